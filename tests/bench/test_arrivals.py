@@ -111,7 +111,7 @@ def test_a_ramp_of_one_rate_is_constant_and_a_drawn_one_keeps_its_total() -> Non
     drawn = ramp(300, 10, 40, burstiness=1.0, source=random.Random(9))
     assert drawn[-1] == ramp(300, 10, 40)[-1] == 12 * NS_PER_S
     assert drawn != ramp(300, 10, 40)
-    with pytest.raises(ValueError, match="hand in a source"):
+    with pytest.raises(ValueError, match="pass a source"):
         ramp(3, 1, 2, burstiness=1.0)
 
 

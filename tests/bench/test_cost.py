@@ -84,7 +84,7 @@ def test_an_unknown_price_is_unknown_and_not_nothing() -> None:
     assert half.why is not None and "--price-input" in half.why
     uncounted = cost(Prices(input_usd=1, output_usd=1), msgspec.structs.replace(SPENT, uncounted=3))
     assert (uncounted.run_usd, uncounted.per_million) == (None, None)
-    assert uncounted.why == "nobody counted the tokens of 3 requests"
+    assert uncounted.why == "the tokens of 3 requests were not counted"
     hours = cost(Prices(hour_usd=3.6), msgspec.structs.replace(SPENT, uncounted=3))
     assert hours.run_usd == pytest.approx(0.1) and hours.per_million_output is None
 

@@ -105,7 +105,7 @@ def test_a_disk_that_takes_nothing_ends_the_journal_only(
     journal.add(record(0))
     journal.close()
     journal.add(record(1))
-    assert "the run goes on" in caplog.text
+    assert "the run continues" in caplog.text
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="has format 99, this version reads 1"):
         read(tmp_path)
     (inside / "run.json").write_text('{"about": {}}')
-    with pytest.raises(ConfigError, match="is not what this version of headrace leaves"):
+    with pytest.raises(ConfigError, match="was not written by this version of headrace"):
         read(tmp_path)
     begin(tmp_path, begun({}, None))
     client_file(inside, 0).write_bytes((3).to_bytes(4, "big") + b"\xc1\xc1\xc1")

@@ -38,9 +38,9 @@ def test_in_files_of_a_run(tmp_path: Path) -> None:
         list(read_requests(path))
     (tmp_path / FOLDER).mkdir()
     (tmp_path / FOLDER / "run.json").write_bytes(TEXT)
-    with pytest.raises(ConfigError, match="is not what this version of headrace leaves"):
+    with pytest.raises(ConfigError, match="was not written by this version of headrace"):
         read_journal(tmp_path, lambda frames: [])
-    with pytest.raises(ConfigError, match=r"requests.jsonl:1: is no JSON object"):
+    with pytest.raises(ConfigError, match=r"requests.jsonl:1: is not a JSON object"):
         read_prompts(path)
 
 

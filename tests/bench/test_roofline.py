@@ -40,7 +40,7 @@ def numbers(root: ElementTree.Element) -> list[tuple[float, float]]:
 
 def test_points_lie_where_their_figures_put_them() -> None:
     low, on_roof = Point("tg128 b1", 2.0, 8e10), Point("pp512 b1", 400.0, 2e12)
-    root = plot(low, on_roof, notes=("b: requests at once",))
+    root = plot(low, on_roof, notes=("b: requests that run at once",))
     circles = spots(root, "circle", "cx", "cy")
     assert len(circles) == 2
     assert circles[0][0] < circles[1][0] and circles[0][1] > circles[1][1]
@@ -49,7 +49,7 @@ def test_points_lie_where_their_figures_put_them() -> None:
     corners = [tuple(map(float, pair.split(","))) for pair in line.get("points", "").split()]
     assert abs(circles[1][1] - corners[1][1]) < 0.2, "a point at the peak lies on the roof"
     texts = [text.text for text in root.iter(f"{SVG}text")]
-    assert "a <model> & more" in texts and "b: requests at once" in texts
+    assert "a <model> & more" in texts and "b: requests that run at once" in texts
     assert texts[texts.index("tg128 b1") - 1 :][:4] == ["1", "tg128 b1", "80", "50%"]
     assert texts[texts.index("pp512 b1") - 1 :][:4] == ["2", "pp512 b1", "2,000", "100%"]
     assert "ridge 25.0" in texts and "int8 peak 2,000 GOPS" in texts and "read 80.0 GB/s" in texts

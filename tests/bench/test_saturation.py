@@ -71,8 +71,8 @@ def test_a_server_that_keeps_up() -> None:
     assert found is not None and found.saturated is False
     assert found.completed_per_s == pytest.approx(10, rel=0.02)
     assert found.told == (
-        "The server kept up: from 40.0 to 60.0 s 9.967 requests/s came and 9.967 were completed "
-        "(100%; 80% is keeping up)."
+        "The server kept up: from 40.0 to 60.0 s 9.967 requests/s arrived and 9.967 were "
+        "completed (100%; 80% is keeping up)."
     )
 
 
@@ -81,9 +81,9 @@ def test_a_run_that_is_shorter_than_its_requests_says_nothing() -> None:
     young = judged(queue(10, 40, 1000, lambda _: 30.0), 30)
     assert young is not None and young.saturated is None
     assert young.told == (
-        "Whether the server kept up cannot be told: from 20.0 to 30.0 s 9.933 requests/s came and "
-        "0 were completed, which may be chance, or requests that had no time to end; a longer run "
-        "would tell."
+        "Whether the server kept up is not known: from 20.0 to 30.0 s 9.933 requests/s "
+        "arrived and 0 were completed, which may be chance, or requests that had no time to "
+        "end; use a longer run."
     )
     assert not ever(queue(10, 40, 1000, lambda _: 30.0), 40)
     slow_half = queue(20, 40, 1000, lambda draw: 1.0 if draw.random() < 0.7 else 60.0, seed=3)
@@ -113,4 +113,4 @@ def test_what_has_no_time_in_it_cannot_be_judged() -> None:
     assert saturation([7, 7, 7], [9], [7], 7) is None
     few = saturation([0, S, 2 * S], [S, 2 * S], [0, S], 2 * S)
     assert few is not None and few.saturated is None  # three requests are nothing to judge by
-    assert "from 1.3 to 2.0 s fewer than 10 requests came; a longer" in few.told
+    assert "from 1.3 to 2.0 s fewer than 10 requests arrived; use a longer" in few.told

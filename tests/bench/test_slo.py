@@ -78,7 +78,7 @@ def test_limits_and_which_side_of_them_is_good() -> None:
         ("ttft:1.2.3", "limit '1.2.3' must be a number above 0"),
         ("ttft:1e999", "limit '1e999' must be a number above 0"),
         ("ttft:5m", "unit 'm' is not one of ms, s, us"),
-        ("tps_user:20ms", "unit 'ms' of a rate; write tokens/s, or none"),
+        ("tps_user:20ms", "unit 'ms' of a rate is not known; write tokens/s, or no unit"),
         ("ttft:p95:300", "'ttft:p95:300' is not name:limit"),
         ("ttft:mean300", "'ttft:mean300' is not name:limit"),
         ("ttft:p101<300", "statistic 'p101' is not one of mean, median, min, max and p0 to p100"),

@@ -277,7 +277,7 @@ def test_a_price_holds_up_to_a_length_of_the_prompt() -> None:
 def test_tokens_that_nobody_counted_have_no_price() -> None:
     silent = run(steady(2, 10, 10, tokens=None), steady(2, 10, 10, tokens=2, index=1))
     got = summarize(silent, prices=Prices(input_usd=1, output_usd=1)).cost
-    assert got.run_usd is None and got.why == "nobody counted the tokens of 2 requests"
+    assert got.run_usd is None and got.why == "the tokens of 2 requests were not counted"
     embedding = run(steady(1, 10, 10, usage=Usage(prompt_tokens=500_000)))
     assert summarize(embedding, prices=Prices(input_usd=1)).cost.run_usd == pytest.approx(0.5)
 

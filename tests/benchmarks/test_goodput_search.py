@@ -54,9 +54,9 @@ def test_the_report_has_rates_in_order_and_the_confidence() -> None:
 
 
 def test_a_search_without_a_rate_has_no_best_run() -> None:
-    missed = SEARCH | {"highest_met": None, "told": "no rate that was tried met it"}
+    missed = SEARCH | {"highest_met": None, "told": "no rate that was tried met the SLO"}
     told = report(FOUND | {"search": missed})
-    assert "no rate that was tried met it" in told and "Goodput" not in told
+    assert "no rate that was tried met the SLO" in told and "Goodput" not in told
 
 
 def test_success_needs_a_rate() -> None:

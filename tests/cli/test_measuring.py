@@ -132,7 +132,7 @@ def test_tests_that_do_not_fit_are_refused_before_anything_is_timed(
     assert "model was made for 512 tokens. Use smaller" in refused("--depth", "512")
     assert "Use a smaller --batch" in refused("-p", "8", "-b", "1,900000000")
     measure()
-    assert "there is no folder" in refused(
+    assert "does not exist; create it first" in refused(
         "-p", "8", "--roofline", str(tmp_path / "absent" / "roof.svg")
     )  # fmt: skip
     # Decodes of more requests than a step's usual budget are still one step each.

@@ -55,7 +55,7 @@ def test_what_is_not_typed_keeps_its_default() -> None:
         ("--presence-penalty", "nan", "nan is out of range"),
         ("--min-tokens", "many", "'many' is not an integer"),
         ("--min-tokens", "-1", "-1 is out of range"),
-        ("--samplers", "top_p,typical_p", "'typical_p' is no sampler"),
+        ("--samplers", "top_p,typical_p", "'typical_p' is not a sampler"),
         ("--samplers", "top_p,top_k,top_p", "'top_p' comes twice"),
     ],
 )

@@ -59,7 +59,7 @@ def test_sampling_has_a_heading(command: str) -> None:
     [
         ("-m", "the model is an argument: headrace serve MODEL"),
         ("-np", "here it is --max-num-seqs"),
-        ("-ngl", "all is computed on this machine's processors; --threads says on how many"),
+        ("-ngl", "everything is computed on this machine's processors; --threads sets how many"),
         ("--gpu-memory-utilization", "the KV cache is sized with --kv-cache-memory-bytes"),
         ("--enforce-eager", "omit it; there are no CUDA graphs, and nothing is compiled at run"),
         ("-tp", "not there yet: a model is computed by one process on this machine's processors"),
@@ -102,7 +102,8 @@ def test_other_unknown_flags_are_as_click_has_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "hint"), [("server", "Did you mean 'serve'?"), ("xyzzy", "There are: serve, chat")]
+    ("typed", "hint"),
+    [("server", "Did you mean 'serve'?"), ("xyzzy", "The commands are: serve, chat")],
 )
 def test_an_unknown_command_gets_the_nearest(typed: str, hint: str) -> None:
     result = CliRunner().invoke(cli, [typed])

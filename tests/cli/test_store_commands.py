@@ -72,7 +72,7 @@ def test_pulled_then_used_offline_then_removed(hub: MockHub, shell: Shell, tmp_p
     pulled = shell.run("pull", "org/tiny")
     assert "fetched model.safetensors (5/5)" in pulled.stderr
     assert pulled.stdout.startswith("org/tiny: 5 files, ")
-    assert "all of it was here" in shell.run("pull", "org/tiny").stdout
+    assert "nothing had to be fetched" in shell.run("pull", "org/tiny").stdout
 
     asked = len(hub.requests)
     reply = json.loads(shell.run("generate", "org/tiny", *GREEDY, "--offline").stdout)
@@ -85,7 +85,7 @@ def test_pulled_then_used_offline_then_removed(hub: MockHub, shell: Shell, tmp_p
     assert len(hub.requests) == asked
 
     refused = shell.run("rm", "org/tiny", code=2)
-    assert "give --yes" in refused.stderr
+    assert "add --yes" in refused.stderr
     removed = json.loads(shell.run("rm", "org/tiny", "--yes", "--json").stdout)
     assert removed["freed_bytes"] == listed["size_bytes"]
     failed = shell.run("generate", "org/tiny", *GREEDY, "--offline", code=1)

@@ -65,9 +65,9 @@ def test_a_good_request_passes() -> None:
         ("presence_penalty", -2.1, "-2 to 2"),
         ("min_tokens", -1, "0 or more"),
         ("min_tokens", 17, "more than max_tokens, 16"),
-        ("logit_bias", {50: 1.0}, "token id 50; the model knows 0 to 49"),
+        ("logit_bias", {50: 1.0}, "token id 50; the model has 0 to 49"),
         ("logit_bias", {-1: 1.0}, "token id -1"),
-        ("allowed_token_ids", (), "leave it out"),
+        ("allowed_token_ids", (), "omit it"),
         ("allowed_token_ids", (3, 50), "[1] is token id 50"),
         ("allowed_token_ids", (3,) * 51, "51 ids; at most 50"),
         ("stop_token_ids", (3,) * (MAX_STOP_TOKEN_IDS + 1), "at most 1024"),
@@ -97,14 +97,14 @@ def test_parameters_out_of_range_are_named(field: str, value: object, said: str)
         (
             {"top_p": 0.9, "samplers": ("top_k",)},
             "top_p",
-            "is 0.9, but samplers (top_k) leaves out 'top_p'",
+            "is 0.9, but samplers (top_k) omits 'top_p'",
         ),
         (
             {"presence_penalty": 0.5, "samplers": ("temperature",)},
             "presence_penalty",
-            "leaves out 'penalties'; add it to samplers, or leave presence_penalty at 0",
+            "omits 'penalties'; add it to samplers, or keep presence_penalty at 0",
         ),
-        ({"temperature": 0.0, "samplers": ()}, "temperature", "samplers (none) leaves out"),
+        ({"temperature": 0.0, "samplers": ()}, "temperature", "samplers (none) omits"),
     ],
 )
 def test_parts_of_parameters_are_named(params: dict[str, object], param: str, said: str) -> None:
@@ -186,7 +186,7 @@ def test_prompts_that_cannot_be_read_are_refused(prompt: list[int], param: str, 
 
 
 def test_messages_without_text_are_not_called_empty() -> None:
-    with pytest.raises(RequestError, match=r"^messages come to no tokens: they"):
+    with pytest.raises(RequestError, match=r"^messages become no tokens: they"):
         check_prompt([], LIMITS, "messages")
 
 

@@ -94,7 +94,7 @@ async def test_a_stopped_engine_is_replaced(model: Path) -> None:
         await anext(stream)
         pid = engine.pid
         os.kill(pid, signal.SIGSTOP)
-        with pytest.raises(EngineDeadError, match="said nothing for"):
+        with pytest.raises(EngineDeadError, match="sent nothing for"):
             async with asyncio.timeout(PATIENCE_S):
                 async for _ in stream:
                     pass

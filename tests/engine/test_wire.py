@@ -59,7 +59,7 @@ def test_a_frame_that_is_too_long_is_skipped_logged_and_the_next_is_read(
         payloads += reader.feed(data[start : start + chunk])
     assert [wire.decode_to_core(payload) for payload in payloads] == [Cancel("a"), Cancel("c")]
     size = len(wire.to_core(long)) - 4
-    assert caplog.messages == [f"a frame of {size} bytes is skipped; the limit is 100"]
+    assert caplog.messages == [f"a frame of {size} bytes was skipped; the limit is 100"]
 
 
 def test_a_message_the_other_end_would_skip_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

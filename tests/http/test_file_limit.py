@@ -50,4 +50,4 @@ def test_a_system_that_refuses(
     monkeypatch.setattr(resource, "setrlimit", refuse)
     with caplog.at_level(logging.WARNING):
         raise_file_limit(1000)
-    assert "may open 256 files" in caplog.text
+    assert "may open only 256 files" in caplog.text

@@ -30,7 +30,9 @@ def test_a_path_that_is_nearly_one(path: str, meant: str) -> None:
 
 @pytest.mark.parametrize("path", ["/", "/v1", "/v1/embeddings", "/v1/responses", "/api/generate"])
 def test_a_path_that_is_none(path: str) -> None:
-    assert unknown_path(path, SUGGESTED, docs=True).endswith("here; GET /docs shows what does")
+    assert unknown_path(path, SUGGESTED, docs=True).endswith(
+        "here; GET /docs lists the paths that do"
+    )
     assert unknown_path(path, SUGGESTED, docs=False).endswith("here")
 
 

@@ -76,7 +76,7 @@ def test_parameters_of_another_type_are_named(
         with pytest.raises(RequestError) as caught:
             ask()
         assert caught.value.param == field
-        assert str(caught.value).startswith(f"{field} is {value!r}; expected {expected}")
+        assert str(caught.value).startswith(f"{field} is {value!r}; it must be {expected}")
     with pytest.raises(RequestError) as caught:
         llm.generate(["a", "b"], [PARAMS, params])
     assert caught.value.param == f"params[1].{field}"
@@ -85,19 +85,23 @@ def test_parameters_of_another_type_are_named(
 
 @pytest.mark.parametrize("value", ["a", 1.0, True, None])
 def test_a_stop_id_of_another_type_is_named_with_its_place(llm: LLM, value: Any) -> None:
-    with pytest.raises(RequestError, match=r"stop_token_ids\[1\] is .*; expected a token id"):
+    with pytest.raises(RequestError, match=r"stop_token_ids\[1\] is .*; it must be a token id"):
         llm.generate("a", SamplingParams(stop_token_ids=(3, value)))
 
 
 @pytest.mark.parametrize(
     ("field", "value", "words"),
     [
-        ("logit_bias", {"5": 1.0}, r"logit_bias key is '5'; expected a token id"),
-        ("logit_bias", {True: 1.0}, r"logit_bias key is True; expected a token id"),
-        ("logit_bias", {5: "1"}, r"logit_bias\[5\] is '1'; expected a number"),
-        ("bad_words_token_ids", [[1], 2], r"bad_words_token_ids\[1\] is 2; expected a list"),
-        ("bad_words_token_ids", [[1, 2.0]], r"bad_words_token_ids\[0\]\[1\] is 2.0; expected a t"),
-        ("samplers", ["top_p", 3], r"samplers\[1\] is 3; expected a text"),
+        ("logit_bias", {"5": 1.0}, r"logit_bias key is '5'; it must be a token id"),
+        ("logit_bias", {True: 1.0}, r"logit_bias key is True; it must be a token id"),
+        ("logit_bias", {5: "1"}, r"logit_bias\[5\] is '1'; it must be a number"),
+        ("bad_words_token_ids", [[1], 2], r"bad_words_token_ids\[1\] is 2; it must be a list"),
+        (
+            "bad_words_token_ids",
+            [[1, 2.0]],
+            r"bad_words_token_ids\[0\]\[1\] is 2.0; it must be a t",
+        ),
+        ("samplers", ["top_p", 3], r"samplers\[1\] is 3; it must be a text"),
     ],
 )
 def test_parts_of_another_type_are_named(field: str, value: Any, words: str) -> None:
@@ -162,17 +166,17 @@ def test_a_streams_prompt_is_named_prompt(llm: LLM) -> None:
 def test_other_arguments_of_another_type_are_named(
     llm: LLM, name: str, value: Any, param: str
 ) -> None:
-    with pytest.raises(RequestError, match="expected ") as caught:
+    with pytest.raises(RequestError, match="must be ") as caught:
         llm.generate("a", **{"params": PARAMS, name: value})
     assert caught.value.param == param
     if not isinstance(value, list):
-        with pytest.raises(RequestError, match="expected "):
+        with pytest.raises(RequestError, match="must be "):
             next(llm.stream("a", **{"params": PARAMS, name: value}))
 
 
 @pytest.mark.parametrize("messages", [None, 5, "hi", {"role": "user", "content": "hi"}])
 def test_messages_are_a_list(llm: LLM, messages: Any) -> None:
-    with pytest.raises(RequestError, match=r"messages is .*; expected a list of messages"):
+    with pytest.raises(RequestError, match=r"messages is .*; it must be a list of messages"):
         llm.chat(messages, PARAMS)
 
 

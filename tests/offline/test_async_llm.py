@@ -133,7 +133,7 @@ async def test_one_request_that_fails_takes_the_others_of_its_call_with_it(
 ) -> None:
     monkeypatch.setattr(wire, "MAX_FRAME_BYTES", 600)
     short = msgspec.structs.replace(LONG, max_tokens=200)
-    with pytest.raises(RequestError, match="on the way to the engine"):
+    with pytest.raises(RequestError, match="as a message to the engine"):
         await llm.generate([[1] * 5, [200] * 300], short)
     monkeypatch.undo()
     await until(lambda: llm.stats.num_running == 0, "idle after the failure")

@@ -198,7 +198,7 @@ def test_progress_and_what_is_wrong_with_an_argument(llm: LLM) -> None:
     llm.generate(["aa", "bbb"], GREEDY, progress=told.append)
     assert (told[-1].num_finished, told[-1].prompt_tokens) == (2, 5)
     assert told[-1].output_tokens == 24
-    with pytest.raises(RequestError, match="timeout_s is 'soon'; expected a number"):
+    with pytest.raises(RequestError, match="timeout_s is 'soon'; it must be a number"):
         llm.generate("a", timeout_s="soon")  # type: ignore[arg-type]
     with pytest.raises(RequestError, match="timeout_s is -1"):
         llm.generate("a", timeout_s=-1)

@@ -103,7 +103,7 @@ def test_who_sees_a_bar(progress: bool | None, terminal: bool, requests: int, sh
 
 def test_anything_else_is_refused() -> None:
     with (
-        pytest.raises(RequestError, match="progress is 'yes'; expected True, False, None"),
+        pytest.raises(RequestError, match="progress is 'yes'; it must be True, False, None"),
         reporting("yes", 2),
     ):
         pass

@@ -100,7 +100,7 @@ def test_a_disturbed_test_does_not_bend_the_rest() -> None:
 
 def test_an_unknown_kind_is_refused() -> None:
     rates = fit(observed([measured()])).rates
-    with pytest.raises(ConfigError, match=r"nothing was measured of BF16 .* there is Q8_0"):
+    with pytest.raises(ConfigError, match=r"no measurements of BF16 .* only of Q8_0"):
         checked(rates, [measured(kind="BF16")])
     with pytest.raises(ConfigError, match="nothing to fit"):
         fit(())

@@ -121,10 +121,10 @@ def test_lines_of_bench_engine(tmp_path: Path) -> None:
     ("row", "says"),
     [
         ({"tokens_per_s": 0}, "line 1: tokens_per_s is 0"),
-        ({"batch": 0}, "line 1: prompt, new, batch or depth"),
-        ({"batch": "x"}, "line 1: is no result of `headrace bench engine --json`"),
+        ({"batch": 0}, "line 1: prompt, new, batch and depth"),
+        ({"batch": "x"}, "line 1: is not a result of `headrace bench engine --json`"),
         ({"model": ""}, "name it with --model"),
-        ({"measured_at": ""}, "does not say where and when"),
+        ({"measured_at": ""}, "does not state where and when"),
         ({"kv_cache_dtype": "q4"}, "kv_cache_dtype is 'q4'; known are f32"),
     ],
 )
@@ -152,7 +152,7 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     newer.write_text('{"headrace_measured":99,"measured":[]}')
     with pytest.raises(ConfigError, match="format 99; this version reads 1"):
         read_measured(newer)
-    with pytest.raises(ConfigError, match="does not say how weights are stored"):
+    with pytest.raises(ConfigError, match="does not state how weights are stored"):
         counter_of(SHAPE, "bf16")
 
 

@@ -77,5 +77,5 @@ def test_what_cannot_be_is_told() -> None:
     with pytest.raises(ConfigError, match=r"escalation is 1\.5; it must be from 0 to 1"):
         cascade_plan(SMALL, LARGE, 1.5)
     sold = planned("sold", (way("cost.api.a", "API (a)", 1, 1, 1),), None)
-    with pytest.raises(ConfigError, match=r"no way of paying in common.*--rent"):
+    with pytest.raises(ConfigError, match=r"cannot be paid for in the same way.*--rent"):
         cascade_plan(SMALL, sold, 0.1)

@@ -146,7 +146,7 @@ def test_a_prompt_above_a_boundary_is_priced_above_it_as_a_whole() -> None:
 def test_batches_at_half_the_price_and_an_error_where_there_are_none() -> None:
     use = ApiUse(prompt_tokens=9000, output_tokens=1000, batch=True)
     assert api_cost(PRICE, use).usd_per_million_tokens == pytest.approx(3.5)
-    with pytest.raises(ConfigError, match="batch is set; price bare has no batch_factor: leave"):
+    with pytest.raises(ConfigError, match="batch is set; price bare has no batch_factor: omit"):
         api_cost(BARE, use)
 
 
@@ -155,8 +155,8 @@ def test_prices_nobody_states_are_those_of_input_and_said() -> None:
     cost = api_cost(BARE, use)
     assert cost.effective_input_usd_per_million_tokens == 1
     assert [line.split(":")[0] for line in cost.assumptions] == [
-        "bare has no price of cached reads",
-        "bare has no price of cache writes",
+        "bare has no price for cached reads",
+        "bare has no price for cache writes",
     ]
 
 

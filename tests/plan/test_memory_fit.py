@@ -262,5 +262,5 @@ def test_a_config_file_is_a_model(tmp_path: Path) -> None:
     shape = shape_named(CATALOG, str(folder / "config.json"), {})
     assert shape.name == "mine" and shape.source == "config.json"
     (folder / "config.json").write_text("[", encoding="utf-8")
-    with pytest.raises(Exception, match="no JSON"):
+    with pytest.raises(Exception, match="not JSON"):
         shape_named(CATALOG, str(folder / "config.json"), {})

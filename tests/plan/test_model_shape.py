@@ -155,7 +155,7 @@ def test_states_of_mamba_and_of_linear_attention() -> None:
         ({**LLAMA_3_1_8B, "num_attention_heads": None}, "num_attention_heads"),
         ({**LLAMA_3_1_8B, "num_hidden_layers": 10**30}, "num_hidden_layers.*at most 2147483648"),
         ({**LLAMA_3_1_8B, "intermediate_size": [[1], [2]]}, "intermediate_size"),
-        ({**LLAMA_3_1_8B, "layer_types": "full"}, "layer_types.*a list is needed"),
+        ({**LLAMA_3_1_8B, "layer_types": "full"}, "layer_types.*must be a list"),
         ({**LLAMA_3_1_8B, "model_type": ["llama"], "num_experts": 8}, "model_type"),
         (
             {**LLAMA_3_1_8B, "sliding_window": 1024, "sliding_window_pattern": 0},

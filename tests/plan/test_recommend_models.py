@@ -103,7 +103,7 @@ def test_code_of_a_checkpoint_is_trusted_only_where_needed(catalog: Catalog) -> 
     question = question_of(catalog, "chat", DAY)
     [command] = commands_of(catalog, question, option)
     assert command.words[2] == "moonshotai/Kimi-K2-Instruct"
-    assert "--trust-remote-code" in command.words and "code of its own" in command.note
+    assert "--trust-remote-code" in command.words and "its own code" in command.note
     [other] = commands_of(catalog, question, replace(option, model="deepseek-v3"))
     assert "--trust-remote-code" not in other.words
 
@@ -150,7 +150,7 @@ def test_llama_cpp_takes_as_many_sequences_as_its_row_says(catalog: Catalog) -> 
             batches.setdefault(one.runtime, []).append(one.machines.batch)
     assert catalog.runtimes["llama.cpp"].most_sequences == 256
     assert max(batches["llama.cpp"]) == 256 < max(batches["vllm"])
-    assert any("of no runtime" in one for one in found.notes)
+    assert any("not per runtime" in one for one in found.notes)
 
 
 def test_ends_keep_options_whose_marks_are_about_something_else() -> None:

@@ -89,7 +89,7 @@ def test_limits_on_apis(catalog: Catalog) -> None:
     [mark] = _unchecked(question, {"ttft": ttft, "tpot": tpot, "e2e": None})
     assert mark.rule == "rule-api-speed"
     assert mark.text == (
-        "not checked, as nobody states them: e2e:1000ms; "
-        "not checked, as only a mean is published: ttft:p95<500ms"
+        "not checked, as they are not published: e2e:1000ms; not checked, as only a mean is "
+        "published: ttft:p95<500ms"
     )
     assert not _unchecked(replace(question, slo=()), {"ttft": None, "tpot": None, "e2e": None})

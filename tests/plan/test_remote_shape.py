@@ -33,7 +33,7 @@ def test_a_folder_of_the_hub_is_planned_from_its_headers(
     assert shape.attention == here.attention and shape.hidden_size == here.hidden_size
     assert shape.source == "safetensors header"
     assert shape.origin.startswith(f"{hub.url}/some/tiny at ")
-    assert any("headers alone" in note for note in shape.notes)
+    assert any("only headers" in note for note in shape.notes)
     fetched = {path.rpartition("/")[2] for path in hub.fetched()}
     assert fetched == {"config.json", "model.safetensors"}
     assert not (Path(environ["HF_HOME"])).exists()
@@ -112,13 +112,13 @@ def test_what_cannot_be_had_names_the_host_and_what_to_do(
 def test_headers_that_are_none_are_refused(hub: MockHub, environ: dict[str, str]) -> None:
     config = b'{"num_hidden_layers": 1, "hidden_size": 8, "num_attention_heads": 2}'
     hub.add("bad/header", {"config.json": config, "model.safetensors": b"\xff" * 64})
-    with pytest.raises(CheckpointError, match="no safetensors file"):
+    with pytest.raises(CheckpointError, match="not a safetensors file"):
         shape_named(CATALOG, "bad/header", environ)
     hub.add("bad/entry", {"config.json": config, "model.safetensors": framed(b'{"a": {}}')})
     with pytest.raises(CheckpointError, match="dtype, shape and data_offsets"):
         shape_named(CATALOG, "bad/entry", environ)
     hub.add("bad/config", {"config.json": b"[", "model.safetensors": framed(b"{}")})
-    with pytest.raises(CheckpointError, match=r"config\.json is no JSON"):
+    with pytest.raises(CheckpointError, match=r"config\.json is not JSON"):
         shape_named(CATALOG, "bad/config", environ)
     hub.add("bad/gguf", {"a-F16.gguf": b"GGUF" + b"\x00" * 60})
     with pytest.raises(CheckpointError):

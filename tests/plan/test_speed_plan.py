@@ -72,7 +72,7 @@ def test_what_does_not_fit_is_refused_with_the_amount(catalog: Catalog) -> None:
     with pytest.raises(ConfigError, match=f"batch is 10,000; .* at most {most:,} requests"):
         speed_plan(one, replace(LOAD, batch=10_000))
     small = replica(catalog, ReplicaChoice(hardware="rtx-4090"), "q8-0")
-    with pytest.raises(ConfigError, match=r"does not fit .* GB too much; take fewer bits"):
+    with pytest.raises(ConfigError, match=r"does not fit .* GB too much; use fewer bits"):
         speed_plan(small, LOAD)
 
 
@@ -138,7 +138,7 @@ def test_heads_that_do_not_divide_are_told_and_experts_that_are_none_refused(
     catalog: Catalog,
 ) -> None:
     three = speed_plan(replica(catalog, ReplicaChoice(hardware="h100", count=3)), LOAD)
-    assert any("64 attention heads do not divide over 3 devices" in one for one in three.notes)
+    assert any("64 attention heads cannot be divided over 3 devices" in one for one in three.notes)
     two = replica(catalog, ReplicaChoice(hardware="h100", count=2))
     assert not any("do not divide" in one for one in speed_plan(two, LOAD).notes)
     spread = replica(catalog, ReplicaChoice(hardware="h100", count=2, expert=2))

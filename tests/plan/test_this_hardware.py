@@ -48,7 +48,7 @@ def test_several_cards_are_told() -> None:
     found = named_hardware(CATALOG, "this", 1, cards("NVIDIA L4", "NVIDIA L4", "Tesla T4"))
     assert found.name == "l4" and "2 x NVIDIA L4: --count 2" in found.note
     assert "not planned: Tesla T4" in found.note
-    with pytest.raises(ConfigError, match="count is 3; of NVIDIA L4 this machine has 2"):
+    with pytest.raises(ConfigError, match="count is 3; this machine has 2 of NVIDIA L4"):
         named_hardware(CATALOG, "this", 3, cards("NVIDIA L4", "NVIDIA L4"))
 
 

@@ -77,7 +77,7 @@ def test_a_client_that_never_reads_is_cut_at_the_end(
     assert len(complaints) == 2, err
     assert "1 request is still open" in complaints[0]
     assert "a second signal came" in complaints[0]
-    assert "1 connection(s) were cut" in complaints[1]
+    assert "1 connection(s) were closed" in complaints[1]
 
 
 def _generates(process: Process, num_tokens: int) -> bool:

@@ -66,7 +66,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"logit_bias": {"word": 1}}, "logit_bias", str(VOCAB_SIZE - 1)),
     ({"logit_bias": {"-1": 1}}, "logit_bias", "'-1'"),
     ({"logit_bias": {"05": 1}}, "logit_bias", "'05'"),
-    ({"logit_bias": {"9" * 5000: 1}}, "logit_bias", "no token id"),
+    ({"logit_bias": {"9" * 5000: 1}}, "logit_bias", "is not a token id"),
     ({"allowed_token_ids": [1, VOCAB_SIZE]}, "allowed_token_ids[1]", str(VOCAB_SIZE - 1)),
     ({"bad_words": ["ok", ""]}, "bad_words[1]", "no tokens"),
     ({"bad_words": ["  "]}, "bad_words[0]", "no tokens"),

@@ -55,7 +55,7 @@ def test_default_variables() -> None:
     for text in ("[]", "{", "5", "{'a': 1}"):
         with pytest.raises(ConfigError, match=r"--default-chat-template-kwargs .*JSON object"):
             template_defaults(text, ())
-    with pytest.raises(ConfigError, match="'tools' is not a variable"):
+    with pytest.raises(ConfigError, match="'tools' is a field of requests"):
         template_defaults('{"tools": []}', ("tools",))
 
 
@@ -75,5 +75,5 @@ def test_the_settings_reach_the_model(tmp_path: Path) -> None:
     assert changed.template_defaults == {"a": 1} and changed.trust_request_template is True
     with pytest.raises(ConfigError, match="--chat-template-name rag"):
         load(chat_template_name="rag")
-    with pytest.raises(ConfigError, match="'messages' is not a variable"):
+    with pytest.raises(ConfigError, match="'messages' is a field of requests"):
         load(default_chat_template_kwargs='{"messages": 1}')

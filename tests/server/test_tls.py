@@ -101,10 +101,13 @@ def test_what_does_not_work_is_named(files: Files, tmp_path: Path) -> None:
         ({"ssl_ca_certs": files.ca}, "--ssl-ca-certs .*needs --ssl-certfile"),
         ({"ssl_certfile": absent}, "--ssl-certfile .*absent.pem: cannot be read: No such file"),
         ({"ssl_certfile": str(tmp_path)}, "--ssl-certfile .*cannot be read: Is a directory"),
-        ({"ssl_certfile": str(nonsense)}, "--ssl-certfile .*nonsense.pem: no usable"),
+        ({"ssl_certfile": str(nonsense)}, "--ssl-certfile .*nonsense.pem: it has no usable"),
         ({"ssl_certfile": files.cert}, "--ssl-certfile .*without --ssl-keyfile the key"),
         ({"ssl_certfile": files.cert, "ssl_keyfile": absent}, "--ssl-keyfile .*absent.pem"),
-        ({"ssl_certfile": files.cert, "ssl_keyfile": files.other_key}, "not the certificate's"),
+        (
+            {"ssl_certfile": files.cert, "ssl_keyfile": files.other_key},
+            "does not belong to the certificate",
+        ),
         ({"ssl_certfile": files.both, "ssl_ca_certs": absent}, "--ssl-ca-certs .*absent.pem"),
         ({"ssl_certfile": files.both, "ssl_ca_certs": str(nonsense)}, "--ssl-ca-certs .*nonsense"),
     ]

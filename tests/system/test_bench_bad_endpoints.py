@@ -240,7 +240,7 @@ def test_nobody_is_there(tmp_path: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         ran = load(f"http://127.0.0.1:{taken.getsockname()[1]}", tmp_path)
     assert ran.status == 3
-    assert "refused the connection; does the server run, and on that port? (connect" in ran.line
+    assert "refused the connection; is the server running, and on that port? (connect" in ran.line
     ran = load("http://no-such-host.invalid/v1", tmp_path)
     assert ran.status == 3
     assert "the host no-such-host.invalid is not known" in ran.line
@@ -305,7 +305,7 @@ def test_tls_and_none_taken_for_one_another(tmp_path: Path) -> None:
     [
         (whole(401, ECHO), "HTTP 401, the key is missing or wrong"),
         (b"SSH-2.0-x\r\n", "is this the port of the API?"),
-        (b"", "is it a server of HTTP, or one that wants https://?"),
+        (b"", "is it an HTTP server, or does it need https://?"),
     ],
 )
 def test_the_first_question_finds_out(reply: bytes, told: str, tmp_path: Path) -> None:

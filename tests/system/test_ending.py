@@ -132,7 +132,7 @@ def test_the_timeout_bounds_it(model: Path) -> None:
     assert "the engine was closed" in rest[-1]
     code, err = process.wait()
     assert code == 0
-    assert "1 request is still open after 0.2 s and ended: --shutdown-timeout is over" in err
+    assert "1 request is still open after 0.2 s and ended: --shutdown-timeout has passed" in err
     assert "Traceback" not in err
 
 

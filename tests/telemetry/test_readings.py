@@ -40,7 +40,7 @@ def test_a_counter_that_falls_began_anew() -> None:
     assert growth(readings, "preemptions") == 4 + 2 + 1
     assert growth(readings[:1], "preemptions") is None
     assert values_of(readings, "preemptions") == [5, 9, 2, 3]
-    with pytest.raises(ValueError, match="no counter"):
+    with pytest.raises(ValueError, match="not a counter"):
         growth(readings, "running")
 
 

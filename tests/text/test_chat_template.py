@@ -191,7 +191,7 @@ def test_continuing_the_last_message() -> None:
         ChatTemplate(CHATML).render(chat, continue_final_message=True)
     with pytest.raises(RequestError, match="text to continue"):
         ChatTemplate(CHATML).render([], **options)
-    with pytest.raises(TemplateError, match="leaves out"):
+    with pytest.raises(TemplateError, match="omits"):
         ChatTemplate("x").render(chat, **options)
 
 
@@ -267,12 +267,12 @@ def test_messages_that_cannot_be(messages: list[Any], field: str) -> None:
 
 @pytest.mark.parametrize("messages", [True, 5, "x", {"role": "user"}, None])
 def test_messages_are_a_list(messages: Any) -> None:
-    with pytest.raises(RequestError, match="messages is no list"):
+    with pytest.raises(RequestError, match="messages is not a list"):
         ChatTemplate(CHATML).render(messages)
     with pytest.raises(RequestError, match=r"content\[0\] has type {}"):
         ChatTemplate(CHATML).render([{"role": "user", "content": [{"type": {}, "text": "x"}]}])
     calls = [{"role": "assistant", "content": "x", "tool_calls": 5}]
-    with pytest.raises(RequestError, match="tool_calls is no list"):
+    with pytest.raises(RequestError, match="tool_calls is not a list"):
         ChatTemplate(CHATML).render(calls)
 
 

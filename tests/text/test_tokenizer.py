@@ -242,7 +242,7 @@ def test_damaged_or_unsupported_files() -> None:
         from_gguf(byte_level(token_type=[1, 1]))
     with pytest.raises(CheckpointError, match="scores has 0 entries"):
         from_gguf(sentencepiece(scores=None))
-    with pytest.raises(CheckpointError, match="holds no tokenizer"):
+    with pytest.raises(CheckpointError, match="has no tokenizer"):
         load_tokenizer(TokenizerData("none"))
 
 

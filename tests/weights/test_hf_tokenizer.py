@@ -329,7 +329,7 @@ def test_merges_that_scores_cannot_say_are_refused() -> None:
         scores_of_merges(tokens, types, every[:3])
     with pytest.raises(UnsupportedModelError, match="merges of token 'abc' do not follow"):
         scores_of_merges(tokens, types, ["a b", "ab c", "b c", "a bc"])
-    with pytest.raises(UnsupportedModelError, match="'abd', which is no normal token"):
+    with pytest.raises(UnsupportedModelError, match="'abd', which is not a normal token"):
         scores_of_merges(tokens, types, [*every, "ab d"])
 
 

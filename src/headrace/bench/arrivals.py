@@ -68,14 +68,14 @@ def ramp(
     for name, rate in (("first_rate", first_rate), ("last_rate", last_rate)):
         if math.isinf(rate):
             raise ConfigError(
-                f"{name} {rate} of a ramp: must be finite; use a rate that is reached"
+                f"{name} {rate} of a ramp must be finite; use a rate that can be reached"
             )
     if not count:
         return ()
     if math.isinf(burstiness):
         steps = [float(at) for at in range(1, count + 1)]
     elif source is None:
-        raise ValueError(f"burstiness {burstiness} of a ramp is drawn: hand in a source")
+        raise ValueError(f"burstiness {burstiness} of a ramp needs random numbers: pass a source")
     else:
         steps = _operational(count, burstiness, source)
     if first_rate == last_rate:
@@ -115,7 +115,7 @@ def count_within(duration_s: float, rate: float) -> int:
     _check(0, rate=rate, duration_s=duration_s)
     if math.isinf(rate) or math.isinf(duration_s):
         raise ConfigError(
-            f"a rate of {rate} for {duration_s} s has no end; say how many requests to send"
+            f"a rate of {rate} for {duration_s} s has no end; give the number of requests to send"
         )
     return math.floor(Fraction(duration_s) * Fraction(rate))
 
@@ -160,7 +160,7 @@ def _exponential(first_rate: float, growth: float) -> Callable[[float], float]:
 
 def _check(count: int, **positive: float) -> None:
     if count < 0:
-        raise ConfigError(f"count {count} of requests: must be 0 or more")
+        raise ConfigError(f"count {count} of requests must be 0 or more")
     for name, value in positive.items():
         if not value > 0:
-            raise ConfigError(f"{name} {shown(value)}: must be above 0; use a positive number")
+            raise ConfigError(f"{name} {shown(value)} must be above 0; use a positive number")

@@ -19,7 +19,7 @@ of them are seen at once late or never."""
 
 
 class Flight(NamedTuple):
-    """From when to when one request was in flight, and whether it was answered in full."""
+    """The time that one request was in flight, and whether it was answered in full."""
 
     start_ns: int
     end_ns: int

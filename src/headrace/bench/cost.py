@@ -15,61 +15,61 @@ _S_PER_HOUR = 3600
 
 
 class TokenPrice(msgspec.Struct, frozen=True, kw_only=True):
-    """Of a hosted endpoint, in US dollars per million tokens; cached None: as other input."""
+    """Prices of a hosted endpoint, in US dollars per million tokens."""
 
     input_usd: float
     output_usd: float
     cached_usd: float | None = None
+    """None: as other input."""
 
 
 class Prices(msgspec.Struct, frozen=True, kw_only=True):
-    """In US dollars per million tokens, or for an hour of the machine.
-
-    source: who says so, with the day for which it is said; None: whoever ran the command.
-    prompt_tokens_most: longest prompt that they are of; None: of any.
-    """
+    """Prices in US dollars per million tokens, or per hour of the machine."""
 
     input_usd: float | None = None
     output_usd: float | None = None
     cached_usd: float | None = None
     hour_usd: float | None = None
     source: str | None = None
+    """Who states the prices, with their date; None: the user of the command."""
     prompt_tokens_most: int | None = None
+    """The longest prompt that the prices hold for; None: any."""
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
-    """What the completed requests of a run cost, in US dollars; None: unknown, and `why` says so.
-
-    basis: "tokens" at the prices of a hosted endpoint, "machine" for the time from the first start
-    to the last end, or "unknown". per_million_output: all of it over the output tokens alone;
-    per_million: over those of prompts, too. tokens_per_s_per_usd: output tokens a second for each
-    dollar an hour.
-    """
+    """The cost of a run's completed requests, in US dollars; None: unknown, for the reason in
+    `why`."""
 
     basis: Literal["tokens", "machine", "unknown"] = "unknown"
+    """"tokens" at the prices of a hosted endpoint, "machine" for the time from the first start to
+    the last end, or "unknown"."""
     prices: Prices = Prices()
     run_usd: float | None = None
     per_request: float | None = None
     per_million_output: float | None = None
+    """The whole cost divided by the output tokens."""
     per_million: float | None = None
+    """The whole cost divided by prompt and output tokens."""
     tokens_per_s_per_usd: float | None = None
+    """Output tokens per second for each dollar per hour."""
     why: str | None = (
-        "no price was given, and the catalog has none of this endpoint and model: --price-input "
-        "and --price-output, or --price-per-hour"
+        "no price was given, and the catalog has none for this endpoint and model: give "
+        "--price-input and --price-output, or --price-per-hour"
     )
 
 
 class Spent(msgspec.Struct, frozen=True, kw_only=True):
-    """What completed requests used; uncounted: those of whose tokens nobody counted some.
-    longest_prompt_tokens: of one request."""
+    """Tokens and time that completed requests used."""
 
     requests: int
     prompt_tokens: int
     output_tokens: int
     cached_tokens: int
     uncounted: int
+    """Requests some of whose tokens were not counted."""
     seconds: float
     longest_prompt_tokens: int = 0
+    """Tokens of the longest prompt."""
 
 
 def cost(prices: Prices, spent: Spent) -> Cost:
@@ -85,7 +85,7 @@ def cost(prices: Prices, spent: Spent) -> Cost:
         usd, why = _of_tokens(prices, spent)
     counted = usd is not None and not spent.uncounted
     if usd is not None and spent.uncounted:
-        why = f"nobody counted the tokens of {spent.uncounted} requests"
+        why = f"the tokens of {spent.uncounted} requests were not counted"
         usd = usd if basis == "machine" else None
     known = Cost(
         basis=basis,
@@ -111,13 +111,13 @@ def _of_tokens(prices: Prices, spent: Spent) -> tuple[float | None, str | None]:
     most = prices.prompt_tokens_most
     if most is not None and spent.longest_prompt_tokens > most:
         return None, (
-            f"prompts of more than {most:,} tokens have another price, and there are some: "
-            "--price-input and --price-output"
+            f"prompts of more than {most:,} tokens have another price, and the run had some: "
+            "give --price-input and --price-output"
         )
     if prices.input_usd is None and spent.prompt_tokens:
-        return None, "the price of input is unknown: --price-input"
+        return None, "the price of input is unknown: give --price-input"
     if prices.output_usd is None and spent.output_tokens:
-        return None, "the price of output is unknown: --price-output"
+        return None, "the price of output is unknown: give --price-output"
     price = TokenPrice(
         input_usd=prices.input_usd or 0.0,
         output_usd=prices.output_usd or 0.0,

@@ -89,11 +89,7 @@ def check_fits(core: EngineCore, case: Case) -> None:
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """What one test gave. Rates are tokens per second of all requests together.
-
-    mbu, mfu: share of the machine's measured limits over the whole test; None where nothing was
-    measured for this level and thread count. intensity: operations per byte.
-    """
+    """The result of one test. Rates are tokens per second of all requests together."""
 
     test: str
     prompt: int
@@ -109,8 +105,11 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     bytes_per_s: float
     ops_per_s: float
     intensity: float
+    """Operations per byte."""
     mbu: float | None
     mfu: float | None
+    """With `mbu`: share of the machine's measured limits over the whole test; None where nothing
+    was measured for this level and thread count."""
 
 
 class _Run(NamedTuple):

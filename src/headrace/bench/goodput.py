@@ -30,40 +30,39 @@ _PACES = frozenset({"tpot", "tps_user", "stall"})
 
 
 class ConditionResult(msgspec.Struct, frozen=True, kw_only=True):
-    """How one condition fared.
-
-    share: of the judged requests that met it, for a condition of each request. value: of a
-    condition of all, in the limit's unit; None where nothing was measured or failures reach it.
-    met: whether it holds (of each request: for all of them); None where nothing can be said.
-    """
+    """The result of one condition of an SLO."""
 
     condition: str
     share: float | None
+    """Share of the judged requests that met a condition per request."""
     value: float | None
+    """Value of a condition over all requests, in the limit's unit; None if nothing was measured or
+    failures reach it."""
     met: bool | None
+    """Whether it holds (of each request: for all of them); None where nothing can be said."""
 
 
 class Goodput(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run fared under an SLO.
-
-    judged: requests that met or missed it; undecided: the others, for which the run ended too soon
-    or nobody counted tokens. good of them met every condition of each request. fraction: good over
-    judged, and the interval in which the true one lies with CONFIDENCE. Rates are per second of the
-    run. All these are None without a condition of each request. met: whether all conditions of the
-    whole run hold; None where there are none, or too little was measured to say.
-    """
+    """The result of a run under an SLO."""
 
     slo: str
     definition: str
     clock: Clock
     judged: int
+    """Requests that met or missed it."""
     undecided: int
+    """The others, for which the run ended too soon or nobody counted tokens. good of them met every
+    condition of each request."""
     good: int | None
     fraction: float | None
+    """Good over judged, and the interval in which the true one lies with CONFIDENCE. Rates are per
+    second of the run. All these are None without a condition of each request."""
     requests_per_s: float | None
     tokens_per_s: float | None
     conditions: tuple[ConditionResult, ...]
     met: bool | None
+    """Whether all conditions of the whole run hold; None where there are none, or too little was
+    measured to say."""
     fraction_interval: Interval | None = None
 
 

@@ -36,15 +36,16 @@ _log = logging.getLogger(__name__)
 
 
 class Begun(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a run before it begins. prices: fields of `cost.Prices`. vllm_keys,
-    vllm_form: of the result.json that it would have written."""
+    """The settings of a run, written before it begins."""
 
     format: int
     about: RunMetadata
     slo: str | None
     prices: RunMetadata = {}
+    """Fields of `cost.Prices`."""
     vllm_keys: RunMetadata = {}
     vllm_form: VllmForm = DEFAULT_FORM
+    """With `vllm_keys`: of the result.json that it would have written."""
 
 
 def begin(folder: Path, begun: Begun) -> Path:
@@ -69,9 +70,10 @@ def discard(folder: Path) -> None:
 
 
 class Journal:
-    """Of one client process. `add` on the event loop; `write` until it is cancelled; `close`.
+    """A journal of one client process. `add` is called on the event loop, `write` runs until it is
+    cancelled, and `close` ends it.
 
-    A disk that is full ends the journal, not the run; the log says so once.
+    A full disk ends the journal, not the run; it is logged once.
     """
 
     def __init__(self, path: Path, head: msgspec.Struct) -> None:
@@ -119,7 +121,7 @@ class Journal:
             except OSError as error:
                 self.is_open = False
                 _log.warning(
-                    "%s: %s; the run goes on, but would leave nothing if it were killed",
+                    "%s: %s; the run continues, but nothing of it would be kept if it were killed",
                     self._path,
                     error.strerror,
                 )
@@ -156,8 +158,8 @@ def read_journal(
         raise ConfigError(f"{shown(str(inside))} cannot be read: {error.strerror}") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ConfigError(
-            f"{shown(str(inside))} is not what this version of headrace leaves of a run: {error}; "
-            "use the version that ran it"
+            f"{shown(str(inside))} was not written by this version of headrace: {error}; use "
+            "the version that ran it"
         ) from error
     if begun.format != _FORMAT:
         raise ConfigError(

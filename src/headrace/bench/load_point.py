@@ -13,26 +13,26 @@ from headrace.bench.summary import Summary
 
 @dataclass(frozen=True, slots=True)
 class LoadPoint:
-    """One run of a sweep: what was offered, what came of it. None: not measured.
-
-    users: of a closed loop. ttft: from the intended send time. goodput_fraction, met: None without
-    an SLO. good, judged: requests that met its limits of each request, of those that met or missed
-    them.
-    """
+    """One run of a sweep: what was offered, what came of it. None: not measured."""
 
     name: str
     offered_per_s: float | None
     rps: float
     tps_system: float
     ttft: Distribution | None
+    """TTFT from the intended send time."""
     tpot: Distribution | None
     e2e: Distribution | None
     in_flight: float | None
     goodput_fraction: float | None
     met: bool | None
+    """With `goodput_fraction`: none without an SLO."""
     good: int | None = None
     judged: int = 0
+    """With `good`: requests that met its limits of each request, of those that met or missed
+    them."""
     users: int | None = None
+    """Users of a closed loop."""
 
 
 _SCHEDULED: float = -1.0

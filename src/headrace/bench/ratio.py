@@ -28,7 +28,7 @@ RESAMPLES = 2000
 
 
 class Ratio(NamedTuple):
-    """How many times as large; low and high are None where nothing can be said."""
+    """A ratio of two figures; low and high are None where no interval can be given."""
 
     ratio: float
     low: float | None

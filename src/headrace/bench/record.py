@@ -119,17 +119,16 @@ class Collections(msgspec.Struct, frozen=True):
 
 
 class ClientHealth(msgspec.Struct, frozen=True, kw_only=True):
-    """How the load generator itself fared, so that nobody takes its limits for the server's.
-
-    Lags are samples in nanoseconds: of the schedule, actual minus intended send; of the event
-    loop, how late a timer fired. `cpu_share` is CPU time over wall time of each process.
-    `collections` are those of all processes; None: nobody watched.
-    """
+    """Figures of the load generator itself, so that its limits are not taken for the server's."""
 
     schedule_lag_ns: tuple[int, ...]
+    """Samples in nanoseconds of the actual minus the intended send time."""
     loop_lag_ns: tuple[int, ...]
+    """Samples in nanoseconds of how late a timer of the event loop fired."""
     cpu_share: tuple[float, ...]
+    """CPU time divided by wall time of each process."""
     collections: Collections | None = None
+    """Garbage collections of all processes; None: not watched."""
 
 
 RunMetadata = dict[str, str | int | float | bool | None]

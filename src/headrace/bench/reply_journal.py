@@ -36,7 +36,8 @@ class _Reply(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ReplyJournal:
-    """Of one client process. `file` is written and closed by whoever runs the client."""
+    """A journal of the replies of one client process. `file` is written and closed by the code that
+    runs the client."""
 
     def __init__(
         self,

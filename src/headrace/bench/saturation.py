@@ -33,25 +33,26 @@ _FIRST_ENDED = 0.9
 
 
 class Saturation(msgspec.Struct, frozen=True, kw_only=True):
-    """Rates per second of the last third, from `from_s` to `to_s` of the run; before_per_s: what
-    was completed in the third before it. backlog: due and not completed at the end of it.
-    saturated: None where too little came, or had the time to end, to say."""
+    """Rates per second of the last third, from `from_s` to `to_s` of the run;"""
 
     saturated: bool | None
+    """None if too few requests arrived, or had time to end, to decide."""
     from_s: float
     to_s: float
     came_per_s: float
     completed_per_s: float
     before_per_s: float
+    """What was completed in the third before it."""
     backlog: int
+    """Due and not completed at the end of it."""
 
     @property
     def told(self) -> str:
         """In a sentence."""
         when = f"from {self.from_s:.1f} to {self.to_s:.1f} s"
         seen = (
-            f"{when} {self.came_per_s:.4g} requests/s came and {self.completed_per_s:.4g} were "
-            "completed"
+            f"{when} {self.came_per_s:.4g} requests/s arrived and {self.completed_per_s:.4g} "
+            "were completed"
         )
         if self.saturated:
             return (
@@ -63,11 +64,11 @@ class Saturation(msgspec.Struct, frozen=True, kw_only=True):
             return f"The server kept up: {seen} ({part:.0%}; {KEEPS_UP:.0%} is keeping up)."
         few = round(self.came_per_s * (self.to_s - self.from_s)) < _FEWEST_ENDED
         why = (
-            f"{when} fewer than {_FEWEST_ENDED} requests came"
+            f"{when} fewer than {_FEWEST_ENDED} requests arrived"
             if few
             else f"{seen}, which may be chance, or requests that had no time to end"
         )
-        return f"Whether the server kept up cannot be told: {why}; a longer run would tell."
+        return f"Whether the server kept up is not known: {why}; use a longer run."
 
 
 def saturation(

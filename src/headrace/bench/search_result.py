@@ -23,10 +23,7 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """One rate: its trials pooled. low, high: the interval of the good share that decided.
-
-    kept_up: False where the server did not keep up, which is never met whatever the shares are.
-    """
+    """One rate: its trials pooled."""
 
     rate: float
     standing: Standing
@@ -34,32 +31,36 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     shares: tuple[Share, ...]
     low: float
     high: float
+    """With `low`: the interval of the good share that decided."""
     kept_up: bool | None = None
+    """False where the server did not keep up, which is never met whatever the shares are."""
 
 
 class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
-    """highest_met: None where no rate met it. lowest_not_met: missed or undecided; None: none.
-
-    decided: both ends of the bracket are, and it is as narrow as was asked. confidence: of the
-    whole search, that no rate was called met that misses, as far as what `sure` names holds. told:
-    in a sentence. trial_rule: how long a trial was, and why.
-    """
+    """The result of a search for the highest rate."""
 
     highest_met: float | None
+    """None if no rate met the SLO."""
     lowest_not_met: float | None
+    """Missed or undecided; None: none."""
     decided: bool
+    """Both ends of the bracket are, and it is as narrow as was asked."""
     confidence: float
+    """Confidence, for the whole search, that every rate that counts as met does meet the SLO, under
+    the assumptions in `sure`."""
     steps: tuple[Step, ...]
     told: str
+    """The result in a sentence."""
     trial_rule: str = ""
+    """How long a trial was, and why."""
 
     @property
     def sure(self) -> str:
         """What is sure, and under which assumption, in a sentence."""
         if self.highest_met is None:
-            return "Nothing is known of a rate that meets it."
+            return "No rate is known to meet it."
         return (
             f"At {self.confidence:.0%} confidence, over all rates and looks, "
-            f"{self.highest_met:.4g}/s meets it, if the server stays as it was and a fifth of "
-            "a trial's requests says nearly nothing of the next"
+            f"{self.highest_met:.4g}/s meets it, provided that the server does not change and "
+            "that a fifth of a trial's requests is nearly independent of the next"
         )

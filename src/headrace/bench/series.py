@@ -21,25 +21,26 @@ _FORMAT = 1
 
 
 class SeriesRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One run. rate: that was offered; None of a closed loop. users: of one, where it is known.
-    folder: within the series'."""
+    """One run."""
 
     name: str
     rate: float | None
+    """Offered rate; None in a closed loop."""
     folder: str
+    """Within the series'."""
     users: int | None = None
+    """Users of a closed loop, if known."""
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):
-    """shown: folder of the run that the report's tables are of; None: the series did not end.
-
-    attainment: share of requests that are to meet limits of each.
-    """
+    """The runs of a sweep or search."""
 
     kind: Literal["sweep", "search"]
     runs: tuple[SeriesRun, ...]
     attainment: float
+    """Share of requests that are to meet limits of each."""
     shown: str | None = None
+    """Folder of the run that the report's tables are of; None: the series did not end."""
     search: SearchResult | None = None
     format: int = _FORMAT
 

@@ -18,22 +18,22 @@ from headrace.telemetry.readings import Reading, grown, read_texts, values_of
 
 
 class ServerFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """None: the server does not tell, or told it once.
-
-    from_s, to_s: first and last reading that is looked at, of `readings`. mbu, mfu: shares of the
-    bandwidth and of the multiplications that the machine was measured to have, over the time of
-    steps. kv_use_most: share of the blocks. prefix_hit_share: of the prompt tokens that were looked
-    for. preemptions: requests that were set back.
-    """
+    """Figures that the server reported during a run; None: not reported, or reported only once."""
 
     from_s: float
     to_s: float
+    """With `from_s`: first and last reading that is looked at, of `readings`."""
     readings: int
     mbu: float | None = None
     mfu: float | None = None
+    """With `mbu`: shares of the bandwidth and of the multiplications that the machine was measured
+    to have, over the time of steps."""
     kv_use_most: float | None = None
+    """Share of the blocks."""
     prefix_hit_share: float | None = None
+    """Share of the looked-up prompt tokens that were found."""
     preemptions: float | None = None
+    """Requests that were set back."""
 
 
 def server_figures(texts: Sequence[tuple[int, str]], measured: Window) -> ServerFigures | None:

@@ -26,27 +26,26 @@ class Stretch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ServerHistory:
-    """Empty where the server does not tell.
-
-    kv_use, prefix_hits, mbu, mfu: shares, 0 to 1 (mbu may be above). preemptions: since the first
-    reading. rates: tokens per second. read_limit, compute_limit: per second, None if not measured.
-    unread: texts that are not Prometheus's format.
-    """
+    """Empty where the server does not tell."""
 
     kv_use: History = field(default_factory=list)
     running: History = field(default_factory=list)
     waiting: History = field(default_factory=list)
     prefix_hits: History = field(default_factory=list)
     preemptions: History = field(default_factory=list)
+    """Since the first reading. rates: tokens per second."""
     prompt_tokens_per_s: History = field(default_factory=list)
     output_tokens_per_s: History = field(default_factory=list)
     mbu: History = field(default_factory=list)
     mfu: History = field(default_factory=list)
+    """With `kv_use` and `prefix_hits` and `mbu`: shares, 0 to 1 (mbu may be above)."""
     roofline: list[Stretch] = field(default_factory=list)
     read_limit: float | None = None
     compute_limit: float | None = None
+    """With `read_limit`: per second, None if not measured."""
     readings: int = 0
     unread: int = 0
+    """Texts that are not Prometheus's format."""
 
 
 def server_history(texts: Sequence[tuple[int, str]]) -> ServerHistory:

@@ -64,18 +64,17 @@ _EXAMPLES = "write ttft:500 for each request, or ttft:p95<300ms for all of them 
 
 
 class Condition(msgspec.Struct, frozen=True, kw_only=True):
-    """One limit. `limit` is in milliseconds, or in tokens per second for a rate.
-
-    over: "each" request, or the "mean" or "quantile" of all. quantile: 0 to 1, None unless over
-    says so. Times are to be at most the limit, rates at least; strict: and not equal to it.
-    """
+    """One limit. `limit` is in milliseconds, or in tokens per second for a rate."""
 
     metric: Canonical
     over: Literal["each", "mean", "quantile"]
+    """"each" request, or the "mean" or "quantile" of all."""
     limit: float
     strict: bool
+    """Whether a value equal to the limit misses it."""
     text: str
     quantile: float | None = None
+    """0 to 1, None unless over says so. Times are to be at most the limit, rates at least."""
 
     @property
     def is_rate(self) -> bool:
@@ -174,7 +173,8 @@ def _limit(word: str, metric: Canonical, figure: str, unit: str) -> float:
     if metric in RATES:
         if unit not in ("", "tok/s", "tokens/s"):
             raise ConfigError(
-                f"SLO {shown(word)}: unit {shown(unit)} of a rate; write tokens/s, or none"
+                f"SLO {shown(word)}: unit {shown(unit)} of a rate is not known; write "
+                "tokens/s, or no unit"
             )
         factor = 1.0
     elif unit in _MS:

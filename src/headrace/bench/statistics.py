@@ -38,21 +38,18 @@ _SHOWN = (0.5, 0.9, 0.95, 0.99)
 
 
 class Interval(NamedTuple):
-    """Where the true value lies with the stated confidence; None: too few samples for a bound."""
+    """The interval that holds the true value with the stated confidence; None: too few samples for
+    a bound."""
 
     low: float | None
     high: float | None
 
 
 class Distribution(msgspec.Struct, frozen=True, kw_only=True):
-    """What a report says of a set of samples, in their own unit.
-
-    count: samples, or the sum of their weights. p99_marked: fewer than FEWEST_FOR_P99 samples that
-    stand for themselves (requests, where each has many gaps), so the 99th percentile is little more
-    than the largest one.
-    """
+    """Statistics of a set of samples, in their own unit."""
 
     count: float
+    """Number of samples, or the sum of their weights."""
     mean: float
     std: float
     least: float
@@ -62,6 +59,8 @@ class Distribution(msgspec.Struct, frozen=True, kw_only=True):
     p99: float
     most: float
     p99_marked: bool
+    """Whether there are fewer than FEWEST_FOR_P99 independent samples (requests, where each has
+    many gaps), so that the 99th percentile is little more than the maximum."""
     mean_interval: Interval
     p50_interval: Interval
     p99_interval: Interval
@@ -114,7 +113,9 @@ def _weighted(
     values: Samples, weights: Samples, interpolation: Interpolation
 ) -> Distribution | None:
     if interpolation != "nearest":
-        raise ValueError(f"interpolation {interpolation!r} of weighted samples: only 'nearest' is")
+        raise ValueError(
+            f"interpolation {interpolation!r} of weighted samples is not supported; use 'nearest'"
+        )
     order = np.argsort(values, kind="stable")
     values, weights = values[order], weights[order]
     values, weights = values[weights > 0], weights[weights > 0]

@@ -52,19 +52,19 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Requests(msgspec.Struct, frozen=True, kw_only=True):
-    """How the measured requests ended.
-
-    failed leaves out those that the run's end cut off (cancelled). errors: failed by class,
-    statuses: those with an HTTP status by it. warmup: not measured.
-    """
+    """Counts of the measured requests by how they ended."""
 
     measured: int
     completed: int
     failed: int
+    """Failed requests, without those that the end of the run cut off (`cancelled`)."""
     cancelled: int
     warmup: int
+    """Requests that were not measured."""
     errors: dict[str, int]
+    """Failed requests by class."""
     statuses: dict[str, int]
+    """Failed requests with an HTTP status, by status."""
     finish_reasons: dict[str, int]
 
 
@@ -99,14 +99,7 @@ class Stall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """Rates are per second of `duration_s`, first start to last end, what is drained included.
-
-    from_intended, from_sent: metrics under the names of the definitions' tool. offered_per_s: rate
-    of the intended send times. tps_system: output tokens of completed requests; tps_total: with
-    those of their prompts. queue: wait that the server told. saturation: whether the server kept up
-    with what was due; None of a closed loop, and where all came at once. server: what its /metrics
-    told; None where it told nothing.
-    """
+    """Rates are per second of `duration_s`, first start to last end, what is drained included."""
 
     definition: str
     source: str
@@ -114,12 +107,17 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     requests: Requests
     duration_s: float | None
     offered_per_s: float | None
+    """Rate of the intended send times."""
     rps: float | None
     tps_system: float | None
+    """Output tokens of completed requests."""
     tps_total: float | None
+    """With those of their prompts."""
     from_intended: dict[str, Spread]
     from_sent: dict[str, Spread]
+    """With `from_intended`: metrics under the names of the definitions' tool."""
     queue: Spread | None
+    """Wait that the server told."""
     prompt_tokens: Spread | None
     output_tokens: Spread | None
     longest_stall: Stall | None
@@ -129,7 +127,10 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     goodput: Goodput | None
     client: ClientVerdict
     saturation: Saturation | None = None
+    """Whether the server kept up with what was due; None of a closed loop, and where all came at
+    once."""
     server: ServerFigures | None = None
+    """What its /metrics told; None where it told nothing."""
     cost: Cost = Cost()
 
 

@@ -20,9 +20,6 @@ class TokenCount(msgspec.Struct, frozen=True, kw_only=True):
     """Sums over completed requests; None where no request was counted that way.
 
     *_disagreement: |server − client| over client, summed over requests that both counted.
-    disagreeing: requests whose prompt or output differs by more than DISAGREES_BEYOND. uncounted:
-    requests whose output nobody counted. cached_share: of the prompts for which the server told.
-    off_length: requests whose output is not as long as was asked.
     """
 
     prompt_server: int | None
@@ -32,11 +29,15 @@ class TokenCount(msgspec.Struct, frozen=True, kw_only=True):
     output_client: int | None
     output_disagreement: float | None
     disagreeing: int
+    """Requests whose prompt or output differs by more than DISAGREES_BEYOND."""
     uncounted: int
+    """Requests whose output nobody counted."""
     reasoning: int | None
     cached: int | None
     cached_share: float | None
+    """Share of cached tokens in the prompts for which the server reported it."""
     off_length: int | None
+    """Requests whose output is not as long as was asked."""
 
 
 def count_tokens(records: Sequence[RequestRecord]) -> TokenCount:

@@ -28,19 +28,19 @@ _NS_PER_MS = 1e6
 
 
 class ClientVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """client_bound is None where nothing was measured. sentences: one for each sign, to be read.
-
-    cpu_share: of the busiest process. collections: garbage collections of all processes; None: not
-    watched.
-    """
+    """The verdict whether the client was the limit of a run; `client_bound` is None if that was not
+    measured."""
 
     client_bound: bool | None
     allowed_lag_ms: float
     schedule_lag_p99_ms: float | None
     loop_lag_p99_ms: float | None
     cpu_share: float | None
+    """CPU share of the busiest process."""
     sentences: tuple[str, ...]
+    """One for each sign, to be read."""
     collections: int | None = None
+    """Garbage collections of all processes; None: not watched."""
     collection_most_ms: float | None = None
     collections_total_ms: float | None = None
 
@@ -79,9 +79,9 @@ def client_verdict(health: ClientHealth, ttft_p50_ns: float | None) -> ClientVer
         sentences.append(_unbound(schedule, loop, cpu, allowed))
     if most_ms is not None and most_ms > allowed:
         sentences.append(
-            f"A garbage collection of the client took {most_ms:.1f} ms where {allowed:.1f} ms is "
-            "allowed: what came in it has its time too late, and a longest stall or most of about "
-            "that length may be the client's."
+            f"A garbage collection of the client took {most_ms:.1f} ms where {allowed:.1f} ms "
+            "is allowed: chunks that arrived during it have times that are too late, and a "
+            "longest stall or maximum of about that length may be the client's."
         )
     return ClientVerdict(
         client_bound=any(signs) if measured else None,

@@ -9,13 +9,14 @@ import msgspec
 
 
 class VllmForm(msgspec.Struct, frozen=True, kw_only=True):
-    """Which of vLLM's statistics a result has, as its command line says: `percentiles` of each of
-    `metrics`, by vLLM's names (None: of all); detailed: with a list entry for each request, as
-    --save-detailed writes."""
+    """The statistics under vLLM's keys that a result has, as chosen on the command line."""
 
     percentiles: tuple[float, ...] = (50.0, 90.0, 95.0, 99.0)
+    """Percentiles of each of `metrics`."""
     metrics: tuple[str, ...] | None = None
+    """Metrics by vLLM's names; None: all."""
     detailed: bool = False
+    """Add lists with an entry per request, as --save-detailed does."""
 
 
 DEFAULT_FORM = VllmForm()

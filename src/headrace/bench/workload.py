@@ -39,7 +39,7 @@ AWAITED_ANSWER = "\u0000answer\u0000"
 
 
 class Tokenization(Protocol):
-    """What makers of prompts need of a tokenizer."""
+    """The part of a tokenizer that makers of prompts need."""
 
     @property
     def vocab_size(self) -> int: ...

@@ -12,7 +12,7 @@ import os
 
 
 class Writer:
-    """What one connection is written to. Lost connections are found out by reading."""
+    """The writing side of a connection. A lost connection is noticed when reading."""
 
     __slots__ = ("_file", "_transport")
 

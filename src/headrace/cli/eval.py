@@ -18,7 +18,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @click.group("eval")
 def evaluate() -> None:
-    """Tell how well a checkpoint predicts a text, alone and beside another."""
+    """Measure how well a checkpoint predicts a text, alone or compared with another."""
 
 
 def _shared(command: F) -> F:
@@ -35,24 +35,31 @@ def _shared(command: F) -> F:
             type=click.IntRange(min=4),
             default=512,
             show_default=True,
-            help="Tokens of a window; its second half is scored.",
+            help="Tokens in a window; its second half is scored.",
         ),
         click.option(
             "--windows",
             "limit",
             type=click.IntRange(min=1),
-            help="Windows to score. [default: all of the text]",
+            help="Number of windows to score. [default: the whole text]",
         ),
         click.option(
             "--kv-cache-dtype",
             "kv_codec",
             type=click.Choice(["f32", "bf16"]),
-            help="Storage of K and V. [default: f32 for F32 weights, else bf16]",
+            help="Type that K and V are stored in. [default: f32 for F32 weights, else bf16]",
         ),
         click.option(
-            "--tokenizer-pre", help="How text is split, as for `serve`, where a GGUF file is wrong."
+            "--tokenizer-pre",
+            help="Rule by which text is split, as in `serve`, in place of a wrong one in a GGUF "
+            "file.",
         ),
-        click.option("--backend", default="cpu", show_default=True, help="cpu or reference."),
+        click.option(
+            "--backend",
+            default="cpu",
+            show_default=True,
+            help="Backend that computes: cpu or reference.",
+        ),
         click.option("--cpu-level", default="auto", help="Dispatch level. [default: the best]"),
         click.option("-t", "--threads", type=click.IntRange(1, 1024), help="Compute threads."),
         click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
@@ -77,9 +84,10 @@ def perplexity(
     threads: int | None,
     as_json: bool,
 ) -> None:
-    """Perplexity of MODEL over a text, in llama.cpp's windows, so that figures compare.
+    """Measure the perplexity of MODEL over a text, in the same windows as llama.cpp, so that
+    figures can be compared.
 
-    Without MODEL, the small model that ships in the package.
+    Without MODEL, the small model that ships in the package is used.
 
     \b
     headrace eval perplexity ./model.gguf --text wiki.test.raw
@@ -122,9 +130,9 @@ def kl(
     threads: int | None,
     as_json: bool,
 ) -> None:
-    """KL divergence of MODEL's distributions from those of --base over a text.
+    """Measure the KL divergence of MODEL's distributions from those of --base over a text.
 
-    Both are given the token ids of the base's tokenizer.
+    Both read the token ids of the base's tokenizer.
 
     \b
     headrace eval kl ./model-Q4_K_M.gguf --base ./model-BF16.gguf --text wiki.test.raw

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     "--prompt",
     "prompts",
     multiple=True,
-    help="Text to continue; default: what comes in on stdin. [may be repeated]",
+    help="Text to continue. [default: stdin; may be repeated]",
 )
 @sampling_options
 @settings(EngineConfig, skip=frozenset({"model"}))
@@ -92,12 +92,12 @@ def _checked(text: str) -> str:
 def _from_stdin() -> str:
     if sys.stdin.isatty():
         click.secho(
-            "type the prompt, end it with Ctrl-D (or give -p TEXT)", fg="bright_black", err=True
+            "type the prompt and end it with Ctrl-D (or give -p TEXT)", fg="bright_black", err=True
         )
     try:
         return sys.stdin.buffer.read().decode()
     except UnicodeDecodeError as error:
-        raise click.UsageError(f"what came in on stdin is not valid UTF-8: {error}") from None
+        raise click.UsageError(f"the text on stdin is not valid UTF-8: {error}") from None
 
 
 def _print_stream(llm: LLM, prompt: str, params: Any, stop: tuple[str, ...]) -> None:

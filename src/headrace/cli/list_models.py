@@ -22,9 +22,9 @@ _WIDE_COLUMNS = 240
 def list_models(as_json: bool) -> None:
     """List the models on this disk that other commands take by name.
 
-    They are the one of the package, those in Hugging Face's cache, whoever fetched them, and those
-    of Ollama. Only headers are read. A model that is damaged or incomplete is listed with the
-    reason.
+    These are the model in the package, those in Hugging Face's cache, whichever program fetched
+    them, and those of Ollama. Only headers are read. A model that is damaged or incomplete is
+    listed with the reason.
 
     \b
     headrace list

@@ -14,7 +14,7 @@ from headrace.cli.interrupt import INTERRUPTED, leave_quietly, raise_again
 
 
 class CommandEntry(NamedTuple):
-    """Where a command lives (`module:attribute`) and the line `headrace --help` shows for it."""
+    """The place of a command (`module:attribute`) and its line in `headrace --help`."""
 
     target: str
     help: str
@@ -24,24 +24,25 @@ COMMANDS = {
     "serve": CommandEntry("headrace.cli.serve:serve", "Serve a model over the OpenAI API."),
     "chat": CommandEntry("headrace.cli.chat.command:chat", "Talk to a model in the terminal."),
     "generate": CommandEntry(
-        "headrace.cli.generate:generate", "Continue prompts and print the result."
+        "headrace.cli.generate:generate", "Continue prompts and print the results."
     ),
-    "show": CommandEntry("headrace.cli.show:show", "Tell what a model file holds."),
+    "show": CommandEntry("headrace.cli.show:show", "Show what a model file holds."),
     "bench": CommandEntry(
-        "headrace.cli.bench.group:bench", "Measure endpoints under load, this machine, the engine."
+        "headrace.cli.bench.group:bench",
+        "Measure endpoints under load, this machine or the engine.",
     ),
     "eval": CommandEntry(
-        "headrace.cli.eval:evaluate", "Tell how well a checkpoint predicts a text."
+        "headrace.cli.eval:evaluate", "Measure how well a checkpoint predicts a text."
     ),
     "catalog": CommandEntry(
-        "headrace.cli.catalog.group:catalog", "Tell facts about models, hardware and prices."
+        "headrace.cli.catalog.group:catalog", "Look up facts about models, hardware and prices."
     ),
     "plan": CommandEntry(
-        "headrace.cli.plan.group:plan", "Predict what fits, how fast, at what cost."
+        "headrace.cli.plan.group:plan", "Predict what fits, how fast it runs and what it costs."
     ),
     "gateway": CommandEntry(
         "headrace.cli.gateway.group:gateway",
-        "Put one address in front of many providers and engines.",
+        "Serve many providers and engines at one address.",
     ),
     "pull": CommandEntry("headrace.cli.pull:pull", "Fetch a model from the hub."),
     "list": CommandEntry("headrace.cli.list_models:list_models", "List the models on this disk."),
@@ -77,7 +78,11 @@ class LazyCommands(click.Group):
             import difflib
 
             near = difflib.get_close_matches(args[0], COMMANDS, n=1)
-            meant = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(COMMANDS)}."
+            meant = (
+                f"Did you mean {near[0]!r}?"
+                if near
+                else f"The commands are: {', '.join(COMMANDS)}."
+            )
             ctx.fail(f"No such command {args[0]!r}. {meant}")
         return super().resolve_command(ctx, args)
 
@@ -112,7 +117,7 @@ def _print_version(ctx: click.Context, _param: click.Parameter, value: bool) -> 
     help="Print the version and exit.",
 )
 def cli() -> None:
-    """Serve language models on machines you can get, over the API everybody speaks.
+    """Serve, route to, measure and plan language models, over the APIs that clients already use.
 
     `headrace serve` without a model serves a small one that ships in the package.
     """

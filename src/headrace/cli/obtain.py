@@ -14,10 +14,12 @@ from headrace.weights.store.resolve import obtain_model
 
 
 class Obtained(NamedTuple):
-    """config: with a path for its model. name: the model's own, where its path does not say it."""
+    """A checkpoint that was found or fetched."""
 
     config: EngineConfig
+    """With a path for its model."""
     name: str | None
+    """The model's own, where its path does not say it."""
 
 
 def obtain(config: EngineConfig) -> Obtained:

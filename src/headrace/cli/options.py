@@ -84,7 +84,7 @@ def settings(
             click.Option(
                 ["--config", "config_file"],
                 type=click.Path(path_type=Path),
-                help="YAML file with settings by name; flags win over it.",
+                help="YAML file with settings by name; flags override it.",
             )
         ]
         for config in configs:

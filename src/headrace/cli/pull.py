@@ -18,17 +18,18 @@ if TYPE_CHECKING:
     "--json",
     "as_json",
     is_flag=True,
-    help="Print a JSON object for every file and one at the end, in place of a bar.",
+    help="Print a JSON object for each file and one at the end, in place of a progress bar.",
 )
 def pull(model: str, as_json: bool) -> None:
-    """Fetch MODEL from the hub, or bring what is here up to date.
+    """Fetch MODEL from the hub, or update the copy on this disk.
 
     MODEL is org/name (safetensors), org/name:Q4_K_M or org/name/file.gguf (GGUF; all pieces of a
-    split file), each with @revision if it is not main; hf:// or the hub's address may lead.
+    split file), each with @revision if it is not main; hf:// or the hub's address may precede it.
 
-    Files go to Hugging Face's cache (HF_HOME, HF_HUB_CACHE), where other tools find them. What is
-    there already is not fetched again, and a large file that was cut off goes on where it stopped.
-    HF_TOKEN is for gated and private repositories, HF_ENDPOINT for a mirror.
+    Files go to Hugging Face's cache (HF_HOME, HF_HUB_CACHE), where other tools find them. Files
+    that are already there are not fetched again, and the download of a large file that was
+    interrupted continues where it stopped. HF_TOKEN is for gated and private repositories,
+    HF_ENDPOINT for a mirror.
 
     \b
     headrace pull Qwen/Qwen3-0.6B
@@ -44,8 +45,8 @@ def pull(model: str, as_json: bool) -> None:
     named = None if model.startswith("ollama://") else hub_model(model)
     if named is None:
         raise ConfigError(
-            f"{model}: not a model of the hub; org/name, org/name:Q4_K_M or org/name/file.gguf "
-            "is required"
+            f"{model} is not a model of the hub; write org/name, org/name:Q4_K_M or "
+            "org/name/file.gguf"
         )
     if is_offline(os.environ):
         raise ConfigError("HF_HUB_OFFLINE is set, and pull needs the network")
@@ -71,7 +72,7 @@ def pull(model: str, as_json: bool) -> None:
         come = f"{size_text(fetched.fetched_bytes)} fetched in {seconds:.1f} s"
         click.echo(f"{named}: {of_all}; {come}")
     else:
-        click.echo(f"{named}: {of_all}; all of it was here")
+        click.echo(f"{named}: {of_all}; nothing had to be fetched")
     click.echo(str(fetched.path))
 
 

@@ -17,47 +17,47 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 _OPTIONS: tuple[tuple[str, Any, str], ...] = (
-    ("--max-tokens", integer, "Most new tokens; default: up to the model's length."),
-    ("--temperature", click.FLOAT, "0 is greedy. [default: 1.0]"),
+    ("--max-tokens", integer, "Maximum number of new tokens; default: up to the model's length."),
+    ("--temperature", click.FLOAT, "Sampling temperature; 0 is greedy. [default: 1.0]"),
     ("--top-k", click.INT, "Keep the k most likely tokens; 0 and -1 keep all. [default: 0]"),
     (
         "--top-p",
         click.FLOAT,
-        "Keep the likeliest tokens that together reach p; 0 keeps one. [default: 1.0]",
+        "Keep the most likely tokens that together reach p; 0 keeps one. [default: 1.0]",
     ),
     (
         "--min-p",
         click.FLOAT,
-        "Keep tokens at least this likely, relative to the likeliest. [default: 0.0]",
+        "Keep tokens at least this likely, relative to the most likely one. [default: 0.0]",
     ),
     (
         "--repetition-penalty",
         click.FLOAT,
-        "Divides the logits of tokens that prompt or output has (multiplies negative ones); "
-        "above 1 makes them rarer. [default: 1.0]",
+        "Divide the logits of tokens in the prompt or output by this (multiply negative "
+        "ones); above 1 makes them rarer. [default: 1.0]",
     ),
     (
         "--frequency-penalty",
         click.FLOAT,
-        "Taken off a token's logit for each time the output has it. [default: 0.0]",
+        "Subtracted from a token's logit for each time it is in the output. [default: 0.0]",
     ),
     (
         "--presence-penalty",
         click.FLOAT,
-        "Taken off a token's logit once the output has it. [default: 0.0]",
+        "Subtracted once from a token's logit if it is in the output. [default: 0.0]",
     ),
     (
         "--min-tokens",
         integer,
-        "No end before so many new tokens. [default: 0]",
+        "Minimum number of new tokens before the end. [default: 0]",
     ),
     (
         "--samplers",
         click.STRING,
-        f"Their order, comma-separated; one left out must have nothing to do. [default: "
-        f"{','.join(SAMPLERS)}]",
+        "Order of the samplers, comma-separated; one that is omitted must have nothing to "
+        f"do. [default: {','.join(SAMPLERS)}]",
     ),
-    ("--seed", click.INT, "Of the random stream; the same seed gives the same text."),
+    ("--seed", click.INT, "Seed of the random numbers; the same seed gives the same text."),
 )
 
 
@@ -69,7 +69,7 @@ def _in_range(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
     """Option callback: the value, or a usage error naming the limits; they are the engine's."""
     least, most = RANGES[str(param.name)]
     if value is not None and not least <= value <= most:
-        message = f"{value} is out of range; from {least} to {most} is accepted"
+        message = f"{value} is out of range; it must be from {least} to {most}"
         raise click.BadParameter(message, ctx=ctx, param=param)
     return value
 
@@ -85,7 +85,7 @@ def _samplers(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
     names = tuple(name.strip() for name in value.split(",") if name.strip())
     for name in names:
         if name not in SAMPLERS or names.count(name) > 1:
-            problem = "comes twice" if name in SAMPLERS else "is no sampler"
+            problem = "comes twice" if name in SAMPLERS else "is not a sampler"
             message = f"{name!r} {problem}; give each of these at most once: {', '.join(SAMPLERS)}"
             raise click.BadParameter(message, ctx=ctx, param=param)
     return names
@@ -105,7 +105,7 @@ def sampling_options(function: F) -> F:
     kinds: list[tuple[str, dict[str, Any]]] = [
         (flag, _kind(flag, kind) | {"help": text}) for flag, kind, text in _OPTIONS
     ]
-    kinds.append(("--stop", {"multiple": True, "help": "End at this text. [may be repeated]"}))
+    kinds.append(("--stop", {"multiple": True, "help": "Stop at this text. [may be repeated]"}))
     for flag, about in reversed(kinds):
         function = click.option(flag, cls=SectionOption, section="Sampling", **about)(function)
     return function

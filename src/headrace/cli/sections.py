@@ -36,7 +36,7 @@ HEADINGS = {
 }
 
 _MODEL = "the model is an argument: headrace {command} MODEL"
-_PROCESSORS = "all is computed on this machine's processors; --threads says on how many"
+_PROCESSORS = "everything is computed on this machine's processors; --threads sets how many"
 
 # Flags of llama-server with another name here, or none, and those of any server for the model.
 _LLAMA_SERVER = {
@@ -57,7 +57,7 @@ _LLAMA_SERVER = {
     "--n-gpu-layers": _PROCESSORS,
     "--gpu-layers": _PROCESSORS,
     "-ngl": _PROCESSORS,
-    "--api-key-file": "keys are read from HEADRACE_API_KEY",
+    "--api-key-file": "the keys are read from HEADRACE_API_KEY",
     "--jinja": "chat templates are always rendered",
 }
 
@@ -112,7 +112,7 @@ class SectionedCommand(click.Command):
         """What holds for many options."""
         formatter.write_paragraph()
         formatter.write_text(
-            "An INTEGER may be written 32k (32,000) or 32K (32,768), and so with m, g and t."
+            "An INTEGER may be written 32k (32,000) or 32K (32,768), and also with m, g, t."
         )
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

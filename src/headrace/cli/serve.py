@@ -13,12 +13,14 @@ from headrace.config import EngineConfig, ServerConfig
 @click.command(cls=SectionedCommand)
 @click.argument("model", required=False)
 @settings(EngineConfig, ServerConfig, skip=frozenset({"model"}))
-@click.option("--json", "as_json", is_flag=True, help="Print what the server is as one JSON line.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print the server's address and model as one JSON line."
+)
 @click.pass_context
 def serve(ctx: click.Context, /, model: str | None, as_json: bool, **_settings: object) -> None:
     """Serve MODEL over the OpenAI API: a GGUF file, a Hugging Face folder, or a name.
 
-    Names are org/name and org/name:Q4_K_M of the hub, which are fetched where they are not on this
+    Names are org/name and org/name:Q4_K_M of the hub, which are fetched if they are not on this
     disk (see `headrace pull`), and name:tag of Ollama's store.
 
     Without MODEL, the small model that ships in the package is served.

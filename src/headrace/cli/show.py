@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("model", required=False, default="")
-@click.option("--tensors", "with_tensors", is_flag=True, help="List every tensor too.")
-@click.option("--template", "with_template", is_flag=True, help="Print the chat templates too.")
+@click.option("--tensors", "with_tensors", is_flag=True, help="Also list every tensor.")
+@click.option("--template", "with_template", is_flag=True, help="Also print the chat templates.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def show(model: str, with_tensors: bool, with_template: bool, as_json: bool) -> None:
-    """Tell what MODEL (a path, or a name as for `serve`) holds; weights are not read.
+    """Show what MODEL (a path, or a name as for `serve`) holds; weights are not read.
 
-    A name of the hub has to be on this disk already. What a token costs in the KV cache and how
-    long a request would fit on this machine is told too.
+    A model of the hub has to be on this disk already. Also shown: the KV cache bytes per token, and
+    how long a request would fit on this machine.
 
-    Without MODEL, the small model that ships in the package.
+    Without MODEL, the small model that ships in the package is used.
 
     \b
     headrace show ./Qwen3-0.6B-Q8_0.gguf

@@ -18,9 +18,10 @@ _MISSING = re.compile(r"Object missing required field `(.*)`")
 
 
 class FieldError(NamedTuple):
-    """place: below what was converted, as ".sort" or "[0]"; "" for all of it."""
+    """A field that could not be read, and why."""
 
     place: str
+    """Below what was converted, as ".sort" or "[0]"; "" for all of it."""
     said: str
 
 
@@ -31,7 +32,7 @@ def field_error(error: msgspec.ValidationError, given: Any, of: type[msgspec.Str
     value, wanted = _at(place, given, of)
     if unknown := _UNKNOWN.fullmatch(said):
         names = [one.encode_name for each in _structs(wanted) for one in _fields(each)]
-        meant = nearest(unknown[1], names) or f"; there are {', '.join(names)}"
+        meant = nearest(unknown[1], names) or f"; the fields are {', '.join(names)}"
         return FieldError(place, f"unknown field {unknown[1]!r}{meant}")
     if missing := _MISSING.fullmatch(said):
         return FieldError(place, f"{missing[1]} must be given")

@@ -16,27 +16,29 @@ Kind = Literal["str", "int", "float", "bool", "choice"]
 
 
 class Flag(NamedTuple):
-    """One setting.
-
-    name: the field's name; the flag is `--` + name with dashes.
-    kind: what one value is. choices: the values a "choice" takes, as text.
-    repeated: may be given several times. optional: None (absent) has a meaning of its own.
-    aliases: other flags for it. secret: its value is never shown. env: the environment variable it
-    is read from where no flag and no file gives it. auto: "auto" stands for None.
-    """
+    """One setting."""
 
     name: str
+    """The field's name; the flag is `--` + name with dashes."""
     kind: Kind
+    """What one value is."""
     choices: tuple[str, ...]
+    """The values a "choice" takes, as text."""
     repeated: bool
+    """May be given several times."""
     optional: bool
+    """None (absent) has a meaning of its own."""
     default: Any
     help: str
     limits: str
     aliases: tuple[str, ...] = ()
+    """Other flags for it."""
     secret: bool = False
+    """Its value is never shown."""
     env: str | None = None
+    """The environment variable it is read from where no flag and no file gives it."""
     auto: bool = False
+    """"auto" stands for None."""
 
     @property
     def flag(self) -> str:

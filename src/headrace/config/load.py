@@ -79,7 +79,7 @@ def read_file(path: Path, configs: Sequence[type[msgspec.Struct]]) -> dict[str, 
     if loaded is None:
         return {}
     if not isinstance(node, yaml.MappingNode) or not isinstance(loaded, dict):
-        raise ConfigError(f"{where}: expected settings as `name: value` lines")
+        raise ConfigError(f"{where}: settings must be `name: value` lines")
     names = {
         _name(one.removeprefix("--")): flag.name
         for config in configs

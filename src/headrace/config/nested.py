@@ -40,11 +40,11 @@ def former_name(hint: Any) -> str | None:
 
 class _Fields(NamedTuple):
     by_name: dict[str, msgspec.structs.FieldInfo]
-    """By the name in the file."""
+    """Fields by their name in the file."""
     hints: dict[str, Any]
     """Types by the attribute's name."""
     names_now: dict[str, str]
-    """By a name that a field had before, its name in the file."""
+    """Current name in the file, by a field's former name."""
 
 
 def _fields_of(of: type[msgspec.Struct]) -> _Fields:
@@ -55,22 +55,25 @@ def _fields_of(of: type[msgspec.Struct]) -> _Fields:
 
 
 class Problem(NamedTuple):
-    """path: where in the file, as "models.chat.targets". said: with the file and the line."""
+    """A value that could not be read, and why."""
 
     path: str
+    """Where in the file, as "models.chat.targets"."""
     said: str
+    """With the file and the line."""
 
 
 class Partly(NamedTuple, Generic[S]):
-    """settings: with defaults in place of what is wrong; None where something has none, so that
-    names of it may be missing."""
+    """Settings with their problems."""
 
     settings: S | None
+    """With defaults in place of what is wrong; None where something has none, so that names of it
+    may be missing."""
     problems: tuple[Problem, ...]
 
 
 class _WrongError(ConfigError):
-    """path: see Problem."""
+    """A wrong value; `path` is as in Problem."""
 
     def __init__(self, path: str, said: str) -> None:
         super().__init__(said)
@@ -108,7 +111,7 @@ class _Reader:
     def struct(self, value: Any, of: type[S], path: str) -> S:
         """`value` as the settings `of`; _WRONG where what is wrong was told."""
         if not isinstance(value, dict):
-            raise self.error(path, f"{_shown(value, of)}: `name: value` lines are expected")
+            raise self.error(path, f"{_shown(value, of)}: it must be `name: value` lines")
         if of not in self._fields:
             self._fields[of] = _fields_of(of)
         fields, hints, names_now = self._fields[of]
@@ -155,13 +158,13 @@ class _Reader:
             return self.struct(value, plain, path)
         if origin is tuple and len(arguments) == 2 and _holds_struct(arguments[0]):
             if not isinstance(value, list):
-                raise self.error(path, f"{_shown(value, plain)}: a list is expected")
+                raise self.error(path, f"{_shown(value, plain)}: it must be a list")
             each = [self.kept(one, arguments[0], _join(path, at)) for at, one in enumerate(value)]
             right = tuple(one for one in each if one is not _WRONG)
             return right if len(right) < len(each) else self._checked(right, plain, path)
         if origin is dict and _holds_struct(arguments[1]):
             if not isinstance(value, dict):
-                raise self.error(path, f"{_shown(value, plain)}: `name: value` lines are expected")
+                raise self.error(path, f"{_shown(value, plain)}: it must be `name: value` lines")
             pairs = [
                 (self.kept(key, arguments[0], at), self.kept(one, arguments[1], at))
                 for key, one, at in ((key, one, _join(path, key)) for key, one in value.items())
@@ -175,7 +178,7 @@ class _Reader:
             self.lost |= len(named) < len(pairs)
             return named
         if isinstance(value, float) and not math.isfinite(value):
-            raise self.error(path, f"{shown(value)}: a finite number is expected")
+            raise self.error(path, f"{shown(value)}: it must be a finite number")
         try:
             return msgspec.convert(value, wanted)
         except msgspec.ValidationError as error:

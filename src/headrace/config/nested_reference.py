@@ -23,10 +23,12 @@ class Setting(NamedTuple):
 
 
 class Section(NamedTuple):
-    """path: where the struct stands ("models.NAME.targets[]"). text: what its docstring says."""
+    """A section of the reference of settings."""
 
     path: str
+    """Where the struct stands ("models.NAME.targets[]")."""
     text: str
+    """What its docstring says."""
     settings: tuple[Setting, ...]
 
 

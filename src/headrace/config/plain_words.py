@@ -73,7 +73,7 @@ def no_word(value: Any, said: str, words: tuple[str, ...]) -> str:
     if any(_SPAN.fullmatch(one) for one in words) and (span := _span(given)):
         # What looks alike may be another length: 1mo is no minute.
         meant = f"; did you mean {span!r}?" if span in words else ""
-    return f"{shown(given)} is none of {', '.join(words)}{meant}"
+    return f"{shown(given)} is not one of {', '.join(words)}{meant}"
 
 
 def _span(given: str) -> str:

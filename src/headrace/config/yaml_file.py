@@ -13,10 +13,12 @@ MAX_VALUES = 200_000
 
 
 class Document(NamedTuple):
-    """loaded: plain values. lines: by path, "model_list.0.litellm_params.timeout", from 1."""
+    """A YAML file with the lines of its values."""
 
     loaded: Any
+    """Plain values."""
     lines: dict[str, int]
+    """Line numbers, from 1, by path: "model_list.0.litellm_params.timeout"."""
 
 
 def read_yaml(text: str, name: str, *, once: bool = False) -> tuple[Document, ...]:
@@ -52,8 +54,8 @@ def _check_size(node: yaml.Node | None, name: str) -> None:
     """Raise ConfigError for a document that its aliases make too large, or endless."""
     if node is not None and (values := _values(node, {}, set(), name)) > MAX_VALUES:
         raise ConfigError(
-            f"{name}: has {values:,} values with what its aliases stand for, and at most "
-            f"{MAX_VALUES:,} are read: write out what is needed"
+            f"{name}: has {values:,} values with its aliases expanded, and at most "
+            f"{MAX_VALUES:,} are read: write out only what is needed"
         )
 
 
@@ -83,7 +85,7 @@ def _values(node: yaml.Node, known: dict[int, int], within: set[int], name: str)
         return 1
     if id(node) in within:
         at = f"{name}:{node.start_mark.line + 1}"
-        raise ConfigError(f"{at}: an alias in it leads back to it: write out what is meant")
+        raise ConfigError(f"{at}: an alias in it refers back to it: write the value out")
     if id(node) not in known:
         inner = [part for one in node.value for part in (one if isinstance(one, tuple) else (one,))]
         within.add(id(node))

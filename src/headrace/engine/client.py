@@ -58,7 +58,8 @@ LOST_GRACE_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class _Stream:
-    """What the outputs of an open request go to. on_started: called with the seconds it waited."""
+    """The destination of an open request's outputs; `on_started` is called with the seconds it
+    waited."""
 
     unread: OutputBuffer
     on_started: Callable[[float], None] | None = None
@@ -242,7 +243,7 @@ class EngineClient:
         self._check_serving()
         if request_id in self._streams:
             raise RequestError(
-                f"request_id {request_id!r} is in use; take one that is not",
+                f"request_id {request_id!r} is in use; use another",
                 param="request_id",
                 code="duplicate_request_id",
             )
@@ -298,7 +299,8 @@ class EngineClient:
             self._streams.pop(output.request_id, None)
         elif stream is not None and behind_bytes > UNREAD_BYTES:
             logger.warning(
-                "request %s is cancelled: %d bytes of its output wait to be read; the limit is %d",
+                "request %s is cancelled: %d bytes of its output are waiting to be read; the "
+                "limit is %d",
                 output.request_id,
                 behind_bytes,
                 UNREAD_BYTES,
@@ -374,9 +376,9 @@ class _Link(asyncio.Protocol):
                 for message in wire.decode_from_core(payload):
                     self._client._receive(message)
         except msgspec.DecodeError as error:
-            self._client._garbled(f"the engine sent what cannot be read: {error}")
+            self._client._garbled(f"the engine sent a message that cannot be read: {error}")
         if self._frames.skipping:
-            self._client._garbled("the engine sent a frame that is too long to be one")
+            self._client._garbled("the engine sent a frame longer than the limit")
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._client._disconnected()

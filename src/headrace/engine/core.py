@@ -125,7 +125,7 @@ class EngineCore:
         check_submit(submit, self.limits)
         if submit.request_id in self._requests:
             raise RequestError(
-                f"request_id {submit.request_id!r} is in use; take one that is not",
+                f"request_id {submit.request_id!r} is in use; use another",
                 param="request_id",
                 code="duplicate_request_id",
             )
@@ -336,7 +336,7 @@ class EngineCore:
             return
         self._kv_accounting_errors += 1
         logger.error(
-            "KV blocks do not add up while idle: %d free, %d cached, %d owned of %d",
+            "KV block counts are inconsistent while idle: %d free, %d cached, %d owned of %d",
             kv.num_free,
             kv.num_cached,
             kv.num_owned,

@@ -21,22 +21,22 @@ from headrace.weights.checkpoint import Checkpoint
 
 
 class Fit(msgspec.Struct, frozen=True, kw_only=True):
-    """What fits with the default settings.
-
-    token_bytes: of KV cache, for a token of one request. max_model_len: the model's own.
-    available_bytes: of memory, now. weights_bytes: of them that loading takes.
-    default_tokens: the longest request with the default size of the KV cache; most_tokens: with
-        kv_cache_memory_bytes, which is what that length takes of the memory that is left. All
-        three are 0 where not even the weights fit; problem says so in words, "" otherwise.
-    """
+    """The sizes that fit with the default settings."""
 
     kv_cache_dtype: str
     token_bytes: int
+    """Of KV cache, for a token of one request."""
     max_model_len: int
+    """The model's own."""
     available_bytes: int
+    """Of memory, now."""
     weights_bytes: int
+    """Of them that loading takes."""
     default_tokens: int = 0
+    """The longest request with the default size of the KV cache."""
     most_tokens: int = 0
+    """With kv_cache_memory_bytes, which is what that length takes of the memory that is left. All
+    three are 0 where not even the weights fit; problem says so in words, "" otherwise."""
     kv_cache_memory_bytes: int = 0
     problem: str = ""
 
@@ -92,7 +92,7 @@ def _dominant_codec(checkpoint: Checkpoint) -> str:
 
 @dataclass(frozen=True)
 class _Shape:
-    """What sizing a KV cache asks of a model, from its config alone."""
+    """The sizes of a model that a KV cache depends on, from its config alone."""
 
     config: DecoderConfig
     weight_codec: str

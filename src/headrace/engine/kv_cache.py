@@ -36,7 +36,7 @@ REMEMBERED_PER_BLOCK = 16
 
 
 class Match(NamedTuple):
-    """What of a request is cached; nothing is held yet, so use it before anything else changes."""
+    """The cached part of a request; nothing is held yet, so use it before anything else changes."""
 
     nodes: list[Node]
     waits_for: Promise | None
@@ -233,7 +233,7 @@ class KVCache:
             assert not any(request.block_table[:dropped]), "a dropped block is in the table"
             assert dropped <= self._first_needed(request.num_computed), "a needed block is dropped"
             parents = [node.parent for node in request.nodes[1:]]
-            assert parents == request.nodes[:-1], "held nodes are no path"
+            assert parents == request.nodes[:-1], "held nodes are not a path"
             assert len(request.nodes) <= request.num_computed // self.block_size
             holders.update(nodes[dropped:])
             private += request.block_table[max(len(nodes), dropped) :]

@@ -89,7 +89,7 @@ def check_params(params: SamplingParams, limits: Limits) -> None:
     allowed = params.allowed_token_ids
     if allowed is not None:
         if not allowed:
-            raise _refuse("allowed_token_ids", "is empty: it allows no token; leave it out")
+            raise _refuse("allowed_token_ids", "is empty: it allows no token; omit it")
         _check_count(len(allowed), limits.vocab_size, "allowed_token_ids", "ids")
         check_token_ids(allowed, limits, "allowed_token_ids")
     check_bad_words(params.bad_words_token_ids, limits)
@@ -110,7 +110,7 @@ def check_logit_bias(bias: Mapping[int, float], limits: Limits, param: str = "lo
         if not 0 <= token_id < limits.vocab_size:
             raise _refuse(
                 param,
-                f"names token id {_shown(token_id)}; the model knows 0 to {limits.vocab_size - 1}",
+                f"names token id {_shown(token_id)}; the model has 0 to {limits.vocab_size - 1}",
             )
         if not -MAX_LOGIT_BIAS <= value <= MAX_LOGIT_BIAS:
             raise _refuse(
@@ -126,7 +126,7 @@ def check_bad_words(
     _check_count(sum(map(len, words)), MAX_BAD_WORDS_IDS, param, "ids in all")
     for index, word in enumerate(words):
         if not word:
-            raise _refuse(f"{param}[{index}]", "is empty; leave it out")
+            raise _refuse(f"{param}[{index}]", "is empty; omit it")
         check_token_ids(word, limits, f"{param}[{index}]")
 
 
@@ -146,8 +146,9 @@ def check_samplers(params: SamplingParams) -> None:
             neutral = NEUTRAL[name][unused[0]][0]
             raise _refuse(
                 unused[0],
-                f"is {getattr(params, unused[0])}, but samplers ({', '.join(samplers) or 'none'}) "
-                f"leaves out {name!r}; add it to samplers, or leave {unused[0]} at {neutral:g}",
+                f"is {getattr(params, unused[0])}, but samplers "
+                f"({', '.join(samplers) or 'none'}) omits {name!r}; add it to samplers, or "
+                f"keep {unused[0]} at {neutral:g}",
             )
 
 
@@ -156,8 +157,8 @@ def check_priority(priority: int, limits: Limits, param: str = "priority") -> No
     if priority and limits.scheduling_policy != "priority":
         raise _refuse(
             param,
-            f"is {priority}, but this engine schedules by {limits.scheduling_policy} and would "
-            "not look at it; start it with --scheduling-policy priority, or leave it at 0",
+            f"is {priority}, but this engine schedules by {limits.scheduling_policy} and "
+            "ignores it; start it with --scheduling-policy priority, or keep it at 0",
         )
 
 
@@ -173,7 +174,7 @@ def check_prompt(token_ids: Sequence[int], limits: Limits, param: str = "prompt"
     """A prompt has a token, and only ids of the model."""
     if not token_ids:
         in_messages = param == "messages"
-        what = "come to no tokens: they have no text" if in_messages else "is empty: no tokens"
+        what = "become no tokens: they have no text" if in_messages else "is empty: no tokens"
         raise _refuse(param, f"{what}; at least one token is needed")
     check_token_ids(token_ids, limits, param)
 
@@ -186,7 +187,7 @@ def check_token_ids(token_ids: Sequence[int], limits: Limits, param: str) -> Non
         )
         raise _refuse(
             f"{param}[{index}]",
-            f"is token id {_shown(token_ids[index])}; the model knows 0 to {limits.vocab_size - 1}",
+            f"is token id {_shown(token_ids[index])}; the model has 0 to {limits.vocab_size - 1}",
         )
 
 
@@ -219,7 +220,7 @@ def check_text(value: str, param: str) -> None:
         raise _refuse(
             param,
             f"holds U+{ord(value[error.start]):04X} at {error.start}, half a surrogate pair, "
-            "which is no character; remove it",
+            "which is not a character; remove it",
         ) from error
 
 

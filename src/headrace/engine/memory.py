@@ -33,7 +33,7 @@ UNKNOWN_BYTES = 1 << 62
 
 
 class CacheShape(Protocol):
-    """What sizing asks of a model; as in engine/model.py."""
+    """The sizes of a model that a KV cache depends on; as in engine/model.py."""
 
     @property
     def max_positions(self) -> int: ...
@@ -50,12 +50,7 @@ class CacheShape(Protocol):
 
 
 class CachePlan(NamedTuple):
-    """The KV cache to be made and the length of the longest request it serves.
-
-    pool_tokens: the longest request for which there are blocks, whatever the model allows.
-    available_bytes: of memory, for the KV cache, when it was sized; 0 where that is not known.
-    budget: in words, where the number of blocks is from.
-    """
+    """The KV cache to be made and the length of the longest request it serves."""
 
     block_size: int
     num_blocks: int
@@ -63,8 +58,11 @@ class CachePlan(NamedTuple):
     max_model_len: int
     block_bytes: int
     pool_tokens: int
+    """The longest request for which there are blocks, whatever the model allows."""
     available_bytes: int = 0
+    """Of memory, for the KV cache, when it was sized; 0 where that is not known."""
     budget: str = ""
+    """In words, where the number of blocks is from."""
 
 
 def plan_kv_cache(
@@ -237,9 +235,9 @@ def _in_mib(num_bytes: int) -> str:
 
 
 class _Room(NamedTuple):
-    """What memory there is for the blocks of a model, and the words where that is too little.
+    """The memory for the blocks of a model, and the errors if it is too small.
 
-    Every flag value in them works when it is taken: that is what tests try.
+    Every flag value in those errors works when it is used; tests try them.
     """
 
     model: CacheShape
@@ -323,4 +321,4 @@ class _Room(NamedTuple):
 
     @property
     def _nothing_fits(self) -> str:
-        return "Free some memory, or take a smaller model: not even one block fits"
+        return "Free some memory, or use a smaller model: not even one block fits"

@@ -18,20 +18,18 @@ FinishReason = Literal["stop", "length", "timeout", "abort", "error"]
 
 
 class Submit(msgspec.Struct, frozen=True, tag=True):
-    """A new request.
-
-    cache_salt: separates prefix caches; only equal salts share blocks.
-    priority: lower comes first; other than 0 only where the engine schedules by priority.
-    timeout_s: from the moment the core has it; then it ends with "timeout", wherever it is, and
-        keeps what it has said. None: never.
-    """
+    """A new request."""
 
     request_id: str
     prompt_token_ids: list[int]
     params: SamplingParams
     cache_salt: str = ""
+    """Separates prefix caches; only equal salts share blocks."""
     priority: int = 0
+    """Lower comes first; other than 0 only where the engine schedules by priority."""
     timeout_s: float | None = None
+    """From the moment the core has it; then it ends with "timeout", wherever it is, and keeps what
+    it has said. None: never."""
 
 
 class Cancel(msgspec.Struct, frozen=True, tag=True):
@@ -89,40 +87,33 @@ class TokenLogprob(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Output(msgspec.Struct, frozen=True, tag=True):
-    """New tokens of a request (possibly none), in order.
-
-    cached_tokens: prompt tokens found in the prefix cache (0 until the first token).
-    stop_reason: the id from stop_token_ids that ended it, None otherwise.
-    queue_s, prefill_s: on the first token's Output, seconds waited and spent until it; 0 otherwise.
-    cache_miss: on the first token's Output, why no more of the prompt was cached ("no_match at
-        token 37"; the reasons are those of Stats.miss_reasons); None otherwise or if all was.
-    prompt_logprobs: with the first token (or the last Output, where there is none), one per token
-        of the prompt, None for its first; None where they were not asked for or did not get ready.
-    """
+    """New tokens of a request (possibly none), in order."""
 
     request_id: str
     token_ids: list[int]
     logprobs: list[TokenLogprob] | None = None
     finish_reason: FinishReason | None = None
     stop_reason: int | None = None
+    """The id from stop_token_ids that ended it, None otherwise."""
     error: str | None = None
     cached_tokens: int = 0
+    """Prompt tokens found in the prefix cache (0 until the first token)."""
     num_preemptions: int = 0
     queue_s: float = 0.0
     prefill_s: float = 0.0
+    """With `queue_s`: on the first token's Output, seconds waited and spent until it; 0
+    otherwise."""
     cache_miss: str | None = None
+    """On the first token's Output, why no more of the prompt was cached ("no_match at token 37";
+    the reasons are those of Stats.miss_reasons); None otherwise or if all was."""
     prompt_logprobs: list[TokenLogprob | None] | None = None
+    """With the first token (or the last Output, where there is none), one per token of the prompt,
+    None for its first; None where they were not asked for or did not get ready."""
 
 
 class EngineInfo(msgspec.Struct, frozen=True):
-    """What an engine says of itself once it can serve. Seconds per load phase in `phases_s`.
-
-    pool_tokens: the longest request for which the KV cache has blocks. available_bytes: of memory
-    when the KV cache was sized; kv_budget: in words, where its size is from. weight_codec: of most
-    of the matrices. scheduling_policy: as configured. *_limit_*: what `headrace bench machine`
-    found for this level and thread count, the rate for operands of compute_limit_kind (f32, bf16,
-    int8); None where nothing was measured.
-    """
+    """The facts that an engine reports once it can serve. Seconds per load phase are in
+    `phases_s`."""
 
     model_type: str
     vocab_size: int
@@ -130,31 +121,37 @@ class EngineInfo(msgspec.Struct, frozen=True):
     block_size: int
     num_blocks: int
     pool_tokens: int
+    """The longest request for which the KV cache has blocks."""
     kv_cache_dtype: str
     backend: str
     cpu_level: str
     num_threads: int
     weight_codec: str
+    """Of most of the matrices."""
     weight_bytes: int
     kv_bytes: int
     phases_s: dict[str, float]
     available_bytes: int = 0
+    """Of memory when the KV cache was sized."""
     kv_budget: str = ""
+    """In words, where its size is from."""
     scheduling_policy: str = "fcfs"
+    """As configured. *_limit_*: what `headrace bench machine` found for this level and thread
+    count, the rate for operands of compute_limit_kind (f32, bf16, int8); None where nothing was
+    measured."""
     read_limit_bytes_per_s: float | None = None
     compute_limit_ops_per_s: float | None = None
     compute_limit_kind: str | None = None
 
 
 class Loading(msgspec.Struct, frozen=True, tag=True):
-    """How far loading is, before Ready. done, total: bytes of weights, both 0 until they begin.
-
-    phase: the one that has begun, named as in EngineInfo.phases_s; "import" before the first.
-    """
+    """The progress of loading, before Ready."""
 
     phase: str = "import"
+    """The one that has begun, named as in EngineInfo.phases_s; "import" before the first."""
     done: int = 0
     total: int = 0
+    """With `done`: bytes of weights, both 0 until they begin."""
 
     @property
     def progress(self) -> float:
@@ -177,15 +174,7 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
 class Stats(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """State after a step, for metrics; counters are totals since start, blocks are counts.
 
-    step_*: of the last step. busy_s, moved_bytes, operations: of all steps (models/cost.py).
-    preemption_reasons: "blocks" (a running request had to grow) or "priority" (one that comes
-    before it took its place). timeouts: requests that ended with "timeout".
-    step_seconds: how many steps took at most each of telemetry's STEP_S bounds, and the rest last;
-    iteration_tokens: how many computed at most each of ITERATION_TOKENS, likewise.
-    num_deferred, num_preempted: of those that wait, how many wait for a prefix that another
-        request computes, and how many had run before.
-    failed_steps: whose batch raised and was run again request by request.
-    kv_accounting_errors: times that blocks did not add up when the engine became idle.
+    step_*: of the last step.
     """
 
     num_running: int = 0
@@ -202,6 +191,7 @@ class Stats(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     busy_s: float = 0.0
     moved_bytes: int = 0
     operations: int = 0
+    """With `busy_s` and `moved_bytes`: of all steps (models/cost.py)."""
     prompt_tokens: int = 0
     generation_tokens: int = 0
     computed_tokens: int = 0
@@ -209,14 +199,23 @@ class Stats(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     prefix_hits_tokens: int = 0
     num_preemptions: int = 0
     preemption_reasons: dict[str, int] = {}
+    """"blocks" (a running request had to grow) or "priority" (one that comes before it took its
+    place)."""
     timeouts: int = 0
+    """Requests that ended with "timeout"."""
     step_seconds: list[int] = []
+    """How many steps took at most each of telemetry's STEP_S bounds, and the rest last."""
     iteration_tokens: list[int] = []
+    """How many computed at most each of ITERATION_TOKENS, likewise."""
     num_deferred: int = 0
     num_preempted: int = 0
+    """With `num_deferred`: of those that wait, how many wait for a prefix that another request
+    computes, and how many had run before."""
     miss_reasons: dict[str, int] = {}
     failed_steps: int = 0
+    """Whose batch raised and was run again request by request."""
     kv_accounting_errors: int = 0
+    """Times that blocks did not add up when the engine became idle."""
 
 
 ToCore = Submit | Cancel | Ping | ResetPrefixCache | Shutdown

@@ -19,7 +19,7 @@ MAX_TEMPERATURE = 1e4
 
 
 class Range(NamedTuple):
-    """What a number may be; both ends are allowed."""
+    """The range of a number; both ends are allowed."""
 
     low: float
     high: float
@@ -95,45 +95,46 @@ def _own_fields(fields: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any
 
 
 class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, metaclass=_NamesOfVllm):
-    """How one request is sampled and when it ends. Numbers are within `RANGES`.
-
-    temperature: 0 is greedy. top_k: 0 and -1 keep all. top_p: 0 keeps the likeliest token alone.
-    repetition_penalty: logits of tokens that the prompt or the output has are divided by it where
-        they are positive and multiplied where negative (CTRL, arXiv:1909.05858); 1 is none.
-    frequency_penalty, presence_penalty: taken off a token's logit for each time, and once if ever,
-        that the output has it (OpenAI's formula); 0 is none.
-    logit_bias: added to the logits of these ids, within +-MAX_LOGIT_BIAS.
-    allowed_token_ids: nothing else is drawn, not even an end id; None allows all, () is refused.
-    bad_words_token_ids: sequences of ids that never come out whole: the last of one is masked where
-        the output ends with the others.
-    min_tokens: end ids and stop_token_ids are masked until the output has so many tokens.
-    samplers: the order of `SAMPLERS` to apply; what is left out is not applied, and its parameter
-        then has to be the neutral one.
-    seed: of the request's own random stream; None lets the engine draw one.
-    choice: which of several answers to one request this is; each has its own random stream.
-    max_tokens: new tokens at most; None means up to the model's length, 0 only reads the prompt.
-    stop_token_ids: end the request, beside the model's own end ids unless `ignore_eos`.
-    logprobs: None for none, k >= 0 for the chosen token and the k most likely.
-    prompt_logprobs: the same for each token of the prompt but the first, which follows nothing.
-        Such a request computes its whole prompt; what is cached of it is not used.
-    """
+    """The parameters of one request: how it is sampled and when it ends. Numbers are within
+    `RANGES`."""
 
     temperature: float = 1.0
+    """0 is greedy."""
     top_k: int = 0
+    """0 and -1 keep all."""
     top_p: float = 1.0
+    """0 keeps the likeliest token alone."""
     min_p: float = 0.0
     repetition_penalty: float = 1.0
+    """Logits of tokens that the prompt or the output has are divided by it where they are positive
+    and multiplied where negative (CTRL, arXiv:1909.05858); 1 is none."""
     frequency_penalty: float = 0.0
     presence_penalty: float = 0.0
+    """With `frequency_penalty`: taken off a token's logit for each time, and once if ever, that the
+    output has it (OpenAI's formula); 0 is none."""
     logit_bias: dict[int, float] = {}
+    """Added to the logits of these ids, within +-MAX_LOGIT_BIAS."""
     allowed_token_ids: tuple[int, ...] | None = None
+    """Nothing else is drawn, not even an end id; None allows all, () is refused."""
     bad_words_token_ids: tuple[tuple[int, ...], ...] = ()
+    """Sequences of ids that never come out whole: the last of one is masked where the output ends
+    with the others."""
     samplers: tuple[str, ...] = SAMPLERS
+    """The order of `SAMPLERS` to apply; what is left out is not applied, and its parameter then has
+    to be the neutral one."""
     seed: int | None = None
+    """Of the request's own random stream; None lets the engine draw one."""
     choice: int = 0
+    """Which of several answers to one request this is; each has its own random stream."""
     max_tokens: int | None = 16
+    """New tokens at most; None means up to the model's length, 0 only reads the prompt."""
     min_tokens: int = 0
+    """End ids and stop_token_ids are masked until the output has so many tokens."""
     stop_token_ids: tuple[int, ...] = ()
+    """End the request, beside the model's own end ids unless `ignore_eos`."""
     ignore_eos: bool = False
     logprobs: int | None = None
+    """None for none, k >= 0 for the chosen token and the k most likely."""
     prompt_logprobs: int | None = None
+    """The same for each token of the prompt but the first, which follows nothing. Such a request
+    computes its whole prompt; what is cached of it is not used."""

@@ -74,7 +74,8 @@ class Miss(NamedTuple):
 
 
 class Walk(NamedTuple):
-    """How far a prompt is known: its nodes from the root down, and what stopped it, if anything."""
+    """The cached part of a prompt: its nodes from the root down, and what ended the walk, if
+    anything."""
 
     nodes: list[Node]
     waits_for: Promise | None

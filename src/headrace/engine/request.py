@@ -23,7 +23,7 @@ NO_POSITIONS = range(0)
 
 
 class State(Enum):
-    """Where a request is. A preempted one is WAITING again; so is one waiting for a prefix."""
+    """The state of a request. A preempted one is WAITING again; so is one waiting for a prefix."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -32,24 +32,25 @@ class State(Enum):
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """State of one request. Only the scheduler and the KV cache change it.
-
-    token_ids: prompt and output. max_len: tokens at which it ends with "length"; as many as the
-    prompt has where that is only to be read. end_ids: ids that end it, of the model (none where
-    ignored); params.stop_token_ids come beside. priority: lower comes first; arrival: order of
-    submission, which decides among equals. seed: of its random stream.
-    """
+    """State of one request. Only the scheduler and the KV cache change it."""
 
     request_id: str
     token_ids: list[int]
+    """Prompt and output."""
     num_prompt: int
     params: SamplingParams
     max_len: int
+    """Tokens at which it ends with "length"; as many as the prompt has where that is only to be
+    read."""
     end_ids: frozenset[int] = frozenset()
+    """Ids that end it, of the model (none where ignored); params.stop_token_ids come beside."""
     cache_salt: str = ""
     seed: int = 0
+    """Of its random stream."""
     priority: int = 0
+    """Lower comes first."""
     arrival: int = 0
+    """Order of submission, which decides among equals."""
     arrived_s: float = 0.0
 
     state: State = State.WAITING

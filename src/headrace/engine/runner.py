@@ -22,7 +22,8 @@ from headrace.ops.sampling_rows import UnusableLogitsError
 
 
 class RowResult(NamedTuple):
-    """What a row came to: its draw, and how likely the prompt's tokens after `Row.scored` were."""
+    """The result of a row: its sampled token, and the log probabilities of the prompt's tokens
+    after `Row.scored`."""
 
     draw: SampledToken
     scores: Sequence[TokenLogprob] = ()

@@ -36,7 +36,8 @@ _TINY = np.finfo(np.float32).tiny
 
 
 class SampledToken(NamedTuple):
-    """What a row of a step came to: a token, an error, or neither where none was wanted yet."""
+    """The result of sampling a row of a step: a token, an error, or neither if none was needed
+    yet."""
 
     token_id: int | None = None
     logprob: TokenLogprob | None = None

@@ -212,7 +212,7 @@ class Scheduler:
                     self._preempt(victim, "priority")
                 displaced += victims
                 fits = self._take_in(request, match, now_s)
-                assert fits, "what the victims gave back is enough"
+                assert fits, "the blocks of preempted requests are enough"
             entered.append(request)
         for request in entered:
             self.waiting.remove(request)

@@ -6,20 +6,19 @@ from typing import Literal, NamedTuple
 
 
 class EngineStatus(NamedTuple):
-    """What a watched engine does.
-
-    state: "ready" serves; "stalled" is there and silent, and is about to be replaced; "restarting"
-        loads again or waits to; "failed" is given up and stays so.
-    restarts: since the server began. failure: of the engine before, "" without one.
-    retry_after_s: when a client may try again; None where there is no use.
-    silent_s: for how long nothing was heard of it.
-    """
+    """The state of a supervised engine."""
 
     state: Literal["ready", "stalled", "restarting", "failed"] = "ready"
+    """"ready" serves; "stalled" is there and silent, and is about to be replaced; "restarting"
+    loads again or waits to; "failed" is given up and stays so."""
     restarts: int = 0
+    """Since the server began."""
     failure: str = ""
+    """Of the engine before, "" without one."""
     retry_after_s: float | None = None
+    """When a client may try again; None where there is no use."""
     silent_s: float = 0.0
+    """For how long nothing was heard of it."""
 
     @property
     def alive(self) -> bool:

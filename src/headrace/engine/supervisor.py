@@ -178,8 +178,8 @@ class SupervisedEngine:
         if not status.alive:
             wait_s = status.retry_after_s or 0.0
             raise EngineRestartingError(
-                f"the engine has ended and is started again ({status.failure}); "
-                f"try again in {max(1.0, wait_s):.0f} s",
+                f"the engine has ended and is being restarted ({status.failure}); try again "
+                f"in {max(1.0, wait_s):.0f} s",
                 retry_after_s=wait_s,
             )
 
@@ -218,7 +218,7 @@ class SupervisedEngine:
         self._silent_s = 0.0
         if reason == "requested":
             self._failure = self._asked
-            logger.warning("another engine is asked for: %s", self._asked)
+            logger.warning("a restart of the engine was requested: %s", self._asked)
         else:
             logger.error("the engine %s: %s", reason, self._failure)
         return self._tell_fall(reason)
@@ -249,7 +249,7 @@ class SupervisedEngine:
 
     def _silence(self) -> str:
         return (
-            f"said nothing for {self._silent_s:.1f} s; the limit is "
+            f"sent nothing for {self._silent_s:.1f} s; the limit is "
             f"{self._how.stall_timeout_s:g} s (--engine-stall-timeout)"
         )
 
@@ -278,7 +278,7 @@ class SupervisedEngine:
             self._due_s = self._how.clock() + wait_s
             if self._in_a_row:
                 logger.warning(
-                    "the engine is started again in %.1f s: restart %d of %d in a row",
+                    "restarting the engine in %.1f s: restart %d of %d in a row",
                     wait_s,
                     self._in_a_row,
                     limit,
@@ -338,8 +338,9 @@ class SupervisedEngine:
     def _give_up(self, failure: str) -> None:
         self._state, self._failure = "failed", failure
         logger.critical(
-            "the engine is given up after %d restart%s in a row, and every request is answered "
-            "with 503 until POST /admin/restart_engine or a new start of the server: %s",
+            "the engine is given up after %d restart%s in a row, and every request is "
+            "answered with 503 until POST /admin/restart_engine or a restart of the server: "
+            "%s",
             self._in_a_row,
             "" if self._in_a_row == 1 else "s",
             failure,

@@ -50,16 +50,16 @@ Event = EngineFell | EngineRestarting | EngineRecovered | EngineGivenUp
 
 
 class Supervision(NamedTuple):
-    """How an engine is watched, and what the watching is made of.
-
-    max_restarts: in a row. stall_timeout_s: how long it may say nothing, serving or loading.
-    on_event: called from the event loop with what happens to it. rng: spreads the waits.
-    """
+    """The settings of supervision, and the clock, random source and launcher it uses."""
 
     max_restarts: int = 5
+    """In a row."""
     stall_timeout_s: float = 120.0
+    """How long it may say nothing, serving or loading."""
     on_event: Callable[[Event], None] | None = None
+    """Called from the event loop with what happens to it."""
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     rng: random.Random | None = None
+    """Spreads the waits."""
     launch: Launch = EngineClient.start

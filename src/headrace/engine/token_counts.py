@@ -17,10 +17,12 @@ I32 = npt.NDArray[np.int32]
 
 
 class Counts(NamedTuple):
-    """ids: int32[M], distinct. counts: int32[M], of each in the output. Views, until the next."""
+    """Token ids with how often each occurs."""
 
     ids: I32
+    """Int32[M], distinct."""
     counts: I32
+    """Int32[M], of each in the output. Views, until the next."""
 
 
 class TokenCounts:

@@ -65,7 +65,7 @@ def _remedy(values: int, room: int) -> str:
         num_bytes = int(values * CODECS[kind].bits_per_weight / 8 * MIX_MARGIN)
         if num_bytes <= room:
             return (
-                f"Free memory, or take the same model as a GGUF file in "
-                f"{kind} or smaller: about {num_bytes // MIB} MiB."
+                f"Free memory, or use the same model as a GGUF file in {kind} or smaller: "
+                f"about {num_bytes // MIB} MiB."
             )
-    return "No quantization of this model fits: free memory, or take a smaller model."
+    return "No quantization of this model fits: free memory, or use a smaller model."

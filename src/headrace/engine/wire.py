@@ -37,7 +37,7 @@ def to_core(message: ToCore) -> bytes:
     payload = _encoder.encode(message)
     if len(payload) > MAX_FRAME_BYTES:
         raise RequestError(
-            f"the request takes {len(payload)} bytes on the way to the engine; the limit is "
+            f"the request takes {len(payload)} bytes as a message to the engine; the limit is "
             f"{MAX_FRAME_BYTES}. Shorten the prompt, cache_salt or stop_token_ids.",
             code="request_too_large",
         )
@@ -108,7 +108,7 @@ class FrameReader:
                 return payloads
             (length,) = _LENGTH.unpack_from(buffer)
             if length > self._max:
-                logger.error("a frame of %d bytes is skipped; the limit is %d", length, self._max)
+                logger.error("a frame of %d bytes was skipped; the limit is %d", length, self._max)
                 self._discard = _LENGTH.size + length
                 continue
             end = _LENGTH.size + length

@@ -23,19 +23,20 @@ QUANTILES = (0.01, 0.05, 0.5, 0.9, 0.95, 0.99, 0.999)
 
 
 class Divergence(msgspec.Struct, frozen=True, kw_only=True):
-    """kl_*: of the scored positions, in nats. kl_error: standard error of the mean.
-
-    same_top: share of positions where both have the same most likely token.
-    p_change_*: of the probability of the text's token, other less base; rms and mean.
-    """
+    """The divergence of a checkpoint from a base over a text."""
 
     kl_mean: float
+    """Mean over the scored positions, in nats, as all `kl_*`."""
     kl_error: float
+    """Standard error of the mean."""
     kl_max: float
     kl_quantiles: dict[str, float]
     same_top: float
+    """Share of positions where both have the same most likely token."""
     p_change_mean: float
+    """Mean change of the probability of the text's token: the checkpoint's minus the base's."""
     p_change_rms: float
+    """Root mean square of the same changes."""
     base_perplexity: float
     perplexity: float
     windows: int
@@ -59,7 +60,7 @@ def divergence(
     if base.vocab_size != other.vocab_size:
         raise ConfigError(
             f"the base has {base.vocab_size} tokens, the other checkpoint {other.vocab_size}: "
-            "their distributions cannot be compared; give checkpoints of one model"
+            "their distributions cannot be compared; use checkpoints of the same model"
         )
     context = len(windows[0])
     base_runner = WindowRunner(base, ops, context, kv_codec=kv_codec)

@@ -13,17 +13,17 @@ from headrace.ops.interface import KVCodec, Ops
 
 
 class Perplexity(msgspec.Struct, frozen=True, kw_only=True):
-    """error: standard error of the perplexity, as llama.cpp states it.
-
-    tokens: scored ones. nll: mean negative log-likelihood of a token, in nats.
-    """
+    """The perplexity of a checkpoint over a text."""
 
     perplexity: float
     error: float
+    """Standard error of the perplexity, as llama.cpp states it."""
     nll: float
+    """Mean negative log-likelihood of a token, in nats."""
     windows: int
     context: int
     tokens: int
+    """Scored ones."""
 
 
 def perplexity(

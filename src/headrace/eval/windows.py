@@ -73,8 +73,8 @@ class WindowRunner:
     ) -> None:
         if context > model.max_positions:
             raise ConfigError(
-                f"--context {context} is more than the {model.max_positions} tokens this model "
-                "was made for; use fewer"
+                f"--context {context} is more than the {model.max_positions} tokens that this "
+                "model was made for; use fewer"
             )
         codec = kv_codec or ("f32" if model.weight_codec == "F32" else "bf16")
         blocks = -(-context // BLOCK_TOKENS)

@@ -75,7 +75,7 @@ class Connection(HttpToolsProtocol):
         elif len(self.connections) > most + min(MAX_TURNED_AWAY, most):
             transport.abort()
         else:
-            message = f"all {most} connections are taken; try again in {RETRY_AFTER_S} s"
+            message = f"all {most} connections are in use; try again in {RETRY_AFTER_S} s"
             retry = {"retry-after": str(RETRY_AFTER_S)}
             self._refuse(Refusal(503, message, code="too_many_connections", headers=retry))
 
@@ -113,7 +113,7 @@ class Connection(HttpToolsProtocol):
 
     def _cut(self) -> None:
         logger.warning(
-            "the connection of %s was cut: nothing was read from it for %g s",
+            "the connection of %s was closed: it read nothing for %g s",
             self.client,
             self.limits.slow_client_s,
         )

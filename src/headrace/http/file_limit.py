@@ -31,8 +31,9 @@ def raise_file_limit(max_connections: int) -> int:
         return max_connections
     room = max(1, allowed - OTHER_FILES, allowed // 4)
     logger.warning(
-        "this process may open %d files, too few for --max-connections %d; at most %d connections "
-        "are served at once. Raise the limit (ulimit -n %d), or lower --max-connections",
+        "this process may open only %d files, too few for --max-connections %d; at most %d "
+        "connections are served at once. Raise the limit (ulimit -n %d), or lower "
+        "--max-connections",
         allowed,
         max_connections,
         min(room, max_connections),

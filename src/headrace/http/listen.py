@@ -111,9 +111,7 @@ def _make_room(path: Path) -> None:
     except OSError:  # nothing is there, or binding will say what is wrong
         return
     if not stat.S_ISSOCK(mode):
-        raise ConfigError(
-            f"--uds {path}: something that is no socket is there already; choose another path"
-        )
+        raise ConfigError(f"--uds {path}: the path exists and is not a socket; choose another path")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1.0)
         try:
@@ -125,8 +123,8 @@ def _make_room(path: Path) -> None:
         except OSError as error:
             reason = error.strerror or str(error)
             raise ConfigError(
-                f"--uds {path}: a socket is there that cannot be asked who listens: {reason}; "
-                "remove it, or choose another path"
+                f"--uds {path}: a socket exists there, and whether a process listens on it is "
+                f"unknown: {reason}; remove it, or choose another path"
             ) from error
     raise ConfigError(
         f"--uds {path}: another process listens there; end it, or choose another path"

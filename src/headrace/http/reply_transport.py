@@ -10,10 +10,10 @@ _COPIED_BYTES = 1 << 16
 
 
 class ReplyTransport:
-    """on_close: closes the connection, in its own way.
+    """The transport of one connection's replies; `on_close` closes the connection in its own way.
 
-    The head goes out with what is written right after it: apart, each would be a call of the system
-    and a packet, and would wake the client. Where nothing is, it does not wait for it.
+    The head is sent together with what is written right after it: separately, each would be a
+    system call and a packet, and would wake the client. If nothing follows, it does not wait.
     """
 
     def __init__(

@@ -15,7 +15,7 @@ def random_id() -> str:
 
 
 class RandomIds:
-    """As `random_id`, for those who need many. Not to be carried into a forked process."""
+    """A source of many ids like `random_id`'s. It must not be carried into a forked process."""
 
     def __init__(self) -> None:
         self._digits = ""

@@ -86,7 +86,7 @@ class RequestMeter:
             message = f"HTTP/{version} is not supported; speak HTTP/1.1"
             self._refuse(Refusal(505, message, code="http_version_not_supported"))
         if method == b"CONNECT":
-            message = "CONNECT is for proxies; this is none"
+            message = "CONNECT is for proxies; this is not a proxy"
             self._refuse(Refusal(400, message, code="bad_request"))
         hosts = sum(name == b"host" for name, _ in headers)
         if hosts > 1 or (hosts == 0 and version == "1.1"):

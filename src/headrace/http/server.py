@@ -102,7 +102,7 @@ class HttpServer:
         connections = list(self._server.server_state.connections)
         if connections:
             logger.warning(
-                "%d connection(s) were cut: their clients did not read to the end",
+                "%d connection(s) were closed: their clients did not read to the end",
                 len(connections),
             )
         for connection in connections:

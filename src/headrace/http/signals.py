@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Signals(NamedTuple):
-    """stop is set by the first signal, hurry by the second."""
+    """The signals that end a server: the first sets `stop`, the second `hurry`."""
 
     stop: asyncio.Event
     hurry: asyncio.Event

@@ -49,7 +49,7 @@ def tls_context(config: ServerConfig) -> ssl.SSLContext | None:
         try:
             context.load_verify_locations(config.ssl_ca_certs)
         except (ssl.SSLError, OSError) as error:
-            message = f"no certificates in PEM in there ({error})"
+            message = f"it has no certificates in PEM format ({error})"
             raise ConfigError(f"--ssl-ca-certs {config.ssl_ca_certs}: {message}") from error
         context.verify_mode = ssl.CERT_REQUIRED
     return context
@@ -67,8 +67,8 @@ def _check_readable(flag: str, name: str) -> None:
 def _cause(error: OSError) -> str:
     reason = getattr(error, "reason", None) or ""
     if reason == "KEY_VALUES_MISMATCH":
-        return "the key is not the certificate's; give the files that belong together"
+        return "the key does not belong to the certificate; give the files that belong together"
     return (
-        f"no usable certificate and key in PEM in there ({reason or error}); without "
-        "--ssl-keyfile the key has to be in the certificate's file"
+        f"it has no usable certificate and key in PEM format ({reason or error}); without "
+        "--ssl-keyfile the key has to be in the same file"
     )

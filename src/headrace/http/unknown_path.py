@@ -22,7 +22,7 @@ def unknown_path(path: str, known: frozenset[str], *, docs: bool) -> str:
     near = _nearest(path, known)
     if near is not None:
         return f"{message}; did you mean {near}?"
-    return f"{message}; GET /docs shows what does" if docs else message
+    return f"{message}; GET /docs lists the paths that do" if docs else message
 
 
 def _nearest(path: str, known: frozenset[str]) -> str | None:

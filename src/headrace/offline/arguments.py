@@ -31,7 +31,7 @@ def prompts(value: object) -> list[str | list[int]]:
     return [
         prompt(one, f"prompts[{index}]")
         for index, one in enumerate(
-            _items(value, "prompts", f"a text, or a list of which each is a text or {TOKEN_IDS}")
+            _items(value, "prompts", f"a text, or a list of texts or of {TOKEN_IDS}")
         )
     ]
 
@@ -192,5 +192,5 @@ _FIELDS = {one.name: _CONVERTERS[one.type] for one in msgspec.structs.fields(Sam
 
 def _unexpected(param: str, value: object, expected: str) -> RequestError:
     return RequestError(
-        f"{param} is {shortened(value)}; expected {expected}", param=param, code="invalid_type"
+        f"{param} is {shortened(value)}; it must be {expected}", param=param, code="invalid_type"
     )

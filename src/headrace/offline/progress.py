@@ -21,23 +21,22 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 TELL_EVERY_S = 0.1
-"""Figures between two ends of answers are told at most this often: finer than anybody reads."""
+"""Minimum interval between progress reports while no answer ends."""
 
 
 @dataclass(frozen=True)
 class GenerationProgress:
-    """Figures of one call so far. A request is an answer asked for: a prompt with n=4 is four.
-
-    prompt_tokens, cached_tokens: of requests that have given something; cached ones were not
-    computed. elapsed_s: since the call began.
-    """
+    """Figures of one call so far. A request is an answer asked for: a prompt with n=4 is four."""
 
     num_requests: int
     num_finished: int = 0
     prompt_tokens: int = 0
     cached_tokens: int = 0
+    """With `prompt_tokens`: of requests that have given something; cached ones were not
+    computed."""
     output_tokens: int = 0
     elapsed_s: float = 0.0
+    """Since the call began."""
 
     @property
     def prompt_tokens_per_s(self) -> float:
@@ -119,7 +118,7 @@ def reporting(
         yield ProgressMeter(num_requests, progress, clock)
     else:
         raise RequestError(
-            f"progress is {progress!r}; expected True, False, None or a callable",
+            f"progress is {progress!r}; it must be True, False, None or a callable",
             param="progress",
             code="invalid_type",
         )

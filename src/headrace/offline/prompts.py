@@ -52,8 +52,8 @@ class PromptEncoder:
         ids = self.tokenizer.encode(prompt, add_special_tokens=True)
         if self.tokenizer.has_double_bos(ids):
             logger.warning(
-                "a prompt begins with two beginning-of-text tokens, which costs quality: the "
-                "tokenizer adds one, so leave it out of the text"
+                "a prompt begins with two beginning-of-text tokens, which lowers quality: "
+                "the tokenizer adds one, so omit it from the text"
             )
         return ids
 

@@ -28,7 +28,7 @@ the memory before the first of them ran."""
 
 
 class Options(NamedTuple):
-    """What a call says beside prompts and sampling parameters; as in Submit."""
+    """The options of a call beside prompts and sampling parameters, as in Submit."""
 
     stops: tuple[str, ...]
     cache_salt: str

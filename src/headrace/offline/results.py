@@ -13,11 +13,9 @@ PromptLogprobs = tuple[TokenLogprob | None, ...]
 
 @dataclass(frozen=True)
 class GenerationDelta:
-    """What a step added: text that is settled, and tokens whose text may still be held back.
+    """The output of a step: text that is settled, and tokens whose text may still be held back.
 
-    The last one has a finish_reason. stop_reason: the stop string or the id from stop_token_ids
-    that ended the text. error: the cause where finish_reason is "error". prompt_logprobs: once, in
-    a delta that need not be the first, where they were asked for.
+    The last one has a finish_reason.
     """
 
     text: str
@@ -25,14 +23,17 @@ class GenerationDelta:
     logprobs: tuple[TokenLogprob, ...] = ()
     finish_reason: FinishReason | None = None
     stop_reason: str | int | None = None
+    """The stop string or the id from stop_token_ids that ended the text."""
     error: str | None = None
+    """The cause where finish_reason is "error"."""
     cached_tokens: int = 0
     prompt_logprobs: PromptLogprobs | None = None
+    """Sent once if requested, in a delta that need not be the first."""
 
 
 @dataclass(frozen=True)
 class GenerationResult:
-    """One prompt's answer. Fields as in GenerationDelta; logprobs is None if none were asked for.
+    """One prompt's answer. Fields as in GenerationDelta; logprobs is None if not requested.
 
     token_ids include the id that ended the text and, of a stop string, the token that completed it.
     alternatives: the other n - 1 answers to the prompt, where more than one was asked for.

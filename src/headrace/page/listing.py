@@ -14,15 +14,15 @@ from headrace.page.markup import Markup, tag
 
 
 class Field(NamedTuple):
-    """A cell. order: what it is sorted by where that is a number. about: shown on pointing at it.
-
-    mark: a word in small letters below the text.
-    """
+    """A cell."""
 
     text: str
     order: float | None = None
+    """What it is sorted by where that is a number."""
     about: str = ""
+    """Shown on pointing at it."""
     mark: str = ""
+    """A word in small letters below the text."""
 
 
 class Line(NamedTuple):
@@ -34,10 +34,11 @@ class Line(NamedTuple):
 
 
 class Heading(NamedTuple):
-    """Of a column. figure: set to the right and sorted by number."""
+    """The heading of a column."""
 
     text: str
     figure: bool = False
+    """Whether the column is right-aligned and sorted by number."""
     about: str = ""
 
 
@@ -111,7 +112,7 @@ addEventListener('hashchange',unfold);unfold()})()
 """
 
 _PHRASE, _WORDY = 12, 40
-"""Columns with longer texts than that are given room: else what stands beside them grows tall."""
+"""Columns with longer texts than that are given room: else the cells beside them grow tall."""
 
 
 def listing_markup(of: Listing) -> Markup:

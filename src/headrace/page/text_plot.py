@@ -18,17 +18,19 @@ _LABEL = 8
 
 @dataclass(frozen=True, slots=True)
 class TextCurve:
-    """mark: one character. joined: with dots between points."""
+    """A curve drawn with characters."""
 
     name: str
     mark: str
+    """One character."""
     points: Sequence[tuple[float, float]]
     joined: bool = True
+    """With dots between points."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextAxis:
-    """What is measured, how its numbers are written."""
+    """The quantity of an axis and the form of its numbers."""
 
     title: str
     logarithmic: bool = False

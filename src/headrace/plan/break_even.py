@@ -20,17 +20,16 @@ _MILLION = 1e6
 
 @dataclass(frozen=True, kw_only=True)
 class Fleet:
-    """Replicas alike that are paid by the month, busy or not.
-
-    usd_per_month: of one replica. capacity_tokens_per_month: of one, at the utilisation that is
-    planned for. marginal_usd_per_million_tokens: what each token costs beyond that, as electricity.
-    least_replicas: kept even without work, as 2 so that one may fail.
-    """
+    """Replicas alike that are paid by the month, busy or not."""
 
     usd_per_month: float
+    """Cost of one replica."""
     capacity_tokens_per_month: float
+    """Capacity of one replica, at the planned utilisation."""
     marginal_usd_per_million_tokens: float = 0.0
+    """What each token costs beyond that, as electricity."""
     least_replicas: int = 1
+    """Kept even without work, as 2 so that one may fail."""
 
     def __post_init__(self) -> None:
         not_below("usd_per_month", self.usd_per_month, 0, "it is what one replica costs")
@@ -40,9 +39,12 @@ class Fleet:
             "tokens/s · 3600 · 730 · utilisation; a machine without capacity never pays",
         )
         not_below(
-            "marginal_usd_per_million_tokens", self.marginal_usd_per_million_tokens, 0, "0 is none"
+            "marginal_usd_per_million_tokens",
+            self.marginal_usd_per_million_tokens,
+            0,
+            "0 means none",
         )
-        not_below("least_replicas", self.least_replicas, 1, "a fleet has a replica")
+        not_below("least_replicas", self.least_replicas, 1, "a fleet has at least one replica")
 
     def replicas(self, tokens_per_month: float) -> int:
         """How many that volume takes."""

@@ -25,32 +25,30 @@ class Stage:
     escalated_share: float = 0.0
 
     def __post_init__(self) -> None:
-        not_below("usd_per_request", self.usd_per_request, 0, "0 is free of charge")
+        not_below("usd_per_request", self.usd_per_request, 0, "0 means free of charge")
         not_below("latency_s", self.latency_s, 0, "it is the E2E of one request")
         share("escalated_share", self.escalated_share, "it is a share of the requests")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cascade:
-    """What a request costs on average, and how long it takes, in the worst case too.
-
-    reached_shares: of all requests, that each stage sees.
-    """
+    """The mean cost and latency of a request of a cascade, and the worst latency."""
 
     usd_per_request: float
     latency_s: float
     worst_latency_s: float
     reached_shares: tuple[float, ...]
+    """Share of all requests that reaches each stage."""
 
 
 def cascade(stages: Sequence[Stage]) -> Cascade:
     """Of stages in the order they are asked. Raises ConfigError."""
     if not stages:
-        raise ConfigError("stages is empty; a cascade has at least one model: name one")
+        raise ConfigError("stages is empty; a cascade needs at least one model: name one")
     if stages[-1].escalated_share:
         raise ConfigError(
-            f"escalated_share of {stages[-1].name} is {stages[-1].escalated_share:g}; the last "
-            "stage has nobody to pass on to: set it to 0, or add a stage"
+            f"escalated_share of {stages[-1].name} is {stages[-1].escalated_share:g}; the "
+            "last stage has no stage to pass requests on to: set it to 0, or add a stage"
         )
     reached, shares = 1.0, []
     for stage in stages:
@@ -70,6 +68,6 @@ def most_escalated_share(small_usd_per_request: float, large_usd_per_request: fl
 
     1 − small / large; 0 where the small one costs as much or more.
     """
-    not_below("small_usd_per_request", small_usd_per_request, 0, "0 is free of charge")
+    not_below("small_usd_per_request", small_usd_per_request, 0, "0 means free of charge")
     above_zero("large_usd_per_request", large_usd_per_request, "nothing costs less than free")
     return max(0.0, 1 - small_usd_per_request / large_usd_per_request)

@@ -23,16 +23,15 @@ _SMALL, _LARGE = "small", "large"
 
 @dataclass(frozen=True, kw_only=True)
 class CascadeWay:
-    """One way to pay both. cost: USD of a request, expected. large_usd: of the large model alone.
-
-    most_escalation: share passed on up to which the cascade costs no more than that; 0: it never
-    does.
-    """
+    """One way to pay both."""
 
     cost: Quantity
+    """USD of a request, expected."""
     small_usd: float
     large_usd: float
+    """Cost of the large model alone."""
     most_escalation: float
+    """Share passed on up to which the cascade costs no more than that; 0: it never does."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,15 +102,16 @@ def cascade_plan(small: CostPlan, large: CostPlan, escalation: float) -> Cascade
     ]
     if not pairs:
         raise ConfigError(
-            f"{small.model} and {large.model} have no way of paying in common: "
-            f"{_ways(small)} and {_ways(large)}; give --rent or --price, or name models with APIs"
+            f"{small.model} and {large.model} cannot be paid for in the same way: "
+            f"{_ways(small)} and {_ways(large)}; give --rent or --price, or name models with "
+            "APIs"
         )
     # Ways of an API come from the cheapest up.
     ways = tuple(_way(name, one[0], two[0], escalation) for name, one, two in pairs)
     latency, worst = _latency(small, large, escalation)
     notes: tuple[str, ...] = ()
     if latency is None:
-        notes = ("no latency: of an API none is stated; measure it with `headrace bench load`",)
+        notes = ("no latency: none is stated for an API; measure it with `headrace bench load`",)
     return CascadePlan(
         small=small,
         large=large,

@@ -35,7 +35,7 @@ class Parallelism:
 
     def __post_init__(self) -> None:
         for field in ("tensor", "pipeline", "expert"):
-            not_below(field, getattr(self, field), 1, "1 is not to divide")
+            not_below(field, getattr(self, field), 1, "1 means not divided")
         if self.tensor % self.expert:
             raise ConfigError(
                 f"expert is {self.expert}; it must divide tensor, which is {self.tensor}: experts "
@@ -80,8 +80,8 @@ def all_to_all_s(payload_bytes: float, devices: int, link: Link) -> float:
 
 def pipeline_bubble_share(stages: int, micro_batches: int) -> float:
     """Share of the time that stages idle: (p − 1)/(m + p − 1)."""
-    not_below("stages", stages, 1, "1 is no pipeline")
-    not_below("micro_batches", micro_batches, 1, "a step is at least one")
+    not_below("stages", stages, 1, "1 means no pipeline")
+    not_below("micro_batches", micro_batches, 1, "a step has at least one token")
     return (stages - 1) / (micro_batches + stages - 1)
 
 
@@ -95,8 +95,9 @@ def link_between(device: Device, devices: int) -> Link:
     if link is None:
         field = "link_bytes_per_s and link_latency_s" if inside else "network_bytes_per_s"
         raise ConfigError(
-            f"{field} of {device.name} are not known; {devices} devices need them: give a latency "
-            "(10e-6 is usual over NVLink, 45e-6 over PCIe), or add both to a catalog file of yours"
+            f"{field} of {device.name} are not known; {devices} devices need them: give a "
+            "latency (10e-6 is usual over NVLink, 45e-6 over PCIe), or add both to your own "
+            "catalog file"
         )
     return link
 

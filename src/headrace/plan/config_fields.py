@@ -85,7 +85,7 @@ def fields_of_config(config: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(text.get("block_configs"), list):
         raise ConfigError(
             "config key 'block_configs' gives each layer a shape of its own, which is not "
-            "implemented; name a GGUF file or the folder of the weights for its size"
+            "implemented; name a GGUF file, or the folder of the weights, to get its size"
         )
     fields: dict[str, Any] = {}
     kinds = text.get("layers_block_type")
@@ -108,7 +108,7 @@ def fields_of_config(config: Mapping[str, Any]) -> dict[str, Any]:
     fields["tied_embeddings"] = bool(tied)
     architecture = text.get("model_type") or config.get("model_type") or ""
     if not isinstance(architecture, str):
-        raise ConfigError(f"config key 'model_type' is {shown(architecture)}; a name is needed")
+        raise ConfigError(f"config key 'model_type' is {shown(architecture)}; it must be a name")
     fields["architecture"] = architecture
     if text.get("attn_output_gate"):
         fields["attention_output_gate"] = True
@@ -121,11 +121,12 @@ def _size(key: str, value: Any, least: int = 1) -> int:
     """`value` of a config's key where it is a size; raises ConfigError."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ConfigError(
-            f"config key {key!r} is {shown(value)}; a whole number >= {least} is needed"
+            f"config key {key!r} is {shown(value)}; it must be a whole number >= {least}"
         )
     if value > _LARGEST:
         raise ConfigError(
-            f"config key {key!r} is {shown(value)}; at most {_LARGEST} is a size: mend the config"
+            f"config key {key!r} is {shown(value)}; at most {_LARGEST} is allowed for a size: "
+            "correct the config"
         )
     return value
 
@@ -133,7 +134,7 @@ def _size(key: str, value: Any, least: int = 1) -> int:
 def _list(key: str, value: Any) -> list[Any]:
     """`value` of a config's key where it is a list, empty where it is absent."""
     if value is not None and not isinstance(value, list):
-        raise ConfigError(f"config key {key!r} is {shown(value)}; a list is needed")
+        raise ConfigError(f"config key {key!r} is {shown(value)}; it must be a list")
     return value or []
 
 
@@ -232,8 +233,8 @@ def _experts(text: Mapping[str, Any], fields: dict[str, Any]) -> None:
             only_dense = len(_list("mlp_only_layers", text.get("mlp_only_layers")))
             if dense + only_dense > layers:
                 raise ConfigError(
-                    f"config keys 'first_k_dense_replace' and 'mlp_only_layers' name {dense} and "
-                    f"{only_dense} layers; there are {layers}: mend the config"
+                    f"config keys 'first_k_dense_replace' and 'mlp_only_layers' name {dense} "
+                    f"and {only_dense} layers; there are {layers}: correct the config"
                 )
             fields["expert_layers"] = layers - dense - only_dense
     if "moe_intermediate_size" not in fields and "intermediate_size" in fields:

@@ -25,7 +25,7 @@ _MILLION = 1e6
 
 @dataclass(frozen=True, kw_only=True)
 class HourCost:
-    """What an hour costs, busy or not, in US dollars by part."""
+    """The cost of an hour, busy or idle, in US dollars by part."""
 
     hardware_usd_per_hour: float = 0.0
     energy_usd_per_hour: float = 0.0
@@ -42,7 +42,7 @@ class HourCost:
 
 @dataclass(frozen=True, kw_only=True)
 class TokenCost:
-    """Of a million tokens, in US dollars; parts add up to `usd_per_million_tokens`."""
+    """The cost of a million tokens, in US dollars; the parts add up to `usd_per_million_tokens`."""
 
     hardware_usd_per_million_tokens: float
     energy_usd_per_million_tokens: float
@@ -60,29 +60,30 @@ class TokenCost:
 
 @dataclass(frozen=True, kw_only=True)
 class OwnedHardware:
-    """Bought and run by oneself.
-
-    price_usd: of all of it. lifetime_years: over which that is written off. power_w: at full load.
-    pue: energy of the site over that of the machines, at least 1. usd_per_kwh: of electricity.
-    operations_usd_per_hour: people, racks, network. idle_power_share: of power_w, drawn while there
-    is nothing to do; 1 where nobody knows, which is the most it can be.
-    """
+    """Bought and run by oneself."""
 
     price_usd: float
+    """Price of all devices."""
     lifetime_years: float
+    """Over which that is written off."""
     power_w: float
+    """Power at full load."""
     pue: float
+    """Energy of the site over that of the machines, at least 1."""
     usd_per_kwh: float
+    """Price of electricity."""
     operations_usd_per_hour: float = 0.0
+    """People, racks, network."""
     idle_power_share: float = 1.0
+    """Share of `power_w` drawn when idle; 1 if unknown, which is the maximum."""
 
     def __post_init__(self) -> None:
         not_below("price_usd", self.price_usd, 0, "0 is for what is paid off")
         above_zero("lifetime_years", self.lifetime_years, "servers are written off in 3 to 4")
         not_below("power_w", self.power_w, 0, "take it from the device's data sheet")
-        not_below("pue", self.pue, 1, "1 is no cooling at all; 1.3 to 1.5 is usual")
-        not_below("usd_per_kwh", self.usd_per_kwh, 0, "it is on the electricity bill")
-        not_below("operations_usd_per_hour", self.operations_usd_per_hour, 0, "0 leaves it out")
+        not_below("pue", self.pue, 1, "1 means no cooling at all; 1.3 to 1.5 is usual")
+        not_below("usd_per_kwh", self.usd_per_kwh, 0, "see the electricity bill")
+        not_below("operations_usd_per_hour", self.operations_usd_per_hour, 0, "0 ignores it")
         share("idle_power_share", self.idle_power_share, "1 draws full power when idle")
 
     def hour(self, utilization: float) -> HourCost:
@@ -131,7 +132,9 @@ def rented_cost(
 
 def tokens_per_s_for(usd_per_million_tokens: float, usd_per_hour: float) -> float:
     """Tokens/s, sustained, at which that hour comes to that price."""
-    above_zero("usd_per_million_tokens", usd_per_million_tokens, "no speed makes tokens free")
+    above_zero(
+        "usd_per_million_tokens", usd_per_million_tokens, "tokens cannot be free at any speed"
+    )
     not_below("usd_per_hour", usd_per_hour, 0, "it is the price of all devices together")
     return usd_per_hour / 3600 / usd_per_million_tokens * _MILLION
 
@@ -139,15 +142,15 @@ def tokens_per_s_for(usd_per_million_tokens: float, usd_per_hour: float) -> floa
 def joules_per_token(power_w: float, tokens_per_s: float) -> float:
     """Energy of a token at the plug of the device, in J."""
     not_below("power_w", power_w, 0, "take it from the device's data sheet")
-    return power_w / above_zero("tokens_per_s", tokens_per_s, "an idle machine makes no token")
+    return power_w / above_zero("tokens_per_s", tokens_per_s, "an idle machine makes no tokens")
 
 
 def busy_share(utilization: float) -> float:
     """`utilization`, at least LEAST_UTILIZATION and at most 1; raises ConfigError."""
     not_below(
         "utilization", utilization, LEAST_UTILIZATION,
-        "it is the share of hours with work, and an hour in a year is 0.0001; what is hardly ever "
-        "busy has no price per token worth knowing",
+        "it is the share of hours with work, and an hour in a year is 0.0001; the price per "
+            "token of a machine that is hardly ever in use is meaningless",
     )  # fmt: skip
     return share("utilization", utilization, "it is the share of hours with work")
 
@@ -166,20 +169,19 @@ def _token_cost(hour: HourCost, tokens_per_s: float, utilization: float) -> Toke
 
 @dataclass(frozen=True, kw_only=True)
 class ApiUse:
-    """What is sent to an API, on average.
-
-    cache_read_share, cache_write_share: of the prompt, read from the provider's cache and written
-    to it for five minutes; together at most 1. batch: by the batch API, where there is one.
-    """
+    """The mean request sent to an API."""
 
     prompt_tokens: int
     output_tokens: int
     cache_read_share: float = 0.0
     cache_write_share: float = 0.0
+    """With `cache_read_share`: of the prompt, read from the provider's cache and written to it for
+    five minutes; together at most 1."""
     batch: bool = False
+    """Use the batch API, if there is one."""
 
     def __post_init__(self) -> None:
-        not_below("prompt_tokens", self.prompt_tokens, 1, "a request has a prompt")
+        not_below("prompt_tokens", self.prompt_tokens, 1, "a request has at least one prompt token")
         not_below("output_tokens", self.output_tokens, 0, "0 is a prompt alone")
         share("cache_read_share", self.cache_read_share, "it is a share of the prompt")
         share("cache_write_share", self.cache_write_share, "it is a share of the prompt")
@@ -189,13 +191,14 @@ class ApiUse:
 
 @dataclass(frozen=True, kw_only=True)
 class ApiCost:
-    """In US dollars. assumptions: what the price row left open and was filled in."""
+    """The cost of using an API, in US dollars."""
 
     usd_per_request: float
     usd_per_million_tokens: float
     effective_input_usd_per_million_tokens: float
     output_usd_per_million_tokens: float
     assumptions: tuple[str, ...] = ()
+    """Values that the price row does not state, and what was used instead."""
 
 
 def api_cost(price: Price, use: ApiUse) -> ApiCost:
@@ -208,25 +211,29 @@ def api_cost(price: Price, use: ApiUse) -> ApiCost:
     if rates.input is None or (rates.output is None and use.output_tokens):
         field = "input" if rates.input is None else "output"
         raise ConfigError(
-            f"{field}_usd_per_million_tokens of price {price.id} is not known; a cost needs it: "
-            "add it to a catalog file of your own"
+            f"{field}_usd_per_million_tokens of price {price.id} is not known, and a cost "
+            "needs it: add it to your own catalog file"
         )
     assumptions = []
     cache_read, cache_write = rates.cache_read, rates.cache_write_5m
     if cache_read is None:
         cache_read = rates.input
         if use.cache_read_share:
-            assumptions.append(f"{price.id} has no price of cached reads: that of input is used")
+            assumptions.append(
+                f"{price.id} has no price for cached reads: the price of input is used"
+            )
     if cache_write is None:
         cache_write = rates.input
         if use.cache_write_share:
-            assumptions.append(f"{price.id} has no price of cache writes: that of input is used")
+            assumptions.append(
+                f"{price.id} has no price for cache writes: the price of input is used"
+            )
     factor = 1.0
     if use.batch:
         if price.batch_factor is None:
             raise ConfigError(
-                f"batch is set; price {price.id} has no batch_factor: leave batch out, or add "
-                "it to a catalog file of your own"
+                f"batch is set; price {price.id} has no batch_factor: omit batch, or add the "
+                "factor to your own catalog file"
             )
         factor = price.batch_factor
     fresh_share = max(0.0, 1 - use.cache_read_share - use.cache_write_share)

@@ -68,9 +68,7 @@ class BreakEvenPair:
 
 @dataclass(frozen=True, kw_only=True)
 class CostPlan:
-    """The answer. ways: hardware first, then APIs from the cheapest. crossings: each of the former
-    with the cheapest of the latter. missing: what has no price, and why.
-    """
+    """The answer."""
 
     model: str
     load: Load
@@ -79,8 +77,11 @@ class CostPlan:
     served: Quantity | None
     speed_figures: tuple[Quantity, ...]
     ways: tuple[CostOption, ...]
+    """Hardware first, then APIs from the cheapest."""
     crossings: tuple[BreakEvenPair, ...]
+    """Each of the former with the cheapest of the latter."""
     missing: tuple[str, ...]
+    """What has no price, and why."""
     notes: tuple[str, ...]
 
     @property
@@ -140,11 +141,12 @@ class CostPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class ApiChoice:
-    """Which prices are looked up. providers: none for all that have one on that day."""
+    """The API prices to look up."""
 
     model: str
     on: dt.date
     providers: tuple[str, ...] = ()
+    """Providers to compare; empty: all that have a price on that day."""
     batch: bool = False
 
 
@@ -178,7 +180,7 @@ def cost_plan(
             of_speed = (replica.weights, *speed_figures(replica.model, speed, replica.weights))
             notes += speed.assumptions
         else:
-            above_zero("tokens_per_s", tokens_per_s, "it is what the replica was seen to serve")
+            above_zero("tokens_per_s", tokens_per_s, "it is the measured throughput of the replica")
             served = measured_served_figure(tokens_per_s)
         for priced in (_own, _rented):
             try:
@@ -193,7 +195,7 @@ def cost_plan(
     sold, without = _apis(catalog, load, apis)
     missing += without
     if not ways and not sold:
-        raise ConfigError(f"nothing has a price: {'; '.join(missing)}")
+        raise ConfigError(f"no price is known: {'; '.join(missing)}")
     asked = tuple(volumes)
     crossings = tuple(
         _crossing(way, sold[0], asked) for way in ways if sold and sold[0].cost.value > 0
@@ -285,8 +287,8 @@ def _apis(catalog: Catalog, load: Load, apis: ApiChoice) -> tuple[list[CostOptio
     prices = _prices(catalog, apis)
     if not prices:
         missing.append(
-            f"API: the catalog has no price of {apis.model} on {apis.on}: name another model with "
-            "--api-model, or import prices (`headrace catalog import`)"
+            f"API: the catalog has no price for {apis.model} on {apis.on}: name another model "
+            "with --api-model, or import prices (`headrace catalog import`)"
         )
     for price in prices:
         provider = catalog.providers.find(price.provider)

@@ -25,22 +25,22 @@ _ALL_OF_IT = Assumed(1)
 
 @dataclass(frozen=True, kw_only=True)
 class CostTerms:
-    """What people say of their costs; None is to be taken from the catalog.
-
-    rent_usd_per_hour, price_usd, power_w: of one device. vendor: whose rent is taken.
-    operations_usd_per_hour: of a whole replica. As OwnedHardware and rented_cost for the rest.
-    """
+    """Cost terms that the user gives; None means the catalog's."""
 
     utilization: float = DEFAULT_UTILIZATION
     rent_usd_per_hour: float | None = None
     vendor: str | None = None
+    """Vendor whose rent is used."""
     rent_overhead: float = _ALL_OF_IT
     price_usd: float | None = None
     lifetime_years: float | None = None
     power_w: float | None = None
+    """With `rent_usd_per_hour` and `price_usd`: of one device."""
     pue: float | None = None
     usd_per_kwh: float | None = None
     operations_usd_per_hour: float = _NONE_COUNTED
+    """Cost of operations for a whole replica. The other terms are as in OwnedHardware and
+    rented_cost."""
     idle_power_share: float = _ALL_OF_IT
 
     def __post_init__(self) -> None:
@@ -51,7 +51,7 @@ class CostTerms:
                 not_below(name, value, 0, "it is of one device")
         not_below("rent_overhead", self.rent_overhead, 1, "1 is the rent alone")
         if self.pue is not None:
-            not_below("pue", self.pue, 1, "1 is no cooling at all; 1.3 to 1.5 is usual")
+            not_below("pue", self.pue, 1, "1 means no cooling at all; 1.3 to 1.5 is usual")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +67,7 @@ class Rent:
 
 @dataclass(frozen=True, kw_only=True)
 class Owned:
-    """Of one replica: as planned with, and with the terms that cost least and most."""
+    """The cost of one owned replica: as planned, and with the lowest and highest terms."""
 
     value: OwnedHardware
     best: OwnedHardware
@@ -91,8 +91,8 @@ def rent_of(row: Hardware | None, terms: CostTerms) -> Rent:
         if not chosen:
             there = ", ".join(vendor for vendor, _ in known) or "none"
             raise ConfigError(
-                f"vendor is {terms.vendor!r}; the catalog has rents of {name} at: {there}: choose "
-                "one of them, or give --rent"
+                f"vendor is {terms.vendor!r}; the catalog has rents of {name} at {there}: "
+                "choose one of them, or give --rent"
             )
         known = chosen
     if row is None or not known:

@@ -14,10 +14,12 @@ _MOST_AT_ONCE = ("vllm", "max-num-seqs")
 
 @dataclass(frozen=True)
 class DefaultBatch:
-    """batch: at least 1. said: why it is that one, with its TPOT and what ended it."""
+    """The batch that is planned with by default, and why."""
 
     batch: int
+    """The batch, at least 1."""
     said: str
+    """Why it is that one, with its TPOT and what ended it."""
 
 
 def default_batch(
@@ -43,13 +45,13 @@ def default_batch(
         batch = (low + high) // 2
         low, high = (batch, high) if tpot_s(batch) <= aim_s else (low, batch)
     took = f"TPOT {tpot_s(low) * 1e3:.3g} ms"
-    aim = f"{aim_s * 1e3:g} ms that chat aims at ({_TPOT_AIM})"
+    aim = f"{aim_s * 1e3:g} ms TPOT target of chat ({_TPOT_AIM})"
     if tpot_s(low) > aim_s:
-        ended = f"{took} is above the {aim} at any batch"
+        ended = f"{took} is above the {aim} at every batch"
     elif low < most:
         ended = f"the largest that keeps TPOT within the {aim}; {took}"
     elif fits <= let_in:
         ended = f"the largest that fits; {took}, within the {aim}"
     else:
-        ended = f"as many as {runtime} lets in unless told otherwise; {took}, within the {aim}"
-    return DefaultBatch(low, f"batch {low:,}: {ended}; --batch takes another")
+        ended = f"the default limit of {runtime}; {took}, within the {aim}"
+    return DefaultBatch(low, f"batch {low:,}: {ended}; choose another with --batch")

@@ -20,15 +20,15 @@ _SAME_PEAK = {"fp16": "bf16", "bf16": "fp16", "nvfp4": "fp4", "mxfp4": "fp4"}
 
 @dataclass(frozen=True, kw_only=True)
 class Link:
-    """Between devices. bandwidth_bytes_per_s: per device and direction. latency_s: of a transfer.
-
-    latency_source: the row it is from, where that is not the device's own; "" where it is.
-    """
+    """Between devices."""
 
     name: str
     bandwidth_bytes_per_s: float
+    """Per device and direction."""
     latency_s: float
+    """Latency of a transfer."""
     latency_source: str = ""
+    """The row it is from, where that is not the device's own; "" where it is."""
 
     def __post_init__(self) -> None:
         above_zero(
@@ -39,21 +39,21 @@ class Link:
 
 @dataclass(frozen=True, kw_only=True)
 class Device:
-    """One device. peak_operations_per_s: dense, by type ("bf16", "fp8", …).
-
-    link: inside a machine of `devices_per_machine`; network: between machines; None: not known.
-    power_w: None where nobody states it. inputs: the facts behind the figures, where they are of
-    the catalog.
-    """
+    """One device."""
 
     name: str
     bandwidth_bytes_per_s: float
     peak_operations_per_s: Mapping[str, float]
+    """Dense, by type ("bf16", "fp8", …)."""
     link: Link | None = None
+    """Inside a machine of `devices_per_machine`."""
     network: Link | None = None
+    """Between machines; None: not known."""
     devices_per_machine: int | None = None
     power_w: float | None = None
+    """None if not stated."""
     inputs: tuple[Input, ...] = ()
+    """The facts behind the figures, where they are of the catalog."""
 
     def peak(self, compute_type: str) -> float:
         """Operations/s of products of `compute_type`; raises ConfigError naming what there is.
@@ -65,8 +65,8 @@ class Device:
         if found is None:
             there = ", ".join(self.peak_operations_per_s) or "no type"
             raise ConfigError(
-                f"compute_type is {compute_type!r}; {self.name} has a peak for {there}: choose one "
-                f"of them, or add dense_{kind}_flops to a catalog file of your own"
+                f"compute_type is {compute_type!r}; {self.name} has a peak for {there}: "
+                f"choose one of them, or add dense_{kind}_flops to your own catalog file"
             )
         return found
 
@@ -100,8 +100,8 @@ def device_of(
         count, row = row.count or 1, catalog.hardware[row.made_of]
     if row.bandwidth_bytes_per_s is None:
         raise ConfigError(
-            f"bandwidth_bytes_per_s of {row.id} is not known; a plan of speed needs it: add it to "
-            "a catalog file of your own"
+            f"bandwidth_bytes_per_s of {row.id} is not known; a plan of speed needs it: add "
+            "it to your own catalog file"
         )
     peaks = {
         kind: value

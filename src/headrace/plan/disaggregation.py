@@ -38,18 +38,19 @@ class Pools:
 
     def __post_init__(self) -> None:
         for name in ("prefill", "decode"):
-            not_below(f"{name} replicas", getattr(self, name), 1, "each pool has one: write 1:2")
+            not_below(
+                f"{name} replicas",
+                getattr(self, name),
+                1,
+                "each pool has at least one replica: write 1:2",
+            )
         if self.bandwidth_bytes_per_s is not None:
             above_zero("transfer", self.bandwidth_bytes_per_s, "GB/s, as 50 of InfiniBand NDR")
 
 
 @dataclass(frozen=True, kw_only=True)
 class DisaggregatedSpeed:
-    """The answer. together: requests/s of as many replicas that do both.
-
-    bound_by: the pool that is full first. best: the pools, of up to 16 replicas each, that do most
-    requests for each replica.
-    """
+    """The answer."""
 
     pools: Pools
     ttft: Quantity
@@ -57,8 +58,11 @@ class DisaggregatedSpeed:
     transfer: Quantity
     requests: Quantity
     together: Quantity
+    """Requests/s of as many replicas that do both."""
     bound_by: str
+    """The pool that is full first."""
     best: tuple[int, int]
+    """The pools, of up to 16 replicas each, that do most requests for each replica."""
     note: str = ""
 
     @property
@@ -87,7 +91,7 @@ def disaggregated_speed(
     of one token, which no decode follows.
     """
     if load.output_tokens < 2:
-        raise ConfigError("output is 1 token; without a second there is no decode: ask for more")
+        raise ConfigError("output is 1 token, so nothing is decoded: use at least 2")
     speed = replica.model.speed(load)
     slower_first, first_input = constant(catalog, "disaggregation-ttft-factor")
     slower_each, each_input = constant(catalog, "disaggregation-tpot-factor")

@@ -26,17 +26,16 @@ PlanBasis = Literal["calibrated", "from the measured limits of this machine", "f
 
 @dataclass(frozen=True, kw_only=True)
 class Efficiency:
-    """A share from `low` to `high`, planned with at `value`; all above 0 and at most 1.
-
-    source: the id of the catalog's constant, or what measured it. basis, as_of: as of an Input.
-    """
+    """A share from `low` to `high`, planned with at `value`; all above 0 and at most 1."""
 
     low: float
     value: float
     high: float
     source: str
+    """The id of the catalog's constant, or what measured it."""
     basis: Basis = "given"
     as_of: str = ""
+    """With `basis`: as of an Input."""
 
     def __post_init__(self) -> None:
         for name in ("low", "value", "high"):
@@ -61,36 +60,39 @@ class Efficiency:
 
 @dataclass(frozen=True, kw_only=True)
 class DecodeSpread:
-    """How far TPOTs that others measured lay from those planned: eight in ten of them between
-    `low` and `high` times those, at batches up to `most_batch`. source: the catalog's constant."""
+    """The spread of published TPOTs around planned ones: eight in ten lie between `low` and `high`
+    times the plan, at batches up to `most_batch`."""
 
     most_batch: int
     low: float
     high: float
     source: str
+    """Id of the catalog's constant."""
     as_of: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Efficiencies:
-    """bandwidth: MBU of decode. compute: MFU of products. operation_s: each kernel launched.
-
-    decode_spreads: by batch, ascending, and of all beyond the last; () where none was compared.
-    of_measured: the shares are of limits that were measured of this machine, not of a data sheet.
-
-    rates: of a calibration; times are computed with them, and the shares say what they come to.
-    rates_error: the share by which those times may be off. origin: the calibration's file, date and
-    setting; without rates why there are none, "" where nobody calibrated.
-    """
+    """Efficiencies of a device, with their ranges."""
 
     bandwidth: Efficiency
+    """MBU of decode."""
     compute: Efficiency
+    """MFU of products."""
     operation_s: float = 0.0
+    """Each kernel launched."""
     decode_spreads: tuple[DecodeSpread, ...] = ()
+    """Spreads by batch, ascending; the last one holds beyond its batch; () if none are known."""
     of_measured: bool = False
+    """The shares are of limits that were measured of this machine, not of a data sheet."""
     rates: StepRates | None = None
+    """Rates of a calibration; times are computed from them, and the shares follow from the
+    times."""
     rates_error: float = 0.0
+    """The share by which those times may be off."""
     origin: str = ""
+    """The calibration's file, date and setting; without rates why there are none, "" where nobody
+    calibrated."""
 
     @property
     def basis(self) -> PlanBasis:

@@ -26,29 +26,30 @@ _COMPUTED_WITH = (
 
 @dataclass(frozen=True)
 class Dispute:
-    """What sources say against each other. statements: of source and what it says."""
+    """A fact that sources disagree about."""
 
     id: str
     subject: str
     statements: tuple[tuple[str, str], ...]
+    """Pairs of a source and what it states."""
     used: str
     why: str
 
 
 @dataclass(frozen=True)
 class CatalogFact:
-    """A fact that an input is. row: its kind and id, field: of the row. source: title and address.
-
-    confidence: as the catalog states it. now: what the catalog says today, "" where that is what
-    the plan was made with.
-    """
+    """A fact that an input is."""
 
     kind: str
     row: str
+    """Its kind and id, field: of the row."""
     field: str
     source: str
+    """Title and address."""
     confidence: str
+    """Confidence that the catalog states."""
     now: str = ""
+    """What the catalog says today, "" where that is what the plan was made with."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ class Explainer:
         if id in self._figures:
             return self._derivation(self._figures[id], set(), 0)
         found = near(id, self._figures, 5)
-        hint = "without an id all are listed"
+        hint = "omit the id to list all"
         if found:
             hint = f"did you mean {' or '.join(map(repr, found))}?"
         raise ConfigError(f"figure {shown(id)} is not in this {self._plan.title}; {hint}")
@@ -134,8 +135,8 @@ class Explainer:
     def _derivation(self, figure: SavedFigure, done: set[str], depth: int) -> Derivation:
         if depth > _DEEPEST:
             raise ConfigError(
-                f"figures of the plan go deeper than {_DEEPEST} at {shown(figure.id)}; make the "
-                "plan again"
+                f"figures of the plan are nested deeper than {_DEEPEST} at "
+                f"{shown(figure.id)}; make the plan again"
             )
         done.add(figure.id)
         return Derivation(figure, tuple(self._reason(one, done, depth) for one in figure.inputs))
@@ -203,7 +204,7 @@ def dispute(catalog: Catalog, id: str) -> Dispute:
     """The row of the register; with the id alone where the register has none."""
     one = catalog.contradictions.get(id)
     if one is None:
-        return Dispute(id, "not in the register any more", (), "", "")
+        return Dispute(id, "no longer in the register", (), "", "")
     said = tuple((catalog.sources[two.source].title, two.says) for two in one.statements)
     return Dispute(one.id, one.subject, said, one.used, one.why)
 

@@ -54,20 +54,23 @@ def shape_named(catalog: Catalog, model: str, environ: Mapping[str, str]) -> Mod
             raise FetchError(f"{error}; there is no file {model} here{meant}") from error
     on_disk = f" ({elsewhere})" if elsewhere and not meant else ""
     raise ConfigError(
-        f"no model {model!r}: it is no file, nothing of that name is on this disk{on_disk}, and "
-        f"the catalog has none{meant}; `headrace catalog list model` lists those it has"
+        f"no model {model!r}: it is not a file, no model of that name is on this "
+        f"disk{on_disk}, and the catalog has none{meant}; `headrace catalog list model` lists "
+        "those it has"
     )
 
 
 def _config(path: Path) -> Mapping[str, object]:
     try:
         if path.stat().st_size > _MAX_CONFIG_BYTES:
-            raise CheckpointError(f"{path}: above {_MAX_CONFIG_BYTES:,} bytes, no config.json")
+            raise CheckpointError(
+                f"{path}: above {_MAX_CONFIG_BYTES:,} bytes, too large for a config.json"
+            )
         config = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path}: is no JSON: {error}") from error
+        raise CheckpointError(f"{path}: is not JSON: {error}") from error
     if not isinstance(config, dict):
-        raise CheckpointError(f"{path}: holds no JSON object; a config.json is one")
+        raise CheckpointError(f"{path}: is not a JSON object; name a config.json")
     return config

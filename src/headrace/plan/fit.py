@@ -32,34 +32,35 @@ Try: TypeAlias = Callable[..., "Change | None"]
 
 @dataclass(frozen=True)
 class Change:
-    """One thing to do. option: what to add to the command. saving_bytes: on each device.
-
-    enough: whether it fits then, with nothing else changed.
-    """
+    """One thing to do."""
 
     text: str
     option: str
+    """What to add to the command."""
     saving_bytes: float
+    """Saving on each device."""
     enough: bool
+    """Whether it fits then, with nothing else changed."""
 
 
 @dataclass(frozen=True)
 class Fit:
-    """The answer. most_context: for the users asked for; most_users: at the context asked for.
-
-    context_limit: what ends the context first: "memory" or "model". changes: best first; none
-    where it fits. tensor: devices that each layer is divided over; None: all of them.
-    """
+    """The answer."""
 
     shape: ModelShape
     load: Load
     memory: MemoryPlan
     verdict: Verdict
     most_context: Quantity
+    """Maximum context for the given users."""
     most_users: Quantity
+    """Maximum users at the given context."""
     context_limit: Literal["memory", "model"]
+    """What ends the context first: "memory" or "model"."""
     changes: tuple[Change, ...]
+    """Best first; none where it fits."""
     tensor: int | None = None
+    """Devices that each layer is divided over; None: all of them."""
 
     @property
     def quantities(self) -> tuple[Quantity, ...]:
@@ -111,7 +112,7 @@ class Fit:
         longer: tuple[str, ...] = ()
         if model is not None and self.load.context_tokens > model:
             longer = (
-                f"the context asked for, {self.load.context_tokens:,} tokens, is longer than the "
+                f"the context of {self.load.context_tokens:,} tokens, is longer than the "
                 f"{model:,} that {self.shape.name} was made for",
             )
         heads = heads_notes(self.shape, self.tensor or self.memory.place.devices)

@@ -37,7 +37,7 @@ def place_of(catalog: Catalog, name: str, count: int = 1) -> DeviceMemory:
     known or `count` is none.
     """
     if count < 1:
-        raise ConfigError(f"count is {count}; a whole number of devices >= 1 is needed")
+        raise ConfigError(f"count is {count}; it must be a whole number of devices >= 1")
     if name == THIS:
         return _this_place(catalog, count)
     row = catalog.hardware[name]
@@ -50,9 +50,7 @@ def place_of(catalog: Catalog, name: str, count: int = 1) -> DeviceMemory:
     field = "memory_bytes" if row.usable_memory_bytes is None else "usable_memory_bytes"
     memory = row.usable_memory_bytes or row.memory_bytes
     if not memory:
-        raise ConfigError(
-            f"memory_bytes of {row.id} is not known; add it to a catalog file of your own"
-        )
+        raise ConfigError(f"memory_bytes of {row.id} is not known; add it to your own catalog file")
     share, share_input = constant(catalog, "usable-memory-share")
     inputs = [input_of_fact(row, field, row.facts[field])]
     if row.unified_memory and row.usable_memory_bytes is not None:
@@ -104,7 +102,7 @@ def _base(unit: str) -> tuple[str, float]:
 
 def _this_place(catalog: Catalog, count: int) -> DeviceMemory:
     if count != 1:
-        raise ConfigError(f"count is {count}; of this machine there is 1: leave --count out")
+        raise ConfigError(f"count is {count}; there is only one of this machine: omit --count")
     cpu, cpus, memory = this_machine()
     share, share_input = constant(catalog, "usable-memory-share")
     seen = Input("memory of this machine", memory, "byte", "the operating system", "measured")

@@ -26,14 +26,13 @@ _CODECS = ("F32", "F16", "BF16", "Q8_0", "Q5_1", "Q5_0", "Q4_1", "Q4_0", "IQ4_NL
 
 @dataclass(frozen=True)
 class KvKind:
-    """How cached values are stored. bits: of one value, with its share of scales.
-
-    source: the format's block layout, or the row of the catalog.
-    """
+    """A storage type of cached keys and values."""
 
     name: str
     bits: float
+    """Bits of one value, with its share of scales."""
     source: str
+    """The format's block layout, or the row of the catalog."""
     as_of: str = ""
 
     @property
@@ -77,7 +76,7 @@ class KvCache:
     def __post_init__(self) -> None:
         for field, value in (("block_tokens", self.block_tokens), ("devices", self.devices)):
             if value < 1:
-                raise ConfigError(f"{field} is {value}; a whole number >= 1 is needed")
+                raise ConfigError(f"{field} is {value}; it must be a whole number >= 1")
 
     @property
     def bytes_per_token(self) -> float:

@@ -15,27 +15,30 @@ from headrace.plan.validation import not_below
 
 @dataclass(frozen=True, kw_only=True)
 class LatencyModel:
-    """Seconds by what a step holds; every part at least 0.
-
-    step_s: whatever it holds. prefill_token_s: each prompt token. prefill_pair_s: each pair of a
-    prompt token and one it attends to. decode_request_s: each request that decodes.
-    decode_context_token_s: each token of context that a decoding request attends to. request_s:
-    once a request outside of all steps, from its arrival to the queue and from the last step to the
-    client. source: what fitted or stated it, as it is printed.
-    """
+    """Seconds by what a step holds; every part at least 0."""
 
     step_s: float
+    """Whatever it holds."""
     prefill_token_s: float
+    """Each prompt token."""
     prefill_pair_s: float
+    """Each pair of a prompt token and one it attends to."""
     decode_request_s: float
+    """Each request that decodes."""
     decode_context_token_s: float
+    """Each token of context that a decoding request attends to."""
     request_s: float = 0.0
+    """Once a request outside of all steps, from its arrival to the queue and from the last step to
+    the client."""
     source: str = ""
+    """What fitted or stated it, as it is printed."""
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
             if name != "source":
-                not_below(name, value, 0.0, "seconds; a fit that finds less is wrong")
+                not_below(
+                    name, value, 0.0, "it is a time in seconds; a fit that finds less is wrong"
+                )
 
     def step(
         self,

@@ -26,11 +26,12 @@ _PARTS = (
 
 @dataclass(frozen=True, kw_only=True)
 class RooflineLatency:
-    """mean_error, worst_error: of the line against the roofline's times, as shares of them."""
+    """A latency model fitted to the roofline."""
 
     latency: LatencyModel
     mean_error: float
     worst_error: float
+    """With `mean_error`: of the line against the roofline's times, as shares of them."""
     points: int
 
 
@@ -43,7 +44,7 @@ def latency_of_roofline(
     Least squares of relative errors, no part below 0. What is smaller takes less than the line
     says: short chunks are computed while weights are read, small batches need fewer experts.
     """
-    not_below("most_batch", most_batch, 1, "a step has a request")
+    not_below("most_batch", most_batch, 1, "a step has at least one request")
     not_below("most_context_tokens", most_context_tokens, 1, "a request has a token")
     rows: list[tuple[float, ...]] = []
     times: list[float] = []

@@ -220,7 +220,9 @@ def _feed_forward(
     if dense > 0 and width:
         found.append(DenseLayers(dense, width, matrices, matrices * hidden * width))
     elif dense > 0 and any(isinstance(layer, AttentionLayers) for layer in mixers):
-        notes.append(f"the width of {dense} dense layers is not stated; their weights are missing")
+        notes.append(
+            f"the width of {dense} dense layers is not stated; their weights are not counted"
+        )
     if not expert_count:
         return found
     expert_width = fields.get("moe_intermediate_size") or width
@@ -228,7 +230,7 @@ def _feed_forward(
     if not expert_width:
         raise ConfigError(f"{name}: moe_intermediate_size of the model is not known")
     if not used:
-        notes.append("how many experts a token uses is not stated; all are taken as active")
+        notes.append("the number of experts per token is not stated; all are taken as active")
     shared = fields.get("shared_experts") or 0
     shared_width = fields.get("shared_expert_intermediate_size") or shared * expert_width
     routed_hidden = fields.get("routed_expert_hidden_size") or hidden

@@ -60,18 +60,17 @@ class AttentionLayers:
 
 @dataclass(frozen=True)
 class StateLayers:
-    """`count` layers that keep a state of constant size for each request.
-
-    state_values: of one layer, kept as 32-bit numbers; conv_values: inputs of its short
-    convolution that are kept, as 16-bit ones. kind "unknown": the size is not stated, and is 0.
-    parameters: of one layer.
-    """
+    """`count` layers that keep a state of constant size for each request."""
 
     count: int
     kind: StateKind
     state_values: int
+    """Values of one layer, kept as 32-bit numbers."""
     conv_values: int
+    """Inputs of its short convolution that are kept, as 16-bit ones. kind "unknown": the size is
+    not stated, and is 0."""
     parameters: int = 0
+    """Parameters of one layer."""
 
 
 @dataclass(frozen=True)

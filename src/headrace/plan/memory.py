@@ -28,26 +28,25 @@ _COEFFICIENTS = (
 
 @dataclass(frozen=True)
 class Load:
-    """What is to be served: `users` requests at once, each of `context_tokens` in all.
-
-    step_tokens: most tokens of one step of the engine, which bounds activations.
-    """
+    """The load to serve: `users` requests at once, each of `context_tokens` in all."""
 
     context_tokens: int
     users: int = 1
     step_tokens: int = DEFAULT_STEP_TOKENS
+    """Maximum tokens of one step of the engine, which bounds activations."""
 
     def __post_init__(self) -> None:
         for name in ("context_tokens", "users", "step_tokens"):
             if (value := getattr(self, name)) < 1:
-                raise ConfigError(f"{name} is {value}; a whole number >= 1 is needed")
+                raise ConfigError(f"{name} is {value}; it must be a whole number >= 1")
 
 
 @dataclass(frozen=True)
 class Storage:
-    """How numbers are kept. weights: None as the header has them."""
+    """The storage types of weights and of the KV cache."""
 
     weights: Quantization | None
+    """None: as the header states."""
     keys: KvKind
     values: KvKind
     block_tokens: int = 16

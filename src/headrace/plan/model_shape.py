@@ -34,35 +34,31 @@ _AGREES = 0.1
 
 @dataclass(frozen=True)
 class Parameters:
-    """Counts of weights by part; the parts add up to `total`.
-
-    embedding: of input tokens; 0 in none, and with tied embeddings it is the head as well.
-    head: the output matrix where it is one of its own. attention: mixers of all layers, states
-    included. ffn: dense layers, routers and shared experts. experts: all routed ones.
-    one_expert: a single expert of a single layer. other: norms, and what no shape accounts for.
-    active: that a token meets, the whole embedding among them.
-    """
+    """Counts of weights by part; the parts add up to `total`."""
 
     embedding: int
+    """Parameters of the embedding of input tokens; 0 without one; with tied embeddings it is the
+    head as well."""
     head: int
+    """The output matrix where it is one of its own."""
     attention: int
+    """Mixers of all layers, states included."""
     ffn: int
+    """Dense layers, routers and shared experts."""
     experts: int
+    """All routed ones."""
     one_expert: int
+    """A single expert of a single layer."""
     other: int
+    """Norms, and what no shape accounts for."""
     total: int
     active: int
+    """Parameters that a token uses, including the whole embedding."""
 
 
 @dataclass(frozen=True)
 class ModelShape:
-    """A model as far as planning goes.
-
-    layers: kinds with counts; a block of a transformer is one of attention (or a state) and one of
-    feed-forward. context_tokens: that it was made for. weight_bytes: by storage kind ("Q4_K"), of
-    a header; None where only shapes are known. nonlayer_bytes: those of embedding and head.
-    notes: what the source leaves open, and how it was taken.
-    """
+    """A model as far as planning goes."""
 
     name: str
     source: ShapeSource
@@ -71,12 +67,17 @@ class ModelShape:
     tied_embeddings: bool
     num_layers: int
     layers: tuple[LayerKind, ...]
+    """Kinds with counts; a block of a transformer is one of attention (or a state) and one of
+    feed-forward."""
     parameters: Parameters
     context_tokens: int | None = None
+    """Context that the model was made for."""
     weight_bytes: Mapping[str, int] | None = None
+    """Bytes by storage kind ("Q4_K"), from a header; None if only shapes are known."""
     as_of: str = ""
     origin: str = ""
     notes: tuple[str, ...] = field(default=())
+    """What the source leaves open, and how it was taken."""
 
     @property
     def attention(self) -> tuple[AttentionLayers, ...]:
@@ -113,7 +114,7 @@ def shape_of_catalog(row: Model) -> ModelShape:
     fields: dict[str, Any] = {name: fact.value for name, fact in row.facts.items()}
     if row.attention == "undisclosed" or row.num_layers is None:
         raise ConfigError(
-            f"the catalog has no shapes of {row.name}: its maker does not publish them; "
+            f"the catalog has no shape of {row.name}: its maker does not publish it; "
             "`headrace plan fit` needs a model with open weights"
         )
     layers, notes = layers_of(fields, row.name)

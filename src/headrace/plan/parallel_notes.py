@@ -19,7 +19,7 @@ def parallel_notes(replica: Replica) -> tuple[str, ...]:
     shape, parallelism = replica.shape, replica.model.setup.parallelism
     if parallelism.expert > 1 and not shape.moe:
         raise ConfigError(
-            f"expert_parallel is {parallelism.expert}; {shape.name} has no experts: leave it out"
+            f"expert_parallel is {parallelism.expert}; {shape.name} has no experts: omit it"
         )
     return heads_notes(shape, parallelism.tensor)
 
@@ -30,6 +30,6 @@ def heads_notes(shape: ModelShape, tensor: int) -> tuple[str, ...]:
     if not heads:
         return ()
     return (
-        f"{' and '.join(map(str, heads))} attention heads do not divide over {tensor} devices, "
-        "which most runtimes refuse; powers of two divide most models",
+        f"{' and '.join(map(str, heads))} attention heads cannot be divided over {tensor} "
+        "devices, which most runtimes refuse; powers of two divide most models",
     )

@@ -42,12 +42,10 @@ class Input:
 
 @dataclass(frozen=True)
 class Quantity:
-    """A figure. id: under which it can be asked for, unique in a plan.
-
-    low and high: the band the true figure is expected in; equal to `value` where it is exact.
-    """
+    """A figure."""
 
     id: str
+    """Under which it can be asked for, unique in a plan."""
     name: str
     value: float
     unit: str
@@ -55,6 +53,7 @@ class Quantity:
     inputs: tuple[Input, ...] = field(default=())
     low: float | None = None
     high: float | None = None
+    """With `low`: the band the true figure is expected in; equal to `value` where it is exact."""
 
     def __post_init__(self) -> None:
         low, high = self.band
@@ -109,7 +108,9 @@ def input_of_fact(row: Row, path: str, fact: Fact, value: float | str | None = N
     Raises ConfigError for a claim: those are shown and nothing is computed with them.
     """
     if fact.confidence is Confidence.CLAIM:
-        raise ConfigError(f"{row.id}.{path} is a claim without conditions; it is not computed with")
+        raise ConfigError(
+            f"{row.id}.{path} is a claim without conditions; it is not used in computations"
+        )
     stated = fact.value if isinstance(fact.value, int | float) else str(fact.value)
     return Input(
         name=f"{row.id}.{path}",

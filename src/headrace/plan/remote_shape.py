@@ -21,8 +21,8 @@ from headrace.weights.store.model_name import HubModel
 # A value of these is a weight; others pack several, or scale them.
 _WHOLE = ("F64", "F32", "F16", "BF16", "F8_E4M3", "F8_E5M2", "I8")
 _REMEDY = (
-    "plan with what is here: a file, a config.json, or a model of the catalog "
-    "(`headrace catalog list model`)"
+    "plan with something local: a file, a config.json, or a model of the catalog (`headrace "
+    "catalog list model`)"
 )
 
 
@@ -39,14 +39,14 @@ def shape_on_hub(model: HubModel, environ: Mapping[str, str]) -> ModelShape:
         from headrace.weights.store.hub_headers import fetch_headers
     except ValueError as error:  # huggingface_hub reads its variables when it is imported
         raise FetchError(
-            f"{model}: huggingface_hub does not start: {error}; check the variables that begin "
-            "with HF_"
+            f"{model}: huggingface_hub cannot be used: {error}; check the environment "
+            "variables that begin with HF_"
         ) from error
     client = HubClient(cache_folder(environ), environ.get("HF_ENDPOINT"), _REMEDY)
     with tempfile.TemporaryDirectory(prefix="headrace-headers-") as folder:
         found = fetch_headers(model, client, Path(folder))
         origin = f"{client.endpoint}/{model.repo} at {found.commit[:12]}"
-        note = f"headers alone were fetched, {found.fetched_bytes / 1e6:.1f} MB"
+        note = f"only headers were fetched, {found.fetched_bytes / 1e6:.1f} MB"
         if found.gguf is not None:
             shape = shape_of_checkpoint(found.gguf)
             return replace(shape, origin=origin, notes=(*shape.notes, note))

@@ -35,37 +35,37 @@ _FLOATS = ("F32", "F16", "BF16")
 
 @dataclass(frozen=True, kw_only=True)
 class ReplicaChoice:
-    """Hardware and how a replica is spread over it.
-
-    hardware: a row of the catalog, or "this" machine. tensor: None for all that is there.
-    compute_type: None for what the weights' kind multiplies in.
-    """
+    """Hardware and how a replica is spread over it."""
 
     hardware: str
+    """A row of the catalog, or "this" machine."""
     count: int = 1
     tensor: int | None = None
+    """None for all that is there."""
     pipeline: int = 1
     expert: int = 1
     compute_type: str | None = None
+    """None for what the weights' kind multiplies in."""
     step_tokens: int = 2048
 
 
 @dataclass(frozen=True, kw_only=True)
 class Replica:
-    """A model where it runs. place: the devices of one replica. replicas: that the hardware holds.
-
-    weights: bytes of all weights. hardware: the row of the device, None for this machine.
-    calibration: of this machine, where one was looked for.
-    """
+    """A model where it runs."""
 
     catalog: Catalog
     model: SpeedModel
     place: DeviceMemory
+    """The devices of one replica."""
     storage: MemoryStorage
     weights: Quantity
+    """Bytes of all weights."""
     replicas: int
+    """Number of replicas that the hardware holds."""
     hardware: str | None
+    """The row of the device, None for this machine."""
     calibration: Found | None = None
+    """Calibration of this machine, if one was looked for."""
 
     @property
     def shape(self) -> ModelShape:
@@ -96,7 +96,9 @@ class Replica:
             over = plan.needed.band[1] - plan.usable.value
             return (f"fits, but at the upper end of the band {_gb(over)} too much{each}",)
         if plan.needed.band[0] <= plan.usable.value:
-            return (f"by the middle of the band {_gb(plan.missing_bytes)} too much memory{each}",)
+            return (
+                f"takes {_gb(plan.missing_bytes)} too much memory{each}, by the middle of the band",
+            )
         name = f"{self.shape.name} on {self.place.devices} x {self.place.name}"
         most = self.most_batch(context_tokens) if batch > 1 else 0
         if most:
@@ -106,8 +108,8 @@ class Replica:
                 "lower --batch, or see `headrace plan fit`"
             )
         raise ConfigError(
-            f"{name} does not fit with {context_tokens:,} tokens: {_gb(plan.missing_bytes)} too "
-            f"much{each}; take fewer bits with --quantization or more devices with --count "
+            f"{name} does not fit with {context_tokens:,} tokens: {_gb(plan.missing_bytes)} "
+            f"too much{each}; use fewer bits with --quantization or more devices with --count "
             "(`headrace plan fit` lists what would make it fit)"
         )
 
@@ -188,7 +190,7 @@ def replica_of(
 
 
 def _parallelism(choice: ReplicaChoice, devices: int) -> Parallelism:
-    pipeline = int(not_below("pipeline_parallel", choice.pipeline, 1, "1 is not to divide"))
+    pipeline = int(not_below("pipeline_parallel", choice.pipeline, 1, "1 means not divided"))
     tensor = choice.tensor
     if tensor is None:
         tensor = max(1, devices // pipeline)
@@ -236,7 +238,7 @@ def _measured(
         return device_of_calibration(found, name), measured_efficiencies(catalog), None
     if machine is None or not read:
         raise ConfigError(
-            "nothing is measured of this machine: run `headrace bench machine` first, or name "
+            "this machine has not been measured: run `headrace bench machine` first, or name "
             "another with --hardware (`headrace catalog list hardware`)"
         )
     peaks: dict[str, float] = {}

@@ -18,10 +18,12 @@ Bottleneck = Literal["bandwidth", "compute", "link", "overhead"]
 
 
 class Work(NamedTuple):
-    """What a step has to do. bytes: read and written. operations: a multiply and an add are two."""
+    """The work of a step."""
 
     bytes: float
+    """Bytes read and written."""
     operations: float
+    """Operations; a multiply and an add are two."""
 
     @property
     def intensity(self) -> float:
@@ -31,17 +33,14 @@ class Work(NamedTuple):
 
 @dataclass(frozen=True)
 class StepTime:
-    """What a step's time is made of, in seconds; `seconds` is the whole.
-
-    overlapped_s: what reading and computing take together, as a calibration says; None: as long as
-    the slower of the two.
-    """
+    """The parts of a step's time, in seconds; `seconds` is the total."""
 
     bandwidth_s: float
     compute_s: float
     communication_s: float
     overhead_s: float
     overlapped_s: float | None = None
+    """Time of reading and computing together, by a calibration; None: the longer of the two."""
 
     @property
     def seconds(self) -> float:
@@ -64,18 +63,17 @@ class StepTime:
 
 @dataclass(frozen=True, kw_only=True)
 class Roofline:
-    """What `devices` alike reach together.
-
-    bandwidth_bytes_per_s, peak_operations_per_s: of one device as its data sheet says.
-    bandwidth_efficiency, compute_efficiency: shares of them that are reached (MBU, MFU), above 0
-    and at most 1. overhead_s: of each step, whatever is in it. Raises ConfigError.
-    """
+    """The limits that `devices` identical devices reach together. Raises ConfigError."""
 
     bandwidth_bytes_per_s: float
     peak_operations_per_s: float
+    """With `bandwidth_bytes_per_s`: of one device as its data sheet says."""
     bandwidth_efficiency: float
     compute_efficiency: float
+    """With `bandwidth_efficiency`: shares of them that are reached (MBU, MFU), above 0 and at most
+    1."""
     overhead_s: float = 0.0
+    """Overhead of each step, whatever it computes."""
     devices: int = 1
 
     def __post_init__(self) -> None:
@@ -86,7 +84,7 @@ class Roofline:
             above_zero(field, value, "it is the share of the peak that is reached, as 0.7")
             share(field, value, "nothing is faster than its data sheet")
         not_below("overhead_s", self.overhead_s, 0, "use 0 where it is not known")
-        not_below("devices", self.devices, 1, "a plan needs a device")
+        not_below("devices", self.devices, 1, "a plan needs at least one device")
 
     @property
     def ridge(self) -> float:

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class Client(msgspec.Struct, frozen=True):
-    """Whether the client was the limit, and its sentences; None: not measured."""
+    """The verdict whether the client was the limit, and its sentences; None: not measured."""
 
     client_bound: bool | None = None
     sentences: tuple[str, ...] = ()
@@ -108,15 +108,18 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """where: the folder. about: what it was, flat. readings: of the server's /metrics."""
+    """A run of `headrace bench load`, as the plan reads it."""
 
     where: str
+    """The folder."""
     about: dict[str, Any]
+    """What it was, flat."""
     definition: str
     duration_s: float | None
     client: Client
     requests: tuple[Request, ...]
     readings: tuple[Reading, ...]
+    """Readings of the server's /metrics."""
 
     @property
     def measured(self) -> tuple[Request, ...]:
@@ -220,8 +223,8 @@ def _decoded(path: Path, kind: type[T]) -> T:
         ) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ConfigError(
-            f"{shown(str(path))} is no result of headrace bench load: {error}; name a folder that "
-            "its --save wrote"
+            f"{shown(str(path))} is not a result of headrace bench load: {error}; name a "
+            "folder that its --save wrote"
         ) from error
 
 

@@ -21,17 +21,16 @@ _LARGEST = 10**300
 
 
 class PlanMetadata(msgspec.Struct, frozen=True, kw_only=True):
-    """How a plan was asked for.
-
-    plan: "fit", "speed", "cost" or another command's name. made_at: ISO 8601, UTC. catalogs:
-    folders of rows that overrode what ships.
-    """
+    """The command, version and time that a plan was made with."""
 
     plan: str
+    """"fit", "speed", "cost" or another command's name."""
     command: str = ""
     version: str = ""
     made_at: str = ""
+    """ISO 8601, UTC."""
     catalogs: tuple[str, ...] = ()
+    """Folders of rows that overrode what ships."""
 
 
 class SavedInput(msgspec.Struct, frozen=True):
@@ -54,7 +53,7 @@ class SavedInput(msgspec.Struct, frozen=True):
 
 
 class SavedFigure(msgspec.Struct, frozen=True):
-    """A Quantity as JSON has it. value, low, high: None where JSON cannot say the number."""
+    """A Quantity as JSON has it."""
 
     id: str
     name: str
@@ -62,6 +61,7 @@ class SavedFigure(msgspec.Struct, frozen=True):
     unit: str
     low: int | float | None
     high: int | float | None
+    """With `value` and `low`: none where JSON cannot say the number."""
     formula_id: str
     formula: str
     inputs: tuple[SavedInput, ...] = ()

@@ -37,7 +37,7 @@ class DraftChoice:
 
 @dataclass(frozen=True)
 class BatchSpeedup:
-    """What speculation makes of a batch; above 1 it pays."""
+    """The speedup of a batch by speculation; above 1 it pays."""
 
     batch: int
     draft_tokens: int
@@ -91,12 +91,13 @@ def acceptance_for(wanted_speedup: float, draft_tokens: int, cost_ratio: float) 
 
     Raises ConfigError where not even accepting everything does.
     """
-    above_zero("wanted_speedup", wanted_speedup, "1 is to gain nothing")
+    above_zero("wanted_speedup", wanted_speedup, "1 means no gain")
     most = speedup(1.0, draft_tokens, cost_ratio)
     if wanted_speedup > most:
         raise ConfigError(
-            f"wanted_speedup is {wanted_speedup:g}; {draft_tokens} drafts that cost {cost_ratio:g} "
-            f"of a step each gain at most {most:.3g}: ask for less, or use a cheaper draft"
+            f"wanted_speedup is {wanted_speedup:g}; {draft_tokens} drafts that cost "
+            f"{cost_ratio:g} of a step each gain at most {most:.3g}: use a lower speedup, or "
+            "a cheaper draft"
         )
     low, high = 0.0, 1.0
     for _ in range(60):  # halves the interval to below the spacing of floats
@@ -116,7 +117,7 @@ def batch_speedup(
     draft_step_s: StepSeconds,
 ) -> BatchSpeedup:
     """Speculation at one batch, with times of both models: model_step_s(batch, K + 1) verifies."""
-    not_below("batch", batch, 1, "a step has a request")
+    not_below("batch", batch, 1, "a step has at least one request")
     plain = above_zero("model_step_s", model_step_s(batch, 1), "a step takes time")
     ratio = draft_step_s(batch, 1) / plain
     verify = model_step_s(batch, draft_tokens + 1) / plain
@@ -136,7 +137,7 @@ def paying_batches(
     touch more experts, and long contexts keep a step bound by bandwidth at large ones. The end is
     therefore searched from the largest batch down.
     """
-    not_below("largest_batch", largest_batch, 1, "a step has a request")
+    not_below("largest_batch", largest_batch, 1, "a step has at least one request")
     points = tuple(
         batch_speedup(acceptance, draft_tokens, batch, model_step_s, draft_step_s)
         for batch in range(1, largest_batch + 1)
@@ -148,5 +149,5 @@ def paying_batches(
 def _draft_length(draft_tokens: int) -> None:
     if draft_tokens < 0:
         raise ConfigError(
-            f"draft_tokens is {shown(draft_tokens)}; it must be at least 0: 0 is no speculation"
+            f"draft_tokens is {shown(draft_tokens)}; it must be at least 0: 0 means no speculation"
         )

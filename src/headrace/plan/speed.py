@@ -30,18 +30,17 @@ _LARGEST_BATCH = 65_536
 
 @dataclass(frozen=True, kw_only=True)
 class SpeedSetup:
-    """What is served, on what. compute_type: that products are computed in ("bf16", "fp8", …).
-
-    prefill_chunk_tokens: of a prompt that one step computes at most.
-    """
+    """The model to serve, and the devices it runs on."""
 
     shape: ModelShape
     storage: Storage
     device: Device
     efficiencies: Efficiencies
     compute_type: str = "bf16"
+    """Number type of matrix products ("bf16", "fp8", …)."""
     parallelism: Parallelism = field(default_factory=Parallelism)
     prefill_chunk_tokens: int = 2048
+    """Maximum prompt tokens that one step computes."""
     activation_bytes: float = 2.0
 
     def __post_init__(self) -> None:
@@ -58,8 +57,8 @@ class Load:
     cached_prompt_share: float = 0.0
 
     def __post_init__(self) -> None:
-        not_below("prompt_tokens", self.prompt_tokens, 1, "a request has a prompt")
-        not_below("output_tokens", self.output_tokens, 1, "a request wants a token")
+        not_below("prompt_tokens", self.prompt_tokens, 1, "a request has at least one prompt token")
+        not_below("output_tokens", self.output_tokens, 1, "a request has at least one output token")
         not_below("batch", self.batch, 1, "1 is a single request")
         share("cached_prompt_share", self.cached_prompt_share, "0 is an empty prefix cache")
 
@@ -76,13 +75,12 @@ class Load:
 
 @dataclass(frozen=True, kw_only=True)
 class PassTime:
-    """Of a prompt's prefill or a decode step. parts: summed over steps, one after another.
-
-    seconds: less than the parts' where pipeline stages work at the same time.
-    """
+    """The time of a prompt's prefill or of a decode step."""
 
     seconds: float
+    """Less than the sum of the parts where pipeline stages work at the same time."""
     parts: StepTime
+    """Summed over steps, one after another."""
 
     @property
     def bottleneck(self) -> Bottleneck:
@@ -101,10 +99,7 @@ class Band:
 
 @dataclass(frozen=True, kw_only=True)
 class Speed:
-    """What one replica does under a load.
-
-    system_tokens_per_s: of all requests together while they decode; devices: that it takes.
-    """
+    """The speed of one replica under a load."""
 
     load: Load
     ttft: Band
@@ -112,8 +107,10 @@ class Speed:
     e2e: Band
     user_tokens_per_s: float
     system_tokens_per_s: float
+    """Output rate of all requests together while they decode."""
     system_tokens_per_s_and_device: float
     devices: int
+    """Devices of the replica."""
     prefill_bottleneck: Bottleneck
     decode_bottleneck: Bottleneck
     assumptions: tuple[str, ...]
@@ -160,7 +157,7 @@ class SpeedModel:
         With a pipeline each stage works on another part of the batch: a token takes the time of a
         whole pass of such a part.
         """
-        not_below("batch", batch, 1, "a step has a request")
+        not_below("batch", batch, 1, "a step has at least one request")
         part = math.ceil(batch / self.setup.parallelism.pipeline)
         work = self._counter.decode(part, context_tokens, tokens_per_request)
         time = self._time(work, part * tokens_per_request)
@@ -171,7 +168,7 @@ class SpeedModel:
 
         With a pipeline, chunks are its micro-batches: stages idle at both ends.
         """
-        not_below("prompt_tokens", prompt_tokens, 1, "a request has a prompt")
+        not_below("prompt_tokens", prompt_tokens, 1, "a request has at least one prompt token")
         not_below("cached_tokens", cached_tokens, 0, "0 is an empty prefix cache")
         left = not_below(
             "prompt_tokens - cached_tokens", prompt_tokens - cached_tokens, 1, "one is computed"
@@ -262,7 +259,7 @@ class SpeedModel:
         None: no batch up to `largest_batch` does, as where each request's K and V are so many that
         reading them takes longer than its share of the products.
         """
-        not_below("largest_batch", largest_batch, 1, "a step has a request")
+        not_below("largest_batch", largest_batch, 1, "a step has at least one request")
 
         def computes(batch: int) -> bool:
             parts = self.decode_step(batch, context_tokens).parts
@@ -323,8 +320,8 @@ class SpeedModel:
             ]
         if setup.efficiencies.decode_spreads:
             said.append(
-                "the band of TPOT is as wide as eight in ten of the measurements of others lay "
-                "from their plans at such batches (published-tpot-to-batch-N)"
+                "the band of TPOT is as wide as the errors of eight in ten plans against "
+                "published measurements at such batches (published-tpot-to-batch-N)"
             )
         if setup.efficiencies.operation_s:
             said.append(
@@ -334,7 +331,7 @@ class SpeedModel:
         if setup.shape.moe:
             said.append("experts are chosen uniformly; skewed routing touches fewer")
         if setup.parallelism.devices > 1:
-            said.append("nothing on links overlaps with computing")
+            said.append("transfers over links do not overlap with computation")
             link = setup.device.link
             if link is not None and link.latency_source:
                 said.append(f"the link's latency is {link.latency_s * 1e6:g} us "
@@ -372,7 +369,7 @@ class SpeedModel:
 
 def e2e_s(ttft_s: float, tpot_s: float, output_tokens: int) -> float:
     """TTFT + TPOT · (output tokens − 1): the first token is TTFT's."""
-    not_below("output_tokens", output_tokens, 1, "a request wants a token")
+    not_below("output_tokens", output_tokens, 1, "a request has at least one output token")
     return ttft_s + tpot_s * (output_tokens - 1)
 
 

@@ -30,32 +30,30 @@ class Draft:
 
 @dataclass(frozen=True, kw_only=True)
 class Speculation:
-    """What drafts gain at the batch asked for, and from which batch on they do not.
-
-    stops_at_batch: None where every batch up to `largest_batch` gains.
-    """
+    """The gain of speculation at the requested batch, and the batch from which there is none."""
 
     draft: Draft
     at_batch: BatchSpeedup
     stops_at_batch: int | None
+    """None if every batch up to `largest_batch` gains."""
     largest_batch: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class SpeedPlan:
-    """The answer. knee_batch: from which a decode step is bound by compute; None: from none.
-
-    points: decoding by context and batch. most_batch: by context, that fits in memory.
-    most_at_load: that fits half way through the answers of the load.
-    """
+    """The answer."""
 
     replica: Replica
     speed: Speed
     figures: tuple[Quantity, ...]
     knee_batch: int | None
+    """Batch from which a decode step is bound by compute; None: from none."""
     points: tuple[SpeedPoint, ...]
+    """Decoding by context and batch."""
     most_batch: dict[int, int]
+    """Maximum batch that fits in memory, by context."""
     most_at_load: int
+    """Maximum batch that fits halfway through the answers of the load."""
     speculation: Speculation | None
     notes: tuple[str, ...]
     apart: DisaggregatedSpeed | None = None

@@ -23,16 +23,15 @@ class RoofPoint:
 
 @dataclass(frozen=True)
 class SpeedRoof:
-    """Of the devices that a stage is divided over.
-
-    sheet, reached: bytes/s and operations/s as stated, and with the efficiencies. prefill: of the
-    prompt. decode: of the table's batches at the load's context, ascending.
-    """
+    """The roofline of the devices that a stage is divided over."""
 
     sheet: tuple[float, float]
     reached: tuple[float, float]
+    """With `sheet`: bytes/s and operations/s as stated, and with the efficiencies."""
     prefill: RoofPoint
+    """Point of the prompt's prefill."""
     decode: tuple[RoofPoint, ...]
+    """Points of the table's batches at the load's context, ascending."""
 
 
 def speed_roof(plan: SpeedPlan) -> SpeedRoof:

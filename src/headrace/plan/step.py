@@ -43,10 +43,8 @@ class Storage:
 class StepWork:
     """The parts of a step's work, of all devices together.
 
-    The rest is for rates that were measured (`step_rates.py`): head_bytes and
-    head_operations are the output matrix's part of the weights'. product_values: that go into and
-    out of the matrix products of layers. scores: pairs of a position and one it sees, for each
-    head and layer. logits: computed. layers: passed through.
+    The rest is for rates that were measured (`step_rates.py`): head_bytes and head_operations are
+    the output matrix's part of the weights'.
     """
 
     weight_bytes: float
@@ -58,9 +56,13 @@ class StepWork:
     head_bytes: float = 0.0
     head_operations: float = 0.0
     product_values: float = 0.0
+    """Values that go into and out of the matrix products of layers."""
     scores: float = 0.0
+    """Pairs of a position and one it sees, for each head and layer."""
     logits: float = 0.0
+    """Computed."""
     layers: int = 0
+    """Passed through."""
 
     @property
     def work(self) -> Work:
@@ -94,8 +96,8 @@ def touched_experts(experts: int, experts_per_token: int, tokens: float) -> floa
     Each token's experts are taken as uniform and independent of those of others. Real routing is
     skewed and touches fewer.
     """
-    not_below("experts", experts, 1, "a dense layer is not asked")
-    not_below("experts_per_token", experts_per_token, 1, "a token uses an expert")
+    not_below("experts", experts, 1, "a dense layer has no experts")
+    not_below("experts_per_token", experts_per_token, 1, "a token uses at least one expert")
     not_below("experts - experts_per_token", experts - experts_per_token, 0, "there are no more")
     not_below("tokens", tokens, 0, "a step of nothing has 0")
     return float(experts * (1 - (1 - experts_per_token / experts) ** tokens))
@@ -123,7 +125,7 @@ class StepCounter:
     """
 
     def __init__(self, shape: ModelShape, storage: Storage, *, tensor: int = 1) -> None:
-        not_below("tensor", tensor, 1, "1 is not to divide")
+        not_below("tensor", tensor, 1, "1 means not divided")
         parameters = shape.parameters
         self._storage = storage
         self._hidden_size = shape.hidden_size
@@ -146,7 +148,7 @@ class StepCounter:
 
         last: whether it ends the prompts, so that logits of one position each are wanted.
         """
-        not_below("chunk_tokens", chunk_tokens, 1, "a step computes a token")
+        not_below("chunk_tokens", chunk_tokens, 1, "a step computes at least one token")
         not_below("start", start, 0, "it counts the tokens before the chunk")
         return self._step(requests, start, chunk_tokens, int(last), prefill=True)
 
@@ -156,7 +158,7 @@ class StepCounter:
         tokens_per_request: 1, or K + 1 where K drafts are verified.
         """
         not_below("context_tokens", context_tokens, 0, "it counts the tokens before")
-        not_below("tokens_per_request", tokens_per_request, 1, "a step computes a token")
+        not_below("tokens_per_request", tokens_per_request, 1, "a step computes at least one token")
         return self._step(
             batch, context_tokens, tokens_per_request, tokens_per_request, prefill=False
         )
@@ -164,7 +166,7 @@ class StepCounter:
     def _step(
         self, requests: int, start: int, count: int, samples: int, *, prefill: bool
     ) -> StepWork:
-        not_below("batch", requests, 1, "a step has a request")
+        not_below("batch", requests, 1, "a step has at least one request")
         tokens = requests * count
         return StepWork(
             weight_bytes=self._weights_read(tokens, bool(samples)) * self._storage.bytes_per_weight,

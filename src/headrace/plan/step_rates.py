@@ -31,25 +31,25 @@ dimensions, which have as many scores, would seem to multiply more slowly.
 
 @dataclass(frozen=True, kw_only=True)
 class StepRates:
-    """Of one kind of weights on one machine.
-
-    bandwidth_bytes_per_s, operations_per_s, overlap: of products with weights. kv_bytes_per_s,
-    attention_operations_per_s: of attention. value_s, logit_s, layer_s: seconds of each product
-    value, logit and layer of a step (see StepWork). step_s: of each step, whatever is in it.
-    """
+    """The rates of one kind of weights on one machine."""
 
     bandwidth_bytes_per_s: float
     operations_per_s: float
     overlap: float
+    """With `bandwidth_bytes_per_s` and `operations_per_s`: of products with weights."""
     kv_bytes_per_s: float
     attention_operations_per_s: float
+    """With `kv_bytes_per_s`: of attention."""
     value_s: float
     logit_s: float
     layer_s: float
+    """With `value_s` and `logit_s`: seconds of each product value, logit and layer of a step (see
+    StepWork)."""
     step_s: float
+    """Time of each step, whatever it computes."""
 
     def __post_init__(self) -> None:
-        remedy = "a calibration was edited or is of another version: run it again"
+        remedy = "the calibration was edited or is of another version: run it again"
         for name in (
             "bandwidth_bytes_per_s", "operations_per_s", "kv_bytes_per_s",
             "attention_operations_per_s",

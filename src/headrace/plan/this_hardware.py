@@ -16,14 +16,14 @@ CPU = "cpu"
 
 @dataclass(frozen=True)
 class NamedHardware:
-    """name: a row of the catalog, or `THIS` for the CPU. note: "" for nothing to be said.
-
-    here: how many of the row this machine has; 0 where the name is not this machine's cards.
-    """
+    """Hardware named on the command line."""
 
     name: str
+    """A row of the catalog, or `THIS` for the CPU."""
     note: str = ""
+    """"" for nothing to be said."""
     here: int = 0
+    """How many of the row this machine has; 0 where the name is not this machine's cards."""
 
 
 def named_hardware(
@@ -47,8 +47,8 @@ def named_hardware(
             continue
         if count is not None and count > many:
             raise ConfigError(
-                f"count is {count}; of {row.name} this machine has {many}: lower --count, or name "
-                f"the hardware (--hardware {row.id})"
+                f"count is {count}; this machine has {many} of {row.name}: lower --count, or "
+                f"name the hardware (--hardware {row.id})"
             )
         others = sorted(set(seen) - {card_name})
         note = f"this machine has {many} x {row.name}"
@@ -58,6 +58,6 @@ def named_hardware(
     if seen:
         names = ", ".join(seen)
         return NamedHardware(
-            THIS, f"the catalog has no card called {names}: name one like it with --hardware"
+            THIS, f"the catalog has no card called {names}: name a similar one with --hardware"
         )
     return NamedHardware(THIS)

@@ -31,7 +31,7 @@ def weights_quantity(
     bits = row.bits_per_weight if stated is None else row.file_bits_per_weight[stated]
     if bits is None:
         raise ConfigError(
-            f"bits_per_weight of {row.name} is not known: it is a method, or depends on the model; "
+            f"bits_per_weight of {row.name} is not known: it is a method, or varies by model; "
             "choose a storage kind (`headrace catalog list quantization`)"
         )
     parts = shape.parameters
@@ -71,8 +71,8 @@ def _error_id(row: Quantization, stated: str | None) -> str:
 def _of_header(shape: ModelShape) -> Quantity:
     if shape.weight_bytes is None:
         raise ConfigError(
-            f"{shape.name}: a {shape.source} does not say how weights are stored; "
-            "choose with --quantization"
+            f"{shape.name}: a {shape.source} does not state how weights are stored; choose "
+            "with --quantization"
         )
     inputs = tuple(
         Input(f"tensors of {kind}", size, "byte", shape.origin, "exact")

@@ -77,9 +77,10 @@ class Admission:
         if num_requests > most:
             raise ApiError(
                 400,
-                f"the request asks for {num_requests} answers (prompts times n or best_of); at "
-                f"most {most} are taken at once: {self._seats} that run (--max-num-seqs) and "
-                f"{self.max_requests} that wait (--max-num-queued-reqs). Send several requests.",
+                f"the request asks for {num_requests} answers (prompts times n or best_of); "
+                f"at most {most} are accepted at once: {self._seats} running (--max-num-seqs) "
+                f"and {self.max_requests} waiting (--max-num-queued-reqs). Send several "
+                "requests.",
                 code="too_many_choices",
             )
         if self.num_queued + num_requests > self.places:

@@ -33,7 +33,8 @@ class Times(NamedTuple):
 
 
 class _Announcement(msgspec.Struct, frozen=True):
-    """What `--json` prints. url has no path; phases_s are the engine's; times as in Times."""
+    """The line that `--json` prints. `url` has no path; `phases_s` are the engine's; times are as
+    in Times."""
 
     url: str
     model: str
@@ -47,8 +48,8 @@ def warn_of_strangers(config: ServerConfig) -> None:
     """Log that whoever reaches an address beyond this machine can use a server without keys."""
     if config.uds is None and not config.api_key and not _is_loopback(config.host):
         logger.warning(
-            "--host %s is reached from other machines and there is no --api-key: whoever reaches "
-            "it can use the model",
+            "--host %s is reachable from other machines and no --api-key is set: anyone who "
+            "can reach it can use the model",
             config.host or "''",
         )
 

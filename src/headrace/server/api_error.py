@@ -110,7 +110,8 @@ def model_is_loading() -> ApiError:
 def server_is_ending() -> ApiError:
     """What new requests are told while those accepted before run to their end."""
     return unavailable(
-        "the server is ending and takes no new requests; try again, or another server",
+        "the server is shutting down and accepts no new requests; try again later, or use "
+        "another server",
         code="draining",
         retry_after_s=DRAINING_RETRY_S,
         headers={"connection": "close"},
@@ -123,7 +124,7 @@ def engine_trouble(engine: EngineStatus) -> ApiError | None:
         return None
     if engine.state == "failed":
         return unavailable(f"the engine has ended: {engine.failure}", code="engine_dead")
-    verb = "hangs and is replaced" if engine.state == "stalled" else "is started again"
+    verb = "hangs and is being replaced" if engine.state == "stalled" else "is being restarted"
     return unavailable(
         f"the engine {verb}: {engine.failure}",
         code="engine_restarting",

@@ -39,8 +39,8 @@ class KeyRing:
         for number, key in enumerate(keys, 1):
             if not all("!" <= letter <= "~" for letter in key):
                 raise ConfigError(
-                    f"{flag}: key {number} has characters that are not visible ASCII, which no "
-                    "header can carry; take letters, digits and punctuation without spaces"
+                    f"{flag}: key {number} has characters that are not visible ASCII, which a "
+                    "header cannot carry; use letters, digits and punctuation without spaces"
                 )
             self._digests.append(hashlib.sha256(key.encode()).digest())
 
@@ -116,7 +116,7 @@ class KeyGuard:
         if admin and not self._admin_keys:
             return ApiError(
                 403,
-                f"the paths below {ADMIN} are closed; start the server with --admin-api-key",
+                f"the paths below {ADMIN} are disabled; start the server with --admin-api-key",
                 code="admin_closed",
             )
         if not admin and not self._keys:
@@ -133,7 +133,7 @@ def _unauthorized(offered: list[bytes], *, admin: bool) -> ApiError:
     key = "the admin key (--admin-api-key)" if admin else "an API key"
     wrong = "is not the admin key" if admin else "is not one of this server's"
     message = (
-        f"the key that was sent {wrong}; this path needs {key}: Authorization: Bearer KEY"
+        f"the key sent {wrong}; this path needs {key}: Authorization: Bearer KEY"
         if offered
         else f"no key was sent; this path needs {key}: Authorization: Bearer KEY"
     )

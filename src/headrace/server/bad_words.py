@@ -14,7 +14,7 @@ from headrace.errors import RequestError, shown
 
 
 class Encoder(Protocol):
-    """What is needed of a tokenizer."""
+    """The part of a tokenizer that bad words need."""
 
     def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
         """Token ids of a text."""
@@ -28,8 +28,8 @@ def bad_word_ids(words: Sequence[str], tokenizer: Encoder) -> tuple[tuple[int, .
         ids = tuple(tokenizer.encode(bare, add_special_tokens=False)) if bare else ()
         if not ids:
             raise RequestError(
-                f"bad_words[{index}]: {shown(word)} has no tokens, so there is nothing to keep "
-                "out; leave it out",
+                f"bad_words[{index}]: {shown(word)} has no tokens, so there is nothing to "
+                "ban; omit it",
                 param=f"bad_words[{index}]",
                 code="invalid_value",
             )

@@ -51,7 +51,7 @@ async def read_json(request: Request, max_bytes: int) -> bytes:
 def _too_large(size: int, limit: int) -> ApiError:
     return ApiError(
         413,
-        f"the body has {size} bytes or more, at most {limit} are allowed (--max-body-bytes)",
+        f"the body has {size} bytes or more; at most {limit} are allowed (--max-body-bytes)",
         code="body_too_large",
     )
 

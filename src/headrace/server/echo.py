@@ -12,10 +12,11 @@ if TYPE_CHECKING:
 
 
 class Echo(NamedTuple):
-    """text_offsets: in characters of the text, one per token of the prompt."""
+    """The prompt as a reply repeats it."""
 
     text: str
     text_offsets: tuple[int, ...]
+    """Offsets in characters of the text, one per token of the prompt."""
 
 
 def echo_of(

@@ -56,9 +56,9 @@ async def finish_accepted(
         hurried.cancel()
         await asyncio.gather(work, hurried, return_exceptions=True)
     if drain.num_open:
-        why = "a second signal came" if hurry.is_set() else "--shutdown-timeout is over"
+        why = "a second signal came" if hurry.is_set() else "--shutdown-timeout has passed"
         logger.warning(
-            "%s still open after %.1f s and ended: %s",
+            "%s still open after %.1f s and were aborted: %s",
             _count(drain.num_open),
             clock() - began_s,
             why,
@@ -71,7 +71,9 @@ async def _answered(
     done = asyncio.ensure_future(drain.done())
     try:
         while not done.done():
-            line.say(f"ending: {_count(drain.num_open)} open; Ctrl-C again ends them")
+            line.say(
+                f"shutting down: {_count(drain.num_open)} open; press Ctrl-C again to abort them"
+            )
             await asyncio.wait({done}, timeout=TELL_EVERY_S)
     finally:
         done.cancel()

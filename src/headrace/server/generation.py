@@ -26,39 +26,40 @@ LogprobOfPrompt = Sequence[TokenLogprob | None]
 
 
 class Piece(NamedTuple):
-    """New text and tokens of a choice; the last has a finish_reason ("stop", "length", "timeout").
-
-    stop_reason: the stop string, or the id from stop_token_ids, that ended it. cached_tokens:
-    prompt tokens found in the prefix cache. text_offsets: where each token's text begins, in
-    characters of the choice's text. prompt_logprobs: with one piece, where asked for. metrics: with
-    the last piece.
-    """
+    """New text and tokens of a choice; the last has a finish_reason ("stop", "length",
+    "timeout")."""
 
     text: str
     token_ids: Sequence[int]
     logprobs: Sequence[TokenLogprob] = ()
     text_offsets: Sequence[int] = ()
+    """Where each token's text begins, in characters of the choice's text."""
     finish_reason: str | None = None
     stop_reason: str | int | None = None
+    """The stop string, or the id from stop_token_ids, that ended it."""
     cached_tokens: int = 0
+    """Prompt tokens found in the prefix cache."""
     prompt_logprobs: LogprobOfPrompt | None = None
+    """With one piece, where asked for."""
     metrics: ChoiceMetrics | None = None
+    """With the last piece."""
 
 
 class Job(NamedTuple):
-    """What one choice is made of. prompt_index: of its prompt in the call; n: choices of that.
-
-    stream: fresh, from the ids to the text the client wants. started, ended: called when the
-    request leaves the engine's queue, and when it is over; each at most once.
-    """
+    """The state from which one choice is generated."""
 
     submit: Submit
     stream: TextStream
+    """Fresh, from the ids to the text the client wants."""
     arrival_s: float
     prompt_index: int = 0
+    """Index of its prompt in the call."""
     n: int = 1
+    """Choices of that."""
     started: Callable[[], None] = lambda: None
     ended: Callable[[], None] = lambda: None
+    """With `started`: called when the request leaves the engine's queue, and when it is over; each
+    at most once."""
 
 
 def generate(
@@ -102,7 +103,7 @@ class _Choice:
                         reason = "error"
                         raise GenerationError(output.error or "the engine gave no cause")
                     if output.finish_reason == "abort":
-                        raise EngineDeadError("it gave up all requests")
+                        raise EngineDeadError("it aborted all requests")
                     piece = _piece(self._job.stream, output)
                     self._count(timeline, piece, output)
                     if piece.finish_reason is not None:

@@ -35,19 +35,19 @@ _SAMPLE_BYTES = 64
 
 @dataclass(frozen=True)
 class TextSide:
-    """What the server itself knows of the model. weights_digest: of config and samples of weights.
-
-    template is None for a model without one. phases_s: seconds that parts of loading it took.
-    """
+    """The server's own knowledge of the model: names, tokenizer and chat template."""
 
     names: tuple[str, ...]
     root: str
     tokenizer: Tokenizer
     template: ChatTemplate | None
+    """None for a model without one."""
     template_defaults: dict[str, Any]
     trust_request_template: bool
     weights_digest: bytes
+    """Digest of the config and samples of the weights."""
     phases_s: dict[str, float]
+    """Seconds that parts of loading took."""
 
 
 def load_text(engine_config: EngineConfig, server_config: ServerConfig) -> TextSide:

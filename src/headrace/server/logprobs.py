@@ -22,7 +22,7 @@ FLOOR = -9999.0
 
 
 class TokenTable(Protocol):
-    """What is needed of a tokenizer."""
+    """The part of a tokenizer that log probabilities need."""
 
     def token_bytes(self, token_id: int) -> bytes:
         """Bytes a token adds to the text; a special token's own text."""

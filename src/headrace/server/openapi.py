@@ -31,14 +31,14 @@ RETRY_AFTER = "Retry-After"
 _PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
 _ABOUT = """\
 An OpenAI-compatible server over one model. A request gets what it asks for, or an error that says
-what is wrong: fields are honoured, or known and refused with any value but a harmless one, or
-unknown, accepted, and named in `X-Ignored-Params`. `null` is the same as leaving a field out.
+what is wrong: fields are honoured; or known and refused with any value but a harmless one; or
+unknown, accepted, and named in `X-Ignored-Params`. `null` is the same as omitting a field.
 Every failure has the body `{"error": {"message", "type", "param", "code"}}`, on every path."""
 
 _SHARED = {
     400: Reply("A field has a value that is wrong or not supported; `param` names it."),
     401: Reply("The key is missing or wrong."),
-    403: Reply("The server has no `--admin-api-key`, so these paths are closed."),
+    403: Reply("The server has no `--admin-api-key`, so these paths are disabled."),
     404: Reply("No such path (code `not_found`)."),
     405: Reply("The method is not supported; see `Allow`."),
     408: Reply("Headers or body took longer than `--slow-client-timeout`."),
@@ -46,8 +46,13 @@ _SHARED = {
     414: Reply("The URL is longer than 8 KiB."),
     415: Reply("The content type is not JSON."),
     431: Reply("Request line and headers are larger than `--max-header-bytes`."),
-    500: Reply("This request failed; the log has the cause under its id. Others go on."),
-    503: Reply("The model loads, the engine restarts or has ended, or the server is full or ends."),
+    500: Reply(
+        "This request failed; the log has the cause under its id. Other requests are not affected."
+    ),
+    503: Reply(
+        "The model is loading, the engine is restarting or has ended, or the server is full or "
+        "shutting down."
+    ),
 }
 
 
@@ -68,7 +73,10 @@ def document(
     tags = list(dict.fromkeys(operation.tag for operation in operations.values()))
     schemes = {
         f"{kind}Key": {"type": "http", "scheme": "bearer", "description": text}
-        for kind, text in (("client", "One of `--api-key`."), ("admin", "`--admin-api-key`."))
+        for kind, text in (
+            ("client", "One of the keys of `--api-key`."),
+            ("admin", "`--admin-api-key`."),
+        )
         if needs[kind]
     }
     return {
@@ -94,19 +102,19 @@ def document(
 
 _HEADERS: dict[str, Any] = {
     "RequestId": {
-        "description": "The request's id: yours, if it is fit to be echoed, or a new one.",
+        "description": "The request's id: yours, if it can be echoed, or a new one.",
         "required": True,
         "schema": {"type": "string", "minLength": 1, "maxLength": 128},
     },
     "IgnoredParams": {
-        "description": "Fields of the body that nobody knows, sorted, comma separated.",
+        "description": "Unknown fields of the body, sorted and comma-separated.",
         "schema": {"type": "string"},
     },
     "RetryAfter": {
-        "description": "Seconds after which it is worth asking again.",
+        "description": "Seconds after which to try again.",
         "schema": {"type": "integer", "minimum": 0},
     },
-    "Allow": {"description": "Methods of the path.", "schema": {"type": "string"}},
+    "Allow": {"description": "Methods that the path allows.", "schema": {"type": "string"}},
     "WwwAuthenticate": {"description": "`Bearer`.", "schema": {"type": "string"}},
 }
 _REQUEST_ID = {

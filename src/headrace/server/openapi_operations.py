@@ -41,19 +41,16 @@ Key = Literal["none", "client", "admin"]
 
 @dataclass(frozen=True)
 class Reply:
-    """What one status means. content: struct of each media type; None is text."""
+    """The meaning of one status."""
 
     meaning: str
     content: Mapping[str, Struct | None] = field(default_factory=lambda: {JSON: ErrorBody})
+    """Struct of each media type; None is text."""
 
 
 @dataclass(frozen=True)
 class Operation:
-    """One route. body: what it takes. replies: those of its own. events: of a stream, one each.
-
-    key: which key it needs where the server has keys. needs_model: 503 until there is a model.
-    path_params: their meaning by name. example: a body to begin with.
-    """
+    """One route."""
 
     name: str
     tag: str
@@ -61,12 +58,19 @@ class Operation:
     ok: Reply
     description: str = ""
     body: Endpoint[Any] | None = None
+    """What it takes."""
     events: Struct | None = None
+    """Events of a stream, one each."""
     replies: Mapping[int, Reply] = field(default_factory=dict)
+    """Replies of its own, beside the common ones."""
     key: Key = "client"
+    """Key that it needs if the server has keys."""
     needs_model: bool = True
+    """503 until there is a model."""
     path_params: Mapping[str, str] = field(default_factory=dict)
+    """Their meaning by name."""
     example: Mapping[str, Any] | None = None
+    """A body to begin with."""
 
 
 def _json(meaning: str, struct: Struct) -> Reply:
@@ -74,8 +78,10 @@ def _json(meaning: str, struct: Struct) -> Reply:
 
 
 _NO_MODEL = Reply("`model` is not a served name (code `model_not_found`).")
-_TEXT_BUSY = Reply("Too many large texts wait (code `queue_full`); see `Retry-After`.")
-_BUSY = Reply("Too many requests wait (code `queue_full`); `Retry-After` says when to come back.")
+_TEXT_BUSY = Reply("Too many large texts are waiting (code `queue_full`); see `Retry-After`.")
+_BUSY = Reply(
+    "Too many requests are waiting (code `queue_full`); `Retry-After` says when to try again."
+)
 
 OPERATIONS: Mapping[tuple[str, str], Operation] = {
     ("POST", "/v1/chat/completions"): Operation(
@@ -83,12 +89,13 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = {
         "Generation",
         "Answer a conversation",
         Reply(
-            "The answer; with `stream: true`, events: each a JSON object after `data: `, the last "
-            "`data: [DONE]`. A failure on the way is an event with `error`, and no `[DONE]`.",
+            "The answer; with `stream: true`, events: each a JSON object after `data: `, the "
+            "last `data: [DONE]`. A failure during the stream is an event with `error`, "
+            "without `[DONE]`.",
             {JSON: ChatCompletion, EVENTS: None},
         ),
-        "The messages are rendered by the model's chat template. Prompt and output have to fit "
-        "into the context, else the reply is a 400 with code `context_length_exceeded`.",
+        "The messages are rendered by the model's chat template. Prompt and output have to "
+        "fit into the context, or the reply is a 400 with code `context_length_exceeded`.",
         CHAT,
         ChatCompletionChunk,
         {404: _NO_MODEL, 429: _BUSY},
@@ -103,12 +110,13 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = {
         "Generation",
         "Continue a text or token ids",
         Reply(
-            "A numbered choice per prompt; with `stream: true`, events: each a JSON object after "
-            "`data: `, the last `data: [DONE]`.",
+            "One numbered choice per prompt; with `stream: true`, events: each a JSON object "
+            "after `data: `, the last `data: [DONE]`.",
             {JSON: Completion, EVENTS: None},
         ),
-        "Special tokens written in the text are taken as such. Prompt and output have to fit into "
-        "the context, else the reply is a 400 with code `context_length_exceeded`.",
+        "Special tokens written in the text are read as special tokens. Prompt and output "
+        "have to fit into the context, or the reply is a 400 with code "
+        "`context_length_exceeded`.",
         COMPLETIONS,
         Completion,
         {404: _NO_MODEL, 429: _BUSY},
@@ -118,8 +126,8 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = {
         "tokenize",
         "Tokens",
         "Token ids of a text or a conversation",
-        _json("Exactly the ids that generation would take.", TokenizeReply),
-        "Either `prompt` or `messages`, and not both.",
+        _json("Exactly the ids that generation would use.", TokenizeReply),
+        "Either `prompt` or `messages`, not both.",
         TOKENIZE,
         replies={404: _NO_MODEL, 429: _TEXT_BUSY},
         example={"prompt": "Hello there", "return_token_strs": True},
@@ -128,13 +136,13 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = {
         "detokenize",
         "Tokens",
         "Text of token ids",
-        _json("The text, special tokens written out.", DetokenizeReply),
+        _json("The text, with special tokens written out.", DetokenizeReply),
         body=DETOKENIZE,
         replies={404: _NO_MODEL, 429: _TEXT_BUSY},
         example={"tokens": [1, 2, 3]},
     ),
     ("GET", "/v1/models"): Operation(
-        "listModels", "Models", "The names that are served", _json("All of them.", ModelList)
+        "listModels", "Models", "List the served names", _json("All of them.", ModelList)
     ),
     ("GET", "/v1/models/{model:path}"): Operation(
         "getModel",
@@ -147,16 +155,16 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = {
     ("GET", "/health"): Operation(
         "health",
         "Operation",
-        "Whether the engine works",
+        "Whether the engine is running",
         _json("It does.", Health),
-        replies={503: _json("It loads, is stalled, or has ended; see `status`.", Health)},
+        replies={503: _json("It is loading, stalled, or has ended; see `status`.", Health)},
         key="none",
         needs_model=False,
     ),
     ("GET", "/ready"): Operation(
         "ready",
         "Operation",
-        "Whether new requests are taken",
+        "Whether new requests are accepted",
         _json("They are.", Health),
         replies={503: _json("They are not, or not yet; see `status`.", Health)},
         key="none",
@@ -175,7 +183,7 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = {
     ("GET", "/admin/requests"): Operation(
         "listRequests",
         "Administration",
-        "Calls that are open, the oldest first",
+        "Open calls, oldest first",
         _json("All of them.", OpenRequests),
         key="admin",
         needs_model=False,
@@ -184,7 +192,7 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = {
         "cancelRequest",
         "Administration",
         "End an open call",
-        _json("How many calls had the id and were ended.", Cancelled),
+        _json("Number of calls that had the id and were ended.", Cancelled),
         body=CANCEL,
         replies={404: Reply("No open call has this id.")},
         key="admin",
@@ -194,17 +202,17 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = {
     ("POST", "/admin/reset_prefix_cache"): Operation(
         "resetPrefixCache",
         "Administration",
-        "Forget what the prefix cache holds for nobody",
-        _json("How many blocks were forgotten.", PrefixCacheReset),
+        "Forget prefix cache blocks that no request uses",
+        _json("Number of blocks forgotten.", PrefixCacheReset),
         key="admin",
     ),
     ("POST", "/admin/restart_engine"): Operation(
         "restartEngine",
         "Administration",
         "End the engine and start another",
-        _json("The old one is gone, the next is being started.", EngineRestart),
-        "Requests that are open end with an error. Answered with a 503 while an engine is being "
-        "started already; one that was given up is started as well.",
+        _json("The old one has ended, the next is being started.", EngineRestart),
+        "Open requests end with an error. Answers 503 while an engine is already being "
+        "started; also starts an engine whose restarts were given up.",
         key="admin",
     ),
     ("GET", "/admin/settings"): Operation(
@@ -228,7 +236,7 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = {
         "Documentation",
         "This document as a page, with a form to try it",
         Reply("A page.", {HTML: None}),
-        "It holds nothing of this server and needs no key: it asks for the document with yours.",
+        "It contains nothing of this server and needs no key: it requests the document with yours.",
         replies={404: Reply("`--no-enable-docs` turned it off.")},
         key="none",
         needs_model=False,

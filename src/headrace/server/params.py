@@ -112,15 +112,15 @@ def _logit_bias(given: Mapping[str, float], limits: Limits) -> dict[int, float]:
     # Before a million keys are looked at one by one.
     if len(given) > limits.vocab_size:
         raise RequestError(
-            f"logit_bias: {len(given)} entries given, and the model knows {limits.vocab_size} "
-            "tokens; give at most one for each",
+            f"logit_bias: {len(given)} entries, and the model has {limits.vocab_size} tokens; "
+            "give at most one for each",
             param="logit_bias",
             code="invalid_value",
         )
     for key in given:
         if not _TOKEN_ID.match(key):
             raise RequestError(
-                f'logit_bias: the key {shown(key)} is no token id; the model knows "0" to '
+                f'logit_bias: the key {shown(key)} is not a token id; the model has "0" to '
                 f'"{limits.vocab_size - 1}"',
                 param="logit_bias",
                 code="invalid_value",

@@ -20,20 +20,19 @@ from headrace.server.served import ServedModel
 
 @dataclass(frozen=True)
 class Wanted:
-    """What an endpoint makes of its own fields.
-
-    max_tokens: None for default_tokens, or, where that is None, as many as fit. tokens_param,
-    logprobs_param: the fields that say so. candidates: answers to generate per prompt.
-    prompt_logprobs: of the engine; for each candidate of a prompt the first one asks.
-    """
+    """Options that an endpoint reads from its own fields."""
 
     max_tokens: int | None
+    """None for default_tokens, or, where that is None, as many as fit."""
     tokens_param: str
     logprobs: int | None
     logprobs_param: str
+    """With `tokens_param`: the fields that say so."""
     candidates: int
+    """Answers to generate per prompt."""
     default_tokens: int | None = None
     prompt_logprobs: int | None = None
+    """Of the engine; for each candidate of a prompt the first one asks."""
 
     @property
     def room(self) -> int:
@@ -43,11 +42,13 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Plan:
-    """submits: of each candidate. choices: candidates per prompt."""
+    """The submissions of one request, and how they belong to prompts and choices."""
 
     submits: list[Submit]
+    """Submission of each candidate."""
     prompts: Sequence[Prompt]
     choices: int
+    """Candidates per prompt."""
     asks_of_prompt: bool
 
     def prompt_of(self, index: int) -> Prompt:

@@ -26,15 +26,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Prompt:
-    """A prompt as the model gets it. param: what error messages call it.
-
-    text, text_offsets: what `echo` shows of it, and where in that each token begins.
-    """
+    """A prompt as the model gets it."""
 
     token_ids: list[int]
     param: str
+    """What error messages call it."""
     text: str = ""
     text_offsets: tuple[int, ...] = ()
+    """With `text`: what `echo` shows of it, and where in that each token begins."""
 
 
 # Up to this, a text that does not fit is tokenized all the same (0.1 s): its error says how many
@@ -57,8 +56,8 @@ def tokenize(
     ids = model.tokenizer.encode(text, add_special_tokens=add_special_tokens)
     if model.tokenizer.has_double_bos(ids):
         logger.warning(
-            "a prompt begins with two beginning-of-text tokens, which costs quality: the tokenizer "
-            "adds one, so leave it out of the text or set add_special_tokens to false"
+            "a prompt begins with two beginning-of-text tokens, which lowers quality: the "
+            "tokenizer adds one, so omit it from the text or set add_special_tokens to false"
         )
     return ids
 
@@ -85,8 +84,8 @@ def render(
     for name in variables:
         if name in TAKEN:
             raise RequestError(
-                f"chat_template_kwargs.{name}: this is not a further variable; use the request's "
-                "own field",
+                f"chat_template_kwargs.{name}: this is not a template variable; use the "
+                "request's own field",
                 param=f"chat_template_kwargs.{name}",
             )
     try:
@@ -103,8 +102,8 @@ def render(
     ids = tokenizer.encode_segments(segments, add_special_tokens=add_special_tokens)
     if tokenizer.has_double_bos(ids):
         logger.warning(
-            "a conversation begins with two beginning-of-text tokens, which costs quality: the "
-            "template writes one, so leave add_special_tokens out"
+            "a conversation begins with two beginning-of-text tokens, which lowers quality: "
+            "the template writes one, so omit add_special_tokens"
         )
     return ids
 

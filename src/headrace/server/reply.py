@@ -55,16 +55,18 @@ def error_reply(error: ApiError, headers: Mapping[str, str] | None = None) -> Re
 
 @dataclass(frozen=True)
 class Head:
-    """What each chunk of a reply repeats. created_s: Unix time in whole seconds."""
+    """The fields that each chunk of a reply repeats."""
 
     id: str
     created_s: int
+    """Unix time in whole seconds."""
     model: str
     fingerprint: str
 
 
 class UsageEvents(NamedTuple):
-    """When a stream tells its usage: so far with every event, and at its end in one of its own."""
+    """The events in which a stream reports its usage: the usage so far with every event, and the
+    total at the end in an event without choices."""
 
     every: bool = False
     last: bool = False
@@ -116,7 +118,7 @@ _NOTHING = Piece("", ())
 
 @dataclass
 class WholeChoice:
-    """What has come of one choice of a reply that is not streamed."""
+    """The output so far of one choice of a reply that is not streamed."""
 
     text: list[str] = field(default_factory=list)
     token_ids: list[int] = field(default_factory=list)

@@ -198,7 +198,7 @@ def _compile_template(text: TextSide) -> None:
     try:
         text.template.compile()
     except HeadraceError as error:
-        logger.warning("conversations will be refused: %s", error)
+        logger.warning("chat requests will be refused: %s", error)
 
 
 async def _done_before(work: asyncio.Future[Any], stop: asyncio.Event) -> bool:

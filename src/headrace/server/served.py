@@ -21,24 +21,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ServedModel:
-    """Everything a request needs once the model is loaded.
-
-    names: what clients may call it; the first is in replies. fingerprint: changes with weights,
-    quantization and settings that change results. created_s: Unix time the server was started.
-    root: name of the file or folder. template_defaults: variables of every rendering.
-    trust_request_template: whether a request may bring a chat template of its own.
-    """
+    """Everything a request needs once the model is loaded."""
 
     names: tuple[str, ...]
+    """What clients may call it; the first is in replies."""
     engine: EngineLike
     tokenizer: Tokenizer
     template: ChatTemplate | None
     fingerprint: str
+    """Changes with weights, quantization and settings that change results."""
     created_s: int
+    """Unix time the server was started."""
     max_logprobs: int
     root: str = ""
+    """Name of the file or folder."""
     template_defaults: Mapping[str, Any] = field(default_factory=dict)
+    """Variables of every rendering."""
     trust_request_template: bool = False
+    """Whether a request may bring a chat template of its own."""
 
     @property
     def name(self) -> str:

@@ -12,22 +12,24 @@ from headrace.server.open_calls import OpenCallFacts
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """With any status but "ok" and "ready" the reply is a 503 with an error.
-
-    status: ok, loading, restarting, stalled or dead; of /ready: ready, draining, or one of those.
-    phase: while loading, what the engine does; progress: the share of the weights it has.
-    restarts: of the engine since the server began. failure: of the engine before. silent_s: for
-    how long nothing was heard of the engine. retry_after_s: when it may serve again.
-    """
+    """The health of the server. With any status but "ok" and "ready" the reply is a 503 with an
+    error."""
 
     status: str
+    """ok, loading, restarting, stalled or dead; of /ready: ready, draining, or one of those."""
     uptime_s: float
     phase: str | None = None
+    """While loading, what the engine does."""
     progress: float | None = None
+    """The share of the weights it has."""
     restarts: int = 0
+    """Restarts of the engine since the server started."""
     failure: str = ""
+    """Failure of the previous engine."""
     silent_s: float = 0.0
+    """Seconds since the engine was last heard from."""
     retry_after_s: float | None = None
+    """When it may serve again."""
     error: ErrorDetail | None = None
 
 
@@ -44,7 +46,7 @@ class OpenRequests(msgspec.Struct, frozen=True):
 
 
 class CancelRequest(msgspec.Struct, frozen=True):
-    """Which call to end: its x-request-id."""
+    """The call to end, by its x-request-id."""
 
     request_id: str
 
@@ -53,13 +55,13 @@ CANCEL = Endpoint("/admin/cancel", CancelRequest)
 
 
 class Cancelled(msgspec.Struct, frozen=True):
-    """How many open calls had that id and are ended."""
+    """The number of open calls that had the id and were ended."""
 
     cancelled: int
 
 
 class PrefixCacheReset(msgspec.Struct, frozen=True):
-    """How many cached blocks were forgotten; those of open requests stay."""
+    """The number of cached blocks that were forgotten; those of open requests stay."""
 
     blocks: int
 

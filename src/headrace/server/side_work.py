@@ -30,10 +30,11 @@ def _one_thread() -> Executor:
 
 @dataclass
 class SideWork:
-    """num_open: pieces of work that run or wait."""
+    """Threads that tokenize and detokenize large texts."""
 
     workers: Executor = field(default_factory=_one_thread)
     num_open: int = 0
+    """Pieces of work that run or wait."""
 
     async def result(self, size: int, limit: int, work: Callable[[], T]) -> T:
         """The result of `work`, done here and now where `size` is below `limit`.
@@ -45,8 +46,8 @@ class SideWork:
         if self.num_open > MAX_WAITING:
             raise ApiError(
                 429,
-                f"{MAX_WAITING} large texts wait to be turned into tokens or back; try again in "
-                f"{RETRY_S:g} s, or send fewer than {limit} bytes",
+                f"{MAX_WAITING} large texts are waiting to be tokenized or detokenized; try "
+                f"again in {RETRY_S:g} s, or send fewer than {limit} bytes",
                 type=RATE_LIMIT,
                 code="queue_full",
                 headers=retry_after(RETRY_S),

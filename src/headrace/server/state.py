@@ -55,26 +55,29 @@ class Serving:
 
 @dataclass
 class ServerState:
-    """Begins without a model; `set_model` once, when it can serve.
-
-    config: the server's settings. max_num_seqs: requests the engine runs at a time.
-    engine_config: the engine's settings, to be shown. open_calls: those that are not over.
-    loading: how far the engine is, as long as there is no model. drain: what of the end.
-    clock: seconds that only go forward. wall_clock: Unix time. new_id: a fresh random id.
-    """
+    """Begins without a model; `set_model` once, when it can serve."""
 
     config: ServerConfig = field(default_factory=ServerConfig)
+    """The server's settings."""
     max_num_seqs: int = 64
+    """Requests the engine runs at a time."""
     engine_config: EngineConfig | None = None
+    """The engine's settings, to be shown."""
     clock: Callable[[], float] = time.perf_counter
+    """Seconds that only go forward."""
     wall_clock: Callable[[], float] = time.time
+    """Unix time."""
     new_id: Callable[[], str] = random_id
+    """A fresh random id."""
     workers: Executor = field(default_factory=lambda: ThreadPoolExecutor(WORKERS, "headrace-text"))
     side_work: SideWork = field(default_factory=SideWork)
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     loading: Loading = field(default_factory=Loading)
+    """How far the engine is, as long as there is no model."""
     drain: Drain = field(default_factory=Drain)
+    """What of the end."""
     open_calls: OpenCalls = field(default_factory=OpenCalls)
+    """Calls that have not ended."""
     _serving: Serving | None = None
     _logged: set[str] = field(default_factory=set)
 

@@ -19,7 +19,7 @@ logger = logging.getLogger("headrace.status")
 
 
 class Totals(NamedTuple):
-    """What the engine has done since its start."""
+    """The engine's work since its start."""
 
     steps: int
     prompt_tokens: int

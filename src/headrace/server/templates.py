@@ -41,8 +41,9 @@ class RequestTemplates:
         """
         if not self._trusted:
             raise RequestError(
-                "chat_template: a template is code, and this server takes none from requests; "
-                "leave the field out, or start the server with --trust-request-chat-template",
+                "chat_template: a template is code, and this server accepts none from "
+                "requests; omit the field, or start the server with "
+                "--trust-request-chat-template",
                 param="chat_template",
             )
         with self._lock:
@@ -86,8 +87,10 @@ def template_defaults(text: str | None, taken: Collection[str]) -> dict[str, Any
     try:
         values = msgspec.json.decode(text, type=dict[str, Any])
     except (msgspec.DecodeError, RecursionError) as error:
-        raise ConfigError(f"{setting} {text!r}: a JSON object is required: {error}") from error
+        raise ConfigError(f"{setting} {text!r} is not a JSON object: {error}") from error
     for name in values:
         if name in taken:
-            raise ConfigError(f"{setting}: {name!r} is not a variable but a field of requests")
+            raise ConfigError(
+                f"{setting}: {name!r} is a field of requests, not a template variable"
+            )
     return values

@@ -29,8 +29,8 @@ def require_tracing(endpoint: str | None) -> None:
     missing = missing_for_tracing()
     if missing is not None:
         raise ConfigError(
-            f"{SETTING}: {missing} is not installed, and tracing needs it; "
-            "run `pip install headrace[otel]`, or leave --otlp-traces-endpoint out"
+            f"{SETTING}: {missing} is not installed, and tracing needs it; run `pip install "
+            "headrace[otel]`, or omit --otlp-traces-endpoint"
         )
 
 

@@ -46,21 +46,21 @@ class Timeline:
 
 @dataclass
 class CallRecord:
-    """What is known of a call. Seconds are of the server's clock, `began_ns` is Unix time.
-
-    headers: of the request, for the trace it belongs to. status: None until a reply begins.
-    client_id: what the client sent as X-Request-Id. keep_text: whether the log is to have texts.
-    """
+    """The record of a call. Seconds are of the server's clock, `began_ns` is Unix time."""
 
     request_id: str
     endpoint: str
     arrival_s: float
     began_ns: int = 0
     client_id: str = ""
+    """What the client sent as X-Request-Id."""
     headers: Mapping[str, str] = field(default_factory=dict)
+    """Headers of the request, for the trace it belongs to."""
     status: int | None = None
+    """None until a reply begins."""
     stream: bool = False
     keep_text: bool = False
+    """Whether the log is to have texts."""
     timelines: list[Timeline] = field(default_factory=list)
     decode: Callable[[Sequence[int]], str] | None = None
 

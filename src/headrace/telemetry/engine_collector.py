@@ -18,7 +18,7 @@ from headrace.telemetry.families import Families
 
 
 class Now(NamedTuple):
-    """What goes up and down. An engine that has ended runs nothing and holds nothing."""
+    """The engine's gauges. An engine that has ended runs nothing and holds nothing."""
 
     num_running: int = 0
     num_waiting: int = 0
@@ -100,10 +100,11 @@ class EngineCollector(Collector):
         yield make.gauge(
             "vllm:num_requests_running", "Requests in the running batch.", now.num_running
         )
-        yield make.gauge("vllm:num_requests_waiting", "Requests accepted that do not run.", waiting)
+        yield make.gauge("vllm:num_requests_waiting", "Requests accepted but not running.", waiting)
         yield make.gauges(
             "vllm:num_requests_waiting_by_reason",
-            "Requests that wait, by what for: capacity, or deferred behind a prefix in flight.",
+            "Requests waiting, by reason: capacity, or deferred until another request has "
+            "computed a shared prefix.",
             "reason",
             {"capacity": waiting - deferred, "deferred": deferred},
         )
@@ -121,7 +122,7 @@ class EngineCollector(Collector):
         )
         yield self._make.gauge(
             "vllm:lora_requests_info",
-            "Adapters in use, as labels (none yet); the value is the start's Unix time.",
+            "Adapters in use, as labels (none yet); the value is the Unix time of the start.",
             self._started_s,
             max_lora="0",
             running_lora_adapters="",
@@ -146,7 +147,7 @@ class EngineCollector(Collector):
         yield make.counter("vllm:prompt_tokens", "Prompt tokens processed.", counts.prompt_tokens)
         yield make.counters(
             "vllm:prompt_tokens_by_source",
-            "Prompt tokens by where their K and V come from.",
+            "Prompt tokens by the source of their K and V.",
             "source",
             {
                 "local_compute": counts.prompt_tokens - hits,
@@ -154,7 +155,7 @@ class EngineCollector(Collector):
                 "external_kv_transfer": 0,
             },
         )
-        yield make.counter("vllm:prompt_tokens_cached", "Prompt tokens not computed again.", hits)
+        yield make.counter("vllm:prompt_tokens_cached", "Prompt tokens taken from the cache.", hits)
         yield make.counter("vllm:generation_tokens", "Tokens generated.", counts.generation_tokens)
         yield make.counter(
             "vllm:num_preemptions",

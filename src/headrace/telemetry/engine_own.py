@@ -48,7 +48,7 @@ def families(
 def _facts(make: Families, facts: EngineFacts, version: str) -> Iterator[Metric]:
     yield make.gauge(
         "headrace:engine_info",
-        "What runs, as labels.",
+        "Model and version that run, as labels.",
         1,
         version=version,
         model_type=facts.model_type,
@@ -59,7 +59,7 @@ def _facts(make: Families, facts: EngineFacts, version: str) -> Iterator[Metric]
     yield make.gauge("headrace:weight_bytes", "Bytes of weights.", facts.weight_bytes)
     yield make.gauge("headrace:kv_cache_bytes", "Bytes of the KV cache.", facts.kv_bytes)
     yield make.gauges(
-        "headrace:load_seconds", "Seconds each phase of loading took.", "phase", facts.phases_s
+        "headrace:load_seconds", "Seconds that each phase of loading took.", "phase", facts.phases_s
     )
 
 
@@ -91,7 +91,7 @@ def _roofline(make: Families, facts: EngineFacts, now: Now) -> Iterator[Metric]:
 
 
 def _steps(make: Families, counts: EngineCounts) -> Iterator[Metric]:
-    yield make.counter("headrace:engine_steps", "Steps the engine has done.", counts.steps)
+    yield make.counter("headrace:engine_steps", "Steps that the engine has run.", counts.steps)
     yield make.histogram(
         "headrace:step_seconds",
         "Seconds per step.",
@@ -106,7 +106,7 @@ def _steps(make: Families, counts: EngineCounts) -> Iterator[Metric]:
     )
     yield make.counter(
         "headrace:step_bytes",
-        "Bytes that steps had to move: weights, and K and V read and written.",
+        "Bytes that steps moved: weights, and K and V read and written.",
         counts.moved_bytes,
     )
     yield make.counter(
@@ -116,7 +116,7 @@ def _steps(make: Families, counts: EngineCounts) -> Iterator[Metric]:
     )
     yield make.counter(
         "headrace:failed_steps",
-        "Steps whose batch raised and was run again request by request.",
+        "Steps whose batch failed and was run again request by request.",
         counts.failed_steps,
     )
 
@@ -130,17 +130,17 @@ def _events(make: Families, counts: EngineCounts) -> Iterator[Metric]:
     )
     yield make.counters(
         "headrace:preemptions",
-        "Preemptions by reason: blocks ran out, or a request that comes before took the place.",
+        "Preemptions by reason: blocks ran out, or a request of higher priority took the place.",
         "reason",
         {"blocks": 0, "priority": 0} | dict(counts.preemption_reasons),
     )
     yield make.counter(
         "headrace:request_timeouts",
-        "Requests that ended because their time was over.",
+        "Requests that ended at their timeout.",
         counts.timeouts,
     )
     yield make.counter(
         "headrace:kv_accounting_errors",
-        "Times that KV blocks did not add up when the engine became idle.",
+        "Times that the KV block counts were inconsistent when the engine became idle.",
         counts.kv_accounting_errors,
     )

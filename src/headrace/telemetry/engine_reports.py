@@ -70,7 +70,7 @@ class EngineCounts(Protocol):
 
 
 class EngineFacts(Protocol):
-    """What does not change while an engine runs. Seconds per load phase in `phases_s`."""
+    """Facts that do not change while an engine runs. Seconds per load phase are in `phases_s`."""
 
     @property
     def model_type(self) -> str: ...

@@ -11,7 +11,7 @@ class HttpMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._requests = Counter(
             "headrace:http_requests",
-            "HTTP requests by endpoint and status; status 499 is a client that went away.",
+            "HTTP requests by endpoint and status; status 499 is a client that disconnected.",
             ["endpoint", "status"],
             registry=registry,
         )

@@ -46,12 +46,13 @@ class PeakRate(msgspec.Struct, frozen=True):
 
 
 class Machine(msgspec.Struct, frozen=True):
-    """What was measured of one machine. measured_at: of the newest figure, ISO 8601, UTC."""
+    """The measurements of one machine."""
 
     cpu: str
     cpus: int
     memory_bytes: int
     measured_at: str
+    """Time of the newest figure, ISO 8601, UTC."""
     read: list[ReadBandwidth]
     peak: list[PeakRate]
 

@@ -13,10 +13,12 @@ _MIB = 1 << 20
 
 
 class NvidiaCard(NamedTuple):
-    """name: as the driver says it, "NVIDIA H100 80GB HBM3". memory_bytes: 0 where it says none."""
+    """A graphics card that nvidia-smi lists."""
 
     name: str
+    """The driver's name for it, "NVIDIA H100 80GB HBM3"."""
     memory_bytes: int
+    """0 where it says none."""
 
 
 def nvidia_cards(environ: Mapping[str, str]) -> tuple[NvidiaCard, ...]:

@@ -46,11 +46,14 @@ _SAMPLE = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*[\s{]")
 
 
 class Reading(NamedTuple):
-    """at_s: second of the run. values: by the short names above. engines: series of one gauge."""
+    """One reading of a server's /metrics."""
 
     at_s: float
+    """Second of the run."""
     values: Mapping[str, float]
+    """Values by the short names above."""
     engines: int = 1
+    """Series of one gauge."""
 
 
 def read_texts(texts: Iterable[tuple[int, str]]) -> tuple[list[Reading], int]:
@@ -87,7 +90,7 @@ def grown(old: Mapping[str, float], new: Mapping[str, float]) -> dict[str, float
 def growth(readings: Sequence[Reading], name: str) -> float | None:
     """By how much a counter grew over all of them. None where it is not told twice."""
     if name not in _COUNTERS:
-        raise ValueError(f"{name} is no counter")
+        raise ValueError(f"{name} is not a counter")
     told = [one.values for one in readings if name in one.values]
     if len(told) < 2:
         return None

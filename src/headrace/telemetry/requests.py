@@ -59,7 +59,9 @@ class RequestMetrics:
             buckets.REQUEST_S,
         )
         self._queue = histogram(
-            "vllm:request_queue_time_seconds", "Waiting in the engine's queue.", buckets.REQUEST_S
+            "vllm:request_queue_time_seconds",
+            "Time waiting in the engine's queue.",
+            buckets.REQUEST_S,
         )
         self._prefill = histogram(
             "vllm:request_prefill_time_seconds",
@@ -83,7 +85,7 @@ class RequestMetrics:
             "vllm:request_generation_tokens", "Generated tokens per request.", sizes
         )
         self._max_tokens = histogram(
-            "vllm:request_params_max_tokens", "Most new tokens a request allowed.", sizes
+            "vllm:request_params_max_tokens", "Maximum new tokens that a request allowed.", sizes
         )
         self._computed_tokens = histogram(
             "vllm:request_prefill_kv_computed_tokens",
@@ -94,7 +96,7 @@ class RequestMetrics:
             "vllm:request_num_preemptions", "Preemptions per request.", buckets.PREEMPTIONS
         )
         self._choices = histogram(
-            "vllm:request_params_n", "Choices asked for, per prompt.", buckets.CHOICES
+            "vllm:request_params_n", "Choices requested, per prompt.", buckets.CHOICES
         )
         self._longest_choice = histogram(
             "vllm:request_max_num_generation_tokens",

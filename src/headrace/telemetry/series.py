@@ -15,12 +15,15 @@ Labels = tuple[str, ...]
 
 @dataclass(slots=True)
 class CounterSeries:
-    """name: without `_total`. labels: their names; values: by the labels' values, in that order."""
+    """A counter with its values by label."""
 
     name: str
+    """Without `_total`."""
     help: str
     labels: Labels = ()
+    """Their names."""
     values: dict[Labels, int] = field(default_factory=dict)
+    """Values by the values of the labels, in that order."""
 
     def add(self, labels: Labels, amount: int = 1) -> None:
         """`amount` more, never less than 0."""
@@ -29,20 +32,23 @@ class CounterSeries:
 
 @dataclass(slots=True)
 class Distribution:
-    """counts: of what was at most each bound and above the one before; the rest last."""
+    """The counts of one histogram by bucket, and the sum of its values."""
 
     counts: list[int]
+    """Counts of values above the previous bound and at most this one; the last one counts the
+    rest."""
     total: float = 0.0
 
 
 @dataclass(slots=True)
 class HistogramSeries:
-    """bounds: upper ones, rising, each inside its bucket."""
+    """A histogram with its distributions by label."""
 
     name: str
     help: str
     labels: Labels
     bounds: tuple[float, ...]
+    """Upper ones, rising, each inside its bucket."""
     values: dict[Labels, Distribution] = field(default_factory=dict)
 
     def observe(self, labels: Labels, value: float) -> None:

@@ -20,7 +20,7 @@ RESTARTS = ("died", "stalled", "failed_to_load", "requested")
 
 
 class Queue(Protocol):
-    """Who waits, and the limits of that; `refused` counts requests by the limit they met."""
+    """The queue and its limits; `refused` counts requests by the limit they met."""
 
     @property
     def max_requests(self) -> int: ...
@@ -49,30 +49,33 @@ class ServerCollector(Collector):
         yield make.gauge("headrace:ready", "1 while requests can be served.", self._ready())
         yield make.gauge(
             "headrace:server_tasks",
-            "Tasks of the server's loop; flat while nothing is asked of it.",
+            "Tasks in the server's event loop; constant while there are no requests.",
             self._tasks(),
         )
         yield make.gauge(
             "headrace:admission_queued_requests",
-            "Requests accepted that the engine has not started.",
+            "Requests accepted but not yet started by the engine.",
             queue.num_queued,
         )
         yield make.gauge(
-            "headrace:admission_queued_tokens", "Their prompt tokens.", queue.num_queued_tokens
+            "headrace:admission_queued_tokens",
+            "Prompt tokens of requests not yet started by the engine.",
+            queue.num_queued_tokens,
         )
         yield make.gauge(
             "headrace:admission_max_queued_requests",
-            "Most requests that may wait (--max-num-queued-reqs); free seats come on top.",
+            "Maximum number of requests that may wait (--max-num-queued-reqs), in addition "
+            "to free slots.",
             queue.max_requests,
         )
         yield make.gauge(
             "headrace:admission_max_queued_tokens",
-            "Most prompt tokens that may wait (--max-num-queued-tokens).",
+            "Maximum prompt tokens that may wait (--max-num-queued-tokens).",
             queue.max_tokens,
         )
         yield make.counters(
             "headrace:admission_refused",
-            "Requests that found the queue full, by which limit.",
+            "Requests refused because the queue was full, by limit.",
             "reason",
             dict.fromkeys(REFUSALS, 0) | dict(queue.refused),
         )
@@ -84,7 +87,7 @@ class RecoveryMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._restarts = Counter(
             "headrace:engine_restarts",
-            "Attempts to start another engine, by why.",
+            "Attempts to restart the engine, by reason.",
             ["reason"],
             registry=registry,
         )
@@ -92,7 +95,7 @@ class RecoveryMetrics:
             self._restarts.labels(reason=reason)
         self._recovery = Histogram(
             "headrace:engine_recovery_seconds",
-            "From an engine's end to the next one's being ready.",
+            "Time from an engine's end until the next one is ready.",
             registry=registry,
             buckets=buckets.RECOVERY_S,
         )

@@ -41,7 +41,7 @@ class QuietExporter(SpanExporter):
             self.lost_batches += 1
             if self.lost_batches.bit_count() == 1:
                 logger.warning(
-                    "%d batch(es) of spans are lost: %s takes none", self.lost_batches, self._url
+                    "%d batch(es) of spans are lost: %s accepts none", self.lost_batches, self._url
                 )
         return result
 

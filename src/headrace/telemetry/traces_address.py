@@ -22,8 +22,8 @@ def traces_url(endpoint: str, setting: str) -> str:
         there = False
     if not there:
         raise ConfigError(
-            f"{setting}: {shown(endpoint)} is not a URL of a collector; "
-            "it should look like http://localhost:4318"
+            f"{setting}: {shown(endpoint)} is not the URL of a collector; write one such as "
+            "http://localhost:4318"
         )
     return endpoint if parts.path.strip("/") else f"{endpoint.rstrip('/')}{TRACES_PATH}"
 

@@ -265,7 +265,7 @@ def _cut_at_mark(text: str, mark: str) -> str:
     before, found, after = text.rpartition(mark)
     if not found:
         raise TemplateError(
-            "continue_final_message is not possible: this chat template leaves out the last "
+            "continue_final_message is not possible: this chat template omits the last "
             "message's text"
         )
     kept = before if after.startswith(" ") else before.rstrip()

@@ -104,8 +104,8 @@ def _strings(gguf: Mapping[str, Any], key: str) -> list[str]:
     values = gguf.get(key)
     if values is None:
         raise CheckpointError(
-            f"tokenizer.ggml.{key} is missing: this file holds no complete tokenizer. "
-            "Convert the model again, or use a folder with tokenizer.json."
+            f"tokenizer.ggml.{key} is missing: this file has no complete tokenizer. Convert "
+            "the model again, or use a folder with tokenizer.json."
         )
     return values if isinstance(values, list) else [str(value) for value in values]
 
@@ -162,8 +162,8 @@ def _rule(gguf: Mapping[str, Any], pre: str | None) -> PreTokenizer:
         stated = "--tokenizer-pre" if pre else "tokenizer.ggml.pre"
         raise UnsupportedModelError(
             f"{stated} is {str(name)!r}, a way of splitting text this version does not know. "
-            f"Name one that splits alike with {_PRE_REMEDY}: {', '.join(sorted(PRETOKENIZERS))}; "
-            "or use a folder with tokenizer.json."
+            f"Name one that splits the same way with {_PRE_REMEDY}: "
+            f"{', '.join(sorted(PRETOKENIZERS))}; or use a folder with tokenizer.json."
         )
     return rule
 

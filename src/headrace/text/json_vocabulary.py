@@ -35,7 +35,7 @@ def vocabulary_from_json(
     from tokenizers import Tokenizer
 
     if not path.is_file():
-        raise CheckpointError(f"{path} is missing: the folder holds no tokenizer this can read")
+        raise CheckpointError(f"{path} is missing: the folder has no tokenizer that can be read")
     try:
         backend = Tokenizer.from_file(str(path))
     except Exception as error:  # the library raises nothing narrower

@@ -15,10 +15,12 @@ from headrace.errors import RequestError
 
 
 class StopResult(NamedTuple):
-    """text: released now. stop: the stop string that ended the stream, None while it goes on."""
+    """The text up to a stop string, and the string that was found."""
 
     text: str
+    """Released now."""
     stop: str | None
+    """The stop string that ended the stream, None while it goes on."""
 
 
 class StopStrings:

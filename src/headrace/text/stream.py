@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 
 class TextDelta(NamedTuple):
-    """What a batch of ids led to.
-
-    text: released now. num_tokens: how many of the ids count, the one that completed a stop string
-    included. stop: the stop string that ended the text. text_offsets: for each counted id, where
-    its text begins, in characters of the generated text; ids within one character share it.
-    """
+    """The text that a batch of ids added."""
 
     text: str
+    """Released now."""
     num_tokens: int = 0
+    """How many of the ids count, the one that completed a stop string included."""
     stop: str | None = None
+    """The stop string that ended the text."""
     text_offsets: tuple[int, ...] = ()
+    """For each counted id, where its text begins, in characters of the generated text; ids within
+    one character share it."""
 
 
 class TextStream:

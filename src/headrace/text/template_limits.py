@@ -29,18 +29,18 @@ _STEPS_PER_CLOCK = 1024
 
 @dataclass(frozen=True)
 class RenderLimits:
-    """max_chars: of the result and of any string on the way. max_steps: loop turns, calls and
-    operators. max_seconds: a last resort on the clock. max_items: of one list made by a template.
-    max_number: of a width, count or exponent given to a method or filter.
-
-    The defaults fit a chat of millions of characters and thousands of messages.
-    """
+    """The defaults fit a chat of millions of characters and thousands of messages."""
 
     max_chars: int = 16_000_000
+    """Of the result and of any string on the way."""
     max_steps: int = 5_000_000
+    """Loop turns, calls and operators."""
     max_seconds: float = 10.0
+    """A last resort on the clock."""
     max_items: int = 1_000_000
+    """Of one list made by a template."""
     max_number: int = 100_000
+    """Of a width, count or exponent given to a method or filter."""
 
 
 def check_source(source: str, what: str) -> None:
@@ -59,7 +59,7 @@ def check_nodes(count: int, what: str) -> None:
 
 
 class Budget:
-    """What is left of one rendering's limits. monotonic: a clock in seconds."""
+    """The rest of one rendering's limits; `monotonic` is a clock in seconds."""
 
     __slots__ = ("_deadline", "_monotonic", "_steps", "_until_clock", "limits")
 
@@ -77,8 +77,8 @@ class Budget:
         self._steps -= steps
         if self._steps < 0:
             raise TemplateError(
-                f"the chat template does more than {self.limits.max_steps} steps; it loops too "
-                "long for these messages"
+                f"the chat template does more than {self.limits.max_steps} steps; it loops "
+                "too much for these messages"
             )
         self._until_clock -= steps
         if self._until_clock < 0:

@@ -36,7 +36,7 @@ def normalized_messages(
     text nor in `media`, and arguments that are no JSON object.
     """
     if isinstance(messages, (str, bytes)) or not isinstance(messages, Sequence):
-        raise RequestError("messages is no list of messages", param="messages")
+        raise RequestError("messages is not a list of messages", param="messages")
     return [
         _message(message, f"messages[{i}]", traits, media) for i, message in enumerate(messages)
     ]
@@ -46,18 +46,20 @@ def _message(
     message: Any, at: str, traits: TemplateTraits, media: Collection[str]
 ) -> dict[str, Any]:
     if not isinstance(message, Mapping):
-        raise RequestError(f"{at} is no object with role and content", param=at)
+        raise RequestError(f"{at} is not an object with role and content", param=at)
     result = {key: plain(value) for key, value in message.items()}
     role = result.get("role")
     if not isinstance(role, str):
-        raise RequestError(f"{at}.role is {role!r}; a role name is required", param=f"{at}.role")
+        raise RequestError(
+            f"{at}.role is {role!r}; it must be the name of a role", param=f"{at}.role"
+        )
     if role == "developer" and not traits.knows_developer:
         result["role"] = "system"
     result["content"] = _content(result.get("content"), f"{at}.content", traits, media)
     calls = result.get("tool_calls")
     if calls:
         if not isinstance(calls, list):
-            raise RequestError(f"{at}.tool_calls is no list", param=f"{at}.tool_calls")
+            raise RequestError(f"{at}.tool_calls is not a list", param=f"{at}.tool_calls")
         result["tool_calls"] = [
             _tool_call(call, f"{at}.tool_calls[{i}]", traits) for i, call in enumerate(calls)
         ]
@@ -92,7 +94,7 @@ def _part(part: Any, at: str, media: Collection[str]) -> dict[str, Any]:
     text = part.get(_TEXT_KEYS[kind]) if named and kind in _TEXT_KEYS else None
     if not isinstance(text, str):
         raise RequestError(
-            f"{at} has type {kind!r}; this model takes text: send parts of type 'text' with a text",
+            f"{at} has type {kind!r}; this model reads text: send parts of type 'text' with a text",
             param=at,
         )
     return {"type": "text", "text": text}
@@ -116,9 +118,9 @@ def _parsed(arguments: str, at: str) -> Any:
         # Some clients send "" for a call without arguments.
         parsed = json.loads(arguments) if arguments.strip() else {}
     except ValueError as error:
-        raise RequestError(f"{at} is no JSON ({error}); send an object", param=at) from error
+        raise RequestError(f"{at} is not JSON ({error}); send an object", param=at) from error
     if not isinstance(parsed, dict):
-        raise RequestError(f"{at} is JSON but no object; send an object", param=at)
+        raise RequestError(f"{at} is JSON but not an object; send an object", param=at)
     return parsed
 
 
@@ -132,4 +134,4 @@ def plain(value: Any) -> Any:
         return value
     if isinstance(value, str):
         return str.__str__(value)
-    raise RequestError(f"a message holds a {type(value).__name__}, which is no JSON value")
+    raise RequestError(f"a message has a {type(value).__name__}, which is not a JSON value")

@@ -25,15 +25,18 @@ _TYPE_TESTS = frozenset(("string", "iterable", "sequence", "mapping"))
 
 @dataclass(frozen=True)
 class TemplateTraits:
-    """takes_parts: content may be a list of parts. takes_text: it may be a text (both may hold).
-    tests_none: tells content that is none apart. arguments_as_text: prints a tool call's
-    arguments as they are. knows_developer: names the role "developer"."""
+    """The traits of a chat template that decide how messages are passed to it."""
 
     takes_parts: bool
+    """Content may be a list of parts."""
     takes_text: bool
+    """It may be a text (both may hold)."""
     tests_none: bool
+    """Tells content that is none apart."""
     arguments_as_text: bool
+    """Prints a tool call's arguments as they are."""
     knows_developer: bool
+    """Names the role "developer"."""
 
 
 def traits_of(template: nodes.Template, source: str) -> TemplateTraits:

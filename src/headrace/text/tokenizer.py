@@ -50,7 +50,7 @@ def load_tokenizer(
 
         return Tokenizer(vocabulary_from_json(data.json_path, data.config, eos_token_ids))
     raise CheckpointError(
-        "this checkpoint holds no tokenizer: put a tokenizer.json beside the weights"
+        "this checkpoint has no tokenizer: put a tokenizer.json beside the weights"
     )
 
 

@@ -23,10 +23,12 @@ _WORD = re.compile(r"[A-Za-z0-9_.-]*")
 
 @dataclass(frozen=True)
 class Disguise:
-    """back: disguised characters to real ones. hide: disguises one text."""
+    """A reversible change to user text that hides control tokens from the template."""
 
     back: Mapping[str, str]
+    """Disguised characters to real ones."""
     hide: Callable[[str], str]
+    """Disguises one text."""
 
     def apply(self, user_inputs: Mapping[str, Any]) -> dict[str, Any]:
         """The template inputs that came from users, disguised."""

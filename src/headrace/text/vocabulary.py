@@ -18,27 +18,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """A built tokenizer's parts.
-
-    backend: the `tokenizers` object, truncation and padding off, all added tokens registered.
-    piece: vocabulary string of an id, None where the id does not exist.
-    spelling: how pieces spell bytes; a string that is no Spelling names a decoder for which no
-        bytes are known, so the tokenizer can encode and not decode.
-    literal: text of the tokens that are spelled as they are printed (control, user-defined).
-    special_ids: ids hidden when special tokens are skipped.
-    prefix_ids, suffix_ids: what `add_special_tokens` puts before and after a text.
-    strips_first_space: the first space of a whole decoded text is not part of it.
-    named: special tokens by role ("bos_token", "eos_token", "pad_token", ...), as text.
-    """
+    """A built tokenizer's parts."""
 
     backend: Backend
+    """The `tokenizers` object, truncation and padding off, all added tokens registered."""
     piece: Callable[[int], str | None]
+    """Vocabulary string of an id, None where the id does not exist."""
     spelling: Spelling | str
+    """How pieces spell bytes; a string that is no Spelling names a decoder for which no bytes are
+    known, so the tokenizer can encode and not decode."""
     literal: Mapping[int, str]
+    """Text of the tokens that are spelled as they are printed (control, user-defined)."""
     special_ids: frozenset[int]
+    """Ids hidden when special tokens are skipped."""
     prefix_ids: tuple[int, ...]
     suffix_ids: tuple[int, ...]
+    """With `prefix_ids`: what `add_special_tokens` puts before and after a text."""
     strips_first_space: bool
+    """The first space of a whole decoded text is not part of it."""
     bos_token_id: int | None
     eos_token_ids: tuple[int, ...]
     named: Mapping[str, str] = field(default_factory=dict)
+    """Special tokens by role ("bos_token", "eos_token", "pad_token", ...), as text."""

@@ -47,7 +47,7 @@ def scores_of_merges(
     }
     for token in ranks:
         if token not in joinable:
-            raise UnsupportedModelError(f"merges make {token!r}, which is no normal token")
+            raise UnsupportedModelError(f"merges make {token!r}, which is not a normal token")
     for token in joinable:
         cuts = {
             cut
@@ -57,8 +57,8 @@ def scores_of_merges(
         if cuts - pairs.get(token, set()):
             cut = min(cuts - pairs.get(token, set()))
             raise UnsupportedModelError(
-                f"token {token!r} could be joined of {token[:cut]!r} and {token[cut:]!r}, which is "
-                "no merge; this tokenizer cannot be written as SentencePiece"
+                f"token {token!r} could be joined of {token[:cut]!r} and {token[cut:]!r}, "
+                "which is not a merge; this tokenizer cannot be written as SentencePiece"
             )
     worst = len(ranks)
     return -np.array([ranks.get(token, worst) for token in tokens], np.float32)

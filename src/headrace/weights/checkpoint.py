@@ -18,42 +18,38 @@ __all__ = ["Checkpoint", "Conventions", "TokenizerData"]
 
 @dataclass(frozen=True)
 class Conventions:
-    """How this file stores what other files store differently.
-
-    rope_layout: how rows of Q and K are ordered within a head. "half": dimension i is rotated with
-        i + head_dim/2 (Hugging Face); "interleaved": 2i with 2i + 1 (GGUF files of the llama
-        family, whose converter permuted the rows).
-    norm_offset: what has to be added to stored norm weights: 1.0 for Gemma's safetensors, which
-        store w - 1 (its GGUF files store w).
-    transposed: whether matrices of layers are stored (in, out), as GPT-2's safetensors have them.
-    qkv_layout: order of rows in a matrix that holds Q, K and V; see `weights.fused_rows`.
-    """
+    """The conventions of a file that differ between formats."""
 
     rope_layout: Literal["half", "interleaved"] = "half"
+    """How rows of Q and K are ordered within a head. "half": dimension i is rotated with i +
+    head_dim/2 (Hugging Face); "interleaved": 2i with 2i + 1 (GGUF files of the llama family, whose
+    converter permuted the rows)."""
     norm_offset: float = 0.0
+    """What has to be added to stored norm weights: 1.0 for Gemma's safetensors, which store w - 1
+    (its GGUF files store w)."""
     transposed: bool = False
+    """Whether matrices of layers are stored (in, out), as GPT-2's safetensors have them."""
     qkv_layout: Literal["joined", "grouped"] = "joined"
+    """Order of rows in a matrix that holds Q, K and V; see `weights.fused_rows`."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """An opened model. Tensors are views of mapped files and stay valid while this lives.
-
-    config: keys as in Hugging Face's config.json, also for GGUF files (only keys the file states).
-    tensors: by canonical Hugging Face name ("model.layers.0.self_attn.q_proj.weight", ...).
-    chat_templates: by name; the usual one is "default".
-    eos_token_ids: every id the file names as an end of turn or text, in ascending order.
-    """
+    """An opened model. Tensors are views of mapped files and stay valid while this lives."""
 
     path: Path
     format: Literal["gguf", "safetensors"]
     config: Mapping[str, Any]
+    """Keys as in Hugging Face's config.json, also for GGUF files (only keys the file states)."""
     conventions: Conventions
     tensors: Mapping[str, Tensor]
+    """By canonical Hugging Face name ("model.layers.0.self_attn.q_proj.weight", ...)."""
     tokenizer: TokenizerData
     chat_templates: Mapping[str, str] = field(default_factory=dict)
+    """By name; the usual one is "default"."""
     generation_config: Mapping[str, Any] = field(default_factory=dict)
     eos_token_ids: tuple[int, ...] = ()
+    """Every id the file names as an end of turn or text, in ascending order."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
     @property

@@ -30,16 +30,17 @@ _LM_HEAD = "lm_head.weight"
 
 @dataclass(frozen=True)
 class ConversionResult:
-    """path: the file or folder written. nbytes: size of the weights file.
-
-    codecs: tensors written per codec name. notes: what differs from what was asked, or was lost
-    without changing a result; one sentence each.
-    """
+    """The result of a conversion."""
 
     path: Path
+    """The file or folder written."""
     nbytes: int
+    """Size of the weights file."""
     codecs: Mapping[str, int]
+    """Tensors written per codec name."""
     notes: tuple[str, ...]
+    """What differs from what was asked, or was lost without changing a result; one sentence
+    each."""
 
 
 class Reordering:

@@ -165,7 +165,7 @@ def _vocab_size(
     """Rows of the embedding: what the logits have, padding included."""
     embedding = tensors.get(architecture.embedding)
     if embedding is None or len(embedding.shape) != 2:
-        raise CheckpointError(f"{file.path}: tensor 'token_embd.weight' is missing or no matrix")
+        raise CheckpointError(f"{file.path}: tensor 'token_embd.weight' is missing or not a matrix")
     rows = embedding.shape[0]
     stated = keys.size("vocab_size") or rows
     if stated != rows:

@@ -51,19 +51,17 @@ _MIN_TENSOR_BYTES = 8 + 4 + 8 + 4 + 8
 
 @dataclass(frozen=True)
 class GGUFFile:
-    """What a GGUF file holds, as it says it: keys and tensor names are GGUF's own.
-
-    path: the file, or the first piece of a split one (`gguf_split` puts pieces together).
-    tensors: in file order; shapes are in Hugging Face order, (out, in). header_bytes: up to the end
-    of the tensor list; 0 where files were put together.
-    """
+    """The contents of a GGUF file as stored: keys and tensor names are GGUF's own."""
 
     path: Path
+    """The file, or the first piece of a split one (`gguf_split` puts pieces together)."""
     version: int
     alignment: int
     metadata: Metadata
     tensors: Mapping[str, Tensor]
+    """In file order; shapes are in Hugging Face order, (out, in)."""
     header_bytes: int = 0
+    """Up to the end of the tensor list; 0 where files were put together."""
 
 
 def read_gguf(path: Path | str) -> GGUFFile:
@@ -148,7 +146,7 @@ def _read_preamble(cursor: _Cursor) -> tuple[int, int, int]:
             4,
         )
     if version not in VERSIONS:
-        old = ": older than August 2023, convert the model anew" if version == 1 else ""
+        old = ": older than August 2023; convert the model again" if version == 1 else ""
         raise cursor.error(
             f"version is {version}; supported: {VERSIONS[0]} and {VERSIONS[1]}{old}", 4
         )

@@ -28,10 +28,12 @@ _SAID_ELSEWHERE = ("model_type", "tie_word_embeddings")
 
 @dataclass(frozen=True)
 class ModelMetadata:
-    """entries: "<arch>.*" and "general.architecture". tensors: float32 vectors by GGUF's names."""
+    """The metadata entries of a GGUF file for a model."""
 
     entries: dict[str, Any]
+    """"<arch>.*" and "general.architecture"."""
     tensors: Mapping[str, npt.NDArray[np.float32]]
+    """Float32 vectors by GGUF's names."""
 
 
 def metadata_of_config(config: Mapping[str, Any], architecture: Architecture) -> ModelMetadata:
@@ -129,6 +131,6 @@ def _check_accepted(reader: ConfigReader, name: str, supported: tuple[Any, ...])
 
 def _unsayable(name: str, value: object) -> UnsupportedModelError:
     return UnsupportedModelError(
-        f"config key {name!r} is {value!r}: a GGUF file cannot state it, or nobody here knows what "
-        "it changes; remove it from config.json if it changes nothing"
+        f"config key {name!r} is {value!r}: a GGUF file cannot state it, or headrace does not "
+        "know what it changes; remove it from config.json if it changes nothing"
     )

@@ -157,7 +157,7 @@ def _encode_array(key: str, values: Any, depth: int) -> bytes:
     entries = list(values)
     if not entries and not strings:
         raise CheckpointError(
-            f"{what} is an empty list, so of no type; give a NumPy array (np.str_ for strings)"
+            f"{what} is an empty list without a type; give a NumPy array (np.str_ for strings)"
         )
     if strings or isinstance(entries[0], str):
         _same_type(what, entries, str)

@@ -35,10 +35,12 @@ _SPECIAL_NAMES = {
 
 @dataclass(frozen=True)
 class TokenizerArrays:
-    """entries: `tokenizer.ggml.*` without that prefix. notes: what the file could not be told."""
+    """The tokenizer entries of a GGUF file."""
 
     entries: dict[str, Any]
+    """`tokenizer.ggml.*` without that prefix."""
     notes: tuple[str, ...]
+    """What the file could not be told."""
 
 
 def tokenizer_arrays(
@@ -118,7 +120,7 @@ def _pre_name(data: Mapping[str, Any], model: Mapping[str, Any]) -> str:
     if name is None:
         raise UnsupportedModelError(
             f"the pre-tokenizer {reprlib.repr(data.get('pre_tokenizer'))} with ignore_merges "
-            f"{ignore_merges} is none that GGUF names are known for ({', '.join(PRETOKENIZERS)}); "
+            f"{ignore_merges} has no known name in GGUF ({', '.join(PRETOKENIZERS)}); "
             "if GGUF readers know it under another name, give that as pre"
         )
     return name

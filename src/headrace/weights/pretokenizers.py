@@ -92,18 +92,17 @@ _RIGHT_THREES = (r"\p{N}+", r"\A\p{N}{1,2}(?=(?:\p{N}{3})*\z)", r"\p{N}{3}")
 
 @dataclass(frozen=True)
 class PreTokenizer:
-    """Splitting rule of one family and what else its name implies.
-
-    patterns: regexes in order. ignore_merges: a whole word found in the vocabulary is taken
-    without merging. add_bos: the default where the file does not state add_bos_token.
-    nfc: text is brought to Unicode NFC first, as the family's tokenizer.json does. (llama.cpp
-    leaves that out, so its ids differ on decomposed text; the model was trained with it.)
-    """
+    """Splitting rule of one family and what else its name implies."""
 
     patterns: tuple[str, ...]
+    """Regexes in order."""
     ignore_merges: bool = False
+    """A whole word found in the vocabulary is taken without merging."""
     add_bos: bool = False
+    """The default where the file does not state add_bos_token."""
     nfc: bool = False
+    """Text is brought to Unicode NFC first, as the family's tokenizer.json does. (llama.cpp leaves
+    that out, so its ids differ on decomposed text; the model was trained with it.)."""
 
 
 _GPT2_RULE = PreTokenizer((GPT2_PATTERN,))

@@ -42,31 +42,30 @@ _SHARE_ROUNDING = 1e-3
 
 @dataclass(frozen=True)
 class RopeConfig:
-    """One rotary embedding. Lengths in tokens; numbers are those float32 can hold.
-
-    factor: by how much linear, dynamic, llama3 and yarn stretch the positions.
-    low_freq_factor, high_freq_factor: llama3's, shares of `original_max_positions` in a wave.
-    original_max_positions: what the model was trained for before it was stretched.
-    partial: share of a head's dimensions that are rotated, the first ones.
-    attention_factor: of cos and sin, and so its square of the scores (yarn, longrope).
-    beta_fast, beta_slow: turns within the original length above which yarn keeps a frequency, and
-        below which it divides it; truncate: whether the bounds between are whole dimensions.
-    short_factor, long_factor: divisors of longrope, rotary_dim / 2 of each.
-    """
+    """One rotary embedding. Lengths in tokens; numbers are those float32 can hold."""
 
     theta: float
     kind: RopeKind = "default"
     factor: float = 1.0
+    """By how much linear, dynamic, llama3 and yarn stretch the positions."""
     low_freq_factor: float = 1.0
     high_freq_factor: float = 4.0
+    """With `low_freq_factor`: llama3's, shares of `original_max_positions` in a wave."""
     original_max_positions: int = 8192
+    """What the model was trained for before it was stretched."""
     partial: float = 1.0
+    """Share of a head's dimensions that are rotated, the first ones."""
     attention_factor: float = 1.0
+    """Of cos and sin, and so its square of the scores (yarn, longrope)."""
     beta_fast: float = 32.0
     beta_slow: float = 1.0
+    """With `beta_fast`: turns within the original length above which yarn keeps a frequency, and
+    below which it divides it."""
     truncate: bool = True
+    """Whether the bounds between are whole dimensions."""
     short_factor: tuple[float, ...] = ()
     long_factor: tuple[float, ...] = ()
+    """With `short_factor`: divisors of longrope, rotary_dim / 2 of each."""
 
     @classmethod
     def read(

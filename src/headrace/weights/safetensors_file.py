@@ -85,8 +85,8 @@ def _read_header(path: Path, data: npt.NDArray[np.uint8]) -> tuple[dict[str, Any
     limit = min(MAX_HEADER_BYTES, len(data) - _LENGTH_BYTES)
     if n_bytes > limit:
         raise CheckpointError(
-            f"{path}: the header is said to be {n_bytes} bytes long; the limit for this file is "
-            f"{limit}: it is damaged, was cut short, or is no safetensors file"
+            f"{path}: the header claims to be {n_bytes} bytes long; the limit for this file "
+            f"is {limit}: it is damaged, was cut short, or is not a safetensors file"
         )
     base = _LENGTH_BYTES + n_bytes
     try:

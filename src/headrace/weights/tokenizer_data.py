@@ -41,17 +41,15 @@ END_KEYS = ("eos_token_id", "eot_token_id", "eom_token_id")
 
 @dataclass(frozen=True)
 class TokenizerData:
-    """What a file says of its tokenizer; `headrace.text` makes a tokenizer of it.
-
-    kind "tokenizer.json": `json_path` is the file. kind "gguf": `gguf` holds the
-    `tokenizer.ggml.*` entries with that prefix removed (arrays as lists or NumPy arrays).
-    config: tokenizer_config.json (or {}): chat templates excluded, special token names included.
-    """
+    """The tokenizer data of a checkpoint; `headrace.text` makes a tokenizer of it."""
 
     kind: Literal["tokenizer.json", "gguf", "none"]
+    """"tokenizer.json": `json_path` is the file; "gguf": `gguf` has the entries."""
     json_path: Path | None = None
     gguf: Mapping[str, Any] = field(default_factory=dict)
+    """The `tokenizer.ggml.*` entries with that prefix removed, arrays as lists or NumPy arrays."""
     config: Mapping[str, Any] = field(default_factory=dict)
+    """tokenizer_config.json (or {}): special token names, without chat templates."""
 
     @property
     def num_tokens(self) -> int | None:

@@ -27,7 +27,7 @@ GOOD = sse(delta(content="a"), delta(content="b"), STOP)
         ([b"hello"], {"content_type": "text/plain"}, "protocol", "no event in 5 bytes of text/pl"),
         ([], {}, "protocol", "there is no event in 0 bytes of text/event-stream"),
         ([*GOOD[:2], b"data: {oops\n\n"], {}, "protocol", "event 3 is not JSON"),
-        ([b"data: [1]\n\n"], {}, "protocol", "event 1 is JSON, but no object"),
+        ([b"data: [1]\n\n"], {}, "protocol", "event 1 is JSON, but not an object"),
         ([b'{"choices":[]}'], {"content_type": "application/json"}, "protocol", "does not stream"),
         (
             [b'{"error":{"message":"no model"}}'],
@@ -48,7 +48,12 @@ GOOD = sse(delta(content="a"), delta(content="b"), STOP)
             "stream",
             "the server reported: out of memory",
         ),
-        (GOOD[:1], {"status": 404}, "http", "HTTP 404, is the URL that of the API"),
+        (
+            GOOD[:1],
+            {"status": 404},
+            "http",
+            "HTTP 404, are the URL of the API",
+        ),
         (
             [b'{"object":"error","message":"too long"}'],
             {"status": 400},
@@ -59,7 +64,7 @@ GOOD = sse(delta(content="a"), delta(content="b"), STOP)
             [],
             {"status": 307, "headers": {"location": "https://u:p@h/v2?k=1"}},
             "http",
-            "HTTP 307, redirect to https://h/v2, give that address",
+            "HTTP 307, redirect to https://h/v2, use that address",
         ),
     ],
 )

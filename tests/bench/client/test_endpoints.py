@@ -136,13 +136,13 @@ def test_ollama() -> None:
 @pytest.mark.parametrize(
     ("kind", "fields", "told"),
     [
-        ("ollama", {"text": "a", "ignore_eos": True}, "ignore_eos: True cannot be told to ollama"),
-        ("anthropic-messages", {"text": "a", "min_tokens": 3}, "min_tokens: 3 cannot be told"),
-        ("openai-embeddings", {"text": "a", "max_tokens": 3}, "max_tokens: 3 cannot be told"),
+        ("ollama", {"text": "a", "ignore_eos": True}, "ignore_eos: True cannot be sent to ollama"),
+        ("anthropic-messages", {"text": "a", "min_tokens": 3}, "min_tokens: 3 cannot be sent"),
+        ("openai-embeddings", {"text": "a", "max_tokens": 3}, "max_tokens: 3 cannot be sent"),
         ("openai-chat", {"token_ids": (1,)}, "a chat endpoint takes text or messages"),
         ("openai-completions", {"messages": TALK}, "takes text or token ids, not messages"),
         ("openai-embeddings", {"messages": TALK}, "takes text, inputs or token ids"),
-        ("openai-chat", {}, "prompt: nothing given; give one of text"),
+        ("openai-chat", {}, "prompt: nothing given; give exactly one of text"),
         ("openai-chat", {"text": "a", "inputs": ("b",)}, "prompt: text and inputs given"),
         (
             "anthropic-messages",
@@ -156,7 +156,7 @@ def test_ollama() -> None:
                     {"role": "user", "content": [IMAGE | {"image_url": {"url": "http://x/y"}}]},
                 )
             },
-            "the image 'http://x/y' is no data:...;base64 URL",
+            "the image 'http://x/y' is not a data:...;base64 URL",
         ),
     ],
 )
@@ -201,9 +201,9 @@ def test_a_user_and_a_password_would_not_be_sent(base_url: str) -> None:
     ("kind", "fields", "told"),
     [
         ("openai-completions", {"max_tokens_field": "max_completion_tokens"}, "max_tokens_field: "),
-        ("anthropic-messages", {"include_usage": False}, "include_usage: is of openai-chat and"),
-        ("ollama", {"continuous_usage": True}, "continuous_usage: is of openai-chat and"),
-        ("openai-embeddings", {"return_metrics": True}, "return_metrics: is of openai-chat and"),
+        ("anthropic-messages", {"include_usage": False}, "include_usage: is for openai-chat and"),
+        ("ollama", {"continuous_usage": True}, "continuous_usage: is for openai-chat and"),
+        ("openai-embeddings", {"return_metrics": True}, "return_metrics: is for openai-chat and"),
         ("openai-chat", {"include_usage": False, "continuous_usage": True}, "need include_usage"),
     ],
 )

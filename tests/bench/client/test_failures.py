@@ -36,12 +36,12 @@ EVENT = b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n'
     ("fault", "kind", "told", "some_content"),
     [
         ("429", "http", "HTTP 429, too many requests for this endpoint, retry after 2 s", False),
-        ("500", "http", "HTTP 500: the mock was told to fail", False),
+        ("500", "http", "HTTP 500: the mock was configured to fail", False),
         ("reset-before", "truncated", "the connection was reset before a reply came", False),
         ("reset-inside", "truncated", "the connection was reset after", True),
         ("truncated", "truncated", "the connection ended after", True),
         ("html", "protocol", "HTML in place of a stream of events", False),
-        ("error-event", "stream", "the server reported: the mock was told to fail", True),
+        ("error-event", "stream", "the server reported: the mock was configured to fail", True),
     ],
 )
 async def test_the_mock_s_faults(fault: str, kind: str, told: str, some_content: bool) -> None:
@@ -148,7 +148,7 @@ async def test_a_connection_that_nobody_takes() -> None:
         record = await ask(at, Prompt(text="a"), connect_timeout_s=0.2)
     assert record.failure is not None
     assert record.failure.kind == "connect"
-    assert "did not take the connection within 0.2 s" in record.failure.message
+    assert "did not accept the connection within 0.2 s" in record.failure.message
 
 
 async def test_waiting_for_a_connection_ends_too() -> None:
@@ -248,7 +248,7 @@ async def test_a_connection_that_closes_while_it_rests_is_told_apart() -> None:
     server.close()
     assert first.failure is None
     assert second.failure is not None
-    assert "it had carried one before, and servers close what rests" in second.failure.message
+    assert "it had been used before, and servers close idle connections:" in second.failure.message
 
 
 async def test_all_replies_under_way_share_one_room() -> None:

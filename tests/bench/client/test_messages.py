@@ -94,10 +94,13 @@ def test_ollama() -> None:
             "function_call of a message of the role assistant",
         ),
         ({"role": "user", "content": "", "tool_calls": [call("c", "f", "{}")]}, "tool_calls of"),
-        ({"role": "tool", "tool_call_id": "c", "content": "1"}, "'c' is that of no call before"),
+        (
+            {"role": "tool", "tool_call_id": "c", "content": "1"},
+            "'c' does not belong to an earlier call",
+        ),
         (
             {"role": "assistant", "tool_calls": [call("c", "f", "[1]")]},
-            "the arguments '[1]' of a call are no object",
+            "the arguments '[1]' of a call are not an object",
         ),
         ({"role": "assistant", "tool_calls": ["f"]}, "the call 'f' has no function or no id"),
     ],
@@ -108,4 +111,4 @@ def test_what_has_no_counterpart_is_refused(
     with pytest.raises(ConfigError) as caught:
         translate([message])
     assert told in str(caught.value)
-    assert "leave it out" in str(caught.value)
+    assert "omit it" in str(caught.value)

@@ -215,7 +215,7 @@ def test_a_trace_with_a_rate_gives_its_lengths() -> None:
     assert with_trace(LoadOptions(rate=4.0), (), 3).requests == 3
     assert with_trace(LoadOptions(rate=4.0, duration_s=2.0), (0,), 3).requests is None
     assert with_trace(LoadOptions(), (0, 5), 2).requests is None
-    with pytest.raises(ConfigError, match="lengths and no times; add --rate"):
+    with pytest.raises(ConfigError, match="lengths but no times; add --rate"):
         with_trace(LoadOptions(), (), 3)
 
 
@@ -247,7 +247,7 @@ def test_options_say_how_requests_arrive() -> None:
     ("options", "told"),
     [
         ({"requests": 3, "ramp_from": 2.0}, "needs --rate"),
-        ({"concurrency": 2}, "without an end"),
+        ({"concurrency": 2}, "has no end"),
         ({"rate": 2.0, "requests": 3, "ramp_shape": "linear"}, "add --ramp-from"),
         ({"rate": 0.1, "duration_s": 1.0}, "sends nothing"),
         ({"concurrency": 100_000, "requests": 1}, "--concurrency 100000"),

@@ -152,13 +152,13 @@ def test_files_are_told_apart_by_their_ending(
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"dataset": Path("a"), "trace": Path("b")}, "both say what to send"),
-        ({"dataset": Path("a"), "prefix_tokens": "3"}, "of synthetic prompts"),
-        ({"trace": Path("a"), "turns": "3"}, "requests of one turn"),
+        ({"dataset": Path("a"), "trace": Path("b")}, "both set what is sent"),
+        ({"dataset": Path("a"), "prefix_tokens": "3"}, "for synthetic prompts"),
+        ({"trace": Path("a"), "turns": "3"}, "have one turn each"),
         ({"turns": "3", "kind": "openai-completions"}, "needs a chat endpoint"),
         ({"output_tokens": "0"}, "--output-tokens"),
-        ({"think": "1..5"}, "--think 1..5 is between turns; add --turns"),
-        ({"prefixes": 4}, "--prefixes 4 is of --prefix-tokens; add those"),
+        ({"think": "1..5"}, "--think 1..5 is a pause between turns; add --turns"),
+        ({"prefixes": 4}, "--prefixes 4 needs --prefix-tokens; add it"),
         (
             {"prefixes": 4, "prefix_tokens": "9", "turns": "2"},
             "--prefixes 4: conversations share one system message",
@@ -258,12 +258,12 @@ async def test_a_gateway_to_ours_and_others_is_not_ours() -> None:
     ("reply", "told"),
     [
         (b"HTTP/1.1 401 No\r\ncontent-length: 0\r\n\r\n", "HTTP 401.*HEADRACE_BENCH_API_KEY"),
-        (b"HTTP/1.1 404 No\r\ncontent-length: 0\r\n\r\n", "cannot be had: HTTP 404"),
+        (b"HTTP/1.1 404 No\r\ncontent-length: 0\r\n\r\n", "is not known: HTTP 404"),
         (
             b"HTTP/1.1 200 Ok\r\ncontent-type: text/html\r\ncontent-length: 6\r\n\r\n<html>",
             "is text/html, not JSON",
         ),
-        (b"HTTP/1.1 200 Ok\r\ncontent-length: 2\r\n\r\n[]", "lists none"),
+        (b"HTTP/1.1 200 Ok\r\ncontent-length: 2\r\n\r\n[]", "lists no model"),
     ],
 )
 async def test_an_endpoint_that_names_no_model(reply: bytes, told: str) -> None:

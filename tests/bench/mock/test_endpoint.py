@@ -165,8 +165,8 @@ async def _until(holds: object) -> None:
         ("/v1/chat/completions", {"messages": []}, 400, "messages: is missing or empty"),
         ("/v1/chat/completions", CHAT | {"max_tokens": -1}, 400, "max_tokens: -1 is not a whole"),
         ("/v1/completions", {"prompt": "a", "n": 2}, 400, "n: 2 is not 1"),
-        ("/v1/completions", [1], 400, "the body is no JSON object"),
-        ("/v1/none", {}, 404, "there is nothing at /v1/none"),
+        ("/v1/completions", [1], 400, "the body is not a JSON object"),
+        ("/v1/none", {}, 404, "/v1/none does not exist"),
     ],
 )
 async def test_what_it_does_not_take(path: str, body: object, status: int, told: str) -> None:

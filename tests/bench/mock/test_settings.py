@@ -16,8 +16,8 @@ from headrace.errors import ConfigError
 @pytest.mark.parametrize(
     ("given_values", "told"),
     [
-        ({"ttft_ms": "soon"}, "ttft_ms: 'soon' is no distribution; write a number, uniform:"),
-        ({"ttft_ms": "normal:5"}, "ttft_ms: 'normal:5' is no distribution"),
+        ({"ttft_ms": "soon"}, "ttft_ms: 'soon' is not a distribution; write a number, uniform:"),
+        ({"ttft_ms": "normal:5"}, "ttft_ms: 'normal:5' is not a distribution"),
         ({"ttft_ms": -1}, "ttft_ms: -1 in -1 is not in 0 to 3.6e+06"),
         ({"tpot_ms": float("nan")}, "tpot_ms: nan in nan is not in 0 to"),
         ({"tpot_ms": "uniform:9:3"}, "tpot_ms: 'uniform:9:3' ends below its beginning"),
@@ -29,8 +29,8 @@ from headrace.errors import ConfigError
         ({"capacity": 0}, "capacity: 0 is not a whole number in 1 to"),
         ({"max_queued": 3}, "max_queued: 3 needs a capacity"),
         ({"role_chunk": "late"}, "role_chunk: 'late' is not one of at-once, with-first, none"),
-        ({"errors": (("418x", 0.1),)}, "errors: '418x' is no kind of error; write KIND:RATE"),
-        ({"errors": (("200", 0.1),)}, "errors: '200' is no kind of error"),
+        ({"errors": (("418x", 0.1),)}, "errors: '418x' is not a kind of error; write KIND:RATE"),
+        ({"errors": (("200", 0.1),)}, "errors: '200' is not a kind of error"),
         ({"errors": (("429", 1.1),)}, "errors: the rate 1.1 of 429 is not in 0 to 1"),
         ({"errors": (("429", 0.6), ("html", 0.6))}, "errors: the rates add up to 1.2"),
     ],
@@ -44,7 +44,7 @@ def test_errors_name_field_value_and_limit(given_values: dict[str, object], told
 def test_errors_are_written_as_kind_and_rate() -> None:
     assert parse_error("429:0.25") == ("429", 0.25)
     assert MockSettings(errors=(parse_error("reset-inside:1"),)).errors == (("reset-inside", 1.0),)
-    with pytest.raises(ConfigError, match="rate of 'html:often' is no number"):
+    with pytest.raises(ConfigError, match="rate of 'html:often' is not a number"):
         parse_error("html:often")
     with pytest.raises(ConfigError, match="the rate nan of html"):
         MockSettings(errors=(parse_error("html"),))

@@ -45,9 +45,9 @@ def test_every_kind_of_prompt(tmp_path: Path) -> None:
     assert (last.max_tokens, last.min_tokens, last.extra_body["top_p"]) == (7, 2, 0.5)
     assert [one.output_tokens_asked for one in made] == [None, None, 6, None, 7]
     assert made.notes == (
-        "prompts.jsonl: fields that are not sent: note",
-        "prompts.jsonl: the timestamp of 1 lines is not used; name the file as --trace to send "
-        "them at those times",
+        "prompts.jsonl: these fields are not sent: note",
+        "prompts.jsonl: the timestamp of 1 lines is not used; give the file as --trace to "
+        "send them at those times",
     )
     assert len(read_prompts(path, limit=2)) == 2
     assert read_prompts(path).fingerprint == read_prompts(path).fingerprint != made.fingerprint
@@ -95,7 +95,7 @@ def test_openais_batches(tmp_path: Path) -> None:
     ("line", "said"),
     [
         ("{", "is not JSON"),
-        ("[1]", "no JSON object"),
+        ("[1]", "not a JSON object"),
         ('{"prompt": NaN}', "is not JSON"),
         ("[" * 100_000, "is not JSON"),
         ({"text": "x"}, "has no prompt"),
@@ -182,7 +182,7 @@ def test_sessions_carry_places_for_answers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("found", "said_of_it"),
     [
-        ({}, "no list of conversations"),
+        ({}, "not a list of conversations"),
         ([], "no conversation has"),
         ([{}], "conversation 0: has no list"),
         ([said(("human", "a"), ("robot", "b"))], "message 1: from 'robot'"),
@@ -205,7 +205,7 @@ def test_a_real_file(shared_assets: Path) -> None:
     made = first_turns(data, shipped(), random.Random(1), limit=100, max_prompt_tokens=6)
     assert len(made) == 100
     assert all(len(shipped().encode(one.prompt.text or "")) <= 6 for one in made)
-    assert "over 6 tokens left out" in made.notes[0]
+    assert "over 6 tokens skipped" in made.notes[0]
     again = first_turns(data, shipped(), random.Random(1), limit=100, max_prompt_tokens=6)
     assert made.fingerprint == again.fingerprint
     everything = sessions(data, shipped(), random.Random(2))

@@ -44,21 +44,21 @@ def test_what_is_written(text: str, meant: object) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "no whole number"),
+        ("", "not a whole number"),
         ("0", "not from 1"),
-        ("-3", "no whole number"),
-        ("1.5", "no whole number"),
+        ("-3", "not a whole number"),
+        ("1.5", "not a whole number"),
         ("9" * 5000, "not from 1"),
         (str(MAX_TOKENS + 1), f"not from 1 to {MAX_TOKENS}"),
         ("20..10", "20 is above 10"),
-        ("..10", "no whole number"),
-        ("1,,2", "no whole number"),
+        ("..10", "not a whole number"),
+        ("1,,2", "not a whole number"),
         ("normal(512)", "has 1 numbers"),
         ("normal(1,2,3,4,5)", "has 5 numbers"),
-        ("normal(x,2)", "no number"),
+        ("normal(x,2)", "not a number"),
         ("normal(5,2,10,20)", "mean 5 is not from 10 to 20"),
-        ("zipf(3)", "no whole number"),
-        ("٣", "no whole number"),
+        ("zipf(3)", "not a whole number"),
+        ("٣", "not a whole number"),
     ],
 )
 def test_what_means_nothing(text: str, said: str) -> None:
@@ -108,7 +108,7 @@ def test_answers_do_not_move_prompts() -> None:
 def test_pairs_stay_together() -> None:
     pairs = (Size(1, 10), Size(2, 20))
     assert set(FromPairs(pairs).draw(50, random.Random(5))) == set(pairs)
-    with pytest.raises(ConfigError, match="no pairs"):
+    with pytest.raises(ConfigError, match="no rows"):
         FromPairs(()).draw(1, random.Random(5))
 
 

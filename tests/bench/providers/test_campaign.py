@@ -137,7 +137,7 @@ async def test_a_refused_key_is_told_once_and_pauses_one(bench: Bench) -> None:
         campaign = await bench.run(of)
         assert two.outcomes == {"unauthorized": 1}
         told = [line for line in bench.told if "paused" in line]
-        assert told == ["two is paused: look at the key in KEY, and start the command again"]
+        assert told == ["two is paused: check the key in KEY, and start the command again"]
         assert campaign.tallies["two"].paused.startswith("HTTP 401")
         paused = [one.outcome for one in bench.contents.visits if one.outcome != "complete"]
         assert paused == ["refused", "paused", "paused"]
@@ -159,7 +159,7 @@ async def test_it_ends_when_everybody_is_paused(bench: Bench) -> None:
     async with AsyncExitStack() as stack:
         one = await entered(stack, api_key="other")
         await bench.run(file(provider("one", one.url, api_key_env="KEY"), **SMALL))
-    assert bench.told[-1] == "every provider is paused: there is nothing left to do"
+    assert bench.told[-1] == "every provider is paused, so there is nothing left to measure"
     assert len(bench.contents.visits) == 1
 
 
@@ -178,7 +178,7 @@ async def test_a_second_run_goes_on_by_the_schedule_without_a_burst(bench: Bench
     found = bench.contents
     assert [visit.began_at - START for visit in found.visits] == [0, 600, 1200, 3600]
     assert found.missed == 3
-    assert "3 rounds were missed; what is missed is not made up for" in bench.told
+    assert "3 rounds were missed; missed rounds are not made up for" in bench.told
     assert max(bench.clock.waits) <= 30
 
 

@@ -139,8 +139,8 @@ def test_what_is_not_as_it_seems_is_remarked(tmp_path: Path) -> None:
         row("single", 0, 0, SLOW, 1, told_tokens=None, output_tokens_asked=100), client_bound=True
     )
     notes = " ".join(tables.remarks(matrix(found._replace(visits=(odd,), missed=2))))
-    assert "a 1: the output is counted here" in notes
-    assert "a 1: answers shorter than asked" in notes
+    assert "a 1: the output was counted here" in notes
+    assert "a 1: answers were shorter than requested" in notes
     assert "a 1: rounds in which this client was the limit" in notes
     assert "2 rounds of the schedule were missed" in notes
 

@@ -44,7 +44,7 @@ def test_a_whole_file(tmp_path: Path) -> None:
     ("fields", "said"),
     [
         ({"batchsize": 3}, "unknown name 'batchsize'; did you mean 'batch_size'?"),
-        ({"interval": "soon"}, "interval: 'soon' is no time; write 90s, 10m"),
+        ({"interval": "soon"}, "interval: 'soon' is not a time; write 90s, 10m"),
         ({"interval": 0}, "interval: 0 s is less than 1 s"),
         ({"duration": "0s"}, "duration: 0 s must be more than 0"),
         ({"batch_size": 0}, "batch_size: 0 is not in 1 to 4096"),
@@ -52,7 +52,7 @@ def test_a_whole_file(tmp_path: Path) -> None:
         ({"output_tokens": "many"}, "output_tokens: 'many': Expected `int`"),
         ({"providers": []}, "providers: 0 are named"),
         ({"providers": {"a": 1}}, "providers: must be a list"),
-        ({"providers": [ONE, ONE]}, "providers: 'a' is there twice"),
+        ({"providers": [ONE, ONE]}, "providers: 'a' is listed twice"),
         ({"providers": ["a"]}, "providers[0]: must be `name: value` lines"),
     ],
 )
@@ -70,13 +70,13 @@ def test_what_cannot_be_is_refused(fields: dict[str, Any], said: str) -> None:
         ({"price": {"input": -1, "output": 1}}, "providers[0] (a): price: input: -1 is not in"),
         ({"price": {"input": "x", "output": 1}}, "providers[0] (a): price.input: what is there"),
         ({"model": None}, "providers[0] (a): model must be given"),
-        ({"base_url": "ftp://h"}, "providers[0] (a): base_url: 'ftp://h' is no address"),
+        ({"base_url": "ftp://h"}, "providers[0] (a): base_url: 'ftp://h' is not an address"),
         ({"type": "embeddings"}, "providers[0] (a): type: 'embeddings': Invalid enum value"),
         ({"headers": {"Authorization": "x"}}, "providers[0] (a): headers.Authorization: may be"),
         ({"headers": {"X-Pass": "x"}}, "providers[0] (a): headers.X-Pass: may be"),
         (
             {"type": "ollama", "return_metrics": True},
-            "providers[0] (a): return_metrics: is of openai-chat and openai-completions",
+            "providers[0] (a): return_metrics: is for openai-chat and openai-completions",
         ),
         ({"price": {"input": 1, "output": 1}, "usd_per_hour": 1}, "providers[0] (a): price and"),
     ],

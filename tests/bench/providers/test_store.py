@@ -106,7 +106,7 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     for attempt in (Store, read_store):
         with pytest.raises(ConfigError, match="is not a database of `headrace bench providers`"):
             attempt(other)
-    with pytest.raises(ConfigError, match="there is no such file"):
+    with pytest.raises(ConfigError, match="the file does not exist;"):
         read_store(tmp_path / "absent.db")
     newer = filled(tmp_path / "newer.db")
     with sqlite3.connect(newer) as on:

@@ -50,7 +50,7 @@ def test_equal_runs_need_none() -> None:
         ({"version": "9"}, "Different versions of headrace", False),
         ({"endpoint": "http://b/v1"}, "Endpoints differ (A: http://a/v1; B: http://b/v1).", False),
         ({"definitions": "vllm"}, "here all are by headrace", False),
-        ({"ending": "partial"}, "The client of B did not come to its end", True),
+        ({"ending": "partial"}, "The client of B did not finish", True),
         ({"ending": "duration"}, "", False),
     ],
 )
@@ -63,7 +63,9 @@ def test_what_differs_is_named(about: dict[str, Any], text: str, misleads: bool)
 def test_more_than_one_difference_hides_its_cause() -> None:
     found = said(made(), made(endpoint="http://b/v1", load="other"))
     assert found[0].misleads and not found[1].misleads
-    assert found[1].text.endswith("with more than one difference no ratio says which made it.")
+    assert found[1].text.endswith(
+        "with more than one difference a ratio does not show which of them caused it."
+    )
 
 
 def test_answers_of_different_length_are_other_work() -> None:

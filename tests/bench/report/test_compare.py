@@ -104,7 +104,7 @@ def test_what_the_runs_do_not_share_is_said() -> None:
     got = dict(compared(FAST, SLOW).differences)
     assert got == {"seed": (1, 2), "load": ("Poisson, 12 requests/s", "x")}
     sheet = comparison_sheets(compared(FAST, SLOW))[1]
-    assert sheet.title == "What the runs do not have in common"
+    assert sheet.title == "How the runs differ"
 
 
 def test_good_news_and_bad_news_have_a_colour() -> None:

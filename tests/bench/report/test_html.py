@@ -158,5 +158,5 @@ def test_a_run_of_thousands_is_no_large_page() -> None:
     ]
     page = page_of(run(*records))
     assert len(page) < 1_500_000
-    assert "are drawn: of each of 100 slices" in page and "100 of 4,000 requests" in page
+    assert "are drawn: in each of 100 slices" in page and "100 of 4,000 requests" in page
     assert "234,000" not in page and "236,000 gaps" in page

@@ -59,7 +59,7 @@ def test_a_limit_far_away_is_told_and_not_drawn() -> None:
 def test_times_of_nothing_have_a_place_on_a_logarithmic_axis() -> None:
     plot = cdf("gaps", [Curve(BLUE, one_each([0.0] * 50 + [10.0, 400.0]))])
     assert plot is not None and "gaps, logarithmic" in plot.svg
-    assert plot.caption == "Below 50 µs all is drawn at 50 µs."
+    assert plot.caption == "Values below 50 µs are drawn at 50 µs."
     near = cdf("gaps", [Curve(BLUE, one_each([0.0, 0.5]))])
     assert near is not None and near.caption == ""
 
@@ -123,7 +123,7 @@ def test_runs_of_one_load_are_joined_at_their_median() -> None:
     thrice = [point(1, 100), point(5, 150), point(5, 200), point(5, 250)]
     plot = load_curve("TTFT", thrice, lambda of: of.ttft)
     assert once is not None and plot is not None
-    assert "one load at their median" in plot.caption
+    assert "the same load at their median" in plot.caption
     assert "one load" not in once.caption
     lines = re.findall(r'd="(M[^"]*)" class="curve"', plot.svg)
     assert [line.count("L") for line in lines] == [1, 1, 1]

@@ -81,7 +81,9 @@ def test_requests_without_a_result(tmp_path: Path) -> None:
     (tmp_path / "result.json").unlink()
     for path in (tmp_path, tmp_path / "requests.jsonl"):
         kept = read_saved_run(path)
-        assert kept.run.requests == MADE.requests and "nobody knows" in kept.partial
+        assert (
+            kept.run.requests == MADE.requests and "without the settings of the run" in kept.partial
+        )
 
 
 def test_a_sweep_is_read_with_all_of_its_runs(tmp_path: Path) -> None:
@@ -102,16 +104,16 @@ def test_a_sweep_that_was_killed(tmp_path: Path) -> None:
     series_in(tmp_path)
     begin(tmp_path / "runs" / "04", begun({}, None))
     kept = read_saved_run(tmp_path)
-    assert "3 runs are here; of the run after them there is a part, too" in kept.partial
+    assert "it has 3 runs; part of the next run is there, too" in kept.partial
     assert kept.run == MADE
 
 
 def test_a_sweep_that_was_killed_in_its_first_run(tmp_path: Path) -> None:
     write_series(tmp_path, Series(kind="search", runs=(), attainment=0.9))
-    with pytest.raises(ConfigError, match="no run of the search has left anything"):
+    with pytest.raises(ConfigError, match="no run of the search has been saved"):
         read_saved_run(tmp_path)
     begin(tmp_path / "runs" / "01", begun({}, None))
-    assert "0 runs are here" in read_saved_run(tmp_path).partial
+    assert "it has 0 runs" in read_saved_run(tmp_path).partial
 
 
 def test_runs_of_an_older_sweep_are_forgotten(tmp_path: Path) -> None:
@@ -133,7 +135,9 @@ def test_a_search_comes_back(tmp_path: Path) -> None:
 
 
 def test_what_is_no_result_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"has neither result.json nor series.json nor partial"):
+    with pytest.raises(
+        ConfigError, match=r"contains neither result.json nor series.json nor partial"
+    ):
         read_saved_run(tmp_path)
     with pytest.raises(ConfigError, match="cannot be read: No such file"):
         read_saved_run(tmp_path / "nowhere.json")

@@ -41,14 +41,14 @@ def test_every_part_is_there() -> None:
         assert part in text
     assert "The client was not the limit" in text
     assert "tpot       (last such chunk − first)" in text, "definitions stand below"
-    assert "error: http" in text and "status of failed: 429" in text
+    assert "error: http" in text and "status of failed requests: 429" in text
     assert "…" not in text, "nothing is cut off at this width"
 
 
 def test_a_cost_that_is_unknown_is_told_with_its_reason() -> None:
     half = shown(summary_table(summarize(MADE, prices=Prices(output_usd=8))))
     assert re.search(r"the run +unknown", half)
-    assert "Unknown: the price of input is unknown: --price-input." in half
+    assert "Unknown: the price of input is unknown: give --price-input." in half
     assert "third line" not in half, "there is none"
     whole = shown(summary_table(summarize(MADE, prices=Prices(input_usd=1, output_usd=8))))
     assert "unknown" not in whole.lower() and "third line" in whole
@@ -94,7 +94,7 @@ def test_a_lag_that_nobody_could_notice_makes_no_second_row() -> None:
 
 def test_what_the_server_said_is_a_table() -> None:
     text = shown(summary_table(summarize(simulated(requests=60, rate=6))))
-    for part in ("Server, as it says", "MBU", "MFU", "KV blocks in use, most", "preemptions"):
+    for part in ("Server, as it reports", "MBU", "MFU", "KV blocks in use, maximum", "preemptions"):
         assert part in text
 
 

@@ -63,8 +63,8 @@ def test_failed_requests_and_disorder_are_told(tmp_path: Path) -> None:
     trace = read_trace(written(tmp_path, BURST + rows))
     assert [(row.at_ns, row.prompt_tokens) for row in trace.rows] == [(0, 11), (10**9, 10)]
     assert trace.notes == (
-        "trace.csv: 2 of 4 rows left out, with no tokens in prompt or answer",
-        "trace.csv: rows were not in order of time; they are now",
+        "trace.csv: 2 of 4 rows skipped, with no tokens in prompt or answer",
+        "trace.csv: rows were not in order of time and have been sorted",
     )
 
 
@@ -114,7 +114,7 @@ def test_lengths_alone(tmp_path: Path) -> None:
     ("row", "said"),
     [
         ("2023-11-16 18:15,1,2", "2: TIMESTAMP '2023-11-16 18:15': must be a time"),
-        ("2023-02-30 00:00:00,1,2", "is no time"),
+        ("2023-02-30 00:00:00,1,2", "is not a time"),
         ("2023-11-16 18:15:46,-1,2", "ContextTokens '-1'"),
         ("2023-11-16 18:15:46,1,x", "GeneratedTokens 'x'"),
         ("2023-11-16 18:15:46,1,99999999999999", "GeneratedTokens"),
@@ -161,11 +161,11 @@ def test_another_size_of_blocks_is_named(tmp_path: Path) -> None:
 
 def test_what_is_no_trace(tmp_path: Path) -> None:
     for text in ("", "a,b\n1,2\n", "{}", "[" * 100_000, "\x00"):
-        with pytest.raises(ConfigError, match="known are azure"):
+        with pytest.raises(ConfigError, match="the formats are azure"):
             detect(written(tmp_path, text))
     with pytest.raises(ConfigError, match="must be one of azure"):
         read_trace(written(tmp_path, AZURE), format_name="weka")
-    with pytest.raises(ConfigError, match="no request in the part"):
+    with pytest.raises(ConfigError, match="the chosen part has no requests"):
         read_trace(written(tmp_path, AZURE))
     with pytest.raises(ConfigError, match="has no column 'Timestamp'"):
         read_trace(written(tmp_path, AZURE), format_name="burstgpt")

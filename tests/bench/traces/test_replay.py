@@ -158,7 +158,7 @@ def test_fingerprints() -> None:
 
 
 def test_what_cannot_be_replayed() -> None:
-    with pytest.raises(ConfigError, match="a salt ends them"):
+    with pytest.raises(ConfigError, match="a salt would make them differ"):
         TraceReplay(BRANCHES, PromptWriter(OfWords()), random.Random(1), salts=random.Random(1))
 
 

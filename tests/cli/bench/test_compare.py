@@ -85,7 +85,7 @@ def test_thresholds_decide_the_exit_status(pair: tuple[str, str]) -> None:
 def test_runs_with_different_slos(pair: tuple[str, str], tmp_path: Path) -> None:
     other = write(tmp_path / "c", slo="ttft:100")
     done = run("compare", pair[0], other, "--metric", "good", "--metric", "tpot")
-    assert "goodput is left out: add --goodput" in done.output and "good  " not in done.output
+    assert "goodput is omitted: add --goodput" in done.output and "good  " not in done.output
     done = run("compare", pair[0], other, "--metric", "good", "--goodput", "ttft:300")
     assert "100 %" in done.output
 
@@ -101,13 +101,13 @@ def test_names_are_told_apart(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["one"], "1 run to compare; name two results or more"),
+        (["one"], "there is 1 run to compare; name two results or more"),
         (["nowhere", "nowhere"], "cannot be read: No such file or directory"),
         (["one", "text"], "is not a result of headrace bench"),
-        (["one", "summary"], "holds a summary and no requests: add --save DIR"),
+        (["one", "summary"], "has a summary but no requests: add --save DIR"),
         (["one", "vllm"], "name a result.json that it wrote"),
-        (["one", "one", "--fail-if", "ttft>1"], "of ttft there are many"),
-        (["one", "one", "--name", "a"], "--name is given 1 times for 2 results"),
+        (["one", "one", "--fail-if", "ttft>1"], "ttft has many values"),
+        (["one", "one", "--name", "a"], "--name was given 1 times for 2 results"),
         (["one", "one", "--goodput", "ttft"], "is not name:limit"),
     ],
 )
@@ -153,8 +153,8 @@ def test_a_run_that_was_killed_is_shown_as_partial(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     done = run("report", str(tmp_path), "--html", str(page), "--save", str(tmp_path / "whole"))
     assert done.exit_code == 0, done.output
-    assert "partial: The client did not come to its end: here are the 3 requests" in done.output
-    assert "The client did not come to its end" in page.read_text()
+    assert "partial: The client did not finish: these are the 3 requests" in done.output
+    assert "The client did not finish" in page.read_text()
     told = json.loads(run("report", str(tmp_path), "--json").stdout)
     assert told["about"]["ending"] == "partial" and told["partial"]
     assert read_result(tmp_path / "whole").about["ending"] == "partial"
@@ -179,4 +179,4 @@ def test_a_sweep_is_shown_with_its_curve(pair: tuple[str, str], tmp_path: Path) 
 
 def test_a_folder_without_a_result(tmp_path: Path) -> None:
     done = run("report", str(tmp_path))
-    assert done.exit_code == 2 and "has neither result.json" in done.output
+    assert done.exit_code == 2 and "contains neither result.json" in done.output

@@ -161,10 +161,10 @@ def test_a_server_that_is_not_there() -> None:
         url = endpoint.url
     done = run(url, "-n", "2", *SHORT)
     assert done.exit_code == 3
-    assert "refused the connection; does the server run" in done.output
+    assert "refused the connection; is the server running" in done.output
     done = run("http://no-such-host.invalid", "-n", "2", *SHORT)
     assert done.exit_code == 3
-    assert "no-such-host.invalid is not known" in done.output
+    assert "no-such-host.invalid was not found" in done.output
 
 
 @pytest.mark.parametrize(
@@ -196,16 +196,19 @@ def test_exit_statuses(
     [
         (("--goodput", "speed:3"), "metric 'speed' is not known"),
         (("--search",), "--search needs an SLO"),
-        (("--search", "--goodput", "ttft:mean<5"), "not a matter of how many requests"),
+        (
+            ("--search", "--goodput", "ttft:mean<5"),
+            "a search needs a limit that a number of requests meets",
+        ),
         (("--burstiness", "0.5"), "needs --rate and --arrivals gamma"),
-        (("--rate", "5", "--ramp", "3"), "of a closed loop; with --rate say --ramp-from"),
+        (("--rate", "5", "--ramp", "3"), "needs a closed loop; with --rate use --ramp-from"),
         (("--header", "nothing"), "is not NAME:VALUE"),
         (("--extra-body", "[1]"), "--extra-body '[1]'"),
-        (("--speed", "3"), "of a --trace; name one"),
+        (("--speed", "3"), "needs a --trace; add one"),
         (("--input-tokens", "many"), "--input-tokens 'many'"),
         (("--percentiles", "x"), "--percentiles 'x'"),
         (("--unique-prompts", "--prefix-tokens", "9"), "give one of them"),
-        (("--endpoint-type", "ollama", "--ignore-eos", "--model", "m"), "cannot be told to ollama"),
+        (("--endpoint-type", "ollama", "--ignore-eos", "--model", "m"), "cannot be sent to ollama"),
         (("--processes", "4", "-c", "2"), "--processes 4: more than the 2 of --concurrency"),
     ],
 )
@@ -300,7 +303,7 @@ def test_a_search_tells_what_it_found() -> None:
     found = json.loads(done.stdout)["search"]
     assert found["highest_met"] == 300
     assert found["decided"] is True
-    assert "the highest that was allowed" in found["told"]
+    assert "the highest rate allowed" in found["told"]
     with mock() as endpoint:
         done = run(
             endpoint.url,
@@ -317,7 +320,7 @@ def test_a_search_tells_what_it_found() -> None:
             *SHORT,
         )
     assert done.exit_code == 4
-    assert "no rate that was tried met it" in done.output
+    assert "no rate that was tried met the SLO" in done.output
 
 
 @pytest.mark.process

@@ -80,13 +80,13 @@ def test_a_search_tells_how_long_its_trials_are_before_the_first() -> None:
         chosen = run(endpoint.url, *load, "-n", "40", *loud)
         found = run(endpoint.url, *load, "--budget", "3", *loud)
         quiet = run(endpoint.url, *load, "-n", "40", *SHORT)
-    rule = "Trials are as long as --requests or --duration says"
+    rule = "Trials are as long as --requests or --duration sets"
     assert rule in chosen.stderr and rule not in quiet.stderr
     assert chosen.stderr.index(rule) < chosen.stderr.index("300/s: ")
     assert rule not in found.stderr
     told = r"Trials of 0\.3 s: the longest of 30 s, 150 times the E2E of a lone request \(\S+ s\)"
     assert re.search(rf"{told} and 10 times the longest limit \(60 s\); at low", found.stderr)
-    assert "cut to a tenth of the budget, where 600 s were called for" in found.stderr
+    assert "cut to a tenth of the budget, where 600 s were needed" in found.stderr
 
 
 def test_a_run_that_is_made_anew_has_the_statistics_that_it_was_asked_for(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_a_killed_client_leaves_what_had_ended(tmp_path: Path) -> None:
             client.kill()
             client.wait()
     kept = read_saved_run(tmp_path)
-    assert "The client did not come to its end" in kept.partial
+    assert "The client did not finish" in kept.partial
     assert kept.run.about["model"] == "mock" and kept.prices.hour_usd == 2
     assert kept.vllm_keys["max_concurrency"] == 2 and kept.vllm_keys["model_id"] == "mock"
     assert len(kept.run.requests) >= 4

@@ -178,20 +178,20 @@ def test_a_folder_of_its_own_for_a_result_without_one() -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ("--profile concurrent", "needs its users"),
-        ("--profile concurrent --rate 2.5", "a number of 1 or more"),
+        ("--profile concurrent", "needs a number of users"),
+        ("--profile concurrent --rate 2.5", "must be 1 or more"),
         ("--profile concurrent --rate 2 -c 3", "give one"),
-        ("--profile synchronous -c 3", "one at a time"),
-        ("--profile constant", "needs requests a second"),
+        ("--profile synchronous -c 3", "one request at a time"),
+        ("--profile constant", "needs requests per second"),
         ("--profile sweep --rate 2", "3 or more"),
         ("--profile replay --rate 2", "needs a --trace"),
-        ("--profile poisson --rate 2 --sweep 4", "both say what the load is"),
+        ("--profile poisson --rate 2 --sweep 4", "both set the load; give one of them"),
         ("--data prompt_words=4", "'prompt_words' is not one of prompt_tokens"),
-        ("--data prompt_tokens=x", "'x' is no whole number"),
-        ("--data output_tokens_stdev=4", "and not output_tokens; add it"),
-        ("--data no-such-file", "is no file and no lengths"),
-        ("--data prompt_tokens=4 --isl 5", "say two things"),
-        ("--isl 5..9 --isl-stddev 2", "--input-tokens-stddev 2 is of one number"),
+        ("--data prompt_tokens=x", "'x' is not a whole number"),
+        ("--data output_tokens_stdev=4", "but not output_tokens; add it"),
+        ("--data no-such-file", "is neither a file nor lengths"),
+        ("--data prompt_tokens=4 --isl 5", "contradict each other"),
+        ("--isl 5..9 --isl-stddev 2", "--input-tokens-stddev 2 needs one number"),
         ("--isl 50 --isl-stddev 2 --range-ratio 0.1", "give one"),
         ("--price-per-hour 3 --price-output 1", "give one kind"),
         ("--price-cached 3", "add --price-input"),
@@ -199,10 +199,10 @@ def test_a_folder_of_its_own_for_a_result_without_one() -> None:
         ("--result-filename x.json", "add --save-result or --save DIR"),
         ("--save out --result-filename a/x.json", "without folders"),
         ("--save out --result-filename result.json", "other than result.json"),
-        ("--stop-when-saturated -c 3", "asks no more than it gets"),
-        ("--stop-when-saturated --rate inf", "asks no more than it gets"),
-        ("--detect-saturation --search --goodput ttft:5", "leave one"),
-        ("--trace-block-tokens 64", "is of a --trace; name one"),
+        ("--stop-when-saturated -c 3", "never sends more than the server answers"),
+        ("--stop-when-saturated --rate inf", "never sends more than the server answers"),
+        ("--detect-saturation --search --goodput ttft:5", "omit one of them"),
+        ("--trace-block-tokens 64", "needs a --trace; add one"),
     ],
 )
 def test_what_goes_not_together(arguments: str, told: str) -> None:
@@ -269,14 +269,17 @@ def test_a_sweep_says_what_batching_gained() -> None:
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("--dataset-name burstgpt", "its file is a --trace"),
+        ("--dataset-name burstgpt", "give its file as --trace"),
         ("--dataset-name hf", "nothing is downloaded; name a file of prompts with --dataset"),
         ("--dataset-name prefix_repetition", "write --prefix-tokens 200 --prefixes 10"),
         ("--dataset-name nothing", "is not one of 'jsonl'"),
-        ("--backend sglang", "its OpenAI API is: --backend openai, or openai-chat"),
-        ("--min-tokens 128", "--min-tokens is a switch and takes no 128"),
-        ("--min-tokens=64", "answers of --output-tokens 64 are asked to be as long at least"),
-        ("--use-legacy-max-tokens", "max_tokens is sent unless --max-tokens-field says otherwise"),
+        ("--backend sglang", "use its OpenAI API: --backend openai, or openai-chat"),
+        ("--min-tokens 128", "--min-tokens is a switch and does not take 128"),
+        ("--min-tokens=64", "write --output-tokens 64 --min-tokens"),
+        (
+            "--use-legacy-max-tokens",
+            "max_tokens is sent unless --max-tokens-field names another field",
+        ),
     ],
 )
 def test_values_of_other_tools_are_refused_with_what_is_meant(line: str, told: str) -> None:
@@ -319,15 +322,15 @@ def test_our_server_is_asked_for_the_wait_in_its_queue() -> None:
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("--backend anthropic --no-include-usage", "include_usage: is of openai-chat"),
-        ("--backend ollama --continuous-usage", "continuous_usage: is of openai-chat"),
+        ("--backend anthropic --no-include-usage", "include_usage: is for openai-chat"),
+        ("--backend ollama --continuous-usage", "continuous_usage: is for openai-chat"),
         (
             "--backend completions --max-tokens-field max_completion_tokens",
-            "max_tokens_field: max_completion_tokens is of openai-chat",
+            "max_tokens_field: max_completion_tokens is for openai-chat",
         ),
         ("--no-include-usage --continuous-usage", "need include_usage"),
-        ("--think 2", "--think 2 is between turns; add --turns, or leave it"),
-        ("--prefixes 4", "--prefixes 4 is of --prefix-tokens; add those"),
+        ("--think 2", "--think 2 is a pause between turns; add --turns, or omit it"),
+        ("--prefixes 4", "--prefixes 4 needs --prefix-tokens; add it"),
     ],
 )
 def test_what_would_be_without_effect_is_refused(line: str, told: str) -> None:

@@ -51,25 +51,25 @@ def test_what_stands_beside_a_list_stays() -> None:
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("--rate 1,2,5", "--rate 1,2,5 is a list, which a sweep takes; add --sweep"),
-        ("-c 1,4", "--concurrency 1,4 is a list, which a sweep takes; add --sweep"),
-        ("--search --goodput ttft:5 --rate 1,2", "a --search has one first rate"),
-        ("--sweep 8 --rate 1,2", "--sweep 8 finds its loads and --rate 1,2 names them"),
-        ("--sweep --rate 5", "or give a list of them: --rate 1,2,5"),
+        ("--rate 1,2,5", "--rate 1,2,5 is a list, which only a sweep takes; add --sweep"),
+        ("-c 1,4", "--concurrency 1,4 is a list, which only a sweep takes; add --sweep"),
+        ("--search --goodput ttft:5 --rate 1,2", "a --search takes one first rate"),
+        ("--sweep 8 --rate 1,2", "--sweep 8 chooses its loads and --rate 1,2 names them"),
+        ("--sweep --rate 5", "or give a list of rates: --rate 1,2,5"),
         ("--sweep --rate 1,2 -c 1,2", "are both lists"),
-        ("--sweep --rate 1,2,1", "--rate of a sweep: 1 is there twice"),
+        ("--sweep --rate 1,2,1", "--rate of a sweep: 1 is listed twice"),
         ("--sweep --rate 1,inf", "inf is not a finite number above 0"),
-        ("--sweep -c 1,4 --rate 3", "has no rate; leave --rate away"),
-        ("--sweep -c 1,4 --burstiness 0.5", "--burstiness 0.5 is of rates"),
-        ("--sweep -c 1,4 --stop-when-saturated", "ask no more than they get"),
-        ("--sweep --rate 1,2 --ramp-from 1", "leave --ramp-from away"),
-        ("--sweep --rate 1,2 --ramp 3", "--ramp 3 is of a closed loop"),
-        ("--sweep --rate 1,2 --trace f", "--sweep makes its own times"),
-        ("--profile sweep --rate 3,4", "--rate 3,4 of --profile sweep is one number"),
-        ("--profile throughput -c 3,4", "-c 3,4 of --profile throughput is one number"),
+        ("--sweep -c 1,4 --rate 3", "has no rate; omit --rate"),
+        ("--sweep -c 1,4 --burstiness 0.5", "--burstiness 0.5 needs a rate"),
+        ("--sweep -c 1,4 --stop-when-saturated", "never send more than the server answers"),
+        ("--sweep --rate 1,2 --ramp-from 1", "omit --ramp-from"),
+        ("--sweep --rate 1,2 --ramp 3", "--ramp 3 needs a closed loop"),
+        ("--sweep --rate 1,2 --trace f", "--sweep chooses its own times"),
+        ("--profile sweep --rate 3,4", "--rate 3,4 of --profile sweep must be one number"),
+        ("--profile throughput -c 3,4", "-c 3,4 of --profile throughput must be one number"),
         ("--profile concurrent --rate 1.5,4", "--rate 1.5 of --profile concurrent"),
         ("--profile concurrent --rate inf", "--rate inf of --profile concurrent"),
-        ("--profile constant --rate 2 --sweep", "both say what the load is"),
+        ("--profile constant --rate 2 --sweep", "both set the load; give one of them"),
     ],
 )
 def test_what_a_list_goes_not_with(line: str, told: str, tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_more_loads_than_a_sweep_takes() -> None:
         ("-c 0", "'0' is not a whole number above 0; write one such as 16"),
         ("--sweep -c 1,2.5", "'2.5' in '1,2.5' is not a whole number above 0"),
         ("--sweep 2", "'2' is not a number of points from 3 to 100"),
-        ("--sweep 1,2,5", "loads of your own are a list: --sweep --rate 1,2,5"),
+        ("--sweep 1,2,5", "give a list: --sweep --rate 1,2,5"),
     ],
 )
 def test_what_is_no_load(line: str, told: str) -> None:
@@ -185,7 +185,7 @@ def test_the_run_of_a_command_without_what_it_would_print(
     with mock() as endpoint:
         experiment, options = experiment_of([endpoint.url, "-c", "2", "-n", "4", *SHORT])
         done = experiment.run(options)
-        with pytest.raises(ConfigError, match="two addresses"):
+        with pytest.raises(ConfigError, match="both give the address"):
             experiment_of([endpoint.url, "--base-url", "http://h:1"])
     assert done.summary.requests.completed == 4
     assert done.options.concurrency == 2

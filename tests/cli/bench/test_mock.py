@@ -34,7 +34,7 @@ def test_it_serves_until_a_signal_and_tells_what_became_of_requests() -> None:
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        (["--ttft", "soon"], "ttft_ms: 'soon' is no distribution"),
+        (["--ttft", "soon"], "ttft_ms: 'soon' is not a distribution"),
         (["--error", "429"], "errors: the rate nan of 429 is not in 0 to 1"),
         (["--max-queued", "3"], "max_queued: 3 needs a capacity"),
         (["--host", "203.0.113.7"], "--host 203.0.113.7 --port 8010: cannot listen there"),

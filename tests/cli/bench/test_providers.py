@@ -114,7 +114,7 @@ def test_a_refused_key_is_in_no_output_and_no_file(tmp_path: Path) -> None:
         path.write_text(yaml.safe_dump(told), encoding="utf-8")
         done = run(path, "--once", "--html", tmp_path / "p.html", env={"A_KEY": key})
     assert done.exit_code == 3, done.output
-    assert "a is paused: look at the key in A_KEY" in done.output
+    assert "a is paused: check the key in A_KEY" in done.output
     assert key not in done.output
     assert not any(key.encode() in one.read_bytes() for one in tmp_path.iterdir())
 
@@ -124,11 +124,11 @@ def test_a_refused_key_is_in_no_output_and_no_file(tmp_path: Path) -> None:
     [
         ((), "FILE is missing"),
         (("--report",), "--report needs FILE or --db"),
-        (("--report", "--once", "--db", "x.db"), "--once has no meaning"),
-        (("--report", "--db", "absent.db"), "there is no such file"),
+        (("--report", "--once", "--db", "x.db"), "--once has no effect"),
+        (("--report", "--db", "absent.db"), "the file does not exist"),
         (("absent.yaml",), "No such file"),
-        (("p.yaml", "--html", "absent/p.html"), "--html absent/p.html: the folder is not there"),
-        (("p.yaml", "--last", "soon"), "--last: 'soon' is no time"),
+        (("p.yaml", "--html", "absent/p.html"), "--html absent/p.html: the folder does not exist"),
+        (("p.yaml", "--last", "soon"), "--last: 'soon' is not a time"),
         (("p.yaml", "--db", "p.yaml"), "not a database"),
     ],
 )

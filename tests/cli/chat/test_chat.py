@@ -83,7 +83,7 @@ def test_commands_that_are_wrong_change_nothing(model: str, tmp_path: Path) -> N
         f"/save {tmp_path / 'no' / 'chat.json'}", "/etc/hosts is a file",
     )  # fmt: skip
     for problem in (
-        "no exchange to take back", "nothing has been asked yet", "/nonsense is no command",
+        "no exchange to undo", "there is no question yet", "/nonsense is not a command",
         "/save needs FILE", "/clear takes nothing, not 'all'", "/set needs a name and a value",
         "temperature is 1e9; it must be 0 to 10000", "'seeds' cannot be set",
         "No such file", "cannot be written",
@@ -113,7 +113,7 @@ def test_a_full_context_is_said_and_nothing_is_cut(model: str) -> None:
     assert first["finish_reason"] == "length"
     assert int(str(first["prompt_tokens"])) + int(str(first["completion_tokens"])) == 96
     assert "maximum context length is 96 tokens" in result.stderr
-    assert "the conversation before it is kept whole. /undo takes the last" in result.stderr
+    assert "the conversation before it is kept whole. /undo removes the last" in result.stderr
     assert int(str(again["prompt_tokens"])) < 96
     told = chat(model, "hello", flags=flags, as_json=False)
     assert "the context of 96 tokens is full" in told.stderr
@@ -257,7 +257,7 @@ def test_a_history_that_cannot_be_kept_is_no_reason_to_end(model: str, tmp_path:
     blocked = tmp_path / "file"
     blocked.write_text("")
     with in_terminal(blocked, model, *GREEDY) as terminal:
-        terminal.until("what you type is not kept for the next time")
+        terminal.until("what you type will not be kept for the next chat")
         terminal.prompt()
         terminal.type("hello\r")
         terminal.until(r"context \d+ of 512")

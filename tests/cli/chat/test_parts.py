@@ -176,7 +176,7 @@ def test_parameters_are_set_within_their_ranges() -> None:
                 chat_settings.changed(params, name, outside)
         default = chat_settings.changed(told, name, "default")
         assert getattr(default, name) == getattr(chat_settings.DEFAULT, name)
-    with pytest.raises(ConfigError, match=r"top_k is '1\.5'; an integer is expected"):
+    with pytest.raises(ConfigError, match=r"top_k is '1\.5'; it must be an integer"):
         chat_settings.changed(params, "top_k", "1.5")
     with pytest.raises(ConfigError, match="'choice' cannot be set; temperature, "):
         chat_settings.changed(params, "choice", "1")

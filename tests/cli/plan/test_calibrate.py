@@ -52,7 +52,7 @@ def test_fit_store_plan_and_turn_off(sets: list[Path], cache: Path) -> None:
     fitted = run("calibrate", "--from", sets[0]).output
     (path,) = (cache / "headrace" / "calibration").glob("headrace-*.json")
     assert f"stored in {path}" in fitted
-    assert "each test by a fit without it" in fitted and "the 5 worst" in fitted
+    assert "each test, predicted by a fit without it" in fitted and "the 5 worst" in fitted
     speed = ("speed", SMALL, "--quantization", "q8-0", "--batches", "1")
     planned = run(*speed).output
     assert "int8 products, calibrated" in planned and "T2C" in planned
@@ -86,20 +86,20 @@ def test_what_explains_nothing_is_not_stored(tmp_path: Path, cache: Path) -> Non
     of_here = msgspec.structs.replace(measured(SMALL, noise=1.5), version=__version__)
     write_measured(path, [of_here])
     done = run("calibrate", "--from", path).output
-    assert "rates do not explain these tests" in done and "not stored: it is off by" in done
+    assert "rates do not explain these tests" in done and "not stored: its mean error is" in done
     assert not (cache / "headrace").exists()
 
 
 def test_both_models_have_errors_without_each(sets: list[Path]) -> None:
     shown = run("calibrate", "--from", sets[0], "--from", sets[1], "--no-store", "--rows").output
-    assert "each model by a fit without it" in shown and "every test" in shown
+    assert "each model, predicted by a fit without it" in shown and "every test" in shown
     assert shown.count("Llama 3.2 1B") == 1 + len(TESTS)
 
 
 def test_what_it_cannot_do(sets: list[Path], tmp_path: Path) -> None:
     assert "add --measure" in refused("calibrate", "model.gguf")
     assert "needs a MODEL" in refused("calibrate", "--measure")
-    assert "nothing is calibrated on this machine" in refused("calibrate")
+    assert "there is no calibration of this machine" in refused("calibrate")
     one = read_measured(sets[0])[0]
     other = tmp_path / "threads.json"
     write_measured(other, [msgspec.structs.replace(one, threads=7)])
@@ -114,7 +114,7 @@ def test_measure_fit_and_go_on(tmp_path: Path, cache: Path) -> None:
     model = write_tiny_gguf(tmp_path, "llama", "Q8_0", layers=1, max_positions=100)
     words = ("calibrate", "--measure", model, "--repeats", "1", "--threads", "1")
     first = run(*words)
-    assert "tests, about 1 min; nothing else should run" in first.stderr
+    assert "tests, about 1 min; keep the machine otherwise idle" in first.stderr
     (kept,) = read_measured(cache / "headrace" / "calibration" / "measured.json")
     assert isinstance(kept, Measured) and kept.kind == "Q8_0" and kept.threads == 1
     assert {row.test.positions <= 100 for row in kept.rows} == {True}

@@ -86,7 +86,7 @@ def test_the_list() -> None:
     ("words", "told"),
     [
         ((), "name a config, a run"),
-        (("nothing.yaml",), "no file, no folder"),
+        (("nothing.yaml",), "not a file, a folder"),
         (("--only", "L-prefx", "nothing.yaml"), "did you mean L-prefix"),
         (("--hardware", "h101", "--", "vllm", "serve", "m"), "did you mean"),
         (("--model", "llama-3.1-7b", "--", "vllm", "serve", "m"), "did you mean"),

@@ -58,7 +58,7 @@ def test_a_file_needs_no_quantization(shared_assets: Path) -> None:
         (["qwen3-8b", "--hardware", "h101"], "did you mean"),
         (["qwen3-8b", "--users", "0"], "users is 0"),
         (["qwen3-8b", "--context", "0"], "context_tokens is 0"),
-        (["qwen3-8b", "--count", "2"], "of this machine there is 1"),
+        (["qwen3-8b", "--count", "2"], "there is only one of this machine"),
         (["qwen3-8b", "--kv-type", "q3"], "KV type 'q3'"),
         (["qwen3-8b", "--quantization", "awqq"], "awq"),
         (["./nothing.json"], "cannot be read"),

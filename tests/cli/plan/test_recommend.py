@@ -59,7 +59,7 @@ def test_progress_is_for_terminals_alone(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.load
 def test_nothing_left_says_what_would_do() -> None:
     said = run(*FEW, "--private", "--slo", "tpot:2").output
-    assert "nothing keeps every rule" in said
+    assert "no option keeps every rule" in said
     assert "possible with: --slo 'tpot:" in said
 
 

@@ -41,7 +41,7 @@ def test_a_narrow_terminal_has_all_that_a_wide_one_has() -> None:
     done = run("techniques", "--filter", "speculative-decoding", columns="80")
     assert "needs:" in done.output and "not when:" in done.output
     done = run("prices", "--filter", "opus 4.6", columns="80")
-    assert "no room for:" in done.output
+    assert "columns that do not fit:" in done.output
 
 
 def test_json_has_facts_with_source_and_date() -> None:
@@ -83,7 +83,7 @@ def test_a_tree_asks_goes_back_and_stops() -> None:
 
     done = CliRunner().invoke(walk_it, input="2\nb\n9\napp\n1\n")
     assert done.exit_code == 0, done.output
-    assert "'9' is no answer" in done.output and "ollama: Ollama" in done.output
+    assert "'9' is not an answer" in done.output and "ollama: Ollama" in done.output
     assert "Disputed C56" in done.output
     for stopped in ("\n", ""):
         done = CliRunner().invoke(walk_it, input=stopped)
@@ -95,7 +95,7 @@ def test_a_tree_asks_goes_back_and_stops() -> None:
     [
         (["hardwear"], "did you mean 'hardware'"),
         (["hardware", "--sort", "bandwith"], "did you mean 'bandwidth'"),
-        (["hardware", "--filter", "nothing-like-it"], "leave out a word"),
+        (["hardware", "--filter", "nothing-like-it"], "use fewer words"),
         (["trees", "runtime-by-us"], "did you mean"),
         (["trees", "runtime-by-use", "--choose", "none"], "there are: exploring"),
     ],
@@ -111,7 +111,7 @@ def test_mistakes_are_told(words: list[str], told: str) -> None:
         (["--sort", "name"], "--sort goes with a TOPIC"),
         (["trees", "--choose", "app"], "name one"),
         (["hardware", "h100-sxm"], "headrace catalog show h100-sxm"),
-        (["trees", "runtime-by-use", "--filter", "x"], "go without a TREE"),
+        (["trees", "runtime-by-use", "--filter", "x"], "cannot be used with a TREE"),
     ],
 )
 def test_options_that_do_not_go_together(words: list[str], told: str) -> None:

@@ -243,8 +243,11 @@ def test_what_a_client_may_not_say(fields: dict[str, Any], param: str) -> None:
     ("given", "said"),
     [
         ({"onlyy": ["a"]}, "provider: unknown field 'onlyy'; did you mean 'only'?"),
-        ({"zzz": 1}, "provider: unknown field 'zzz'; there are order, only, ignore,"),
-        ({"sort": "prize"}, "'prize' is none of price, throughput, latency; did you mean 'price'?"),
+        ({"zzz": 1}, "provider: unknown field 'zzz'; the fields are order, only, ignore,"),
+        (
+            {"sort": "prize"},
+            "'prize' is not one of price, throughput, latency; did you mean 'price'?",
+        ),
         ({"sort": {"by": 1}}, "provider.sort.by: text is expected; quote it: '1'"),
         ({"max_price": {"promt": 1}}, "provider.max_price: unknown field 'promt'; did you mean"),
         ({"max_price": {"prompt": "1"}}, "provider.max_price.prompt: a number is expected; write"),

@@ -80,7 +80,7 @@ def test_offload_where_fewer_bits_would_fit() -> None:
     told = values(one)
     assert "Q8_0" in one.remedy
     # Half of 32 layers.
-    assert float(told["kept beside the GPU"]) == float(told["weights"]) / 2
+    assert float(told["kept outside the GPU"]) == float(told["weights"]) / 2
     assert outcome("L-offload", subject(line.replace("16", "99"), **fields)) == ()
     assert "shape" in lacks("L-offload", subject(line))
 
@@ -127,7 +127,7 @@ def test_speculation_by_its_acceptance() -> None:
     one = found("L-speculation", subject(line, run=drafts(80), **fields))
     told = values(one)
     assert told["acceptance"] == 0.08 and float(told["times as fast"]) < 1
-    assert 0.08 < float(told["acceptance from which it pays"]) < 0.5
+    assert 0.08 < float(told["acceptance at which it starts to pay"]) < 0.5
     assert outcome("L-speculation", subject(line, run=drafts(800), **fields)) == ()
     assert outcome("L-speculation", subject(VLLM)) == ()
     assert "accepted" in lacks("L-speculation", subject(line))
@@ -135,7 +135,10 @@ def test_speculation_by_its_acceptance() -> None:
 
 def test_speculation_that_nobody_measures() -> None:
     quiet = run([request(0)], readings({"running": 1.0}, {"running": 1.0}))
-    assert "nobody measures" in found("L-speculation", subject(f"{VLLM} {DRAFT}", run=quiet)).says
+    assert (
+        "acceptance is not measured"
+        in found("L-speculation", subject(f"{VLLM} {DRAFT}", run=quiet)).says
+    )
 
 
 def test_speculation_past_its_paying_batch() -> None:

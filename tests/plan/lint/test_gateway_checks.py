@@ -38,8 +38,8 @@ def made(settings: dict[str, Any], **fields: Any) -> Any:
 def test_retries_times_fallbacks() -> None:
     of = made({"num_retries": 5, "timeout": 60, "fallbacks": [{"big": ["small"]}]})
     told = values(found("L-retry-storm", of))
-    assert told["sendings of one request at worst"] == 12
-    assert told["a client waits at worst"] == 720
+    assert told["attempts of one request at worst"] == 12
+    assert told["longest wait of a client"] == 720
     assert outcome("L-retry-storm", made({"num_retries": 1})) == ()
     assert "num_retries" in lacks("L-retry-storm", made({}))
 
@@ -111,10 +111,10 @@ def test_a_tier_of_the_price_is_crossed(model: str) -> None:
     [
         ({"model_list": {}}, "must be a list"),
         ({"model_list": [{"model_name": "x"}]}, "no litellm_params.model"),
-        (config(router_settings={"num_retries": "many"}), "a number is expected"),
+        (config(router_settings={"num_retries": "many"}), "must be a number"),
         (config(router_settings={"timeout": -1}), "cannot be below 0"),
         (config(router_settings=[]), None),
-        (config(litellm_settings=["x"]), "no mapping"),
+        (config(litellm_settings=["x"]), "not a mapping"),
     ],
 )
 def test_what_is_wrong_in_a_config_is_told(loaded: dict[str, Any], told: str | None) -> None:

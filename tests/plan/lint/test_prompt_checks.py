@@ -141,7 +141,7 @@ def test_another_template_than_the_models_own(files: ModelFiles) -> None:
     own = next(iter(files.templates.values()))
     other = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}{% endfor %}"
     one = found("L-template", subject(line, files=files, template=other))
-    assert values(one)["they part at"] == common_prefix(
+    assert values(one)["they differ from"] == common_prefix(
         str(values(one)["the model's own has"]), str(values(one)["the one that is set has"])
     )
     assert outcome("L-template", subject(line, files=files, template=own)) == ()

@@ -112,16 +112,16 @@ def test_prompts_and_notes(tmp_path: Path) -> None:
     ("name", "text", "told"),
     [
         ("x.yaml", "a: [1\n", "not valid YAML"),
-        ("x.yaml", "- 1\n", "is no config"),
+        ("x.yaml", "- 1\n", "is not a config"),
         ("x.yaml", "colour: red\n", "--runtime"),
         ("x.yaml", "max-num-seqs: 0\n", "--max-num-seqs is 0"),
-        ("x.yaml", "gpu-memory-utilization: much\n", "a number is expected"),
-        ("x.yaml", "model: m\nspeculative-config: 3\nenforce-eager: on\n", "object is expected"),
+        ("x.yaml", "gpu-memory-utilization: much\n", "must be a number"),
+        ("x.yaml", "model: m\nspeculative-config: 3\nenforce-eager: on\n", "must be an object"),
         ("x.sh", "vllm serve 'm\n", "No closing quotation"),
         ("x.jsonl", "{}\n", "neither messages nor prompt"),
-        ("x.jsonl", "[]\n", "no JSON object"),
+        ("x.jsonl", "[]\n", "not a JSON object"),
         ("x.jsonl", "", "no prompts"),
-        ("x.txt", "hello", "is no config"),
+        ("x.txt", "hello", "is not a config"),
     ],
 )
 def test_what_is_no_input_is_told(tmp_path: Path, name: str, text: str, told: str) -> None:
@@ -130,11 +130,11 @@ def test_what_is_no_input_is_told(tmp_path: Path, name: str, text: str, told: st
 
 
 def test_what_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no file, no folder"):
+    with pytest.raises(ConfigError, match="not a file, a folder"):
         read_targets(["nothing.yaml"])
-    with pytest.raises(ConfigError, match="holds no result"):
+    with pytest.raises(ConfigError, match="has no result"):
         read_targets([str(tmp_path)])
-    with pytest.raises(ConfigError, match="starts none of"):
+    with pytest.raises(ConfigError, match="does not start vllm serve"):
         read_targets(["python", "-m", "http.server"])
 
 
@@ -151,8 +151,8 @@ def test_aliases_that_multiply_or_lead_back_are_refused(tmp_path: Path) -> None:
     for text, told in (
         ("\n".join(bomb), "has 490,329,064 values .* at most 200,000"),
         ("\n".join(merged), "at most 200,000"),
-        ("&a [*a]", "yaml:1: an alias in it leads back"),
-        ("a: &a\n  image: x\n  env: *a", "yaml:1: an alias in it leads back"),
+        ("&a [*a]", "yaml:1: an alias in it refers back"),
+        ("a: &a\n  image: x\n  env: *a", "yaml:1: an alias in it refers back"),
     ):
         path.write_text(text)
         with pytest.raises(ConfigError, match=told):

@@ -173,7 +173,7 @@ def test_requests_too_long_for_a_replica_are_refused_and_counted_bad() -> None:
     assert "1 requests need more" in result.notes[0]
     with pytest.raises(ConfigError, match="none of 1 requests fits"):
         simulate(service(), load[1:])
-    with pytest.raises(ConfigError, match="no request comes"):
+    with pytest.raises(ConfigError, match="this load has no requests"):
         simulate(service(), [])
 
 
@@ -194,7 +194,7 @@ def test_the_fewest_replicas_are_found_and_one_fewer_misses() -> None:
     assert good(found.replicas) >= 0.95 > good(found.replicas - 1)
     with pytest.raises(ConfigError, match="1 replicas do not meet the SLO"):
         fewest_replicas(lambda count: simulate(settings, load, conditions=slo), 1, 0.95)
-    with pytest.raises(ConfigError, match="add an SLO"):
+    with pytest.raises(ConfigError, match="needs an SLO"):
         fewest_replicas(lambda count: simulate(settings, load), 1, 0.95)
 
 

@@ -29,16 +29,16 @@ def _pull(environ: dict[str, str]) -> str:
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        ("<html>", "answers nothing a hub does (JSONDecodeError)"),
-        ("[]", "gave no listing of a hub"),
-        ("null", "gave no listing of a hub"),
+        ("<html>", "does not answer as a hub does (JSONDecodeError)"),
+        ("[]", "gave no listing as a hub does"),
+        ("null", "gave no listing as a hub does"),
         ('{"id": "org/x", "sha": 3, "siblings": []}', "gave no commit of org/x"),
         ('{"id": "org/x", "siblings": []}', "gave no commit of org/x"),
-        (f'{{"id": "org/x", "sha": "{COMMIT}", "siblings": 3}}', "gave no listing of a hub"),
+        (f'{{"id": "org/x", "sha": "{COMMIT}", "siblings": 3}}', "gave no listing as a hub does"),
         (
             f'{{"id": "org/x", "sha": "{COMMIT}", "siblings": [{{"rfilename": "a.gguf", "lfs": '
             '{"size": "x", "sha256": 3, "pointerSize": 1}}]}',
-            "gave no listing of a hub",
+            "gave no listing as a hub does",
         ),
         (
             f'{{"id": "org/x", "sha": "{COMMIT}", "siblings": [{{"rfilename": "\\ud800.gguf"}}]}}',
@@ -60,7 +60,7 @@ def test_an_answer_of_another_shape_is_said_to_be_none(
 @pytest.mark.parametrize("endpoint", ["not a url", "ftp://x"])
 def test_an_endpoint_that_is_no_address(environ: dict[str, str], endpoint: str) -> None:
     said = _pull(environ | {"HF_ENDPOINT": endpoint})
-    assert f"{endpoint!r} is no address of a hub; set HF_ENDPOINT" in said
+    assert f"{endpoint!r} is not the address of a hub; set HF_ENDPOINT" in said
 
 
 def _pulled(environ: dict[str, str], tmp_path: Path, **more: str) -> Any:
@@ -77,7 +77,7 @@ def _pulled(environ: dict[str, str], tmp_path: Path, **more: str) -> Any:
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("HF_TOKEN", "hf_é☃", "HF_TOKEN has letters that no token has"),
+        ("HF_TOKEN", "hf_é☃", "HF_TOKEN has characters that no token has"),
         ("HF_HUB_DOWNLOAD_TIMEOUT", "soon", "huggingface_hub does not start"),
         ("HTTP_PROXY", "foo://me:secret@bar", "check HF_ENDPOINT, HTTP_PROXY and HTTPS_PROXY"),
     ],

@@ -260,7 +260,7 @@ def test_what_is_not_the_caches_is_left_alone(
     for name, message in {
         "tiny": "ollama rm tiny:latest",
         "ollama://tiny": "ollama rm tiny:latest",
-        str(path): "is a file or folder of yours",
+        str(path): "is your own file or folder",
         "headrace-base": "ships in the package",
         "org/absent": "org/absent is not in",
         "org/gone": "is damaged; headrace pull mends it",

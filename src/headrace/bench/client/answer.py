@@ -28,19 +28,21 @@ _WHOLE_KINDS: tuple[ChunkKind, ...] = ("text", "tool", "reasoning")
 
 @dataclass
 class Answer:
-    """chunks: relative to `origin_ns`. counted_tokens: of all chunks so far, None once a chunk came
-    that the server did not count. ended: the format's own end was there. error: the server's words
-    for what went wrong."""
+    """The content of one reply, built up chunk by chunk."""
 
     origin_ns: int
     chunks: list[Chunk] = field(default_factory=list)
+    """Chunks so far, with times relative to `origin_ns`."""
     usage: Usage = field(default_factory=Usage)
     counted_tokens: int | None = 0
+    """Tokens of all chunks so far; None once a chunk came that the server did not count."""
     finish_reason: str | None = None
     queue_ns: int | None = None
     ended: bool = False
+    """Whether the format's own end has arrived."""
     ended_ns: int | None = None
     error: str | None = None
+    """The server's words for what went wrong."""
 
     def add(
         self,

@@ -29,7 +29,7 @@ _FORMATS: dict[EndpointKind, _TakeEvent] = {
 
 
 class AnswerText:
-    """Of a stream. `steps` reads it, to its end before `text` is asked for."""
+    """The text of a streamed reply. `steps` reads it, and has to end before `text` is read."""
 
     def __init__(self, raw: RawReply, kind: EndpointKind) -> None:
         self._raw = raw

@@ -24,12 +24,12 @@ from headrace.protocol.sse import SSEReader, StreamTooLargeError
 
 # An event larger than this is no chunk of an answer; images of whole replies are not streamed.
 MAX_EVENT_BYTES = 16 * 2**20
-_NO_STREAM = "the server does not stream; ask it for whole replies (--no-streaming)"
+_NO_STREAM = "the server does not stream; use --no-streaming for whole replies"
 _QUEUE_HEADER = "x-queue-time"  # TGI, in milliseconds
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """What the run knows of a request; the fields are those of `RequestRecord`."""
+    """A request as the run planned it; the fields are those of `RequestRecord`."""
 
     index: int
     intended_ns: int
@@ -156,9 +156,9 @@ def _without_events(raw: RawReply) -> str:
     """Why there is no event in a reply of no kind that cannot be a stream's."""
     body = raw.body
     if body[:1] == b"{":
-        return f"one object in place of a stream: {_NO_STREAM}"
-    told = raw.headers.get("content-type", "no content type")
-    return f"there is no event in {len(body)} bytes of {told}"
+        return f"the reply is one object in place of a stream: {_NO_STREAM}"
+    kind = raw.headers.get("content-type", "no content type")
+    return f"there is no event in {len(body)} bytes of {kind}"
 
 
 def _check_kind(raw: RawReply, stream: bool) -> None:
@@ -166,8 +166,8 @@ def _check_kind(raw: RawReply, stream: bool) -> None:
     encoding = raw.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("", "identity"):
         raise _NotUnderstoodError(
-            f"the reply is compressed ({encoding}) although that was not asked for; a proxy in "
-            "between does that, and chunks would not have their own times"
+            f"the reply is compressed ({encoding}) although the request did not ask for it; a "
+            "proxy in between may do so, and the times of its chunks cannot be measured"
         )
     content_type = raw.headers.get("content-type", "").lower()
     if "html" in content_type or raw.body[:64].lstrip().lower().startswith(
@@ -175,7 +175,7 @@ def _check_kind(raw: RawReply, stream: bool) -> None:
     ):
         wanted = "a stream of events" if stream else "JSON"
         raise _NotUnderstoodError(
-            f"HTML in place of {wanted}: is the URL that of the API, and not of a page or a proxy?"
+            f"HTML in place of {wanted}: is this the URL of the API, or of a page or a proxy?"
         )
 
 
@@ -185,7 +185,9 @@ def _read_stream(raw: RawReply, answer: Answer, form: _Format) -> None:
         if reply.get("error"):
             answer.failed(reply)
             return
-        raise _NotUnderstoodError(f"one JSON reply in place of a stream: {_NO_STREAM}")
+        raise _NotUnderstoodError(
+            f"the reply is one JSON object in place of a stream: {_NO_STREAM}"
+        )
     try:
         events = _lines(raw) if form.lines else _server_sent(raw)
         for number, (at_ns, data, name) in enumerate(events, start=1):
@@ -195,7 +197,7 @@ def _read_stream(raw: RawReply, answer: Answer, form: _Format) -> None:
                 form.take_event(answer, at_ns, _object(data, f"event {number}"), name)
     except (StreamTooLargeError, ollama_format.LineTooLongError) as error:
         raise _NotUnderstoodError(
-            f"an event of the stream is longer than {MAX_EVENT_BYTES:,} bytes: is that an API?"
+            f"an event of the stream is longer than {MAX_EVENT_BYTES:,} bytes: is this an API?"
         ) from error
 
 
@@ -226,7 +228,7 @@ def _object(data: str | bytes, what: str) -> dict[str, Any]:
         )
         raise _NotUnderstoodError(f"{what} is not JSON ({error}): {start}") from error
     if not isinstance(value, dict):
-        raise _NotUnderstoodError(f"{what} is JSON, but no object")
+        raise _NotUnderstoodError(f"{what} is JSON, but not an object")
     return value
 
 

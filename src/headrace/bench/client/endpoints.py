@@ -28,32 +28,32 @@ _USER_AGENT = "headrace-bench"
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """Where requests go. `base_url`: with or without /v1; `path` replaces the kind's own.
-
-    max_tokens_field: of chats; OpenAI's reasoning models take only max_completion_tokens, older
-    servers only max_tokens. include_usage: ask for token counts at the end of a stream of OpenAI's;
-    continuous_usage: and in every event, which vLLM, headrace and the mock can. return_metrics: ask
-    for the times and the cache of each request, which headrace tells. Raises ConfigError for one of
-    these that the kind does not have.
-    """
+    """The endpoint that requests go to. Raises ConfigError for an option that its kind does not
+    have."""
 
     kind: EndpointKind
     base_url: str
+    """The address, with or without /v1; `path` replaces the kind's own path."""
     model: str
     api_key: str | None = None
     path: str | None = None
     headers: dict[str, str] = {}
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    """Field of a chat that limits the answer; OpenAI's reasoning models take only
+    max_completion_tokens, older servers only max_tokens."""
     include_usage: bool = True
+    """Ask for token counts at the end of a stream of OpenAI's."""
     continuous_usage: bool = False
+    """Ask for token counts in every event, which vLLM, headrace and the mock support."""
     return_metrics: bool = False
+    """Ask for each request's times and cache use, which headrace reports."""
 
     def __post_init__(self) -> None:
         """Check that the kind has what is asked for."""
         if self.max_tokens_field != "max_tokens" and self.kind != "openai-chat":
             raise ConfigError(
-                f"max_tokens_field: {self.max_tokens_field} is of openai-chat, not of {self.kind}; "
-                "leave it out"
+                f"max_tokens_field: {self.max_tokens_field} is for openai-chat, not for "
+                f"{self.kind}; omit it"
             )
         if self.kind not in ("openai-chat", "openai-completions"):
             for name, usual in (
@@ -63,12 +63,13 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
             ):
                 if getattr(self, name) is not usual:
                     raise ConfigError(
-                        f"{name}: is of openai-chat and openai-completions, not of {self.kind}; "
-                        "leave it out"
+                        f"{name}: is for openai-chat and openai-completions, not for "
+                        f"{self.kind}; omit it"
                     )
         if self.continuous_usage and not self.include_usage:
             raise ConfigError(
-                "continuous_usage: counts in every event need include_usage; leave one of them out"
+                "continuous_usage: counts in every event need include_usage; turn it on, or "
+                "continuous_usage off"
             )
 
     def __repr__(self) -> str:
@@ -146,11 +147,11 @@ def split_url(base_url: str) -> SplitResult:
         # Its words repeat parts of the address, which may be those of a password.
         raise ConfigError(f"{told} has no valid host and port; write http://host:port") from None
     if url.scheme not in ("http", "https") or not url.hostname or not port_is_valid:
-        raise ConfigError(f"{told} is no address; write http://host:port or https://host")
+        raise ConfigError(f"{told} is not an address; write http://host:port or https://host")
     if url.username is not None or url.password is not None:
         raise ConfigError(
-            f"{told} has a user or password before the host, which are not sent; send them as a "
-            "header, authorization: Basic and both in base64"
+            f"{told} has a user or password before the host, which are not sent; send them in "
+            "a header, authorization: Basic with both in base64"
         )
     if not (url.hostname + url.path + url.query).isascii() or " " in url.path + url.query:
         raise ConfigError(f"{told} has characters that have to be percent-encoded")
@@ -266,8 +267,7 @@ def _refuse_lengths(endpoint: Endpoint, prompt: Prompt, names: tuple[str, ...]) 
     for name in names:
         if getattr(prompt, name) not in (None, False):
             raise ConfigError(
-                f"{name}: {shown(getattr(prompt, name))} cannot be told to {endpoint.kind}; "
-                "leave it out"
+                f"{name}: {shown(getattr(prompt, name))} cannot be sent to {endpoint.kind}; omit it"
             )
 
 

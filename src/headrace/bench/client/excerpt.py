@@ -25,11 +25,13 @@ _Piece = tuple[int, bytes]
 
 
 class Excerpt(NamedTuple):
-    """raw: the reply, less its middle. cut_ns: times of the pieces on either side of what was left
-    out, of the client's clock; None where the reply is whole."""
+    """The beginning and end of a long reply."""
 
     raw: RawReply
+    """The reply without its middle."""
     cut_ns: tuple[int, int] | None
+    """Times of the pieces on either side of the cut, by the client's clock; None if the reply is
+    whole."""
 
 
 def excerpt(raw: RawReply, *, stream: bool, lines: bool = False) -> Excerpt | None:

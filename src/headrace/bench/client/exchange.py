@@ -42,7 +42,7 @@ _TLS_ALERT = b"\x15\x03"
 
 
 class Exchange:
-    """What is known of a request so far; `done` has the reply in the end."""
+    """The state of a request in flight; `done` gets the reply."""
 
     __slots__ = (
         "begun_ns",
@@ -257,8 +257,8 @@ class ClientConnection(asyncio.Protocol):
             most = f"the others leave of {self._room.size_bytes:,} bytes of memory"
         self.fail(
             "protocol",
-            f"the reply takes more than {most} and was cut after {came:,} bytes of body, of which "
-            "the beginning is kept: the stream has no end",
+            f"the reply takes more than {most} and was cut after {came:,} bytes of body, of "
+            "which the beginning is kept: the stream does not seem to end",
         )
 
     def on_message_begin(self) -> None:
@@ -319,11 +319,11 @@ class ClientConnection(asyncio.Protocol):
             came = f"{exchange.body_bytes:,} bytes of the reply, which has more"
             return Failure("truncated", f"the connection {how} after {came}")
         if self._carried > 1:
-            why = "it had carried one before, and servers close what rests: lower --keepalive"
+            why = "it had been used before, and servers close idle connections: lower --keepalive"
         elif self._transport.get_extra_info("sslcontext") is None:
-            why = "is it a server of HTTP, or one that wants https://?"
+            why = "is it an HTTP server, or does it need https://?"
         else:
-            why = "is it a server of HTTP?"
+            why = "is it an HTTP server?"
         return Failure("truncated", f"the connection {how} before a reply came; {why}")
 
 

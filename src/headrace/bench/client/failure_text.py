@@ -20,7 +20,7 @@ _BEFORE_A_MASK, _BEGINNING = 4, 8
 _REMEDIES = {
     401: "the key is missing or wrong",
     403: "the key may not do this",
-    404: "is the URL that of the API, and the model's name right?",
+    404: "are the URL of the API and the name of the model right?",
     413: "the prompt is too long for this endpoint",
     429: "too many requests for this endpoint",
 }
@@ -44,7 +44,7 @@ def status_message(raw: RawReply) -> str:
     parts = [f"HTTP {raw.status}"]
     if 300 <= raw.status < 400:
         parts.append(f"redirect to {without_secrets(raw.headers.get('location', 'nowhere'))}")
-        parts.append("give that address")
+        parts.append("use that address")
     elif raw.status in _REMEDIES:
         parts.append(_REMEDIES[raw.status])
     if "retry-after" in raw.headers:
@@ -57,7 +57,7 @@ def _told(raw: RawReply) -> str:
     """The server's words; of HTML nothing."""
     body = raw.body[:_MAX_BODY_BYTES]
     if "html" in raw.headers.get("content-type", "").lower():
-        return "a page of HTML"
+        return "an HTML page"
     try:
         return error_text(msgspec.json.decode(raw.body)) if body else ""
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):

@@ -10,21 +10,19 @@ MEBIBYTE = 2**20
 
 
 class ClientLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Limits of one client. Raises ConfigError for a value out of range.
-
-    request_timeout_s: from taking a request up to the end of its reply. max_reply_bytes: memory of
-    one reply; an endless stream ends there. max_held_bytes: memory of all that are under way; one
-    that needs more when nothing is left ends. keepalive_s: a connection that rested longer is not
-    used again; less than the 5 s after which many servers close theirs, so that no request meets
-    the closing.
-    """
+    """Limits of one client. Raises ConfigError for a value out of range."""
 
     max_connections: int = 4096
     connect_timeout_s: float = 10.0
     request_timeout_s: float = 600.0
+    """Time allowed from the start of a request to the end of its reply."""
     max_reply_bytes: int = 64 * MEBIBYTE
+    """Memory of one reply; an endless stream ends there."""
     max_held_bytes: int = 1024 * MEBIBYTE
+    """Memory of all that are under way; one that needs more when nothing is left ends."""
     keepalive_s: float = 4.0
+    """A connection that rested longer is not used again; less than the 5 s after which many servers
+    close theirs, so that no request meets the closing."""
 
     def __post_init__(self) -> None:
         """Check every field."""

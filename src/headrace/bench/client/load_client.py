@@ -112,7 +112,7 @@ class LoadClient:
         try:
             return await exchange.done
         except asyncio.CancelledError:
-            connection.fail("cancelled", "the request was given up")
+            connection.fail("cancelled", "the request was abandoned")
             raise
         finally:
             del self._working[exchange]
@@ -227,26 +227,26 @@ class LoadClient:
                 return await self._connect_any()
         except TimeoutError:
             limit_s = self.limits.connect_timeout_s
-            why = "or speaks no TLS, and wants http://" if self._scheme == "https" else ""
+            why = "or does not speak TLS and needs http://" if self._scheme == "https" else ""
             raise _ConnectError(
-                f"{at} did not take the connection within {limit_s:g} s: it is not up, does not "
-                f"keep up, or is behind a firewall{why and ', '}{why}"
+                f"{at} did not accept the connection within {limit_s:g} s: it is not running, "
+                f"is overloaded or is behind a firewall{why and ', '}{why}"
             ) from None
         except socket.gaierror as error:
             raise _ConnectError(
-                f"the host {self._host} is not known ({error.strerror}): is it spelled right?"
+                f"the host {self._host} was not found ({error.strerror}): is it spelled right?"
             ) from None
         except ssl.SSLCertVerificationError as error:
             raise _ConnectError(
-                f"the certificate of {at} is not trusted ({error.verify_message}); name a file "
-                "with that of its authority in SSL_CERT_FILE"
+                f"the certificate of {at} is not trusted ({error.verify_message}); name a "
+                "file with the certificate of its authority in SSL_CERT_FILE"
             ) from None
         except ssl.SSLError as error:
             raise _ConnectError(
-                f"no TLS with {at} ({error.reason or error}): does it want http://?"
+                f"no TLS with {at} ({error.reason or error}): does it need http://?"
             ) from None
         except ConnectionRefusedError:
-            message = f"{at} refused the connection; does the server run, and on that port?"
+            message = f"{at} refused the connection; is the server running, and on that port?"
             raise _ConnectError(message) from None
         except OSError as error:
             raise _ConnectError(f"no connection to {at}: {error.strerror or error}") from None

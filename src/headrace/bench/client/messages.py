@@ -87,15 +87,16 @@ def _check(messages: list[dict[str, Any]]) -> None:
     for message in messages:
         role = message.get("role")
         if not isinstance(role, str) or role not in _FIELDS:
-            _refuse(f"the role {shown(role)} of a message has no counterpart here")
+            _refuse(f"the role {shown(role)} of a message has no equivalent in this API")
         known = ("role", "content", *_FIELDS[role])
         for name, value in message.items():
             if name not in known and value not in (None, [], {}, ""):
-                _refuse(f"{name} of a message of the role {role} has no counterpart here")
+                _refuse(f"{name} of a message of the role {role} has no equivalent in this API")
         called |= {call.id for call in _calls(message)}
         if role == "tool" and message.get("tool_call_id") not in called:
             _refuse(
-                f"the tool_call_id {shown(message.get('tool_call_id'))} is that of no call before"
+                f"the tool_call_id {shown(message.get('tool_call_id'))} does not belong to an "
+                "earlier call"
             )
 
 
@@ -109,13 +110,13 @@ def _calls(message: dict[str, Any]) -> list[_Call]:
         try:
             arguments = msgspec.json.decode(function.get("arguments") or "{}", type=dict[str, Any])
         except (msgspec.DecodeError, TypeError):
-            _refuse(f"the arguments {shown(function.get('arguments'))} of a call are no object")
+            _refuse(f"the arguments {shown(function.get('arguments'))} of a call are not an object")
         found.append(_Call(call["id"], str(function.get("name")), arguments))
     return found
 
 
 def _refuse(told: str) -> NoReturn:
-    raise ConfigError(f"prompt: {told}; leave it out, or measure an endpoint of OpenAI's kind")
+    raise ConfigError(f"prompt: {told}; omit it, or measure an endpoint with OpenAI's API")
 
 
 def _anthropic_said(message: dict[str, Any]) -> str | list[dict[str, Any]]:
@@ -176,6 +177,7 @@ def _data(part: dict[str, Any]) -> tuple[str, str]:
     head, comma, data = _url(part).partition(",")
     if not head.startswith("data:") or not head.endswith(";base64") or not comma:
         raise ConfigError(
-            f"prompt: the image {shown(_url(part))} is no data:...;base64 URL; put it into it"
+            f"prompt: the image {shown(_url(part))} is not a data:...;base64 URL; embed the "
+            "image in one"
         )
     return head.removeprefix("data:").removesuffix(";base64"), data

@@ -56,7 +56,7 @@ def take_event(answer: Answer, at_ns: int, event: dict[str, Any], _name: str) ->
 def take_whole(answer: Answer, at_ns: int, reply: dict[str, Any]) -> None:
     """A reply without a stream is one line that is done."""
     if reply.get("error") or reply.get("done") is not True:
-        answer.failed(reply if reply.get("error") else "the reply is not done")
+        answer.failed(reply if reply.get("error") else "the reply is not complete")
         return
     _take_end(answer, reply)
     answer.add_whole(at_ns, _pieces(reply), reply)

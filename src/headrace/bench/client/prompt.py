@@ -10,22 +10,22 @@ from headrace.errors import ConfigError
 
 
 class Prompt(msgspec.Struct, frozen=True, kw_only=True):
-    """One of text, token_ids, messages (as OpenAI writes them, images too) and inputs.
-
-    inputs: texts to embed. max_tokens, min_tokens, ignore_eos: how long the answer is to be; an
-    endpoint that cannot be told one of them refuses the prompt. extra_body: fields of the body,
-    over those that are made here. Raises ConfigError for none or several of the four.
-    """
+    """One of text, token_ids, messages (as OpenAI writes them, images too) and inputs. Raises
+    ConfigError for none or several of the four."""
 
     text: str | None = None
     token_ids: tuple[int, ...] | None = None
     messages: tuple[dict[str, Any], ...] | None = None
     inputs: tuple[str, ...] | None = None
+    """Texts to embed."""
     max_tokens: int | None = None
     min_tokens: int | None = None
     ignore_eos: bool = False
+    """With `max_tokens` and `min_tokens`: how long the answer is to be; an endpoint that cannot be
+    told one of them refuses the prompt."""
     stream: bool = True
     extra_body: dict[str, Any] = {}
+    """Fields of the body, over those that are made here."""
 
     def __post_init__(self) -> None:
         """Check that there is one prompt."""
@@ -36,8 +36,8 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
         ]
         if len(given) != 1:
             raise ConfigError(
-                f"prompt: {' and '.join(given) or 'nothing'} given; give one of text, token_ids, "
-                "messages and inputs"
+                f"prompt: {' and '.join(given) or 'nothing'} given; give exactly one of text, "
+                "token_ids, messages and inputs"
             )
 
     def as_messages(self) -> list[dict[str, Any]]:

@@ -12,24 +12,22 @@ from headrace.bench.record import Failure
 
 
 class RawReply(msgspec.Struct, frozen=True, kw_only=True):
-    """One request's reply.
-
-    begun_ns: when the client took the request up; between that and sent_ns lie the wait for a
-    connection and the time to make one (`new_connection`). pieces: the body as it arrived, each
-    with its time; the body is not whole unless `complete`. failure: what the client itself found:
-    no connection, a limit, an end in the middle. headers: of the last reply those that are read,
-    names in lower case.
-    """
+    """One request's reply."""
 
     begun_ns: int
+    """When the client took the request up; between that and sent_ns lie the wait for a connection
+    and the time to make one (`new_connection`)."""
     sent_ns: int | None = None
     headers_ns: int | None = None
     end_ns: int
     status: int | None = None
     headers: dict[str, str] = {}
+    """Those headers of the last reply that are read, names in lower case."""
     pieces: tuple[tuple[int, bytes], ...] = ()
+    """The body as it arrived, each with its time; the body is not whole unless `complete`."""
     complete: bool = False
     failure: Failure | None = None
+    """What the client itself found: no connection, a limit, an end in the middle."""
     new_connection: bool = False
 
     @property

@@ -21,10 +21,12 @@ _REFUSES = re.compile(
 
 
 class Remedy(NamedTuple):
-    """flag: of `bench load`. key: of a provider in the providers file, with its value."""
+    """The flag and the key that avoid a field which an endpoint refuses."""
 
     flag: str
+    """The flag of `bench load`."""
     key: str
+    """The key, with its value, in the providers file."""
 
 
 # The narrower field first: a message about it may name the wider one, too.

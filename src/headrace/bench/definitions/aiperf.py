@@ -50,14 +50,14 @@ AIPERF = Definition(
     metrics=(
         Metric("time_to_first_token", "ttft", "first chunk that is not empty, reasoning included"),
         Metric(
-            "time_to_first_output_token", "ttfot", "first chunk that is not empty nor reasoning"
+            "time_to_first_output_token", "ttfot", "first chunk that is neither empty nor reasoning"
         ),
         Metric("time_to_second_token", None, "second chunk that is not empty − the first"),
         Metric(
             "inter_token_latency",
             "tpot",
-            "(request_latency − time_to_first_token) / (n − 1) of each request with n ≥ 2 tokens; "
-            "n counted by the client (server's usage where it did not count)",
+            "(request_latency − time_to_first_token) / (n − 1) of each request with n ≥ 2 "
+            "tokens; n counted by the client (the server's usage if the client did not count)",
         ),
         Metric(
             "inter_chunk_latency",
@@ -78,7 +78,7 @@ AIPERF = Definition(
     degrees=0,
     without_tpot="missed",
     unlike=(
-        "AIPerf takes the tokens of the first chunk off n instead of 1 under --per-chunk-usage; "
-        "here it is always 1, its default.",
+        "AIPerf subtracts the tokens of the first chunk from n instead of 1 under "
+        "--per-chunk-usage; here it is always 1, its default.",
     ),
 )

@@ -52,7 +52,7 @@ GUIDELLM = Definition(
     metrics=(
         Metric("time_to_first_token", "ttft", "first chunk that is not empty, reasoning included"),
         Metric(
-            "time_to_first_output_token", "ttfot", "first chunk that is not empty nor reasoning"
+            "time_to_first_output_token", "ttfot", "first chunk that is neither empty nor reasoning"
         ),
         Metric(
             "time_per_output_token",

@@ -73,15 +73,16 @@ HEADRACE = Definition(
         Metric(
             "itl_token",
             "itl_token",
-            "every such gap shared among the tokens of the later chunk, of all requests; tokens by "
-            "share of characters where the server does not tell them chunk by chunk",
+            "every such gap shared among the tokens of the later chunk, of all requests; "
+            "tokens by share of characters where the server does not count them chunk by "
+            "chunk",
             "gap",
         ),
         Metric("stall", "stall", "longest gap of each request"),
         Metric(
             "e2e",
             "e2e",
-            "last such chunk − start; end of the response where there is none",
+            "last such chunk − start; end of the response if there is no such chunk",
         ),
         Metric("tps_user", "tps_user", "1 / tpot of each request", "rate"),
     ),

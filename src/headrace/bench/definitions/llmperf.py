@@ -46,7 +46,7 @@ LLMPERF = Definition(
     name="llmperf",
     source="LLMPerf, ray-project/llmperf f1d6bed",
     metrics=(
-        Metric("ttft_s", "ttft", "first chunk with text − start; 0 where there is none"),
+        Metric("ttft_s", "ttft", "first chunk with text − start; 0 if there is no such chunk"),
         Metric(
             "inter_token_latency_s",
             "tpot_incl",
@@ -66,7 +66,7 @@ LLMPERF = Definition(
     degrees=1,
     without_tpot="missed",
     unlike=(
-        "LLMPerf counts text with the tokenizer of Llama whatever the model; a record is counted "
+        "LLMPerf counts text with Llama's tokenizer whatever the model; a record is counted "
         "with the model's own.",
         "LLMPerf's wall time includes setting up its clients; a record's does not.",
     ),

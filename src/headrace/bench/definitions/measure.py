@@ -36,55 +36,52 @@ Canonical = Literal[
 
 
 class Metric(msgspec.Struct, frozen=True):
-    """A row of a definition's table.
-
-    name: as the tool calls it. canonical: which of ours it answers to, None where none. each:
-    "request" where a request has one value, "gap" where it has one for every gap between chunks,
-    "rate" where it has one in tokens per second; the others are times.
-    """
+    """A row of a definition's table."""
 
     name: str
+    """The tool's name for it."""
     canonical: Canonical | None
+    """The metric of ours that it corresponds to, if any."""
     counts: str
     each: Literal["request", "gap", "rate"] = "request"
+    """"request" where a request has one value, "gap" where it has one for every gap between chunks,
+    "rate" where it has one in tokens per second; the others are times."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """One completed request in a tool's terms; what it has no value for is absent.
-
-    times_ns: by metric, one value. gaps_ns: by metric, all of them. rates: by metric, tokens per
-    second. weights: of times_ns where the tool weighs requests. output_tokens, prompt_tokens: as
-    the tool counts them.
-    """
+    """One completed request in a tool's terms; what it has no value for is absent."""
 
     times_ns: dict[str, float]
+    """One value for each metric."""
     gaps_ns: dict[str, tuple[float, ...]]
+    """All values of each metric."""
     output_tokens: int | None
     prompt_tokens: int | None
+    """With `output_tokens`: as the tool counts them."""
     rates: dict[str, float] = field(default_factory=dict)
+    """Tokens per second of each metric."""
     weights: dict[str, float] = field(default_factory=dict)
+    """Weights of `times_ns`, if the tool weighs requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """How one tool measures.
-
-    measure: None where the tool takes the request for failed. of_completions: the same where the
-    API is that of completions; None where the tool measures both alike. without_tpot: whether an
-    SLO on TPOT is met by a request with one token, which has none. unlike: what it shows otherwise
-    than the tool itself would, each a sentence.
-    """
+    """One tool's definitions of the metrics."""
 
     name: str
     source: str
     metrics: tuple[Metric, ...]
     measure: Callable[[RequestRecord, Clock], Measures | None]
+    """Measures one request; None if the tool counts it as failed."""
     interpolation: Interpolation
     degrees: int
     without_tpot: Literal["met", "missed"]
+    """Whether an SLO on TPOT is met by a request with one token, which has none."""
     unlike: tuple[str, ...] = ()
+    """What it shows otherwise than the tool itself would, each a sentence."""
     of_completions: Callable[[RequestRecord, Clock], Measures | None] | None = None
+    """The same where the API is that of completions; None where the tool measures both alike."""
 
     def of_api(self, kind: str | None) -> Definition:
         """As the tool measures replies of this API (`RunRecord.api`); those of a chat where None:

@@ -60,8 +60,8 @@ _DURATION = (
     "the first request sent to the last response."
 )
 _USAGE = (
-    "An event that has choices without content and usage, too, is no token here; to vllm it is "
-    "one where events with choices are."
+    "An event with choices, usage and no content is not a token here; for vllm it is one "
+    "wherever events with choices are."
 )
 
 VLLM = Definition(
@@ -91,10 +91,10 @@ VLLM = Definition(
     without_tpot="met",
     unlike=(
         _DURATION,
-        "vllm takes a chat's event with an empty text and no role for a token; a record cannot "
-        "tell it from an event without any text.",
-        "vllm does not see reasoning that is named reasoning_content, as older servers do; here it "
-        "is content.",
+        "vllm takes a chat event with an empty text and no role for a token; a record cannot "
+        "distinguish it from an event without any text.",
+        "vllm does not see reasoning in a field named reasoning_content, as older servers "
+        "send it; here it is content.",
         _USAGE,
     ),
 )

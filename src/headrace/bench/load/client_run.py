@@ -60,12 +60,13 @@ class ClientJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClientOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """repeats: prompts were sent more than once, because there were too few."""
+    """The outcome of one client process."""
 
     records: tuple[RequestRecord, ...]
     health: ClientHealth
     ending: Ending
     repeats: bool
+    """Prompts were sent more than once, because there were too few."""
 
 
 class ClientRun:

@@ -26,13 +26,13 @@ def check_demands(slo: Slo, attainment: float = 0.0) -> None:
     for condition in slo.of_all:
         if condition.over == "mean" or condition.metric in POOLED:
             raise ConfigError(
-                f"--search with {condition.text}: it is not a matter of how many requests meet it; "
-                "write ttft:500 or tpot:p95<50ms"
+                f"--search with {condition.text}: a search needs a limit that a number of "
+                "requests meets; write ttft:500 or tpot:p95<50ms"
             )
     if strictest(slo, attainment) >= 1:
         raise ConfigError(
-            "--search for all of the requests: no number of requests that were good shows that "
-            "all will be; ask for less than 1, such as --attainment 0.99"
+            "--search for all of the requests: no number of good requests shows that all "
+            "will be good; use less than 1, such as --attainment 0.99"
         )
 
 

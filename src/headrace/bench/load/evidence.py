@@ -30,13 +30,11 @@ _BISECTIONS = 60
 
 
 class Outcomes(NamedTuple):
-    """Whether each judged request of one trial was good, in order of time.
-
-    in_flight: requests on their way, in the mean, while these came.
-    """
+    """The outcome of each judged request of one trial, in order of time: whether it was good."""
 
     good: Sequence[bool]
     in_flight: float
+    """Mean number of requests in flight while these were sent."""
 
 
 def effective_number(trials: Sequence[Outcomes], miss: float) -> float:

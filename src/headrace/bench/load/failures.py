@@ -19,7 +19,7 @@ KEY_VARIABLES = ("HEADRACE_BENCH_API_KEY", "OPENAI_API_KEY")
 _LOG = "the server's log may say why"
 _REMEDIES = {
     "timeout": "raise --timeout, or lower the load",
-    "truncated": f"{_LOG}, or that of a proxy before it",
+    "truncated": f"{_LOG}, or the log of a proxy in front of it",
     "stream": _LOG,
     "cancelled": "raise --duration or --grace",
 }

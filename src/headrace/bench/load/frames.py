@@ -18,44 +18,45 @@ _LENGTH_BYTES = 8
 
 
 class Start(msgspec.Struct, frozen=True, tag=True):
-    """To a client: what it is to do."""
+    """Parent to client: the job to do."""
 
     job: ClientJob
 
 
 class Go(msgspec.Struct, frozen=True, tag=True):
-    """To a client that is ready: begin at this time of the machine's monotonic clock."""
+    """Parent to a ready client: begin at this time of the machine's monotonic clock."""
 
     origin_ns: int
 
 
 class Stop(msgspec.Struct, frozen=True, tag=True):
-    """To a client: end before your time."""
+    """Parent to client: end early."""
 
     ending: Ending
 
 
 class Look(msgspec.Struct, frozen=True, tag=True):
-    """To a client: say how it stands, and read so many replies for it."""
+    """Parent to client: report progress, reading `read` replies for it."""
 
     read: int
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):
-    """From a client: its connections are made."""
+    """Client to parent: the connections are made."""
 
 
 class Standing(msgspec.Struct, frozen=True, tag=True):
-    """From a client, on `Look`."""
+    """Client to parent: the reply to `Look`."""
 
     progress: Progress
 
 
 class Finished(msgspec.Struct, frozen=True, tag=True):
-    """From a client, last. error: for people; then there is no outcome."""
+    """Client to parent: the last message."""
 
     outcome: ClientOutcome | None
     error: str = ""
+    """A message for people; there is no outcome then."""
 
 
 ToClient = Start | Go | Stop | Look

@@ -49,7 +49,7 @@ class Quiet:
 
 
 class Figures:
-    """What is shown, as words; keeps the samples and what it takes to say a rate."""
+    """The figures shown while a run goes on, as words; keeps the samples that rates need."""
 
     def __init__(self, requests: int | None, duration_s: float | None) -> None:
         self._requests = requests
@@ -91,7 +91,7 @@ def _pair(samples_ms: deque[float]) -> str:
 
 
 class Lines:
-    """For logs."""
+    """Progress lines for logs."""
 
     reads = True
 
@@ -115,9 +115,9 @@ class Lines:
 
 
 class Block:
-    """For terminals: two lines, names and values, drawn over the ones before.
+    """A progress display for terminals: two lines, names and values, drawn over the previous ones.
 
-    Written as plain text, in microseconds: it is drawn on the loop that stamps chunks.
+    It is plain text, written in microseconds, because it runs on the loop that stamps chunks.
     """
 
     reads = True

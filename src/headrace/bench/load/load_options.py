@@ -26,27 +26,30 @@ DEFAULT_CONCURRENCY = 8
 
 
 class LoadOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """rate None: a closed loop of `concurrency` users; else an open one, whose requests in flight
-    `concurrency` limits. burstiness: of gamma arrivals. ramp_s: in which users begin. ramp_from:
-    the rate at which an open loop begins, to end at `rate`. requests and duration_s:
-    whichever comes first; with neither DEFAULT_REQUESTS, or a whole trace. speed: of a trace.
-    stop_when_saturated: of an open loop, as its plan has it."""
+    """The load of a run: an open loop if there is a `rate`, with at most `concurrency` requests in
+    flight; else a closed loop of `concurrency` users."""
 
     concurrency: int | None = None
     rate: float | None = None
     arrivals: Arrivals = "poisson"
     burstiness: float | None = None
+    """Shape of gamma arrivals."""
     ramp_s: float = 0.0
+    """Seconds over which users begin."""
     ramp_from: float | None = None
+    """The rate at which an open loop begins, to end at `rate`."""
     ramp_shape: RampShape | None = None
     requests: int | None = None
     duration_s: float | None = None
+    """With `requests`: whichever comes first; with neither DEFAULT_REQUESTS, or a whole trace."""
     warmup_requests: int = 0
     max_errors: int | None = None
     grace_s: float = DEFAULT_GRACE_S
     speed: float = 1.0
+    """Replay speed of a trace."""
     processes: int = 1
     stop_when_saturated: bool = False
+    """End an open loop when the server does not keep up."""
 
     @property
     def prompts_needed(self) -> int | None:
@@ -109,7 +112,9 @@ def with_trace(options: LoadOptions, times_ns: Sequence[int], conversations: int
     """The same for a trace that has been read: with a rate its lengths are taken, all of them where
     nothing else ends the run. Raises ConfigError for one without times and no rate."""
     if options.rate is None and not times_ns:
-        raise ConfigError("--trace: the file has lengths and no times; add --rate, such as 5")
+        raise ConfigError(
+            "--trace: the file has lengths but no times; add --rate, such as --rate 5"
+        )
     if options.rate is None or options.requests is not None or options.duration_s is not None:
         return options
     return msgspec.structs.replace(options, requests=conversations)
@@ -139,16 +144,16 @@ def _plan(options: LoadOptions, source: random.Random, times_ns: Sequence[int]) 
             f"--burstiness {options.burstiness:g} needs --rate and --arrivals gamma; add them"
         )
     if options.ramp_from is not None and rate is None:
-        raise ConfigError(f"--ramp-from {options.ramp_from:g} is a rate and needs --rate; add it")
+        raise ConfigError(f"--ramp-from {options.ramp_from:g} needs --rate; add it")
     if options.ramp_shape is not None and options.ramp_from is None:
         raise ConfigError(
-            f"--ramp-shape {options.ramp_shape} is of a rate that rises; add --ramp-from"
+            f"--ramp-shape {options.ramp_shape} needs a rate that changes; add --ramp-from"
         )
     if rate is None or options.is_closed:
         return closed_plan(options.users, ramp_s=options.ramp_s, **ends)
     if options.ramp_s:
         raise ConfigError(
-            f"--ramp {options.ramp_s:g} is of a closed loop; with --rate say --ramp-from"
+            f"--ramp {options.ramp_s:g} needs a closed loop; with --rate use --ramp-from"
         )
     burstiness = {"poisson": 1.0, "constant": math.inf, "gamma": options.burstiness or 1.0}
     return open_plan(

@@ -32,12 +32,13 @@ class _Client(Protocol):
 
 
 class Measured(NamedTuple):
-    """lost: client processes that died."""
+    """A finished run, with how it ended."""
 
     run: RunRecord
     ending: Ending
     repeats: bool
     lost: int
+    """Client processes that died."""
 
 
 async def measure(

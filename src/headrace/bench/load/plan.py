@@ -24,28 +24,32 @@ MAX_CONCURRENCY = 65_536
 
 
 class LoadPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """kind "closed": each of `times_ns` is when a user begins, who sends a request as soon as the
-    one before has ended. "open": each is when a conversation begins, whatever the others do.
+    """The times at which a run sends its requests.
 
-    requests: measured ones, None where only the duration ends the run. The first `warmup_requests`
-    are not measured; unless `warmup_drained` the measured ones follow without a break, and the
-    times of an open plan count for both. duration_s: from the first measured one on; then nothing
-    new is sent, and what is in flight has `grace_s` to end. max_in_flight: an open plan's requests
-    beyond it wait, and their intended time stays. speed: by which think times are divided.
-    stop_when_saturated: the run ends where `saturation` says that the server does not keep up.
+    Kind "closed": each of `times_ns` is the time at which a user starts, who sends a request as
+    soon as the previous one has ended. Kind "open": each is the time at which a conversation
+    begins, whatever the others do.
     """
 
     kind: Literal["closed", "open"]
     times_ns: tuple[int, ...]
     requests: int | None = None
+    """Measured ones, None where only the duration ends the run. The first `warmup_requests` are not
+    measured; unless `warmup_drained` the measured ones follow without a break, and the times of an
+    open plan count for both."""
     duration_s: float | None = None
+    """Seconds from the first measured request, after which nothing new is sent; requests in flight
+    have `grace_s` to end."""
     warmup_requests: int = 0
     warmup_drained: bool = False
     max_in_flight: int | None = None
+    """An open plan's requests beyond it wait, and their intended time stays."""
     max_errors: int | None = None
     grace_s: float = DEFAULT_GRACE_S
     speed: float = 1.0
+    """Factor that think times are divided by."""
     stop_when_saturated: bool = False
+    """The run ends where `saturation` says that the server does not keep up."""
 
     @property
     def first_measured(self) -> int:
@@ -200,6 +204,6 @@ def _mean_rate(rate: float, ramp_from: float | None, shape: arrivals.RampShape) 
 
 def _check_end(requests: int | None, duration_s: float | None) -> None:
     if requests is None and duration_s is None:
-        raise ConfigError("a run without an end: give --requests or --duration")
+        raise ConfigError("the run has no end: give --requests or --duration")
     if requests is not None and not 1 <= requests <= MAX_REQUESTS:
         raise ConfigError(f"--requests {requests} is not from 1 to {MAX_REQUESTS}")

@@ -14,7 +14,8 @@ PREPARED_BYTES = 256 * 2**20
 
 
 class Prepared:
-    """Of an endpoint. A turn that holds answers to earlier ones is made when it is sent."""
+    """Requests of an endpoint, made before they are sent. A turn that holds answers to earlier ones
+    is made when it is sent."""
 
     def __init__(self, endpoint: Endpoint, most_bytes: int = PREPARED_BYTES) -> None:
         self._endpoint = endpoint

@@ -29,12 +29,15 @@ class UnreachableError(HeadraceError):
 
 
 class Found(NamedTuple):
-    """models: names that the endpoint lists. why_none: where it lists none. is_headrace: whether
-    the list says that the server is ours, or its mock, which knows what only ours does."""
+    """The models that an endpoint lists."""
 
     models: tuple[str, ...]
+    """Names that the endpoint lists."""
     why_none: str = ""
+    """Where it lists none."""
     is_headrace: bool = False
+    """Whether the list says that the server is ours, or its mock, which knows what only ours
+    does."""
 
     def tells_metrics(self, kind: EndpointKind) -> bool:
         """Whether a request of this kind may ask for its own times."""
@@ -59,11 +62,11 @@ async def look(endpoint: Endpoint) -> Found:
     at = f"{without_secrets(endpoint.base_url)} cannot be measured"
     if raw.failure is not None:
         message = one_line(raw.failure.message, endpoint.secrets)
-        raise UnreachableError(f"{at}: {message} ({raw.failure.kind}, asked for {request_path})")
+        raise UnreachableError(f"{at}: {message} ({raw.failure.kind}, at {request_path})")
     if raw.status in (401, 403):
         keys = f"set {' or '.join(KEY_VARIABLES)}"
         message = one_line(status_message(raw), endpoint.secrets)
-        raise UnreachableError(f"{at}: {message} (http, asked for {request_path}); {keys}")
+        raise UnreachableError(f"{at}: {message} (http, at {request_path}); {keys}")
     if raw.status != 200:
         return Found((), one_line(status_message(raw), endpoint.secrets))
     try:
@@ -71,9 +74,9 @@ async def look(endpoint: Endpoint) -> Found:
     except (ValueError, RecursionError):
         kind = raw.headers.get("content-type", "no content type")
         kind = one_line(kind, endpoint.secrets)
-        return Found((), f"{_path(endpoint)} is {kind}, not JSON: is that an API's URL?")
+        return Found((), f"{_path(endpoint)} is {kind}, not JSON: is this the URL of an API?")
     models = _names(told)
-    why_none = "" if models else f"{_path(endpoint)} lists none"
+    why_none = "" if models else f"{_path(endpoint)} lists no model"
     return Found(models, why_none, is_headrace=_is_headrace(told))
 
 
@@ -88,7 +91,7 @@ def choose_model(found: Found, asked: str | None) -> str:
         raise UnreachableError(
             f"{len(found.models)} models are served; give one as --model: {listed}"
         )
-    raise UnreachableError(f"the model's name cannot be had: {found.why_none}; give --model")
+    raise UnreachableError(f"the name of the model is not known: {found.why_none}; give --model")
 
 
 def _path(endpoint: Endpoint) -> str:

@@ -12,12 +12,14 @@ from headrace.bench.record import RequestRecord
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one client. ttft_ms (from the intended time), tpot_ms: of some requests that ended since
-    the last look, not of all: reading every reply would cost the client its time."""
+    """The progress of one client."""
 
     counts: Counts
     ttft_ms: tuple[float, ...] = ()
+    """TTFT from the intended time, of some requests that ended since the last report; reading every
+    reply would cost the client too much time."""
     tpot_ms: tuple[float, ...] = ()
+    """TPOT of the same requests."""
 
 
 def progress(counts: Counts, read: Iterable[RequestRecord]) -> Progress:

@@ -44,9 +44,7 @@ FileKind = Literal["jsonl", "sharegpt"]
 
 
 class PromptOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """input_tokens, output_tokens, prefix_tokens, turns, think, images: as `lengths`, `think` and
-    `images` read them. dataset and trace: files, one of them at most. unique: words of its own in
-    front of each prompt, from `salt_seed`. block_tokens: of a trace's hash ids."""
+    """Options for the prompts of a run."""
 
     input_tokens: str = "256"
     output_tokens: str = "128"
@@ -55,18 +53,23 @@ class PromptOptions(msgspec.Struct, frozen=True, kw_only=True):
     dataset: Path | None = None
     dataset_kind: FileKind | None = None
     trace: Path | None = None
+    """With `dataset`: files, one of them at most."""
     block_tokens: int | None = None
+    """Tokens of a hash id of a trace."""
     turns: str | None = None
     think: str = "0"
     images: str | None = None
+    """With `input_tokens` and `output_tokens` and `prefix_tokens` and `turns` and `think`: as
+    `lengths`, `think` and `images` read them."""
     unique: bool = False
+    """Words of its own in front of each prompt, from `salt_seed`."""
     salt_seed: int = 0
     seed: int = 0
     request: RequestOptions = RequestOptions()
 
 
 class RunPrompts(NamedTuple):
-    """What a run sends. exact: every prompt has the length that was asked, by the tokenizer."""
+    """The prompts that a run sends."""
 
     conversations: list[Conversation]
     warmup: list[Conversation]
@@ -74,6 +77,7 @@ class RunPrompts(NamedTuple):
     fingerprint: str
     notes: tuple[str, ...]
     exact: bool
+    """Whether every prompt has the wanted length, by the tokenizer."""
 
     @property
     def times_ns(self) -> tuple[int, ...]:
@@ -113,7 +117,7 @@ def make_requests(
             made = salted(made, source, name=f"{made.name}, salted", tokenization=tokenization)
         items, name, fingerprint = made.items, made.name, made.fingerprint
     if missed:
-        notes = (*notes, f"{len(missed)} prompts have another length than was asked")
+        notes = (*notes, f"{len(missed)} prompts do not have the wanted length")
     warm: list[Conversation] = []
     if warmup_requests:
         warm = conversations(_synthetic(options, writer, kind, warmup_requests, "warm-up"))
@@ -134,9 +138,10 @@ def _bounded(workload: MadeWorkload | TraceReplay, making: TraceProgress) -> Ite
             characters += len(item.prompt.text or "")
             if characters > MAX_TRACE_CHARACTERS:
                 raise ConfigError(
-                    f"--trace {workload.name}: its first {number + 1:,} prompts are longer than "
-                    f"{MAX_TRACE_CHARACTERS:,} characters together, and a run has all of them in "
-                    f"memory; send a part, such as --requests {max(1, number)}"
+                    f"--trace {workload.name}: its first {number + 1:,} prompts are longer "
+                    f"than {MAX_TRACE_CHARACTERS:,} characters together, and a run keeps all "
+                    "of them in memory; send only part of them, such as --requests "
+                    f"{max(1, number)}"
                 )
             yield item
     finally:
@@ -155,8 +160,8 @@ def _workload(
     if options.trace is not None and has_prompts(options.trace):
         if options.block_tokens is not None:
             raise ConfigError(
-                f"--trace-block-tokens {options.block_tokens}: {options.trace} has prompts and no "
-                "hash ids; leave it away"
+                f"--trace-block-tokens {options.block_tokens}: {options.trace} has prompts "
+                "but no hash ids; omit it"
             )
         tokens = _fixed(options.output_tokens, "--output-tokens", source)
         return read_prompts(
@@ -278,20 +283,24 @@ def _check(options: PromptOptions, kind: EndpointKind) -> None:
     files: dict[str, Any] = {"--dataset": options.dataset, "--trace": options.trace}
     given = [name for name, value in files.items() if value is not None]
     if len(given) > 1:
-        raise ConfigError(f"{' and '.join(given)} both say what to send; give one of them")
+        raise ConfigError(f"{' and '.join(given)} both set what is sent; give one of them")
     if given and options.prefix_tokens is not None:
-        raise ConfigError(f"--prefix-tokens is of synthetic prompts, not of {given[0]}; leave it")
+        raise ConfigError(f"--prefix-tokens is for synthetic prompts, not for {given[0]}; omit it")
     if options.turns is not None and options.trace is not None:
-        raise ConfigError("--turns: a trace has requests of one turn; leave it away")
+        raise ConfigError("--turns: the requests of a trace have one turn each; omit it")
     if options.turns is not None and kind not in ("openai-chat", "anthropic-messages", "ollama"):
         raise ConfigError(f"--turns needs a chat endpoint, not {kind}")
     if options.turns is None and options.think != "0":
-        raise ConfigError(f"--think {options.think} is between turns; add --turns, or leave it")
+        raise ConfigError(
+            f"--think {options.think} is a pause between turns; add --turns, or omit it"
+        )
     if options.prefixes != 1 and options.prefix_tokens is None:
-        raise ConfigError(f"--prefixes {options.prefixes} is of --prefix-tokens; add those")
+        raise ConfigError(f"--prefixes {options.prefixes} needs --prefix-tokens; add it")
     if options.prefixes != 1 and options.turns is not None:
         raise ConfigError(
-            f"--prefixes {options.prefixes}: conversations share one system message; leave it away"
+            f"--prefixes {options.prefixes}: conversations share one system message; omit it"
         )
     if options.unique and options.prefix_tokens is not None:
-        raise ConfigError("--unique-prompts ends what --prefix-tokens shares; give one of them")
+        raise ConfigError(
+            "--unique-prompts makes beginnings differ that --prefix-tokens shares; give one of them"
+        )

@@ -37,9 +37,10 @@ class _Held:
 
 
 class Replies:
-    """Of one client. `origin_ns` is the clock at the start of the run. journal: is told of each.
+    """The replies of one client. `origin_ns` is the clock at the start of the run; `journal` gets
+    each reply.
 
-    late_failures: of replies that were taken for good until their body was read.
+    `late_failures` counts replies that were taken for good until their body was read.
     """
 
     def __init__(

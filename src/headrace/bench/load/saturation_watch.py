@@ -16,7 +16,8 @@ LOOK_NS = 1_000_000_000
 
 
 class SaturationWatch:
-    """From `start` to `stop`; calls `saturated` once, the first time that the rule says so."""
+    """A watch that runs from `start` to `stop` and calls `saturated` once, when the rule first says
+    that the server does not keep up."""
 
     def __init__(
         self,

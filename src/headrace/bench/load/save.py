@@ -15,12 +15,14 @@ from headrace.errors import HeadraceError
 
 
 class SaveOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """folder: of the run, or of a sweep or search, whose runs get folders below it. vllm_form:
-    of vLLM's keys in result.json. result_filename: of a copy of it beside it."""
+    """The folder and form in which results are saved."""
 
     folder: Path
+    """Folder of the run, or of a sweep or search, whose runs get folders below it."""
     vllm_form: VllmForm = VllmForm()
+    """Form of vLLM's keys in result.json."""
     result_filename: str | None = None
+    """Name of a copy of result.json beside it."""
 
 
 def save_run(done: RunResult, experiment: Experiment, how: SaveOptions) -> None:

@@ -50,12 +50,14 @@ class Judged(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """saturated: as `saturation` has it. came, ended: requests, in the time that is judged."""
+    """The result of one trial at a rate."""
 
     judged: Sequence[Judged]
     saturated: bool = False
+    """As in `saturation`."""
     came: int = 0
     ended: int = 0
+    """With `came`: requests, in the time that is judged."""
 
 
 def search(
@@ -131,19 +133,19 @@ def _result(
     )
     decided = narrow and missed is not None and missed.standing == "missed"
     if met is None:
-        told = "no rate that was tried met it"
+        told = "no rate that was tried met the SLO"
     elif missed is None:
         reached = met.rate >= highest_rate
         told = f"met at {met.rate:.4g}/s, " + (
-            "the highest that was allowed" if reached else "and nothing higher was tried in time"
+            "the highest rate allowed" if reached else "and no higher rate was tried in time"
         )
         decided = reached
     else:
         told = f"met at {met.rate:.4g}/s, {missed.standing} at {missed.rate:.4g}/s"
         if not narrow:
-            told += "; time ended before it was known more closely"
+            told += "; the time ended before it could be narrowed down"
         elif not decided:
-            told += ": longer trials, or more of them, would decide it"
+            told += ": longer or more trials would decide it"
     return SearchResult(
         highest_met=None if met is None else met.rate,
         lowest_not_met=None if missed is None else missed.rate,

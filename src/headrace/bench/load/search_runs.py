@@ -29,23 +29,27 @@ from headrace.errors import ConfigError
 
 
 class SearchOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """attainment: share of requests that are to meet limits of each. highest_rate: per second.
-    precision: of the bracket, as a share of its lower end. most_trials: runs at one rate.
-    budget_s: after which no run begins."""
+    """Options of a search for the highest rate."""
 
     attainment: float = DEFAULT_ATTAINMENT
+    """Share of requests that are to meet limits of each."""
     highest_rate: float = math.inf
+    """Per second."""
     precision: float = DEFAULT_PRECISION
+    """Width of the bracket, as a share of its lower end."""
     most_trials: int = MOST_TRIALS
+    """Runs at one rate."""
     budget_s: float = math.inf
+    """After which no run begins."""
 
 
 class SearchDone(NamedTuple):
-    """result: None where no rate was tried, because one request at a time had no answer already.
-    shown: the last run at the highest rate that met the SLO; where none did, the last run."""
+    """A finished search."""
 
     result: SearchResult | None
+    """None if no rate was tried, because one request at a time got no answer."""
     shown: RunResult
+    """The last run at the highest rate that met the SLO; where none did, the last run."""
     curve: tuple[LoadPoint, ...]
     interrupted: bool
 
@@ -86,7 +90,7 @@ def run_search(
             return SearchDone(None, alone, tuple(runs.curve), alone.ending == "interrupted")
         if not chosen:
             length = trial_length(slo, how.attainment, alone.run, how.budget_s)
-    rule = "Trials are as long as --requests or --duration says" if length is None else length.rule
+    rule = "Trials are as long as --requests or --duration sets" if length is None else length.rule
     told_rule(rule)
     opened = msgspec.structs.replace(options, ramp_s=0.0)
     by_rate: dict[float, RunResult] = {}

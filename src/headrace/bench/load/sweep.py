@@ -43,8 +43,8 @@ class SweepOptions(msgspec.Struct, frozen=True, kw_only=True):
             )
         if self.rates and self.users:
             raise ConfigError(
-                "--rate and --concurrency are both lists, and a sweep is over one of them; give "
-                "one value of the other, or leave it away"
+                "--rate and --concurrency are both lists, and a sweep varies one of them; "
+                "give one value for the other, or omit it"
             )
         _check_chosen("--rate", self.rates, "1,2,5")
         _check_chosen("--concurrency", self.users, "1,4,16")
@@ -61,10 +61,10 @@ def _check_chosen(flag: str, loads: Sequence[float], like: str) -> None:
     for load in loads:
         if not 0 < load < math.inf:
             raise ConfigError(
-                f"{flag} of a sweep: {load:g} is not a finite number above 0; leave it out"
+                f"{flag} of a sweep: {load:g} is not a finite number above 0; omit it"
             )
         if loads.count(load) > 1:
-            raise ConfigError(f"{flag} of a sweep: {load:g} is there twice; leave one out")
+            raise ConfigError(f"{flag} of a sweep: {load:g} is listed twice; omit one")
 
 
 class SweepPoint(NamedTuple, Generic[R]):

@@ -23,10 +23,12 @@ THROUGHPUT_CONCURRENCY = 64
 
 
 class SweepResult(NamedTuple):
-    """points: in ascending order of load. curve: of those runs that completed something."""
+    """A finished sweep."""
 
     points: tuple[SweepPoint[RunResult], ...]
+    """Points in ascending order of load."""
     curve: tuple[LoadPoint, ...]
+    """The curve of those runs that completed something."""
 
     @property
     def shown(self) -> RunResult:

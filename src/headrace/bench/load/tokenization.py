@@ -52,7 +52,9 @@ def load_tokenization(model: str | None) -> ClientTokenization:
     name = EMBEDDED_NAME if model is None else path.name if Path(model).exists() else model
     size = read_config(checkpoint).vocab_size
     if size is None:
-        raise CheckpointError(f"{name}: does not say how many tokens it has; name another")
+        raise CheckpointError(
+            f"{name}: does not state the size of its vocabulary; name another tokenizer"
+        )
     return ClientTokenization(tokenizer, size, name)
 
 

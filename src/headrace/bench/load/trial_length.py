@@ -24,12 +24,16 @@ _PART_OF_BUDGET = 10
 
 
 class TrialLength(NamedTuple):
-    """least_s: at any rate. requests: at least. most_s: a part of the budget. rule: in words."""
+    """The length of a trial, and the rule it follows."""
 
     least_s: float
+    """Minimum length at any rate."""
     requests: float
+    """Minimum number of requests."""
     most_s: float
+    """A part of the budget."""
     rule: str
+    """The rule in words."""
 
     def at(self, rate: float) -> float:
         """Seconds."""
@@ -50,10 +54,11 @@ def trial_length(slo: Slo, attainment: float, alone: RunRecord, budget_s: float)
     least_s = max(LEAST_S, requests * e2e_s, _TIMES_LIMIT * limit_s)
     most_s = budget_s / _PART_OF_BUDGET
     rule = (
-        f"Trials of {min(least_s, most_s):.4g} s: the longest of {LEAST_S:g} s, {requests:.4g} "
-        f"times the E2E of a lone request ({e2e_s:.3g} s) and {_TIMES_LIMIT} times the longest "
-        f"limit ({limit_s:.3g} s); at low rates until {requests:.4g} requests have come"
+        f"Trials of {min(least_s, most_s):.4g} s: the longest of {LEAST_S:g} s, "
+        f"{requests:.4g} times the E2E of a lone request ({e2e_s:.3g} s) and {_TIMES_LIMIT} "
+        f"times the longest limit ({limit_s:.3g} s); at low rates until {requests:.4g} "
+        "requests have been sent"
     )
     if most_s < least_s:
-        rule += f"; cut to a tenth of the budget, where {least_s:.4g} s were called for"
+        rule += f"; cut to a tenth of the budget, where {least_s:.4g} s were needed"
     return TrialLength(least_s, requests, most_s, rule)

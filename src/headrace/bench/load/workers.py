@@ -143,8 +143,8 @@ class Workers:
             if not isinstance(await worker.hear(), Ready):
                 await self._close()
                 raise HeadraceError(
-                    f"client process {number} of {self._processes} ended before the run; is there "
-                    "memory for so many? Use fewer --processes"
+                    f"client process {number} of {self._processes} ended before the run; is "
+                    "there enough memory? Use fewer --processes"
                 )
 
     async def run(self, origin_ns: int | None = None) -> ClientOutcome:

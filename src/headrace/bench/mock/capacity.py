@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Waiter(Protocol):
-    """What can have a place."""
+    """A request that can wait for a place."""
 
     def start(self, begun_ns: int) -> None:
         """It is its turn."""

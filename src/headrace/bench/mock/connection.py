@@ -39,7 +39,7 @@ class Received(NamedTuple):
 
 
 class Work(Protocol):
-    """What answers a request."""
+    """The work that answers a request."""
 
     def cancel(self) -> None:
         """The client is gone."""
@@ -100,7 +100,7 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
-            self._refuse(400, "this is not a request of HTTP/1.1")
+            self._refuse(400, "this is not an HTTP/1.1 request")
 
     def on_url(self, url: bytes) -> None:
         """A part of the URL."""

@@ -162,7 +162,7 @@ class MockEndpoint:
         )
         if not self._capacity.enter(job, received.received_ns):
             self.outcomes["queue-full"] += 1
-            message = f"{self.waiting} requests wait already, the most that may"
+            message = f"{self.waiting} requests are waiting already, the maximum"
             answer_error(connection, received, 429, message, retry_after_s)
             return None
         return job
@@ -176,7 +176,7 @@ class MockEndpoint:
 
     def _handle_other(self, connection: Connection, received: Received) -> None:
         if received.method != "GET":
-            answer_error(connection, received, 404, f"there is nothing at {received.path}")
+            answer_error(connection, received, 404, f"{received.path} does not exist")
             return
         text = "text/plain; version=0.0.4; charset=utf-8"
         if received.path == "/health":
@@ -189,7 +189,7 @@ class MockEndpoint:
             body = msgspec.json.encode(models)
             reply = whole(200, body, keep_alive=received.keep_alive)
         else:
-            answer_error(connection, received, 404, f"there is nothing at {received.path}")
+            answer_error(connection, received, 404, f"{received.path} does not exist")
             return
         connection.write(reply)
         connection.done(keep_alive=received.keep_alive)

@@ -152,7 +152,7 @@ class Job:
         keep_alive = self._received.keep_alive
         status = 200
         if fault == "error-event":
-            status, body = 500, error_body(500, "the mock was told to fail")
+            status, body = 500, error_body(500, "the mock was configured to fail")
         stamp = {RECEIVED_HEADER: str(self._received.received_ns)}
         reply = whole(status, body, headers=stamp, keep_alive=keep_alive)
         if fault in ("truncated", "reset-inside"):
@@ -173,7 +173,9 @@ def refuse(connection: Connection, received: Received, fault: str, retry_after_s
         connection.write(whole(200, HTML, content_type=html, keep_alive=received.keep_alive))
         connection.done(keep_alive=received.keep_alive)
     elif fault.isdigit():
-        answer_error(connection, received, int(fault), "the mock was told to fail", retry_after_s)
+        answer_error(
+            connection, received, int(fault), "the mock was configured to fail", retry_after_s
+        )
     else:
         return False
     return True

@@ -12,18 +12,18 @@ def metrics_text(endpoint: MockEndpoint) -> str:
     """Prometheus' text format."""
     label = endpoint.settings.model.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
     rows: list[tuple[str, str, str, int]] = [
-        ("vllm:num_requests_running", "gauge", "Requests that are worked on.", endpoint.running),
-        ("vllm:num_requests_waiting", "gauge", "Requests that wait.", endpoint.waiting),
+        ("vllm:num_requests_running", "gauge", "Requests in progress.", endpoint.running),
+        ("vllm:num_requests_waiting", "gauge", "Requests waiting.", endpoint.waiting),
         (
             "vllm:prompt_tokens_total",
             "counter",
-            "Tokens of prompts that were answered.",
+            "Prompt tokens of answered requests.",
             endpoint.prompt_tokens,
         ),
         (
             "vllm:generation_tokens_total",
             "counter",
-            "Tokens of complete answers.",
+            "Output tokens of complete answers.",
             endpoint.output_tokens,
         ),
     ]
@@ -32,7 +32,7 @@ def metrics_text(endpoint: MockEndpoint) -> str:
         lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
         lines.append(f'{name}{{model_name="{label}"}} {value}')
     name = "mock:requests_total"
-    lines += [f"# HELP {name} Requests by what became of them.", f"# TYPE {name} counter"]
+    lines += [f"# HELP {name} Requests by outcome.", f"# TYPE {name} counter"]
     for outcome, count in sorted(endpoint.outcomes.items()):
         lines.append(f'{name}{{model_name="{label}",outcome="{outcome}"}} {count}')
     return "\n".join(lines) + "\n"

@@ -28,7 +28,7 @@ _WORDS = tuple(f" {word}" for word in _TEXT.split())
 
 
 class Facts(NamedTuple):
-    """What is told of a reply beside its text. `queue_ns`: how long the request waited."""
+    """Facts about a reply that are sent with its text. `queue_ns`: how long the request waited."""
 
     id: str
     created_s: int
@@ -93,7 +93,11 @@ class StreamText:
 
     def error(self, now_ns: int) -> bytes:
         """An error in the middle of the stream."""
-        detail = {"message": "the mock was told to fail", "type": "server_error", "code": None}
+        detail = {
+            "message": "the mock was configured to fail",
+            "type": "server_error",
+            "code": None,
+        }
         return data_event(_json({"error": detail, STAMP_FIELD: now_ns}))
 
     def _event(self, choices: list[dict[str, Any]], now_ns: int, **more: Any) -> bytes:

@@ -28,11 +28,7 @@ _PROMPT_FIELDS: dict[Route, str] = {
 
 
 class Asked(NamedTuple):
-    """What was asked for.
-
-    with_all_usage: in every event. inputs: how many texts to embed. as_base64: how vectors are
-    written.
-    """
+    """A request as the mock has read it."""
 
     route: Route
     model: str
@@ -40,10 +36,13 @@ class Asked(NamedTuple):
     stream: bool = False
     with_usage: bool = False
     with_all_usage: bool = False
+    """Usage in every event."""
     with_metrics: bool = False
     inputs: int = 1
+    """How many texts to embed."""
     dimensions: int | None = None
     as_base64: bool = False
+    """How vectors are written."""
 
 
 def read_request(route: Route, body: bytes, default_model: str) -> Asked:
@@ -53,13 +52,13 @@ def read_request(route: Route, body: bytes, default_model: str) -> Asked:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RequestError(f"the body is not JSON: {error}") from error
     if not isinstance(fields, dict):
-        raise RequestError("the body is no JSON object")
+        raise RequestError("the body is not a JSON object")
     name = _PROMPT_FIELDS[route]
     prompt = fields.get(name)
     if not prompt:
         raise RequestError(f"{name}: is missing or empty; give at least one", param=name)
     if fields.get("n") not in (None, 1):
-        raise RequestError(f"n: {shown(fields['n'])} is not 1, the only one there is", param="n")
+        raise RequestError(f"n: {shown(fields['n'])} is not 1, the only value supported", param="n")
     options = fields["stream_options"] if isinstance(fields.get("stream_options"), dict) else {}
     most = _whole(fields, "max_completion_tokens", 1) or _whole(fields, "max_tokens", 1)
     return Asked(

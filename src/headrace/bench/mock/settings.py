@@ -32,35 +32,37 @@ MAX_MANY = 1_000_000
 
 
 class MockSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The program of a mock endpoint.
-
-    ttft_ms: from the request (or from its turn, where it waited) to the first content.
-    ttft_per_token_us: microseconds more for each token of the prompt. tpot_ms: between tokens,
-    drawn once for each request. jitter_ms: deviation of each chunk's own time, which does not add
-    up. tokens_per_chunk: of all chunks of content but the first, which has one, as prefill gives.
-    output_tokens: where the model ends by itself; "": it never does. reasoning_tokens: so many
-    come first, as reasoning. role_chunk: a chunk without content that opens a chat stream:
-    at once, with the first content, or not at all. errors: kind (a status, or a FaultKind) and
-    rate. stall_rate, stall_ms: silence at one place of a stream. capacity: requests worked on at
-    once, others wait in order; max_queued: how many may wait, others get 429. None: no limit.
-    """
+    """The program of a mock endpoint."""
 
     model: str = "mock"
     ttft_ms: str | float = 100.0
+    """Time from the request (or from its turn, if it waited) to the first content."""
     ttft_per_token_us: float = 0.0
+    """Microseconds more for each token of the prompt."""
     tpot_ms: str | float = 10.0
+    """Between tokens, drawn once for each request."""
     jitter_ms: float = 0.0
+    """Deviation of each chunk's own time, which does not add up."""
     tokens_per_chunk: str | float = 1
+    """Tokens of every chunk of content but the first, which has one, as prefill gives."""
     output_tokens: str | float = ""
+    """Where the model ends by itself; "": it never does."""
     reasoning_tokens: int = 0
+    """So many come first, as reasoning."""
     reasoning_field: Literal["reasoning_content", "reasoning"] = "reasoning_content"
     role_chunk: Literal["at-once", "with-first", "none"] = "at-once"
+    """A chunk without content that opens a chat stream: at once, with the first content, or not at
+    all."""
     errors: tuple[tuple[str, float], ...] = ()
+    """Kind (a status, or a FaultKind) and rate."""
     retry_after_s: float = 1.0
     stall_rate: float = 0.0
     stall_ms: str | float = 1000.0
+    """With `stall_rate`: silence at one place of a stream."""
     capacity: int | None = None
+    """Requests worked on at once, others wait in order."""
     max_queued: int | None = None
+    """How many may wait, others get 429. None: no limit."""
     dimensions: int = 8
     api_key: str | None = None
     seed: int = 0
@@ -138,7 +140,7 @@ def parse_error(text: str) -> tuple[str, float]:
         return kind.strip(), float(rate if colon else "nan")
     except ValueError:
         raise ConfigError(
-            f"errors: the rate of {shown(text)} is no number; {_ERROR_FORM}"
+            f"errors: the rate of {shown(text)} is not a number; {_ERROR_FORM}"
         ) from None
 
 
@@ -152,7 +154,7 @@ def _check_errors(errors: tuple[tuple[str, float], ...]) -> None:
     for kind, rate in errors:
         is_status = kind.isascii() and kind.isdigit() and int(kind) in _STATUSES
         if not is_status and kind not in FAULT_KINDS:
-            raise ConfigError(f"errors: {shown(kind)} is no kind of error; {_ERROR_FORM}")
+            raise ConfigError(f"errors: {shown(kind)} is not a kind of error; {_ERROR_FORM}")
         if not 0 <= rate <= 1:
             raise ConfigError(
                 f"errors: the rate {rate:g} of {kind} is not in 0 to 1; {_ERROR_FORM}"
@@ -160,7 +162,7 @@ def _check_errors(errors: tuple[tuple[str, float], ...]) -> None:
     total = sum(rate for _, rate in errors)
     if total > 1 + 1e-9:
         raise ConfigError(
-            f"errors: the rates add up to {total:g}, but a request fails in one way; "
+            f"errors: the rates add up to {total:g}, and a request fails in one way only; "
             "lower them to 1 in total"
         )
 

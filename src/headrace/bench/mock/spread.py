@@ -41,7 +41,7 @@ class Spread(NamedTuple):
         except ValueError:
             found = []
         if len(found) != (1 if name == "constant" else 2):
-            raise ConfigError(f"{field}: {shown(value)} is no distribution; write {FORMS}")
+            raise ConfigError(f"{field}: {shown(value)} is not a distribution; write {FORMS}")
         limited = found if name == "uniform" else found[:1]
         for number in limited:
             if not least <= number <= most:  # not a number fails this too

@@ -97,7 +97,7 @@ class PromptWriter:
             if text and list(self.tokenization.encode(text)) == [token_id]:
                 found[token_id] = None
         if len(found) < 2:
-            raise ConfigError("the tokenizer has no tokens that stand for texts; use another")
+            raise ConfigError("the tokenizer has no tokens that stand for text; use another")
         return tuple(found)[:wanted]
 
     @cached_property
@@ -131,8 +131,8 @@ class PromptWriter:
         missing = tokens - head_tokens
         if missing < 1:
             raise ConfigError(
-                f"a prompt of {tokens} tokens: has no room for the {head_tokens} that every "
-                "prompt begins with and one of its own; ask for longer prompts"
+                f"a prompt of {tokens} tokens has no room for the {head_tokens} that every "
+                "prompt begins with and one more; use longer prompts"
             )
         pieces = self.pieces(missing, source)
         tried: list[Drawn] = []
@@ -152,7 +152,7 @@ class PromptWriter:
     def ids(self, tokens: int, source: random.Random) -> tuple[int, ...]:
         """Exactly so many token ids, of a text cut where they end."""
         if tokens < 1:
-            raise ConfigError(f"a prompt of {tokens} tokens: must have 1 or more")
+            raise ConfigError(f"a prompt of {tokens} tokens is too short; use 1 token or more")
         ids: list[int] = []
         while len(ids) < tokens:
             more = "".join(self.pieces(tokens - len(ids), source)) or self.words.draw(1, source)[0]

@@ -60,11 +60,11 @@ def read_prompts(
         unused |= dict.fromkeys(sorted(line.fields.keys() - _KNOWN - _DECIDED))
     if not items:
         raise ConfigError(f"{path}: has no prompts; write one JSON object in each line")
-    notes = [f"{path.name}: fields that are not sent: {', '.join(unused)}"] if unused else []
+    notes = [f"{path.name}: these fields are not sent: {', '.join(unused)}"] if unused else []
     if ignored:
         notes.append(
-            f"{path.name}: the timestamp of {ignored} lines is not used; name the file as --trace "
-            "to send them at those times"
+            f"{path.name}: the timestamp of {ignored} lines is not used; give the file as "
+            "--trace to send them at those times"
         )
     return MadeWorkload(path.name, items, notes=notes)
 
@@ -134,7 +134,7 @@ def _content(line: Line) -> dict[str, Any]:
     value = line.fields[name]
     if name == "messages":
         if not isinstance(value, list) or not value:
-            line.refuse("messages", value, "must be a list of messages, one at least")
+            line.refuse("messages", value, "must be a list of at least one message")
         if not all(isinstance(one, dict) and "role" in one for one in value):
             line.refuse("messages", value, "each must be an object with a role")
         return {"messages": tuple(value)}

@@ -34,7 +34,7 @@ _BIT_DEPTH, _TRUECOLOUR, _NO_FILTER = 8, 2, b"\0"
 
 
 class ImageSize(NamedTuple):
-    """In pixels."""
+    """The size of an image in pixels."""
 
     width: int
     height: int
@@ -47,8 +47,8 @@ def parse_image_sizes(text: str, field: str) -> tuple[ImageSize, ...]:
         found = re.fullmatch(r"([0-9]{1,9})[x×]([0-9]{1,9})", part)
         if not found:
             raise ConfigError(
-                f"{field} {shown(text)}: {shown(part)} is no size; write width and height in "
-                "pixels, like 512x512 or 1024x768,512x512"
+                f"{field} {shown(text)}: {shown(part)} is not a size; write width and height "
+                "in pixels, like 512x512 or 1024x768,512x512"
             )
         sizes.append(_checked(ImageSize(int(found[1]), int(found[2])), field))
     return tuple(sizes)
@@ -87,7 +87,7 @@ def with_images(
     """
     if per_request < 1 or not sizes:
         raise ConfigError(
-            f"images: {per_request} of {len(sizes)} sizes in each request; ask for at least one"
+            f"images: {per_request} of {len(sizes)} sizes in each request; use at least one"
         )
     made = []
     for item in workload:
@@ -110,7 +110,7 @@ def _with_parts(
 ) -> tuple[dict[str, Any], ...]:
     users = [at for at, message in enumerate(messages) if message.get("role") == "user"]
     if not users:
-        raise ConfigError("images: the conversation has no message of a user; add one")
+        raise ConfigError("images: the conversation has no user message; add one")
     last = messages[users[-1]]
     content = last.get("content")
     before = content if isinstance(content, list) else [{"type": "text", "text": content or ""}]

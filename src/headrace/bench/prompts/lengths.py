@@ -85,7 +85,7 @@ class InTurn(msgspec.Struct, frozen=True):
 
 
 class Size(NamedTuple):
-    """What one request is to have."""
+    """The lengths of one request."""
 
     prompt_tokens: int
     output_tokens: int
@@ -118,7 +118,7 @@ class FromPairs(msgspec.Struct, frozen=True):
     def draw(self, count: int, source: random.Random) -> Sequence[Size]:
         """Raises ConfigError where there are no pairs."""
         if not self.pairs:
-            raise ConfigError("lengths: there are no pairs to draw from; use a trace with rows")
+            raise ConfigError("lengths: the trace has no rows to draw from; use one that has")
         return tuple(source.choices(self.pairs, k=count))
 
 
@@ -141,7 +141,7 @@ def parse_lengths(text: str, field: str) -> Lengths:
     if ".." in plain:
         low, high = (_tokens(part, text, field) for part in plain.split("..", 1))
         if low > high:
-            raise ConfigError(f"{field} {shown(text)}: {low} is above {high}; turn them round")
+            raise ConfigError(f"{field} {shown(text)}: {low} is above {high}; swap them")
         return Uniform(low, high)
     listed = tuple(_tokens(part, text, field) for part in plain.split(","))
     return Fixed(listed[0]) if len(listed) == 1 else InTurn(listed)
@@ -164,7 +164,9 @@ def _normal(numbers: Sequence[str], text: str, field: str) -> Normal:
 
 def _tokens(part: str, text: str, field: str) -> int:
     if not (part.isascii() and part.isdigit()):
-        raise ConfigError(f"{field} {shown(text)}: {shown(part)} is no whole number; {_EXAMPLES}")
+        raise ConfigError(
+            f"{field} {shown(text)}: {shown(part)} is not a whole number; {_EXAMPLES}"
+        )
     # A number of thousands of digits is out of range long before int() would refuse it.
     tokens = int(part) if len(part.lstrip("0")) <= len(str(MAX_TOKENS)) else MAX_TOKENS + 1
     if not 1 <= tokens <= MAX_TOKENS:
@@ -174,5 +176,5 @@ def _tokens(part: str, text: str, field: str) -> int:
 
 def _number(part: str, text: str, field: str) -> float:
     if not re.fullmatch(r"[0-9]{1,12}(\.[0-9]{1,12})?", part):
-        raise ConfigError(f"{field} {shown(text)}: {shown(part)} is no number; {_EXAMPLES}")
+        raise ConfigError(f"{field} {shown(text)}: {shown(part)} is not a number; {_EXAMPLES}")
     return float(part)

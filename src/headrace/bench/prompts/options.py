@@ -15,13 +15,15 @@ from headrace.bench.client.prompt import Prompt
 
 
 class RequestOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """ignore_eos: do not end before the length that is asked. min_tokens: ask for the length as
-    the least, too. extra_body: fields of the body of every request."""
+    """Options that every request of a run has."""
 
     ignore_eos: bool = False
+    """Do not end before the length that is asked."""
     min_tokens: bool = False
+    """Ask for the length as the least, too."""
     stream: bool = True
     extra_body: dict[str, Any] = {}
+    """Fields of the body of every request."""
 
     @property
     def forces_length(self) -> bool:

@@ -71,11 +71,11 @@ def parsed(text: str, where: str) -> Any:
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise ConfigError(f"{where}: is not JSON ({error}); mend or remove it") from error
+        raise ConfigError(f"{where}: is not JSON ({error}); correct or remove it") from error
 
 
 def _object(text: str, where: str) -> dict[str, Any]:
     found = parsed(text, where)
     if not isinstance(found, dict):
-        raise ConfigError(f"{where}: {shown(found)} is no JSON object; write one in each line")
+        raise ConfigError(f"{where}: {shown(found)} is not a JSON object; write one in each line")
     return found

@@ -40,8 +40,8 @@ def salt_ids(ids: tuple[int, ...], salt: str, tokenization: Tokenization) -> tup
     front = tuple(tokenization.encode(salt))
     if len(ids) < len(front):
         raise ConfigError(
-            f"a prompt of {len(ids)} token ids: is shorter than its salt of {len(front)}; ask for "
-            "longer prompts or leave the salt away"
+            f"a prompt of {len(ids)} token ids: is shorter than its salt of {len(front)}; use "
+            "longer prompts or omit the salt"
         )
     return front + ids[len(front) :]
 
@@ -89,7 +89,7 @@ def _salted(prompt: Prompt, salt: str, tokenization: Tokenization | None) -> Pro
         change = {"token_ids": salt_ids(prompt.token_ids, salt, tokenization)}
     else:
         raise ConfigError(
-            "a salt for prompts of token ids: needs the tokenizer; name it, or send texts"
+            "a salt for prompts of token ids needs the tokenizer; name it, or send texts"
         )
     return msgspec.structs.replace(prompt, **change)
 

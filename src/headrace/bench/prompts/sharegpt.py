@@ -36,7 +36,7 @@ _ROLES = {
 
 
 class Turn(NamedTuple):
-    """What was asked, and the answer of the record."""
+    """A question, and the answer that the data set has for it."""
 
     question: str
     answer: str
@@ -50,7 +50,7 @@ class Conversation(NamedTuple):
 
 
 class ShareGPT(NamedTuple):
-    """What a file holds."""
+    """The conversations of a file."""
 
     name: str
     conversations: tuple[Conversation, ...]
@@ -61,7 +61,9 @@ def read_sharegpt(path: Path) -> ShareGPT:
     """Raises ConfigError with the file and the number of the conversation (from 0) for damage."""
     found = parsed(read_text(path), str(path))
     if not isinstance(found, list):
-        raise ConfigError(f"{path}: is no list of conversations; give a file in ShareGPT's format")
+        raise ConfigError(
+            f"{path}: is not a list of conversations; give a file in ShareGPT's format"
+        )
     read = [_conversation(one, f"{path}: conversation {at}") for at, one in enumerate(found)]
     kept = tuple(one for one in read if one.turns)
     if not kept:
@@ -103,7 +105,7 @@ def first_turns(
         items.append(WorkItem(prompt=options.prompt(answer, **what), output_tokens_asked=answer))
     notes = list(data.notes)
     if too_long:
-        notes.append(f"{data.name}: {too_long} prompts of over {max_prompt_tokens} tokens left out")
+        notes.append(f"{data.name}: {too_long} prompts of over {max_prompt_tokens} tokens skipped")
     if not items:
         raise ConfigError(
             f"{data.name}: no prompt has at most {max_prompt_tokens} tokens; allow longer ones"
@@ -168,7 +170,7 @@ def _conversation(found: Any, where: str) -> Conversation:
 
 def _said(found: Any, where: str) -> tuple[str, str]:
     if not isinstance(found, dict):
-        raise ConfigError(f"{where}: {shown(found)} is no object; write from and value")
+        raise ConfigError(f"{where}: {shown(found)} is not an object; write from and value")
     who, value = found.get("from"), found.get("value")
     role = _ROLES.get(who) if isinstance(who, str) else None
     if role is None:

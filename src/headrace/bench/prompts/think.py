@@ -46,7 +46,7 @@ def parse_think_time(text: str, field: str) -> ThinkTime:
     low_s = _seconds(low, text, field)
     high_s = _seconds(high, text, field) if ".." in plain else low_s
     if low_s > high_s:
-        raise ConfigError(f"{field} {shown(text)}: {low} is above {high}; turn them round")
+        raise ConfigError(f"{field} {shown(text)}: {low} is above {high}; swap them")
     return ThinkTime(low_s=low_s, high_s=high_s)
 
 
@@ -54,8 +54,8 @@ def _seconds(part: str, text: str, field: str) -> float:
     found = _ONE.fullmatch(part)
     if not found:
         raise ConfigError(
-            f"{field} {shown(text)}: {shown(part)} is no time; write seconds like 2, 500ms, 1..5 "
-            "or exponential(4)"
+            f"{field} {shown(text)}: {shown(part)} is not a time; write seconds like 2, "
+            "500ms, 1..5 or exponential(4)"
         )
     seconds = float(found["number"]) / (1000 if found["unit"] == "ms" else 1)
     if seconds > MAX_THINK_S:

@@ -113,7 +113,7 @@ class Passages:
         self._pieces = tuple(re.findall(r"\s+\S+", f" {text}"))
         self.identity = b"passages:" + hashlib.sha256(text.encode()).digest()
         if not self._pieces:
-            raise ConfigError("the text for prompts: holds no words; give one that does")
+            raise ConfigError("the text for prompts has no words; give one that has")
 
     def draw(self, count: int, source: random.Random) -> Sequence[str]:
         """A passage of `count` words."""

@@ -45,12 +45,13 @@ async def wait_for(stopped: asyncio.Event, wait_s: float) -> None:
 
 @dataclass(slots=True)
 class Tally:
-    """What came of one provider in this session. paused: why, where it is."""
+    """The counts of one provider in this session."""
 
     visits: int = 0
     requests: int = 0
     failed: int = 0
     paused: str = ""
+    """Why the provider is paused, if it is."""
 
     @property
     def succeeded(self) -> int:
@@ -136,19 +137,19 @@ class Campaign:
         opened = self._store.open_round()
         is_current = last is not None and schedule.is_running(last, looked_at)
         if last is not None and is_current and opened is not None and opened.slot == last:
-            self._tell(f"round {opened.number} was cut off: the others are measured now")
+            self._tell(f"round {opened.number} was cut off: its other providers are measured now")
             await self._round(last, schedule.due_at(last), opened)
             looked_at = self._now()
         while not self._stopped.is_set() and not self._all_paused():
             slot = schedule.next_slot(looked_at, last)
             if slot is None:
-                self._tell("the schedule has ended; a longer duration goes on with it")
+                self._tell("the schedule has ended; set a longer duration to continue it")
                 return
             due_at = schedule.due_at(slot)
             if last is not None and slot > last + 1:
                 missed = slot - last - 1
                 told = "1 round was" if missed == 1 else f"{missed} rounds were"
-                self._tell(f"{told} missed; what is missed is not made up for")
+                self._tell(f"{told} missed; missed rounds are not made up for")
             if due_at > self._now():
                 self._tell(f"next round at {self._local(due_at)}")
             await self._wait_until(due_at)
@@ -158,7 +159,7 @@ class Campaign:
             await self._round(slot, due_at)
             last, looked_at = slot, self._now()
         if self._all_paused() and not self._stopped.is_set():
-            self._tell("every provider is paused: there is nothing left to do")
+            self._tell("every provider is paused, so there is nothing left to measure")
 
     async def _wait_until(self, due_at: float) -> None:
         while not self._stopped.is_set() and (left_s := due_at - self._now()) > 0:
@@ -216,9 +217,9 @@ class Campaign:
     def _remedy(self, name: str) -> str:
         of = next(one for one in self._plan.file.providers if one.name == name)
         if of.api_key_env is None and not of.headers_env:
-            return "write the name of the variable that has its key as api_key_env"
+            return "name the environment variable that has its key in api_key_env"
         variables = [*([of.api_key_env] if of.api_key_env else []), *of.headers_env.values()]
-        return f"look at the key in {' and '.join(variables)}"
+        return f"check the key in {' and '.join(variables)}"
 
     def _add(
         self, name: str, round_id: int, place: int, began_at: float, visit: Visit

@@ -30,7 +30,7 @@ from headrace.bench.statistics import Interval, percentile, percentile_interval
 
 
 class Quartiles(msgspec.Struct, frozen=True, kw_only=True):
-    """p50_interval: where the true median lies with 95 % confidence; of visits."""
+    """Median, quartiles and range of a figure over rounds."""
 
     p50: float
     q1: float
@@ -39,6 +39,7 @@ class Quartiles(msgspec.Struct, frozen=True, kw_only=True):
     most: float
     count: int
     p50_interval: Interval
+    """Where the true median lies with 95 % confidence; of visits."""
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +61,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Said(msgspec.Struct, frozen=True):
-    """What so many failed requests said."""
+    """A message, and the number of failed requests that had it."""
 
     error: str
     message: str
@@ -68,14 +69,10 @@ class Said(msgspec.Struct, frozen=True):
 
 
 class ProviderFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """One series. label: its name, with a number where there are several of that name.
-
-    visits: without those that were paused or interrupted; answered: with one success at least.
-    output_tokens: of each request alone. client_counted: requests whose output the server did not
-    count. short: requests that ended before the length that was asked.
-    """
+    """One series."""
 
     label: str
+    """Its name, with a number where there are several of that name."""
     name: str
     model: str
     type: str
@@ -84,7 +81,9 @@ class ProviderFigures(msgspec.Struct, frozen=True, kw_only=True):
     notes: str
     batch_size: int
     visits: int
+    """Without those that were paused or interrupted."""
     answered: int
+    """With one success at least."""
     requests: int
     failed: int
     errors: dict[str, int]
@@ -100,9 +99,12 @@ class ProviderFigures(msgspec.Struct, frozen=True, kw_only=True):
     batch_e2e_ms: Quartiles | None
     characters_per_s: Quartiles | None
     output_tokens: Quartiles | None
+    """Output tokens of each request sent alone."""
     cached_share: float | None
     client_counted: int
+    """Requests whose output the server did not count."""
     short: int
+    """Requests that ended before the length that was asked."""
     client_bound: int
     cost: ProviderCost
     sequential: Sequential | None
@@ -110,18 +112,18 @@ class ProviderFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Matrix(msgspec.Struct, frozen=True, kw_only=True):
-    """All series side by side. began_at, ended_at: of the visits, seconds since the epoch.
-
-    missed: slots of the schedule without a round. changes: what tells series of one name apart.
-    """
+    """All series side by side."""
 
     providers: tuple[ProviderFigures, ...]
     rounds: int
     missed: int
+    """Slots of the schedule without a round."""
     began_at: float | None
     ended_at: float | None
+    """With `began_at`: of the visits, seconds since the epoch."""
     workloads: tuple[dict[str, Any], ...]
     changes: tuple[str, ...]
+    """What tells series of one name apart."""
     about: dict[str, Any]
 
 

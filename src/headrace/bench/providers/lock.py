@@ -22,14 +22,14 @@ def held(database: Path) -> Iterator[None]:
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
-        raise ConfigError(f"--db {database}: {error.strerror}; name another place") from error
+        raise ConfigError(f"--db {database}: {error.strerror}; name another file") from error
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         os.close(handle)
         raise ConfigError(
-            f"--db {database}: another process measures into it; wait for its end, name another "
-            "file, or only look with --report"
+            f"--db {database}: another process measures into it; wait until it ends, name "
+            "another file, or only report with --report"
         ) from error
     try:
         yield

@@ -175,7 +175,7 @@ def _provenance(of: Matrix) -> list[Markup]:
         )
         for one in of.providers
     )
-    columns = ("provider", "model", "API", "address", "said of it")
+    columns = ("provider", "model", "API", "address", "notes")
     made = [sheet_markup(Sheet("Endpoints", columns, rows, names=5))]
     for number, workload in enumerate(of.workloads, start=1):
         facts = {name: value for name, value in workload.items() if value is not None}
@@ -184,13 +184,13 @@ def _provenance(of: Matrix) -> list[Markup]:
     told = {name: value for name, value in of.about.items() if _is_plain(value)}
     made.append(sheet_markup(about(told)._replace(title="Measured with")))
     fairness = (
-        "Providers are measured one after another, in an order that is shuffled and rotated. Each "
-        "request is sent once, over a connection made before; TTFT begins when its last byte was "
-        "handed to the network. Tokens are as each server counts them, by its own tokenizer: "
-        "compare characters a second (in the JSON) where tokenizers differ much."
+        "Providers are measured one after another, in an order that is shuffled and rotated. "
+        "Each request is sent once, over a connection made before; TTFT begins when its last "
+        "byte was handed to the network. Tokens are counted by each server with its own "
+        "tokenizer: compare characters per second (in the JSON) where tokenizers differ much."
     )
     shares = [f"{one.label}: {share(one.cached_share)}" for one in of.providers if one.cached_share]
-    cached = f" In caches, as the servers say: {', '.join(shares)}." if shares else ""
+    cached = f" Found in caches, as the servers report: {', '.join(shares)}." if shares else ""
     return [*made, tag("p", fairness + cached, class_="note")]
 
 

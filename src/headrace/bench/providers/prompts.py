@@ -24,7 +24,8 @@ from headrace.errors import ConfigError
 
 
 class RoundPrompts(NamedTuple):
-    """Of one provider in one round; item k of both is the same prompt under another salt."""
+    """The prompts of one provider in one round; item k of both tuples is the same prompt under
+    another salt."""
 
     single: tuple[WorkItem, ...]
     batch: tuple[WorkItem, ...]
@@ -57,8 +58,8 @@ class PromptSource:
             for item in made:
                 if item.prompt.inputs is not None:
                     raise ConfigError(
-                        f"dataset {path}: has texts to embed, which stream nothing; give prompts "
-                        "or messages"
+                        f"dataset {path}: has texts to embed, which cannot be streamed; give "
+                        "prompts or messages"
                     )
         self.name = made.name
         self.fingerprint = made.fingerprint

@@ -92,7 +92,7 @@ def _check_names(values: dict[str, Any], of: type[msgspec.Struct], where: str) -
     known = [field.name for field in msgspec.structs.fields(of)]
     for name in values:
         if name not in known:
-            meant = nearest(str(name), known) or f"; there are {', '.join(known)}"
+            meant = nearest(str(name), known) or f"; the names are {', '.join(known)}"
             raise ConfigError(f"{where}unknown name {shown(name)}{meant}")
 
 

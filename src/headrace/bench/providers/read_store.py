@@ -17,16 +17,16 @@ _FLAG_AT = REQUEST_COLUMNS.index("new_connection")
 
 
 class Contents(NamedTuple):
-    """series: in the order in which the database has them. visits: ascending in time.
-
-    due: rounds that the schedules have wanted up to the last one that began; rounds: those that
-    were begun for a slot. about: of the last session.
-    """
+    """The contents of a database."""
 
     series: tuple[SeriesRow, ...]
+    """Series in the order of the database."""
     visits: tuple[VisitRow, ...]
+    """Ascending in time."""
     about: dict[str, object]
+    """Metadata of the last session."""
     rounds: int
+    """Rounds that were begun for a slot."""
     missed: int
 
 

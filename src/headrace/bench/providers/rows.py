@@ -19,15 +19,11 @@ _HEADRACE = DEFINITIONS["headrace"]
 
 
 class RequestRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One request. Fields are the columns of the table `requests`, but for its visit.
-
-    position: the prompt's; equal ones of both phases are the same prompt. output_tokens: the
-    server's count, or the client's where that is None in `told_tokens`. characters: of the answer,
-    reasoning and tool calls included; first_characters: of its first chunk.
-    """
+    """One request. Fields are the columns of the table `requests`, but for its visit."""
 
     phase: Phase
     position: int
+    """The prompt's; equal ones of both phases are the same prompt."""
     intended_ns: int
     begun_ns: int | None
     sent_ns: int | None
@@ -41,9 +37,12 @@ class RequestRow(msgspec.Struct, frozen=True, kw_only=True):
     queue_ns: int | None
     chunks: int
     characters: int
+    """Characters of the answer, including reasoning and tool calls."""
     first_characters: int
+    """Characters of its first chunk."""
     prompt_tokens: int | None
     output_tokens: int | None
+    """The server's count, or the client's where that is None in `told_tokens`."""
     told_tokens: int | None
     reasoning_tokens: int | None
     cached_tokens: int | None
@@ -96,21 +95,20 @@ def request_row(phase: Phase, record: RequestRecord) -> RequestRow:
 
 
 class VisitRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One provider's part of one round, with its requests.
-
-    began_at: seconds since the epoch. place: 0 for who came first in the round. series: its number
-    in the database; visits of one series measured the same thing. client_bound: whether the client
-    was the limit, None where that was not measured.
-    """
+    """One provider's part of one round, with its requests."""
 
     round: int
     series: int
+    """Its number in the database; visits of one series measured the same thing."""
     place: int
+    """0 for who came first in the round."""
     began_at: float
+    """Seconds since the epoch."""
     ended_at: float
     outcome: str
     message: str
     client_bound: bool | None
+    """Whether the client was the limit, None where that was not measured."""
     requests: tuple[RequestRow, ...] = ()
 
     def of(self, phase: Phase) -> tuple[RequestRow, ...]:

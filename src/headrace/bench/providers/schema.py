@@ -123,7 +123,7 @@ def open_to_write(path: Path) -> sqlite3.Connection:
 def open_to_read(path: Path) -> sqlite3.Connection:
     """The database as it is, also while another process writes it."""
     if not path.is_file():
-        raise ConfigError(f"--db {path}: there is no such file; measure first, or name another")
+        raise ConfigError(f"--db {path}: the file does not exist; measure first, or name another")
     try:
         connection = _read_only(path)
         try:
@@ -170,12 +170,12 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if kind != APPLICATION_ID:
         raise ConfigError(
-            f"--db {path}: is not a database of `headrace bench providers`; name another file"
+            f"--db {path} is not a database of `headrace bench providers`; name another file"
         )
     if version != VERSION:
         raise ConfigError(
-            f"--db {path}: has version {version} of the tables, and this program knows {VERSION}; "
-            "use a newer headrace, or name another file"
+            f"--db {path} has version {version} of the tables, and this program reads "
+            f"{VERSION}; use a newer headrace, or name another file"
         )
 
 

@@ -56,12 +56,7 @@ class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One endpoint and one model of it.
-
-    api_key_env, headers_env: names of environment variables. usd_per_hour: of a machine that is
-    paid by the hour. extra_body: fields of every request's body. path: in place of the API's own.
-    max_tokens_field, include_usage, continuous_usage, return_metrics: as of `Endpoint`.
-    """
+    """One endpoint and one model of it."""
 
     name: str
     base_url: str
@@ -70,14 +65,19 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     api_key_env: str | None = None
     price: Price | None = None
     usd_per_hour: float | None = None
+    """Price of a machine that is paid by the hour."""
     extra_body: dict[str, Any] = {}
+    """Fields of every request's body."""
     headers: dict[str, str] = {}
     headers_env: dict[str, str] = {}
+    """With `api_key_env`: names of environment variables."""
     path: str | None = None
+    """Path in place of the API's own."""
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     include_usage: bool = True
     continuous_usage: bool = False
     return_metrics: bool = False
+    """With `max_tokens_field` and `include_usage` and `continuous_usage`: as of `Endpoint`."""
     region: str = ""
     notes: str = ""
 
@@ -88,10 +88,10 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
                 f"name: {shown(self.name)} must have 1 to {MAX_NAME_CHARACTERS} characters"
             )
         if not self.model:
-            raise ConfigError("model: is empty; write the name that the API has for it")
+            raise ConfigError("model: is empty; write the name that the API uses for it")
         split_url(self.base_url)
         if self.price is not None and self.usd_per_hour is not None:
-            raise ConfigError("price and usd_per_hour are two ways to be paid; give one")
+            raise ConfigError("price and usd_per_hour both set the cost; give one of them")
         if self.usd_per_hour is not None and not 0 <= self.usd_per_hour < 1e6:
             raise ConfigError(f"usd_per_hour: {self.usd_per_hour:g} is not in 0 to 1000000")
         Endpoint(
@@ -106,31 +106,32 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         for header in self.headers:
             if any(word in header.lower() for word in SECRET_WORDS):
                 raise ConfigError(
-                    f"headers.{header}: may be a secret, which belongs in no file; write the name "
-                    "of the environment variable that has it under headers_env"
+                    f"headers.{header}: may be a secret, which should not be in a file; write "
+                    "the name of the environment variable that has it under headers_env"
                 )
 
 
 class ProvidersFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All of the file.
-
-    input_tokens: lengths as `bench load` takes them; dataset: prompts of a JSONL file instead.
-    single_requests: how many are sent one after another in a round; batch_size: how many at once
-    after those. cached: the same bytes each time, so that prefix caches help. duration: None: until
-    it is stopped. tokenizer: makes the prompts, and counts answers of which nobody told a count.
-    """
+    """All of the file."""
 
     providers: tuple[Provider, ...]
     interval: str | float = "10m"
     duration: str | float | None = None
+    """None: until it is stopped."""
     input_tokens: str | int = "256"
+    """Lengths as `bench load` takes them."""
     output_tokens: int = 128
     dataset: str | None = None
+    """Prompts of a JSONL file instead."""
     single_requests: int = 3
+    """How many are sent one after another in a round."""
     batch_size: int = 8
+    """How many at once after those."""
     timeout: str | float = "120s"
     cached: bool = False
+    """The same bytes each time, so that prefix caches help."""
     tokenizer: str | None = None
+    """Makes the prompts, and counts answers of which nobody told a count."""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -142,7 +143,9 @@ class ProvidersFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         names = [one.name for one in self.providers]
         for name in names:
             if names.count(name) > 1:
-                raise ConfigError(f"providers: {shown(name)} is there twice; names tell them apart")
+                raise ConfigError(
+                    f"providers: {shown(name)} is listed twice; each needs its own name"
+                )
         for field, value in (
             ("output_tokens", self.output_tokens),
             ("single_requests", self.single_requests),
@@ -158,8 +161,8 @@ class ProvidersFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             )
         if self.interval_s < SHORTEST_INTERVAL_S:
             raise ConfigError(
-                f"interval: {self.interval_s:g} s is less than {SHORTEST_INTERVAL_S:g} s; to send "
-                "without a pause there is `headrace bench load`"
+                f"interval: {self.interval_s:g} s is less than {SHORTEST_INTERVAL_S:g} s; to "
+                "send without pauses use `headrace bench load`"
             )
         if self.duration_s is not None and self.duration_s <= 0:
             raise ConfigError(f"duration: {self.duration_s:g} s must be more than 0")
@@ -189,5 +192,5 @@ def seconds(name: str, value: str | float) -> float:
     except ValueError:
         found = float("nan")
     if not 0 <= found < 1e10:
-        raise ConfigError(f"{name}: {shown(value)} is no time; write 90s, 10m, 24h or 7d")
+        raise ConfigError(f"{name}: {shown(value)} is not a time; write 90s, 10m, 24h or 7d")
     return found

@@ -54,8 +54,8 @@ def make_plan(
         found = all_differences((before.workload, before.providers), (workload, measured))
         if found and not append:
             raise ConfigError(
-                f"--db {store.path}: was filled with other settings: {told_shortly(found)}; name "
-                "another --db, or go on in it with --append, as series of their own"
+                f"--db {store.path}: was filled with other settings: {told_shortly(found)}; "
+                "name another --db, or add to it as separate series with --append"
             )
         same = before.schedule._replace(duration_s=file.duration_s)
         # A round on request alone has no schedule that could go on.

@@ -27,7 +27,7 @@ _INSERT_REQUEST = (
 
 
 class Before(NamedTuple):
-    """What the last session measured: its workload, and its providers by name."""
+    """The last session's workload, its providers by name, and its schedule."""
 
     workload: Facts
     providers: dict[str, Facts]

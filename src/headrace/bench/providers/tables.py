@@ -108,17 +108,17 @@ def best(of: Sequence[ProviderFigures], get: Get, *, least: bool = False) -> Pro
 def remarks(of: Matrix) -> list[str]:
     """What a reader has to know to believe the figures."""
     notes = [
-        "Medians, quartiles below them. TTFT, TPS (after the first token) and E2E are of requests "
-        "alone; TPS of a batch is all of its tokens over the time that it took; efficiency is that "
-        "over as many times the rate alone. up: rounds in which anything succeeded."
+        "Medians, with quartiles below. TTFT, TPS (after the first token) and E2E are of "
+        "requests sent alone; TPS of a batch is all its tokens divided by the time it took; "
+        "efficiency is that divided by the rate alone times the number of requests. up: "
+        "rounds in which any request succeeded."
     ]
     if any(one.ttft_ms is not None and one.ttft_ms.count > 1 for one in of.providers):
-        notes.append("Green: the best with 95 % confidence; it takes six rounds at least.")
+        notes.append("Green: the best with 95 % confidence; this takes at least six rounds.")
     names = {
-        "the output is counted here, because the server did not say it": "client_counted",
-        "answers shorter than asked; TPS and E2E of short answers are not those of long ones": (
-            "short"
-        ),
+        "the output was counted here, because the server did not report it": "client_counted",
+        "answers were shorter than requested; TPS and E2E of short answers differ from those "
+        "of long ones": ("short"),
         "rounds in which this client was the limit: its figures are too low": "client_bound",
     }
     for words, field in names.items():
@@ -127,7 +127,9 @@ def remarks(of: Matrix) -> list[str]:
             notes.append(f"{', '.join(told)}: {words}.")
     cached = [f"{one.label} {share(one.cached_share)}" for one in of.providers if one.cached_share]
     if cached:
-        notes.append(f"Of prompts in a cache, as the servers say: {', '.join(cached)}.")
+        notes.append(
+            f"Share of prompts found in a cache, as the servers report: {', '.join(cached)}."
+        )
     if of.missed:
         notes.append(f"{count(of.missed)} rounds of the schedule were missed.")
     notes += [f"{one.label} is paused: {one.paused}" for one in of.providers if one.paused]
@@ -151,8 +153,9 @@ def costs(of: Matrix) -> Sheet:
     columns = ("provider", "$/M in", "$/M out", "$/M cached", "$/hour")
     measured = ("$/M, measured", "$/1000 requests", "TPS per $/M")
     notes = (
-        "Measured: of all tokens that were billed here at their mix; of a machine paid by the "
-        "hour, of output at the batch's rate, as if it were always that busy.",
+        "Measured: the price of all tokens billed here, in their proportions; for a machine "
+        "paid by the hour, the price of output at the batch's rate, as if it were always "
+        "that busy.",
     )
     return Sheet("Cost", (*columns, *measured), rows, notes if rows else ())
 
@@ -175,8 +178,8 @@ def sequential(of: Matrix) -> Sheet:
     )
     columns = ("provider", "requests", "time", "faster", "TPS", "E2E", "TTFT")
     notes = (
-        "One after another → all at once; medians over rounds in which every request of both was "
-        "answered. More at once is worth it as long as TPS rises more than E2E.",
+        "One after another → all at once; medians over rounds in which every request of both "
+        "was answered. Sending more at once pays as long as TPS rises more than E2E.",
     )
     return Sheet("Sequential against parallel", columns, rows, notes)
 

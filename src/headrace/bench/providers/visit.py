@@ -40,7 +40,7 @@ _CUT_AGAIN_S = 0.02
 
 
 class Visit(NamedTuple):
-    """What happened. Records' times count from the visit's start; position: index of a prompt."""
+    """The result of one visit to a provider. Times of records count from the visit's start."""
 
     outcome: Outcome
     single: tuple[RequestRecord, ...] = ()

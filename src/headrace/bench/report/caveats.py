@@ -27,27 +27,28 @@ _WHOLE = frozenset({None, "complete", "duration"})
 
 _ENDINGS: Mapping[object, str] = MappingProxyType(
     {
-        "partial": "The client of {} did not come to its end: only what had ended by then is here.",
+        "partial": "The client of {} did not finish: only requests ended by then are included.",
         "saturated": "{} was ended because the server did not keep up with the rate.",
         "max_errors": "{} was ended because too many requests had failed.",
         "interrupted": "{} was interrupted.",
     }
 )
-_ANY_ENDING = "{} did not come to its end."
+_ANY_ENDING = "{} did not finish."
 
 
 class Caveat(msgspec.Struct, frozen=True):
-    """misleads: ratios may say something else than they seem to; otherwise it is good to know."""
+    """A difference between runs that a reader of their comparison has to know."""
 
     text: str
     misleads: bool
+    """Ratios may say something else than they seem to; otherwise it is good to know."""
 
 
 _MISLEADING = (
     ("load", "The loads differ ({}): ratios show the load as well as the server."),
     ("prompts", "The prompts differ ({}): latencies are of different work."),
     ("endpoint_kind", "The APIs differ ({}): templates and chunks are not the same."),
-    ("tokenizer", "Prompts were made with different tokenizers ({}): lengths are not the same."),
+    ("tokenizer", "Prompts were made with different tokenizers ({}): their lengths differ."),
     ("client_cpu", "The client's machines differ ({}): its share of each latency does, too."),
     ("client_cpus", "The client's machines have different numbers of processors ({})."),
     ("client_memory_bytes", "The client's machines have different memory, in bytes ({})."),
@@ -75,7 +76,7 @@ def caveats(
         seeds = f" (seeds: {_values(names, runs, 'seed')})" if _differs(runs, "seed") else ""
         found.append(
             Caveat(
-                f"Prompts or lengths are not the same, though of the same kind{seeds}.",
+                f"Prompts or lengths differ, though they are of the same kind{seeds}.",
                 misleads=False,
             )
         )
@@ -113,8 +114,7 @@ def _values(names: Sequence[str], runs: Sequence[RunRecord], key: str) -> str:
 def _client_bound(names: Sequence[str], summaries: Sequence[Summary]) -> list[Caveat]:
     return [
         Caveat(
-            f"In {name} the client was the limit: its figures are of the client, not of the "
-            "server.",
+            f"In {name} the client was the limit: its figures describe the client, not the server.",
             misleads=True,
         )
         for name, summary in zip(names, summaries, strict=True)
@@ -147,9 +147,7 @@ def _lengths(names: Sequence[str], summaries: Sequence[Summary]) -> list[Caveat]
                 f"{name}: {figure(mean)}" for name, mean in zip(names, means, strict=True)
             )
             found.append(
-                Caveat(
-                    f"{what} are not equally long (mean tokens, {told}): {advice}.", misleads=True
-                )
+                Caveat(f"{what} differ in length (mean tokens, {told}): {advice}.", misleads=True)
             )
     return found
 
@@ -168,7 +166,8 @@ def _failures(names: Sequence[str], summaries: Sequence[Summary]) -> list[Caveat
     told = ", ".join(f"{name}: {share(part)}" for name, part in zip(names, parts, strict=True))
     return [
         Caveat(
-            f"Not equally many requests failed ({told}); failed ones are in no latency.",
+            f"Different shares of requests failed ({told}); latencies do not include failed "
+            "requests.",
             misleads=True,
         )
     ]
@@ -181,5 +180,5 @@ def _subjects(names: Sequence[str], runs: Sequence[RunRecord], *, misled: bool) 
     text = " and ".join(f"{key}s differ ({_values(names, runs, key)})" for key in differing)
     text = text[0].upper() + text[1:]
     if misled or len(differing) > 1:
-        text += "; with more than one difference no ratio says which made it"
+        text += "; with more than one difference a ratio does not show which of them caused it"
     return [Caveat(text + ".", misleads=False)]

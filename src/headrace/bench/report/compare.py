@@ -43,34 +43,32 @@ class NamedRun:
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """One figure of each run, in their order; None where a run has none.
-
-    name: as `METRICS` has it, metric: as the definition's tool calls it, with the clock. ratios: to
-    the first run, its own left out (None). better: "less" or "more" is, None: neither.
-    """
+    """One figure of each run, in their order; None where a run has none."""
 
     name: str
+    """As `METRICS` has it, metric: as the definition's tool calls it, with the clock."""
     metric: str
     statistic: str
     unit: str
     values: tuple[float | None, ...]
     ratios: tuple[Ratio | None, ...]
+    """Ratios to the first run; None for the first run itself."""
     better: str | None = None
+    """"less" or "more" is, None: neither."""
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """Of two runs or more; the first is what the others are compared with.
-
-    differences: what is not the same in their provenance, (key, value of each run). caveats: what
-    of it, and of what came out, makes ratios mislead. outcomes: of the thresholds that were asked.
-    """
+    """A comparison of two or more runs with the first of them."""
 
     definition: str
     names: tuple[str, ...]
     lines: tuple[Line, ...]
     differences: tuple[tuple[str, tuple[str | int | float | bool | None, ...]], ...]
+    """What is not the same in their provenance, (key, value of each run)."""
     caveats: tuple[Caveat, ...] = ()
+    """What of it, and of what came out, makes ratios mislead."""
     outcomes: tuple[Outcome, ...] = ()
+    """Outcomes of the given thresholds."""
 
     @property
     def fails(self) -> bool:
@@ -291,9 +289,9 @@ def _of_servers(told: Sequence[ServerFigures | None]) -> list[Line]:
         return [None if one is None else field(one) for one in told]
 
     return [
-        _plain("mbu", "MBU, told by server", "share", of(lambda one: one.mbu)),
-        _plain("mfu", "MFU, told by server", "share", of(lambda one: one.mfu)),
-        _plain("kv", "KV use, most", "share", of(lambda one: one.kv_use_most)),
+        _plain("mbu", "MBU, reported by server", "share", of(lambda one: one.mbu)),
+        _plain("mfu", "MFU, reported by server", "share", of(lambda one: one.mfu)),
+        _plain("kv", "KV use, maximum", "share", of(lambda one: one.kv_use_most)),
         _plain("hits", "prefix hits", "share", of(lambda one: one.prefix_hit_share), "more"),
         _plain("preemptions", "preemptions", "", of(lambda one: one.preemptions), "less"),
     ]

@@ -15,7 +15,7 @@ _STANDING = {
     "crossed": "crossed",
     "kept": "kept",
     "unsure": "not sure",
-    "unknown": "cannot be said",
+    "unknown": "undecided",
 }
 
 
@@ -34,7 +34,7 @@ def comparison_sheets(of: Comparison) -> list[Sheet]:
     if of.differences:
         made.append(
             Sheet(
-                "What the runs do not have in common",
+                "How the runs differ",
                 ("", *of.names),
                 tuple(
                     (Cell(key), *(Cell(DASH if value is None else str(value)) for value in values))
@@ -51,9 +51,9 @@ def _ratios(of: Comparison) -> Sheet:
     for name in of.names[1:]:
         columns += [name, "ratio"]
     notes = (
-        f"Ratio: how many times the figure of {of.names[0]}; below it where the true ratio lies "
-        f"with {CONFIDENCE:.0%} confidence. Coloured where that leaves 1 out. Without an interval: "
-        "too few samples, or one figure for a whole run.",
+        f"Ratio: the figure divided by that of {of.names[0]}; below it the interval that "
+        f"holds the true ratio with {CONFIDENCE:.0%} confidence. Coloured where the interval "
+        "excludes 1. Without an interval: too few samples, or one figure for a whole run.",
     )
     rows = tuple(_line_row(line) for line in of.lines)
     return Sheet(f"Comparison, by {of.definition}", tuple(columns), rows, notes, names=3)

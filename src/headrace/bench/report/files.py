@@ -34,11 +34,7 @@ T = TypeVar("T")
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """What result.json holds of ours.
-
-    requests, readings: lines of requests.jsonl and metrics.jsonl, by which one that was cut short
-    is found out. vllm_keys, vllm_form: as they were given to `write_run`.
-    """
+    """The contents of result.json, without vllm's keys."""
 
     format: int
     about: RunMetadata
@@ -47,8 +43,11 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     health: ClientHealth
     requests: int
     readings: int
+    """With `requests`: lines of requests.jsonl and metrics.jsonl, by which one that was cut short
+    is found out."""
     vllm_keys: RunMetadata = {}
     vllm_form: VllmForm = DEFAULT_FORM
+    """With `vllm_keys`: as they were given to `write_run`."""
 
 
 class _File(msgspec.Struct, frozen=True):
@@ -165,8 +164,8 @@ def _no_result(path: Path, error: ValueError | msgspec.DecodeError) -> str:
         keys = set()
     if "summary" in keys:
         return (
-            f"{told} is what --json printed: it holds a summary and no requests: add --save DIR to "
-            "the run, and name that folder"
+            f"{told} is what --json printed, which has a summary but no requests: add --save "
+            "DIR to the run, and name that folder"
         )
     if "request_throughput" in keys and "headrace" not in keys:
         return (
@@ -191,8 +190,8 @@ def read_run(path: Path) -> RunRecord:
     ):
         if found != wanted:
             raise ConfigError(
-                f"{shown(str(folder / name))} has {found} lines where {RESULT} says {wanted}; it "
-                "is of another run or was cut short"
+                f"{shown(str(folder / name))} has {found} lines where {RESULT} says {wanted}; "
+                "it belongs to another run or was cut short"
             )
     return RunRecord(
         about=result.about, requests=requests, health=result.health, server_metrics=metrics
@@ -215,8 +214,8 @@ def _lines(path: Path, kind: type[T]) -> Iterator[T]:
                     yield decoder.decode(line)
                 except (msgspec.DecodeError, UnicodeDecodeError) as error:
                     raise ConfigError(
-                        f"{shown(str(path))}, line {number}: {error}; the file was changed or is "
-                        "of another version"
+                        f"{shown(str(path))}, line {number}: {error}; the file was changed or "
+                        "written by another version"
                     ) from error
     except OSError as error:
         raise _unreadable(path, error) from error

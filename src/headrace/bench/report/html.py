@@ -74,8 +74,8 @@ def report_page(
         parts.append(
             tag(
                 "p",
-                f"{server.unread} readings of the server's /metrics are not Prometheus's "
-                "format and were left out.",
+                f"{server.unread} readings of the server's /metrics are not in Prometheus's "
+                "format and were skipped.",
                 class_="note",
             )
         )
@@ -191,10 +191,10 @@ def _clocks(summary: Summary, under: Definition) -> Markup:
         "div",
         tag(
             "p",
-            f"Requests waited before they could be sent. From the time at which the schedule "
-            f"wanted them TTFT p99 is {duration(late)}; from the time at which they were sent it "
-            f"is {duration(seen)}. Only the first holds the wait that a user would have had; a "
-            "closed loop shows only the second.",
+            "Requests waited before they could be sent. Counted from the time at which the "
+            f"schedule wanted them, TTFT p99 is {duration(late)}; counted from the time at "
+            f"which they were sent, it is {duration(seen)}. Only the first includes the wait "
+            "of a user; a closed loop shows only the second.",
         ),
         class_="verdict",
     )

@@ -22,8 +22,9 @@ def latencies(summary: Summary) -> Sheet:
         for name, clock, spread in _spreads(summary)
     ]
     notes = (
-        f"Below a figure: where the true one lies with {CONFIDENCE:.0%} confidence; of pooled gaps "
-        "by drawing requests, whose gaps depend on each other.",
+        f"Below a figure: the interval that holds the true one with {CONFIDENCE:.0%} "
+        "confidence; for pooled gaps by resampling requests, as the gaps of a request depend "
+        "on each other.",
         *_marked(rows),
     )
     columns = ("metric", "from", "unit", *_FIGURES)
@@ -69,7 +70,7 @@ def _spreads(summary: Summary) -> list[tuple[str, str, Spread]]:
             if spread is not None
         ]
     others = (
-        ("queue, told by server", summary.queue),
+        ("queue, reported by server", summary.queue),
         ("prompt", summary.prompt_tokens),
         ("output", summary.output_tokens),
     )
@@ -103,8 +104,8 @@ def _marked(rows: Sequence[tuple[Cell, ...]]) -> tuple[str, ...]:
     if not any(cell.text.endswith(MARK) for row in rows for cell in row):
         return ()
     return (
-        f"{MARK} Of fewer than {FEWEST_FOR_P99:,} samples (of gaps: requests): little more than "
-        "the most.",
+        f"{MARK} From fewer than {FEWEST_FOR_P99:,} samples (for gaps: requests): little more "
+        "than the maximum.",
     )
 
 

@@ -39,8 +39,8 @@ def loads(points: Sequence[LoadPoint]) -> Sheet:
     notes = ["TTFT and TPOT in ms, TTFT from the intended send time."]
     if alone is not None:
         notes.append(
-            "Batching: output tokens/s over those of one request alone times the requests in "
-            "flight."
+            "Batching: output tokens/s divided by those of one request alone times the "
+            "requests in flight."
         )
     return Sheet("Loads", tuple(columns), tuple(rows), tuple(notes))
 
@@ -78,10 +78,11 @@ def search_steps(of: SearchResult) -> Sheet:
     )
     notes = (
         f"{of.told[:1].upper()}{of.told[1:]}. {of.sure}.",
-        "Worth: as many independent requests would say as much; those in one queue are not.",
+        "Worth: the number of independent requests with as much evidence; requests in one "
+        "queue are not independent.",
         *([f"{of.trial_rule}."] if of.trial_rule else []),
     )
-    columns = ("rate", "SLO", "good, of all there would be", "requests judged", "worth", "runs")
+    columns = ("rate", "SLO", "good, share of all requests", "requests judged", "worth", "runs")
     return Sheet("Search", columns, rows, notes, names=2)
 
 

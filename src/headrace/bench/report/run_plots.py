@@ -139,7 +139,7 @@ def _ttft_marks(samples: RunSamples, across: Callable[[RequestRecord], float]) -
 
 _FEWEST_ON_AXIS = 10.0
 
-_LATE_NOTE = f"A point is a request; late is more than {LEAST_ALLOWED_LAG_NS / 1e6:.0f} ms."
+_LATE_NOTE = f"A point is a request; late means more than {LEAST_ALLOWED_LAG_NS / 1e6:.0f} ms."
 
 
 def _ttft_over_time(
@@ -149,7 +149,7 @@ def _ttft_over_time(
         "Time to first token over time",
         _ttft_marks(samples, lambda record: record.intended_ns / 1e9 - span[0]),
         lambda start, end: time_axis(span, start, end),
-        x_title="second at which the schedule wanted the request",
+        x_title="intended send time, seconds into the run",
         x_label=compact,
         y_title="TTFT",
         failures=[one.intended_ns / 1e9 - span[0] for one in samples.failures],
@@ -193,13 +193,13 @@ def _rates(samples: RunSamples, span: tuple[float, float]) -> list[Plot | None]:
         over_time("Output tokens", tokens, span_s=span, y_title="tokens/s"),
         over_time("In flight", running, span_s=span, y_title="requests", least=5),
         over_time(
-            "Sent later than wanted",
+            "Sent later than intended",
             _lateness(samples, span),
             span_s=span,
             y_title="late",
             y_label=duration,
             least=1,
-            caption="By the client: a full limit of concurrency, or too slow a machine.",
+            caption="Caused by the client: its limit of concurrency, or a slow machine.",
         ),
     ]
 
@@ -266,7 +266,7 @@ def server_plots(server: ServerHistory, samples: RunSamples) -> list[Plot]:
             span_s=span,
             y_title="of the limit",
             y_label=share,
-            caption="Of the time in steps, between readings.",
+            caption="Of the time spent in steps, between readings.",
         ),
     ]
     if server.read_limit and server.compute_limit:

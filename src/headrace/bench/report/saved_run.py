@@ -26,20 +26,20 @@ PARTIAL = "partial"
 
 
 class SavedRun(NamedTuple):
-    """slo: as the run had it. partial: what is missing; "" where nothing is.
-
-    series_folder: of `series`, where there is one. vllm_keys, vllm_form: as they were when it was
-    made.
-    """
+    """A run read from its folder."""
 
     run: RunRecord
     slo: Slo | None
+    """The SLO of the run."""
     prices: Prices
     partial: str = ""
+    """What is missing; "" where nothing is."""
     series: Series | None = None
     series_folder: Path | None = None
+    """Folder of `series`, if there is one."""
     vllm_keys: RunMetadata = {}  # noqa: RUF012 - never changed
     vllm_form: VllmForm = VllmForm()
+    """With `vllm_keys`: as they were when it was made."""
 
 
 def read_saved_run(path: Path) -> SavedRun:
@@ -67,7 +67,7 @@ def _of_folder(folder: Path) -> SavedRun:
     if (folder / REQUESTS).exists():
         return _of_requests(folder / REQUESTS)
     raise ConfigError(
-        f"{shown(str(folder))} has neither {RESULT} nor {SERIES} nor {FOLDER}/ in it; name a "
+        f"{shown(str(folder))} contains neither {RESULT} nor {SERIES} nor {FOLDER}/; name a "
         "folder that headrace bench load --save wrote"
     )
 
@@ -87,15 +87,15 @@ def _whole(path: Path) -> SavedRun:
 def _of_unfinished(folder: Path, series: Series) -> SavedRun:
     """A series that was killed: its last complete run, and what there is of the one after it."""
     left = sorted(one for one in folder.glob("*/*") if is_journal(one))
-    lost = "; of the run after them there is a part, too" if left else ""
-    told = f"The {series.kind} did not come to its end: {len(series.runs)} runs are here{lost}."
+    lost = "; part of the next run is there, too" if left else ""
+    told = f"The {series.kind} did not finish: it has {len(series.runs)} runs{lost}."
     if series.runs:
         kept = _whole(folder / series.runs[-1].folder)
     elif left:
         kept = _of_journal(left[-1])
         told += f" {kept.partial}"
     else:
-        raise ConfigError(f"{shown(str(folder))}: no run of the {series.kind} has left anything")
+        raise ConfigError(f"{shown(str(folder))}: no run of the {series.kind} has been saved")
     return kept._replace(partial=told, series=series, series_folder=folder)
 
 
@@ -107,8 +107,9 @@ def _of_journal(folder: Path) -> SavedRun:
         health=_UNKNOWN,
     )
     told = (
-        f"The client did not come to its end: here are the {len(records)} requests that had ended "
-        "by then. What was in flight is not, nor how the client fared, nor the server's /metrics."
+        f"The client did not finish: these are the {len(records)} requests that had ended by "
+        "then. Requests in flight, the client's own figures and the server's /metrics are "
+        "missing."
     )
     slo = parse_slo(begun.slo) if begun.slo else None
     prices = msgspec.convert(begun.prices, Prices)
@@ -122,8 +123,8 @@ def _of_requests(path: Path) -> SavedRun:
     records = tuple(read_requests(path))
     run = RunRecord(about={"ending": PARTIAL}, requests=records, health=_UNKNOWN)
     told = (
-        f"{RESULT} is not beside {REQUESTS}: here are {len(records)} requests, and nobody knows "
-        "what the run was, or how the client fared."
+        f"{RESULT} is not beside {REQUESTS}: these are {len(records)} requests, without the "
+        "settings of the run and the client's own figures."
     )
     return SavedRun(run, None, Prices(), told)
 

@@ -44,7 +44,7 @@ def rates(summary: Summary) -> Sheet:
         ("output and prompts", figure(summary.tps_total), "tokens/s"),
         ("in flight, mean", figure(running.mean), "requests"),
         ("in flight, by Little's law", figure(running.little), "requests"),
-        ("in flight, most", count(running.peak), "requests"),
+        ("in flight, maximum", count(running.peak), "requests"),
     ]
     if steady is not None:
         span = f"{figure(steady.start_s)}–{figure(steady.end_s)} s"
@@ -57,7 +57,9 @@ def rates(summary: Summary) -> Sheet:
     if stall is not None:
         where = f"longest stall (request {stall.request}, at {figure(stall.at_s)} s)"
         lines.append((where, figure(stall.gap_ms), "ms"))
-    notes = ["Steady: from the first answer's end to the last start, neither filling nor draining."]
+    notes = [
+        "Steady: from the end of the first answer to the last start, without filling and draining."
+    ]
     if summary.saturation is not None:
         notes.append(summary.saturation.told)
     return _plain("Rates", lines, notes)
@@ -75,7 +77,7 @@ def requests(summary: Summary) -> Sheet:
     ]
     for title, counts in (
         ("error", of.errors),
-        ("status of failed", of.statuses),
+        ("status of failed requests", of.statuses),
         ("finish reason", of.finish_reasons),
     ):
         lines += [
@@ -118,7 +120,8 @@ def goodput(summary: Summary) -> Sheet:
     if of.undecided:
         notes.append(f"{count(of.undecided)} requests could not be judged.")
     notes.append(
-        f"Judged by {of.definition} from the {of.clock} send time; who failed misses every limit."
+        f"Judged by {of.definition} from the {of.clock} send time; a failed request misses "
+        "every limit."
     )
     columns = ("condition", "of requests", "of the run", "met")
     return Sheet(f"Goodput under {of.slo}", columns, tuple(rows), tuple(notes))
@@ -152,9 +155,9 @@ def tokens(summary: Summary) -> Sheet:
             f"{DISAGREES_BEYOND:.0%}: figures per token are only as good as these counts."
         )
     if of.uncounted:
-        notes.append(f"Of {count(of.uncounted)} requests nobody counted the output.")
+        notes.append(f"The output of {count(of.uncounted)} requests was not counted.")
     if of.off_length:
-        notes.append(f"{count(of.off_length)} outputs are not as long as was asked.")
+        notes.append(f"{count(of.off_length)} outputs do not have the requested length.")
     return Sheet("Tokens", ("tokens", "server", "client", "differ"), rows, tuple(notes))
 
 
@@ -163,15 +166,16 @@ def server(of: ServerFigures) -> Sheet:
     lines = [
         ("MBU", share(of.mbu), "of the bandwidth"),
         ("MFU", share(of.mfu), "of the multiplications"),
-        ("KV blocks in use, most", share(of.kv_use_most), "of the blocks"),
+        ("KV blocks in use, maximum", share(of.kv_use_most), "of the blocks"),
         ("prefix cache hits", share(of.prefix_hit_share), "of prompt tokens"),
         ("preemptions", count(of.preemptions), "requests"),
     ]
     notes = (
-        f"From {of.readings} readings of /metrics, {figure(of.from_s)} to {figure(of.to_s)} s of "
-        "the run; what else the server did then is in it. MBU, MFU: of the time in steps.",
+        f"From {of.readings} readings of /metrics, {figure(of.from_s)} to {figure(of.to_s)} s "
+        "of the run; they include whatever else the server did then. MBU, MFU: of the time "
+        "spent in steps.",
     )
-    return _plain("Server, as it says", lines, notes)
+    return _plain("Server, as it reports", lines, notes)
 
 
 def cost(summary: Summary) -> Sheet:
@@ -182,12 +186,12 @@ def cost(summary: Summary) -> Sheet:
         ("the run", figure(of.run_usd) if known else "unknown", "US$" if known else ""),
         ("a request", _usd(of.per_request), "US$"),
         ("a million output tokens", _usd(of.per_million_output), "US$"),
-        ("a million tokens, prompts too", _usd(of.per_million), "US$"),
+        ("a million tokens, with prompts", _usd(of.per_million), "US$"),
         ("output tokens/s per US$/h", figure(of.tokens_per_s_per_usd), ""),
     ]
     basis = {
-        "tokens": "At the endpoint's prices of tokens; all of it is put on the output in the third "
-        "line.",
+        "tokens": "At the endpoint's prices per token; the third line divides the whole cost "
+        "by the output tokens.",
         "machine": "At the machine's price by the hour, from the first start to the last end.",
     }.get(of.basis, "")
     notes = [basis] if known and basis else []
@@ -243,7 +247,7 @@ def errors(records: Sequence[RequestRecord], most: int = 20) -> Sheet:
         for (kind, status, message), times in said.most_common(most)
     )
     left = len(said) - len(rows)
-    notes = (f"{count(left)} more messages, of fewer requests each, are in requests.csv.",)
+    notes = (f"{count(left)} more messages, each of fewer requests, are in requests.csv.",)
     columns = ("error", "status", "message", "requests")
     return Sheet("Errors", columns, rows, notes if left else (), names=3)
 

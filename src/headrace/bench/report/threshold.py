@@ -37,24 +37,25 @@ Standing = Literal["crossed", "kept", "unsure", "unknown"]
 
 
 class Threshold(msgspec.Struct, frozen=True, kw_only=True):
-    """One of them. statistic: "mean" or a percentile such as "p95"; "" for rates.
-
-    clock: where the latency begins. factor: of the first run's figure. above: crossed from below.
-    """
+    """One of them."""
 
     text: str
     metric: str
     statistic: str
+    """"mean" or a percentile such as "p95"; "" for rates."""
     clock: Clock
+    """Where the latency begins."""
     above: bool
+    """Crossed from below."""
     factor: float
+    """Multiple of the first run's figure."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """How one run stands to one threshold.
+    """The outcome of one threshold for one run.
 
-    "unsure": there are too few samples for an interval. "unknown": one of the runs has no such
-    figure, which fails a comparison too.
+    "unsure": there are too few samples for an interval. "unknown": one of the runs does not have
+    the figure, which fails a comparison, too.
     """
 
     threshold: str
@@ -79,7 +80,7 @@ def parse_threshold(text: str) -> Threshold:
         known = ", ".join([*(f"{one}_p95" for one in LATENCIES), *RATES])
         raise ConfigError(
             f"--fail-if {shown(text)}: {shown(metric)} is not known; use one of {known}, or "
-            "another percentile or mean of the former"
+            "another percentile or the mean of the latencies"
         )
     if above != (metric in LATENCIES):
         better, right = ("more", "<") if metric in RATES else ("less", ">")
@@ -99,11 +100,11 @@ def parse_threshold(text: str) -> Threshold:
 def _statistic(text: str, metric: str, given: str | None) -> str:
     if metric in RATES:
         if given is not None:
-            raise ConfigError(f"--fail-if {shown(text)}: {metric} is one number; leave _{given}")
+            raise ConfigError(f"--fail-if {shown(text)}: {metric} is one number; omit _{given}")
         return ""
     if given is None:
         raise ConfigError(
-            f"--fail-if {shown(text)}: of {metric} there are many; write {metric}_p95, "
+            f"--fail-if {shown(text)}: {metric} has many values; write {metric}_p95, "
             f"{metric}_p50 or {metric}_mean"
         )
     if given == "mean":
@@ -132,7 +133,8 @@ def _clock(text: str, metric: str, given: str | None) -> Clock:
         return "intended"
     if metric in RATES or given not in ("intended", "sent"):
         raise ConfigError(
-            f"--fail-if {shown(text)}: @{given}; write @intended or @sent, behind a latency"
+            f"--fail-if {shown(text)}: @{given} is not known; write @intended or @sent after "
+            "a latency"
         )
     return "sent" if given == "sent" else "intended"
 
@@ -144,7 +146,7 @@ def _factor(text: str, given: str) -> float:
         factor = math.nan
     if not 0 < factor < math.inf:
         raise ConfigError(
-            f"--fail-if {shown(text)}: {shown(given)} is no ratio above 0; {_EXAMPLES}"
+            f"--fail-if {shown(text)}: {shown(given)} is not a ratio above 0; {_EXAMPLES}"
         )
     return factor
 
@@ -162,7 +164,7 @@ def judged(
 def _outcome(of: Threshold, name: str, base: str, ratio: Ratio | None) -> Outcome:
     standing: Standing
     if ratio is None:
-        standing, told = "unknown", f"{name} or {base} has no such figure"
+        standing, told = "unknown", f"{name} or {base} does not have this figure"
     elif ratio.low is None or ratio.high is None:
         standing = "unsure"
         told = f"{name} has {ratio.ratio:.3g} times that of {base}; too few samples to be sure"

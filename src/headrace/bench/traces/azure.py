@@ -37,11 +37,11 @@ def _ns(cell: Cell) -> int:
     """
     found = _TIME.fullmatch(cell.text)
     if not found:
-        raise cell.error("must be a time like 2023-11-16 18:15:46.6805900; mend the row")
+        raise cell.error("must be a time like 2023-11-16 18:15:46.6805900; correct the row")
     try:
         moment = datetime.fromisoformat(f"{found['second']}{found['zone'] or '+00:00'}")
     except ValueError as error:
-        raise cell.error(f"is no time ({error}); mend the row") from error
+        raise cell.error(f"is not a time ({error}); correct the row") from error
     passed = moment - _EPOCH
     seconds = passed.days * 86_400 + passed.seconds
     return seconds * NS_PER_S + int((found["fraction"] or "0").ljust(9, "0"))

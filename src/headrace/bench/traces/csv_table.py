@@ -36,13 +36,13 @@ class Cell(NamedTuple):
         """A count of tokens from 0 to MAX_TOKENS; `12.0` counts as 12."""
         found = re.fullmatch(r"([0-9]{1,12})(?:\.0*)?", self.text)
         if not found or int(found[1]) > MAX_TOKENS:
-            raise self.error(f"must be a whole number from 0 to {MAX_TOKENS}; mend the row")
+            raise self.error(f"must be a whole number from 0 to {MAX_TOKENS}; correct the row")
         return int(found[1])
 
     def seconds_ns(self) -> int:
         """Seconds as the nearest whole nanoseconds."""
         if not _SECONDS.fullmatch(self.text):
-            raise self.error("must be seconds like 12.5, 0 or more; mend the row")
+            raise self.error("must be seconds like 12.5, 0 or more; correct the row")
         return int((Decimal(self.text) * NS_PER_S).to_integral_value())
 
 
@@ -74,11 +74,13 @@ def read_table(path: Path, columns: Sequence[str]) -> Iterator[tuple[Cell, ...]]
     except (OSError, UnicodeDecodeError) as error:
         raise unreadable(path, error) from error
     except csv.Error as error:
-        raise ConfigError(f"{path}:{rows.line_num}: is not CSV ({error}); mend the row") from error
+        raise ConfigError(
+            f"{path}:{rows.line_num}: is not CSV ({error}); correct the row"
+        ) from error
 
 
 def _cells(row: list[str], places: list[tuple[int, str]], where: str) -> tuple[Cell, ...]:
     last, column = max(places)
     if len(row) <= last:
-        raise ConfigError(f"{where}: has {len(row)} cells and none for {column}; mend the row")
+        raise ConfigError(f"{where}: has {len(row)} cells and none for {column}; correct the row")
     return tuple(Cell(f"{where}: {name}", row[at].strip()) for at, name in places)

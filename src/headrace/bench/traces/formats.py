@@ -63,7 +63,8 @@ def detect(path: Path) -> str:
             return name
     listed = "; ".join(f"{name} ({', '.join(known.fields)})" for name, known in FORMATS.items())
     raise ConfigError(
-        f"{path}:1: {shown(first[:80].rstrip())} begins no format of traces; known are {listed}"
+        f"{path}:1: {shown(first[:80].rstrip())} is not the first line of a known trace "
+        f"format; the formats are {listed}"
     )
 
 

@@ -35,7 +35,8 @@ def rows(path: Path, block_tokens: int = BLOCK_TOKENS) -> Iterator[TraceRow]:
                 "hash_ids",
                 f"{len(blocks)} ids",
                 f"an input_length of {prompt} has {-(-prompt // block_tokens)} blocks of "
-                f"{block_tokens} tokens; name the block size of this trace, or mend the line",
+                f"{block_tokens} tokens; name the block size of this trace, or correct the "
+                "line",
             )
         yield TraceRow(
             at_ns=line.whole("timestamp", 0, MAX_TIMESTAMP_MS) * _NS_PER_MS,

@@ -50,7 +50,7 @@ class TraceReplay:
         trace of shared beginnings, which they would end."""
         if salts and trace.block_tokens is not None:
             raise ConfigError(
-                f"{trace.name}: is about shared beginnings, and a salt ends them; leave it away"
+                f"{trace.name}: has shared beginnings, and a salt would make them differ; omit it"
             )
         self.trace = trace
         self.notes = trace.notes

@@ -17,16 +17,14 @@ MAX_DURATION_NS = 315_576_000 * NS_PER_S
 
 
 class TraceRow(msgspec.Struct, frozen=True, kw_only=True):
-    """When a request came, in the trace's own time, and its lengths in tokens.
-
-    blocks: an id for each started block of the prompt, of the trace's block size; equal ids mean
-    equal tokens up to there. None where the trace does not tell.
-    """
+    """The arrival of a request, in the trace's own time, and its lengths in tokens."""
 
     at_ns: int
     prompt_tokens: int
     output_tokens: int
     blocks: tuple[int, ...] | None = None
+    """An id for each started block of the prompt, of the trace's block size; equal ids mean equal
+    tokens up to there. None if the trace has none."""
 
 
 class Trace:
@@ -88,21 +86,21 @@ def settled(
     notes = []
     if len(kept) < len(rows):
         notes.append(
-            f"{name}: {len(rows) - len(kept)} of {len(rows)} rows left out, with no tokens in "
+            f"{name}: {len(rows) - len(kept)} of {len(rows)} rows skipped, with no tokens in "
             "prompt or answer"
         )
     if not kept:
         raise ConfigError(
-            f"{name}: no request in the part that was asked for; ask for more rows or another part"
+            f"{name}: the chosen part has no requests; choose more rows or another part"
         )
     ordered = sorted(kept, key=lambda row: row.at_ns)
     if ordered != kept:
-        notes.append(f"{name}: rows were not in order of time; they are now")
+        notes.append(f"{name}: rows were not in order of time and have been sorted")
     start = ordered[0].at_ns
     moved = [msgspec.structs.replace(row, at_ns=row.at_ns - start) for row in ordered]
     if moved[-1].at_ns > MAX_DURATION_NS:
         raise ConfigError(
-            f"{name}: first and last row are {moved[-1].at_ns / NS_PER_S:.0f} s apart, more than "
-            "ten years; mend the times"
+            f"{name}: first and last row are {moved[-1].at_ns / NS_PER_S:.0f} s apart, more "
+            "than ten years; correct the times"
         )
     return Trace(name, format_name, moved, block_tokens=block_tokens, timed=timed, notes=notes)

@@ -35,27 +35,29 @@ _PATH = click.Path(path_type=Path)
     "metrics",
     multiple=True,
     type=click.Choice(METRICS),
-    help="Show this one; may be repeated. [default: all]",
+    help="Show this metric alone; may be repeated. [default: all]",
 )
 @click.option(
     "--definitions",
     type=click.Choice(DEFINITIONS),
     default="headrace",
     show_default=True,
-    help="Whose metrics are compared; each run's are made anew from its records.",
+    help="Tool whose definitions of metrics are compared; each run's metrics are computed again "
+    "from its records.",
 )
 @click.option(
     "--goodput",
     multiple=True,
     metavar="SLO",
-    help="Limits that all are judged by. [default: those of the runs, where they have the same]",
+    help="Limits that all runs are judged by. [default: those of the runs, where they are the "
+    "same]",
 )
 @click.option(
     "--fail-if",
     "fail_if",
     multiple=True,
     metavar="RATIO",
-    help="Exit with 1 where the whole interval of a ratio lies beyond: `ttft_p95>1.10`, "
+    help="Exit with 1 if the whole interval of a ratio lies beyond this: `ttft_p95>1.10`, "
     "`e2e_p50@sent>1.2`, `tps<0.95`; may be repeated.",
 )
 @click.option(
@@ -63,23 +65,27 @@ _PATH = click.Path(path_type=Path)
     "names",
     multiple=True,
     metavar="NAME",
-    help="What a run is called; once for each. [default: its folder]",
+    help="Name of a run; give one for each. [default: its folder]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON.")
 @click.option(
     "--html",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="File for a page with the runs' distributions over each other.",
+    help="File for a page that shows the runs' distributions in the same plots.",
 )
 @click.option(
-    "--seed", type=int, default=0, show_default=True, help="Of the resampling behind intervals."
+    "--seed",
+    type=int,
+    default=0,
+    show_default=True,
+    help="Seed of the resampling behind intervals.",
 )
 def compare(results: tuple[Path, ...], **given: Any) -> None:
-    """Compare two runs or more that `headrace bench load --save` kept with the first of them.
+    """Compare two or more runs that `headrace bench load --save` saved with the first of them.
 
-    Each is a result.json or its folder, with requests.jsonl beside it. Ratios come with the
-    interval in which the true one lies with 95% confidence. What makes a comparison mislead
-    (another load, other prompts, another machine, a client that was the limit) is said first.
+    Each is a result.json or its folder, with requests.jsonl beside it. Each ratio has an interval
+    that holds the true ratio with 95% confidence. Differences that make a comparison misleading
+    (another load, other prompts, another machine, a client that was the limit) are listed first.
 
     \b
     headrace bench compare before after
@@ -108,7 +114,7 @@ def _compare(results: Sequence[Path], given: dict[str, Any]) -> bool:
 
     thresholds = [parse_threshold(text) for text in given["fail_if"]]
     if len(results) < 2:
-        raise ConfigError("1 run to compare; name two results or more")
+        raise ConfigError("there is 1 run to compare; name two results or more")
     kept = [read_saved_run(path) for path in results]
     names = _names(results, given["names"])
     runs = [comparing.NamedRun(name, one.run) for name, one in zip(names, kept, strict=True)]
@@ -140,7 +146,7 @@ def _names(results: Sequence[Path], given: Sequence[str]) -> list[str]:
     if given:
         if len(given) != len(results):
             raise ConfigError(
-                f"--name is given {len(given)} times for {len(results)} results; give one for each"
+                f"--name was given {len(given)} times for {len(results)} results; give one for each"
             )
         return list(given)
     whole = [path.resolve() for path in results]
@@ -159,7 +165,7 @@ def _common_slo(kept: Sequence[SavedRun], given: Sequence[str]) -> Slo | None:
     first = kept[0].slo
     if all(one.slo == first for one in kept):
         return first
-    click.echo("the runs had different SLOs, so goodput is left out: add --goodput", err=True)
+    click.echo("the runs had different SLOs, so goodput is omitted: add --goodput", err=True)
     return None
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     callback=numbers,
     default="512",
     show_default=True,
-    help="Prompt lengths in tokens; 0 leaves prefill out.",
+    help="Prompt lengths in tokens; 0 skips prefill.",
 )
 @click.option(
     "-n",
@@ -33,19 +33,24 @@ if TYPE_CHECKING:
     callback=numbers,
     default="128",
     show_default=True,
-    help="New tokens; 0 leaves decoding out.",
+    help="New tokens to generate; 0 skips decoding.",
 )
 @click.option(
-    "-b", "--batch", callback=numbers, default="1", show_default=True, help="Requests at once."
+    "-b",
+    "--batch",
+    callback=numbers,
+    default="1",
+    show_default=True,
+    help="Requests that run at once.",
 )
 @click.option(
     "--depth",
     callback=numbers,
     default="0",
     show_default=True,
-    help="Tokens in the cache before; multiples of the block size, 32.",
+    help="Tokens already in the cache; multiples of the block size, 32.",
 )
-@click.option("--together", is_flag=True, help="Time prompt and new tokens as one test.")
+@click.option("--together", is_flag=True, help="Time the prompt and the new tokens as one test.")
 @click.option("-t", "--threads", type=click.IntRange(1, 1024), help="Compute threads.")
 @click.option("--cpu-level", default="auto", help="Dispatch level. [default: the best]")
 @click.option(
@@ -53,15 +58,15 @@ if TYPE_CHECKING:
     type=click.IntRange(1, 1000),
     default=3,
     show_default=True,
-    help="Timed runs of each test, after one that is not.",
+    help="Timed runs of each test, after one that is not timed.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the random prompts.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random prompts.")
 @click.option("--markdown", is_flag=True, help="Print a Markdown table.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per test.")
 @click.option(
     "--roofline",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write the tests under this machine's roof to this SVG file.",
+    help="Write a roofline of this machine with the tests in it to this SVG file.",
 )
 def engine(
     model: str,
@@ -81,7 +86,7 @@ def engine(
     """Measure the engine on MODEL: prefill and decode, in tokens per second.
 
     Lists such as `-b 1,8,32` give a test for every combination, as in llama-bench. MBU and MFU are
-    shares of the limits that `headrace bench machine` has stored; without it they are left out.
+    shares of the limits that `headrace bench machine` has stored; without those they are omitted.
 
     \b
     headrace bench engine ./model.gguf
@@ -97,7 +102,9 @@ def engine(
 
     cases = combined(prompt, new, batch, depth, together=together)
     if not cases:
-        raise ConfigError("--prompt and --new, or --batch, are 0: there is nothing to time")
+        raise ConfigError(
+            "--prompt and --new, or --batch, are 0, so there is nothing to time: raise one of them"
+        )
     block_size = EngineConfig().block_size
     for one in cases:
         if one.depth % block_size:
@@ -219,8 +226,9 @@ def _check_length(model: str, longest: Case) -> None:
     limit = read_config(open_checkpoint(resolve_model(model))).max_positions
     if longest.positions > limit:
         raise ConfigError(
-            f"{longest.name} takes {longest.positions} positions, one to end with included; this "
-            f"model was made for {limit} tokens. Use smaller --prompt, --new or --depth"
+            f"{longest.name} takes {longest.positions} positions, including the one it ends "
+            f"with; this model was made for {limit} tokens. Use smaller --prompt, --new or "
+            "--depth"
         )
 
 
@@ -234,7 +242,9 @@ def _check_roofline(path: Path, info: EngineInfo) -> None:
             f"{info.num_threads} threads; run `headrace bench machine` first"
         )
     if not path.parent.is_dir():
-        raise ConfigError(f"--roofline {path}: there is no folder {path.parent}; make it first")
+        raise ConfigError(
+            f"--roofline {path}: the folder {path.parent} does not exist; create it first"
+        )
 
 
 def _title(model: str) -> str:
@@ -252,10 +262,10 @@ def _write_roofline(path: Path, results: Sequence[Result], info: EngineInfo, nam
     kind = info.compute_limit_kind or ""
     title = f"{name}: {info.weight_codec}, {info.cpu_level}, {info.num_threads} threads"
     notes = (
-        "pp: a prompt of so many tokens",
-        "tg: so many tokens generated",
-        "@ d: so many in the cache before",
-        "b: requests at once",
+        "pp: a prompt of this many tokens",
+        "tg: this many tokens generated",
+        "@ d: this many already in the cache",
+        "b: requests that run at once",
     )
     svg = roofline_svg(
         points, bytes_per_s=read, ops_per_s=compute, title=title, kind=kind, notes=notes

@@ -15,7 +15,7 @@ from headrace.cli.bench.report import report
 
 @click.group()
 def bench() -> None:
-    """Measure this machine, what the engine makes of it, and any endpoint under load."""
+    """Measure this machine, the engine on it, and any endpoint under load."""
 
 
 bench.add_command(machine)

@@ -26,16 +26,19 @@ if TYPE_CHECKING:
 @click.option(
     "--footprints",
     callback=numbers,
-    help="Megabytes read over and over. [default: 1 to 2,000; MBU needs at least 512]",
+    help="Megabytes of the memory that is read repeatedly. [default: 1 to 2,000; MBU needs at "
+    "least 512]",
 )
 @click.option(
     "--repeats",
     type=click.IntRange(1, 100),
     default=5,
     show_default=True,
-    help="Readings of each figure; the median is kept.",
+    help="Number of readings of each figure; the median is kept.",
 )
-@click.option("--no-store", is_flag=True, help="Print only; keep what was stored before.")
+@click.option(
+    "--no-store", is_flag=True, help="Only print; keep the figures that are already stored."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def machine(
     threads: list[int] | None,
@@ -45,9 +48,9 @@ def machine(
     no_store: bool,
     as_json: bool,
 ) -> None:
-    """Measure what this machine can read and multiply, and keep it for MBU and MFU.
+    """Measure how fast this machine reads and multiplies, and store it for MBU and MFU.
 
-    Nothing else should run meanwhile. The result is stored for this user, in
+    Keep the machine otherwise idle. The result is stored for this user, in
     $XDG_CACHE_HOME/headrace/machine.json, beside those of other levels and thread counts; engines
     started afterwards at the same level with as many threads report their share of these limits.
 
@@ -82,8 +85,8 @@ def machine(
         click.echo(f"stored in {path}", err=as_json)
     if _is_unsteady(measured):
         click.echo(
-            "readings of the same figure differ by more than half: something else ran meanwhile; "
-            "measure again when nothing does",
+            "readings of the same figure differ by more than half: something else was "
+            "running; measure again when the machine is idle",
             err=True,
         )
 

@@ -21,15 +21,15 @@ _SPREAD = "a number, uniform:LOW:HIGH, normal:MEAN:DEVIATION or lognormal:MEDIAN
     type=click.IntRange(0, 65535),
     default=DEFAULT_PORT,
     show_default=True,
-    help="Port to listen on; 0: a free one.",
+    help="Port to listen on; 0: any free port.",
 )
-@click.option("--model", default="mock", show_default=True, help="Name in /v1/models.")
+@click.option("--model", default="mock", show_default=True, help="Name of the model in /v1/models.")
 @click.option(
     "--ttft",
     "ttft_ms",
     default="100",
     show_default=True,
-    help=f"Milliseconds to the first content: {_SPREAD}.",
+    help=f"Milliseconds until the first content: {_SPREAD}.",
 )
 @click.option(
     "--ttft-per-token",
@@ -37,14 +37,14 @@ _SPREAD = "a number, uniform:LOW:HIGH, normal:MEAN:DEVIATION or lognormal:MEDIAN
     type=float,
     default=0.0,
     show_default=True,
-    help="Microseconds more for each token (word) of the prompt.",
+    help="Additional microseconds for each token (word) of the prompt.",
 )
 @click.option(
     "--tpot",
     "tpot_ms",
     default="10",
     show_default=True,
-    help="Milliseconds between tokens, drawn once for each request: as --ttft.",
+    help="Milliseconds between tokens, drawn once for each request; written as --ttft.",
 )
 @click.option(
     "--jitter",
@@ -52,18 +52,19 @@ _SPREAD = "a number, uniform:LOW:HIGH, normal:MEAN:DEVIATION or lognormal:MEDIAN
     type=float,
     default=0.0,
     show_default=True,
-    help="Deviation of each chunk's time, in milliseconds; it does not add up.",
+    help="Standard deviation of each chunk's time, in milliseconds; it does not accumulate.",
 )
 @click.option(
     "--tokens-per-chunk",
     default="1",
     show_default=True,
-    help="Tokens of each chunk after the first: as --ttft.",
+    help="Tokens in each chunk after the first; written as --ttft.",
 )
 @click.option(
     "--output-tokens",
     default="",
-    help="Where the model ends by itself: as --ttft. [default: after max_tokens, or 128]",
+    help="Tokens after which the model ends by itself; written as --ttft. [default: max_tokens, "
+    "or 128]",
 )
 @click.option(
     "--reasoning-tokens",
@@ -84,15 +85,15 @@ _SPREAD = "a number, uniform:LOW:HIGH, normal:MEAN:DEVIATION or lognormal:MEDIAN
     type=click.Choice(["at-once", "with-first", "none"]),
     default="at-once",
     show_default=True,
-    help="When the chunk that opens a chat stream comes.",
+    help="When the chunk that opens a chat stream is sent.",
 )
 @click.option(
     "--error",
     "errors",
     multiple=True,
     metavar="KIND:RATE",
-    help="Share of requests that fail, and how: a status such as 429 or 500, reset-before, "
-    "reset-inside, truncated, html, endless or error-event; may be repeated.",
+    help="Share of requests that fail, and how they fail: a status such as 429 or 500, "
+    "reset-before, reset-inside, truncated, html, endless or error-event; may be repeated.",
 )
 @click.option(
     "--retry-after",
@@ -100,26 +101,26 @@ _SPREAD = "a number, uniform:LOW:HIGH, normal:MEAN:DEVIATION or lognormal:MEDIAN
     type=float,
     default=1.0,
     show_default=True,
-    help="Seconds in the Retry-After of a 429 and 503.",
+    help="Seconds in the Retry-After header of a 429 or 503.",
 )
 @click.option(
     "--stall-rate",
     type=float,
     default=0.0,
     show_default=True,
-    help="Share of requests that fall silent once.",
+    help="Share of requests that pause once in the stream.",
 )
 @click.option(
     "--stall",
     "stall_ms",
     default="1000",
     show_default=True,
-    help="Milliseconds of a --stall-rate silence: as --ttft.",
+    help="Milliseconds of that pause; written as --ttft.",
 )
 @click.option(
     "--capacity",
     type=int,
-    help="Requests worked on at once; others wait in order. [default: all]",
+    help="Requests processed at once; others wait in order. [default: all]",
 )
 @click.option(
     "--max-queued",
@@ -127,16 +128,16 @@ _SPREAD = "a number, uniform:LOW:HIGH, normal:MEAN:DEVIATION or lognormal:MEDIAN
     help="Requests that may wait; others get 429. [default: all]",
 )
 @click.option(
-    "--dimensions", type=int, default=8, show_default=True, help="Length of an embedding."
+    "--dimensions", type=int, default=8, show_default=True, help="Dimensions of an embedding."
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of all that is drawn.")
-@click.option("--json", "as_json", is_flag=True, help="Print what is told as JSON lines.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of all random numbers.")
+@click.option("--json", "as_json", is_flag=True, help="Print messages as JSON lines.")
 def mock(host: str, port: int, as_json: bool, errors: tuple[str, ...], **values: Any) -> None:
-    """Serve an OpenAI-compatible endpoint without a model, whose times and faults are programmed.
+    """Serve an OpenAI-compatible endpoint without a model, with programmed times and faults.
 
-    It takes chat completions, completions and embeddings, streamed or not. Each chunk carries the
-    time at which it was truly sent, so that a client on this machine can measure its own error.
-    HEADRACE_MOCK_API_KEY, where it is set, is the key that clients have to show.
+    It serves chat completions, completions and embeddings, streamed or not. Each chunk carries the
+    time at which it was sent, so that a client on this machine can measure its own error. If
+    HEADRACE_MOCK_API_KEY is set, clients have to send that key.
 
     \b
     headrace bench mock
@@ -152,7 +153,11 @@ def mock(host: str, port: int, as_json: bool, errors: tuple[str, ...], **values:
     )
 
     def announce(url: str) -> None:
-        _print({"url": url, "model": settings.model}, f"headrace mocks at {url}/v1", as_json)
+        _print(
+            {"url": url, "model": settings.model},
+            f"headrace bench mock serves at {url}/v1",
+            as_json,
+        )
 
     outcomes = run_mock(settings, host, port, announce)
     told = ", ".join(f"{count} {name}" for name, count in sorted(outcomes.items()))

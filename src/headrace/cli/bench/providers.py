@@ -25,38 +25,43 @@ _file = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command(
-    epilog="Exit status: 0; 1 a provider gave nothing, or failed more than --max-error-rate; 2 "
-    "wrong usage; 3 no provider gave anything; 130 Ctrl-C."
+    epilog="Exit status: 0; 1 a provider answered nothing, or failed more than --max-error-rate; 2 "
+    "wrong usage; 3 no provider answered; 130 Ctrl-C."
 )
 @click.argument("file", required=False, type=_file)
-@click.option("--once", is_flag=True, help="One round now, whatever the schedule says.")
+@click.option("--once", is_flag=True, help="Measure one round now, whatever the schedule is.")
 @click.option(
-    "--db", "database", type=_file, help="Where all is kept. [default: FILE's name with .db]"
+    "--db",
+    "database",
+    type=_file,
+    help="Database that keeps the measurements. [default: FILE's name with .db]",
 )
-@click.option("--report", "report_only", is_flag=True, help="Show what --db has; send nothing.")
-@click.option("--last", "last", help="Report the last 90s, 10m, 24h, 7d alone.")
-@click.option("--append", is_flag=True, help="Go on in a database of other settings.")
+@click.option("--report", "report_only", is_flag=True, help="Show what --db holds; send nothing.")
+@click.option("--last", "last", help="Report only the last 90s, 10m, 24h, 7d.")
+@click.option(
+    "--append", is_flag=True, help="Continue in a database that was filled with other settings."
+)
 @click.option(
     "--compare",
     is_flag=True,
-    help="Send all prompts of the batch one after another, too: single_requests is batch_size.",
+    help="Also send all prompts of the batch one after another: single_requests is batch_size.",
 )
 @click.option(
     "--max-error-rate",
     type=click.FloatRange(0, 1),
     default=1.0,
     show_default=True,
-    help="Of each provider; more failed requests are exit status 1.",
+    help="Share of failed requests of a provider above which the exit status is 1.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print all figures as JSON.")
-@click.option("--html", type=_file, help="Write the page here, anew after each round.")
+@click.option("--html", type=_file, help="Write the page here, again after each round.")
 @click.option("--csv", "csv_file", type=_file, help="Write a line for each provider and round.")
-@click.option("--quiet", is_flag=True, help="No lines about each visit.")
+@click.option("--quiet", is_flag=True, help="Print no line for each visit.")
 def providers(file: Path | None, **given: Any) -> None:
     """Send the same prompts to the providers of FILE, round after round, and compare them.
 
-    FILE is YAML: docs/bench-providers.md says what stands in it. Run again, the command goes on
-    where it was: what was measured is in the database, and missed rounds stay missed.
+    FILE is YAML, described in docs/bench-providers.md. Run again, the command continues where it
+    was: measurements are kept in the database, and missed rounds stay missed.
 
     \b
     headrace bench providers providers.yaml --once
@@ -76,7 +81,9 @@ def providers(file: Path | None, **given: Any) -> None:
 def _report(file: Path | None, given: dict[str, Any]) -> int:
     for flag in ("once", "append", "compare"):
         if given[flag]:
-            raise click.UsageError(f"--report sends nothing, so --{flag} has no meaning; leave one")
+            raise click.UsageError(
+                f"--report sends nothing, so --{flag} has no effect; omit one of them"
+            )
     database = given["database"]
     if database is None and file is None:
         raise click.UsageError("--report needs FILE or --db")
@@ -91,7 +98,9 @@ def _measure(file: Path | None, given: dict[str, Any]) -> int:
     from headrace.bench.providers.read_settings import read_providers
 
     if file is None:
-        raise click.UsageError("FILE is missing: the YAML file of providers, or --report --db DB")
+        raise click.UsageError(
+            "FILE is missing: give the YAML file of providers, or --report --db DB"
+        )
     settings = read_providers(file)
     if given["compare"]:
         settings = msgspec.structs.replace(settings, single_requests=settings.batch_size)
@@ -219,7 +228,9 @@ def _check_outputs(given: dict[str, Any]) -> None:
     for flag, name in (("--html", "html"), ("--csv", "csv_file"), ("--db", "database")):
         path: Path | None = given[name]
         if path is not None and not path.resolve().parent.is_dir():
-            raise ConfigError(f"{flag} {path}: the folder is not there; make it, or name another")
+            raise ConfigError(
+                f"{flag} {path}: the folder does not exist; create it, or name another"
+            )
 
 
 def _status(campaign: Campaign, max_error_rate: float) -> int:

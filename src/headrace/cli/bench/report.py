@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @click.option(
     "--definitions",
     type=click.Choice(DEFINITIONS),
-    help="Whose metrics are shown. [default: as in the run]",
+    help="Tool whose definitions of the metrics are used. [default: as in the run]",
 )
 @click.option(
     "--goodput", multiple=True, metavar="SLO", help="Limits to judge by. [default: the run's]"
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
 @click.option(
     "--save",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Folder for result.json, requests.jsonl and the others, made anew: of a run that was "
-    "killed, too.",
+    help="Folder for result.json, requests.jsonl and the other files, written again; works for a "
+    "run that was killed, too.",
 )
 def report(result: Path, **given: Any) -> None:
-    """Show a kept run again, under any tool's definitions or another SLO.
+    """Show a saved run again, under any tool's definitions or another SLO.
 
-    RESULT is a result.json, or the folder that `headrace bench load --save` wrote. Of a sweep or a
-    search all runs are read. Where the client was killed the folder has what had ended by then;
-    the report says that it is partial.
+    RESULT is a result.json, or the folder that `headrace bench load --save` wrote. All runs of a
+    sweep or search are read. If the client was killed, the folder has the requests that had ended
+    by then, and the report says that it is partial.
 
     \b
     headrace bench report run

@@ -19,20 +19,20 @@ _CONTROLS = {code: None for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(co
 
 
 class Answer(NamedTuple):
-    """Text and figures of one answer.
-
-    finish_reason: "abort" where it was stopped by Ctrl-C. ttft_s: to the first token, None without
-    one. wall_s: from the question to the end. context_tokens: most tokens of prompt and answer.
-    """
+    """Text and figures of one answer."""
 
     text: str
     finish_reason: str
+    """"abort" where it was stopped by Ctrl-C."""
     prompt_tokens: int
     output_tokens: int
     cached_tokens: int
     ttft_s: float | None
+    """Time to the first token; None without one."""
     wall_s: float
+    """Time from the question to the end."""
     context_tokens: int
+    """Most tokens of prompt and answer."""
 
     @property
     def is_full(self) -> bool:

@@ -15,12 +15,12 @@ from headrace.cli.sections import SectionedCommand
 from headrace.config import EngineConfig
 from headrace.errors import TemplateError
 
-_HINT = "/help lists the commands, Ctrl-C stops an answer, Ctrl-D ends."
+_HINT = "/help lists the commands, Ctrl-C stops an answer, Ctrl-D ends the chat."
 
 
 @click.command(cls=SectionedCommand)
 @click.argument("model", required=False)
-@click.option("--system", help="System message the conversation starts with.")
+@click.option("--system", help="System message that the conversation starts with.")
 @sampling_options
 @settings(EngineConfig, skip=frozenset({"model"}))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per answer.")
@@ -36,8 +36,8 @@ def chat(
 ) -> None:
     """Talk to MODEL (a path, or a name as for `serve`); each line read is a message.
 
-    A line that ends in a backslash goes on in the next, and three double quotes open and close a
-    message of many lines. Lines such as /help, /undo, /save FILE and /set temperature 0.2 are
+    A line that ends in a backslash continues on the next, and three double quotes open and close a
+    message of several lines. Lines such as /help, /undo, /save FILE and /set temperature 0.2 are
     commands. What is typed in a terminal is kept in $XDG_STATE_HOME/headrace/chat_history.
 
     Without MODEL, the small model that ships in the package is used: it answers short questions

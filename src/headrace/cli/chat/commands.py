@@ -17,10 +17,11 @@ _LINE = re.compile(r"/([a-z]+)(?:\s+(.*))?", re.DOTALL)
 
 
 class Command(NamedTuple):
-    """argument: its name in the help; "" takes none, one in brackets may be left out."""
+    """A command of a chat."""
 
     run: Callable[[Session, str], None]
     argument: str
+    """Its name in the help; "" takes none, one in brackets may be left out."""
     help: str
 
 
@@ -33,7 +34,7 @@ def run_command(session: Session, line: str) -> bool:
     command = COMMANDS.get(name)
     try:
         if command is None:
-            raise ConfigError(f"/{name} is no command; /help lists them")
+            raise ConfigError(f"/{name} is not a command; /help lists them")
         if command.argument and not command.argument.startswith("[") and not argument:
             raise ConfigError(f"/{name} needs {command.argument}; /help says more")
         if argument and not command.argument:
@@ -55,8 +56,8 @@ def _help(_session: Session, _argument: str) -> None:
     width = max(len(left) for left, _ in rows)
     note("\n".join(f"{left.ljust(width)}  {right}" for left, right in rows))
     note(
-        'A line that ends in \\ goes on in the next; """ opens and closes a text of many lines. '
-        "Ctrl-C stops an answer and keeps what there is."
+        'A line that ends in \\ continues on the next; """ opens and closes a text of many '
+        "lines. Ctrl-C stops an answer and keeps what there is."
     )
 
 
@@ -74,7 +75,7 @@ def _system(session: Session, argument: str) -> None:
 def _undo(session: Session, _argument: str) -> None:
     question = session.conversation.undo()
     if question is None:
-        raise ConfigError("/undo: there is no exchange to take back")
+        raise ConfigError("/undo: there is no exchange to undo")
     note(f"taken back: {_one_line(question)}")
 
 
@@ -82,7 +83,7 @@ def _retry(session: Session, _argument: str) -> None:
     kept = session.conversation.messages
     question = session.conversation.undo()
     if question is None:
-        raise ConfigError("/retry: nothing has been asked yet")
+        raise ConfigError("/retry: there is no question yet")
     if not session.ask(question):
         session.conversation.messages = kept
 
@@ -162,12 +163,12 @@ def _path(argument: str) -> Path:
 
 COMMANDS = {
     "help": Command(_help, "", "list the commands"),
-    "clear": Command(_clear, "", "forget the conversation, but for the system message"),
-    "system": Command(_system, "[TEXT]", "set the system message (none takes it away), or show it"),
-    "undo": Command(_undo, "", "take the last question and its answer back"),
+    "clear": Command(_clear, "", "forget the conversation, except the system message"),
+    "system": Command(_system, "[TEXT]", "set the system message (none removes it), or show it"),
+    "undo": Command(_undo, "", "remove the last question and its answer"),
     "retry": Command(_retry, "", "ask the last question again, for another answer"),
     "save": Command(_save, "FILE", "write messages and settings as JSON, or Markdown (.md)"),
-    "load": Command(_load, "FILE", "go on with a conversation saved as JSON"),
+    "load": Command(_load, "FILE", "continue a conversation saved as JSON"),
     "set": Command(_set, "[NAME VALUE]", "set a sampling parameter, or show them all"),
     "show": Command(_show, "", "show the model, the settings and the context used"),
     "tokens": Command(_tokens, "", "count the tokens of the conversation"),

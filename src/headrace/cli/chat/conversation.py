@@ -30,11 +30,12 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SavedChat(msgspec.Struct, frozen=True, kw_only=True):
-    """What /save writes. settings: sampling parameters that are not the defaults, by name."""
+    """The file that /save writes."""
 
     messages: list[Message]
     model: str = ""
     settings: dict[str, Any] = {}
+    """Sampling parameters that differ from the defaults, by name."""
     stop: list[str] = []
     saved_by: str = f"headrace {__version__}"
 

@@ -119,7 +119,9 @@ def line_editing(environ: Mapping[str, str]) -> Iterator[None]:
         _make_private(path)
         readline.read_history_file(path)
     except OSError as error:
-        note(f"what you type is not kept for the next time: {path}: {error.strerror}", "yellow")
+        note(
+            f"what you type will not be kept for the next chat: {path}: {error.strerror}", "yellow"
+        )
         yield
         return
     readline.set_history_length(HISTORY_LINES)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """What the commands of a chat change. model: its name, for people."""
+    """The state that the commands of a chat change. `model` is its name, for people."""
 
     def __init__(
         self,
@@ -94,8 +94,8 @@ class Session:
         note(answer.figures())
         if answer.is_full:
             note(
-                f"(the context of {answer.context_tokens:,} tokens is full: the answer ends here; "
-                "/undo takes it back, /clear begins anew)",
+                f"(the context of {answer.context_tokens:,} tokens is full: the answer ends "
+                "here; /undo removes it, /clear starts again)",
                 "yellow",
             )
 
@@ -104,7 +104,7 @@ def _what_now(error: HeadraceError) -> str:
     kept = "(the message was dropped; the conversation before it is kept"
     if isinstance(error, RequestError) and error.code == "context_length_exceeded":
         return (
-            f"{kept} whole. /undo takes the last exchange back, /clear begins anew, "
-            "/set max_tokens asks for a shorter answer)"
+            f"{kept} whole. /undo removes the last exchange, /clear starts again, /set "
+            "max_tokens asks for a shorter answer)"
         )
     return f"{kept})"

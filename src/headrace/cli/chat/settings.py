@@ -44,7 +44,7 @@ def _number(name: str, value: object) -> float:
             raise ValueError
     except (ValueError, OverflowError):
         kind = "a number" if is_float else "an integer"
-        raise ConfigError(f"{name} is {value!r}; {kind} is expected") from None
+        raise ConfigError(f"{name} is {value!r}; it must be {kind}") from None
     return number
 
 

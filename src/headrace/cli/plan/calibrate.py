@@ -28,14 +28,15 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     "--measure",
     "do_measure",
     is_flag=True,
-    help="Measure each MODEL in the engine on this machine first; says how long before it begins.",
+    help="Measure each MODEL in the engine on this machine first; prints how long this takes "
+    "before it begins.",
 )
 @click.option(
     "--from",
     "sources",
     type=click.Path(path_type=Path),
     multiple=True,
-    help="Fit to results at hand: of `bench engine --json`, of --measurements, or a folder that "
+    help="Fit to existing results: of `bench engine --json`, of --measurements, or a folder that "
     "`bench load --save` wrote. [may be repeated]",
 )
 @click.option(
@@ -43,44 +44,52 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     "checks",
     type=_FILE,
     multiple=True,
-    help="Predict these results and print the errors; they are not fitted to. [may be repeated]",
+    help="Predict these results and print the errors; they are not used in the fit. [may be "
+    "repeated]",
 )
 @click.option(
-    "--model", "lines_of", help="The model of results that do not name theirs, or not as it is."
+    "--model", "lines_of", help="Model of results that do not name their model, or name it wrongly."
 )
 @click.option(
     "--measurements",
     type=_FILE,
-    help="File that measured tests are kept in; those it has are not measured again. [default: "
+    help="File that keeps measured tests; tests in it are not measured again. [default: "
     "calibration/measured.json beside what `bench machine` stored]",
 )
-@click.option("--fresh", is_flag=True, help="Measure again what the file has.")
+@click.option("--fresh", is_flag=True, help="Measure again the tests that the file has.")
 @click.option(
     "--repeats",
     type=click.IntRange(1, 100),
     default=3,
     show_default=True,
-    help="Timed runs of each test; of long ones two at most.",
+    help="Timed runs of each test; at most two of long tests.",
 )
 @click.option(
     "--longest",
     type=click.IntRange(min=32),
     default=8192,
     show_default=True,
-    help="Longest prompt or context that is measured; long ones take most of the time.",
+    help="Longest prompt or context to measure; long ones take most of the time.",
 )
 @click.option("-t", "--threads", type=click.IntRange(1, 1024), help="Compute threads.")
 @click.option("--cpu-level", default="auto", help="Dispatch level. [default: the best]")
-@click.option("--no-store", is_flag=True, help="Print only; plans keep what was stored before.")
-@click.option("--rows", "every_row", is_flag=True, help="Print every test, not the worst alone.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON: rates, errors, every test.")
+@click.option(
+    "--no-store",
+    is_flag=True,
+    help="Only print; plans keep using the calibration that is already stored.",
+)
+@click.option("--rows", "every_row", is_flag=True, help="Print every test, not only the worst.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON with rates, errors and every test."
+)
 def calibrate(models: tuple[str, ...], **options: Any) -> None:
-    """Fit the speed of plans to what was measured, and say how far off they then are.
+    """Fit the predicted speed of plans to measurements, and report the remaining errors.
 
-    With --measure each MODEL is measured over prompts, contexts to 8,192 tokens and batches to 32, some
-    minutes a model; nothing else should run meanwhile, and a run that was ended goes on where it
-    was. What is found is stored for this machine, and `headrace plan speed` and `plan cost` of
-    `--hardware this` are made with it from then on. Without options the stored one is shown.
+    With --measure each MODEL is measured over prompts, contexts up to 8,192 tokens and batches up
+    to 32, which takes some minutes per model; keep the machine otherwise idle. An interrupted run
+    continues where it was. The result is stored for this machine, and `headrace plan speed` and
+    `plan cost` of `--hardware this` use it from then on. Without options the stored calibration is
+    shown.
 
     \b
     headrace plan calibrate --measure q8.gguf q4.gguf
@@ -88,7 +97,7 @@ def calibrate(models: tuple[str, ...], **options: Any) -> None:
     headrace plan calibrate --from q8.json
     headrace plan calibrate --from one-user/ --from eight-users/
     headrace plan calibrate --check other-model.json
-    """  # noqa: E501 - click joins lines
+    """
     from headrace.plan.calibration.errors import checked
     from headrace.plan.calibration.reading import read_engine_results
     from headrace.plan.calibration.stored import calibrate as fit
@@ -101,7 +110,7 @@ def calibrate(models: tuple[str, ...], **options: Any) -> None:
     for one in options["checks"]:
         if one in options["sources"]:
             raise ConfigError(
-                f"--check {one}: it is what --from names; a fit is checked against other results"
+                f"--check {one}: --from names the same results; check a fit against other results"
             )
     shape_of = _shapes()
     runs, files = _runs_and_files(options["sources"])
@@ -117,8 +126,8 @@ def calibrate(models: tuple[str, ...], **options: Any) -> None:
         if found.calibration is None:
             raise ConfigError(
                 found.note
-                or "nothing is calibrated on this machine: measure a model with "
-                "`headrace plan calibrate --measure MODEL`, or name results with --from"
+                or "there is no calibration of this machine: measure a model with `headrace "
+                "plan calibrate --measure MODEL`, or name results with --from"
             )
         calibration, note = found.calibration, f"as stored in {found.path}"
     if runs:
@@ -127,7 +136,7 @@ def calibrate(models: tuple[str, ...], **options: Any) -> None:
         calibration, note = with_runs(calibration, runs, options["lines_of"]), ""
     if (sets or runs) and not options["no_store"]:
         note = (
-            f"not stored: it is off by {calibration.error.mean:.0%} on average"
+            f"not stored: its mean error is {calibration.error.mean:.0%}"
             if calibration.is_poor
             else f"stored in {store_calibration(calibration, os.environ)}"
         )

@@ -76,7 +76,9 @@ def _measure(
     shape = shape_of_checkpoint(resolve_model(config.model))
     planned = grid(repeats, longest=longest, most_positions=shape.context_tokens or 1 << 30)
     if not planned:
-        raise ConfigError(f"{name} was made for {shape.context_tokens} tokens: no test is as short")
+        raise ConfigError(
+            f"{name} was made for {shape.context_tokens} tokens, fewer than any test has"
+        )
     most_requests = max(one.test.batch for one in planned)
     config = msgspec.structs.replace(
         config,
@@ -107,8 +109,8 @@ def _measure(
     seconds = seconds_of(left, counter, model.step_tokens, _guess(model, core))
     kept = f", {done} are kept" if done else ""
     click.echo(
-        f"{len(left)} tests, about {math.ceil(seconds / 60)} min{kept}; nothing else "
-        "should run meanwhile",
+        f"{len(left)} tests, about {math.ceil(seconds / 60)} min{kept}; keep the machine "
+        "otherwise idle",
         err=True,
     )
     with counting("measuring") as progress:
@@ -143,7 +145,7 @@ def _that_fit(core: EngineCore, planned: Sequence[Planned]) -> tuple[Planned, ..
         try:
             check_fits(core, Case(*one.test))
         except ConfigError:
-            click.echo(f"{one.test.name} is left out: the KV cache cannot hold it", err=True)
+            click.echo(f"{one.test.name} is skipped: the KV cache cannot hold it", err=True)
             continue
         kept.append(one)
     return tuple(kept)

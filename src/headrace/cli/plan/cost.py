@@ -32,83 +32,91 @@ if TYPE_CHECKING:
 DEFAULT_ESCALATION = 0.1
 
 
-@click.command(short_help="Own, rented or by API, and from when own pays.")
+@click.command(short_help="Compare owning, renting and APIs, and where owning breaks even.")
 @click.argument("model")
 @place_options
 @request_options
 @click.option(
     "--batch",
     type=int,
-    help="Requests decoded together. [default: the most that fit and keep the TPOT chat aims at]",
+    help="Requests decoded together. [default: the most that fit and meet the TPOT target of chat]",
 )
 @storage_options
 @parallel_options
 @click.option(
     "--tokens-per-s",
     type=float,
-    help="What a replica serves when busy, prompt and output together, in place of the prediction.",
+    help="Tokens per second that a busy replica serves, prompt and output together, in place of "
+    "the prediction.",
 )
 @click.option(
     "--utilization",
     type=float,
-    help="Share of hours in which the hardware has work. [default: 0.5]",
+    help="Share of hours in which the hardware is in use. [default: 0.5]",
 )
-@click.option("--rent", type=float, help="USD an hour of a device. [default: the catalog's]")
 @click.option(
-    "--vendor", help="Whose rent of the catalog is taken. [default: the lowest of the newest]"
+    "--rent", type=float, help="Rent of a device in USD per hour. [default: the catalog's]"
+)
+@click.option(
+    "--vendor", help="Vendor whose rent in the catalog is used. [default: the lowest of the newest]"
 )
 @click.option(
     "--rent-overhead",
     type=float,
-    help="What comes with the rent, as a multiple of it. [default: 1]",
+    help="Total cost of renting as a multiple of the rent. [default: 1]",
 )
-@click.option("--price", type=float, help="USD to buy a device. [default: the catalog's]")
+@click.option("--price", type=float, help="Price of a device in USD. [default: the catalog's]")
 @click.option(
     "--lifetime",
     type=float,
-    help="Years over which it is written off. [default: the catalog's, 3.5]",
+    help="Years over which a device is written off. [default: the catalog's, 3.5]",
 )
-@click.option("--power", type=float, help="W of a device at full load. [default: the catalog's]")
+@click.option(
+    "--power", type=float, help="Power of a device at full load, in W. [default: the catalog's]"
+)
 @click.option(
     "--pue",
     type=float,
-    help="Energy of the site over that of the machines. [default: the catalog's, 1.4]",
+    help="Energy of the site divided by that of the machines. [default: the catalog's, 1.4]",
 )
 @click.option(
-    "--usd-per-kwh", type=float, help="Price of electricity. [default: the catalog's, 0.15]"
+    "--usd-per-kwh",
+    type=float,
+    help="Price of electricity in USD per kWh. [default: the catalog's, 0.15]",
 )
 @click.option(
     "--operations",
     type=float,
-    help="USD an hour for people, racks and network of a replica. [default: 0]",
+    help="USD per hour for staff, racks and network of a replica. [default: 0]",
 )
 @click.option(
     "--idle-power",
     type=float,
-    help="Share of the power that is drawn without work, 0 to 1. [default: 1]",
+    help="Share of the power that an idle device draws, 0 to 1. [default: 1]",
 )
 @click.option("--api-model", help="Model whose API prices are compared. [default: MODEL]")
 @click.option(
     "--provider",
     "providers",
     multiple=True,
-    help="Provider to compare with. [may be repeated; default: all with a price]",
+    help="Provider to compare with. [may be repeated; default: all that have a price]",
 )
 @click.option("--batch-api", is_flag=True, help="Use the providers' batch APIs and discounts.")
 @click.option(
     "--on",
     type=click.DateTime(["%Y-%m-%d"]),
-    help="Day of which prices are taken, YYYY-MM-DD. [default: today]",
+    help="Use the prices of this day, YYYY-MM-DD. [default: today]",
 )
 @click.option(
     "--volumes",
     callback=integers,
-    help="Tokens a month of the break-even, such as 10m,1g. [default: 1 M to 1 T]",
+    help="Tokens per month to compute the break-even for, such as 10m,1g. [default: 1 M to 1 T]",
 )
 @click.option(
     "--cascade",
     metavar="SMALL",
-    help="Model that is asked first, named as MODEL is: tells what a cascade of both costs.",
+    help="Model that gets each request first, named as MODEL is: shows what a cascade of both "
+    "costs.",
 )
 @click.option(
     "--escalation",
@@ -118,10 +126,10 @@ DEFAULT_ESCALATION = 0.1
 @catalog_options
 @output_options
 def cost(model: str, **options: Any) -> None:
-    """Compare what MODEL costs on own hardware, rented and by API, and where they break even.
+    """Compare what MODEL costs on your own hardware, rented and by API, and where they break even.
 
-    Costs are in US dollars for a million tokens, prompt and output together. MODEL is named as for
-    `headrace plan fit`; a model without open weights is compared among APIs alone.
+    Costs are in US dollars per million tokens, prompt and output together. MODEL is named as for
+    `headrace plan fit`; a model without open weights is compared among APIs only.
 
     \b
     headrace plan cost llama-3.3-70b --quantization fp8 --hardware h100 --count 4 --utilization 0.4
@@ -134,7 +142,7 @@ def cost(model: str, **options: Any) -> None:
         _cascade(known, found, options)
         return
     if options["escalation"] is not None:
-        raise ConfigError("escalation is given without a small model: name one with --cascade")
+        raise ConfigError("--escalation needs a small model: name one with --cascade")
     about = plan_about("cost", options["folders"])
     if options["keep"]:
         keep_for_explain(found.as_dict(), about)
@@ -204,7 +212,7 @@ def _cascade(known: Catalog, large: CostPlan, options: dict[str, Any]) -> None:
 
     if options["tokens_per_s"] is not None:
         raise ConfigError(
-            "tokens_per_s is of one model, a cascade has two: leave --tokens-per-s out"
+            "--tokens-per-s is for one model, and a cascade has two: omit --tokens-per-s"
         )
     small = _cost(known, options["cascade"], options, None)
     share = options["escalation"]

@@ -17,22 +17,24 @@ from headrace.cli.plan.options import catalog_of
     "file",
     metavar="FILE",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="A plan that --json wrote. [default: the last plan]",
+    help="File with a plan that --json printed. [default: the last plan]",
 )
 @click.option(
     "--catalog",
     "folders",
     multiple=True,
     type=click.Path(),
-    help="Folder of files that override what ships. [may be repeated; default: the plan's]",
+    help="Folder of catalog files that override the built-in ones. [may be repeated; default: the "
+    "plan's]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def explain(id: str | None, file: Path | None, folders: tuple[str, ...], as_json: bool) -> None:
     """Show where the figure ID of a plan comes from, down to facts of the catalog.
 
-    Each input has its value, source, date and how sure it is; where sources disagree, what each of
-    them says, what is used and why. Without ID the figures of the plan are listed. The plan is the
-    last one that `headrace plan fit`, `speed`, `cost`, `report`, `recommend` or `simulate` made.
+    Each input is shown with its value, source, date and confidence; where sources disagree, with
+    what each of them says, what is used and why. Without ID the figures of the plan are listed. The
+    plan is the last one that `headrace plan fit`, `speed`, `cost`, `report`, `recommend` or
+    `simulate` made.
 
     \b
     headrace plan explain

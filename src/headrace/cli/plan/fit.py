@@ -22,7 +22,7 @@ from headrace.cli.plan.output import keep_for_explain, output_options, plan_abou
 DEFAULT_CONTEXT_TOKENS = 8192
 
 
-@click.command(short_help="Does it fit, how much context, how many users.")
+@click.command(short_help="Check whether a model fits, with how much context and how many users.")
 @click.argument("model")
 @place_options
 @click.option(
@@ -32,7 +32,7 @@ DEFAULT_CONTEXT_TOKENS = 8192
     help="Tokens of a request, prompt and output together. [default: 8192, or the model's own "
     "length if less]",
 )
-@click.option("--users", type=int, default=1, help="Requests at once. [default: 1]")
+@click.option("--users", type=int, default=1, help="Number of requests at once. [default: 1]")
 @storage_options
 @step_tokens_option
 @catalog_options
@@ -53,10 +53,11 @@ def fit(
     html: Path | None,
     keep: bool,
 ) -> None:
-    """Tell whether MODEL fits, the most context and users, and what would make it fit.
+    """Show whether MODEL fits, the maximum context and users, and what would make it fit.
 
-    MODEL is a GGUF file, a folder with safetensors, a config.json, a name of the hub or of Ollama
-    that is on this disk, or a model of the catalog. Weights are not read, only headers.
+    MODEL is a GGUF file, a folder with safetensors, a config.json, the name of a model of the hub
+    or of Ollama that is on this disk, or a model of the catalog. Only headers are read, not
+    weights.
 
     \b
     headrace plan fit qwen3-8b --hardware rtx-4090 --context 16384 --users 4

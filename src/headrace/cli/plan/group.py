@@ -18,7 +18,7 @@ from headrace.cli.plan.speed import speed
 
 @click.group()
 def plan() -> None:
-    """Predict what a model needs, each figure with formula, inputs and error band."""
+    """Predict what a model needs; each figure has its formula, inputs and error band."""
 
 
 plan.add_command(fit)

@@ -39,22 +39,23 @@ def _ids(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple
     "--prompts",
     multiple=True,
     type=click.Path(path_type=Path, dir_okay=False),
-    help="JSONL file of requests, with messages or prompt in each line. [may be repeated]",
+    help="JSONL file of requests, each line with messages or a prompt. [may be repeated]",
 )
 @click.option(
     "--runtime",
     type=click.Choice(("headrace", "vllm", "llama.cpp")),
-    help="Whose settings a YAML file has. [default: headrace where it has them all, else vllm]",
+    help="Engine whose settings a YAML file holds. [default: headrace if it knows them all, else "
+    "vllm]",
 )
 @click.option(
     "--hardware",
     help="A device or machine of the catalog that the engine runs on, `this` machine (a card of it "
     "where nvidia-smi lists any, else its CPU), or `cpu`, its CPU.",
 )
-@click.option("--count", type=click.IntRange(1), default=1, help="How many of it. [default: 1]")
+@click.option("--count", type=click.IntRange(1), default=1, help="Number of devices. [default: 1]")
 @click.option(
     "--model",
-    help="The model, named as for `headrace plan fit`. [default: the config's, where it is on this "
+    help="The model, named as in `headrace plan fit`. [default: the config's, if it is on this "
     "disk or in the catalog]",
 )
 @click.option(
@@ -68,36 +69,36 @@ def _ids(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple
 @click.option(
     "--evaluation",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="What `headrace eval` printed with --json for this configuration.",
+    help="File with what `headrace eval --json` printed for this configuration.",
 )
 @click.option(
-    "--only", callback=_ids, metavar="IDS", help="Make these checks alone, such as L-prefix,L-rtn."
+    "--only", callback=_ids, metavar="IDS", help="Run only these checks, such as L-prefix,L-rtn."
 )
-@click.option("--skip", callback=_ids, metavar="IDS", help="Leave these checks out.")
+@click.option("--skip", callback=_ids, metavar="IDS", help="Skip these checks.")
 @click.option(
     "--fail-on",
     type=click.Choice(("warning", "error")),
     default="warning",
     show_default=True,
-    help="Exit with 1 where there is a finding as severe as this, or more.",
+    help="Exit with 1 if there is a finding of this severity or higher.",
 )
-@click.option("--list", "as_list", is_flag=True, help="List the checks and end.")
+@click.option("--list", "as_list", is_flag=True, help="List the checks and exit.")
 @click.option(
     "--catalog",
     "folders",
     multiple=True,
     type=click.Path(),
-    help="Folder of files that override what ships. [may be repeated]",
+    help="Folder of catalog files that override the built-in ones. [may be repeated]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def lint(targets: tuple[str, ...], **options: Any) -> None:
     """Find known pitfalls in configs, bench results and prompts, with evidence and remedy.
 
-    Each CONFIG is settings of headrace or vLLM in YAML, a script, systemd unit, compose or
-    Kubernetes file with the command of headrace, vLLM or llama-server, or a gateway's config in
-    LiteLLM's form; each RUN is a folder of `headrace bench load --save`. A command can be written
-    after --. What a check lacks is listed, never passed over. Exit status 0: nothing found, 1:
-    findings, 2: bad input.
+    Each CONFIG is a YAML file with settings of headrace or vLLM; a script, systemd unit, compose or
+    Kubernetes file with a command of headrace, vLLM or llama-server; or a gateway's config in
+    LiteLLM's format. Each RUN is a folder that `headrace bench load --save` wrote. A command can be
+    written after --. Checks that lack an input are listed, never silently skipped. Exit status 0:
+    nothing found, 1: findings, 2: bad input.
 
     \b
       headrace plan lint serve.yaml --hardware h100-sxm

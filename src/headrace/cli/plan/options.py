@@ -53,7 +53,9 @@ place_options = _together(
         help="A device or machine of the catalog, `this` machine (a card of it where nvidia-smi "
         "lists any, else its CPU), or `cpu`, its CPU. [default: this]",
     ),
-    click.option("--count", type=int, default=1, help="How many of it, together. [default: 1]"),
+    click.option(
+        "--count", type=int, default=1, help="Number of devices used together. [default: 1]"
+    ),
 )
 
 storage_options = _together(
@@ -78,7 +80,7 @@ step_tokens_option = click.option(
     "--step-tokens",
     type=int,
     default=2048,
-    help="Most tokens of a step of the engine; activations grow with it. [default: 2048]",
+    help="Maximum tokens in a step of the engine; activations grow with it. [default: 2048]",
 )
 
 catalog_options = _together(
@@ -87,7 +89,7 @@ catalog_options = _together(
         "folders",
         multiple=True,
         type=click.Path(),
-        help="Folder of files that override what ships. [may be repeated]",
+        help="Folder of catalog files that override the built-in ones. [may be repeated]",
     ),
     click.option(
         "--json", "as_json", is_flag=True, help="Print JSON, with all inputs of each figure."
@@ -98,25 +100,30 @@ parallel_options = _together(
     click.option(
         "--tensor-parallel",
         type=int,
-        help="Devices that each layer is divided over. [default: all, divided by the stages]",
+        help="Devices that each layer is split over. [default: all, divided by the stages]",
     ),
-    click.option("--pipeline-parallel", type=int, default=1, help="Stages of layers. [default: 1]"),
+    click.option(
+        "--pipeline-parallel",
+        type=int,
+        default=1,
+        help="Number of pipeline stages that the layers are split into. [default: 1]",
+    ),
     click.option(
         "--expert-parallel",
         type=int,
         default=1,
-        help="Devices of a stage that whole experts are spread over. [default: 1]",
+        help="Devices of a stage that the experts are distributed over. [default: 1]",
     ),
     click.option(
         "--compute-type",
-        help="What products are computed in (bf16, fp8, int8). [default: what the quantization "
-        "multiplies in where the device has it, else bf16]",
+        help="Number type of matrix products (bf16, fp8, int8). [default: that of the "
+        "quantization if the device supports it, else bf16]",
     ),
     step_tokens_option,
     click.option(
         "--calibration/--no-calibration",
         default=True,
-        help="Plan this machine with what `headrace plan calibrate` found of it. [default: on]",
+        help="Plan this machine with the results of `headrace plan calibrate`. [default: on]",
     ),
 )
 

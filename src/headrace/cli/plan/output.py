@@ -24,17 +24,18 @@ _html = click.option(
     "--html",
     metavar="FILE",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write a page too, with tables, plots and where each figure comes from: one file.",
+    help="Also write an HTML page with tables, plots and where each figure comes from, as one "
+    "file.",
 )
 _plot = click.option(
     "--plot/--no-plot",
     default=None,
-    help="Draw plots of characters too. [default: in a terminal]",
+    help="Also draw plots as text. [default: on in a terminal]",
 )
 _keep = click.option(
     "--keep/--no-keep",
     default=True,
-    help="Keep the plan for `headrace plan explain`, in place of the last. [default: on]",
+    help="Keep the plan for `headrace plan explain`, replacing the last one. [default: on]",
 )
 
 
@@ -102,7 +103,10 @@ def add_id_column(table: Table, ids: Sequence[str], width: int) -> None:
 def asked_line(plan: str, example: str = "") -> str:
     """The line below tables that says how to go on. example: a figure that is there."""
     example = example or _EXAMPLES.get(plan, "")
-    return f"where a figure comes from: headrace plan explain {example or 'ID'} (without an id all)"
+    return (
+        f"where a figure comes from: headrace plan explain {example or 'ID'} (without an id: all "
+        "figures)"
+    )
 
 
 _EXAMPLES = {

@@ -19,21 +19,21 @@ TASKS = ("chat", "code", "rag", "agent", "batch")
 ORDERS = ("balance", "cost", "latency", "size")
 
 
-@click.command(short_help="What to run for a task, with the commands.")
-@click.option("--task", type=click.Choice(TASKS), required=True, help="What it is for.")
+@click.command(short_help="Recommend what to run for a task, with the commands.")
+@click.option("--task", type=click.Choice(TASKS), required=True, help="Task that the model is for.")
 @click.option(
     "--slo",
     metavar="LIMITS",
-    help="Limits on ttft, tpot and e2e: ttft:500,tpot:50 in ms of the mean, or ttft:p95<300ms. "
-    '"" for none. [default: of chat, the catalog\'s]',
+    help='Limits on ttft, tpot and e2e: ttft:500,tpot:50 for means in ms, or ttft:p95<300ms. "" '
+    "for none. [default: the catalog's for chat]",
 )
 @click.option(
-    "--rate", type=float, default=1.0, help="Requests a second at the busiest. [default: 1]"
+    "--rate", type=float, default=1.0, help="Requests per second at the peak. [default: 1]"
 )
 @click.option(
     "--mean-rate",
     type=float,
-    help="Requests a second over the month, which APIs are paid by. [default: --rate]",
+    help="Mean requests per second over the month, by which APIs are paid. [default: --rate]",
 )
 @click.option(
     "--prompt", metavar="INTEGER", callback=integer, help="Tokens of a prompt. [default: by task]"
@@ -43,61 +43,69 @@ ORDERS = ("balance", "cost", "latency", "size")
 )
 @click.option(
     "--context", metavar="INTEGER", callback=integer,
-    help="Tokens a request may grow to. [default: prompt and output]",
+    help="Maximum tokens of a request. [default: prompt and output]",
 )  # fmt: skip
 @click.option(
     "--cached", type=float, default=0.0,
     help="Share of the prompt found in a prefix cache, 0 to 1. [default: 0]",
 )  # fmt: skip
-@click.option("--budget", type=float, help="Most US dollars a month. [default: no limit]")
-@click.option("--private", is_flag=True, help="Data may not leave: no APIs.")
+@click.option("--budget", type=float, help="Maximum US dollars per month. [default: no limit]")
+@click.option("--private", is_flag=True, help="Data must not leave the premises: no APIs.")
 @click.option(
-    "--edge", is_flag=True, help="On laptops, phones, desktops: nothing of a data centre."
+    "--edge",
+    is_flag=True,
+    help="Consider only laptops, phones and desktops, no data-centre hardware.",
 )
 @click.option(
     "--hardware", "hardware", multiple=True,
-    help="Hardware to look at, `this` machine (its cards where nvidia-smi lists any, else its "
-    "CPU), or `cpu`, its CPU. [may be repeated; default: all that has a price, and this machine]",
+    help="Hardware to consider, `this` machine (its cards where nvidia-smi lists any, else its "
+        "CPU), or `cpu`, its CPU. [may be repeated; default: all that has a price, and this "
+        "machine]",
 )  # fmt: skip
-@click.option("--model", "models", multiple=True, help="Model to look at. [may be repeated]")
+@click.option("--model", "models", multiple=True, help="Model to consider. [may be repeated]")
 @click.option(
     "--quantization", "quantizations", multiple=True,
-    help="Kind of weights to look at. [may be repeated; default: those checkpoints are had in]",
+    help="Kind of weights to consider. [may be repeated; default: those that checkpoints exist in]",
 )  # fmt: skip
 @click.option(
     "--min-quality", metavar="PARAMETERS", callback=integer,
-    help="Least size of a model, such as 8g: √(total · active parameters), which stands for "
-    "quality; 0 for any. [default: by task]",
+    help="Minimum size of a model, such as 8g: √(total · active parameters), which stands for "
+        "quality; 0 for any. [default: by task]",
 )  # fmt: skip
-@click.option("--min-bits", type=float, help="Fewest bits of a weight.")
-@click.option("--any-licence", is_flag=True, help="Also licences without commercial use.")
+@click.option("--min-bits", type=float, help="Minimum bits per weight.")
+@click.option(
+    "--any-licence", is_flag=True, help="Also consider licences that exclude commercial use."
+)
 @click.option(
     "--headroom", type=float,
-    help="Share of its capacity a replica is planned for. [default: the catalog's, 0.7]",
+    help="Share of its capacity that a replica is planned to use. [default: the catalog's, 0.7]",
 )  # fmt: skip
-@click.option("--max-devices", type=int, default=64, help="Most devices together. [default: 64]")
+@click.option(
+    "--max-devices", type=int, default=64, help="Maximum number of devices. [default: 64]"
+)
 @click.option(
     "--sort", "order", type=click.Choice(ORDERS), default="balance",
-    help="What options are ranked by. [default: balance]",
+    help="Criterion that options are ranked by. [default: balance]",
 )  # fmt: skip
-@click.option("--top", type=int, default=10, help="Options that are listed. [default: 10]")
+@click.option("--top", type=int, default=10, help="Number of options listed. [default: 10]")
 @click.option(
     "--on", type=click.DateTime(["%Y-%m-%d"]),
-    help="Day of which prices are taken, YYYY-MM-DD. [default: today]",
+    help="Use the prices of this day, YYYY-MM-DD. [default: today]",
 )  # fmt: skip
 @click.option(
     "--calibration/--no-calibration",
     default=True,
-    help="Plan headrace on this machine with what `headrace plan calibrate` found. [default: on]",
+    help="Plan headrace on this machine with the results of `headrace plan calibrate`. [default: "
+    "on]",
 )
 @catalog_options
 @page_options
 def recommend(**options: Any) -> None:
     """Recommend what to run: model, quantization, runtime, hardware and count, or an API.
 
-    Every combination is planned as `plan fit`, `plan speed` and `plan cost` plan it, and ruled out
-    where it breaks a rule of the catalog (`headrace catalog list rule`). What is left is ranked,
-    with the commands that run it. Where nothing is left, the nearest misses say what would help.
+    Every combination is planned as `plan fit`, `plan speed` and `plan cost` plan it, and excluded
+    if it breaks a rule of the catalog (`headrace catalog list rule`). The others are ranked, with
+    the commands that run them. If none is left, the nearest misses show what would help.
 
     \b
     headrace plan recommend --task chat --rate 5 --budget 3000

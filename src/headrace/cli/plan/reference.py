@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 @click.command(short_help="Look up models, hardware, metrics, techniques.")
 @click.argument("topic", required=False)
 @click.argument("tree", required=False)
-@click.option("--sort", metavar="COLUMN", help="By this column; -COLUMN from the greatest down.")
-@click.option("--filter", "text", default="", help="Only lines that have all these words.")
+@click.option(
+    "--sort", metavar="COLUMN", help="Sort by this column; -COLUMN sorts in descending order."
+)
+@click.option("--filter", "text", default="", help="Show only rows that contain all these words.")
 @click.option(
     "--choose",
     "choices",
@@ -27,13 +29,15 @@ if TYPE_CHECKING:
     multiple=True,
     help="Answer to the next question of TREE, by name, label or number. [may be repeated]",
 )
-@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="File for the page.")
+@click.option(
+    "--html", type=click.Path(path_type=Path, dir_okay=False), help="Write the page to this file."
+)
 @click.option(
     "--catalog",
     "folders",
     multiple=True,
     type=click.Path(),
-    help="Folder of files that override what ships. [may be repeated]",
+    help="Folder of catalog files that override the built-in ones. [may be repeated]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with the facts of each cell.")
 def reference(
@@ -46,11 +50,11 @@ def reference(
     folders: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Look things up by TOPIC: metrics, models, hardware, prices, techniques, pitfalls and more.
+    """Look up facts by TOPIC: metrics, models, hardware, prices, techniques, pitfalls and more.
 
-    Everything is read from the catalog and has source and date. Without TOPIC it lists the topics.
-    `trees TREE` walks a decision tree, asking in a terminal; --html writes one page of all topics,
-    or of TOPIC, that needs no network.
+    Everything is read from the catalog and has a source and a date. Without TOPIC the topics are
+    listed. `trees TREE` walks through a decision tree, asking questions in a terminal; --html
+    writes one page of all topics, or of TOPIC, that needs no network.
 
     \b
     headrace plan reference hardware --sort -bandwidth --filter nvidia
@@ -73,7 +77,7 @@ def reference(
     if not shown:
         from headrace.errors import CatalogError
 
-        raise CatalogError(f"no line of {topic or 'the reference'} has {text!r}; leave out a word")
+        raise CatalogError(f"no row of {topic or 'the reference'} has {text!r}; use fewer words")
     if html is not None:
         _page(known, shown, html)
     if as_json:
@@ -137,10 +141,10 @@ def _tree(
 
     if topic != "trees":
         raise click.UsageError(
-            f"only trees are walked; headrace catalog show {tree} tells all of a row"
+            f"--choose is only for trees; headrace catalog show {tree} shows a whole row"
         )
     if html is not None or listed:
-        raise click.UsageError("--html, --sort and --filter go without a TREE")
+        raise click.UsageError("--html, --sort and --filter cannot be used with a TREE")
     decision = known.decisions[tree]
     if as_json:
         import json

@@ -27,38 +27,41 @@ if TYPE_CHECKING:
     from headrace.plan.report import PlanReport
 
 
-@click.command(short_help="Fit, speed and cost of one load on one page.")
+@click.command(short_help="Plan fit, speed and cost of one load on one page.")
 @click.argument("model")
 @place_options
 @request_options
 @click.option(
     "--batch",
     type=int,
-    help="Requests at once. [default: the most that fit and keep the TPOT chat aims at]",
+    help="Number of requests at once. [default: the most that fit and meet the TPOT target of "
+    "chat]",
 )
 @storage_options
 @parallel_options
 @click.option(
     "--utilization",
     type=float,
-    help="Share of hours in which the hardware has work. [default: 0.5]",
+    help="Share of hours in which the hardware is in use. [default: 0.5]",
 )
-@click.option("--rent", type=float, help="USD an hour of a device. [default: the catalog's]")
-@click.option("--price", type=float, help="USD to buy a device. [default: the catalog's]")
+@click.option(
+    "--rent", type=float, help="Rent of a device in USD per hour. [default: the catalog's]"
+)
+@click.option("--price", type=float, help="Price of a device in USD. [default: the catalog's]")
 @click.option("--api-model", help="Model whose API prices are compared. [default: MODEL]")
 @click.option(
     "--on",
     type=click.DateTime(["%Y-%m-%d"]),
-    help="Day of which prices are taken, YYYY-MM-DD. [default: today]",
+    help="Use the prices of this day, YYYY-MM-DD. [default: today]",
 )
 @catalog_options
 @output_options
 def report(model: str, **options: Any) -> None:
-    """Tell whether MODEL fits, how fast it is and what it costs: all three, for one load.
+    """Show whether MODEL fits, how fast it is and what it costs, for one load.
 
-    MODEL is named as for `headrace plan fit`. With --html it is one page with tables and plots. A
-    question that has no answer, such as the speed of what does not fit, is said and the others are
-    answered. `headrace plan cost` has more terms of cost.
+    MODEL is named as for `headrace plan fit`. With --html the report is one page with tables and
+    plots. If one question has no answer, such as the speed of a model that does not fit, the report
+    says so and answers the others. `headrace plan cost` has more options for cost.
 
     \b
     headrace plan report llama-3.1-8b --hardware h100 --batch 32

@@ -49,209 +49,239 @@ class SimulateCommand(SectionedCommand):
                 formatter.write_text(line)
 
 
-@click.command(cls=SimulateCommand, short_help="A service under a load, before there is one.")
+@click.command(
+    cls=SimulateCommand, short_help="Simulate a service under a load before building it."
+)
 @click.argument("model", required=False)
 @place_options
 @storage_options
 @parallel_options
-@_load("--rate", type=float, help="Requests a second, drawn.")
+@_load("--rate", type=float, help="Requests per second; arrivals are random.")
 @_load(
     "--burstiness",
     type=float,
     default=1.0,
-    help="Shape of the gaps' gamma distribution: 1 is Poisson, below 1 bursts, inf even. "
-    "[default: 1]",
+    help="Shape of the gamma distribution of the gaps: 1 is Poisson, below 1 is burstier, inf is "
+    "constant. [default: 1]",
 )
 @_load(
     "--prompt",
     metavar="LENGTHS",
-    help="Tokens of prompts of --rate: 1024, 128..2048 or normal(512,64). [default: 1024]",
+    help="Prompt tokens of the requests of --rate: 1024, 128..2048 or normal(512,64). [default: "
+    "1024]",
 )
-@_load("--output", metavar="LENGTHS", help="Tokens of answers of --rate. [default: 256]")
+@_load(
+    "--output", metavar="LENGTHS", help="Output tokens of the requests of --rate. [default: 256]"
+)
 @_load(
     "--shared-prefix",
     metavar="TOKENS[:GROUPS]",
-    help="Tokens before each prompt, the same for all of a group, as a system prompt is.",
+    help="Tokens at the beginning of each prompt that all requests of a group share, as a system "
+    "prompt.",
 )
 @_load(
     "--trace",
     type=click.Path(dir_okay=False),
-    help="Requests of a trace, as `headrace bench load --trace` reads it; ids of blocks are "
-    "shared beginnings.",
+    help="File of a trace with requests, as `headrace bench load --trace` reads it; its block ids "
+    "are shared beginnings.",
 )
 @_load(
     "--trace-block-tokens",
     "block_tokens",
     type=int,
-    help="Tokens of a block of hash ids. [default: 512 of Mooncake]",
+    help="Tokens that each hash id of a trace stands for. [default: 512, as in Mooncake]",
 )
 @_load(
     "--speed",
     type=float,
     default=1.0,
-    help="Of a trace: 2 replays two seconds in one. [default: 1]",
+    help="Speed at which a trace is replayed: 2 replays two seconds in one. [default: 1]",
 )
 @_load(
     "--scale",
     type=float,
     default=1.0,
-    help="Times the requests of the load, chosen or copied by chance. [default: 1]",
+    help="Multiply the requests of the load by this; which are copied or dropped is random. "
+    "[default: 1]",
 )
 @_load(
     "--day",
     is_flag=True,
-    help="Repeat an hour of a trace 24 times, with the requests of each hour by a curve.",
+    help="Repeat an hour of a trace 24 times, with the number of requests in each hour following "
+    "a curve.",
 )
 @_load(
     "--day-curve",
     metavar="NUMBERS",
-    help="Factor of each hour, with commas; its length is the number of hours. [default: 1 at "
-    "15 o'clock, 0.2 at 3]",
+    help="Factor for each hour, separated by commas; their number is the number of hours. "
+    "[default: 1 at 15:00, 0.2 at 3:00]",
 )
-@_load("--duration", type=float, help="Seconds of the load. [default: 600; of a trace: all of it]")
+@_load(
+    "--duration",
+    type=float,
+    help="Length of the load in seconds. [default: 600; a trace: all of it]",
+)
 @_load(
     "--lanes",
     metavar="PRIORITY:SHARE,...",
-    help="Shares of requests by priority; lower comes first and may preempt: 0:0.2,5:0.8.",
+    help="Shares of requests by priority; lower numbers come first and may preempt others: "
+    "0:0.2,5:0.8.",
 )
-@_load("--seed", type=int, default=0, help="Of all that is drawn. [default: 0]")
+@_load("--seed", type=int, default=0, help="Seed of all random numbers. [default: 0]")
 @_service("--replicas", type=int, default=1, help="Replicas at the start. [default: 1]")
 @_service(
     "--routing",
     type=click.Choice(["round-robin", "least-loaded", "prefix-aware"]),
     default="least-loaded",
-    help="Where a request goes. [default: least-loaded]",
+    help="Policy that chooses the replica of a request. [default: least-loaded]",
 )
 @_service(
     "--autoscale",
     type=click.Choice(["queue", "kv", "slo"]),
-    help="Add and remove replicas by waiting requests of a replica, by the share of KV "
-    "blocks in use, or by p95 TTFT over its limit.",
+    help="Add and remove replicas by the requests waiting per replica, by the share of KV blocks "
+    "in use, or by p95 TTFT divided by its limit.",
 )
 @_service(
     "--scale-target",
     type=float,
-    help="What that is to be. [default: 2 waiting, 0.7 of the blocks, 0.7 of the limit]",
+    help="Value that --autoscale aims for. [default: 2 waiting, 0.7 of the blocks, 0.7 of the "
+    "limit]",
 )
-@_service("--min-replicas", type=int, help="Of autoscaling, in each pool. [default: 1]")
+@_service(
+    "--min-replicas",
+    type=int,
+    help="Minimum number of replicas in each pool with --autoscale. [default: 1]",
+)
 @_service(
     "--max-replicas",
     type=int,
-    help="Of autoscaling, in each pool. [default: 10, or twice --replicas]",
+    help="Maximum number of replicas in each pool with --autoscale. [default: 10, or twice "
+    "--replicas]",
 )
 @_service(
     "--cold-start",
     metavar="SECONDS[..SECONDS]",
-    help="Until a new replica is ready. [default: the catalog's, 30..120]",
+    help="Seconds until a new replica is ready. [default: the catalog's, 30..120]",
 )
 @_service(
-    "--scale-interval", type=float, default=15.0, help="Seconds between decisions. [default: 15]"
+    "--scale-interval",
+    type=float,
+    default=15.0,
+    help="Seconds between decisions of --autoscale. [default: 15]",
 )
 @_service(
     "--scale-down-after",
     type=float,
     default=300.0,
-    help="Seconds for which fewer replicas have to be enough. [default: 300]",
+    help="Seconds for which fewer replicas must have been enough before any is removed. [default: "
+    "300]",
 )
 @_service("--mtbf", type=float, help="Mean seconds between failures of a replica. [default: none]")
 @_service(
     "--mttr",
     type=float,
     default=120.0,
-    help="Seconds until one that failed is back, its cache empty. [default: 120]",
+    help="Seconds until a failed replica is back, with an empty cache. [default: 120]",
 )
 @_service(
     "--fail-at",
     multiple=True,
     metavar="SECOND:REPLICA",
-    help="A failure at that time; replicas count from 0. [may be repeated]",
+    help="Let a replica fail at this second; replicas are numbered from 0. [may be repeated]",
 )
 @_service(
     "--prefill-replicas",
     type=int,
-    help="Prefill on so many replicas of their own, in place of --replicas.",
+    help="Number of replicas that only prefill, in place of --replicas.",
 )
-@_service("--decode-replicas", type=int, help="And decode on so many.")
+@_service("--decode-replicas", type=int, help="Number of replicas that only decode.")
 @_service(
     "--link",
     type=float,
     default=50.0,
-    help="GB/s at which a request's KV cache goes from one to the other. [default: 50]",
+    help="GB/s at which a request's KV cache is sent from the prefill to the decode replica. "
+    "[default: 50]",
 )
 @_service(
     "--link-latency",
     type=float,
     default=0.0,
-    help="Seconds before it begins to arrive. [default: 0]",
+    help="Latency of that transfer in seconds. [default: 0]",
 )
 @_service(
     "--kv-bytes-per-token",
     type=float,
-    help="Bytes of keys and values of a token. [default: of MODEL]",
+    help="Bytes of the keys and values of a token. [default: MODEL's]",
 )
 @_engine(
     "--latency-model",
     metavar="FILE",
     type=click.Path(dir_okay=False),
-    help="JSON with the seconds of a LatencyModel. [default: calibrated, or the roofline]",
+    help="JSON file with the seconds of each part of a step. [default: calibrated, or the "
+    "roofline]",
 )
 @_engine(
     "--latency",
     multiple=True,
     metavar="PART=SECONDS",
-    help="A part of it: step_s, prefill_token_s, prefill_pair_s, decode_request_s, "
-    "decode_context_token_s or request_s. [may be repeated]",
+    help="Override a part of the step time: step_s, prefill_token_s, prefill_pair_s, "
+    "decode_request_s, decode_context_token_s or request_s. [may be repeated]",
 )
 @_engine(
     "--kv-tokens",
     metavar="INTEGER",
     callback=integer,
-    help="Tokens in the KV cache of a replica. [default: what its memory holds]",
+    help="Tokens that the KV cache of a replica holds. [default: as many as its memory holds]",
 )
 @_engine(
     "--max-num-seqs",
     type=int,
     default=256,
-    help="Most requests that run in a replica at once. [default: 256]",
+    help="Maximum number of requests that run in a replica at once. [default: 256]",
 )
 @_engine(
     "--prefix-caching/--no-prefix-caching",
     default=None,
-    help="Find computed beginnings again. [default: on where the load has shared ones]",
+    help="Reuse prompt beginnings that were computed before. [default: on if the load has shared "
+    "ones]",
 )
 @_judge(
     "--goodput",
     multiple=True,
     metavar="SLO",
-    help="Limits of ttft, tpot and e2e, as of `headrace bench`: 'ttft:500 tpot:50', in ms.",
+    help="Limits on ttft, tpot and e2e in ms, as in `headrace bench`: 'ttft:500 tpot:50'.",
 )
-@_judge("--find-replicas", is_flag=True, help="Find the fewest replicas that meet --goodput.")
+@_judge(
+    "--find-replicas",
+    is_flag=True,
+    help="Find the smallest number of replicas that meets --goodput.",
+)
 @_judge(
     "--attainment",
     type=float,
     default=0.99,
-    help="Share of requests that are to be good, of --find-replicas. [default: 0.99]",
+    help="Share of requests that have to be good with --find-replicas. [default: 0.99]",
 )
 @_judge(
     "--most-replicas",
     type=int,
     default=1024,
-    help="At which --find-replicas gives up. [default: 1024]",
+    help="Number of replicas at which --find-replicas gives up. [default: 1024]",
 )
-@_judge("--price", type=float, help="USD an hour of a replica.")
+@_judge("--price", type=float, help="Price of a replica in USD per hour.")
 @_judge(
     "--sample",
     type=float,
     default=10.0,
-    help="Seconds between points of the series over time. [default: 10]",
+    help="Seconds between points of the time series. [default: 10]",
 )
 @catalog_options
 @output_options
 def simulate(model: str | None, **options: Any) -> None:
     """Simulate a service of MODEL under a load: latencies, goodput, queues, replicas and cost.
 
-    The engine's own scheduler and KV cache run in each replica; a line in what a step holds says
-    how long it takes. MODEL is named as for `headrace plan fit`.
+    Each replica runs the engine's own scheduler and KV cache; how long a step takes is a linear
+    function of what it computes. MODEL is named as for `headrace plan fit`.
     """
     from headrace.cli.plan.simulate_load import (
         conditions_of,
@@ -270,8 +300,8 @@ def simulate(model: str | None, **options: Any) -> None:
     if find and not conditions:
         raise ConfigError("--find-replicas needs an SLO: add --goodput 'ttft:500 tpot:50'")
     if find and (options["autoscale"] or options["prefill_replicas"]):
-        raise ConfigError("--find-replicas is for one pool of a fixed size: no --autoscale, no "
-                          "--prefill-replicas")  # fmt: skip
+        raise ConfigError("--find-replicas is for one pool of a fixed size: omit --autoscale and "
+            "--prefill-replicas")  # fmt: skip
     load, notes = load_of(options)
     engine, replica, context, more = engine_for(model, load, options)
     settings = service_of(engine, replica, context, options)

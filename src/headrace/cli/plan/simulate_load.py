@@ -32,7 +32,7 @@ def load_of(options: dict[str, Any]) -> tuple[Load, tuple[str, ...]]:
     from headrace.plan.simulation.stream import in_lanes, scaled
 
     if (options["rate"] is None) == (options["trace"] is None):
-        raise ConfigError("a load is either --rate or --trace; give one of them")
+        raise ConfigError("a load comes from either --rate or --trace; give one of them")
     base, notes = _of_rate(options) if options["trace"] is None else _of_trace(options)
     lanes, factor, seed = _lanes(options["lanes"]), options["scale"], options["seed"]
 
@@ -51,9 +51,9 @@ def _of_rate(options: dict[str, Any]) -> tuple[Load, tuple[str, ...]]:
 
     for name in ("speed", "day_curve", "block_tokens"):
         if options[name] not in (None, 1.0):
-            raise ConfigError(f"--{name.replace('_', '-')} is of a --trace; name one")
+            raise ConfigError(f"--{name.replace('_', '-')} needs a --trace; add one")
     if options["day"]:
-        raise ConfigError("--day repeats a --trace; name one")
+        raise ConfigError("--day repeats a --trace; add one")
     prompts = parse_lengths(options["prompt"] or "1024", "--prompt")
     outputs = parse_lengths(options["output"] or "256", "--output")
     shared = _shared_prefix(options["shared_prefix"])
@@ -74,7 +74,7 @@ def _of_trace(options: dict[str, Any]) -> tuple[Load, tuple[str, ...]]:
 
     for name in ("prompt", "output", "shared_prefix"):
         if options[name] is not None:
-            raise ConfigError(f"--{name.replace('_', '-')} is of --rate; a trace has its own")
+            raise ConfigError(f"--{name.replace('_', '-')} is for --rate; a trace has its own")
     trace = read_trace(
         Path(options["trace"]), duration_s=options["duration"],
         block_tokens=options["block_tokens"],
@@ -84,7 +84,7 @@ def _of_trace(options: dict[str, Any]) -> tuple[Load, tuple[str, ...]]:
     curve = _numbers(options["day_curve"], "--day-curve") if options["day_curve"] else DAY
     if options["day"] or options["day_curve"]:
         if options["speed"] != 1:
-            raise ConfigError("--speed and --day do not go together: --scale makes more requests")
+            raise ConfigError("--speed and --day cannot be combined: use --scale for more requests")
         notes = (*trace.notes, "the curve of the day is " + ", ".join(f"{one:g}" for one in curve))
 
         def day() -> Iterator[Arrival]:
@@ -116,15 +116,16 @@ def engine_for(
 
     peek = list(islice(load(), _LOOKED_AT))
     if not peek:
-        raise ConfigError("no request comes in this load: raise --rate, --scale or --duration")
+        raise ConfigError("this load has no requests: raise --rate, --scale or --duration")
     context = sum(one.prompt_tokens + one.output_tokens for one in peek) // len(peek)
     caching = options["prefix_caching"]
     notes: tuple[str, ...] = ()
     if caching is None:
         caching = any(one.shared for one in peek)
         if not caching:
-            notes = ("the load says nothing of shared beginnings, so prefix caching is off; "
-                     "--prefix-caching turns it on, for what preempted requests find",)  # fmt: skip
+            notes = (
+                "the load has no shared beginnings, so prefix caching is off; --prefix-caching "
+                "turns it on, for preempted requests",)  # fmt: skip
     parts = dict(_part(one) for one in options["latency"])
     file = options["latency_model"]
     latency = None if file is None else with_parts(read_latency(Path(file)), parts)
@@ -133,11 +134,13 @@ def engine_for(
     if model is None:
         if latency is None and not parts:
             raise ConfigError(
-                "nothing says how long steps take: name a MODEL and --hardware, or give "
+                "the step times are not known: name a MODEL and --hardware, or give "
                 "--latency-model FILE or --latency PART=SECONDS"
             )
         if blocks is None:
-            raise ConfigError("without a MODEL the size of the KV cache is not known: --kv-tokens")
+            raise ConfigError(
+                "without a MODEL the size of the KV cache is not known: give --kv-tokens"
+            )
         engine = EngineSettings(
             latency=latency or latency_of_parts(parts), num_blocks=blocks, block_size=size,
             max_num_batched_tokens=options["step_tokens"], max_num_seqs=options["max_num_seqs"],
@@ -198,7 +201,7 @@ def _autoscale(options: dict[str, Any]) -> Any:
     if by is None:
         for name in ("scale_target", "min_replicas", "max_replicas", "cold_start"):
             if options[name] is not None:
-                raise ConfigError(f"--{name.replace('_', '-')} is of --autoscale; add it")
+                raise ConfigError(f"--{name.replace('_', '-')} needs --autoscale; add it")
         return None
     cold = options["cold_start"]
     limits = [
@@ -229,11 +232,13 @@ def _disaggregation(replica: Replica | None, context: int, options: dict[str, An
     if prefill is None and decode is None:
         return None
     if prefill is None or decode is None:
-        raise ConfigError("pools are two: give --prefill-replicas and --decode-replicas")
+        raise ConfigError("there are two pools: give both --prefill-replicas and --decode-replicas")
     per_token = options["kv_bytes_per_token"]
     if per_token is None:
         if replica is None:
-            raise ConfigError("bytes of a token's keys and values: give --kv-bytes-per-token")
+            raise ConfigError(
+                "the bytes of a token's keys and values are not known: give --kv-bytes-per-token"
+            )
         per_token = kv_bytes_per_token(replica, max(1, context))
     return Disaggregation(
         prefill_replicas=prefill,
@@ -302,5 +307,5 @@ def _number(text: str, field: str) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise ConfigError(f"{field}: {shown(text)} is no number; write one such as 0.006")
+        raise ConfigError(f"{field}: {shown(text)} is not a number; write one such as 0.006")
     return value

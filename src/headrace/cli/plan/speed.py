@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from headrace.plan.speed_plan import Draft
 
 
-@click.command(short_help="TTFT, TPOT, throughput and what limits them.")
+@click.command(short_help="Predict TTFT, TPOT and throughput, and what limits them.")
 @click.argument("model")
 @place_options
 @request_options
@@ -37,43 +37,45 @@ if TYPE_CHECKING:
 @click.option(
     "--batches",
     callback=integers,
-    help="Batches of the table, such as 1,8,64. [default: powers of 2 to 256 that fit]",
+    help="Batch sizes of the table, such as 1,8,64. [default: powers of 2 to 256 that fit]",
 )
 @click.option(
     "--contexts",
     callback=integers,
-    help="Tokens in the cache for which the table is printed, such as 1k,8k,32k. [default: those "
-    "half way through an answer]",
+    help="Context lengths of the table, in tokens, such as 1k,8k,32k. [default: halfway through "
+    "an answer]",
 )
 @storage_options
 @parallel_options
 @click.option(
     "--draft-acceptance",
     type=float,
-    help="Share of drafted tokens that are accepted, 0 to 1: tells what speculation gains.",
+    help="Share of drafted tokens that are accepted, 0 to 1: shows what speculation gains.",
 )
 @click.option(
     "--draft-model",
-    help="Model that drafts, named as MODEL is. [default: drafts take no time, as n-grams do]",
+    help="Draft model, named as MODEL is. [default: drafting takes no time, as with n-grams]",
 )
 @click.option(
     "--apart",
     metavar="PREFILL:DECODE",
-    help="Replicas of the two pools where prefill and decode are apart, such as 1:2.",
+    help="Replicas of the two pools of disaggregated prefill and decode, such as 1:2.",
 )
 @click.option(
     "--transfer",
     type=float,
-    help="GB/s at which a replica's KV cache goes from pool to pool. [default: the network's]",
+    help="GB/s at which a replica's KV cache is sent from pool to pool. [default: the network's]",
 )
-@click.option("--draft-tokens", type=int, default=4, help="Tokens of a draft. [default: 4]")
+@click.option(
+    "--draft-tokens", type=int, default=4, help="Number of tokens in a draft. [default: 4]"
+)
 @catalog_options
 @output_options
 def speed(model: str, **options: Any) -> None:
-    """Tell how fast MODEL answers: TTFT, TPOT, E2E, throughput, the bottleneck and the knee.
+    """Predict how fast MODEL answers: TTFT, TPOT, E2E, throughput, the bottleneck and the knee.
 
     MODEL is named as for `headrace plan fit`. Times come from the roofline of bytes and operations
-    with stated efficiencies, whose range is the band.
+    with stated efficiencies; the range of the efficiencies is the error band.
 
     \b
     headrace plan speed llama-3.1-8b --hardware h100 --batch 32
@@ -127,7 +129,7 @@ def _pools(options: dict[str, Any]) -> Pools | None:
     asked, transfer = options["apart"], options["transfer"]
     if asked is None:
         if transfer is not None:
-            raise ConfigError("transfer is given without pools: name them with --apart 1:2")
+            raise ConfigError("--transfer needs pools: name them with --apart 1:2")
         return None
     prefill, _, decode = asked.partition(":")
     try:
@@ -151,13 +153,15 @@ def _draft(known: Catalog, replica: Replica, options: dict[str, Any]) -> Draft |
     if acceptance is None:
         if name is not None:
             raise ConfigError(
-                "draft_acceptance is not given; what a draft model gains depends on it: add "
-                "--draft-acceptance (0.6 to 0.8 is usual)"
+                "--draft-acceptance is missing, and what a draft model gains depends on it: "
+                "add --draft-acceptance (0.6 to 0.8 is usual)"
             )
         return None
     if name is None:
         return Draft(
-            name="drafts that take no time", acceptance=acceptance, tokens=options["draft_tokens"]
+            name="drafting that takes no time",
+            acceptance=acceptance,
+            tokens=options["draft_tokens"],
         )
     shape = shape_named(known, name, os.environ)
     kind = options["quantization"] if shape.weight_bytes is None else None

@@ -97,7 +97,7 @@ def beyond(limit: float | None, values: Sequence[float], name: str) -> str:
     """For a caption, where the limit is not drawn."""
     if limit is None or within(limit, values) is not None:
         return ""
-    return f"{name} lies outside of the plot."
+    return f"{name} lies outside the plot."
 
 
 def svg(width: int, height: int, label: str, parts: Sequence[str]) -> Markup:

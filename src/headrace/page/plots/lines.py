@@ -15,13 +15,16 @@ WIDTH, HEIGHT = 520, 320
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """told: what stands in the tooltip. label: beside the point. hollow: not to be had."""
+    """A point of a curve."""
 
     x: float
     y: float
     told: str = ""
+    """Text of the tooltip."""
     label: str = ""
+    """Beside the point."""
     hollow: bool = False
+    """Drawn hollow, for a point that is not available."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +38,8 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """What an axis measures, and how its numbers are written. A logarithmic one says so."""
+    """The quantity of an axis and the form of its numbers; the title states that an axis is
+    logarithmic."""
 
     title: str
     label: Callable[[float], str]

@@ -98,7 +98,7 @@ def named_points(
             nameless += label is None
             parts += [] if label is None else [label]
     left_out = (
-        f"{nameless} of {len(points)} points have no room for their name; point at them."
+        f"{nameless} of {len(points)} points have no room for their names; point at them."
         if nameless
         else ""
     )

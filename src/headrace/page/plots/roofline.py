@@ -17,11 +17,12 @@ from headrace.page.plots.scale import logarithmic
 
 @dataclass(frozen=True, slots=True)
 class Roof:
-    """bytes_per_s, operations_per_s: above 0."""
+    """A roof of a roofline plot."""
 
     name: str
     bytes_per_s: float
     operations_per_s: float
+    """With `bytes_per_s`: above 0."""
 
     @property
     def ridge(self) -> float:

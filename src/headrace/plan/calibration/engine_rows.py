@@ -28,7 +28,8 @@ _KV_BYTES = {"f32": 4.0, "f16": 2.0, "bf16": 2.0}
 
 
 class EngineLine(msgspec.Struct, frozen=True, kw_only=True):
-    """What a line says. Where it was measured is "" and 0 in lines of older versions."""
+    """One line of `headrace bench engine --json`. Older versions did not write where it was
+    measured; those fields are "" and 0."""
 
     prompt: int
     new: int
@@ -60,12 +61,14 @@ def engine_lines(path: Path, data: bytes) -> tuple[EngineLine, ...]:
             one = msgspec.json.decode(line, type=EngineLine)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise ConfigError(
-                f"{path}, line {number}: is no result of `headrace bench engine --json`: {error}"
+                f"{path}, line {number}: is not a result of `headrace bench engine --json`: {error}"
             ) from error
         if not one.tokens_per_s > 0:
             raise ConfigError(f"{path}, line {number}: tokens_per_s is {one.tokens_per_s}, not > 0")
         if min(one.prompt, one.new, one.depth) < 0 or one.batch < 1 or not one.prompt + one.new:
-            raise ConfigError(f"{path}, line {number}: prompt, new, batch or depth is no test's")
+            raise ConfigError(
+                f"{path}, line {number}: prompt, new, batch and depth are not those of a test"
+            )
         found.append(one)
     return tuple(found)
 
@@ -85,11 +88,11 @@ def measured_of_lines(
     for line in lines:
         name = line.model or model
         if not name:
-            raise ConfigError(f"{path}: does not say which model it is of; name it with --model")
+            raise ConfigError(f"{path}: does not name its model; name it with --model")
         if not (line.cpu and line.measured_at and line.step_tokens):
             raise ConfigError(
-                f"{path}: does not say where and when it was measured, as an older version of "
-                "`headrace bench engine --json` wrote it: measure again"
+                f"{path}: does not state where and when it was measured, as results of an "
+                "older version of `headrace bench engine --json` do not: measure again"
             )
         groups.setdefault((name, _setting(line)), []).append(line)
     found = []
@@ -121,8 +124,8 @@ def counter_of(shape: ModelShape, kv_type: str) -> StepCounter:
     storage = stored_as_header(shape, bytes_per_key_value=bytes_of, bytes_per_value_value=bytes_of)
     if storage is None:
         raise ConfigError(
-            f"{shape.name}: a {shape.source} does not say how weights are stored; what was "
-            "measured is a file: name it"
+            f"{shape.name}: a {shape.source} does not state how weights are stored; name the "
+            "file that was measured"
         )
     return StepCounter(shape, storage)
 

@@ -21,11 +21,7 @@ _TAIL = 0.9
 
 
 class CheckedRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Rates in tokens per second. error: predicted / measured − 1.
-
-    left_out_error: the same of a fit that had not seen this test; other_model_error: nor any test
-    of this model. None where it was not asked for, or no fit is left.
-    """
+    """Rates in tokens per second."""
 
     model: str
     kind: str
@@ -33,16 +29,20 @@ class CheckedRow(msgspec.Struct, frozen=True, kw_only=True):
     measured_tokens_per_s: float
     predicted_tokens_per_s: float
     error: float
+    """Predicted / measured − 1."""
     left_out_error: float | None = None
+    """The same of a fit that had not seen this test."""
     other_model_error: float | None = None
+    """Nor any test of this model. None where it was not asked for, or no fit is left."""
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True):
-    """Of the sizes of errors, as shares. tail: nine of ten are not above it."""
+    """The distribution of relative errors."""
 
     rows: int
     mean: float
     tail: float
+    """Nine of ten errors are not above it."""
     worst: float
 
 

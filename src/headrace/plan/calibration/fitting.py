@@ -49,10 +49,12 @@ _LOGIT_S = 1e-9
 
 @dataclass(frozen=True)
 class Fit:
-    """rates: by kind of weights. seconds: predicted for each row, in order."""
+    """The result of a fit."""
 
     rates: dict[str, StepRates]
+    """Rates by kind of weights."""
     seconds: tuple[float, ...]
+    """Predicted for each row, in order."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +76,9 @@ def predict(rates: Mapping[str, StepRates], rows: Sequence[Observed]) -> tuple[f
     missing = sorted({one.kind for one in rows} - set(rates))
     if missing:
         raise ConfigError(
-            f"nothing was measured of {', '.join(missing)} weights; there is {', '.join(rates)}: "
-            "measure a model of that kind (`headrace plan calibrate --measure MODEL`)"
+            f"there are no measurements of {', '.join(missing)} weights, only of "
+            f"{', '.join(rates)}: measure a model of that kind (`headrace plan calibrate "
+            "--measure MODEL`)"
         )
     return tuple(
         sum(steps.count * rates[one.kind].time(steps.work).seconds for steps in one.row.steps)
@@ -86,7 +89,7 @@ def predict(rates: Mapping[str, StepRates], rows: Sequence[Observed]) -> tuple[f
 def fit(rows: Sequence[Observed]) -> Fit:
     """Rates that give the rows' seconds best; raises ConfigError for no rows."""
     if not rows:
-        raise ConfigError("there is nothing to fit: no test was measured")
+        raise ConfigError("there is nothing to fit: measure a test first")
     problem = _Problem(rows)
     theta = _least_squares(problem, problem.guess)
     return Fit(problem.rates(theta), tuple(float(one) for one in problem.seconds(theta)))

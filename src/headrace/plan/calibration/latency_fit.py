@@ -20,14 +20,15 @@ TOLERANCE = 0.1
 
 
 class LatencyFit(NamedTuple):
-    """errors: predicted / measured − 1 in seconds, of each row."""
+    """A fitted latency model with its errors."""
 
     model: LatencyModel
     errors: tuple[float, ...]
+    """Predicted / measured − 1 in seconds, of each row."""
 
 
 class StepTerms(NamedTuple):
-    """What a latency model is linear in, summed over steps."""
+    """The terms in which a latency model is linear, summed over steps."""
 
     steps: float
     prefill_tokens: float

@@ -85,7 +85,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MachineId(msgspec.Struct, frozen=True):
-    """What a measurement belongs to, as telemetry/machine.py tells machines apart."""
+    """The machine of a measurement, identified as in telemetry/machine.py."""
 
     cpu: str
     cpus: int
@@ -93,13 +93,11 @@ class MachineId(msgspec.Struct, frozen=True):
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """Tests of one model in one runtime on one machine. measured_at: ISO 8601, of the newest row.
-
-    kind: the storage kind of most of its weights. step_tokens: most of one step.
-    """
+    """Tests of one model in one runtime on one machine."""
 
     model: str
     kind: str
+    """The storage kind of most of its weights."""
     parameters: int
     weight_bytes: int
     machine: MachineId
@@ -109,7 +107,9 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     threads: int
     kv_type: str
     step_tokens: int
+    """Most of one step."""
     measured_at: str
+    """ISO 8601, of the newest row."""
     rows: tuple[Row, ...]
 
     @property
@@ -191,7 +191,9 @@ def read_measured(path: Path) -> tuple[Measured, ...]:
     try:
         found = msgspec.json.decode(data, type=_File)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: holds no measurements of a calibration: {error}") from error
+        raise ConfigError(
+            f"{path}: does not hold measurements of a calibration: {error}"
+        ) from error
     if found.headrace_measured != FORMAT:
         raise ConfigError(
             f"{path}: format {found.headrace_measured}; this version reads {FORMAT}: measure again"
@@ -203,7 +205,10 @@ def read_bytes(path: Path) -> bytes:
     """Of a file that somebody names; raises ConfigError."""
     try:
         if path.stat().st_size > _MOST_BYTES:
-            raise ConfigError(f"{path}: is above {_MOST_BYTES:,} bytes; that is no measurement")
+            raise ConfigError(
+                f"{path}: is above {_MOST_BYTES:,} bytes, too large for measurements of a "
+                "calibration"
+            )
         return path.read_bytes()
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error

@@ -22,7 +22,7 @@ def nnls(matrix: Array, target: Array) -> Array:
     if matrix.ndim != 2 or target.shape != (matrix.shape[0],):
         raise ValueError(f"shapes {matrix.shape} and {target.shape} do not go together")
     if not (np.isfinite(matrix).all() and np.isfinite(target).all()):
-        raise ValueError("what is fitted has to be finite")
+        raise ValueError("values to fit must be finite")
     # Columns as long as each other, so that one limit serves all of them.
     lengths = np.linalg.norm(matrix, axis=0)
     lengths[lengths == 0] = 1.0

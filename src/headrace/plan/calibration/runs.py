@@ -51,8 +51,8 @@ def _calibrated(calibration: Calibration, run: Run, model: str | None) -> str:
         return alike[0]
     if alike:
         raise ConfigError(
-            f"{run.where}: {name} is calibrated with several kinds of weights, and a run does not "
-            "say which it was; calibrate the one that is served alone"
+            f"{run.where}: {name} is calibrated with several kinds of weights, and the run "
+            "does not record which was served; calibrate only the one that is served"
         )
     raise ConfigError(
         f"{run.where}: is of {name or 'a model without a name'}, which is not calibrated; "

@@ -39,7 +39,7 @@ Array = npt.NDArray[np.float64]
 
 
 class Stretch(NamedTuple):
-    """From a request's first token to its last: what the steps did, and seconds."""
+    """The time from a request's first token to its last: the work of the steps, and the seconds."""
 
     terms: StepTerms
     seconds: float
@@ -55,17 +55,16 @@ class Alone(NamedTuple):
 
 
 class ServerSteps(msgspec.Struct, frozen=True, kw_only=True):
-    """What the server's /metrics told of runs, beside the line of the engine alone.
-
-    step_s: all its steps, and line_s: what the line says of those; queue_s, prefill_s: mean of a
-    request. Time that a request waits for the step in work is not in queue_s.
-    """
+    """Step figures from the server's /metrics, beside the predictions of the engine's line."""
 
     steps: int
     step_s: float
+    """All its steps, and line_s: what the line says of those."""
     line_s: float
     queue_s: float
     prefill_s: float
+    """With `queue_s`: mean of a request. Time that a request waits for the step in work is not in
+    queue_s."""
 
     @property
     def error(self) -> float:
@@ -74,20 +73,22 @@ class ServerSteps(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServedFit(msgspec.Struct, frozen=True, kw_only=True):
-    """latency: what plans take, its request_s of `alone` requests. fitted: whether the steps, too,
-    are of the streams; else they are the engine's and their loads were too alike. errors: of the
-    line, on streams. engine_errors: the same of the line of the engine alone. measured_at: of the
-    newest run.
-    """
+    """A latency model fitted to runs of a server."""
 
     latency: LatencyModel
+    """What plans take, its request_s of `alone` requests."""
     fitted: bool
+    """Whether the steps, too, are of the streams; else they are the engine's and their loads were
+    too alike."""
     runs: int
     requests: int
     alone: int
     measured_at: str
+    """Time of the newest run."""
     errors: Spread | None
+    """Errors of the line on streams."""
     engine_errors: Spread | None = None
+    """The same of the line of the engine alone."""
     server: ServerSteps | None = None
 
 
@@ -104,9 +105,9 @@ def fit_served(
     where = ", ".join(run.where for run in runs)
     if len(alone) < FEWEST_ALONE:
         raise ConfigError(
-            f"{where}: {len(alone)} requests were alone until their first token, {FEWEST_ALONE} "
-            "are needed to tell what lies outside of steps: add a run of `headrace bench load "
-            "--concurrency 1 --requests 30 --save FOLDER`"
+            f"{where}: {len(alone)} requests were alone until their first token, "
+            f"{FEWEST_ALONE} are needed to measure the time outside of steps: add a run of "
+            "`headrace bench load --concurrency 1 --requests 30 --save FOLDER`"
         )
     fitted = _loads_differ(stretches)
     if not fitted and engine is None:

@@ -35,11 +35,7 @@ _POOR = 0.15
 
 
 class ModelFit(msgspec.Struct, frozen=True, kw_only=True):
-    """One model as measured, and the latency model fitted to it alone.
-
-    latency: None where too few tests were measured. errors: of that in seconds. served: the same as
-    clients of a server saw it, where runs of `headrace bench load` were named.
-    """
+    """One model as measured, and the latency model fitted to it alone."""
 
     model: str
     kind: str
@@ -47,8 +43,11 @@ class ModelFit(msgspec.Struct, frozen=True, kw_only=True):
     weight_bytes: int
     measured_at: str
     latency: LatencyModel | None
+    """None if too few tests were measured."""
     errors: Spread | None
+    """Errors of `latency` in seconds."""
     served: ServedFit | None = None
+    """The same as clients of a server saw it, where runs of `headrace bench load` were named."""
 
     @property
     def planned(self) -> LatencyModel | None:
@@ -57,9 +56,7 @@ class ModelFit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Calibration(msgspec.Struct, frozen=True, kw_only=True):
-    """rates: by kind of weights. error: of the tests it was fitted to; left_out: of each by a fit
-    without it; other_model: by a fit without all of its model, None where there is but one.
-    """
+    """A calibration as stored for a machine."""
 
     headrace_calibration: int
     machine: MachineId
@@ -70,9 +67,13 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
     kv_type: str
     measured_at: str
     rates: dict[str, StepRates]
+    """Rates by kind of weights."""
     error: Spread
+    """Error on the tests it was fitted to."""
     left_out: Spread | None
+    """Error on each test by a fit without it."""
     other_model: Spread | None
+    """Error on each model by a fit without it; None if there is only one."""
     models: tuple[ModelFit, ...]
     rows: tuple[CheckedRow, ...]
 
@@ -148,8 +149,8 @@ def check_one_setting(sets: Sequence[Measured]) -> None:
         if len(values) > 1:
             shown = ", ".join(one.cpu if isinstance(one, MachineId) else str(one) for one in values)
             raise ConfigError(
-                f"measurements differ in {field}: {shown}; rates depend on it: leave all but one "
-                "out, or measure them again"
+                f"measurements differ in {field}: {shown}; rates depend on it: keep one of "
+                "them, or measure again"
             )
 
 
@@ -185,8 +186,8 @@ def store_calibration(calibration: Calibration, environ: Mapping[str, str]) -> P
     """
     if calibration.machine != MachineId(*this_machine()):
         raise ConfigError(
-            f"measured on {calibration.machine.cpu}, {calibration.machine.cpus} CPUs; plans of "
-            "this machine are not made with it: use --no-store to look at the fit"
+            f"measured on {calibration.machine.cpu}, {calibration.machine.cpus} CPUs; plans "
+            "of this machine cannot use it: look at the fit with --no-store"
         )
     path = calibration_path(environ)
     try:

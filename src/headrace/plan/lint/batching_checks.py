@@ -71,7 +71,7 @@ def static_batching(subject: Subject) -> Outcome:
         Found(
             "a new request waits until the whole batch is done",
             (setting.evidence(),),
-            "leave --no-cont-batching out, or write --cont-batching",
+            "omit --no-cont-batching, or write --cont-batching",
         ),
     )
 
@@ -98,8 +98,8 @@ def max_num_seqs(subject: Subject) -> Outcome:
         )
         return (
             Found(
-                "requests were thrown out of the cache and computed again: more are let in than "
-                "it holds",
+                "requests were evicted from the cache and computed again: more are admitted "
+                "than it holds",
                 evidence,
                 f"--max-num-seqs below {max(running):.0f}, or more memory for KV",
             ),
@@ -133,7 +133,7 @@ def chunked_prefill(subject: Subject) -> Outcome:
     says = "a long prompt is computed in one step, and all streams wait for it"
     if engine.chunked_prefill is not None and not engine.chunked_prefill.value:
         evidence.append(engine.chunked_prefill.evidence())
-        remedy = "leave --no-enable-chunked-prefill out"
+        remedy = "omit --no-enable-chunked-prefill"
     else:
         context, step = planned.request_context(subject), engine.step_tokens
         if step is None:
@@ -170,17 +170,17 @@ def prefix_cache_off(subject: Subject) -> Outcome:
     if subject.prompts is not None and len(subject.prompts.prompts) > 1:
         shared, whole = shared_beginnings(subject.prompts.prompts)
         evidence.append(
-            Evidence("of the prompts that begins as another's does", round(shared / whole, 3),
+            Evidence("of the prompts that begins like another", round(shared / whole, 3),
                      f"{subject.prompts.where}, characters", "share"),
         )  # fmt: skip
         if shared == 0:
             return ()
     remedy = {
-        "llama.cpp": "leave --no-cache-prompt out",
+        "llama.cpp": "omit --no-cache-prompt",
         "vllm": "--enable-prefix-caching",
         "headrace": "--enable-prefix-caching",
     }[engine.runtime]
-    return (Found("equal beginnings of prompts are computed each time", tuple(evidence), remedy),)
+    return (Found("equal beginnings of prompts are computed every time", tuple(evidence), remedy),)
 
 
 def queue_bound(subject: Subject) -> Outcome:
@@ -195,7 +195,7 @@ def queue_bound(subject: Subject) -> Outcome:
         if engine.request_timeout_s is None and queued.value > most:
             found.append(
                 Found(
-                    "far more may wait than are worked on, and nothing ends their wait",
+                    "far more requests may wait than run, and nothing limits how long they wait",
                     (queued.evidence("requests"), seqs.evidence("requests")),
                     f"--max-num-queued-reqs {most}, or --request-timeout",
                     "info",
@@ -212,7 +212,7 @@ def queue_bound(subject: Subject) -> Outcome:
                 where = f"{run.where}/metrics.jsonl"
                 found.append(
                     Found(
-                        "the queue grew to the end of the run, and nobody was refused",
+                        "the queue grew to the end of the run, and no request was refused",
                         (
                             Evidence("waiting, first third", round(first, 1), where, "requests"),
                             Evidence("waiting, second third", round(middle, 1), where, "requests"),
@@ -224,7 +224,7 @@ def queue_bound(subject: Subject) -> Outcome:
                     )
                 )
         elif engine is None or engine.max_queued is None:
-            return Needs("six readings of the server's /metrics at least")
+            return Needs("at least six readings of the server's /metrics")
     elif not found and (engine is None or engine.max_queued is None):
         return Needs("a run with the server's /metrics: the engine has no setting for its queue")
     return tuple(found)

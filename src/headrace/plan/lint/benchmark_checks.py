@@ -20,9 +20,9 @@ def short(subject: Subject) -> Outcome:
         return ()
     return (
         Found(
-            "the run is over before the server is steady",
+            "the run ends before the server is steady",
             (Evidence("duration", round(run.duration_s, 1), f"{run.where}/result.json", "s"),
-             threshold_evidence(subject, "short-run", "what is enough")),
+             threshold_evidence(subject, "short-run", "enough")),
             "bench load --duration 300, with --warmup",
         ),
     )  # fmt: skip
@@ -47,7 +47,7 @@ def one_length(subject: Subject) -> Outcome:
         length = next(iter(lengths)) or 0
         found.append(
             Found(
-                f"all {name} have the same length; production has long ones and short ones",
+                f"all {name} have the same length; production has long and short ones",
                 (Evidence(f"{name} of one length", len(done), where, "requests"),
                  Evidence("length", length, where, "tokens")),
                 "a data set of your own traffic (--dataset), a trace (--trace), or lengths that "
@@ -69,7 +69,7 @@ def client_bound(subject: Subject) -> Outcome:
     said = " ".join(run.client.sentences)
     return (
         Found(
-            "the client was the limit: the figures say little of the server",
+            "the client was the limit: the figures say little about the server",
             (Evidence("verdict", said or "client bound", f"{run.where}/result.json"),),
             "more --processes, another machine, or a lower rate",
         ),
@@ -89,7 +89,7 @@ def percentiles(subject: Subject) -> Outcome:
     return (
         Found(
             "the 99th percentile is little more than the slowest request"
-            + (", and the median is not sure either" if few else ""),
+            + (", and the median is uncertain, too" if few else ""),
             (Evidence("completed requests", count, f"{run.where}/requests.jsonl"),
              threshold_evidence(subject, "fewest-for-p99", "enough for p99"),
              Evidence("requests above p99", round(count / 100, 2), "computed")),
@@ -114,7 +114,7 @@ def cached_prompts(subject: Subject) -> Outcome:
         return ()
     return (
         Found(
-            "prompts repeat and come from the cache: production's do so less",
+            "prompts repeat and come from the cache, more than they would in production",
             (Evidence("of the prompts' tokens cached", round(share, 3),
                       f"{run.where}/requests.jsonl", "share"),
              Evidence("prompts repeat", "yes", f"{run.where}/result.json: prompts_repeat")),
@@ -138,7 +138,7 @@ def failures(subject: Subject) -> Outcome:
     kinds = sorted({one.failure for one in failed})
     return (
         Found(
-            "requests failed, and latencies are of those that did not",
+            "requests failed, and the latencies do not include them",
             (Evidence("failed", len(failed), f"{run.where}/requests.jsonl", "requests"),
              Evidence("of", len(measured), f"{run.where}/requests.jsonl", "requests"),
              Evidence("classes", ", ".join(kinds), f"{run.where}/requests.jsonl")),
@@ -161,7 +161,7 @@ def closed_loop(subject: Subject) -> Outcome:
         Found(
             "a closed loop slows down with the server, so queueing does not show in its latencies",
             (Evidence("load", str(load), f"{run.where}/result.json"),),
-            "bench load --rate R for what users of a service see; a closed loop for throughput",
+            "bench load --rate R for the latency that users see; a closed loop for throughput",
             "info",
         ),
     )
@@ -178,7 +178,8 @@ def definitions(subject: Subject) -> Outcome:
         Found(
             "runs are reported under different tools' definitions: their figures do not compare",
             tuple(Evidence("definitions", name, where) for name, where in names.items()),
-            "headrace bench compare --definitions, which computes all anew by the same",
+            "headrace bench compare --definitions, which computes all again with the same "
+            "definitions",
         ),
     )
 
@@ -195,10 +196,10 @@ CHECKS = (
     Check("L-bench-cache", "prompts that repeat", "warning", ("run",),
           "cached tokens in the answers", "prompts of your own traffic", ("cr-486",),
           cached_prompts),
-    Check("L-bench-failures", "latencies without the failed", "warning", ("run",), "",
+    Check("L-bench-failures", "latencies without failed requests", "warning", ("run",), "",
           "--goodput, a lower rate", ("cr-486",), failures),
     Check("L-bench-closed-loop", "closed loop", "info", ("run",), "", "--rate", ("cr-486",),
           closed_loop),
-    Check("L-definitions", "two tools' definitions mixed", "error", ("run",), "two runs",
+    Check("L-definitions", "definitions of two tools mixed", "error", ("run",), "two runs",
           "bench compare --definitions", ("definition-tools-disagree",), definitions),
 )  # fmt: skip

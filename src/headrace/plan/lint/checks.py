@@ -45,5 +45,5 @@ def chosen(only: Collection[str], skip: Collection[str]) -> tuple[Check, ...]:
                 raise ConfigError(f"{option} {name!r}: no such check{meant} (--list has all)")
     found = tuple(one for one in CHECKS if (not only or one.id in only) and one.id not in skip)
     if not found:
-        raise ConfigError("--only and --skip leave no check; leave one of them out")
+        raise ConfigError("--only and --skip leave no check to run; omit one of them")
     return found

@@ -44,7 +44,7 @@ def tensor_over_pcie(subject: Subject) -> Outcome:
         if step.parts.communication_s > 0:
             share = step.parts.communication_s / step.seconds
             evidence.append(
-                Evidence("of a decode step spent on links", round(share, 3),
+                Evidence("of a decode step, spent on links", round(share, 3),
                          "plan speed: two all-reduces a layer", "share"),
             )  # fmt: skip
     return (
@@ -144,7 +144,7 @@ def tensor_missing(subject: Subject) -> Outcome:
         Evidence("needed", plan.needed.value, "plan fit, figure needed", "byte"),
         Evidence(f"usable of {plan.place.name}", plan.usable.value, "plan fit, figure usable",
                  "byte"),
-        Evidence("devices told to be used", 1, engine.where),
+        Evidence("devices configured to be used", 1, engine.where),
     ]  # fmt: skip
     remedy = f"--tensor-parallel-size {needed}, or fewer bits of the weights"
     if needed > 64:
@@ -187,19 +187,19 @@ def offload(subject: Subject) -> Outcome:
                              "byte")]  # fmt: skip
         hardware = subject.hardware
         if beside is not None:
-            evidence.append(Evidence("kept beside the GPU", beside, "computed", "byte"))
+            evidence.append(Evidence("kept outside the GPU", beside, "computed", "byte"))
         if hardware and hardware.pcie_bytes_per_s and hardware.bandwidth_bytes_per_s and beside:
             evidence += [
-                Evidence("a token at least, what is beside over PCIe",
+                Evidence("minimum per token, reading the rest over PCIe",
                          round(beside / hardware.pcie_bytes_per_s, 4),
                          f"computed, catalog: {hardware.id}", "s"),
-                Evidence(f"a token at least, {kind.name} from the GPU's memory",
+                Evidence(f"minimum per token, {kind.name} from the GPU's memory",
                          round(smaller / hardware.bandwidth_bytes_per_s, 4),
                          f"computed, catalog: {hardware.id}", "s"),
             ]  # fmt: skip
         return (
             Found(
-                f"weights are kept beside the GPU, and as {kind.name} all of them would fit on it",
+                f"weights are kept outside the GPU, and as {kind.name} all of them would fit on it",
                 tuple(evidence),
                 f"the model as {kind.name}, with all layers on the GPU",
             ),
@@ -223,15 +223,15 @@ def flops(subject: Subject) -> Outcome:
             where = f"{run.where}/metrics.jsonl"
             return (
                 Found(
-                    "steps are bound by reading: faster multiplication gains nothing here",
+                    "steps are bound by reading: faster multiplication gains nothing",
                     (
                         Evidence("operations per byte read", round(done / moved, 2), where),
                         Evidence("of the machine's ridge", round(compute / read, 2), where),
                         Evidence("MBU", round(mbu, 3), where, "share"),
                         Evidence("MFU", round(mfu, 3), where, "share"),
                     ),
-                    "fewer bytes: smaller weights and KV types, a larger batch; nothing from "
-                    "kernels that multiply faster",
+                    "fewer bytes: smaller weights and KV types, or a larger batch; kernels "
+                    "that multiply faster gain nothing",
                     "info",
                 ),
             )

@@ -209,7 +209,7 @@ def _typed(kind: str, value: Any, off: bool, flag: str, where: str) -> Any:
     try:
         if kind == "bool":
             if text and text.lower() not in (*_TRUE, *_FALSE):
-                raise ValueError("on or off is expected")
+                raise ValueError("must be on or off")
             return (text.lower() not in _FALSE) != off
         if kind == "flash":
             return text.lower() or ("off" if off else "on")
@@ -220,8 +220,8 @@ def _typed(kind: str, value: Any, off: bool, flag: str, where: str) -> Any:
         return float(text)
     except (ValueError, OverflowError):
         raise ConfigError(
-            f"{where}: {flag} is {shown(text)}; {'on or off' if kind == 'bool' else 'a number'} is "
-            "expected: correct it"
+            f"{where}: {flag} is {shown(text)}; it must be "
+            f"{'on or off' if kind == 'bool' else 'a number'}: correct it"
         ) from None
 
 
@@ -231,9 +231,9 @@ def _speculation(value: Any, flag: str, where: str) -> dict[str, Setting[Any]]:
         try:
             value = json.loads(value)
         except (ValueError, RecursionError) as error:
-            raise ConfigError(f"{where}: {flag} is no JSON: {error}; write an object") from error
+            raise ConfigError(f"{where}: {flag} is not JSON: {error}; write an object") from error
     if not isinstance(value, Mapping):
-        raise ConfigError(f"{where}: {flag} is {shown(value)}; an object is expected")
+        raise ConfigError(f"{where}: {flag} is {shown(value)}; it must be an object")
     method = value.get("method") or ("draft model" if value.get("model") else "on")
     found: dict[str, Setting[Any]] = {"speculative": Setting(str(method), flag, where)}
     if value.get("model"):

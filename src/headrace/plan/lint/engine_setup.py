@@ -13,13 +13,8 @@ RUNTIMES: tuple[Runtime, ...] = ("headrace", "vllm", "llama.cpp")
 
 @dataclass(frozen=True, kw_only=True)
 class EngineSetup:
-    """Settings that checks look at. None: not stated, and what the runtime does then is not known.
-
-    max_model_len: tokens of one request. total_context_tokens: of all slots together, as
-    llama-server's --ctx-size has it. kv_bytes, kv_blocks: size of the cache. memory_share: of the
-    GPU. gpu_layers: layers on the GPU. offload_gib: weights kept beside it. speculative: how
-    drafts are made. unknown: flags that are not looked at.
-    """
+    """Settings that checks look at. None: not stated, and what the runtime does then is not
+    known."""
 
     runtime: Runtime
     where: str
@@ -34,11 +29,15 @@ class EngineSetup:
     kv_unified: Setting[bool] | None = None
     kv_bytes: Setting[int] | None = None
     kv_blocks: Setting[int] | None = None
+    """With `kv_bytes`: size of the cache."""
     block_size: Setting[int] | None = None
     memory_share: Setting[float] | None = None
+    """Share of the GPU's memory."""
     max_num_seqs: Setting[int] | None = None
     max_model_len: Setting[int] | None = None
+    """Tokens of one request."""
     total_context_tokens: Setting[int] | None = None
+    """Context of all slots together, as in llama-server's --ctx-size."""
     step_tokens: Setting[int] | None = None
     chunked_prefill: Setting[bool] | None = None
     prefix_caching: Setting[bool] | None = None
@@ -50,9 +49,12 @@ class EngineSetup:
     tensor_parallel: Setting[int] | None = None
     pipeline_parallel: Setting[int] | None = None
     gpu_layers: Setting[str] | None = None
+    """Layers on the GPU."""
     offload_gib: Setting[float] | None = None
+    """Weights kept beside it."""
     cpu_experts: Setting[str] | None = None
     speculative: Setting[str] | None = None
+    """How drafts are made."""
     draft_model: Setting[str] | None = None
     draft_tokens: Setting[int] | None = None
     max_queued: Setting[int] | None = None
@@ -60,6 +62,7 @@ class EngineSetup:
     backend: Setting[str] | None = None
     cpu_level: Setting[str] | None = None
     unknown: tuple[str, ...] = field(default=())
+    """Flags that are not looked at."""
 
     @property
     def speculates(self) -> Setting[str] | None:

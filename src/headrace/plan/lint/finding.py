@@ -52,17 +52,19 @@ Outcome: TypeAlias = tuple[Found, ...] | Needs
 
 @dataclass(frozen=True)
 class Check:
-    """One pitfall. sources: items of the coverage ("cr-468", line 468 of that document) and rows of
-    the catalog. needs: what it takes beside what it looks at. run: pure; () where all is well."""
+    """One pitfall."""
 
     id: str
     title: str
     severity: Severity
     looks_at: tuple[Kind, ...]
     needs: str
+    """What it takes beside what it looks at."""
     remedy: str
     sources: tuple[str, ...]
+    """Items of the coverage ("cr-468", line 468 of that document) and rows of the catalog."""
     run: Callable[[Subject], Outcome]
+    """Pure; () where all is well."""
 
 
 @dataclass(frozen=True)
@@ -105,16 +107,16 @@ class NotChecked:
 
 @dataclass(frozen=True)
 class Report:
-    """All checks that were chosen, each in one of the three. clean: looked, and nothing was found.
-
-    looked_at: what each file or command was taken for. notes: what in them was not understood.
-    """
+    """All checks that were chosen, each in one of the three."""
 
     findings: tuple[Finding, ...]
     not_checked: tuple[NotChecked, ...]
     clean: tuple[Check, ...]
+    """Looked, and nothing was found."""
     looked_at: tuple[str, ...]
+    """What each file or command was taken for."""
     notes: tuple[str, ...] = ()
+    """What in them was not understood."""
 
     def at_or_above(self, severity: Severity) -> tuple[Finding, ...]:
         """Findings of that severity and worse."""

@@ -38,23 +38,23 @@ def retry_storm(subject: Subject) -> Outcome:
     evidence = [retries.evidence("retries")]
     if hops > 1:
         evidence.append(
-            Evidence("groups a request goes through", " > ".join(_chain(gateway, chain)),
+            Evidence("groups that a request goes through", " > ".join(_chain(gateway, chain)),
                      gateway.fallbacks_where),
         )  # fmt: skip
-    evidence.append(Evidence("sendings of one request at worst", attempts, "computed"))
+    evidence.append(Evidence("attempts of one request at worst", attempts, "computed"))
     timeout = _longest_timeout(gateway)
     if timeout is not None:
         evidence += [
             timeout.evidence("s"),
-            Evidence("a client waits at worst", attempts * timeout.value, "computed", "s"),
+            Evidence("longest wait of a client", attempts * timeout.value, "computed", "s"),
         ]
     off = gateway.cooldowns_off
     if off is not None and off.value and retries.value:
         evidence.append(off.evidence())
         return (
             Found(
-                "failed requests are sent again and no deployment is given rest: a slow one gets "
-                "more load the slower it is",
+                "failed requests are sent again and no deployment is cooled down: the slower "
+                "one is, the more load it gets",
                 tuple(evidence),
                 "router_settings.disable_cooldowns: false, with allowed_fails and cooldown_time",
                 "error",
@@ -65,7 +65,7 @@ def retry_storm(subject: Subject) -> Outcome:
     fewer = max(0, _MOST_ATTEMPTS // hops - 1)
     return (
         Found(
-            f"one request becomes up to {attempts} while providers are in trouble",
+            f"one request becomes up to {attempts} while providers have trouble",
             tuple(evidence),
             f"router_settings.num_retries: {fewer}, with retry_after and a cooldown_time; retry "
             "in one place only",
@@ -115,8 +115,7 @@ def timeout_retries(subject: Subject) -> Outcome:
     retried = gateway.retries is None or gateway.retries.value > 0
     return (
         Found(
-            "answers that take their time are cut off"
-            + (" and computed again from the beginning" if retried else ""),
+            "slow answers are cut off" + (" and computed again from the start" if retried else ""),
             (
                 timeout.evidence("s"),
                 Evidence("E2E p99", round(slow, 2), f"{run.where}/requests.jsonl", "s"),
@@ -150,8 +149,8 @@ def eviction_retries(subject: Subject) -> Outcome:
         evidence.append(retries.evidence("retries"))
     return (
         Found(
-            "the engine throws requests out of its cache, and those that time out come again with "
-            "their whole prefill",
+            "the engine evicts requests from its cache, and those that time out are sent "
+            "again with their whole prefill",
             tuple(evidence),
             "fewer sequences (--max-num-seqs), a --request-timeout in the engine below the "
             "gateway's, and no retry after a timeout",
@@ -169,7 +168,7 @@ def no_bound(subject: Subject) -> Outcome:
         return ()
     return (
         Found(
-            "as many requests are sent at once as come in",
+            "requests are forwarded without a limit on how many run at once",
             (
                 Evidence("deployments without rpm and max_parallel_requests", len(free),
                          free[0].where),
@@ -279,7 +278,7 @@ CHECKS = (
         "router_settings.num_retries, allowed_fails, cooldown_time", ("cr-484",), retry_storm,
     ),
     Check(
-        "L-fallback-circle", "fallbacks that lead back", "warning", ("gateway",), "",
+        "L-fallback-circle", "fallbacks in a circle", "warning", ("gateway",), "",
         "fallbacks in one direction", ("cr-484",), fallback_circle,
     ),
     Check(

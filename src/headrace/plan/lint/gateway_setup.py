@@ -31,7 +31,7 @@ class Deployment:
 
 @dataclass(frozen=True, kw_only=True)
 class GatewaySetup:
-    """None: not stated. fallbacks: groups that a group's failed request goes to, in order."""
+    """The settings of a gateway's config; None: not stated."""
 
     where: str
     deployments: tuple[Deployment, ...]
@@ -43,6 +43,7 @@ class GatewaySetup:
     retry_after_s: Setting[float] | None = None
     parallel: Setting[int] | None = None
     fallbacks: Mapping[str, tuple[str, ...]]
+    """Groups that a failed request of a group goes to, in order."""
     fallbacks_where: str = ""
 
 
@@ -68,7 +69,7 @@ def gateway_setup(loaded: Mapping[str, Any], lines: Mapping[str, int], name: str
             kept = value if number is bool else number(value)
         except (TypeError, ValueError):
             raise ConfigError(
-                f"{place(path)}: {path} is {shown(value)}; a number is expected: correct it"
+                f"{place(path)}: {path} is {shown(value)}; it must be a number: correct it"
             ) from None
         if number is not bool and kept < 0:
             raise ConfigError(f"{place(path)}: {path} is {shown(value)}; it cannot be below 0")
@@ -79,7 +80,9 @@ def gateway_setup(loaded: Mapping[str, Any], lines: Mapping[str, int], name: str
 
     for section in ("router_settings", "litellm_settings", "general_settings"):
         if not isinstance(loaded.get(section) or {}, dict):
-            raise ConfigError(f"{place(section)}: {section} is no mapping of `name: value` lines")
+            raise ConfigError(
+                f"{place(section)}: {section} is not a mapping of `name: value` lines"
+            )
     listed = loaded.get("model_list")
     if not isinstance(listed, list):
         raise ConfigError(f"{place('model_list')}: model_list must be a list of deployments")

@@ -53,7 +53,9 @@ def known_of(given: LintOptions, engine: EngineSetup | None) -> dict[str, Any]:
     catalog = given.catalog
     if given.hardware == THIS:
         known.fields["hardware_name"] = THIS
-        known.lacks["hardware"] = "hardware of the catalog: of this machine only memory is known"
+        known.lacks["hardware"] = (
+            "hardware of the catalog: only the memory of this machine is known"
+        )
     elif given.hardware is not None:
         row = catalog.hardware[given.hardware]
         count = given.count
@@ -77,7 +79,7 @@ def known_of(given: LintOptions, engine: EngineSetup | None) -> dict[str, Any]:
             files = model_files(engine.tokenizer.value, given.environ)
             known.fields["other_tokenizer"] = files.tokenizer
         except HeadraceError as error:
-            known.lacks["other_tokenizer"] = f"the tokenizer that is set: {error}"
+            known.lacks["other_tokenizer"] = f"the configured tokenizer: {error}"
     if engine is not None and engine.chat_template is not None:
         _template(known, engine)
     if given.tokenizer is not None:
@@ -99,7 +101,7 @@ def tokenizer_named(name: str, environ: Mapping[str, str]) -> Tokenizer:
         return load_tokenizer(TokenizerData("tokenizer.json", json_path=json_path))
     files = model_files(name, environ)
     if files.tokenizer is None:
-        raise ConfigError(f"--tokenizer {name}: holds no tokenizer; name a model that has one")
+        raise ConfigError(f"--tokenizer {name} has no tokenizer; name a model that has one")
     return files.tokenizer
 
 
@@ -158,7 +160,7 @@ def _template(known: _Known, engine: EngineSetup) -> None:
     try:
         known.fields["template"] = read_text_file(path, "--chat-template", _MAX_TEMPLATE_BYTES)
     except ConfigError as error:
-        known.lacks["template"] = f"the chat template that is set: {error}"
+        known.lacks["template"] = f"the configured chat template: {error}"
 
 
 def _evaluation(path: Path) -> str:
@@ -167,10 +169,10 @@ def _evaluation(path: Path) -> str:
     try:
         loaded = json.loads(text)
     except ValueError as error:
-        raise ConfigError(f"--evaluation {path}: is no JSON: {error}") from error
+        raise ConfigError(f"--evaluation {path} is not JSON: {error}") from error
     if not isinstance(loaded, dict) or not {"perplexity", "kl_mean"} & loaded.keys():
         raise ConfigError(
-            f"--evaluation {path}: has no perplexity and no kl_mean; name what `headrace eval "
-            "perplexity` or `eval kl` printed with --json"
+            f"--evaluation {path} has neither perplexity nor kl_mean; name a file with what "
+            "`headrace eval perplexity` or `eval kl` printed with --json"
         )
     return str(path)

@@ -63,10 +63,10 @@ def cold_starts(subject: Subject) -> Outcome:
         )  # fmt: skip
     return (
         Found(
-            f"first tokens come late together {worst.why}: somebody waited for a start",
+            f"first tokens are late together {worst.why}: requests waited for a start",
             tuple(evidence),
-            "keep one replica warm (minReplicas 1 or more), send a warm-up before traffic, scale "
-            "by the queue and earlier",
+            "keep one replica warm (minReplicas 1 or more), send a warm-up before traffic, "
+            "scale earlier and by the queue",
         ),
     )
 
@@ -93,11 +93,11 @@ def over_provisioned(subject: Subject) -> Outcome:
         return ()
     return (
         Found(
-            "traffic comes in bursts: capacity for the peak idles most of the time",
+            "traffic comes in bursts: capacity for the peak is idle most of the time",
             (
                 Evidence("requests in the busiest minute", most, where),
                 Evidence("mean of a minute", round(mean, 1), where),
-                Evidence("idle if built for the peak", round(1 - mean / most, 3), "computed",
+                Evidence("idle if sized for the peak", round(1 - mean / most, 3), "computed",
                          "share"),
             ),
             "autoscaling by queue depth, spot machines or an API for bursts, batch work in the "
@@ -126,7 +126,7 @@ def sequential(subject: Subject) -> Outcome:
     where = f"{run.where}/requests.jsonl"
     gain = subject.catalog.techniques["parallel-requests"].gains
     evidence = [
-        Evidence("requests, none beside another", len(done), where),
+        Evidence("requests, never two at once", len(done), where),
         Evidence("waited for answers", round(busy, 2), where, "s"),
         Evidence("of", round(whole, 2), where, "s"),
     ]
@@ -171,7 +171,7 @@ def _why(before: Request | None, one: Request, begun: Sequence[float]) -> str:
     if before.end_s is not None and sent - before.end_s > _IDLE_S:
         return f"after {sent - before.end_s:.0f} s without requests"
     near = [at for at in begun if at - _AFTER_S <= sent <= at + _IDLE_S]
-    return f"when an engine was added or began anew ({near[0]:.0f} s)" if near else ""
+    return f"when an engine was added or restarted ({near[0]:.0f} s)" if near else ""
 
 
 def _begun(readings: Sequence[Reading]) -> list[float]:
@@ -196,18 +196,18 @@ def _idle_server(subject: Subject, run: Run) -> Outcome | None:
     where = f"{run.where}/metrics.jsonl"
     evidence = [Evidence("most requests running", most, where),
                 Evidence("mean", round(mean, 2), where),
-                Evidence("idle if built for the peak", round(1 - mean / most, 3), "computed",
+                Evidence("idle if sized for the peak", round(1 - mean / most, 3), "computed",
                          "share")]  # fmt: skip
     hardware = subject.hardware
     rents = [one.low for one in hardware.price_usd_per_hour.values() if one.low] if hardware else []
     if hardware and rents:
         idle = min(rents) * (1 - mean / most) * subject.devices
         evidence.append(
-            Evidence("rent for idling", round(idle, 2), f"catalog: {hardware.id}", "USD/h")
+            Evidence("rent of idle capacity", round(idle, 2), f"catalog: {hardware.id}", "USD/h")
         )
     return (
         Found(
-            "the server is built for a peak that is rare",
+            "the server is sized for a rare peak",
             tuple(evidence),
             "autoscaling by queue depth, fewer replicas with an API for bursts, batch work between",
         ),

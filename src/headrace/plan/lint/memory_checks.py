@@ -68,7 +68,7 @@ def kv_overcommit(subject: Subject) -> Outcome:
     if holds == 0 and not shortens:
         return (
             Found(
-                "the cache does not hold one request of the context that is allowed",
+                "the cache cannot hold one request of the allowed context",
                 evidence,
                 f"--max-model-len {max(1, cache.most_tokens(room, 1, context.value))}, or a "
                 "smaller --kv-cache-dtype, fewer bits of the weights, or more devices",
@@ -94,11 +94,11 @@ def _of_lengths(
     if lengths is None:
         return (
             Found(
-                f"{seqs:,} requests are let in and {holds:,} of full length fit, which is as a "
-                "paged cache is used where requests are shorter; lengths would tell: add a run, or "
-                "--prompts with --tokenizer",
+                f"{seqs:,} requests are admitted and {holds:,} of full length fit, which is "
+                "normal for a paged cache if requests are shorter; to know their lengths "
+                "add a run, or --prompts with --tokenizer",
                 evidence,
-                f"where requests are that long: --max-num-seqs {max(1, holds)}",
+                f"if requests are that long: --max-num-seqs {max(1, holds)}",
                 "info",
             ),
         )
@@ -108,8 +108,8 @@ def _of_lengths(
         return ()
     return (
         Found(
-            f"{seqs:,} requests are let in and {fitting:,} of the mean length fit: the rest is "
-            "preempted and computed again",
+            f"{seqs:,} requests are admitted and {fitting:,} of the mean length fit: the rest "
+            "are preempted and computed again",
             (
                 *evidence,
                 Evidence("mean request", mean, lengths.where, "tokens"),
@@ -133,10 +133,10 @@ def _allocated_at_start(subject: Subject, engine: EngineSetup) -> Outcome:
     layers = engine.gpu_layers
     stated = int(layers.value) if layers is not None and layers.value.isdigit() else None
     if stated is not None and subject.shape is not None and stated < subject.shape.num_layers:
-        return Needs("a model wholly on the device: some of its layers are kept beside it")
+        return Needs("a model wholly on the device: some of its layers are kept outside it")
     return (
         Found(
-            "llama-server makes the whole cache at its start, and it does not fit",
+            "llama-server allocates the whole cache at its start, and it does not fit",
             (
                 total.evidence("tokens"),
                 Evidence("needed", plan.needed.value, "plan fit, figure needed", "byte"),
@@ -172,21 +172,22 @@ def memory_share(subject: Subject) -> Outcome:
     below = share.value < low
     evidence = [
         share.evidence("share"),
-        Evidence("what to set, from", low, "catalog: vllm.figures.gpu-memory-utilization", "share"),
-        Evidence("what to set, to", high, "catalog: vllm.figures.gpu-memory-utilization", "share"),
+        Evidence("recommended, from", low, "catalog: vllm.figures.gpu-memory-utilization", "share"),
+        Evidence("recommended, to", high, "catalog: vllm.figures.gpu-memory-utilization", "share"),
     ]
     if subject.hardware is not None and subject.hardware.memory_bytes:
         unused = subject.hardware.memory_bytes * abs(share.value - (low if below else high))
         evidence.append(
             Evidence(
-                "KV cache forgone" if below else "headroom lacking", unused,
+                "KV cache not available" if below else "headroom lacking", unused,
                 f"computed, of {subject.hardware.name}", "byte",
             )
         )  # fmt: skip
     return (
         Found(
-            "memory is left idle that would hold KV" if below
-            else "there is no room for what the runtime does not count: out of memory under load",
+            "memory that could hold KV is left idle" if below
+            else "there is no room for memory that the runtime does not count: it will run out of "
+                "memory under load",
             tuple(evidence),
             f"--gpu-memory-utilization {low if below else high:g}",
         ),
@@ -241,8 +242,8 @@ def fixed_slots(subject: Subject) -> Outcome:
 CHECKS = (
     Check(
         "L-kv-overcommit", "KV overcommit", "warning", ("engine", "run", "prompts"),
-        "the model's shape, the context, --max-num-seqs; the cache's size or --hardware; lengths "
-        "of requests, else it is but information",
+        "the model's shape, the context, --max-num-seqs; the cache's size or --hardware; "
+            "lengths of requests, else it is only information",
         "fewer sequences, a shorter context, a smaller KV type",
         ("qg-963", "memory-aware-batching", "kv-reserve"), kv_overcommit,
     ),

@@ -32,12 +32,14 @@ _DYNAMIC = (
 
 
 class Break(NamedTuple):
-    """Where two prompts part. offset: characters that both begin with. kind: what stands there."""
+    """The place where two prompts differ."""
 
     first: Prompt
     second: Prompt
     offset: int
+    """Number of characters that both begin with."""
     kind: str
+    """Kind of text at that place."""
 
     @property
     def excerpts(self) -> tuple[str, str]:
@@ -49,12 +51,14 @@ class Break(NamedTuple):
 
 
 class Shareable(NamedTuple):
-    """Characters, summed over prompts. shared: they begin with, as another does. reusable: stand in
-    half of the prompts, wherever. whole: all."""
+    """Characters, summed over prompts."""
 
     shared: int
+    """They begin with, as another does."""
     reusable: int
+    """Stand in half of the prompts, wherever."""
     whole: int
+    """All."""
 
 
 def common_prefix(first: Sequence[object], second: Sequence[object]) -> int:

@@ -13,7 +13,7 @@ from headrace.plan.lint.repeats import repeated_characters
 from headrace.plan.lint.scripts import script_of
 from headrace.plan.lint.subject import Subject
 
-_PROMPTS_NEEDED = "requests: add --prompts FILE.jsonl, two of them at least"
+_PROMPTS_NEEDED = "requests: add --prompts FILE.jsonl with at least two"
 _LOST_SHARE = 0.2
 _LOST_CHARACTERS = 256
 """Some 64 tokens: two to four blocks of a KV cache, below which nothing is shared."""
@@ -42,9 +42,9 @@ def prefix(subject: Subject) -> Outcome:
     where = subject.prompts.where if subject.prompts else ""
     evidence = [
         Evidence("prompts looked at", min(len(prompts), MOST_PROMPTS), where),
-        Evidence("they begin as another does", round(counts.shared / counts.whole, 3), where,
+        Evidence("they begin like another", round(counts.shared / counts.whole, 3), where,
                  "share of characters"),
-        Evidence("equal in half of them, wherever", round(counts.reusable / counts.whole, 3), where,
+        Evidence("equal in half of them, anywhere", round(counts.reusable / counts.whole, 3), where,
                  "share of characters"),
         Evidence("longest common prefix", place.offset,
                  f"{place.first.where} and {place.second.where}", "characters"),
@@ -63,8 +63,8 @@ def prefix(subject: Subject) -> Outcome:
         Found(
             f"{place.kind} at {breaks_in} ends the common prefix, and equal text follows",
             tuple(evidence),
-            "put what changes (dates, ids, user data, search results) behind what does not: last "
-            "in the prompt, or in the last message",
+            "put what changes (dates, ids, user data, search results) after what does not: "
+            "at the end of the prompt, or in the last message",
         ),
     )
 
@@ -85,13 +85,13 @@ def prefix_order(subject: Subject) -> Outcome:
         at = next(i for i, (a, b) in enumerate(zip(before.tools, one.tools, strict=True)) if a != b)
         return (
             Found(
-                "requests have the same tools in another order or spelling: nothing of them is "
-                "shared",
+                "requests have the same tools in another order or spelling, so their "
+                "prefixes cannot be shared",
                 (
                     Evidence(f"tools[{at}]", before.tools[at][:80], before.where),
                     Evidence(f"tools[{at}]", one.tools[at][:80], one.where),
                 ),
-                "write tools in one order with one order of their keys (sort both)",
+                "write tools and their keys in one fixed order (sort both)",
             ),
         )
     return ()
@@ -108,14 +108,14 @@ def prompt_long(subject: Subject) -> Outcome:
         count = sum(_repeats(one.text) for one in prompts)
         return (
             Found(
-                "the same long text stands more than once in a prompt",
+                "the same long text occurs more than once in a prompt",
                 (
                     Evidence("repeated", repeated, worst.where, "characters"),
                     Evidence("of", len(worst.text), worst.where, "characters"),
                     Evidence("prompts with such repeats", count, subject.prompts.where),
                     *_tokens(subject, "tokens of that prompt", worst.text),
                 ),
-                "say it once",
+                "write it once",
             ),
         )
     if len(prompts) < 2:
@@ -130,13 +130,14 @@ def prompt_long(subject: Subject) -> Outcome:
         Found(
             "nearly all of each prompt is the same instructions",
             (
-                Evidence("instructions that all begin with", len(fixed), subject.prompts.where,
+                Evidence(
+                    "instructions that all prompts begin with", len(fixed), subject.prompts.where,
                          "characters"),
                 Evidence("mean prompt", round(mean), subject.prompts.where, "characters"),
                 *_tokens(subject, "tokens of the instructions", fixed),
             ),
-            "shorten the instructions, or see that they are cached (cached tokens of a run); with "
-            "an API, price them with `headrace plan cost --cached`",
+            "shorten the instructions, or check that they are cached (cached tokens of a "
+                "run); with an API, price them with `headrace plan cost --cached`",
             "info",
         ),
     )  # fmt: skip
@@ -184,8 +185,8 @@ def language(subject: Subject) -> Outcome:
                 Evidence(f"max_tokens, {most}", limits[most], subject.prompts.where, "tokens"),
                 Evidence(f"max_tokens, {least}", limits[least], subject.prompts.where, "tokens"),
             ),
-            f"max_tokens {wanted} for {least}, or a budget in characters that is turned into "
-            "tokens by this tokenizer",
+            f"max_tokens {wanted} for {least}, or a budget in characters, converted to tokens "
+                "with this tokenizer",
         ),
     )  # fmt: skip
 
@@ -210,17 +211,17 @@ def _tokens(subject: Subject, name: str, text: str) -> tuple[Evidence, ...]:
 CHECKS = (
     Check(
         "L-prefix", "prefix broken by dynamic text", "warning", ("prompts",),
-        "two prompts at least; a tokenizer to count tokens as well",
-        "what changes goes behind what does not", ("cr-468", "prefix-caching"), prefix,
+        "at least two prompts; a tokenizer, to count tokens as well",
+        "what changes goes after what does not", ("cr-468", "prefix-caching"), prefix,
     ),
     Check(
         "L-prefix-order", "same tools in another order", "warning", ("prompts",),
-        "two prompts at least", "one order of tools and of their keys",
+        "at least two prompts", "one order of tools and of their keys",
         ("cr-468", "prompt-caching"), prefix_order,
     ),
     Check(
         "L-prompt-long", "prompts that could be shorter", "warning", ("prompts",), "prompts",
-        "say things once, shorten instructions", ("sa-148", "shorter-prompts"), prompt_long,
+        "write things once, shorten instructions", ("sa-148", "shorter-prompts"), prompt_long,
     ),
     Check(
         "L-language", "token budget that ignores the language", "warning", ("prompts",),

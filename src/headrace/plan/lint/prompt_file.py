@@ -87,7 +87,7 @@ def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                     yield number, msgspec.json.decode(text, type=dict[str, Any])
                 except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                     raise ConfigError(
-                        f"{path}:{number}: is no JSON object ({error}); write one in each line"
+                        f"{path}:{number}: is not a JSON object ({error}); write one in each line"
                     ) from error
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror or error}; name a file to read") from error

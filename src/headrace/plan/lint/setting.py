@@ -12,11 +12,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Setting(Generic[T]):
-    """name: as the program calls it ("--max-num-seqs"). where: file and line, or "command line"."""
+    """A setting's value, name and place."""
 
     value: T
     name: str
+    """The program's name for it ("--max-num-seqs")."""
     where: str
+    """File and line, or "command line"."""
 
     def evidence(self, unit: str = "") -> Evidence:
         """As it is shown."""

@@ -35,13 +35,13 @@ def acceptance(subject: Subject) -> Outcome:
     if setting is None and not drafted:
         return () if engine is not None or run is not None else Needs("an engine's config or a run")
     if run is None or not run.readings:
-        return Needs("a run with the server's /metrics: what share of drafts was accepted")
+        return Needs("a run with the server's /metrics: the share of drafts that was accepted")
     where = f"{run.where}/metrics.jsonl"
     if drafted is None:
         assert setting is not None
         return (
             Found(
-                "drafts are made and nobody measures what becomes of them",
+                "drafts are made, but their acceptance is not measured",
                 (setting.evidence(),
                  Evidence("readings of /metrics without drafts in them", len(run.readings), where)),
                 "a server whose /metrics count drafted and accepted tokens; or measure the run "
@@ -71,7 +71,7 @@ def acceptance(subject: Subject) -> Outcome:
         needed = 1.0
     evidence += [tokens.evidence("tokens"), Evidence("a draft step costs", round(cost[0], 4),
                  cost[1], "of a step"), Evidence("times as fast", round(gain, 3), "formula S3"),
-                 Evidence("acceptance from which it pays", round(needed, 3), "formula S3",
+                 Evidence("acceptance at which it starts to pay", round(needed, 3), "formula S3",
                           "share")]  # fmt: skip
     return (
         Found(
@@ -140,7 +140,7 @@ def _measured_acceptance(subject: Subject) -> tuple[float, str]:
         drafted, accepted = (growth(run.readings, name) for name in ("drafted", "accepted"))
         if drafted and accepted is not None:
             return min(1.0, accepted / drafted), f"{run.where}/metrics.jsonl, accepted / drafted"
-    return 1.0, "not measured: the best there can be"
+    return 1.0, "not measured: the best possible"
 
 
 def _cost_ratio(subject: Subject) -> tuple[float, str] | Needs:

@@ -21,48 +21,48 @@ Encode: TypeAlias = Callable[[str], list[int]]
 
 @dataclass(frozen=True, kw_only=True)
 class ModelFiles:
-    """A checkpoint on this disk, as far as checks look at it. templates: by name.
-
-    imatrix: the file that weighted its quantization; "" where it names none. kinds: storage kinds
-    of its tensors with their bytes.
-    """
+    """A checkpoint on this disk, as far as checks look at it."""
 
     name: str
     format: str
     templates: Mapping[str, str]
+    """Chat templates by name."""
     tokenizer: Tokenizer | None = None
     quantization: Mapping[str, object] = field(default_factory=dict)
     imatrix: str = ""
+    """The file that weighted its quantization; "" where it names none."""
     kinds: Mapping[str, int] = field(default_factory=dict)
+    """Storage kinds of its tensors with their bytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """One of each, None where there is none. runs: all that were named.
-
-    shape, files, draft_shape: of the engine's model; `lacks` says why one is None. tokenizer: that
-    was named, or the model's. template: text of the file that --chat-template names.
-    hardware: row of one device; devices: how many. quantization: id of the catalog that was named.
-    tested: that a quality evaluation was named.
-    """
+    """One of each, None where there is none."""
 
     catalog: Catalog
     engine: EngineSetup | None = None
     gateway: GatewaySetup | None = None
     run: Run | None = None
     runs: tuple[Run, ...] = ()
+    """All that were named."""
     prompts: Prompts | None = None
     shape: ModelShape | None = None
     draft_shape: ModelShape | None = None
+    """With `shape` and `files`: of the engine's model; `lacks` says why one is None."""
     files: ModelFiles | None = None
     tokenizer: Tokenizer | None = None
+    """The tokenizer that was named, or the model's."""
     tokenizer_name: str = ""
     other_tokenizer: Tokenizer | None = None
     template: str | None = None
+    """Text of the file that --chat-template names."""
     hardware: Hardware | None = None
+    """Row of one device."""
     hardware_name: str = ""
     devices: int = 1
+    """How many."""
     quantization: str | None = None
+    """Id of the catalog that was named. tested: that a quality evaluation was named."""
     evaluation: str | None = None
     lacks: Mapping[str, str] = field(default_factory=dict)
 

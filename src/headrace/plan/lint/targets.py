@@ -69,8 +69,8 @@ def _of_word(word: str, runtime: Runtime | None) -> Targets:
         if has_command(word):
             return _of_command(split(word, _COMMAND_LINE))
         raise ConfigError(
-            f"{word!r} is no file, no folder and no command of an engine; name a config, a folder "
-            "that `headrace bench load --save` wrote, or write the command after --"
+            f"{word!r} is not a file, a folder or a command of an engine; name a config, a "
+            "folder that `headrace bench load --save` wrote, or write the command after --"
         )
     if path.is_dir() or is_run(path) or _beside_result(path):
         return _of_run(path)
@@ -99,7 +99,7 @@ def _beside_result(path: Path) -> bool:
 def _of_run(path: Path) -> Targets:
     if path.is_dir() and not is_run(path):
         raise ConfigError(
-            f"{path}: holds no {RESULT}; name a folder that `headrace bench load --save` wrote"
+            f"{path}: has no {RESULT}; name a folder that `headrace bench load --save` wrote"
         )
     run = read_run(path)
     told = f"{run.where}: a run of {len(run.requests):,} requests, {len(run.readings):,} readings"
@@ -123,7 +123,7 @@ def _of_command(words: Sequence[str]) -> Targets:
     setup = setup_of_words([(word, _COMMAND_LINE) for word in words], _COMMAND_LINE)
     if setup is None:
         raise ConfigError(
-            f"{' '.join(words)[:80]!r} starts none of vllm serve, llama-server and headrace serve"
+            f"{' '.join(words)[:80]!r} does not start vllm serve, llama-server or headrace serve"
         )
     config = _config_named(words) if setup.runtime in ("headrace", "vllm") else None
     if config is not None:
@@ -158,7 +158,7 @@ def _over_file(setup: EngineSetup, path: Path) -> EngineSetup:
 
 def _engines(setups: tuple[EngineSetup, ...], name: str) -> Targets:
     if not setups:
-        raise ConfigError(f"{name}: no command of vllm serve, llama-server or headrace serve in it")
+        raise ConfigError(f"{name}: has no command of vllm serve, llama-server or headrace serve")
     return Targets(
         engines=setups,
         looked_at=tuple(f"{one.where}: settings of {one.runtime}" for one in setups),
@@ -191,8 +191,9 @@ def _of_yaml(path: Path, text: str, runtime: Runtime | None) -> Targets:
 def _mapping(documents: Sequence[Document], name: str) -> Document:
     if len(documents) != 1 or not isinstance(documents[0].loaded, dict) or not documents[0].loaded:
         raise ConfigError(
-            f"{name}: is no config: settings as `name: value` lines, LiteLLM's model_list, a "
-            "service of compose or Kubernetes, or a script with an engine's command"
+            f"{name}: is not a config, which has settings as `name: value` lines, LiteLLM's "
+            "model_list, a service of compose or Kubernetes, or a script with an engine's "
+            "command"
         )
     return documents[0]
 

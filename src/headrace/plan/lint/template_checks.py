@@ -49,7 +49,9 @@ def template(subject: Subject) -> Outcome:
     if stated is None or not files.templates:
         return ()
     if subject.template is None:
-        return subject.need("template", f"the file of {stated.name}: {stated.value} is none here")
+        return subject.need(
+            "template", f"the file of {stated.name}: {stated.value} is not on this machine"
+        )
     own = _rendered(next(iter(files.templates.values())), files.tokenizer)
     other = _rendered(subject.template, files.tokenizer)
     if isinstance(own, Needs):
@@ -58,22 +60,22 @@ def template(subject: Subject) -> Outcome:
         return (
             Found("the chat template that is set refuses a plain conversation",
                   (stated.evidence(), Evidence("says", other.what, stated.where)),
-                  f"leave {stated.name} out", "error"),
+                  f"omit {stated.name}", "error"),
         )  # fmt: skip
     if own == other:
         return ()
     at = common_prefix(own, other)
     return (
         Found(
-            "the chat template that is set writes a conversation otherwise than the model's own",
+            "the chat template that is set renders a conversation differently from the model's own",
             (
                 stated.evidence(),
-                Evidence("they part at", at, "a conversation of three messages", "characters"),
+                Evidence("they differ from", at, "a conversation of three messages", "characters"),
                 Evidence("the model's own has", own[max(0, at - 20) : at + 40], files.name),
                 Evidence("the one that is set has", other[max(0, at - 20) : at + 40],
                          stated.value),
             ),
-            f"leave {stated.name} out, or show with an evaluation that it is better",
+            f"omit {stated.name}, or show with an evaluation that it is better",
         ),
     )  # fmt: skip
 
@@ -103,7 +105,7 @@ def marks(subject: Subject) -> Outcome:
     pieces = len(tokenizer.encode(mark, add_special_tokens=False))
     return (
         Found(
-            "prompts carry marks of a chat format that this tokenizer does not know",
+            "prompts contain control tokens of a chat format that this tokenizer does not know",
             (
                 Evidence("marks", ", ".join(sorted(strange)[:8]), where),
                 Evidence(f"tokens of {mark}", pieces, f"tokenizer of {subject.tokenizer_name}"),
@@ -143,9 +145,9 @@ def tokenizer_mismatch(subject: Subject) -> Outcome:
                 Evidence("ids of a probe, the model's own", str(own[at : at + 6]), files.name),
                 Evidence("ids of a probe, the one that is set", str(other[at : at + 6]),
                          stated.value),
-                Evidence("they part at", at, "a probe text", "tokens"),
+                Evidence("they differ from", at, "a probe text", "tokens"),
             ),
-            f"leave {stated.name} out",
+            f"omit {stated.name}",
         ),
     )  # fmt: skip
 

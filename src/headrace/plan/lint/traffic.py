@@ -9,10 +9,12 @@ from headrace.plan.lint.subject import Subject
 
 @dataclass(frozen=True)
 class Lengths:
-    """tokens: prompt and answer together, of each request. prompts: the prompts alone."""
+    """Lengths of requests in tokens."""
 
     tokens: tuple[int, ...]
+    """Prompt and answer together, of each request."""
     prompts: tuple[int, ...]
+    """The prompts alone."""
     where: str
 
 

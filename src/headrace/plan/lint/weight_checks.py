@@ -38,7 +38,7 @@ def gguf_in_vllm(subject: Subject) -> Outcome:
     fact = subject.catalog.runtimes["vllm"].facts["not_for"]
     return (
         Found(
-            "vLLM runs a GGUF file far slower than its own formats",
+            "vLLM runs a GGUF file much slower than its own formats",
             (
                 *(one.evidence() for one in signs),
                 Evidence("vLLM is not for", str(fact.value), "catalog: vllm.not_for"),
@@ -57,7 +57,7 @@ def uncalibrated(subject: Subject) -> Outcome:
     if setting is not None and setting.value.lower() in _ROUNDED:
         return (
             Found(
-                "weights are rounded to few bits without looking at any data",
+                "weights are rounded to few bits without calibration data",
                 (setting.evidence(),),
                 "a checkpoint made with AWQ, GPTQ or SmoothQuant over text like yours, or "
                 "--quantization fp8; then `headrace eval`",
@@ -70,7 +70,7 @@ def uncalibrated(subject: Subject) -> Outcome:
         if method in _ROUNDED:
             where = f"{files.name}: quantization_config"
             return (
-                Found("weights are rounded to few bits without looking at any data",
+                Found("weights are rounded to few bits without calibration data",
                       (Evidence("quant_method", method, where),),
                       "a checkpoint made with AWQ or GPTQ; then `headrace eval`"),
             )  # fmt: skip
@@ -126,11 +126,11 @@ def mixed_precision(subject: Subject) -> Outcome:
     evidence.append(Evidence("evaluation named", "none", "--evaluation"))
     return (
         Found(
-            "keys and values are stored otherwise than the weights, and no evaluation of it is "
-            "named",
+            "keys and values are stored in another type than the weights, and no evaluation "
+            "of that is named",
             tuple(evidence),
-            "`headrace eval kl MODEL --base ORIGINAL --kv-cache-dtype … --json`, and name its "
-            "output with --evaluation; or leave the KV type as it is",
+            "`headrace eval kl MODEL --base ORIGINAL --kv-cache-dtype … --json`, and name "
+            "its output with --evaluation; or keep the default KV type",
             "info",
         ),
     )
@@ -162,9 +162,9 @@ def attention(subject: Subject) -> Outcome:
     if backend is not None and backend.value.upper() in _SLOW_ATTENTION:
         return (
             Found(
-                "another attention than FlashAttention is chosen by hand",
+                "an attention backend other than FlashAttention is set by hand",
                 (backend.evidence(),),
-                f"leave {backend.name} out: vLLM takes the fastest that the device has",
+                f"omit {backend.name}: vLLM chooses the fastest that the device supports",
             ),
         )
     return ()
@@ -181,7 +181,7 @@ def kernels(subject: Subject) -> Outcome:
             Found(
                 "CUDA graphs are off: each kernel of each step is launched by the host",
                 (engine.enforce_eager.evidence(),),
-                "leave --enforce-eager out",
+                "omit --enforce-eager",
             )
         )
     stated = engine.quantization
@@ -196,14 +196,14 @@ def kernels(subject: Subject) -> Outcome:
         ][:1]  # fmt: skip
         found.append(
             Found(
-                "the name keeps vLLM from its Marlin kernels, which it takes by itself",
+                "this name keeps vLLM from its Marlin kernels, which it chooses by default",
                 tuple(evidence),
-                f"leave --quantization out, or --quantization {_PLAIN_KERNELS[stated.value]}",
+                f"omit --quantization, or write --quantization {_PLAIN_KERNELS[stated.value]}",
             )
         )
     if engine.backend is not None and engine.backend.value == "reference":
         found.append(
-            Found("the slow definition computes, not the kernels",
+            Found("the slow reference backend computes, not the kernels",
                   (engine.backend.evidence(),), "--backend cpu", "error")
         )  # fmt: skip
     level = engine.cpu_level
@@ -239,7 +239,7 @@ def fitting_quantization(subject: Subject) -> Outcome:
     )
     return (
         Found(
-            f"{hardware.name} multiplies in FP8, and the weights are kept at 16 bits",
+            f"{hardware.name} multiplies in FP8, but the weights are kept at 16 bits",
             (
                 Evidence("weights at 16 bits", sixteen, "plan fit, formula F6", "byte"),
                 Evidence("weights as FP8", eight, "plan fit, formula F6", "byte"),
@@ -265,7 +265,7 @@ CHECKS = (
     ),
     Check(
         "L-rtn", "few bits without calibration", "warning", ("engine",),
-        "the model's files on this disk, where the config does not say it",
+        "the model's files on this disk, if the config does not state it",
         "AWQ, GPTQ, an imatrix", ("cr-464", "qg-967", "gptq"), uncalibrated,
     ),
     Check(
@@ -278,7 +278,7 @@ CHECKS = (
         "--flash-attn auto", ("cr-458", "qg-971", "flash-attention"), attention,
     ),
     Check(
-        "L-kernels", "fast kernels left out", "warning", ("engine",), "",
+        "L-kernels", "fast kernels not used", "warning", ("engine",), "",
         "no --enforce-eager, Marlin kernels, --backend cpu", ("qg-961", "marlin-kernels"), kernels,
     ),
     Check(

@@ -47,7 +47,7 @@ def cascade_part(found: CascadePlan) -> PlanPart:
         ),
         assumptions=(
             "Each model is priced as if it served alone, with the utilisation that is given.",
-            "Which requests are passed on is not known to this plan; the share is what you give.",
+            "This plan does not know which requests are passed on; the share is the one you give.",
             *dict.fromkeys((*found.notes, *found.small.notes, *found.large.notes)),
         ),
         quantities=found.quantities,
@@ -99,9 +99,9 @@ def _plot(one: CascadeWay, found: CascadePlan) -> Plot | None:
         ],
         Axis("share passed on", share),
         Axis("USD for 1,000 requests", figure),
-        upright=[(found.escalation, f"asked for {share(found.escalation)}"),
+        upright=[(found.escalation, f"given: {share(found.escalation)}"),
                  *(pays if 0 < one.most_escalation < 1 else [])],
-        caption="The middle of the band; the table has both ends.",
+        caption="Values are the middle of the band; the table has both ends.",
     )  # fmt: skip
 
 

@@ -28,7 +28,7 @@ def cost_part(found: CostPlan) -> PlanPart:
         )
     ]
     verdicts += [(f"{crossing_told(one)}.", None) for one in found.crossings]
-    verdicts += [(f"No figure of {one}.", False) for one in found.missing]
+    verdicts += [(f"Not known: {one}.", False) for one in found.missing]
     return PlanPart(
         title="At what cost",
         subject=(
@@ -53,7 +53,7 @@ def crossing_told(one: BreakEvenPair) -> str:
     first, always = one.curve.first_tokens_per_month, one.curve.always_tokens_per_month
     name = f"{one.hardware.cost.name}, against {one.api.cost.name},"
     if first is None:
-        return f"{name} pays at no volume"
+        return f"{name} never pays"
     if always is None:
         return f"{name} pays first at {compact(first)} tokens a month, where replicas are full"
     if always == first:
@@ -122,7 +122,7 @@ def _ways(found: CostPlan) -> Sheet:
         "US dollars, prompt and output together",
         ("way and id", "price from", "1M tokens", "band", "a request"),
         rows,
-        ("The figure of a request has the id with .request behind it.",),
+        ("The figure of a request has this id followed by .request.",),
         names=2,
     )
 

@@ -103,8 +103,8 @@ def _growth(found: Fit) -> Plot | None:
         Axis("tokens of a request", compact),
         Axis("GB" + (" of each device" if memory.place.devices > 1 else ""), compact),
         across=[(usable, "usable")],
-        upright=[(load.context_tokens, f"asked for {load.context_tokens:,}")],
-        caption="The middle of the band; tables have both ends.",
+        upright=[(load.context_tokens, f"given: {load.context_tokens:,}")],
+        caption="Values are the middle of the band; the tables have both ends.",
         wide=True,
     )
 
@@ -137,5 +137,5 @@ def _changes(found: Fit) -> tuple[Sheet, ...]:
     )
     return (
         Sheet("What would make it fit", ("change and id", "option", "enough", "saves"), rows,
-              ("Those that are enough alone come first, by what is lost.",), names=3),
+              ("Changes that are enough alone come first, ordered by what is lost.",), names=3),
     )  # fmt: skip

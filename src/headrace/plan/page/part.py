@@ -21,19 +21,18 @@ class Block:
 
 @dataclass(frozen=True, kw_only=True)
 class PlanPart:
-    """One plan of a page.
-
-    verdicts: sentences, with good news True, bad news False, neither None. tiles: name and value.
-    assumptions: what a reader has to know of the figures.
-    """
+    """One plan of a page."""
 
     title: str
     subject: str
     verdicts: tuple[tuple[str, bool | None], ...]
+    """Sentences, with good news True, bad news False, neither None."""
     tiles: tuple[tuple[str, str], ...]
+    """Name and value."""
     plots: tuple[Plot, ...]
     sheets: tuple[Sheet | Block, ...]
     assumptions: tuple[str, ...]
+    """What a reader has to know of the figures."""
     quantities: tuple[Quantity, ...]
 
 

@@ -70,7 +70,7 @@ def _verdicts(
 ) -> list[tuple[str, bool | None]]:
     counted = f"{found.left:,} of {found.looked_at:,} combinations keep every rule."
     if not ends:
-        return [(f"Nothing keeps every rule: {found.looked_at:,} combinations were looked at.",
+        return [(f"No option keeps every rule: {found.looked_at:,} combinations were considered.",
                  False)]  # fmt: skip
     told: list[tuple[str, bool | None]] = [(f"{_name(ends[0][1])}. {counted}", True)]
     told += [(f"{title.capitalize()}: {_name(one)}.", None) for title, one in ends[1:]]
@@ -114,7 +114,9 @@ def _scatter(found: Recommendation, ends: Sequence[tuple[str, Option]]) -> Plot 
         for paid, key in _PAID
     ]  # fmt: skip
     without = len(found.options) - len(with_both)
-    caption = "Every option that keeps the rules; to the left is cheaper, below is faster."
+    caption = (
+        "Every option that keeps the rules; options further left are cheaper, further down faster."
+    )
     if without:
         caption += f" {without:,} are not drawn, as their E2E or their cost is not known or 0."
     return named_points(
@@ -150,7 +152,10 @@ def _alternatives(ends: Sequence[tuple[str, Option]]) -> Sheet:
         "The first, and the three ends",
         ("", "option and id", "USD a month", "TTFT", "TPOT", "E2E", "size"),
         rows,
-        ("Figures have the option's id with .month, .ttft, .tpot, .e2e or .size behind it.",),
+        (
+            "The ids of figures are the option's id followed by .month, .ttft, .tpot, .e2e or "
+            ".size.",
+        ),
         names=2,
     )
 
@@ -179,7 +184,7 @@ def _ranks(found: Recommendation) -> Sheet:
 def _why(title: str, one: Option) -> Sheet:
     rows = [(Cell("figures"), Cell(reason)) for reason in one.reasons]
     for advice in one.advice:
-        says = "agrees" if advice.agrees else f"would take {', '.join(advice.takes)}"
+        says = "agrees" if advice.agrees else f"suggests {', '.join(advice.takes)}"
         disputed = f"disputed: {', '.join(advice.disputed_by)}" if advice.disputed_by else ""
         rows.append(
             (

@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from headrace.plan.simulation.plan import SimulationPlan
 
 _CHANCE = (
-    "Bands of latencies are of chance alone: 95 % by batch means; from the least to the greatest "
-    "where fewer than 200 requests were measured. How sure step times are is not in them. Counts, "
-    "rates and what is most are exact of this run; another seed gives another run."
+    "Bands of latencies cover only chance: 95 % by batch means, or from the minimum to the "
+    "maximum where fewer than 200 requests were measured. The uncertainty of step times is "
+    "not included. Counts, rates and maxima are exact for this run; another seed gives "
+    "another run."
 )
 
 
@@ -84,7 +85,7 @@ def _service(result: SimulationResult) -> str:
 def _load(result: SimulationResult) -> str:
     requests = max(1, result.completed)
     return (
-        f"{result.arrived:,} requests in {duration(result.seconds * 1e3)}, on the mean "
+        f"{result.arrived:,} requests in {duration(result.seconds * 1e3)}, with "
         f"{result.prompt_tokens / requests:,.0f} tokens of prompt and "
         f"{result.served_tokens / requests:,.0f} of answer"
     )
@@ -119,7 +120,8 @@ def _verdicts(found: SimulationPlan) -> list[tuple[str, bool | None]]:
         told.append((f"{result.refused:,} requests fit in no replica and were refused.", False))
     if result.failures:
         told.append(
-            (f"{len(result.failures):,} replicas failed; {result.retries:,} requests began again.",
+            (f"{len(result.failures):,} replicas failed; {result.retries:,} requests were "
+                "started again.",
              None)
         )  # fmt: skip
     return told
@@ -129,7 +131,7 @@ def _curves(result: SimulationResult) -> list[Plot | None]:
     """Shares of requests by latency: of all, and by priority where there are several."""
     lanes = result.lanes or (result.overall,)
     of_all = {name: _cdf(result.overall, name) for name in ("queue", "ttft", "e2e")}
-    caption = "Where a curve is at 95 %, that is the p95; points are drawn to the last request."
+    caption = "The p95 is where a curve reaches 95 %; points are drawn to the last request."
     plots = [
         lines_plot(
             "Requests by latency",
@@ -228,7 +230,10 @@ def _latencies(lane: LaneResult) -> Sheet:
         f"Latency{of}",
         ("measure and id", "requests", "mean", "p50", "p90", "p95", "p99", "longest"),
         tuple(rows),
-        ("Figures have the id of the line with .mean, .p50, .p90, .p95, .p99 or .most behind it.",),
+        (
+            "The ids of figures are that of the row followed by .mean, .p50, .p90, .p95, .p99 or "
+            ".most.",
+        ),
     )
 
 

@@ -81,7 +81,7 @@ def _speculation(found: SpeedPlan) -> tuple[str, bool | None]:
         if one.stops_at_batch is None
         else f"stops paying at batch {one.stops_at_batch:,}"
         if one.stops_at_batch > 1
-        else "pays at no batch"
+        else "pays at no batch size"
     )
     told = (
         f"Speculation ({one.draft.name}, {one.draft.tokens} drafted, acceptance "
@@ -96,9 +96,9 @@ def _apart(one: DisaggregatedSpeed) -> tuple[str, bool | None]:
     pools = one.pools
     return (
         f"Apart, {pools.prefill} replicas that prefill and {pools.decode} that decode serve "
-        f"{figure(one.requests.value)} requests/s, bound by {one.bound_by}; as many together serve "
-        f"{figure(one.together.value)}. Pools of {one.best[0]}:{one.best[1]} do most for each "
-        "replica.",
+        f"{figure(one.requests.value)} requests/s, bound by {one.bound_by}; as many together "
+        f"serve {figure(one.together.value)}. Pools of {one.best[0]}:{one.best[1]} serve the "
+        "most per replica.",
         one.requests.value >= one.together.value,
     )
 
@@ -120,8 +120,8 @@ def _roofline(found: SpeedPlan) -> Plot:
             Line(Key("prefill", "c2", mark="dot"), [_point(roof.prefill, asked)]),
         ],
         caption=(
-            "A step below the slope waits for memory, one below the flat roof for products. What "
-            "links and launches take puts a step below its roof."
+            "A step under the slope waits for memory, one under the flat roof for matrix "
+            "products. Time of links and launches puts a step below its roof."
         ),
     )
 
@@ -197,5 +197,5 @@ def _sweep(found: SpeedPlan) -> tuple[Sheet, ...]:
     )
     columns = ("context and id", "bound by", "fits", "batch", "TPOT", "tokens/s a user",
                "tokens/s in all")  # fmt: skip
-    note = "Figures of a line have its id with .tpot, .user or .all behind it."
+    note = "The ids of figures are that of the row followed by .tpot, .user or .all."
     return (Sheet("Decoding by batch", columns, rows, (note,), names=3),)

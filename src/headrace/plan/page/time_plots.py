@@ -49,7 +49,7 @@ def time_plots(result: SimulationResult) -> list[Plot | None]:
 
 
 class _Drawing:
-    """What the plots have in common."""
+    """The settings that the plots share."""
 
     def __init__(
         self,

@@ -38,7 +38,7 @@ class Advice:
 
 
 class Chosen(NamedTuple):
-    """What an option has that trees speak of: ids of rows, "" where it has none."""
+    """The choices of an option that decision trees cover: ids of rows, "" where it has none."""
 
     runtime: str
     quantization: str

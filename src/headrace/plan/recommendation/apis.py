@@ -88,7 +88,7 @@ def _option(catalog: Catalog, question: Question, price: Price, row: Model) -> O
         reasons=(
             f"${paid.request.value:.3g} a request of {question.prompt_tokens:,} and "
             f"{question.output_tokens:,} tokens" + (", by the batch API" if paid.batch else ""),
-            "no machines to run, none that stand idle",
+            "no machines to run, none idle",
         ),
         sources=(paid.request, paid.tokens),
     )  # fmt: skip
@@ -182,7 +182,7 @@ def _unchecked(question: Question, seen: Mapping[Metric, Quantity | None]) -> li
     ]  # fmt: skip
     said = []
     if unknown:
-        said.append(f"not checked, as nobody states them: {', '.join(unknown)}")
+        said.append(f"not checked, as they are not published: {', '.join(unknown)}")
     if of_tails:
         said.append(f"not checked, as only a mean is published: {', '.join(of_tails)}")
     return [Breach(rule="rule-api-speed", text="; ".join(said))] if said else []

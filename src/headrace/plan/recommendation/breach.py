@@ -14,16 +14,16 @@ _EXAMPLES = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Breach:
-    """One rule broken. rule: id of its row. text: in words, with value and limit.
-
-    excess: how much too much it is as a share of the limit, None where nothing is measured.
-    option: what to change in the question so that it holds, "" where no option does.
-    """
+    """One rule broken."""
 
     rule: str
+    """Id of its row."""
     text: str
+    """The breach in words, with value and limit."""
     excess: float | None = None
+    """How much too much it is as a share of the limit, None where nothing is measured."""
     option: str = ""
+    """What to change in the question so that it holds, "" where no option does."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,7 @@ class RuledOut:
 
 @dataclass(frozen=True, kw_only=True)
 class RuledOutBy:
-    """What one rule ruled out. examples: those that missed by least."""
+    """The combinations that one rule excluded."""
 
     rule: str
     says: str
@@ -50,6 +50,7 @@ class RuledOutBy:
     source: str
     count: int
     examples: tuple[str, ...]
+    """Combinations that missed the rule by the least."""
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""

@@ -34,15 +34,14 @@ class Latency:
 
 @dataclass(frozen=True, kw_only=True)
 class Capacity:
-    """Of one replica. requests_per_s: at most, at the batch that fits and keeps the SLO.
-
-    missed: limits that not even a single request keeps, with what it sees.
-    """
+    """The capacity of one replica."""
 
     batch: int
     requests_per_s: float
+    """Maximum rate, at the largest batch that fits and keeps the SLO."""
     alone: Latency
     missed: tuple[tuple[Limit, float], ...]
+    """Limits that not even a single request keeps, with its value."""
 
 
 def capacity_of(model: SpeedModel, question: Question, most_batch: int) -> Capacity:

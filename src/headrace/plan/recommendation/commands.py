@@ -26,14 +26,15 @@ _PORTS = {"headrace": 8000, "vllm": 8000, "llama.cpp": 8080}
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """program: "headrace", "vLLM", "llama.cpp", "LiteLLM" or "OpenAI clients". words: of a command;
-    none where `text` is a file or settings. note: what people have to know or fill in.
-    """
+    """A command that runs an option."""
 
     program: str
+    """"headrace", "vLLM", "llama.cpp", "LiteLLM" or "OpenAI clients"."""
     words: tuple[str, ...] = ()
+    """Words of a command; empty if `text` is a file or settings."""
     text: str = ""
     note: str = ""
+    """What people have to know or fill in."""
 
     @property
     def line(self) -> str:
@@ -99,7 +100,7 @@ def _vllm(question: Question, machines: Machines, kind: Quantization, model: Mod
         words += ["--served-model-name", served_name(model)]
     if model.remote_code:
         words.append("--trust-remote-code")
-        note = "; ".join(filter(None, (note, "the checkpoint brings code of its own: read it")))
+        note = "; ".join(filter(None, (note, "the checkpoint ships its own code: read it first")))
     if machines.tensor > 1:
         words += ["--tensor-parallel-size", str(machines.tensor)]
     if machines.pipeline > 1:

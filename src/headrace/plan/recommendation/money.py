@@ -33,7 +33,7 @@ class HourPrice:
 def hour_price(catalog: Catalog, row: Hardware | None) -> HourPrice | None:
     """The cheaper of renting and buying one device; this machine (None) is there already."""
     if row is None:
-        there = Input("this machine", 0.0, "USD/h", "it is there already; power is left out",
+        there = Input("this machine", 0.0, "USD/h", "it is there already; power is not counted",
                       "assumed")  # fmt: skip
         return HourPrice(paid="there already", low=0.0, value=0.0, high=0.0, inputs=(there,))
     found = []
@@ -75,12 +75,15 @@ def month_of_devices(id: str, price: HourPrice, devices: int) -> Quantity:
 
 
 class ApiMonth(NamedTuple):
-    """month: USD. request, tokens: figures that it comes from. batch: with the batch discount."""
+    """The cost of a month by API."""
 
     month: Quantity
+    """USD."""
     request: Quantity
     tokens: Quantity
+    """With `request`: figures that it comes from."""
     batch: bool
+    """With the batch discount."""
 
 
 def month_of_api(id: str, seller: str, price: Price, question: Question) -> ApiMonth:

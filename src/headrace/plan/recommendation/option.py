@@ -15,26 +15,27 @@ Paid = Literal["rented", "bought", "there already", "by token", "unknown"]
 
 @dataclass(frozen=True, kw_only=True)
 class Machines:
-    """What a self-hosted option runs on. devices: of one replica.
-
-    batch: requests a replica decodes together at most. capacity_requests_per_s: of one replica.
-    in_flight: requests at once, of all replicas, by Little. memory_bytes: needed on a device.
-    usable_share: of its memory, that a runtime takes.
-    """
+    """The machines of a self-hosted option."""
 
     hardware: str
     hardware_name: str
     devices: int
+    """Devices of one replica."""
     tensor: int
     pipeline: int
     replicas: int
     batch: int
+    """Requests a replica decodes together at most."""
     capacity_requests_per_s: float
+    """Capacity of one replica."""
     utilization: float
     in_flight: float
+    """Requests at once, of all replicas, by Little."""
     memory_bytes: float
+    """Needed on a device."""
     usable_bytes: float
     usable_share: float
+    """Share of the memory that a runtime uses."""
 
     @property
     def all_devices(self) -> int:
@@ -44,15 +45,10 @@ class Machines:
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """One option. id: unique in an answer. api: the provider's id; machines: None of an API.
-
-    quantization, runtime: ids of rows; "" of an API. ttft, tpot, e2e: s, None where not known, and
-    of machines until the option is told. e2e_s: the middle of e2e, by which it is ranked.
-    sources: figures that those come from. marks: soft rules it breaks. advice: what the decision
-    trees say of it.
-    """
+    """One option."""
 
     id: str
+    """Unique in an answer."""
     name: str
     model: str
     model_name: str
@@ -61,16 +57,24 @@ class Option:
     usd_per_month: Quantity | None
     quantization: str = ""
     runtime: str = ""
+    """With `quantization`: ids of rows; "" of an API."""
     api: str = ""
+    """The provider's id."""
     machines: Machines | None = None
+    """None of an API."""
     ttft: Quantity | None = None
     tpot: Quantity | None = None
     e2e: Quantity | None = None
+    """With `ttft` and `tpot`: s, None where not known, and of machines until the option is told."""
     e2e_s: float | None = None
+    """The middle of e2e, by which it is ranked."""
     marks: tuple[Breach, ...] = ()
+    """Soft rules it breaks."""
     advice: tuple[Advice, ...] = ()
+    """What the decision trees say of it."""
     reasons: tuple[str, ...] = ()
     sources: tuple[Quantity, ...] = ()
+    """Figures that those come from."""
 
     @property
     def all_figures(self) -> tuple[Quantity, ...]:

@@ -60,7 +60,8 @@ def capacity_figures(
 def month_by_replicas(month: Quantity, machines: Machines, replicas: Quantity) -> Quantity:
     """The same month, its devices told as replicas and devices of each."""
     inputs = tuple(one for one in month.inputs if one.name != "devices")
-    each = Input("devices of a replica", machines.devices, "", "the fewest that do, or the next",
+    each = Input("devices of a replica", machines.devices, "",
+        "the fewest that suffice, or the next",
                  "given")  # fmt: skip
     return replace(month, inputs=(*inputs, figure_input(replicas), each))
 

@@ -29,18 +29,18 @@ _FORMATS = {"fp8": "FP8", "awq": "AWQ", "gptq": "GPTQ", "nvfp4": "NVFP4"}
 
 @dataclass(frozen=True, kw_only=True)
 class HardwareCandidate:
-    """Hardware that is looked at. row: of the device, None for this machine's CPU.
-
-    counts: devices of a replica that are tried, rising. price: None where nobody states one.
-    here: devices that this machine has, which are all there are; None for what is rented or bought.
-    """
+    """Hardware that is looked at."""
 
     name: str
     title: str
     row: Hardware | None
+    """Row of the device; None for this machine's CPU."""
     counts: tuple[int, ...]
+    """Devices of a replica that are tried, rising."""
     price: HourPrice | None
+    """None if no price is known."""
     here: int | None = None
+    """Devices that this machine has, which are all there are; None for what is rented or bought."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +79,7 @@ def sites(
             if any(one.row is None for one in found):
                 continue
             if not measured:
-                text = "nothing is measured of it: run `headrace bench machine`"
+                text = "it has not been measured: run `headrace bench machine`"
                 out.append(_out("this machine", Breach(rule="rule-hardware-known", text=text)))
                 continue
             found.append(
@@ -94,7 +94,7 @@ def sites(
             continue
         price = hour_price(catalog, row)
         if not question.hardware and price is None and not question.edge:
-            text = "nobody states a price of it; --hardware takes it all the same"
+            text = "no price of it is known; --hardware considers it all the same"
             out.append(_out(row.name, Breach(rule="rule-price", text=text)))
             continue
         found.append(
@@ -159,7 +159,7 @@ def _device(catalog: Catalog, name: str) -> tuple[Hardware, tuple[int, ...]]:
 
 def _unfit(catalog: Catalog, question: Question, row: Hardware) -> Breach | None:
     if question.edge and is_server(row):
-        return Breach(rule="rule-edge", text="stands in a data centre")
+        return Breach(rule="rule-edge", text="is data-centre hardware")
     if not (row.usable_memory_bytes or row.memory_bytes):
         return Breach(rule="rule-hardware-known", text="its memory is not stated")
     try:
@@ -200,7 +200,9 @@ def _unread(kind: Quantization, runtime: Runtime) -> Breach | None:
     needed = _format(kind, runtime)
     if needed not in runtime.formats and runtime.id not in kind.runtimes:
         there = ", ".join(runtime.formats)
-        return Breach(rule="rule-format", text=f"{needed} is not among what it reads: {there}")
+        return Breach(
+            rule="rule-format", text=f"{needed} is not among the formats it reads: {there}"
+        )
     if runtime.not_for == needed:
         return Breach(rule="rule-not-for", text=f"it is not for {needed}")
     return None

@@ -48,32 +48,34 @@ class Limit:
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """What an answer has to be for. Rates are requests/s, tokens of one request.
-
-    context_tokens: that a request may grow to; at least prompt and output. mean_rate: over the
-    month, what is paid by the token goes by; at most `rate`, which machines are counted for.
-    headroom: share of its capacity that a replica is planned for. budget_usd: a month. hardware
-    and models: names, none for all. least_parameters: of the proxy of quality, as asked;
-    usual_least_parameters: that are taken for the task where nobody asked.
-    """
+    """The requirements of a recommendation. Rates are requests per second, tokens are of one
+    request."""
 
     task: Task
     on: dt.date
     prompt_tokens: int
     output_tokens: int
     context_tokens: int
+    """Maximum tokens of a request; at least prompt and output."""
     rate: float
     mean_rate: float
+    """Over the month, what is paid by the token goes by; at most `rate`, which machines are counted
+    for."""
     headroom: float
+    """Share of its capacity that a replica is planned for."""
     slo: tuple[Limit, ...] = ()
     budget_usd: float | None = None
+    """A month."""
     private: bool = False
     edge: bool = False
     hardware: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
+    """With `hardware`: names, none for all."""
     quantizations: tuple[str, ...] = ()
     least_parameters: float | None = None
+    """Minimum of the proxy of quality, if given."""
     usual_least_parameters: float | None = None
+    """Minimum that is assumed for the task if none is given."""
     least_bits: float | None = None
     any_licence: bool = False
     cached_prompt_share: float = 0.0
@@ -99,12 +101,12 @@ def parse_slo(text: str) -> tuple[Limit, ...]:
         parts = _LIMIT.fullmatch(word.lower())
         if parts is None or parts["metric"] not in METRICS:
             raise ConfigError(
-                f"slo {shown(word)} is no limit; write METRIC:MS as ttft:500 or ttft:p95<300ms, "
-                f"METRIC one of {', '.join(METRICS)}"
+                f"slo {shown(word)} is not a limit; write METRIC:MS as in ttft:500 or "
+                f"ttft:p95<300ms, METRIC one of {', '.join(METRICS)}"
             )
         metric: Metric = next(one for one in METRICS if one == parts["metric"])
         seconds = float(parts["value"]) * (1.0 if parts["unit"] == "s" else 1e-3)
-        above_zero(f"slo {metric}", seconds, "it is a time, as ttft:500")
+        above_zero(f"slo {metric}", seconds, "it is a time, as in ttft:500")
         if metric in found:
             raise ConfigError(f"slo {metric} is limited twice, by {text!r}; give it once")
         percentile = parts["percentile"]
@@ -139,17 +141,17 @@ def question_of(
         prompt_tokens = _tokens(catalog, f"task-{task}-prompt", said)
     if output_tokens is None:
         output_tokens = _tokens(catalog, f"task-{task}-output", said)
-    not_below("prompt", prompt_tokens, 1, "a request has a prompt")
-    not_below("output", output_tokens, 1, "a request wants a token")
+    not_below("prompt", prompt_tokens, 1, "a request has at least one prompt token")
+    not_below("output", output_tokens, 1, "a request has at least one output token")
     whole = prompt_tokens + output_tokens
     context_tokens = whole if context_tokens is None else context_tokens
     not_below("context", context_tokens, whole, "it holds prompt and output together")
     limits = parse_slo(slo) if slo is not None else _usual_slo(catalog, task, said)
-    above_zero("rate", rate, "it is requests a second at the busiest, as 0.5")
+    above_zero("rate", rate, "it is requests per second at the peak, such as 0.5")
     mean = rate if mean_rate is None else mean_rate
     if mean_rate is None and not (rest.get("private") or rest.get("edge")):
-        said.append("APIs are paid for --rate all month, as --mean-rate was not given")
-    above_zero("mean_rate", mean, "it is requests a second over the whole month")
+        said.append("the cost of APIs assumes --rate all month, as --mean-rate was not given")
+    above_zero("mean_rate", mean, "it is requests per second over the whole month")
     if mean > rate:
         raise ConfigError(f"mean_rate is {mean:g}; it is at most the rate of {rate:g} requests/s")
     if headroom is None:
@@ -164,15 +166,15 @@ def question_of(
         assumptions=tuple(said), **rest,  # type: ignore[arg-type]
     )  # fmt: skip
     if question.budget_usd is not None:
-        above_zero("budget", question.budget_usd, "it is US dollars a month")
+        above_zero("budget", question.budget_usd, "it is US dollars per month")
     least = question.least_parameters
     if least is None:
         question = _with_usual_size(catalog, question)
     elif least == 0:
         question = replace(question, least_parameters=None)
     else:
-        above_zero("min_quality", least, "it is parameters, as 8g; 0 for any")
-    not_below("max_devices", question.max_devices, 1, "a model needs one")
+        above_zero("min_quality", least, "it is a number of parameters, such as 8g; 0 for any")
+    not_below("max_devices", question.max_devices, 1, "a model needs at least one device")
     if not 0 <= question.cached_prompt_share < 1:
         raise ConfigError(f"cached is {question.cached_prompt_share}; it is a share from 0 to 1")
     return question
@@ -188,8 +190,8 @@ def _with_usual_size(catalog: Catalog, question: Question) -> Question:
     id = f"task-{question.task}-least-size"
     least, _ = constant(catalog, id)
     said = (
-        f"{catalog.constants[id].name}: {least / 1e9:g} B by the proxy ({id}), a choice of this "
-        "project and no measurement; --min-quality 0 takes any",
+        f"{catalog.constants[id].name}: {least / 1e9:g} B by the proxy ({id}), a choice of "
+        "this project, not a measurement; --min-quality 0 accepts any",
     )
     return replace(
         question, usual_least_parameters=least, assumptions=(*question.assumptions, *said)

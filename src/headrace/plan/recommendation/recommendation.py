@@ -55,22 +55,22 @@ class Miss:
 
 @dataclass(frozen=True, kw_only=True)
 class Recommendation:
-    """ranked: options, one for each model and place. looked_at: combinations, ruled out included.
-
-    nearest: those ruled out that missed by least; told where nothing is left. options: all that
-    are left, whose figures are not told.
-    """
+    """The answer to a question: ranked options, commands, and what was excluded."""
 
     question: Question
     ranked: tuple[Ranked, ...]
+    """Options, one for each model and place."""
     alternatives: Alternatives
     commands: dict[str, tuple[Command, ...]]
     ruled_out: tuple[RuledOutBy, ...]
     nearest: tuple[Miss, ...]
+    """Excluded options that missed by the least; shown if no option is left."""
     looked_at: int
+    """Combinations, ruled out included."""
     left: int
     notes: tuple[str, ...]
     options: tuple[Option, ...] = ()
+    """All that are left, whose figures are not told."""
 
     @property
     def figures(self) -> tuple[Quantity, ...]:
@@ -215,8 +215,8 @@ def _of_runtimes(able: Sequence[RuntimeCandidate]) -> tuple[str, ...]:
     if len({one.runtime.id for one in able}) < 2:
         return ()
     return (
-        "efficiencies are stated by kind of device and of no runtime, so all runtimes are planned "
-        "with the same; one that reaches less at large batches is slower than said here",
+        "efficiencies are stated per kind of device and not per runtime, so all runtimes are "
+        "planned with the same; one that reaches less at large batches is slower than planned",
     )
 
 

@@ -47,7 +47,7 @@ _LOOSER = (1.0, 1.25, 2.0, 4.0)
 
 
 class _Run(NamedTuple):
-    """What the figures of an option are computed from."""
+    """The quantities that the figures of an option are computed from."""
 
     replica: Replica
     rate: float
@@ -128,7 +128,7 @@ class SelfHosted:
         if family in alone and kind != alone[family]:
             return Breach(rule="rule-checkpoint", text=f"is released in {alone[family]}")
         if family not in alone and kind in alone.values():
-            return Breach(rule="rule-checkpoint", text=f"no checkpoint of it in {kind}")
+            return Breach(rule="rule-checkpoint", text=f"it has no checkpoint in {kind}")
         if origin_of(model.row, setting.kind, setting.runtime.id) == "none":
             there = ", ".join(model.row.checkpoints)
             return Breach(rule="rule-checkpoint", text=f"is published in {there}, not in {kind}")
@@ -282,11 +282,15 @@ class SelfHosted:
             yield Breach(rule=f"rule-checkpoint-{origin}", text=text)
         price = setting.site.price
         if price is None:
-            yield Breach(rule="rule-price-unknown", text=f"no price of {setting.site.title}")
+            yield Breach(
+                rule="rule-price-unknown", text=f"the price of {setting.site.title} is not known"
+            )
         elif price.paid == "rented" and self.question.private:
             yield Breach(rule="rule-private-rented", text="the machines are rented")
         if model.row.licence is None:
-            yield Breach(rule="rule-licence-unstated", text="no licence in the catalog")
+            yield Breach(
+                rule="rule-licence-unstated", text="the catalog does not state its licence"
+            )
         if "tensor" not in setting.runtime.parallelism and plan.place.devices > 1:
             yield Breach(rule="rule-layer-split", text=f"layers over {plan.place.devices} devices")
         if not plan.fits_surely:
@@ -358,7 +362,7 @@ def _too_dear(question: Question, usd: float | None) -> Iterator[Breach]:
     if budget is None:
         return
     if usd is None:
-        yield Breach(rule="rule-price", text="nobody states a price of the hardware")
+        yield Breach(rule="rule-price", text="no price of the hardware is known")
     elif usd > budget:
         yield Breach(
             rule="rule-budget",

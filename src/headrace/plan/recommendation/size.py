@@ -14,14 +14,14 @@ PROXY = "√(total · active parameters), a proxy: the catalog states no quality
 
 @dataclass(frozen=True, kw_only=True)
 class Quality:
-    """parameters: the proxy; None where the maker publishes no size. bits: of a weight.
-
-    kept: what is stated of the loss by the bits, in words with its source; "" for nothing.
-    """
+    """The quality of an option, as far as the catalog states it."""
 
     parameters: float | None
+    """The proxy; None where the maker publishes no size."""
     bits: float | None = None
+    """Bits of a weight."""
     kept: str = ""
+    """What is stated of the loss by the bits, in words with its source; "" for nothing."""
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""

@@ -14,7 +14,7 @@ MODEL = (
     Column("developer", "developer"),
     Column("total", "total_parameters", True, "parameters, all held in memory"),
     Column("active", "active_parameters", True, "parameters that a token meets"),
-    Column("context", "context_tokens", True, "tokens, without stretching"),
+    Column("context", "context_tokens", True, "tokens, without extending the context"),
     Column("attention", "attention"),
     Column("licence", "licence"),
     Column("modalities", "modalities"),
@@ -30,7 +30,7 @@ EXPERTS = (
     Column("expert layers", "expert_layers", True),
     Column("layers", "num_layers", True),
     Column("routing", "routing"),
-    Column("context", "context_tokens", True, "tokens, without stretching"),
+    Column("context", "context_tokens", True, "tokens, without extending the context"),
 )
 KIND = (
     Column("bits", "bits_per_weight", True, "stored bits per weight, with all scales"),
@@ -79,7 +79,12 @@ PRICE = (
     Column("out", "output_usd_per_million_tokens", True),
     Column("cached", "cache_read_usd_per_million_tokens", True),
     Column("cache write, 5 min", "cache_write_5m_usd_per_million_tokens", True),
-    Column("in, long prompts", "input_usd_per_million_tokens_above", True, "by tokens above which"),
+    Column(
+        "in, long prompts",
+        "input_usd_per_million_tokens_above",
+        True,
+        "above which number of tokens",
+    ),
     Column("out, long prompts", "output_usd_per_million_tokens_above", True),
     Column("batch", "batch_factor", True, "share of the price for work that may wait"),
     Column("context", "context_tokens", True),
@@ -137,5 +142,5 @@ ADVICE = (
     Column("says", "says"),
     Column("limits", "limits"),
     Column("values", "values"),
-    Column("else", "remedy", about="what to do where it is not so"),
+    Column("else", "remedy", about="what to do if it does not hold"),
 )

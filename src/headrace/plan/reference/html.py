@@ -46,8 +46,8 @@ def reference_page(
         tag("h1", "headrace: reference"),
         tag(
             "p",
-            f"What the catalog knew on {made_on}. Point at a cell, or unfold a name, for source, "
-            "date and confidence; * marks what sources disagree about.",
+            f"What the catalog knew on {made_on}. Point at a cell, or open a name, for "
+            "source, date and confidence; * marks facts that sources disagree about.",
             class_="sub",
         ),
         tag("div", data_find_all="", class_="notes"),

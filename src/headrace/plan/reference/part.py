@@ -12,22 +12,21 @@ from headrace.plan.reference.table import Column, Table, table_of
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Rows of `kind` whose `field` is one of `values`, all of them without a field.
-
-    values: () takes what is filled, and None of a value takes what is not. keep: instead, a rule of
-    its own. order: of the lines; that of the catalog's files without. view: whether its rows are
-    shown in another part as well, which is where they belong.
-    """
+    """Rows of `kind` whose `field` is one of `values`, all of them without a field."""
 
     title: str
     kind: str
     columns: tuple[Column, ...]
     field: str = ""
     values: tuple[Any, ...] = ()
+    """() takes what is filled, and None of a value takes what is not."""
     keep: Callable[[Any], bool] | None = None
+    """Instead, a rule of its own."""
     order: Callable[[Any], Any] | None = None
+    """Order of the lines; without one, that of the catalog's files."""
     notes: tuple[str, ...] = ()
     view: bool = False
+    """Whether its rows are shown in another part as well, which is where they belong."""
 
     def rows(self, known: Catalog) -> Sequence[Any]:
         """The rows it shows, in their order."""

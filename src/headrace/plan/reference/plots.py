@@ -48,8 +48,9 @@ def perplexity_over_bits(known: Catalog) -> Plot | None:
         y_title="perplexity over F16",
         x_label=compact,
         y_label=compact,
-        caption="Lower is better; to the left is smaller. Differences of different models are not "
-        "of one kind.",
+        caption=
+            "Lower is better; further left is smaller. Differences of different models cannot be "
+            "compared.",
     )  # fmt: skip
 
 
@@ -77,7 +78,7 @@ def quality_over_bits(known: Catalog) -> Plot | None:
         x_label=compact,
         y_label=compact,
         caption=f"{len(claimed)} of {len(stated) + len(claimed)} are claims: published without "
-        "what they hold under.",
+        "their conditions.",
     )
 
 
@@ -104,8 +105,8 @@ def compute_over_bandwidth(known: Catalog) -> Plot | None:
         x_label=compact,
         y_label=compact,
         slopes=[Slope(one, f"{one:.0f} FLOP/byte") for one in middle],
-        caption="Decode goes by bandwidth, prefill by compute. On a line both take the same time "
-        "at so many operations for each byte.",
+        caption="Decode is bound by bandwidth, prefill by compute. On a line both take the same "
+        "time at that many operations per byte.",
     )
 
 
@@ -130,7 +131,7 @@ def bandwidth_over_price(known: Catalog) -> Plot | None:
         y_title="memory bandwidth, byte/s",
         x_label=compact,
         y_label=compact,
-        caption="Of a range, the middle.",
+        caption="A range is drawn at its middle.",
     )
 
 

@@ -26,17 +26,17 @@ _SURENESS = tuple(Confidence)
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A heading and the field of the row below it; of a field with several values, all of them.
-
-    figure: sorted by number. about: what the heading means. notes: whether the notes of the facts
-    are part of the cell, because the value says nothing without them.
-    """
+    """A heading and the field of the row below it; of a field with several values, all of them."""
 
     heading: str
     field: str
     figure: bool = False
+    """Sorted by number."""
     about: str = ""
+    """What the heading means."""
     notes: bool = False
+    """Whether the notes of the facts are part of the cell, because the value says nothing without
+    them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,23 +50,24 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One row of the catalog, or one entry of a register, with a cell for each column.
-
-    aliases: other names it is found by. facts: all of the row, also those that no column shows.
-    sources: ids, of what the cells show. dates: days for which that is stated, from first to last.
-    confidence: of the least sure fact shown; None of registers. disputed_by: ids of contradictions.
-    """
+    """One row of the catalog, or one entry of a register, with a cell for each column."""
 
     kind: str
     id: str
     name: str
     aliases: tuple[str, ...]
+    """Other names it is found by."""
     entries: tuple[Entry, ...]
     facts: Mapping[str, Fact]
+    """All of the row, also those that no column shows."""
     sources: tuple[str, ...]
+    """Ids, of what the cells show."""
     dates: tuple[dt.date, dt.date]
+    """Days for which that is stated, from first to last."""
     confidence: Confidence | None
+    """Confidence of the least certain fact shown; None for registers."""
     disputed_by: tuple[str, ...]
+    """Ids of contradictions."""
 
     @property
     def as_of(self) -> str:
@@ -113,7 +114,7 @@ class Table:
         if at is None:
             known = ["name", *(one.heading for one in self.columns)]
             raise CatalogError(
-                f"no column {heading.removeprefix('-')!r} in {self.title!r}; "
+                f"there is no column {heading.removeprefix('-')!r} in {self.title!r}; "
                 f"{hint(heading, known)} (there are: {', '.join(known)})"
             )
         keyed = [(_key(one, at, self.columns), one) for one in self.lines]

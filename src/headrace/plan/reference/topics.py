@@ -147,8 +147,8 @@ _TOPICS = (
         "what to do to serve faster, cheaper or more, by impact, with conditions",
         (
             Part("Techniques by impact", "technique", columns.TECHNIQUE, order=_impact,
-                 notes=("First as the source ranks them, then by the largest factor stated. "
-                        "Factors are of different things and baselines: see the notes.",)),
+                 notes=("Ordered by the source's ranking, then by the largest factor stated. "
+                     "Factors refer to different quantities and baselines: see the notes.",)),
         ),
     ),
     Topic(
@@ -188,7 +188,7 @@ _TOPICS = (
     Topic(
         "advice",
         "Rules of the planner",
-        "by which headrace plan recommend rules options out or marks them",
+        "by which headrace plan recommend excludes or marks options",
         (Part("Rules", "rule", columns.ADVICE),),
     ),
     Topic(
@@ -214,7 +214,7 @@ def topic_named(name: str) -> Topic:
     found = TOPICS.get(plain(name))
     if found is None:
         raise CatalogError(
-            f"no topic {name!r}; {hint(name, TOPICS)} (there are: {', '.join(TOPICS)})"
+            f"there is no topic {name!r}; {hint(name, TOPICS)} (there are: {', '.join(TOPICS)})"
         )
     return found
 

@@ -31,17 +31,19 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """steps: questions with the answers given. question: asked next; None at an end.
-
-    takes: the rows to take there. because: why. fact: what is behind that; with source and date.
-    """
+    """A walk through a decision tree."""
 
     tree: Decision
     steps: tuple[tuple[Node, Option], ...]
+    """Questions with the answers given."""
     question: Node | None
+    """Asked next; None at an end."""
     takes: tuple[Taken, ...] = ()
+    """The rows to take there."""
     because: str = ""
+    """Why."""
     fact: Fact | None = None
+    """What is behind that; with source and date."""
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -76,7 +78,7 @@ def walk(known: Catalog, tree: Decision, choices: Iterable[str]) -> Walk:
     for choice in choices:
         if here is None:
             raise CatalogError(
-                f"choice {choice!r} is one too many; {tree.id} ended with {steps[-1][1].label!r}"
+                f"choice {choice!r} is one too many; {tree.id} ends with {steps[-1][1].label!r}"
             )
         option = option_named(here, choice)
         steps.append((here, option))
@@ -115,6 +117,6 @@ def option_named(node: Node, choice: str) -> Option:
             return option
     names = [short(one) for one in node.options]
     raise CatalogError(
-        f"{choice!r} is no answer to {node.question!r}; {hint(choice, names)} "
-        f"(there are: {', '.join(names)})"
+        f"{choice!r} is not an answer to {node.question!r}; {hint(choice, names)} (there are: "
+        f"{', '.join(names)})"
     )

@@ -6,17 +6,16 @@ from typing import NamedTuple
 
 
 class Arrival(NamedTuple):
-    """When a request comes, in seconds from the start, and its lengths in tokens.
-
-    priority: lower comes first. shared: an id for each block of `shared_tokens` at the beginning of
-    the prompt; prompts are equal for as long as their ids are, and nowhere else.
-    """
+    """The arrival of a request, in seconds from the start, and its lengths in tokens."""
 
     at_s: float
     prompt_tokens: int
     output_tokens: int
     priority: int = 0
+    """Lower comes first."""
     shared: tuple[int, ...] = ()
+    """An id for each block of `shared_tokens` at the beginning of the prompt; prompts are equal for
+    as long as their ids are, and nowhere else."""
     shared_tokens: int = 0
 
 

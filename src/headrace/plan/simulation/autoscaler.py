@@ -26,7 +26,7 @@ class Scaling(NamedTuple):
 
 
 class Autoscaler:
-    """Of one pool."""
+    """An autoscaler of one pool."""
 
     def __init__(self, settings: AutoscaleSettings, pool: Pool, source: random.Random) -> None:
         self.decisions: list[Scaling] = []

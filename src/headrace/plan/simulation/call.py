@@ -9,21 +9,21 @@ from headrace.plan.simulation.arrival import Arrival
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """Times are seconds of the simulation; None until they are known.
-
-    admitted_s, first_token_s: of the attempt that went to its end. transfer_s: between a prefill
-    and a decode replica. preemptions, cached_tokens: of all attempts. retries: after failures.
-    """
+    """Times are seconds of the simulation; None until they are known."""
 
     number: int
     arrival: Arrival
     admitted_s: float | None = None
     first_token_s: float | None = None
+    """With `admitted_s`: of the attempt that went to its end."""
     finished_s: float | None = None
     transfer_s: float = 0.0
+    """Between a prefill and a decode replica."""
     preemptions: int = 0
     cached_tokens: int = 0
+    """With `preemptions`: of all attempts."""
     retries: int = 0
+    """After failures."""
 
     def begin_again(self) -> None:
         """After a failure: what was streamed is lost, and the user still waits."""

@@ -139,7 +139,8 @@ def _blocks(replica: Replica, context_tokens: int, max_num_seqs: int) -> int:
     if blocks * size < context_tokens:
         replica.check_fits(context_tokens, 1)
         raise ConfigError(
-            f"the KV cache of a replica holds {max(0, blocks) * size:,} tokens, and a request has "
-            f"{context_tokens:,}: take more devices with --count, or fewer bits with --kv-type"
+            f"the KV cache of a replica holds {max(0, blocks) * size:,} tokens, and a request "
+            f"has {context_tokens:,}: use more devices with --count, or fewer bits with "
+            "--kv-type"
         )
     return blocks

@@ -48,7 +48,7 @@ def run_figures(
 def _completed(result: SimulationResult, engine: tuple[Quantity, ...]) -> Quantity:
     settings = result.settings
     inputs = (
-        Input("requests that came", result.arrived, "requests", "the load", "given"),
+        Input("requests that arrived", result.arrived, "requests", "the load", "given"),
         Input("prompt tokens of those that ended", result.prompt_tokens, "tokens", "the load",
               "given"),
         Input("output tokens of those that ended", result.served_tokens, "tokens", "the load",
@@ -132,7 +132,7 @@ def _use(result: SimulationResult, ended: Input) -> Iterator[Quantity]:
         ("waiting.most", "requests waiting, most", result.waiting_most, "requests", "Q10"),
         ("replicas.most", "replicas paid for, most", result.replicas_most, "", "Q10"),
         ("preemptions", "preemptions", result.preemptions, "", "Q11"),
-        ("retries", "requests begun again", result.retries, "requests", "Q11"),
+        ("retries", "requests started again", result.retries, "requests", "Q11"),
         ("refused", "requests refused", result.refused, "requests", "Q11"),
         ("prefix-hits", "prompt tokens found in prefix caches", result.prefix_hit_share, "share",
          "Q11"),

@@ -16,7 +16,7 @@ TIMES = ("ttft", "tpot", "e2e", "queue")
 
 
 class Finished:
-    """Of each request its times in seconds, tokens and priority, in the order of their ends."""
+    """The times in seconds, tokens and priority of each request, in order of completion."""
 
     def __init__(self, request_s: float) -> None:
         """request_s: what a request takes beside its time in the engine."""

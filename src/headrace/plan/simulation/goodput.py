@@ -37,27 +37,30 @@ class Condition(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class ConditionResult:
-    """share: of the requests that met it, of a condition of each. value_ms: of one of all."""
+    """The result of one condition of an SLO."""
 
     condition: str
     share: float | None
+    """Share of the requests that met a condition per request."""
     value_ms: float | None
+    """Value of a condition over all requests."""
     met: bool
 
 
 @dataclass(frozen=True, kw_only=True)
 class Goodput:
-    """good: requests that met every condition of each, of `judged`. met: whether every condition of
-    all holds; None where there is none. Rates are per second of the run.
-    """
+    """The result of a simulation under an SLO."""
 
     judged: int
     good: int
+    """Requests that met every condition of each, of `judged`."""
     fraction: float
     requests_per_s: float
     output_tokens_per_s: float
     conditions: tuple[ConditionResult, ...]
     met: bool | None
+    """Whether every condition of all holds; None where there is none. Rates are per second of the
+    run."""
 
 
 def check_conditions(conditions: Sequence[Condition]) -> None:

@@ -20,17 +20,17 @@ from headrace.plan.simulation.simulate import FewestReplicas
 
 @dataclass(frozen=True, kw_only=True)
 class SimulationPlan:
-    """result: of the fewest replicas where those were looked for.
-
-    replica: None where step times and KV cache are given without a model. context_tokens: mean
-    tokens of a request, for which a replica is sized. kv_given: whether its KV cache is too.
-    """
+    """A simulation as a plan, with figures and their inputs."""
 
     result: SimulationResult
+    """Result with the fewest replicas, if those were searched for."""
     replica: Replica | None
+    """None if step times and KV cache are given without a model."""
     context_tokens: int
+    """Mean tokens of a request, for which a replica is sized."""
     fewest: FewestReplicas | None = None
     kv_given: bool = False
+    """Whether its KV cache is too."""
 
     @property
     def title(self) -> str:

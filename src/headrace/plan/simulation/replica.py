@@ -23,7 +23,8 @@ _PARAMS = SamplingParams(temperature=0, max_tokens=None, ignore_eos=True)
 
 
 class Phase(Enum):
-    """Where a replica is. Only a READY one is sent requests; a DRAINING one ends those it has."""
+    """The phase of a replica. Only a READY one gets requests; a DRAINING one finishes those it
+    has."""
 
     STARTING = "starting"
     READY = "ready"

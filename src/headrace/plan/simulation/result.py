@@ -25,11 +25,7 @@ QUANTILES = (*(step / 100 for step in range(100)), 0.995, 0.999, 1.0)
 
 @dataclass(frozen=True, kw_only=True)
 class Spread:
-    """Of a measure over requests, in seconds.
-
-    bands: of the mean and the percentiles by name ("mean", "p95"), where chance alone may move
-    them. quantiles_s: at each of `QUANTILES`, for a curve.
-    """
+    """Statistics of a time over requests, in seconds."""
 
     count: int
     mean_s: float
@@ -39,16 +35,19 @@ class Spread:
     p99_s: float
     most_s: float
     bands: dict[str, tuple[float, float]]
+    """Bands of chance for the mean and the percentiles, by name ("mean", "p95")."""
     quantiles_s: tuple[float, ...]
+    """The value at each of `QUANTILES`, for a curve."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LaneResult:
-    """Of the requests of one priority, or of all (None). spreads: by the names of `TIMES`."""
+    """The result of the requests of one priority, or of all (None)."""
 
     priority: int | None
     requests: int
     spreads: dict[str, Spread | None]
+    """Statistics by the names of `TIMES`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,12 +62,7 @@ class Cost:
 
 @dataclass(frozen=True, kw_only=True)
 class SimulationResult:
-    """A simulated service. Seconds are of the service, not of the computing.
-
-    busy_share: of the seconds replicas were paid for, those with a step in work. batch: requests in
-    a step, by time. kv_share and waiting: means of the series. served_tokens: output of requests
-    that ended. prefix_hit_share: of prompt tokens that were looked up.
-    """
+    """A simulated service. Seconds are of the service, not of the computing."""
 
     settings: SimulationSettings
     seconds: float
@@ -79,6 +73,7 @@ class SimulationResult:
     preemptions: int
     prompt_tokens: int
     served_tokens: int
+    """Output of requests that ended."""
     requests_per_s: float
     output_tokens_per_s: float
     overall: LaneResult
@@ -87,12 +82,16 @@ class SimulationResult:
     replica_hours: float
     replicas_most: int
     busy_share: float
+    """Share of the paid replica-seconds in which a step was running."""
     batch: float
+    """Requests in a step, by time."""
     kv_share: float
     kv_share_most: float
     waiting: float
+    """With `kv_share`: means of the series."""
     waiting_most: int
     prefix_hit_share: float | None
+    """Share of the looked-up prompt tokens that were found."""
     cost: Cost | None
     points: tuple[Point, ...]
     decisions: tuple[Scaling, ...]

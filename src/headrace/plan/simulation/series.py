@@ -8,11 +8,7 @@ from headrace.plan.simulation.pool import Pool
 
 
 class Point(NamedTuple):
-    """Of all replicas together. kv_share: mean share of blocks in use, of ready replicas.
-
-    batch: requests running on a ready replica, mean. busy_share: of replica-seconds since the point
-    before. preemptions, completed: since the start.
-    """
+    """The state of all replicas together at one time."""
 
     at_s: float
     replicas_ready: int
@@ -20,10 +16,14 @@ class Point(NamedTuple):
     waiting: int
     running: int
     batch: float
+    """Requests running on a ready replica, mean."""
     kv_share: float
+    """Mean share of blocks in use, of ready replicas."""
     busy_share: float
+    """Share of replica-seconds since the previous point."""
     preemptions: int
     completed: int
+    """With `preemptions`: since the start."""
 
 
 class Sampler:

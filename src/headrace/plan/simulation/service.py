@@ -24,21 +24,21 @@ OnProgress = Callable[[float, int], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """What happened. end_s: of the last request. refused: they need more blocks than there are.
-
-    failures: seconds and numbers of replicas that broke.
-    """
+    """The events of a simulated run."""
 
     finished: Finished
     arrived: int
     refused: int
+    """They need more blocks than there are."""
     retries: int
     preemptions: int
     end_s: float
+    """End of the last request."""
     replicas: tuple[Replica, ...]
     points: tuple[Point, ...]
     decisions: tuple[Scaling, ...]
     failures: tuple[tuple[float, int], ...]
+    """Seconds and numbers of replicas that broke."""
 
 
 class Service:

@@ -43,29 +43,27 @@ class EngineSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class AutoscaleSettings:
-    """When replicas are added and taken away; the rule is that of Kubernetes: desired =
-    ⌈replicas · metric / target⌉, unchanged within `tolerance`.
-
-    metric, by `by`: "queue": requests that wait, of a ready replica; "kv": the share of KV blocks
-    in use; "slo": the 95th percentile of TTFT of the last `window_s` over `ttft_s`. cold_start_s:
-    least and greatest time until a new one is ready; each is as likely. down_after_s: fewer only
-    where fewer were desired for so long.
-    """
+    """The rule that adds and removes replicas, which is that of Kubernetes: desired = ⌈replicas ·
+    metric / target⌉, unchanged within `tolerance`."""
 
     by: ScaleBy
+    """The metric. "queue": waiting requests per ready replica; "kv": the share of KV blocks in use;
+    "slo": the 95th percentile of TTFT in the last `window_s` divided by `ttft_s`."""
     target: float
     least: int
     most: int
     cold_start_s: tuple[float, float]
+    """Minimum and maximum time until a new replica is ready; uniform in between."""
     interval_s: float = 15.0
     down_after_s: float = 300.0
+    """Replicas are removed only if fewer were desired for this long."""
     tolerance: float = 0.1
     window_s: float = 60.0
     ttft_s: float | None = None
 
     def __post_init__(self) -> None:
         above_zero("target", self.target, "desired replicas are the metric over it")
-        not_below("min_replicas", self.least, 1, "somebody has to answer")
+        not_below("min_replicas", self.least, 1, "one replica has to answer")
         not_below("max_replicas", self.most, self.least, "it is at least min_replicas")
         not_above("max_replicas", self.most, MOST_REPLICAS, _MANY)
         not_below(
@@ -118,8 +116,10 @@ class Disaggregation:
     link_latency_s: float = 0.0
 
     def __post_init__(self) -> None:
-        not_below("prefill_replicas", self.prefill_replicas, 1, "each pool has a replica")
-        not_below("decode_replicas", self.decode_replicas, 1, "each pool has a replica")
+        not_below(
+            "prefill_replicas", self.prefill_replicas, 1, "each pool has at least one replica"
+        )
+        not_below("decode_replicas", self.decode_replicas, 1, "each pool has at least one replica")
         not_above("prefill_replicas", self.prefill_replicas, MOST_REPLICAS, _MANY)
         not_above("decode_replicas", self.decode_replicas, MOST_REPLICAS, _MANY)
         above_zero("kv_bytes_per_token", self.kv_bytes_per_token, "keys and values of all layers")
@@ -133,22 +133,22 @@ class Disaggregation:
 
 @dataclass(frozen=True, kw_only=True)
 class SimulationSettings:
-    """A service. replicas: at the start; unused with disaggregation, which has its own.
-
-    sample_s: seconds between two points of the series over time. seed: of all that is drawn here.
-    """
+    """A service."""
 
     engine: EngineSettings
     replicas: int = 1
+    """Replicas at the start; unused with disaggregation, which has its own."""
     routing: Routing = "least-loaded"
     autoscale: AutoscaleSettings | None = None
     failures: FailureSettings | None = None
     disaggregation: Disaggregation | None = None
     sample_s: float = 10.0
+    """Seconds between two points of the series over time."""
     seed: int = 0
+    """Seed of all random numbers."""
 
     def __post_init__(self) -> None:
-        not_below("replicas", self.replicas, 1, "a service has a replica")
+        not_below("replicas", self.replicas, 1, "a service has at least one replica")
         not_above("replicas", self.replicas, MOST_REPLICAS, _MANY)
         above_zero("sample_s", self.sample_s, "seconds between points of the series")
         scale = self.autoscale

@@ -31,7 +31,7 @@ def simulate(
     check_conditions(conditions)
     run = Service(settings, arrivals, on_progress).run()
     if not run.arrived:
-        raise ConfigError("no request comes in this load: raise --rate, --scale or --duration")
+        raise ConfigError("this load has no requests: raise --rate, --scale or --duration")
     if run.refused == run.arrived:
         engine = settings.engine
         raise ConfigError(
@@ -50,15 +50,14 @@ def simulate(
 
 @dataclass(frozen=True, kw_only=True)
 class FewestReplicas:
-    """tried: replicas and whether they met the SLO, in the order they were tried.
-
-    result: of the fewest that did.
-    """
+    """The smallest number of replicas that meets an SLO."""
 
     replicas: int
     attainment: float
     tried: tuple[tuple[int, bool, float], ...]
+    """Replicas and whether they met the SLO, in the order they were tried."""
     result: SimulationResult
+    """Result with that number of replicas."""
 
 
 def fewest_replicas(
@@ -70,7 +69,7 @@ def fewest_replicas(
     condition of all holds; more replicas are taken to meet what fewer do. first: where the search
     begins; it doubles from there. Raises ConfigError where `most` do not meet it.
     """
-    not_below("most_replicas", most, 1, "a service has a replica")
+    not_below("most_replicas", most, 1, "a service has at least one replica")
     share("attainment", attainment, "the share of requests that are to be good")
     tried: list[tuple[int, bool, float]] = []
     found: SimulationResult | None = None
@@ -80,7 +79,7 @@ def fewest_replicas(
         result = run(count)
         goodput = result.goodput
         if goodput is None:
-            raise ConfigError("fewest replicas of what? add an SLO: --goodput ttft:500 tpot:50")
+            raise ConfigError("--find-replicas needs an SLO: add --goodput ttft:500 tpot:50")
         met = goodput.fraction >= attainment and goodput.met is not False
         tried.append((count, met, goodput.fraction))
         if met:
@@ -91,8 +90,9 @@ def fewest_replicas(
     while not meets(high):
         if high == most:
             raise ConfigError(
-                f"{most:,} replicas do not meet the SLO: {tried[-1][2]:.1%} of the requests are "
-                f"good, {attainment:.1%} are wanted; raise --most-replicas, or the limits"
+                f"{most:,} replicas do not meet the SLO: {tried[-1][2]:.1%} of the requests "
+                f"are good, and {attainment:.1%} have to be; raise --most-replicas, or the "
+                "limits"
             )
         low, high = high, min(2 * high, most)
     while high - low > 1:

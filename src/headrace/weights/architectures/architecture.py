@@ -30,7 +30,7 @@ their GGUF names are the canonical ones."""
 
 
 class Missing(Enum):
-    """What to do where a file is silent, where that is not to take a certain value."""
+    """The action for a key that a file lacks, other than taking a default value."""
 
     REFUSED = "refused"
     LEFT_OUT = "left out"
@@ -42,23 +42,21 @@ LEFT_OUT: Final = Missing.LEFT_OUT
 
 @dataclass(frozen=True)
 class Key:
-    """An entry `<architecture>.{gguf}` of GGUF and its key in config.json; one value, two names.
-
-    kind: "size" is a whole number of at least 1, "positive" a finite float above 0.
-    in_gguf, in_config: what is taken where that side is silent; REFUSED stops the reading, LEFT_OUT
-        leaves the key out on the other side too. A value of in_config is transformers' default.
-    same_as: key of config.json whose value is taken where GGUF is silent, and where config.json is
-        silent without an in_config, or says null.
-    off: value in GGUF that means "not used"; null in config.json, which is then not written.
-    """
+    """An entry `<architecture>.{gguf}` of GGUF and its key in config.json; one value, two names."""
 
     gguf: str
     config: str
     kind: Literal["size", "positive"] = "size"
+    """"size" is a whole number of at least 1, "positive" a finite float above 0."""
     in_gguf: Any = REFUSED
     in_config: Any = REFUSED
+    """With `in_gguf`: what is taken where that side is silent; REFUSED stops the reading, LEFT_OUT
+    leaves the key out on the other side too. A value of in_config is transformers' default."""
     same_as: str | None = None
+    """Key of config.json whose value is taken where GGUF is silent, and where config.json is silent
+    without an in_config, or says null."""
     off: Any = None
+    """Value in GGUF that means "not used"; null in config.json, which is then not written."""
 
 
 Reads = Callable[[GGUFKeys, dict[str, Any]], None]
@@ -70,79 +68,77 @@ Writes = Callable[[ConfigReader, dict[str, Any]], None]
 
 @dataclass(frozen=True)
 class Variant:
-    """What differs in files of one architecture whose layers have a module that others lack.
-
-    block: names of other modules in them, from GGUF to canonical. implied: as in Architecture, but
-    only put into what is read.
-    """
+    """The differences in files of one architecture whose layers have a module that others lack."""
 
     block: Mapping[str, str]
+    """Names of other modules in them, from GGUF to canonical."""
     implied: Mapping[str, Any]
+    """As in Architecture, but only added when reading."""
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """One family, in GGUF and as a Hugging Face folder.
-
-    name: value of `general.architecture`. Two families may share one, as Llama and Mistral do;
-        `is_this` then tells by the file's keys which it is, and the first that says yes is taken.
-    top, block: modules without ".weight" and ".bias", from GGUF to canonical; those of `block`
-        stand behind "blk.N." there and `layers` + ".N." here.
-    keys: one line per key both sides have. rope, head_dim: whether there are rotary embeddings,
-        and whether config.json has a key for the width of a head (else it is hidden / heads).
-    rope_theta: transformers' default base; local_theta: that of layers with a window, in families
-        where it is another. partial: its default share of a head that is rotated, in
-        families that may rotate a part; None in those that rotate all of it.
-    implied: keys of config.json GGUF has no word for, with the value each file of this
-        architecture stands for. Put into what is read; any other value is refused when writing.
-    accepted: keys of config.json that writing passes over, with the values they, or each entry of
-        a list, may have (null always may); () where any will do because something else says it.
-    neutral: keys of GGUF that say nothing with this value, and are left unknown with any other.
-    variants: by the GGUF module of the first layer that tells them apart.
-    fused_heads: heads of Q, and of K and V, in families that store them as one matrix whose rows
-        the two containers order differently.
-    reads, writes: what no table can say. They run after the tables.
-    gguf, hf: conventions of the two containers.
-    hf_prefix: what names in a folder begin with; old folders leave it out, and it is put back.
-    bias_keys: keys of config.json that stand for biases, and the modules of a layer they speak of.
-    norm_keys: the same for norms that a family has or has not.
-    gguf_only: modules of a layer, by canonical name, that only GGUF files of some converters have.
-    experts: modules that GGUF files hold as one tensor for all experts of a layer, and the
-        canonical name of one of them with {} for its number; see `weights.expert_stacks`.
-    vectors: whole names of tensors that are called "bias" in one container alone, from GGUF to
-        canonical. Both keep them in F32.
-    routers: modules of a layer, by canonical name, that GGUF files keep in F32 whatever the kind.
-    """
+    """One family, in GGUF and as a Hugging Face folder."""
 
     name: str
+    """Value of `general.architecture`. Two families may share one, as Llama and Mistral do;
+    `is_this` then tells by the file's keys which it is, and the first that says yes is taken."""
     model_type: str
     hf_class: str
     block: Mapping[str, str]
+    """With `top`: modules without ".weight" and ".bias", from GGUF to canonical; those of `block`
+    stand behind "blk.N." there and `layers` + ".N." here."""
     top: Mapping[str, str]
     keys: tuple[Key, ...]
+    """One line per key both sides have."""
     layers: str = "model.layers"
     rope: bool = True
     head_dim: bool = True
+    """With `rope`: whether there are rotary embeddings, and whether config.json has a key for the
+    width of a head (else it is hidden / heads)."""
     rope_theta: float = 10000.0
+    """Transformers' default base."""
     local_theta: float | None = None
+    """That of layers with a window, in families where it is another."""
     partial: float | None = None
+    """Its default share of a head that is rotated, in families that may rotate a part; None in
+    those that rotate all of it."""
     implied: Mapping[str, Any] = field(default_factory=dict)
+    """Keys of config.json GGUF has no word for, with the value each file of this architecture
+    stands for. Put into what is read; any other value is refused when writing."""
     accepted: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    """Keys of config.json that writing passes over, with the values they, or each entry of a list,
+    may have (null always may); () where any will do because something else says it."""
     neutral: Mapping[str, Any] = field(default_factory=dict)
+    """Keys of GGUF that say nothing with this value, and are left unknown with any other."""
     is_this: Callable[[GGUFKeys], bool] = lambda keys: True
     variants: Mapping[str, Variant] = field(default_factory=dict)
+    """By the GGUF module of the first layer that tells them apart."""
     fused_heads: Callable[[ConfigReader], tuple[int, int]] | None = None
+    """Heads of Q, and of K and V, in families that store them as one matrix whose rows the two
+    containers order differently."""
     reads: Reads | None = None
     writes: Writes | None = None
+    """With `reads`: what no table can say. They run after the tables."""
     gguf: Conventions = field(default_factory=Conventions)
     hf: Conventions = field(default_factory=Conventions)
+    """With `gguf`: conventions of the two containers."""
     hf_prefix: str = "model."
+    """What names in a folder begin with; old folders leave it out, and it is put back."""
     bias_keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Keys of config.json that stand for biases, and the modules of a layer they speak of."""
     norm_keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The same for norms that a family has or has not."""
     gguf_only: tuple[str, ...] = ()
+    """Modules of a layer, by canonical name, that only GGUF files of some converters have."""
     experts: Mapping[str, str] = field(default_factory=dict)
+    """Modules that GGUF files hold as one tensor for all experts of a layer, and the canonical name
+    of one of them with {} for its number; see `weights.expert_stacks`."""
     vectors: Mapping[str, str] = field(default_factory=dict)
+    """Whole names of tensors that are called "bias" in one container alone, from GGUF to canonical.
+    Both keep them in F32."""
     routers: tuple[str, ...] = ()
+    """Modules of a layer, by canonical name, that GGUF files keep in F32 whatever the kind."""
 
     def of_file(self, gguf_names: Collection[str]) -> Architecture:
         """This architecture as a GGUF file with tensors of these names has it."""

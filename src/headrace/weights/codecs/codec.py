@@ -27,22 +27,20 @@ _SLICE_ELEMENTS = 1 << 18
 
 @dataclass(frozen=True, eq=False)
 class Codec:
-    """One storage kind. Instances are the package's registry; compare them with `is` or by name.
-
-    name: as in GGUF ("F32", "Q8_0", "Q4_K").
-    block_elements: values in one block. layout: the fields of one block in the order they are
-    stored, little-endian, without padding.
-    gguf_type: tensor type id in GGUF files.
-    safetensors_dtype: dtype name in safetensors headers; None where the format has none.
-    """
+    """One storage kind. Instances are the package's registry; compare them with `is` or by name."""
 
     name: str
+    """As in GGUF ("F32", "Q8_0", "Q4_K")."""
     block_elements: int
+    """Values in one block."""
     layout: np.dtype[Any]
+    """The fields of one block in the order they are stored, little-endian, without padding."""
     gguf_type: int
+    """Tensor type id in GGUF files."""
     _decode: Callable[[Blocks, Floats], None] = field(repr=False)
     _encode: Callable[[Floats, Blocks], None] | None = field(default=None, repr=False)
     safetensors_dtype: str | None = None
+    """Dtype name in safetensors headers; None where the format has none."""
 
     @property
     def block_bytes(self) -> int:

@@ -22,21 +22,21 @@ from headrace.weights.tensor import Tensor
 
 @dataclass(frozen=True)
 class StoredModel:
-    """A line of `headrace list`. name: what commands take for it; size and parameters are exact.
-
-    codec: the kind most bytes are stored in. modified_s: seconds since 1970, of the newest file.
-    family, codec and parameters are None where the headers could not be read; broken says why.
-    """
+    """A line of `headrace list`."""
 
     name: str
+    """What commands take for it; size and parameters are exact."""
     source: Literal["hf", "ollama", "embedded"]
     path: Path
     format: Literal["gguf", "safetensors"] | None = None
     codec: str | None = None
+    """The kind most bytes are stored in."""
     family: str | None = None
     parameters: int | None = None
     size_bytes: int = 0
     modified_s: float = 0.0
+    """Seconds since 1970, of the newest file. family, codec and parameters are None where the
+    headers could not be read; broken says why."""
     broken: str | None = None
 
 

@@ -34,9 +34,10 @@ class _Facts(msgspec.Struct, frozen=True):
 
 
 class _Content(msgspec.Struct, frozen=True):
-    """version: of headrace, whose next one may see more in the same header."""
+    """The contents of the file."""
 
     version: str
+    """Of headrace, whose next one may see more in the same header."""
     facts: dict[str, _Facts]
 
 

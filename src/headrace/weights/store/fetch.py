@@ -27,10 +27,8 @@ _DISK_SLACK_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class FetchProgress:
-    """How far a fetch is; sizes in bytes. `state` is that of `file`, the one it is at.
-
-    here: it was on this disk already. done_bytes, total_bytes: of all files, those here included.
-    """
+    """The progress of a fetch; sizes in bytes. `state` is that of `file`, the current file; "here"
+    means that it was on this disk already."""
 
     file: str
     number: int
@@ -40,13 +38,15 @@ class FetchProgress:
     file_bytes: int
     done_bytes: int
     total_bytes: int
+    """With `done_bytes`: of all files, including those that were here already."""
 
 
 @dataclass(frozen=True)
 class Fetched:
-    """What a fetch came to. path: the GGUF file or folder to open."""
+    """The result of a fetch."""
 
     path: Path
+    """The GGUF file or folder to open."""
     commit: str
     num_files: int
     total_bytes: int

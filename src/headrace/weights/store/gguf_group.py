@@ -68,7 +68,7 @@ def choose_group(
         return fitting[0]
     asked = file or quant
     if not groups:
-        raise FetchError(f"{where}: holds no GGUF model" + (f", so no {asked}" if asked else ""))
+        raise FetchError(f"{where} has no GGUF model" + (f", so no {asked}" if asked else ""))
     if not fitting:
         raise FetchError(f"{where}: holds no {asked}; there is {listed(groups)}")
     remedy = "name one by its file: org/name/FILE" if quant else "name one: org/name:KIND"

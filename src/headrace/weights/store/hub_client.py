@@ -91,9 +91,11 @@ class HubClient:
                 listing = Listing(_digest(info.sha) or "", _files(info))
             except (AttributeError, KeyError, TypeError) as error:
                 # JSON of another shape: the library takes it apart without looking.
-                raise FetchError(f"{model}: {self.endpoint} gave no listing of a hub") from error
+                raise FetchError(
+                    f"{model}: {self.endpoint} gave no listing as a hub does"
+                ) from error
         if not listing.commit:
-            raise FetchError(f"{self.endpoint} gave no commit of {model.repo}; it is no hub")
+            raise FetchError(f"{self.endpoint} gave no commit of {model.repo}; it is not a hub")
         return listing
 
     def held(self, model: HubModel, commit: str, file: RemoteFile) -> bool:
@@ -262,7 +264,7 @@ def _size(value: object) -> int:
     if value is None:
         return 0
     if not isinstance(value, int) or value < 0:
-        raise TypeError(f"{value!r} is no size")
+        raise TypeError(f"{value!r} is not a size")
     return value
 
 

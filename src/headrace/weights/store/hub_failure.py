@@ -80,8 +80,8 @@ def saying(
         raise FetchError(f"{model}: not a repository's name: {error}") from error
     except (httpx2.UnsupportedProtocol, httpx2.InvalidURL) as error:
         raise FetchError(
-            f"{model}: {endpoint!r} is no address of a hub; set HF_ENDPOINT to http:// or https:// "
-            "and a host, or to nothing"
+            f"{model}: {endpoint!r} is not the address of a hub; set HF_ENDPOINT to http:// "
+            "or https:// and a host, or unset it"
         ) from error
     except (httpx2.HTTPError, hub_errors.LocalEntryNotFoundError, ConnectionError) as error:
         cause = error.__cause__ or error
@@ -93,12 +93,12 @@ def saying(
         raise FetchError(f"{model}: cannot be fetched to {cache}: {what}") from error
     except UnicodeEncodeError as error:
         raise FetchError(
-            f"{model}: HF_TOKEN has letters that no token has; copy it anew from "
+            f"{model}: HF_TOKEN has characters that no token has; copy it again from "
             f"{endpoint}/settings/tokens"
         ) from error
     except ValueError as error:
         # Its text may be the address of a proxy, with a password.
         raise FetchError(
-            f"{model}: {endpoint} cannot be asked, or answers nothing a hub does "
+            f"{model}: {endpoint} cannot be reached, or does not answer as a hub does "
             f"({type(error).__name__}); check HF_ENDPOINT, HTTP_PROXY and HTTPS_PROXY"
         ) from error

@@ -50,16 +50,16 @@ class StoredTensor(NamedTuple):
 
 @dataclass(frozen=True)
 class RemoteHeaders:
-    """What a repository holds. gguf: the file to open, in the folder that was given, or None.
-
-    config, tensors: of safetensors; empty with GGUF. fetched_bytes: that came over the network.
-    """
+    """The headers of a repository's files."""
 
     commit: str
     config: Mapping[str, Any]
     tensors: tuple[StoredTensor, ...]
+    """With `config`: of safetensors; empty with GGUF."""
     gguf: Path | None
+    """The file to open, in the folder that was given, or None."""
     fetched_bytes: int
+    """That came over the network."""
 
 
 def fetch_headers(model: HubModel, client: HubClient, folder: Path) -> RemoteHeaders:
@@ -129,7 +129,7 @@ class _Ranges:
         if len(wanted) < stop - start and self.size(name):
             raise FetchError(
                 f"{self.model}: {client.endpoint} gave {len(wanted):,} bytes of {name} where "
-                f"{stop - start:,} were asked for; try again"
+                f"{stop - start:,} were requested; try again"
             )
         return wanted
 
@@ -145,9 +145,9 @@ class _Ranges:
         try:
             found = json.loads(self.read(name, 0, _MOST_JSON_BYTES))
         except (ValueError, RecursionError) as error:
-            raise CheckpointError(f"{self.model}: {name} is no JSON: {error}") from error
+            raise CheckpointError(f"{self.model}: {name} is not JSON: {error}") from error
         if not isinstance(found, dict):
-            raise CheckpointError(f"{self.model}: {name} holds no JSON object")
+            raise CheckpointError(f"{self.model}: {name} is not a JSON object")
         return found
 
 
@@ -156,7 +156,9 @@ def _safetensors(ranges: _Ranges, name: str) -> Iterator[StoredTensor]:
     start = ranges.read(name, 0, _FIRST_BYTES)
     length = int.from_bytes(start[:_LENGTH_BYTES], "little")
     if len(start) < _LENGTH_BYTES or length > MAX_HEADER_BYTES:
-        raise CheckpointError(f"{where}: a header of {length:,} bytes; it is no safetensors file")
+        raise CheckpointError(
+            f"{where}: a header of {length:,} bytes; it is not a safetensors file"
+        )
     end = _LENGTH_BYTES + length
     text = start[_LENGTH_BYTES:end] + ranges.read(name, len(start), end)
     try:
@@ -193,7 +195,7 @@ def _gguf_hole(ranges: _Ranges, name: str, folder: Path) -> None:
     while True:
         piece = ranges.read(name, have, wanted)
         if not piece:
-            raise CheckpointError(f"{ranges.model}: {name} has no bytes; it is no GGUF file")
+            raise CheckpointError(f"{ranges.model}: {name} has no bytes; it is not a GGUF file")
         with path.open("r+b" if path.exists() else "wb") as file:
             file.seek(have)
             file.write(piece)

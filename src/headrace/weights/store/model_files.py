@@ -39,11 +39,13 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class ModelFiles:
-    """names: every file to have. entry: the GGUF file to open; None where it is the folder."""
+    """The files of a repository that make up a model."""
 
     format: Literal["gguf", "safetensors"]
     names: tuple[str, ...]
+    """Every file to have."""
     entry: str | None
+    """The GGUF file to open; None where it is the folder."""
 
 
 def choose_files(
@@ -68,7 +70,9 @@ def choose_files(
         return ModelFiles("gguf", group.files, group.files[0])
     weights = _safetensors(model, names, read_index)
     if CONFIG not in names:
-        raise FetchError(f"{model}: holds safetensors but no {CONFIG}, so it is no whole model")
+        raise FetchError(
+            f"{model}: holds safetensors but no {CONFIG}, so it is not a complete model"
+        )
     texts = sorted(name for name in names if _is_text(name))
     if weights == (SINGLE,):
         texts = [name for name in texts if name != INDEX]

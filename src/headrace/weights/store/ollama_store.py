@@ -70,7 +70,7 @@ def read_entry(folder: Path, model: OllamaModel) -> OllamaEntry:
     except CheckpointError as error:
         raise FetchError(f"{model}: Ollama's manifest is damaged: {error}") from error
     if not isinstance(layers, list) or not all(isinstance(layer, dict) for layer in layers):
-        raise FetchError(f"{model}: Ollama's manifest is damaged: {manifest}: no list of layers")
+        raise FetchError(f"{model}: Ollama's manifest is damaged: {manifest} has no list of layers")
     kinds = [str(layer.get("mediaType")) for layer in layers]
     if _ADAPTER in kinds:
         raise FetchError(
@@ -81,7 +81,7 @@ def read_entry(folder: Path, model: OllamaModel) -> OllamaEntry:
         raise FetchError(f"{model}: {kinds.count(_MODEL)} layers are GGUF models; one is required")
     digest = _DIGEST.fullmatch(str(layers[kinds.index(_MODEL)].get("digest")))
     if digest is None:
-        raise FetchError(f"{model}: Ollama's manifest is damaged: {manifest}: no sha256 digest")
+        raise FetchError(f"{model}: Ollama's manifest is damaged: {manifest} has no sha256 digest")
     blob = folder / "blobs" / f"sha256-{digest[1]}"
     if not blob.is_file():
         raise FetchError(f"{model}: its file is gone from Ollama's store; ollama pull {model}")

@@ -28,11 +28,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Removal:
-    """What would go. freed_bytes: of blobs that nothing else in the cache uses."""
+    """A removal that has not been carried out yet."""
 
     name: str
     what: str
     freed_bytes: int
+    """Size of blobs that nothing else in the cache uses."""
     _remove: Callable[[], object]
 
     def execute(self) -> None:
@@ -139,5 +140,5 @@ def _refusal(model: str, environ: Mapping[str, str]) -> str:
     if located.source == "embedded":
         return f"{EMBEDDED_NAME}: ships in the package and goes with it"
     if located.path.exists():
-        return f"{model}: is a file or folder of yours and no part of the store; remove it yourself"
+        return f"{model}: is your own file or folder and not part of the store; remove it yourself"
     return f"{model}: not in the store; see headrace list"

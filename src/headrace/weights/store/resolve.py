@@ -40,16 +40,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Located:
-    """A model on this disk. path: what to open.
-
-    name: what to call it, where the path says nothing of it (the cache names folders by commit).
-    note: a line people should read, where something else could have been meant.
-    """
+    """A model on this disk."""
 
     path: Path
+    """What to open."""
     source: Literal["embedded", "path", "hub", "ollama"]
     name: str | None = None
+    """What to call it, where the path says nothing of it (the cache names folders by commit)."""
     note: str | None = None
+    """A line people should read, where something else could have been meant."""
 
 
 def resolve_model(model: str) -> Path:

@@ -54,7 +54,9 @@ def cdf(
     if min(ends) < LEAST_MS and max(ends) > LOG_BEYOND * LEAST_MS:
         least = LEAST_MS
         ends = [max(value, least) for value in ends]
-        caption = f"{caption} Below {duration(least)} all is drawn at {duration(least)}.".strip()
+        caption = (
+            f"{caption} Values below {duration(least)} are drawn at {duration(least)}.".strip()
+        )
     slo = "" if limit_ms is None else f"SLO {duration(limit_ms)}"
     caption = " ".join(filter(None, (caption, frame.beyond(limit_ms, ends, slo))))
     limit_ms = frame.within(limit_ms, ends)

@@ -55,8 +55,8 @@ def good_share(points: Sequence[LoadPoint], wanted: float | None = None) -> Plot
     return Plot(
         title=f"Good requests over {over}",
         svg=frame.svg(WIDTH, HEIGHT, f"Share of good requests over {over}", parts),
-        caption=f"A point is a run; its bar is where the true share lies with {CONFIDENCE:.0%} "
-        "confidence.",
+        caption="A point is a run; its bar is the interval that holds the true share with "
+        f"{CONFIDENCE:.0%} confidence.",
     )
 
 

@@ -59,7 +59,7 @@ def heat_map(
         svg=frame.svg(WIDTH, HEIGHT, "Heat map of the gaps between chunks over time", parts),
         caption=(
             f"{count(gaps_ms.size)} gaps between content chunks of completed streams in "
-            f"{COLUMNS} slices of time; colours by the logarithm of their number."
+            f"{COLUMNS} slices of time; colour is the logarithm of their number."
         ),
         wide=True,
     )

@@ -110,8 +110,8 @@ def load_curve(
         svg=frame.svg(WIDTH, HEIGHT, whole, parts),
         caption=(
             "Each point is a run, joined in order of offered load"
-            + (", those of one load at their median." if len(loads) < len(known) else ".")
-            + (" Knee: most throughput over median end-to-end latency." if bend else "")
+            + (", runs of the same load at their median." if len(loads) < len(known) else ".")
+            + (" Knee: maximum of throughput divided by median end-to-end latency." if bend else "")
             + (f" {outside}" if outside else "")
         ),
         keys=tuple(keys),

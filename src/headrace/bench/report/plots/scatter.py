@@ -19,12 +19,12 @@ MOST_SPOTS = 1500
 
 SHOWN_FAILURES = 300
 
-_RULE = "of each of 100 slices of the x axis the lowest, the highest and some between by rank"
+_RULE = "in each of 100 slices of the x axis the lowest, the highest and some between by rank"
 
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """Those of one kind."""
+    """The points of one kind in a scatter plot."""
 
     key: Key
     spots: Sequence[Spot]

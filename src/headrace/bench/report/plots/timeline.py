@@ -57,7 +57,7 @@ def close_up(records: Sequence[RequestRecord]) -> Plot | None:
         f"{CLOSE_ROWS} neighbours in order of intended send time, around the longest stall "
         f"(request {ordered[longest].index})."
     )
-    x_title = "seconds since the first of them was wanted"
+    x_title = "seconds since the intended send time of the first"
     return _drawn("Timeline, close to the longest stall", shown, span, x_title, note)
 
 

@@ -14,21 +14,21 @@ _RERANKERS = "rerankers are not measured"
 
 # Of `vllm bench serve`.
 DATASETS_ELSEWHERE = {
-    "sonnet": "lines of a poem share a beginning: write --prefix-tokens 200, or name a file "
-    "of prompts with --dataset",
+    "sonnet": "its prompts share a beginning: write --prefix-tokens 200, or name a file of prompts "
+    "with --dataset",
     "hf": _DOWNLOADED,
     "spec_bench": _DOWNLOADED,
     "speed_bench": _DOWNLOADED,
     "prefix_repetition": "write --prefix-tokens 200 --prefixes 10",
-    "burstgpt": "its file is a --trace",
-    "timed_trace": "a file with times is a --trace",
+    "burstgpt": "give its file as --trace",
+    "timed_trace": "give a file with times as --trace",
     "random-mm": _IMAGES,
     "custom_image": _IMAGES,
     "custom_audio": _SPEECH,
     "random-rerank": _RERANKERS,
 }
 
-_COMPLETIONS = "its OpenAI API is: --backend openai, or openai-chat"
+_COMPLETIONS = "use its OpenAI API: --backend openai, or openai-chat"
 BACKENDS_ELSEWHERE = {
     **dict.fromkeys(
         (
@@ -42,7 +42,7 @@ BACKENDS_ELSEWHERE = {
             "tensorrt-llm",
             "llama.cpp",
         ),
-        f"that server's own API is not spoken; {_COMPLETIONS}",
+        f"that server's own API is not supported; {_COMPLETIONS}",
     ),
     "openai-audio": _SPEECH,
     "vllm-pooling": "write --backend openai-embeddings",
@@ -61,5 +61,5 @@ class HintedChoice(click.Choice[str]):
         """As click does."""
         hint = self.elsewhere.get(value) if isinstance(value, str) else None
         if hint is not None and value not in self.choices:
-            self.fail(f"{value!r} is none of {', '.join(self.choices)}: {hint}.", param, ctx)
+            self.fail(f"{value!r} is not one of {', '.join(self.choices)}: {hint}.", param, ctx)
         return super().convert(value, param, ctx)

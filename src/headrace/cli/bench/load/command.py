@@ -29,12 +29,12 @@ FAILURES, UNREACHABLE, SLO_MISSED = 1, 3, 4
 @click.argument("url", required=False)
 @load_options
 def load(url: str | None, **given: Any) -> None:
-    """Send requests to the endpoint at URL [http://127.0.0.1:8000] and measure what comes back.
+    """Send requests to the endpoint at URL [http://127.0.0.1:8000] and measure the replies.
 
     Every chunk's time is kept, so that one run can be reported under the definitions of five tools.
-    Latencies are given from the time at which a request should have been sent and from when it
-    was; SLOs are judged from the former. The key is read from HEADRACE_BENCH_API_KEY, or
-    OPENAI_API_KEY.
+    Latencies are counted both from the time at which a request should have been sent and from the
+    time at which it was sent; SLOs are judged by the former. The key is read from
+    HEADRACE_BENCH_API_KEY or OPENAI_API_KEY.
 
     \b
     headrace bench load http://127.0.0.1:8000 --rate 4 --requests 200
@@ -72,7 +72,7 @@ def _experiment(given: dict[str, Any], command: Sequence[str]) -> tuple[Experime
 
     url, base_url = given["url"], given["base_url"]
     if url and base_url and url != base_url:
-        raise ConfigError("URL and --base-url are two addresses; give one")
+        raise ConfigError("URL and --base-url both give the address; give one of them")
     given["url"] = url or base_url or DEFAULT_URL
     key = next((os.environ[name] for name in KEY_VARIABLES if os.environ.get(name)), None)
     return make_experiment(given, KINDS[given["kind"]], key, command)
@@ -125,11 +125,12 @@ def show(done: RunResult, given: dict[str, Any]) -> None:
         click.echo(f"prompts: {about['prompts_notes']}", err=True)
     if about.get("prompts_repeat"):
         click.echo(
-            "prompts: there were too few, and some were sent again; a prefix cache knows those",
+            "prompts: there were too few, so some were sent again; a prefix cache may have "
+            "kept those",
             err=True,
         )
     if done.ending == "interrupted":
-        click.echo("interrupted: figures are of what was sent until then", err=True)
+        click.echo("interrupted: the figures are of what was sent until then", err=True)
     if done.ending == "saturated":
         click.echo("stopped: the server did not keep up with the rate", err=True)
 
@@ -180,8 +181,8 @@ def status_of(done: RunResult, given: dict[str, Any]) -> int:
         return UNREACHABLE
     if lost:
         click.echo(
-            f"headrace: {lost} client processes died with what they had measured; what is shown is "
-            "of the others",
+            f"headrace: {lost} client processes died, and what they had measured is lost; the "
+            "figures are of the others",
             err=True,
         )
         return FAILURES

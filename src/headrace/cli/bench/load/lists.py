@@ -52,7 +52,7 @@ class Loads(click.ParamType[float | tuple[float, ...], object]):
 
 
 class Points(click.ParamType[int, object]):
-    """Of a sweep; 0 where none were said."""
+    """The type of the number of points of a sweep; 0 where none was given."""
 
     name = "points"
 
@@ -72,8 +72,9 @@ class Points(click.ParamType[int, object]):
         if self._fewest <= found <= self._most:
             return found
         raise click.BadParameter(
-            f"{shown(str(value))} is not a number of points from {self._fewest} to {self._most}; "
-            "loads of your own are a list: --sweep --rate 1,2,5, or --sweep --concurrency 1,4,16",
+            f"{shown(str(value))} is not a number of points from {self._fewest} to "
+            f"{self._most}; to choose the loads yourself, give a list: --sweep --rate 1,2,5, "
+            "or --sweep --concurrency 1,4,16",
             param=param,
             ctx=ctx,
         )

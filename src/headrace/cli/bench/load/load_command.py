@@ -32,13 +32,13 @@ DEFINITIONS = ("headrace", "vllm", "vllm-0.32", "aiperf", "guidellm", "llmperf")
 
 _ADDRESS = "the address is an argument: headrace bench {command} http://127.0.0.1:8000"
 _KEY = "the key is read from HEADRACE_BENCH_API_KEY or OPENAI_API_KEY"
-_BODY = "sampling is a part of the body: --extra-body '{{\"temperature\": 0}}'"
-_INTERVALS = "every figure has its interval; --duration says how long a run is"
+_BODY = "sampling parameters go into the body: --extra-body '{{\"temperature\": 0}}'"
+_INTERVALS = "every figure has an interval; --duration sets how long a run is"
 _FILES = "--save DIR writes JSON, CSV, JSONL and a page"
-_TRACE = "a file with times is a --trace; a file of prompts is a --dataset"
+_TRACE = "give a file with times as --trace, and a file of prompts as --dataset"
 _TURNS = "write --turns normal(MEAN,DEVIATION)"
-_SESSIONS = "--requests says how many requests there are, each turn of a conversation one"
-_COUNTS = "both counts are kept, the server's and the client's with --tokenizer"
+_SESSIONS = "--requests sets how many requests are sent; each turn of a conversation is one request"
+_COUNTS = "both counts are kept: the server's, and with --tokenizer the client's"
 _IMAGES = "write --image-size 512x512"
 
 # Flags of other load generators with another name here, another form, or none.
@@ -46,7 +46,7 @@ ELSEWHERE = {
     "--host": _ADDRESS,
     "--port": _ADDRESS,
     "--api-key": _KEY,
-    "--llm-api": "which API is spoken is said by --endpoint-type",
+    "--llm-api": "choose the API with --endpoint-type",
     "--temperature": _BODY,
     "--top-p": _BODY,
     "--top-k": _BODY,
@@ -57,8 +57,8 @@ ELSEWHERE = {
     "--output-path": _FILES,
     "--output-file": _FILES,
     "--profile-export-file": _FILES,
-    "--append-result": "each run has a folder of its own: --save DIR",
-    "--metadata": "every result has the command and the machine in it",
+    "--append-result": "each run gets its own folder: --save DIR",
+    "--metadata": "every result records the command and the machine",
     "--fixed-schedule": _TRACE,
     "--custom-dataset-type": _TRACE,
     "--public-dataset": "nothing is downloaded; name a file with --dataset",
@@ -70,16 +70,17 @@ ELSEWHERE = {
     "--image-width-mean": _IMAGES,
     "--image-height-mean": _IMAGES,
     "--use-server-token-count": _COUNTS,
-    "--use-legacy-max-tokens": "max_tokens is sent unless --max-tokens-field says otherwise",
-    "--trust-remote-code": "code that comes with a tokenizer is never run",
-    "--tokenizer-trust-remote-code": "code that comes with a tokenizer is never run",
-    "--workers-max": "here it is --processes, a number and no limit",
-    "--max-workers": "here it is --processes, a number and no limit",
+    "--use-legacy-max-tokens": "max_tokens is sent unless --max-tokens-field names another field",
+    "--trust-remote-code": "code that ships with a tokenizer is never run",
+    "--tokenizer-trust-remote-code": "code that ships with a tokenizer is never run",
+    "--workers-max": "here it is --processes, a number rather than a limit",
+    "--max-workers": "here it is --processes, a number rather than a limit",
     "--request-rate-ramp-duration": "a ramp lasts as long as the run: --ramp-from RATE --rate RATE",
     "--warmup-percent": "here it is --warmup, a number of requests",
-    "--cooldown": "the steady window leaves out how a run ends",
-    "--cooldown-percent": "the steady window leaves out how a run ends",
-    "--sharegpt-output-len": "answers are as long as the file's were; --output-tokens is of others",
+    "--cooldown": "the steady window already leaves out the end of a run",
+    "--cooldown-percent": "the steady window already leaves out the end of a run",
+    "--sharegpt-output-len": "answers are as long as those of the file; "
+    "--output-tokens is for other prompts",
     "--num-sessions": _SESSIONS,
     "--num-conversations": _SESSIONS,
     "--conversation-num": _SESSIONS,
@@ -114,8 +115,8 @@ def _check_switches(args: Sequence[str]) -> None:
         number = number or after
         if flag == "--min-tokens" and number.isdigit():
             raise click.UsageError(
-                f"--min-tokens is a switch and takes no {number}: answers of --output-tokens "
-                f"{number} are asked to be as long at least"
+                f"--min-tokens is a switch and does not take {number}: write --output-tokens "
+                f"{number} --min-tokens to ask for answers at least that long"
             )
 
 

@@ -27,7 +27,7 @@ _price = click.FloatRange(0)
 
 OPTIONS = (
     section_option(_AT, "--base-url", "--url", "-u", "--target", "base_url",
-            help="The address, in place of URL."),
+            help="Address of the server, in place of URL."),
     section_option(
         _AT,
         "--endpoint-type",
@@ -36,7 +36,7 @@ OPTIONS = (
         type=HintedChoice(list(KINDS), BACKENDS_ELSEWHERE),
         default="chat",
         show_default=True,
-        help="Which API is spoken; `openai` and `vllm` are completions, as vllm has it.",
+        help="API to use; `openai` and `vllm` mean completions, as in vllm bench.",
     ),
     section_option(
         _AT,
@@ -45,7 +45,8 @@ OPTIONS = (
         "path",
         help="Path on the host, in place of the API's own.",
     ),
-    section_option(_AT, "--model", "-m", help="Model's name. [default: the one that is served]"),
+    section_option(_AT, "--model", "-m",
+            help="Name of the model. [default: the one that is served]"),
     section_option(
         _AT,
         "--header",
@@ -53,7 +54,7 @@ OPTIONS = (
         "headers",
         multiple=True,
         metavar="NAME:VALUE",
-        help="A header of every request; may be repeated, and be NAME=VALUE.",
+        help="Header sent with every request, NAME:VALUE or NAME=VALUE; may be repeated.",
     ),
     section_option(
         _AT,
@@ -63,7 +64,7 @@ OPTIONS = (
         type=_seconds,
         default=600.0,
         show_default=True,
-        help="Seconds for one request, from taking it up to the end of its reply.",
+        help="Seconds allowed for one request, from its start to the end of its reply.",
     ),
     section_option(
         _AT,
@@ -72,14 +73,15 @@ OPTIONS = (
         type=click.FloatRange(0, 86_400),
         default=4.0,
         show_default=True,
-        help="Seconds that a connection may rest and be used again; 0: one for each request.",
+        help="Seconds that an idle connection is kept for reuse; 0: a new connection for "
+        "each request.",
     ),
     section_option(
         _AT,
         "--metrics-path",
         default="/metrics",
         show_default=True,
-        help='Where the server tells of itself; "" does not ask.',
+        help="Path of the server's metrics; '' reads none.",
     ),
     *PROMPT_OPTIONS,
     section_option(
@@ -91,8 +93,8 @@ OPTIONS = (
         "concurrency",
         type=Loads(whole=True),
         metavar="USERS",
-        help="Users of a closed loop [default: 8]; with --rate or --trace, the most in flight; "
-        "with --sweep a list such as 1,4,16.",
+        help="Users of a closed loop [default: 8]; with --rate or --trace, the maximum in flight; "
+            "with --sweep a list such as 1,4,16.",
     ),
     section_option(
         _LOAD,
@@ -102,8 +104,8 @@ OPTIONS = (
         "rate",
         type=Loads(),
         metavar="RATE",
-        help="Requests (or conversations) a second, whatever comes back; inf: all at once; with "
-        "--sweep a list such as 1,2,5.",
+        help="Requests (or conversations) per second, sent whether or not replies arrive; inf: "
+            "all at once; with --sweep a list such as 1,2,5.",
     ),
     section_option(
         _LOAD,
@@ -112,7 +114,7 @@ OPTIONS = (
         "--request-rate-mode",
         "arrivals",
         type=click.Choice(["poisson", "constant", "gamma"]),
-        help="How they come. [default: poisson; gamma with --burstiness]",
+        help="Distribution of the arrivals. [default: poisson; gamma with --burstiness]",
     ),
     section_option(
         _LOAD,
@@ -121,7 +123,7 @@ OPTIONS = (
         "--vllm-burstiness",
         "burstiness",
         type=click.FloatRange(0, min_open=True),
-        help="Of gamma arrivals: 1 is Poisson, less comes in bursts, inf is constant.",
+        help="Shape of gamma arrivals: 1 is Poisson, less is burstier, inf is constant.",
     ),
     section_option(
         _LOAD,
@@ -129,22 +131,23 @@ OPTIONS = (
         "--rate-type",
         "profile",
         type=click.Choice(PROFILES),
-        help="The load as GuideLLM has it; --rate is then its users (concurrent), its points "
-        "(sweep) or requests a second (constant, poisson); a list of users or of requests a second "
-        "is a sweep.",
+        help="The load, named as in GuideLLM; --rate is then its users (concurrent), its points "
+            "(sweep) or requests per second (constant, poisson); a list of users or of rates is "
+            "a sweep.",
     ),
     section_option(_LOAD, "--ramp", "--concurrency-ramp-duration", "--rampup", "ramp_s",
             type=click.FloatRange(0), default=0.0, show_default=True,
-            help="Seconds in which a closed loop's users begin one after another."),
+            help="Seconds over which the users of a closed loop start, one after another."),
     section_option(_LOAD, "--ramp-from", "--ramp-up-start-rps", "ramp_from",
             type=click.FloatRange(0, min_open=True),
-            help="Rate at the beginning, from which it goes to --rate over the run."),
+            help="Rate at the start of the run, from which it changes to --rate by the end."),
     section_option(_LOAD, "--ramp-shape", "--ramp-up-strategy", "ramp_shape",
             type=click.Choice(["linear", "exponential"]),
-            help="How --ramp-from rises: in a straight line, or by equal factors in equal times. "
-            "[default: linear]"),
+            help="How the rate changes from --ramp-from: linearly, or exponentially, by equal "
+                "factors in equal times. [default: linear]"),
     section_option(_LOAD, "--speed", type=click.FloatRange(0, min_open=True), default=1.0,
-            show_default=True, help="Of a trace: 10 replays ten seconds in one."),
+            show_default=True,
+            help="Speed at which a trace is replayed: 10 replays ten seconds in one."),
     section_option(
         _LOAD,
         "--requests",
@@ -156,7 +159,7 @@ OPTIONS = (
         "--max-num-completed-requests",
         "requests",
         type=_count,
-        help="How many are measured. [default: 100; a trace: all]",
+        help="Number of requests measured. [default: 100; a trace: all]",
     ),
     section_option(
         _LOAD,
@@ -165,11 +168,11 @@ OPTIONS = (
         "--max-seconds",
         "duration_s",
         type=_seconds,
-        help="Seconds after which nothing new is sent.",
+        help="Seconds after which no new request is sent.",
     ),
     section_option(_LOAD, "--grace", "--benchmark-grace-period", "grace_s",
             type=click.FloatRange(0), default=30.0, show_default=True,
-            help="Seconds that requests have to end after --duration."),
+            help="Seconds that requests in flight have to finish after --duration."),
     section_option(
         _LOAD,
         "--warmup",
@@ -180,53 +183,58 @@ OPTIONS = (
         type=click.IntRange(0),
         default=0,
         show_default=True,
-        help="Requests that come first and are not measured, with prompts of their own.",
+        help="Requests sent first and not measured; their prompts are not used again.",
     ),
     section_option(_LOAD, "--max-errors", type=click.IntRange(0),
-            help="End the run when more than this many have failed."),
+            help="End the run when more than this many requests have failed."),
     section_option(_LOAD, "--stop-when-saturated", "--detect-saturation", "stop_when_saturated",
             is_flag=True,
-            help="End a run at a rate that the server does not keep up with, and a sweep's rates."),
+            help="End a run, or a sweep, at the first rate that the server does not keep up with."),
     section_option(_LOAD, "--processes", type=click.IntRange(1, 64), default=1, show_default=True,
-            help="Client processes; more where the verdict says that the client was the limit."),
+            help="Client processes; raise it if the verdict says that the client was the limit."),
     section_option(_MANY, "--sweep", type=Points(3, 100), metavar="POINTS", is_flag=False,
             flag_value=FOUND,
-            help="One request at a time, --concurrency [64] at once, and rates in between, POINTS "
-            "[8] in all; or each load of the list that --rate or --concurrency has."),
+            help="Measure one request at a time, --concurrency [64] at once, and rates in "
+                "between, POINTS [8] loads in all; or each load of the list given as --rate or "
+                "--concurrency."),
     section_option(_MANY, "--search", is_flag=True,
             help="Find the highest rate at which --goodput is met."),
     section_option(_MANY, "--highest-rate", type=click.FloatRange(0, min_open=True),
-            help="Requests a second above which a search does not go."),
+            help="Highest rate that a search tries, in requests per second."),
     section_option(_MANY, "--precision", type=click.FloatRange(0.001, 1), default=0.05,
-            show_default=True, help="How narrow a search makes its bracket, as a share."),
+            show_default=True,
+            help="Width of the bracket at which a search ends, as a share of the rate."),
     section_option(_MANY, "--trials", type=click.IntRange(1, 100), default=10, show_default=True,
-            help="Runs at one rate, at most, until a search has decided it."),
+            help="Maximum number of runs at one rate until the search has decided it."),
     section_option(_MANY, "--budget", "budget_s", type=_seconds,
-            help="Seconds after which a search begins no run."),
+            help="Seconds after which a search starts no further run."),
     section_option(_JUDGE, "--goodput", multiple=True, metavar="SLO",
             help="Limits in ms, such as `ttft:500 tpot:50` or `ttft:p95<300ms`."),
     section_option(_JUDGE, "--attainment", type=click.FloatRange(0, 1, min_open=True), default=0.9,
             show_default=True,
-            help="Share of requests that have to meet limits of each, to meet the SLO."),
+            help="Share of requests that have to meet the limits per request, for the SLO to be "
+                "met."),
     section_option(_JUDGE, "--require-slo", is_flag=True,
-            help="Exit with 4 where --goodput is missed; of a sweep, at every load."),
+            help="Exit with 4 if --goodput is missed; in a sweep, if it is missed at every load."),
     section_option(_JUDGE, "--max-error-rate", type=click.FloatRange(0, 1), default=0.0,
-            show_default=True, help="Share of failed requests beyond which the exit status is 1."),
+            show_default=True, help="Share of failed requests above which the exit status is 1."),
     section_option(_JUDGE, "--definitions", default="headrace", show_default=True,
             type=click.Choice(DEFINITIONS),
-            help="Whose metrics are shown."),
+            help="Tool whose definitions of the metrics are used."),
     section_option(_JUDGE, "--percentiles", "--metric-percentiles", "percentiles",
-            default="50,90,95,99", show_default=True, help="Under vllm's keys in result.json."),
+            default="50,90,95,99", show_default=True,
+            help="Percentiles under vllm's keys in result.json."),
     section_option(_JUDGE, "--percentile-metrics", metavar="METRICS",
-            help="Metrics under vllm's keys there, of ttft,tpot,itl,e2el. [default: all]"),
+            help="Metrics that get percentiles under vllm's keys, some of ttft,tpot,itl,e2el. "
+                "[default: all]"),
     section_option(_JUDGE, "--price-input", type=_price, metavar="USD",
-            help="What a million tokens of prompts cost at this endpoint."),
+            help="Price of a million prompt tokens at this endpoint, in USD."),
     section_option(_JUDGE, "--price-output", type=_price, metavar="USD",
-            help="What a million tokens of answers cost."),
+            help="Price of a million output tokens, in USD."),
     section_option(_JUDGE, "--price-cached", type=_price, metavar="USD",
-            help="What a million cached tokens of prompts cost. [default: as others]"),
+            help="Price of a million cached prompt tokens, in USD. [default: as others]"),
     section_option(_JUDGE, "--price-per-hour", "price_hour", type=_price, metavar="USD",
-            help="What an hour of the server costs, in place of prices by tokens."),
+            help="Price of an hour of the server, in USD, in place of prices per token."),
     section_option(_JUDGE, "--json", "as_json", is_flag=True, help="Print the summary as JSON."),
     section_option(_JUDGE, "--save", "--result-dir", "--artifact-dir", "--output-artifact-dir",
             "--output-dir", "--results-dir", "save",
@@ -234,15 +242,15 @@ OPTIONS = (
             help="Folder for result.json, requests.jsonl, requests.csv, metrics.jsonl, "
             "report.html."),
     section_option(_JUDGE, "--save-result", is_flag=True,
-            help="As --save; without a folder, in a new one named after the time."),
+            help="Like --save; without a folder, saves in a new one named after the time."),
     section_option(_JUDGE, "--result-filename", metavar="NAME",
-            help="A copy of result.json under this name, beside it."),
+            help="Also save a copy of result.json under this name."),
     section_option(_JUDGE, "--html", type=click.Path(path_type=Path, dir_okay=False),
-            help="File for the page of report.html alone."),
+            help="Write only the page of report.html, to this file."),
     section_option(_JUDGE, "--save-detailed", "detailed", is_flag=True,
-            help="With vllm's lists of each request in result.json."),
+            help="Add vllm's per-request lists to result.json."),
     section_option(_JUDGE, "--quiet", "-q", "--disable-tqdm", "--disable-progress", "quiet",
-            is_flag=True, help="Show nothing while it runs."),
+            is_flag=True, help="Show no progress."),
 )  # fmt: skip
 
 

@@ -38,52 +38,65 @@ def take_profile(given: dict[str, Any]) -> None:
         return
     for flag in ("search", "sweep", "arrivals", "burstiness"):
         if given[flag] is not None and given[flag] is not False:
-            raise ConfigError(f"--profile {profile} and --{flag} both say what the load is")
+            raise ConfigError(
+                f"--profile {profile} and --{flag} both set the load; give one of them"
+            )
     if isinstance(given["concurrency"], tuple) and profile != "concurrent":
         raise ConfigError(
-            f"-c {listed(given['concurrency'])} of --profile {profile} is one number; a list is "
-            "for --profile concurrent, or --sweep without a profile"
+            f"-c {listed(given['concurrency'])} of --profile {profile} must be one number; "
+            "give a list with --profile concurrent, or with --sweep and no profile"
         )
     if profile in ("constant", "async", "poisson"):
         if rate is None:
-            raise ConfigError(f"--profile {profile} needs requests a second: add --rate 5")
+            raise ConfigError(f"--profile {profile} needs requests per second: add --rate 5")
         given["arrivals"] = "poisson" if profile == "poisson" else "constant"
         _sweep_of_list(given)
         return
     if profile == "replay":
         if given["trace"] is None or rate is not None:
-            raise ConfigError("--profile replay needs a --trace and no --rate, but --speed")
+            raise ConfigError(
+                "--profile replay needs a --trace and takes no --rate: set its pace with --speed"
+            )
         return
     given["rate"] = None
     if profile == "synchronous":
         if rate is not None or given["concurrency"] not in (None, 1):
-            raise ConfigError("--profile synchronous sends one at a time; leave --rate and -c away")
+            raise ConfigError(
+                "--profile synchronous sends one request at a time; omit --rate and -c"
+            )
         given["concurrency"] = 1
         return
     if profile == "concurrent" and isinstance(rate, tuple):
         if given["concurrency"] is not None:
-            raise ConfigError("--rate of --profile concurrent is its users, as -c is; give one")
+            raise ConfigError(
+                "--rate of --profile concurrent is its number of users, and so is -c; give one "
+                "of them"
+            )
         given["concurrency"] = tuple(_whole(profile, one) for one in rate)
         _sweep_of_list(given)
         return
     if isinstance(rate, tuple):
         raise ConfigError(
-            f"--rate {listed(rate)} of --profile {profile} is one number; a list is of "
-            "concurrent, constant or poisson"
+            f"--rate {listed(rate)} of --profile {profile} must be one number; concurrent, "
+            "constant and poisson take a list"
         )
     whole = None if rate is None else _whole(profile, rate)
     if profile == "sweep":
         given["sweep"] = SWEEP_POINTS if whole is None else whole
         if given["sweep"] < 3:
-            raise ConfigError(f"--rate {rate:g} of --profile sweep is its points: 3 or more")
+            raise ConfigError(
+                f"--rate {rate:g} of --profile sweep is its number of points; write 3 or more"
+            )
         return
     if whole is not None and given["concurrency"] is not None:
-        raise ConfigError(f"--rate of --profile {profile} is its users, as -c is; give one")
+        raise ConfigError(
+            f"--rate of --profile {profile} is its number of users, and so is -c; give one of them"
+        )
     given["concurrency"] = whole if whole is not None else given["concurrency"]
     if profile == "throughput":
         given["rate"] = float("inf")
     elif given["concurrency"] is None:
-        raise ConfigError("--profile concurrent needs its users: add --rate 16")
+        raise ConfigError("--profile concurrent needs a number of users: add --rate 16")
     _sweep_of_list(given)
 
 
@@ -95,7 +108,7 @@ def _sweep_of_list(given: dict[str, Any]) -> None:
 
 def _whole(profile: str, rate: float) -> int:
     if not math.isfinite(rate) or rate != int(rate) or rate < 1:
-        raise ConfigError(f"--rate {rate:g} of --profile {profile} is a number of 1 or more")
+        raise ConfigError(f"--rate {rate:g} of --profile {profile} must be 1 or more")
     return int(rate)
 
 
@@ -108,7 +121,7 @@ def take_data(given: dict[str, Any]) -> None:
         path = Path(text)
         if given["dataset"] is not None or not path.is_file():
             raise ConfigError(
-                f"--data {shown(text)}: is no file and no lengths; write "
+                f"--data {shown(text)} is neither a file nor lengths; write "
                 "prompt_tokens=256,output_tokens=128"
             )
         given["dataset"] = path
@@ -119,7 +132,10 @@ def take_data(given: dict[str, Any]) -> None:
         if written is None:
             continue
         if given[ours] is not None:
-            raise ConfigError(f"--data {name} and --{ours.replace('_', '-')} say two things")
+            raise ConfigError(
+                f"--data {name} and --{ours.replace('_', '-')} contradict each other; give one of "
+                "them"
+            )
         given[ours] = written
     for name, ours in _OTHERS.items():
         if name in found:
@@ -132,7 +148,7 @@ def _pair(part: str, text: str) -> tuple[str, int]:
         known = ", ".join((*_KEYS, *_OTHERS))
         raise ConfigError(f"--data {shown(text)}: {shown(key)} is not one of {known}")
     if not (number.isascii() and number.isdigit()) or len(number) > 9:
-        raise ConfigError(f"--data {shown(text)}: {key} {shown(number)} is no whole number")
+        raise ConfigError(f"--data {shown(text)}: {key} {shown(number)} is not a whole number")
     return key, int(number)
 
 
@@ -143,7 +159,9 @@ def _lengths(name: str, found: dict[str, int], text: str) -> str | None:
     if mean is None:
         if spread is None and low is None and high is None:
             return None
-        raise ConfigError(f"--data {shown(text)}: says how {name} vary and not {name}; add it")
+        raise ConfigError(
+            f"--data {shown(text)}: gives the spread of {name} but not {name}; add it"
+        )
     if not spread and (low is None or high is None):
         return str(mean)
     if not spread:

@@ -35,7 +35,7 @@ PROMPT_OPTIONS = (
         "--prompt-input-tokens-mean",
         "--mean-input-tokens",
         "input_tokens",
-        help="Lengths of synthetic prompts. [default: 256]",
+        help="Lengths of synthetic prompts, in tokens. [default: 256]",
     ),
     section_option(
         _PROMPTS,
@@ -46,7 +46,8 @@ PROMPT_OPTIONS = (
         "--stddev-input-tokens",
         "input_stddev",
         type=click.FloatRange(0),
-        help="Standard deviation of --input-tokens, drawn from a normal distribution, from 1 up.",
+        help="Standard deviation of --input-tokens, which are then drawn from a normal "
+        "distribution, 1 or more.",
     ),
     section_option(
         _PROMPTS,
@@ -59,7 +60,7 @@ PROMPT_OPTIONS = (
         "--prompt-output-tokens-mean",
         "--mean-output-tokens",
         "output_tokens",
-        help="Lengths of answers (max_tokens). [default: 128]",
+        help="Lengths of answers, in tokens (max_tokens). [default: 128]",
     ),
     section_option(
         _PROMPTS,
@@ -69,14 +70,14 @@ PROMPT_OPTIONS = (
         "--stddev-output-tokens",
         "output_stddev",
         type=click.FloatRange(0),
-        help="Standard deviation of --output-tokens, likewise.",
+        help="Standard deviation of --output-tokens, in the same way.",
     ),
     section_option(
         _PROMPTS,
         "--data",
         metavar="KEY=NUMBER,...",
-        help="Lengths as GuideLLM has them: prompt_tokens=256,output_tokens=128, with _stdev, _min "
-        "and _max of each; or a file, as --dataset.",
+        help="Lengths as GuideLLM writes them: prompt_tokens=256,output_tokens=128, with _stdev, "
+        "_min and _max of each; or a file, as --dataset.",
     ),
     section_option(
         _PROMPTS,
@@ -84,7 +85,7 @@ PROMPT_OPTIONS = (
         "--random-range-ratio",
         "range_ratio",
         type=click.FloatRange(0, 1, max_open=True),
-        help="Both lengths vary by this share either way, evenly.",
+        help="Draw both lengths uniformly from this share below to this share above.",
     ),
     section_option(
         _PROMPTS,
@@ -93,7 +94,8 @@ PROMPT_OPTIONS = (
         "--prompt-prefix-length",
         "--prefix-prompt-length",
         "prefix_tokens",
-        help="Length of a beginning that prompts share; of conversations, their system message.",
+        help="Length of the beginning that prompts share, in tokens; in conversations, of the "
+        "system message.",
     ),
     section_option(
         _PROMPTS,
@@ -105,7 +107,7 @@ PROMPT_OPTIONS = (
         type=_count,
         default=1,
         show_default=True,
-        help="How many different beginnings there are.",
+        help="Number of different shared beginnings.",
     ),
     section_option(
         _PROMPTS,
@@ -114,7 +116,7 @@ PROMPT_OPTIONS = (
         "--input-file",
         "dataset",
         type=click.Path(path_type=Path, dir_okay=False, exists=True),
-        help="Prompts of a file: JSONL, or ShareGPT's JSON.",
+        help="File of prompts: JSONL, or ShareGPT's JSON.",
     ),
     section_option(
         _PROMPTS,
@@ -122,15 +124,15 @@ PROMPT_OPTIONS = (
         "--dataset-name",
         "dataset_kind",
         type=HintedChoice([*DATASETS, "random"], DATASETS_ELSEWHERE),
-        help="Format of --dataset; `random` is synthetic prompts. [default: sharegpt for .json, "
-        "else jsonl]",
+        help="Format of --dataset; `random` means synthetic prompts. [default: sharegpt for "
+        ".json, else jsonl]",
     ),
     section_option(
         _PROMPTS,
         "--trace",
         type=click.Path(path_type=Path, dir_okay=False, exists=True),
-        help="Lengths and times of a trace: Azure, BurstGPT, Mooncake, Vidur; or JSONL with "
-        "prompts and their times.",
+        help="File of a trace with lengths and times: Azure, BurstGPT, Mooncake, Vidur; or JSONL "
+        "with prompts and their times.",
     ),
     section_option(
         _PROMPTS,
@@ -140,7 +142,7 @@ PROMPT_OPTIONS = (
         "--prompt-input-tokens-block-size",
         "block_tokens",
         type=_count,
-        help="Tokens that each of a trace's hash ids stands for. [default: 512]",
+        help="Tokens that each hash id of a trace stands for. [default: 512]",
     ),
     section_option(
         _PROMPTS,
@@ -148,7 +150,7 @@ PROMPT_OPTIONS = (
         "--session-turns-mean",
         "--conversation-turn-mean",
         "turns",
-        help="Turns of each conversation, as lengths are written; of ShareGPT, the most.",
+        help="Turns of each conversation, written as lengths are; with ShareGPT, the maximum.",
     ),
     section_option(
         _PROMPTS,
@@ -157,32 +159,35 @@ PROMPT_OPTIONS = (
         show_default=True,
         help="Seconds between turns: 2, 500ms, 1..5, exponential(4).",
     ),
-    section_option(_PROMPTS, "--image-size", "images", help="An image with each prompt: 512x512."),
+    section_option(
+        _PROMPTS, "--image-size", "images", help="Size of an image sent with each prompt: 512x512."
+    ),
     section_option(
         _PROMPTS,
         "--unique-prompts",
         "unique",
         is_flag=True,
-        help="Words of its own in front of each prompt, new in every run: no prefix is cached.",
+        help="Put different words in front of each prompt, new in every run, so that no prefix is "
+        "cached.",
     ),
     section_option(
         _PROMPTS,
         "--ignore-eos",
         is_flag=True,
-        help="Ask for answers of the full length, as vllm's ignore_eos.",
+        help="Ask for answers of the full length with vllm's ignore_eos.",
     ),
     section_option(
         _PROMPTS,
         "--min-tokens",
         is_flag=True,
-        help="Ask for the full length as min_tokens, for servers that know that.",
+        help="Ask for answers of the full length with min_tokens, for servers that support it.",
     ),
     section_option(
         _PROMPTS,
         "--streaming/--no-streaming",
         default=True,
         show_default=True,
-        help="Ask for a stream; without one there is no TTFT.",
+        help="Ask for a stream; without one TTFT cannot be measured.",
     ),
     section_option(
         _PROMPTS,
@@ -192,7 +197,7 @@ PROMPT_OPTIONS = (
         "extra_body",
         multiple=True,
         metavar="JSON",
-        help="Fields of every request's body; or NAME:VALUE.",
+        help="Further fields of every request's body, as a JSON object or NAME:VALUE.",
     ),
     section_option(
         _PROMPTS,
@@ -201,16 +206,16 @@ PROMPT_OPTIONS = (
         type=click.Choice(["max_tokens", "max_completion_tokens"]),
         default="max_tokens",
         show_default=True,
-        help="Which field of a chat has the answer's length; OpenAI's reasoning models take only "
-        "the second.",
+        help="Field of a chat request that limits the length of the answer; OpenAI's reasoning "
+        "models take only the second.",
     ),
     section_option(
         _PROMPTS,
         "--include-usage/--no-include-usage",
         default=True,
         show_default=True,
-        help="Ask for token counts at the end of a stream (stream_options); not where a server "
-        "refuses that: then --tokenizer counts.",
+        help="Ask for token counts at the end of a stream (stream_options); turn it off for "
+        "servers that refuse it, and count with --tokenizer.",
     ),
     section_option(
         _PROMPTS,
@@ -218,23 +223,23 @@ PROMPT_OPTIONS = (
         "--continuous-usage-stats",
         "continuous_usage",
         is_flag=True,
-        help="Ask for token counts with every chunk, where the server knows "
-        "continuous_usage_stats: gaps by token are then exact.",
+        help="Ask for token counts with every chunk, if the server supports "
+        "continuous_usage_stats: gaps per token are then exact.",
     ),
     section_option(
         _PROMPTS,
         "--return-metrics/--no-return-metrics",
         default=None,
-        help="Ask for each request's time in the queue, which headrace tells. [default: where the "
-        "server says that it is headrace]",
+        help="Ask for each request's time in the queue, which headrace reports. [default: on if "
+        "the server says that it is headrace]",
     ),
     section_option(
         _PROMPTS,
         "--tokenizer",
         "--processor",
         "tokenizer",
-        help="Checkpoint whose tokenizer makes lengths and, after the run, counts outputs. "
-        "[default: the embedded model's, which counts nothing]",
+        help="Checkpoint whose tokenizer makes prompts of the wanted lengths and, after the run, "
+        "counts outputs. [default: the embedded model's, which does not count]",
     ),
     section_option(
         _PROMPTS,
@@ -244,6 +249,6 @@ PROMPT_OPTIONS = (
         type=int,
         default=0,
         show_default=True,
-        help="Of prompts and arrivals.",
+        help="Seed of prompts and arrivals.",
     ),
 )

@@ -143,20 +143,22 @@ def settle(given: dict[str, Any]) -> None:
 
 def _check_together(given: dict[str, Any]) -> None:
     if given["search"] and given["sweep"] is not None:
-        raise ConfigError("--search and --sweep are two ways to vary the load; give one")
+        raise ConfigError("--search and --sweep both vary the load; give one of them")
     for flag in ("search", "require_slo"):
         if given[flag] and not given["goodput"]:
             name = flag.replace("_", "-")
             raise ConfigError(f"--{name} needs an SLO: add --goodput 'ttft:500 tpot:50'")
     varied = "--search" if given["search"] else "--sweep"
     if (given["search"] or given["sweep"] is not None) and given["trace"] is not None:
-        raise ConfigError(f"{varied} makes its own times; a --trace has them, so leave one")
+        raise ConfigError(
+            f"{varied} chooses its own times, and so does a --trace; give one of them"
+        )
     if given["ramp_from"] is not None and varied == "--search" and given["search"]:
-        raise ConfigError("--search holds each rate; leave --ramp-from away")
+        raise ConfigError("--search keeps each rate constant; omit --ramp-from")
     if given["speed"] != 1.0 and given["trace"] is None:
-        raise ConfigError(f"--speed {given['speed']:g} is of a --trace; name one")
+        raise ConfigError(f"--speed {given['speed']:g} needs a --trace; add one")
     if given["block_tokens"] is not None and given["trace"] is None:
-        raise ConfigError(f"--trace-block-tokens {given['block_tokens']} is of a --trace; name one")
+        raise ConfigError(f"--trace-block-tokens {given['block_tokens']} needs a --trace; add one")
     if given["stop_when_saturated"]:
         _check_saturation(given)
 
@@ -164,15 +166,16 @@ def _check_together(given: dict[str, Any]) -> None:
 def _check_saturation(given: dict[str, Any]) -> None:
     if given["search"]:
         raise ConfigError(
-            "--stop-when-saturated cuts runs short, which a --search would take for requests that "
-            "were good; it stops by itself at what misses the SLO, so leave one"
+            "--stop-when-saturated cuts runs short, and a --search would take what was cut "
+            "off for good requests; a search ends by itself at rates that miss the SLO, so "
+            "omit one of them"
         )
     rate = given["rate"]
     closed = given["trace"] is None and (rate is None or math.isinf(rate))
     if closed and given["sweep"] is None:
         raise ConfigError(
-            "--stop-when-saturated: a closed loop asks no more than it gets; add --rate, --trace "
-            "or --sweep"
+            "--stop-when-saturated: a closed loop never sends more than the server answers; "
+            "add --rate, --trace or --sweep"
         )
 
 
@@ -187,7 +190,7 @@ def _take_saving(given: dict[str, Any]) -> None:
         raise ConfigError(f"--result-filename {shown(name)}: add --save-result or --save DIR")
     if name != Path(name).name or name in _WRITTEN:
         raise ConfigError(
-            f"--result-filename {shown(name)}: must be a name without folders, other than "
+            f"--result-filename {shown(name)} must be a name without folders, other than "
             f"{', '.join(_WRITTEN)}"
         )
 
@@ -197,11 +200,13 @@ def prices_of(given: dict[str, Any]) -> Prices:
     by_tokens = [given[f"price_{of}"] for of in ("input", "output", "cached")]
     if given["price_hour"] is not None and by_tokens != [None] * 3:
         raise ConfigError(
-            "--price-per-hour is of a server of one's own and --price-input, --price-output, "
-            "--price-cached are of a hosted one; give one kind"
+            "--price-per-hour is for your own server and --price-input, --price-output, "
+            "--price-cached are for a hosted one; give one kind"
         )
     if by_tokens[2] is not None and by_tokens[0] is None:
-        raise ConfigError("--price-cached needs the price of other input: add --price-input")
+        raise ConfigError(
+            "--price-cached also needs the price of input that is not cached: add --price-input"
+        )
     return Prices(
         input_usd=by_tokens[0],
         output_usd=by_tokens[1],
@@ -271,7 +276,7 @@ def prompts_of(given: dict[str, Any]) -> PromptOptions:
     """What is sent, of settled options. Raises ConfigError."""
     kind = given["dataset_kind"]
     if kind == "random" and given["dataset"] is not None:
-        raise ConfigError("--dataset-kind random is of synthetic prompts; leave --dataset away")
+        raise ConfigError("--dataset-kind random means synthetic prompts; omit --dataset")
     if kind in DATASETS and given["dataset"] is None:
         raise ConfigError(f"--dataset-kind {kind} needs a file: add --dataset FILE")
     request = RequestOptions(
@@ -301,9 +306,11 @@ def _varied(flag: str, default: str, kind: str, given: dict[str, Any]) -> str:
         return text
     what = f"--range-ratio {ratio:g}" if ratio else f"{flag}-stddev {deviation:g}"
     if not text.isascii() or not text.isdigit() or len(text) > 9:
-        raise ConfigError(f"{what} is of one number, not of {flag} {shown(text)}")
+        raise ConfigError(f"{what} needs one number, not {flag} {shown(text)}")
     if ratio and deviation:
-        raise ConfigError(f"--range-ratio and {flag}-stddev both say how lengths vary; give one")
+        raise ConfigError(
+            f"--range-ratio and {flag}-stddev both set how lengths vary; give one of them"
+        )
     if deviation:
         return f"normal({text},{deviation:.6f})"
     found = around(int(text), ratio or 0.0)
@@ -314,7 +321,7 @@ def _header(text: str) -> tuple[str, str]:
     """AIPerf's NAME:VALUE or vllm's NAME=VALUE."""
     match = re.fullmatch(r"\s*([^:=\s]+)\s*[:=](.*)", text, re.DOTALL)
     if match is None:
-        raise ConfigError("--header is not NAME:VALUE; write it like x-team:search")
+        raise ConfigError("--header is not NAME:VALUE; write it as in x-team:search")
     return match[1], match[2].strip()
 
 

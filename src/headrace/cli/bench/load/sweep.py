@@ -23,33 +23,32 @@ def check_lists(given: dict[str, Any]) -> None:
     if given["sweep"] is None:
         if lists:
             flag, name = lists[0]
-            remedy = "a --search has one first rate" if given["search"] else "add --sweep"
+            remedy = "a --search takes one first rate" if given["search"] else "add --sweep"
             raise ConfigError(
-                f"{flag} {listed(given[name])} is a list, which a sweep takes; {remedy}, or give "
-                "one value"
+                f"{flag} {listed(given[name])} is a list, which only a sweep takes; {remedy}, "
+                "or give one value"
             )
         return
     if not lists:
         if given["rate"] is not None:
             raise ConfigError(
-                "--sweep finds its rates; leave --rate away, or give a list of them: --rate 1,2,5"
+                "--sweep chooses its rates; omit --rate, or give a list of rates: --rate 1,2,5"
             )
         return
     flag, name = lists[0]
     if given["sweep"]:
         raise ConfigError(
-            f"--sweep {given['sweep']} finds its loads and {flag} {listed(given[name])} names "
-            "them; write --sweep without a number"
+            f"--sweep {given['sweep']} chooses its loads and {flag} {listed(given[name])} "
+            "names them; write --sweep without a number"
         )
     if len(lists) == 1 and name == "concurrency":
         _check_users(given)
         return
     if given["ramp_from"] is not None:
-        raise ConfigError("--sweep holds each rate; leave --ramp-from away")
+        raise ConfigError("--sweep keeps each rate constant; omit --ramp-from")
     if given["ramp_s"]:
         raise ConfigError(
-            f"--ramp {given['ramp_s']:g} is of a closed loop; leave it away, or sweep over "
-            "--concurrency"
+            f"--ramp {given['ramp_s']:g} needs a closed loop; omit it, or sweep over --concurrency"
         )
 
 
@@ -58,17 +57,17 @@ def _check_users(given: dict[str, Any]) -> None:
     users = listed(given["concurrency"])
     if given["rate"] is not None:
         raise ConfigError(
-            f"--sweep over --concurrency {users} has no rate; leave --rate away, or give a list of "
+            f"--sweep over --concurrency {users} has no rate; omit --rate, or give a list of "
             "rates and one --concurrency"
         )
     for flag, name in _OF_RATES:
         if given[name] is not None:
             raise ConfigError(
-                f"{flag} {given[name]} is of rates, and --sweep over --concurrency {users} has "
-                "none; leave it away"
+                f"{flag} {given[name]} needs a rate, and --sweep over --concurrency {users} "
+                "has none; omit it"
             )
     if given["stop_when_saturated"]:
         raise ConfigError(
-            f"--stop-when-saturated: users, as of --concurrency {users}, ask no more than they "
-            "get; sweep over rates (--rate 1,2,5), or leave it away"
+            f"--stop-when-saturated: the users of --concurrency {users} never send more than "
+            "the server answers; sweep over rates (--rate 1,2,5), or omit it"
         )

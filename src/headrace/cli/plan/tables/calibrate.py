@@ -34,13 +34,17 @@ def print_calibration(found: Calibration, *, every_row: bool) -> None:
     _served(console, found)
     console.print(_said("fitted to the tests below", found.error), highlight=False)
     if found.left_out is not None:
-        console.print(_said("each test by a fit without it", found.left_out), highlight=False)
+        console.print(
+            _said("each test, predicted by a fit without it", found.left_out), highlight=False
+        )
     if found.other_model is not None:
-        console.print(_said("each model by a fit without it", found.other_model), highlight=False)
+        console.print(
+            _said("each model, predicted by a fit without it", found.other_model), highlight=False
+        )
     if found.is_poor:
         console.print(
-            "rates do not explain these tests: something else ran meanwhile, or the models are so "
-            "small that their work does not count; measure again when nothing runs (--measure: "
+            "rates do not explain these tests: something else was running, or the models are "
+            "so small that overhead dominates; measure again on an idle machine (--measure: "
             "with --fresh)",
             style="yellow",
         )
@@ -72,7 +76,7 @@ def _said(what: str, error: Spread) -> str:
 def _rates(console: Console, found: Calibration) -> None:
     from rich.table import Table
 
-    table = Table("weights", title="what this machine reaches")
+    table = Table("weights", title="rates that this machine reaches")
     for heading in ("read, GB/s", "products, GOPS", "overlap", "KV, GB/s", "attention, GOPS",
                     "a layer, us", "a step, us"):  # fmt: skip
         table.add_column(heading, justify="right")
@@ -115,7 +119,7 @@ def _served(console: Console, found: Calibration) -> None:
     served = [(one, one.served) for one in found.models if one.served is not None]
     if not served:
         return
-    table = Table("model", title="as served: what simulations of this machine take")
+    table = Table("model", title="as served: used in simulations of this machine")
     for heading in ("outside, ms", "step, ms", "prompt token, us", "pair, ns", "request, us",
                     "context, ns", "error", "engine's line"):  # fmt: skip
         table.add_column(heading, justify="right")
@@ -132,8 +136,8 @@ def _served(console: Console, found: Calibration) -> None:
     for one, fit in served:
         steps = "steps of the streams" if fit.fitted else "steps of the engine's tests"
         console.print(
-            f"{escape(visible(one.model))}: {fit.requests:,} requests in {fit.runs} runs, outside "
-            f"of steps from {fit.alone} that were alone, {steps}",
+            f"{escape(visible(one.model))}: {fit.requests:,} requests in {fit.runs} runs, "
+            f"time outside of steps from {fit.alone} that ran alone, {steps}",
             highlight=False,
         )
         if fit.server is not None:

@@ -51,7 +51,7 @@ def print_cost(found: CostPlan, *, every_volume: bool, plot: bool | None = None)
         print_beside(console, [break_even_plot(one) for one in found.crossings])
     notes = [note for way in found.ways for note in way.notes]
     for missing in found.missing:
-        console.print(f"no figure of {escape(visible(missing))}", highlight=False)
+        console.print(f"not known: {escape(visible(missing))}", highlight=False)
     for note in (*notes, *found.notes):
         console.print(f"note: {escape(visible(note))}", highlight=False)
     example = "cost.served" if found.served is not None else found.ways[0].cost.id
@@ -67,7 +67,7 @@ def _ways(console: Console, found: CostPlan) -> None:
     table = Table("way", title="US dollars, prompt and output together")
     for heading in ("1M tokens", "band", "a request"):
         table.add_column(heading, justify="right")
-    table.add_column("price from, of", overflow="fold")
+    table.add_column("price: source, date", overflow="fold")
     add_id_column(table, [one.cost.id for one in found.ways], console.width)
     for one in found.ways:
         low, high = one.cost.band
@@ -98,7 +98,7 @@ def _crossing(console: Console, one: BreakEvenPair, every_volume: bool) -> None:
     console.print(table)
     first, always = one.curve.first_tokens_per_month, one.curve.always_tokens_per_month
     if first is None:
-        said = "pays at no volume"
+        said = "never pays"
     elif always is None:
         said = f"pays first at {tokens(first)} tokens a month, where replicas are full"
     elif always == first:

@@ -45,7 +45,7 @@ def print_report(report: Report) -> None:
     told = ", ".join(f"{count} {severity}" for severity, count in counts.items())
     lacking = len({one.check.id for one in report.not_checked})
     console.print(
-        f"{told}; {len(report.clean)} checks found nothing, {lacking} lacked something",
+        f"{told}; {len(report.clean)} checks found nothing, {lacking} lacked an input",
         highlight=False,
     )
 

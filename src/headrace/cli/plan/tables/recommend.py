@@ -47,7 +47,7 @@ def _question(console: Console, found: Recommendation) -> None:
         f"{asked.task}: {asked.rate:g} requests/s, prompt {asked.prompt_tokens:,}, output "
         f"{asked.output_tokens:,}, SLO {limits}{budget}{''.join(f', {one}' for one in where)}",
     )
-    _line(console, f"{found.looked_at:,} combinations looked at, {found.left:,} are left")
+    _line(console, f"{found.looked_at:,} combinations considered, {found.left:,} are left")
 
 
 def _ranks(console: Console, found: Recommendation) -> None:
@@ -68,7 +68,7 @@ def _ranks(console: Console, found: Recommendation) -> None:
         )  # fmt: skip
     console.print(table)
     if any(one.option.marks for one in found.ranked):
-        _line(console, "* a soft rule is against it, see --json; ? is not stated")
+        _line(console, "* a soft rule advises against it, see --json; ? means not stated")
 
 
 def _ends(console: Console, found: Recommendation) -> None:
@@ -79,7 +79,7 @@ def _ends(console: Console, found: Recommendation) -> None:
         ("cheapest", three.cheapest), ("fastest", three.fastest), ("largest", three.best)
     ):  # fmt: skip
         if option is None:
-            _line(console, f"{name}: no option states what it is measured by")
+            _line(console, f"{name}: no option states the figure that it is ranked by")
             continue
         told.setdefault(option.id, []).append(name)
         options[option.id] = option
@@ -103,7 +103,7 @@ def _option(console: Console, found: Recommendation, option: Option, title: str)
     for reason in option.reasons:
         _line(console, reason, indent=2)
     for one in option.advice:
-        agrees = "agrees" if one.agrees else f"would take {', '.join(one.takes)}"
+        agrees = "agrees" if one.agrees else f"suggests {', '.join(one.takes)}"
         disputed = f"; disputed: {', '.join(one.disputed_by)}" if one.disputed_by else ""
         _line(console, f"{one.decision} ({one.end}) {agrees}: {one.because}{disputed}", indent=2)
     if option.quality.kept:
@@ -119,7 +119,7 @@ def _option(console: Console, found: Recommendation, option: Option, title: str)
 
 
 def _nearest(console: Console, found: Recommendation) -> None:
-    _line(console, "nothing keeps every rule; the nearest:", style="bold")
+    _line(console, "no option keeps every rule; the nearest:", style="bold")
     for one in found.nearest:
         _line(console, one.name, indent=2)
         for breach in one.breaches:
@@ -129,7 +129,7 @@ def _nearest(console: Console, found: Recommendation) -> None:
         for remedy in one.remedies:
             _line(console, f"what helps: {remedy}", indent=4)
     if not found.nearest:
-        _line(console, "none that a figure would change; see what was ruled out", indent=2)
+        _line(console, "changing a figure does not help; see what was ruled out", indent=2)
 
 
 def _ruled_out(console: Console, found: Recommendation) -> None:

@@ -49,7 +49,7 @@ def print_topic(known: Catalog, topic: Topic, tables: Sequence[Table]) -> None:
     for table in tables:
         _print_table(console, table, number)
     if any(line.disputed_by for table in tables for line in table.lines):
-        console.print("* sources disagree; headrace catalog show ID tells how")
+        console.print("* sources disagree; headrace catalog show ID shows how")
     if topic.name != "sources":
         console.print("Sources")
         for source, at in number.items():
@@ -96,7 +96,9 @@ def _print_table(console: Console, table: Table, number: dict[str, int]) -> None
     console.print(drawn)
     left_out = ", ".join(one.heading for one in table.columns[room:])
     if left_out:
-        console.print(f"no room for: {left_out}; a wider terminal, --html and --json have them")
+        console.print(
+            f"columns that do not fit: {left_out}; use a wider terminal, --html or --json"
+        )
     for note in table.notes:
         console.print(visible(note))
 
@@ -153,7 +155,7 @@ def print_tree(known: Catalog, tree: Decision) -> None:
     for source, at in number.items():
         console.print(visible(f"{at} {known.sources[source].title}, {known.sources[source].date}"))
     click.echo(
-        f"--choose OPTION walks it; names are those of headrace catalog show {tree.id} --json"
+        f"walk it with --choose OPTION; headrace catalog show {tree.id} --json lists the names"
     )
 
 

@@ -51,8 +51,8 @@ def print_simulation(
         say(f"{split.prefill_replicas:,} prefill and {split.decode_replicas:,} decode replicas, "
             f"{split.kv_bytes_per_token / 1e3:,.0f} kB of KV a token over "
             f"{split.link_bytes_per_s / 1e9:g} GB/s")  # fmt: skip
-    say(f"{result.arrived:,} requests came in {_time(result.seconds)}; {result.completed:,} ended, "
-        f"{result.refused:,} refused, {result.retries:,} begun again after "
+    say(f"{result.arrived:,} requests arrived in {_time(result.seconds)}; {result.completed:,} "
+        f"ended, {result.refused:,} refused, {result.retries:,} started again after "
         f"{len(result.failures):,} failures")  # fmt: skip
     _latencies(console, (result.overall, *result.lanes))
     _rates(result, say)

@@ -54,7 +54,9 @@ def print_speed(found: SpeedPlan, plot: bool | None = None) -> None:
         highlight=False,
     )
     if found.replica.replicas > 1:
-        console.print(f"{found.replica.replicas} such replicas fit side by side", highlight=False)
+        console.print(
+            f"{found.replica.replicas} such replicas fit on this hardware", highlight=False
+        )
     _sweep(console, found)
     _speculation(console, found)
     _apart(console, found)
@@ -119,7 +121,7 @@ def _speculation(console: Console, found: SpeedPlan) -> None:
         if one.stops_at_batch is None
         else f"stops paying at batch {one.stops_at_batch:,}"
         if one.stops_at_batch > 1
-        else "pays at no batch"
+        else "pays at no batch size"
     )
     console.print(
         f"speculation ({escape(visible(one.draft.name))}, {one.draft.tokens} drafted, acceptance "
@@ -150,8 +152,8 @@ def _apart(console: Console, found: SpeedPlan) -> None:
     )
     console.print(
         f"{one.requests.value:,.2f} requests/s, bound by {one.bound_by}; as many replicas "
-        f"together serve {one.together.value:,.2f}; pools of {one.best[0]}:{one.best[1]} do most "
-        f"for each replica (ids: {', '.join(figure.id for figure in one.figures)})",
+        f"together serve {one.together.value:,.2f}; pools of {one.best[0]}:{one.best[1]} "
+        f"serve the most per replica (ids: {', '.join(figure.id for figure in one.figures)})",
         highlight=False,
     )
     if one.note:
