@@ -206,6 +206,7 @@ def _tensor_count(path: Path) -> int:
     return int(tensors)
 
 
+@pytest.mark.matrix
 def test_memory_of_every_gguf_file_is_that_of_its_bytes(shared_assets: Path) -> None:
     """Tensors to the byte, and with what is before them the file within 1 %.
 
@@ -227,6 +228,7 @@ def test_memory_of_every_gguf_file_is_that_of_its_bytes(shared_assets: Path) -> 
     assert with_weights >= 2
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(("name", "kind"), [("llama-2-tiny-random", "f16"), ("stories260K", "f32")])
 def test_a_config_and_a_kind_give_the_file(name: str, kind: str, shared_assets: Path) -> None:
     path = shared_assets / "models" / name / f"{name}.gguf"

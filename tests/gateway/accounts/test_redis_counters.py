@@ -75,6 +75,7 @@ async def test_ten_of_two_hundred_pass(shared: RedisServer) -> None:
         await worker.close()
 
 
+@pytest.mark.process
 async def test_a_burst_is_not_taken_for_a_dead_redis(shared: RedisServer) -> None:
     # Not a moment's: what is asked here is whether waiting for one's turn counts as silence.
     counters = RedisCounters(connect(shared.url, timeout_s=2.0), prefix="burst")
@@ -85,6 +86,7 @@ async def test_a_burst_is_not_taken_for_a_dead_redis(shared: RedisServer) -> Non
     await accounts.close()
 
 
+@pytest.mark.process
 async def test_four_processes_pass_ten_of_two_hundred(shared: RedisServer) -> None:
     start_s = time.time() + 3
     processes = [
@@ -278,6 +280,7 @@ async def test_what_stays_in_redis_has_an_end(shared: RedisServer) -> None:
     await accounts.close()
 
 
+@pytest.mark.process
 async def test_redis_and_memory_go_in_step(shared: RedisServer) -> None:
     """One long way of random requests over both: every refusal and every count is the same."""
     draw = random.Random(7)
@@ -358,6 +361,7 @@ class _RedisMachine(AccountsMachine):
         return counters_at(self.server, f"machine{self.runs}")
 
 
+@pytest.mark.process
 def test_redis_counts_as_the_model(shared: RedisServer) -> None:
     class Machine(_RedisMachine):
         server = shared

@@ -104,6 +104,7 @@ async def test_closed_refuses_and_open_goes_on_while_it_is_away(
     await strict.close()
 
 
+@pytest.mark.process
 async def test_killed_under_load_nothing_is_lost_or_doubled(
     mortal: RedisServer, tmp_path: Path
 ) -> None:

@@ -161,6 +161,7 @@ def of_folder(folder: Path, without: list[str]) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.load
 async def test_with_the_request_log_in_sqlite(
     tmp_path: Path, redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -204,6 +205,7 @@ def database() -> Iterator[PostgresqlServer]:
         yield server
 
 
+@pytest.mark.process
 async def test_with_the_request_log_in_postgresql(
     tmp_path: Path, redis: RedisServer, database: PostgresqlServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -80,6 +80,7 @@ async def counted_nusd(config: dict[str, Any]) -> tuple[int, int]:
         await book.close()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("when_down", ["open", "closed"])
 async def test_redis_dies_and_comes_back(tmp_path: Path, when_down: str) -> None:
     redis = RedisServer(redis_program(), tmp_path / "redis", persistent=True, password="pw-of-it")

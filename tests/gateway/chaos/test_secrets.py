@@ -138,6 +138,7 @@ async def everything(gateway: Running, redis: RedisServer) -> list[bytes]:
     return heard
 
 
+@pytest.mark.load
 async def test_no_secret_is_written_anywhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

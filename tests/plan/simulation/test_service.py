@@ -60,6 +60,7 @@ def test_what_a_broken_replica_had_begins_again_from_its_arrival() -> None:
     assert run.finished.times("ttft")[0] == pytest.approx(1.1 + LATENCY.step([(0, 10)], 0, 0))
 
 
+@pytest.mark.load
 @pytest.mark.parametrize(("by", "target"), [("queue", 1.0), ("kv", 0.3), ("slo", 0.8)])
 def test_an_autoscaler_adds_replicas_under_load_and_takes_them_away(
     by: ScaleBy, target: float
@@ -177,6 +178,7 @@ def test_requests_too_long_for_a_replica_are_refused_and_counted_bad() -> None:
         simulate(service(), [])
 
 
+@pytest.mark.load
 def test_the_fewest_replicas_are_found_and_one_fewer_misses() -> None:
     load = poisson(60, 300, (400,), (50,))
     slo = parse_slo("ttft:300 tpot:25").conditions
