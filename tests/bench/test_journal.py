@@ -22,6 +22,7 @@ from headrace.bench.journal import (
 )
 from headrace.bench.record import RequestRecord
 from headrace.errors import ConfigError
+from tests.waiting import until
 
 
 class Head(msgspec.Struct):
@@ -87,11 +88,7 @@ async def test_it_is_handed_over_several_times_a_second(tmp_path: Path) -> None:
     writing = asyncio.create_task(journal.write())
     for at in range(3):
         journal.add(record(at))
-    for _ in range(200):
-        await asyncio.sleep(0.05)
-        if len(read(tmp_path)[1]) == 3:
-            break
-    assert len(read(tmp_path)[1]) == 3, "before anything was closed"
+    await until(lambda: len(read(tmp_path)[1]) == 3, "all of it, before anything was closed")
     writing.cancel()
     journal.close()
 

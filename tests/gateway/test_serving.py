@@ -23,6 +23,7 @@ from tests.gateway.openai_provider import (
 )
 from tests.gateway.test_accounts_of_the_file import KEY, accounts
 from tests.gateway.upstream.scripted import served
+from tests.waiting import until
 
 CHAT = {"model": "chat", "messages": [{"role": "user", "content": "Hi"}]}
 PRICE = {"input": 1.0, "output": 2.0}
@@ -199,9 +200,8 @@ async def test_a_client_that_goes_ends_what_is_done_for_it(goes_after: int) -> N
             goes_after=goes_after or None,
             goes_when=None if goes_after else lambda: bool(provider.requests),
         )
-        await asyncio.sleep(0.05)
         target = built.router.routes["chat"].targets[0]
-        assert target.provider.pool.connections == 0, "the provider is told to stop"
+        await until(lambda: target.provider.pool.connections == 0, "the provider is told to stop")
         assert target.health.in_flight == 0 and target.health.failures == 0
     (entry,) = entries
     assert entry.outcome == "client_gone"
@@ -361,8 +361,8 @@ async def test_the_time_for_the_whole_request_ends_a_stream_with_an_error() -> N
         built = gateway(settings(provider.origin, timeouts={"total_s": 0.3}), entries)
         told = await ask(built.app, {**CHAT, "stream": True})
         assert told.status == 200 and b"and on" in told.body and b'"error"' in told.body
-        await asyncio.sleep(0.05)
-        assert built.router.routes["chat"].targets[0].provider.pool.connections == 0
+        pool = built.router.routes["chat"].targets[0].provider.pool
+        await until(lambda: pool.connections == 0, "the provider's pool without connections")
     assert entries[0].outcome == "cut" and "time limit" in entries[0].error
 
 

@@ -83,7 +83,7 @@ async def test_a_target_that_was_taken_out_gets_nothing_until_it_is_put_back(
         assert (await asked(house)).headers["x-headrace-target"] == "a/n"
         told = (await house.client.post("/api/explain", json={"body": CHAT})).json()
         assert [one["target"] for one in told["candidates"]] == ["a/n"]
-        assert told["left_out"][0]["reason"] == "an administrator took it out"
+        assert told["left_out"][0]["reason"] == "an administrator took it out of service"
         assert await breaker(house, "a/m", "closed") == 200
         assert (await asked(house)).headers["x-headrace-target"] == "a/m"
 

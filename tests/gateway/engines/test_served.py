@@ -16,6 +16,7 @@ from headrace.gateway.explaining import explanation_of
 from tests.gateway.engines.scripted_engine import ScriptedEngine
 from tests.gateway.harness import ask, gateway
 from tests.gateway.upstream.scripted import served
+from tests.waiting import until
 
 SYSTEM = "You are an engine among engines. " * 60
 
@@ -102,13 +103,12 @@ async def test_it_polls_while_it_runs_and_stops_with_the_gateway() -> None:
         built.start()
         built.start()
         assert len(asyncio.all_tasks() - before) >= 2
-        for _ in range(200):
-            if len(one.heads) > 2 and len(other.heads) > 2:
-                break
-            await asyncio.sleep(0.005)
-        assert len(one.heads) > 2 and len(other.heads) > 2
-    await asyncio.sleep(0.01)
-    assert not {one for one in asyncio.all_tasks() - before if "_poll" in str(one.get_coro())}
+        await until(lambda: len(one.heads) > 2 and len(other.heads) > 2, "both polled again")
+
+    def polls() -> bool:
+        return any("_poll" in str(task.get_coro()) for task in asyncio.all_tasks() - before)
+
+    await until(lambda: not polls(), "no task that polls")
 
 
 async def test_what_cannot_be_read_is_said_once_and_nothing_stops(

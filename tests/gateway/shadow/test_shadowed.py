@@ -18,6 +18,7 @@ from tests.gateway.openai_provider import answers, body_of, fails
 from tests.gateway.test_accounts_of_the_file import KEY, SOURCES, accounts
 from tests.gateway.test_serving import CHAT, PRICE, settings
 from tests.gateway.upstream.scripted import served
+from tests.waiting import until
 
 
 def shadowed(real: Any, copy: Any, provider: dict[str, Any] | None = None, **shadow: Any) -> Any:
@@ -71,7 +72,7 @@ async def test_a_slow_shadow_delays_nothing_and_more_than_it_may_have_are_droppe
         for _ in range(5):
             assert (await ask(built.app, CHAT)).status == 200
         assert shadow_of(built).counts == (2, 0, 0, 3, 0)
-        await asyncio.sleep(0.02)
+        await until(lambda: len(copy.requests) == 2, "both copies sent")
         began_s = time.monotonic()
         await Current(built).drain(0.02)
         assert time.monotonic() - began_s < 5
@@ -89,7 +90,7 @@ async def test_copies_of_a_configuration_before_are_waited_for_as_well() -> None
         built = gateway(shadowed(real.origin, copy.origin), entries)
         current = Current(built)
         await ask(built.app, CHAT)
-        await asyncio.sleep(0.02)
+        await until(lambda: copy.requests, "the copy sent")
         current.replace(gateway(shadowed(real.origin, copy.origin), entries))
         await current.drain(5)
         assert shadow_of(built).counts == (0, 1, 0, 0, 0)

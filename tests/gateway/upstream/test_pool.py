@@ -10,6 +10,7 @@ from headrace.gateway.upstream.origin import Origin
 from headrace.gateway.upstream.pool import Pool
 from headrace.gateway.upstream.request import request_bytes
 from tests.gateway.upstream.scripted import OK, Scripted, served
+from tests.waiting import until
 
 QUICK = Timeouts(connect_s=2.0, first_byte_s=2.0, idle_s=2.0)
 
@@ -34,8 +35,7 @@ async def test_a_reply_and_the_next_on_the_same_connection() -> None:
         assert head.startswith(b"POST /v1/x HTTP/1.1\r\nhost: 127.0.0.1:")
         assert b"accept-encoding: identity" in head and body == b'{"a": 1}'
         pool.close()
-    await asyncio.sleep(0.01)
-    assert pool.connections == 0
+    await until(lambda: pool.connections == 0, "the pool without connections")
 
 
 async def test_after_its_end_what_is_under_way_is_sent_and_nothing_rests() -> None:
@@ -49,8 +49,7 @@ async def test_after_its_end_what_is_under_way_is_sent_and_nothing_rests() -> No
         assert await (await waits).body(100) == b"hi"
         later = await pool.send(request(scripted), QUICK)
         assert await later.body(100) == b"hi" and pool.resting == 0
-        await asyncio.sleep(0.01)
-        assert pool.connections == 0
+        await until(lambda: pool.connections == 0, "the pool without connections")
 
 
 async def test_pieces_come_as_they_are_sent() -> None:
@@ -180,7 +179,7 @@ async def test_all_connections_are_taken() -> None:
     async with served(wait) as scripted:
         pool = Pool(scripted.origin, PoolLimits(connections=2))
         first = [asyncio.ensure_future(pool.send(request(scripted), QUICK)) for _ in range(2)]
-        await asyncio.sleep(0.05)
+        await until(lambda: len(scripted.requests) == 2, "two requests under way")
         with pytest.raises(UpstreamError, match="all 2 connections") as caught:
             await pool.send(request(scripted), QUICK._replace(connect_s=0.05))
         assert caught.value.problem == "busy"
@@ -229,8 +228,8 @@ async def test_an_aborted_reply_ends_its_connection() -> None:
         reply = await pool.send(request(scripted), QUICK)
         reply.abort()
         reply.abort()
-        await asyncio.sleep(0.01)
-        assert pool.connections == pool.resting == 0
+        await until(lambda: pool.connections == 0, "the pool without connections")
+        assert pool.resting == 0
 
 
 async def test_a_cancelled_request_ends_its_connection() -> None:
@@ -240,12 +239,11 @@ async def test_a_cancelled_request_ends_its_connection() -> None:
     async with served(never) as scripted:
         pool = Pool(scripted.origin)
         task = asyncio.ensure_future(pool.send(request(scripted), QUICK))
-        await asyncio.sleep(0.05)
+        await until(lambda: scripted.requests, "the request under way")
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await asyncio.sleep(0.01)
-        assert pool.connections == 0
+        await until(lambda: pool.connections == 0, "the pool without connections")
 
 
 async def test_what_rests_too_long_is_closed() -> None:
@@ -282,8 +280,7 @@ async def test_more_than_was_asked_for_ends_the_connection() -> None:
     async with served(twice) as scripted:
         pool = Pool(scripted.origin)
         assert await (await pool.send(request(scripted), QUICK)).body(9) == b"hi"
-        await asyncio.sleep(0.02)
-        assert pool.connections == 0
+        await until(lambda: pool.connections == 0, "the pool without connections")
 
 
 async def test_a_body_beyond_its_limit() -> None:
