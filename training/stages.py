@@ -80,6 +80,7 @@ class Effort:
     heldout: Command = ()
     acceptance: Command = ()
     styles: Command = ()
+    baselines: Command = ()
 
 
 FULL = Effort()
@@ -211,7 +212,7 @@ def measures(work: Path, effort: Effort) -> list[Stage]:
     adapters = [exported(work, name) for name in ("typed", "terse")]
     named = [f"--adapter={folder.name.removeprefix('headrace-')}={folder}" for folder in adapters]
     return [
-        measured("baselines", ("measure.baselines",)),
+        measured("baselines", ("measure.baselines", *effort.baselines)),
         *(
             measured(
                 name,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import signal
 import subprocess
 import sys
 from dataclasses import asdict, replace
@@ -19,7 +20,9 @@ torch = pytest.importorskip("torch", reason="training needs PyTorch")
 
 from safetensors.torch import load_file, save_file  # noqa: E402
 
+from tests.training import toy_member  # noqa: E402
 from training.data.packing import Sampler, windows  # noqa: E402
+from training.loop.launch import arguments_of, launch  # noqa: E402
 from training.loop.parallel import Workers  # noqa: E402
 from training.loop.trainer import MAX_STEP_S, Settings, Trainer, run  # noqa: E402
 from training.models.model import LanguageModel  # noqa: E402
@@ -178,19 +181,28 @@ def test_a_damaged_checkpoint_is_refused(tmp_path: Path) -> None:
         trainer_of().resume(path)
 
 
-def train_toy(folder: Path, out: str, *flags: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", "tests.training.toy_member", "--data", str(folder)]
-    command += ["--out", str(folder / out), "--no-compile", "--no-bfloat16", *flags]
-    subprocess.run(command, cwd=ROOT, check=True, timeout=300)
+def train_toy(folder: Path, out: str, n_workers: int) -> dict[str, Any]:
+    """The weights after one step: by one worker in this process, by several in their own."""
+    flags = ["--data", str(folder), "--out", str(folder / out), "--no-compile", "--no-bfloat16"]
+    # One step: what follows passes through Muon's bfloat16, which makes small differences large.
+    flags += ["--tokens", "1024", "--workers", str(n_workers)]
+    if n_workers == 1:
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            launch(toy_member.build, arguments_of("Train a toy.").parse_args(flags))
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+    else:
+        command = [sys.executable, "-m", "tests.training.toy_member", *flags]
+        subprocess.run(command, cwd=ROOT, check=True, timeout=300)
     weights: dict[str, Any] = load_file(folder / out / "checkpoint.safetensors")
     return weights
 
 
 def test_two_workers_learn_what_one_does(tmp_path: Path) -> None:
     write_data(tmp_path)
-    # One step: what follows passes through Muon's bfloat16, which makes small differences large.
-    flags = ("--tokens", "1024", "--workers")
-    alone, shared = (train_toy(tmp_path, f"run{n}", *flags, str(n)) for n in (1, 2))
+    alone, shared = (train_toy(tmp_path, f"run{n}", n) for n in (1, 2))
     progress = [
         read_note(tmp_path / f"run{n}" / "checkpoint.safetensors")["progress"] for n in (1, 2)
     ]
