@@ -1,4 +1,4 @@
-"""How much JSON a body may be, told before it is decoded.
+"""Bounds on the JSON in a body, checked before it is decoded.
 
 A decoder makes an object of every value in one go, and nothing else of this process runs meanwhile:
 arrays and objects take most (a body of 16 MiB may have eight million), names come next. Numbers and

@@ -78,19 +78,19 @@ class JsonObject:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """In the order of the body."""
+        """The names in the order of the body."""
         return tuple(self._spans)
 
     @property
     def body(self) -> bytes:
-        """As it came."""
+        """The body as it came."""
         return self._body
 
     def __contains__(self, name: object) -> bool:
         return name in self._spans
 
     def present(self, names: Set[str]) -> Set[str]:
-        """Those of them that it has."""
+        """The subset of these names that it has."""
         return self._spans.keys() & names
 
     def value(self, name: str) -> bytes | None:
@@ -99,7 +99,7 @@ class JsonObject:
         return None if span is None else self._body[span.value_at : span.end]
 
     def beginning(self, name: str, most_bytes: int) -> bytes:
-        """At most so many of the value's bytes as they stand; none without such a field."""
+        """At most that many raw bytes of the value; none without such a field."""
         span = self._spans.get(name)
         if span is None:
             return b""

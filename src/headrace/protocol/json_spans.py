@@ -1,4 +1,5 @@
-"""Where values stand in JSON text, at any depth, so that they are replaced and no other byte is.
+"""The places of values in JSON text, at any depth, so that they can be replaced without changing
+any other byte.
 
 The text has to be valid JSON, which whoever decoded it before knows. Nothing is built of it.
 """
@@ -46,7 +47,7 @@ class _Open:
 
 
 def spans(text: bytes, wanted: Collection[Path]) -> dict[Path, Span]:
-    """Those of `wanted` that are there. Of a name that is there twice, the last one."""
+    """The spans of those of `wanted` that exist; of a name that occurs twice, the last one."""
     found: dict[Path, Span] = {}
     opened: list[_Open] = []
     of_names = any(one and one[-1] == NAME for one in wanted)
@@ -82,9 +83,9 @@ def _passed(top: _Open) -> None:
 
 
 def replaced(text: bytes, values: Mapping[Path, bytes]) -> bytes:
-    """The text with JSON of `values` in place of what stands there.
+    """The text with those values replaced by JSON of `values`.
 
-    Paths that are not there change nothing; none may lie within another.
+    Paths that do not exist change nothing; none may lie within another.
     """
     pieces: list[bytes] = []
     at = 0

@@ -15,7 +15,7 @@ class TwiceError(ValueError):
 
 
 def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """For `json.loads`, as `object_pairs_hook`. Raises TwiceError."""
+    """An `object_pairs_hook` for `json.loads`. Raises TwiceError."""
     found = dict(pairs)
     if len(found) != len(pairs):
         seen = set()

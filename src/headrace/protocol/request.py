@@ -141,7 +141,7 @@ def _json_object(body: bytes | bytearray | memoryview) -> dict[str, Any]:
 
 
 def _lone_surrogate(body: bytes | bytearray | memoryview) -> str | None:
-    """What to say of half a surrogate pair, which the decoder may take for a cut body."""
+    """The message for half a surrogate pair, which the decoder may take for a cut body."""
     for escape in _ESCAPE.finditer(body):
         if lone := escape["lone"]:
             return (

@@ -1,1 +1,1 @@
-"""What AWS does its own way: signed requests and binary event streams."""
+"""AWS's own formats: signed requests and binary event streams."""

@@ -155,7 +155,7 @@ class _Cursor:
         return taken
 
     def sized(self) -> bytes:
-        """Bytes that their own count of two bytes stands before."""
+        """Bytes that are preceded by their length in two bytes."""
         return self.take(_TWO_BYTES.unpack(self.take(_TWO_BYTES.size))[0])
 
 
@@ -199,7 +199,7 @@ def _text(raw: bytes) -> str:
 def write_frame(headers: Mapping[str, HeaderValue], payload: bytes) -> bytes:
     """One message. An integer gets the narrowest of the four widths that holds it.
 
-    Raises ValueError for what no frame can hold.
+    Raises ValueError for a message that no frame can hold.
     """
     block = b"".join(_write_header(name, value) for name, value in headers.items())
     if len(block) > MAX_HEADERS_BYTES or len(payload) > MAX_PAYLOAD_BYTES:

@@ -1,7 +1,7 @@
 """Sampling values that an API has a range for.
 
-What lies outside would be refused, or worse: left out, the provider's own default would rule. So
-the nearest value is written, and its field is told as dropped.
+A value outside would be refused, or, worse, replaced by the provider's default if it were omitted.
+So the nearest value is written, and the field is reported as dropped.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an HTTP status and the headers beside it say about a failure, for Cohere and Mistral."""
+"""The HTTP status and headers of a failure, for Cohere and Mistral."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def lower_names(headers: Headers) -> dict[str, str]:
 
 
 def retry_after_s(headers: dict[str, str]) -> float | None:
-    """Of retry-after-ms, then Retry-After. A date there is told by the reply's own Date, so that no
-    clock is needed; None where there is none."""
+    """Seconds in retry-after-ms, or else Retry-After; None if there is none. A date is compared
+    with the reply's own Date, so that no clock is needed."""
     for name, scale in (("retry-after-ms", 1e-3), ("retry-after", 1.0)):
         try:
             seconds = float(headers.get(name, "")) * scale

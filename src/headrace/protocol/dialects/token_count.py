@@ -30,10 +30,10 @@ def as_tokens(value: object, *, or_text: bool = False) -> int | None:
 def told_tokens(
     usage: Mapping[str, Any], *names: str, or_text: bool = False
 ) -> tuple[int, ...] | None:
-    """The named counts of a usage object, 0 for those that are not told (missing or null).
+    """The named counts of a usage object, 0 for missing or null ones.
 
-    None where none is told, or what is told of one is no number of tokens: then nothing of the
-    object is to be believed, and an estimate is nearer to the truth than a bill of 0 or millions.
+    None if none is reported, or if one is not a number of tokens: then nothing in the object is
+    reliable, and an estimate is closer to the truth than a bill of 0 or millions.
     """
     counts = []
     is_told = False
@@ -48,7 +48,7 @@ def told_tokens(
 
 
 def summed(counts: Iterable[int | None]) -> int | None:
-    """What several replies took together; None where one does not tell it, or there is none."""
+    """The sum over several replies; None if one does not report it, or there is none."""
     total: int | None = None
     for tokens in counts:
         if tokens is None:

@@ -1,4 +1,4 @@
-"""What a provider says itself that an answer cost, in a usage object of any dialect.
+"""The cost of an answer that a provider itself reports, in a usage object of any dialect.
 
 OpenRouter says it in dollars, Perplexity in an object, xAI in ticks of 1e-10 dollars. With a key of
 one's own at OpenRouter (`is_byok`) `cost` is its fee alone, and the vendor's bill stands beside it.
@@ -18,7 +18,7 @@ _MOST_NUSD = 10**15
 
 
 def told_cost_nusd(usage: dict[str, Any]) -> int | None:
-    """In nano-dollars; None where it is not told, not all of it, or not to be believed."""
+    """The cost in nano-dollars; None if it is missing, incomplete or implausible."""
     cost = usage.get("cost")
     if isinstance(cost, dict):
         cost = cost.get("total_cost")

@@ -1,4 +1,4 @@
-"""What parts of messages may carry and neither Cohere nor Mistral has a word for."""
+"""Fields of message parts that neither Cohere nor Mistral can express."""
 
 from __future__ import annotations
 

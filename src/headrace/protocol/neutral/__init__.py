@@ -1,4 +1,4 @@
-"""One form for what all chat dialects say, so that each is translated to and from it alone.
+"""One neutral form for all chat dialects, so that each is translated only to and from it.
 
 `call` is what a client wants, `reply` what a model answers, `event` the same answer as it comes,
 `usage` what it took, `failure` why there is none. A dialect's folder beside this one reads its own

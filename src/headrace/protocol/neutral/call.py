@@ -1,4 +1,4 @@
-"""What a client asks of a chat model, whatever words it used.
+"""A client's request to a chat model, whatever its dialect.
 
 None means "not said": a writer leaves the field out and never puts a default of its own there,
 since a provider's default may differ. What a dialect cannot carry it reports as dropped.

@@ -100,7 +100,7 @@ class Collector:
         self.ended = False
 
     def take(self, event: Event) -> None:
-        """One event."""
+        """Add one event."""
         if isinstance(event, Began):
             self._began = event
             self._extra = event.extra
@@ -142,7 +142,7 @@ class Collector:
         choice.logprobs += event.logprobs or []
 
     def reply(self) -> ChatReply:
-        """What came so far."""
+        """The reply so far."""
         return ChatReply(
             dialect=self._dialect,
             id=self._began.id,
@@ -156,7 +156,7 @@ class Collector:
 
 
 def collected(dialect: str, events: Iterable[Event]) -> ChatReply:
-    """The answer that `events` tell."""
+    """The answer in `events`."""
     collector = Collector(dialect)
     for event in events:
         collector.take(event)
@@ -210,7 +210,7 @@ def _part_events(choice: Choice, number: int, part: Part) -> Iterator[Event]:
 
 
 def _streamed(part: Part, choice: int, number: int) -> tuple[PartBegan, PartGrew, PartEnded] | None:
-    """The events that tell all of a part; None if only a CompletePart can."""
+    """The events of a part; None if only a CompletePart can express it."""
     signature: Signature | None = None
     kind: Kind
     call_id = name = ""

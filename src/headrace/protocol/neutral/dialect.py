@@ -1,4 +1,4 @@
-"""What a dialect offers: to clients that speak it, and to providers that do.
+"""The interface of a dialect: for clients that speak it, and for providers that do.
 
 All of it is pure: bytes in, values out, no sockets and no clock. A dialect that clients speak has a
 `ClientSide`, one that providers speak a `ProviderSide`, some have both. Readers of streams are
@@ -70,8 +70,8 @@ class PartialContentReader(Protocol):
 
     @property
     def has_data(self) -> bool:
-        """Whether anything came that is neither told nor a ping nor the mere beginning of an
-        answer or of a part, has_media included."""
+        """Whether anything arrived that was not reported and is neither a ping nor only the
+        beginning of an answer or of a part; includes has_media."""
 
 
 @runtime_checkable
@@ -94,7 +94,8 @@ class StreamWriter(Protocol):
         """
 
     def keep_alive(self) -> bytes:
-        """What may stand between two events so that nobody hangs up; b"" if nothing may."""
+        """Bytes that may be sent between two events to keep the connection open; b"" if there are
+        none."""
 
 
 class ClientSide(Protocol):
@@ -125,7 +126,7 @@ class ReplySide(Protocol):
 
     @property
     def name(self) -> str:
-        """Of the dialect."""
+        """The name of the dialect."""
 
     def read_reply(self, body: bytes) -> ChatReply:
         """Raises DamagedReplyError if it is none."""

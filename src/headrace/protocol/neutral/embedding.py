@@ -47,7 +47,7 @@ class EmbeddingProvider(Protocol):
 
     @property
     def name(self) -> str:
-        """Of the dialect."""
+        """The name of the dialect."""
 
     def write_embeddings(self, call: EmbeddingCall, model: str) -> EmbeddingExchange:
         """Raises RequestError if it cannot be said."""
@@ -56,4 +56,4 @@ class EmbeddingProvider(Protocol):
         """Raises DamagedReplyError if they are none."""
 
     def read_failure(self, status: int, headers: Headers, body: bytes) -> Failure:
-        """As of a chat."""
+        """As for a chat."""

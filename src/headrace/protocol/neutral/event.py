@@ -119,7 +119,8 @@ Event: TypeAlias = (
 
 
 def has_content(event: Event) -> bool:
-    """Whether a client may see something of the model in it: after it nobody else can be asked."""
+    """Whether a client may see something of the model in it: after it no other target can be "
+    "tried."""
     if isinstance(event, PartGrew):
         return bool(event.text)
     if isinstance(event, PartBegan):

@@ -39,10 +39,11 @@ class AnswerSteps(Protocol):
     After an Ended or Failed there is no next request."""
 
     def next_request(self) -> ProviderRequest | None:
-        """What to ask now; None when the answer is over. Asking twice gives the same."""
+        """The next request; None when the answer is complete. Repeated calls give the same."""
 
     def cancel_request(self) -> ProviderRequest | None:
-        """How to stop paying for an answer nobody wants any more; None if nothing runs."""
+        """The request that stops an answer that is no longer needed, and its cost; None if nothing
+        runs."""
 
     def take(self, status: int, headers: Headers, body: bytes) -> list[Event]:
         """A reply that was read whole."""

@@ -1,4 +1,4 @@
-"""How many tokens a prompt has, asked of who would read it."""
+"""The number of tokens of a prompt, counted by its provider."""
 
 from __future__ import annotations
 

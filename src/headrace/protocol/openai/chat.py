@@ -101,12 +101,12 @@ class ChatCompletionRequest(SamplingFields, frozen=True, kw_only=True):
 
     @property
     def wanted_tokens(self) -> int | None:
-        """Most new tokens asked for; None for as many as fit."""
+        """The most new tokens requested; None for as many as fit."""
         return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
 
     @property
     def tokens_param(self) -> str:
-        """Which field says so."""
+        """The field that sets the limit."""
         return "max_tokens" if self.max_completion_tokens is None else "max_completion_tokens"
 
     @property

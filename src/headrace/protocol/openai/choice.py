@@ -1,4 +1,4 @@
-"""What a choice of either kind may carry beside its text, in vLLM's names where vLLM has them."""
+"""Fields of a choice beside its text, under vLLM's names if vLLM has them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each endpoint takes: the one table of fields that others have and headrace does not.
+"""The fields of each endpoint: the one table of fields that others have and headrace does not.
 
 A row says which values are harmless. A field without such values is refused whenever it is given;
 a field in no table and in no struct is unknown, and unknown fields are accepted and reported.

@@ -40,7 +40,7 @@ def check_min_tokens(min_tokens: int, max_tokens: int | None, tokens_param: str)
 
 
 def _check_stream_options(fields: SamplingFields) -> None:
-    """Options of a stream that was not asked for are refused, as OpenAI does."""
+    """Refuse options of a stream that was not requested, as OpenAI does."""
     if fields.stream_options is not None and not fields.stream:
         raise RequestError(
             "stream_options: only allowed when `stream` is true; omit it, or stream",

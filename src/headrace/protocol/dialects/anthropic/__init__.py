@@ -1,6 +1,6 @@
 """Anthropic's Messages API: POST /v1/messages and /v1/messages/count_tokens.
 
-CLIENT is for who speaks it to us, PROVIDER for whom we speak it to.
+CLIENT is for clients that speak it to us, PROVIDER for providers that we speak it to.
 """
 
 from __future__ import annotations

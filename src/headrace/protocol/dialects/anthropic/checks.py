@@ -73,7 +73,7 @@ def want_share(value: object, path: str) -> float:
 
 
 def want_one_of(value: object, path: str, allowed: tuple[str, ...]) -> str:
-    """One of some strings."""
+    """The value, which must be one of some strings."""
     if isinstance(value, str) and value in allowed:
         return value
     refuse(path, f"{shown(value)} is not known; send one of {', '.join(allowed)}")

@@ -1,4 +1,4 @@
-"""What clients of the Messages API speak with: POST /v1/messages and /v1/messages/count_tokens."""
+"""The client side of the Messages API: POST /v1/messages and /v1/messages/count_tokens."""
 
 from __future__ import annotations
 

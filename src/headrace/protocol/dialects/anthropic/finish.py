@@ -29,7 +29,7 @@ _REASON = "stop_reason"
 
 
 def read_finish(reason: object) -> Finish | None:
-    """None if there is none yet; a reason that is not known is a stop."""
+    """The finish reason; None if there is none yet; an unknown reason is a stop."""
     word = text(reason)
     return _READ.get(word, "stop") if word else None
 

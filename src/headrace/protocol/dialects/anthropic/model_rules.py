@@ -1,4 +1,4 @@
-"""What a model's requests may hold, as far as its name tells.
+"""The features that a model's requests may use, as far as its name shows.
 
 Read from Anthropic's migration pages of 2026: Claude 4.6 brought adaptive thinking; Opus 4.7
 refuses budgets of thinking and any sampling parameter that is not the default, and brought effort

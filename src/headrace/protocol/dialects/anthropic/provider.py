@@ -1,4 +1,4 @@
-"""What speaks the Messages API upstream: Anthropic, and servers that do as it does.
+"""The provider side of the Messages API: Anthropic, and compatible servers.
 
 Base URL https://api.anthropic.com; the key goes into the header x-api-key, which is the caller's
 to set. anthropic-version and anthropic-beta are among the headers written here.

@@ -143,7 +143,8 @@ def _messages(value: object) -> Iterator[Message]:
 
 
 def _user_turns(parts: tuple[Part, ...], extra: Json) -> Iterator[Message]:
-    """Results of tools are turns of their own; what stands between them keeps its place."""
+    """The user's turns: results of tools become turns of their own; the parts between them keep
+    their places."""
     start = 0
     for at in range(1, len(parts) + 1):
         of_tools = isinstance(parts[start], ToolResult)

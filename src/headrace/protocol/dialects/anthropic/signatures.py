@@ -27,7 +27,7 @@ class Carried(NamedTuple):
 
 
 def write_signature(part: Thinking) -> str:
-    """For a client; "" where there is nothing to give back."""
+    """The signature for a client; "" if there is nothing to return."""
     signature = part.signature
     if signature is None and part.id is None:
         return ""
@@ -45,7 +45,7 @@ def write_signature(part: Thinking) -> str:
 
 
 def read_signature(text: str) -> Carried:
-    """From a client, who gives back what it was given."""
+    """The signature that a client returns."""
     if not text:
         return Carried(None)
     if not text.startswith(_PREFIX):

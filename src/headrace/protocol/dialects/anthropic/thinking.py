@@ -62,7 +62,7 @@ class Thought(NamedTuple):
 
 
 def read_reasoning(value: object, config: Json, extra: Json) -> Reasoning | None:
-    """What a client asks for; fields without a neutral form go into `extra`."""
+    """The thinking that a client requests; fields without a neutral form go into `extra`."""
     effort: Effort | None = None
     more = rest(config, _CONFIG)
     if (word := config.get("effort")) is not None:

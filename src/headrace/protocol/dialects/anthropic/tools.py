@@ -114,7 +114,7 @@ def write_tools(
 
 
 def write_tool_choice(call: ChatCall) -> dict[str, Any] | None:
-    """None where the API's own choice is meant, or there is no tool to choose."""
+    """The tool choice; None if it is the API's default, or there is no tool to choose."""
     choice, parallel = call.tool_choice, call.parallel_tool_calls
     if choice is None:
         if parallel is not False or not call.tools:

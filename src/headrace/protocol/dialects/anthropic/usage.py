@@ -48,8 +48,8 @@ _TIERS = {"default": "standard", "standard": "standard", "priority": "priority",
 
 
 def read_usage(value: object) -> TokenUsage | None:
-    """None if it is not told, or not to be believed. Writes of an hour that are more than all
-    writes are cut to those."""
+    """The usage; None if it is missing or implausible. One-hour writes beyond the total of all
+    writes are cut to that total."""
     usage = mapping(value)
     found = _read_numbers(usage)
     if found is None:
@@ -69,7 +69,7 @@ def _is_summed(iteration: dict[str, Any]) -> bool:
 
 
 def _read_numbers(usage: dict[str, Any]) -> TokenUsage | None:
-    """Of a usage object, or of an iteration in it."""
+    """The numbers of a usage object, or of an iteration in it."""
     if told_tokens(usage, _INPUT, _OUTPUT) is None:
         return None
     split = mapping(usage.get(_SPLIT))
@@ -118,7 +118,7 @@ def is_billed(block: dict[str, Any]) -> bool:
 
 
 def merged_usage(first: dict[str, Any], last: dict[str, Any]) -> dict[str, Any]:
-    """What a stream told at its start and at its end, as one usage.
+    """One usage made of the reports at a stream's start and at its end.
 
     The end leaves out how writes to the cache are split. If it tells of more of them than the start
     did, the rest are taken to live as long as those before.
@@ -143,8 +143,8 @@ def told_at_start(extra: dict[str, Any]) -> dict[str, Any]:
 
 
 def unread_usage(usage: dict[str, Any], start: dict[str, Any]) -> dict[str, Any]:
-    """Its fields without a neutral form that were not told at the start: calls of server tools. Of
-    its iterations those that its numbers do not have in them once it was read."""
+    """Its fields without a neutral form that were not reported at the start: calls of server tools,
+    and those iterations that its numbers do not include."""
     unread = rest(usage, _KNOWN | told_at_start(start).keys())
     iterations = unread.get(_ITERATIONS)
     if isinstance(iterations, list):

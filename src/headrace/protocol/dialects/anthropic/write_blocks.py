@@ -38,7 +38,8 @@ class BlockWriter:
         self.betas: dict[str, None] = {}
 
     def block(self, part: Part, role: Role, path: str) -> dict[str, Any] | None:
-        """None for what is not to be said. Raises RequestError for what cannot be left out."""
+        """The block of a part; None for one that is omitted. Raises RequestError for one that
+        cannot be omitted."""
         if isinstance(part, Text):
             return self.text(part)
         if isinstance(part, ToolCall):
@@ -54,14 +55,16 @@ class BlockWriter:
         return self._opaque(part)
 
     def text(self, part: Text) -> dict[str, Any] | None:
-        """None for white space alone, which the API refuses; a call of its own is left as it is."""
+        """The block of a text; None for white space alone, which the API refuses; calls of this
+        dialect are left unchanged."""
         if not self.own and (not part.text or part.text.isspace()):
             return None
         block: dict[str, Any] = {"type": "text", "text": part.text}
         return marked(block | self.extra(part.extra), part.cache)
 
     def extra(self, fields: dict[str, Any]) -> dict[str, Any]:
-        """The fields that have no neutral form, if they are this dialect's; else they are told."""
+        """The fields without a neutral form, if they are this dialect's; others are reported as
+        dropped."""
         if self.own:
             return fields
         self.dropped.update({f"messages.extra.{name}": None for name in fields})
@@ -110,7 +113,7 @@ class BlockWriter:
 
 
 def _thinking(part: Thinking) -> dict[str, Any] | None:
-    """Thoughts go to whom they came from alone: the API refuses all other signatures."""
+    """The block of thoughts that this API signed; it refuses all other signatures."""
     signature = part.signature
     if signature is None or signature.origin != NAME:
         return None

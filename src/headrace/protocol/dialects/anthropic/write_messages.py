@@ -1,4 +1,4 @@
-"""The turns of a conversation as the API wants them.
+"""The turns of a conversation in the form that the API requires.
 
 Adjacent turns of one role become one message. A call that came in another dialect is mended where
 the API would refuse it: the first message is a user's (PLACEHOLDER if there is none), results of

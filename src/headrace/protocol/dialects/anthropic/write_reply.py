@@ -70,7 +70,7 @@ def write_token_count(tokens: int) -> bytes:
 
 
 def reply_block(part: Part) -> dict[str, Any] | None:
-    """None for what this dialect has no block for."""
+    """The block of a part; None for a part that this dialect has no block for."""
     if isinstance(part, Text):
         block: dict[str, Any] = {"type": "text", "text": part.text}
         if found := citations(part.extra):

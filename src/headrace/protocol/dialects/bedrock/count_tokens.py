@@ -1,4 +1,4 @@
-"""Bedrock's CountTokens for what Converse would be asked. Source: the service's description."""
+"""Bedrock's CountTokens for a Converse request. Source: the service's description."""
 
 from __future__ import annotations
 

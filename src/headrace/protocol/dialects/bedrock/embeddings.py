@@ -85,7 +85,7 @@ class BedrockEmbeddings:
         )
 
     def read_embeddings(self, bodies: tuple[bytes, ...]) -> EmbeddingReply:
-        """Raises DamagedReplyError if they are none. The model is not told: ""."""
+        """The vectors. Raises DamagedReplyError. The reply does not name the model: ""."""
         vectors: list[bytes] = []
         counts: list[int | None] = []
         for body in bodies:
@@ -100,7 +100,7 @@ class BedrockEmbeddings:
         return EmbeddingReply(model="", vectors=tuple(vectors), usage=usage)
 
     def read_failure(self, status: int, headers: Headers, body: bytes) -> Failure:
-        """As of a chat."""
+        """As for a chat."""
         return read_failure(status, headers, body)
 
 

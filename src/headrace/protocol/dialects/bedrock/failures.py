@@ -1,7 +1,7 @@
 """Bedrock's errors: the kind is in the header x-amzn-errortype or in a frame of a stream.
 
-Some of what matters is said in words alone: a prompt that is too long and a model that is not there
-are both a ValidationException.
+Some kinds are only in the words: a prompt that is too long and a model that does not exist are both
+a ValidationException.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ _MESSAGE_CHARACTERS = 2000
 
 
 def read_failure(status: int, headers: Headers, body: bytes) -> Failure:
-    """Of a reply that is no 200, whatever its body is."""
+    """The failure in a reply whose status is not 200, whatever its body is."""
     found = {name.lower(): value for name, value in headers.items()}
     fields = _fields(body)
     # "ThrottlingException:http://internal.amazon.com/coral/..." or "com.amazon#ThrottlingException"
@@ -99,7 +99,8 @@ def read_failure(status: int, headers: Headers, body: bytes) -> Failure:
 
 
 def stream_failure(code: str, payload: bytes) -> Failure:
-    """Of a frame that is an exception. A model's own status says more than the exception's name."""
+    """The failure in an exception frame. A model's own status is more precise than the exception's
+    name."""
     fields = _fields(payload)
     message = (
         _string(fields, "originalMessage")
@@ -119,7 +120,7 @@ def stream_failure(code: str, payload: bytes) -> Failure:
 
 
 def failure_kind(code: str, message: str, status: int) -> FailureKind:
-    """What a failure is, by its code ("" if not told), its words and its status."""
+    """The kind of a failure, by its code ("" if missing), its words and its status."""
     kind = _KINDS.get(code.lower().removesuffix("exception"))
     if kind is None:
         kind = _STATUS_KINDS.get(status) or ("server" if status >= 500 else "bad_request")

@@ -1,4 +1,4 @@
-"""What a vendor's models take through Converse and others refuse.
+"""The features that differ between vendors' models in Converse.
 
 Bedrock answers 400 to fields that a model does not know, so the writer has to know some of it. The
 facts are of the API's reference, the user guide's tables and of recorded exchanges that AWS
@@ -67,10 +67,10 @@ _FAMILIES = {
 
 
 def family_of(model: str, vendor: str = "") -> Family:
-    """Of a model id ("us.anthropic.claude-sonnet-4-6"), an inference profile or an ARN.
+    """The family of a model id ("us.anthropic.claude-sonnet-4-6"), an inference profile or an ARN.
 
-    vendor: whose model it is where an ARN does not say so, as those of application inference
-    profiles and of provisioned models ("anthropic", "nova", "meta", ...).
+    vendor: the model's vendor if an ARN does not show it, as for application inference profiles and
+    provisioned models ("anthropic", "nova", "meta", ...).
     """
     words = model.replace("/", ".").replace(":", ".").split(".")
     named = next((word for word in words if word in _FAMILIES), "")

@@ -1,4 +1,4 @@
-"""What Converse has no words for and a model does: additionalModelRequestFields.
+"""Features of a model that Converse has no fields for: additionalModelRequestFields.
 
 Bedrock answers 400 to a key that the model does not know, so only what is known is written: top_k
 of Anthropic's and Nova's models, and how much to think:

@@ -98,7 +98,7 @@ def ending(fields: dict[str, Any], parts: tuple[Part, ...] = ()) -> Choice:
 
 
 def read_tier(fields: dict[str, Any]) -> str | None:
-    """The service tier that was used, if it is told."""
+    """The service tier that was used, if reported."""
     tier = fields.get("serviceTier")
     kind = tier.get("type") if isinstance(tier, dict) else None
     return kind if isinstance(kind, str) else None

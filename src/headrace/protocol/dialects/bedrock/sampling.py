@@ -1,8 +1,8 @@
 """inferenceConfig: the sampling parameters that every model of Converse has.
 
-temperature and top_p go from 0 to 1; a value beyond is written as the nearest and told as dropped.
-Anthropic's models take less: nothing but the defaults beside thoughts and since Claude 4.7, and
-since 4.1 one of the two. What they would refuse is left out, and told.
+temperature and top_p go from 0 to 1; a value beyond is written as the nearest one and reported as
+dropped. Anthropic's models accept less: only the defaults with thoughts and since Claude 4.7, and
+since 4.1 only one of the two. Values they would refuse are omitted and reported.
 """
 
 from __future__ import annotations

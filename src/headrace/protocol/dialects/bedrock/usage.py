@@ -18,9 +18,9 @@ _CACHE_WRITE = "cacheWriteInputTokens"
 
 
 def read_usage(value: Any) -> TokenUsage | None:
-    """None if it does not tell input and output, or not to be believed: a wrong bill is worse
-    than none. Writes of an hour that are more than all writes are cut to those; without a number
-    of all, its split says it."""
+    """The usage; None if input or output is missing, or implausible: a wrong bill is worse than
+    none. One-hour writes beyond the total of all writes are cut to that total; without a total, the
+    split gives it."""
     usage = mapping(value)
     counts = told_tokens(usage, _INPUT, _OUTPUT, _CACHE_READ, _CACHE_WRITE)
     if counts is None or usage.get(_INPUT) is None or usage.get(_OUTPUT) is None:

@@ -36,7 +36,8 @@ def cache_point(mark: CacheMark) -> dict[str, Any]:
 
 
 def tool_config(call: ChatCall, family: Family, dropped: list[str]) -> dict[str, Any] | None:
-    """None if the request needs none. Raises RequestError for a name that no tool may have."""
+    """The toolConfig; None if the request needs none. Raises RequestError for an invalid tool "
+    "name."""
     called = _called(call)
     choice = call.tool_choice
     kind = "auto" if choice is None else choice.kind

@@ -161,7 +161,7 @@ class _TurnWriter:
         return self._media.write(media, at)
 
     def _thinking(self, part: Thinking) -> Block | None:
-        """Only what Anthropic signed goes back, and only to its models; others refuse it."""
+        """A thought that Anthropic signed, for its models only; others refuse it."""
         signature = part.signature
         if signature is None or signature.origin != SIGNER:
             return None
@@ -178,7 +178,8 @@ class _TurnWriter:
         return {"toolUse": {**use, "input": self._arguments(call.arguments, at)}}
 
     def _arguments(self, text: str, at: str) -> dict[str, Any]:
-        """The API takes objects alone: what is none is told, and given as its text."""
+        """The arguments as an object, the only form the API accepts; others are reported as
+        dropped, and passed as text."""
         if not text.strip():
             return {}
         try:
@@ -211,9 +212,9 @@ class _TurnWriter:
 
 
 def tool_use_id(call_id: str) -> str:
-    """An id that Bedrock takes: `call_id`, or for one that it does not a digest that stands for it.
+    """An id that Bedrock accepts: `call_id`, or a digest of it.
 
-    A call and its result come out alike, so nothing has to be remembered.
+    A call and its result get the same id, so no state is needed.
     """
     if _TOOL_USE_ID.fullmatch(call_id):
         return call_id

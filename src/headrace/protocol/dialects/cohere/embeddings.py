@@ -57,7 +57,7 @@ _REPLY = msgspec.json.Decoder(_Reply)
 
 
 def write_embeddings(call: EmbeddingCall, model: str) -> EmbeddingExchange:
-    """As many requests as it takes. `task`, else `extra.input_type`, is Cohere's input_type.
+    """The requests, as many as needed. `task`, else `extra.input_type`, is Cohere's input_type.
 
     Without either it is "search_document". Raises RequestError for token ids, for no texts at all
     and for a task that Cohere has no input_type for.

@@ -29,7 +29,7 @@ _PAYMENT = ("/ month", "per month", "billing", "payment")
 
 
 def read_failure(status: int, headers: Headers, body: bytes) -> Failure:
-    """Of a reply that is no 200, whatever its body is."""
+    """The failure in a reply whose status is not 200, whatever its body is."""
     found = lower_names(headers)
     fields = object_or_empty(body)
     message = text(fields.get("message")) or text(mapping(fields.get("error")).get("message"))
@@ -43,7 +43,7 @@ def read_failure(status: int, headers: Headers, body: bytes) -> Failure:
 
 
 def failure_kind(status: int, message: str) -> FailureKind:
-    """What a failure is, by its status and Cohere's words. Trial keys end within a month."""
+    """The kind of a failure, by its status and Cohere's words. Trial keys end within a month."""
     kind = _KINDS.get(status) or status_kind(status)
     words = message.lower()
     if kind == "rate_limit":

@@ -1,4 +1,4 @@
-"""Why Cohere stopped. Two of its reasons say that there is no answer."""
+"""Cohere's finish reasons. Two of them mean that there is no answer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FINISHES: dict[str, Finish] = {
 
 
 def read_finish(reason: str, message: str = "") -> Finish | Failure:
-    """A reason that nobody knows yet is "stop", unless its name begins as those of failures do.
+    """The finish reason; an unknown one is "stop", unless its name begins like those of failures.
 
     message: Cohere's own words beside the reason, if any. No reason at all is damage.
     """

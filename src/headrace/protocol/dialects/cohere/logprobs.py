@@ -8,9 +8,9 @@ from headrace.protocol.dialects.json_values import number, text
 
 
 def read_logprob(item: dict[str, Any]) -> dict[str, Any] | None:
-    """One piece. It may be of several tokens: its log probability is then the sum of theirs.
+    """One piece. It may consist of several tokens: its log probability is then their sum.
 
-    None if there is no text or no number in it. Cohere tells no others that might have stood there.
+    None if there is no text or no number in it. Cohere reports no alternatives.
     """
     piece = text(item.get("text")) or text(item.get("token"))
     values = item.get("logprobs")

@@ -1,4 +1,4 @@
-"""From a body of Cohere's to the answer that it holds."""
+"""The reader of Cohere's replies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Cohere's stream: one choice, its blocks between start and end events, all told at message-end."""
+"""The reader of Cohere's streams: one choice, its blocks between start and end events, all closed
+at message-end."""
 
 from __future__ import annotations
 

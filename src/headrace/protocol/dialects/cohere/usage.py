@@ -13,8 +13,8 @@ from headrace.protocol.neutral.usage import TokenUsage
 
 
 def read_usage(value: Any) -> TokenUsage | None:
-    """None if nothing was counted that can be believed. Without billed_units the tokens are taken
-    for them.
+    """The usage; None if nothing plausible was counted. Without billed_units the tokens are used
+    instead.
 
     `cached_tokens` counts from the prompt's beginning, of billed and unbilled tokens alike. What is
     cached beyond all the unbilled ones is surely billed: so many are cache_read_tokens, and none

@@ -1,4 +1,4 @@
-"""From what is asked to a body of POST /v2/chat."""
+"""The writer of bodies for POST /v2/chat."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ _LEAST_P, _MOST_P = 0.01, 0.99
 
 
 def write_call(call: ChatCall, model: str) -> Written:
-    """Raises RequestError for media that Cohere does not take and for a choice without its tool.
+    """The request. Raises RequestError for media that Cohere does not accept and for a choice
+    without its tool.
 
     One named tool that must be called is told by leaving out all others and REQUIRED, which comes
     to the same. Of sampling values beyond Cohere's ranges the nearest is written and their field is

@@ -37,7 +37,7 @@ class MessageWriter:
         self.documents: list[dict[str, Any]] = []
 
     def system(self, texts: tuple[Text, ...]) -> list[dict[str, Any]]:
-        """One message, or none."""
+        """The system message, or none."""
         if not texts:
             return []
         return [{"role": "system", "content": self._content(texts, "instructions")}]
@@ -158,6 +158,6 @@ def _image(part: Media, path: str) -> dict[str, Any]:
 
 
 def _document(part: Media, path: str) -> dict[str, str]:
-    """What Cohere calls a document: fields of any names, of which the model reads all."""
+    """A document in Cohere's sense: fields of any names, all of which the model reads."""
     content = document_text(part, path, "Cohere")
     return {"content": content} | ({"title": part.name} if part.name else {})

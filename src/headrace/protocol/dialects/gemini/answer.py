@@ -113,7 +113,7 @@ class AnswerReader:
             self._take_candidate(events, candidate, position)
 
     def finish(self, *, streamed: bool = False) -> list[Event]:
-        """How it ended: with Ended, or Failed if it was cut or the model broke off."""
+        """The last events: Ended, or Failed if it was cut or the model broke off."""
         failure = self._failure(streamed)
         if failure is not None:
             return [*self.broken_off(), Failed(failure)]
@@ -129,7 +129,7 @@ class AnswerReader:
         return events
 
     def broken_off(self) -> list[Event]:
-        """What can still be said before a Failed: open parts end, tokens so far are counted."""
+        """The events before a Failed: open parts end, tokens so far are counted."""
         events = self._closed()
         usage = usage_of(self._usage)
         if usage is not None:
@@ -310,7 +310,7 @@ def _place(event: Event) -> tuple[int, int]:
 
 
 def _keep(choice: _Choice, candidate: dict[str, Any]) -> None:
-    """What has no neutral form: the last that was told, objects with what they said before."""
+    """Keep fields without a neutral form: the last value, with objects merged."""
     for key, value in candidate.items():
         if key in _OF_CHOICE or value is None or value == {} or value == []:
             continue

@@ -63,7 +63,7 @@ class GeminiEmbeddings(msgspec.Struct, frozen=True, kw_only=True):
         return DIALECT
 
     def write_embeddings(self, call: EmbeddingCall, model: str) -> EmbeddingExchange:
-        """As many requests as it takes; raises RequestError for token ids or no text at all."""
+        """The requests, as many as needed; raises RequestError for token ids or an empty input."""
         texts = _texts(call)
         task, dropped = _task(call, model)
         own = {name: call.extra[name] for name in _OWN if name in call.extra}
@@ -105,7 +105,7 @@ class GeminiEmbeddings(msgspec.Struct, frozen=True, kw_only=True):
         return EmbeddingReply(model="", vectors=tuple(vectors), usage=usage)
 
     def read_failure(self, status: int, headers: Headers, body: bytes) -> Failure:
-        """As of a chat."""
+        """As for a chat."""
         return read_failure(status, headers, body)
 
 

@@ -11,7 +11,7 @@ _MOST = 1e9
 
 
 def logprobs_of(result: Any) -> list[dict[str, Any]] | None:
-    """The `content` list; None if no tokens are told."""
+    """The `content` list; None if no tokens are reported."""
     told = mapping(result)
     chosen = objects(told.get("chosenCandidates"))
     others = objects(told.get("topCandidates"))

@@ -1,4 +1,4 @@
-"""What the name of a Gemini model tells of what it takes.
+"""What the name of a Gemini model shows of its features.
 
     gemini-3-pro-preview  -> (3, 0)      gemini-2.5-flash  -> (2, 5)
     gemini-flash-latest   -> the newest  gemini-pro        -> (1, 0)
@@ -53,7 +53,7 @@ def takes_media_in_results(model: str) -> bool:
 
 
 def thinking_kind(model: str) -> Literal["none", "budget", "level"]:
-    """How much to think is said by a level (Gemini 3), by a budget (2.5), or not at all."""
+    """Whether thinking is set by a level (Gemini 3), by a budget (2.5), or not at all."""
     known = generation(model)
     if known is None or known < (2, 5):
         return "none"

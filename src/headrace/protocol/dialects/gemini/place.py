@@ -1,4 +1,4 @@
-"""Where Gemini is asked: the Gemini API, or Vertex AI in a project and a location.
+"""The address of Gemini: the Gemini API, or Vertex AI in a project and a location.
 
 The two speak the same but for the path and a few fields, which these say. The key is added by who
 sends: `x-goog-api-key` for the Gemini API, `Authorization: Bearer` for Vertex AI.

@@ -114,13 +114,14 @@ class _Conversion:
         return RequestError(f"{self._param}: {what}", param=self._param, code="invalid_schema")
 
     def convert_definitions(self) -> None:
-        """What was referred to; one refers to the next, so not by calls within calls."""
+        """Convert referenced definitions in a loop, without recursion, since one refers to the
+        next."""
         while self._waiting:
             name, target = self._waiting.popleft()
             self.definitions[name] = self.schema(target, 1)
 
     def target(self, pointer: str) -> dict[str, Any]:
-        """What a $ref points to."""
+        """The target of a $ref."""
         if not pointer.startswith("#") or (len(pointer) > 1 and pointer[1] != "/"):
             raise self.error(
                 f"$ref {shown(pointer)} does not point into the schema itself ('#/$defs/...'): "
@@ -140,7 +141,7 @@ class _Conversion:
         return found
 
     def schema(self, node: Any, depth: int) -> dict[str, Any]:
-        """One schema, converted."""
+        """The schema, converted."""
         self._step()
         if depth > _MOST_DEPTH:
             raise self.error(f"the schema is nested deeper than {_MOST_DEPTH}: make it flatter")

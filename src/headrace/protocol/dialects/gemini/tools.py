@@ -86,6 +86,6 @@ def _calling(call: ChatCall, functions: list[Tool], dropped: list[str]) -> dict[
 
 
 def _combines(model: str) -> bool:
-    """Whether Google's tools and functions are allowed side by side, which has to be asked for."""
+    """Whether Google's tools and functions may be used together, which has to be requested."""
     known = generation(model)
     return known is not None and known >= (3, 0)

@@ -78,7 +78,7 @@ def write_call(call: ChatCall, model: str, place: Place) -> Written:
 
 
 def _with_own(extra: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
-    """What a Gemini client said beside what we know, also of its configs (speechConfig, ...)."""
+    """The body with further fields of a Gemini client, also of its configs (speechConfig, ...)."""
     made = {**extra, **body}
     for name in ("generationConfig", "toolConfig"):
         own, ours = extra.get(name), body.get(name)

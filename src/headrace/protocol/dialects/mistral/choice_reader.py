@@ -1,4 +1,4 @@
-"""One choice of an answer, whole or as it comes: its messages become events."""
+"""A reader of one choice, whole or streamed: its messages become events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a message's or a delta's `content` holds: a text, or chunks of several types."""
+"""The `content` of a message or a delta: a text, or chunks of several types."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Piece(NamedTuple):
 
 
 def read_content(content: Any) -> list[Piece | Opaque]:
-    """In order. Chunks that only Mistral knows, such as references, are Opaque.
+    """The pieces in order. Chunks that only Mistral knows, such as references, are Opaque.
 
-    What stands among thoughts and is no text comes after them.
+    Chunks among thoughts that are not text come after them.
     """
     if isinstance(content, str):
         return [Piece("text", content)] if content else []

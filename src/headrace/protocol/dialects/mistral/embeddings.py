@@ -39,7 +39,7 @@ _REPLY = msgspec.json.Decoder(_Reply)
 def write_embeddings(call: EmbeddingCall, model: str) -> EmbeddingExchange:
     """One request. Raises RequestError for token ids and for no texts at all.
 
-    Another `output_dtype` than float is dropped, since replies here are float32.
+    An `output_dtype` other than float is dropped, since replies here are float32.
     """
     texts = [one for one in call.inputs if isinstance(one, str)]
     if len(texts) != len(call.inputs):
@@ -70,7 +70,7 @@ def write_embeddings(call: EmbeddingCall, model: str) -> EmbeddingExchange:
 
 
 def read_embeddings(bodies: tuple[bytes, ...]) -> EmbeddingReply:
-    """In the order of `index`, where the reply tells it, else as they come."""
+    """The vectors in the order of `index`, if the reply has it, else as they come."""
     if len(bodies) != 1:
         raise DamagedReplyError(f"expected one reply, not {len(bodies)}")
     try:

@@ -35,7 +35,7 @@ class _Words(NamedTuple):
 
 
 def read_failure(status: int, headers: Headers, body: bytes) -> Failure:
-    """Of a reply that is no 200, whatever its body is."""
+    """The failure in a reply whose status is not 200, whatever its body is."""
     found = lower_names(headers)
     fields = object_or_empty(body)
     words = _words(fields)
@@ -59,7 +59,8 @@ def is_error(fields: dict[str, Any]) -> bool:
 
 
 def told_failure(fields: dict[str, Any]) -> Failure:
-    """Of such an object. Without a status a request's fault is told by its words alone."""
+    """The failure in such an object. Without a status a fault of the request is recognised by its
+    words alone."""
     words = _words(fields)
     kind = _kind(400, words)
     if kind == "bad_request" and not words.type.startswith("invalid"):

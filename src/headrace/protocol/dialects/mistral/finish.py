@@ -1,4 +1,4 @@
-"""Why Mistral stopped. "error" says that there is no answer."""
+"""Mistral's finish reasons. "error" means that there is no answer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FINISHES: dict[str, Finish] = {
 
 
 def read_finish(reason: str) -> Finish | Failure:
-    """A reason that nobody knows yet is "stop"."""
+    """The finish reason; an unknown one is "stop"."""
     if reason == "error":
         return Failure(kind="server", message="Mistral gave up on the answer", code=reason)
     return _FINISHES.get(reason, "stop")

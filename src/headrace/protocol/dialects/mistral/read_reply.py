@@ -1,4 +1,4 @@
-"""From a body of Mistral's to the answer that it holds."""
+"""The reader of Mistral's replies."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def read_reply(body: bytes) -> ChatReply:
 
 
 def read_began(reply: dict[str, Any]) -> Began:
-    """Of a reply or of the first event of a stream."""
+    """The Began event of a reply or of the first event of a stream."""
     created = reply.get("created")
     whole = isinstance(created, int) and not isinstance(created, bool)
     return Began(
@@ -59,7 +59,7 @@ def read_began(reply: dict[str, Any]) -> Began:
 
 
 def read_index(choice: dict[str, Any]) -> int:
-    """A choice's number, 0 if it is not told; raises DamagedReplyError for an absurd one."""
+    """A choice's number, 0 if it is missing; raises DamagedReplyError for an implausible one."""
     index = choice.get("index", 0)
     if isinstance(index, int) and not isinstance(index, bool) and 0 <= index < MOST_CHOICES:
         return index

@@ -60,7 +60,7 @@ class MistralStreamReader:
         return events
 
     def _fail(self, events: list[Event], failure: Failure) -> None:
-        """What was counted is told all the same: it may be billed."""
+        """End with a failure; usage is reported all the same, since it may be billed."""
         self._over = True
         if self._usage is not None:
             events.append(Counted(usage=self._usage))

@@ -1,4 +1,4 @@
-"""Ids of tool calls. Mistral takes nine letters and digits and refuses all others."""
+"""Ids of tool calls. Mistral requires nine letters and digits and refuses all others."""
 
 from __future__ import annotations
 

@@ -13,8 +13,7 @@ _DETAILS = ("prompt_tokens_details", "prompt_token_details")
 
 
 def read_usage(value: Any) -> TokenUsage | None:
-    """None if nothing was counted that can be believed. Thoughts are not told apart from other
-    output."""
+    """The usage; None if nothing plausible was counted. Thoughts are not counted separately."""
     usage = mapping(value)
     counts = told_tokens(usage, "prompt_tokens", "completion_tokens")
     if counts is None:

@@ -1,4 +1,4 @@
-"""From what is asked to a body of POST /v1/chat/completions."""
+"""The writer of bodies for POST /v1/chat/completions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ _CHOICES = {"auto": "auto", "none": "none", "required": "any"}
 
 
 def write_call(call: ChatCall, model: str) -> Written:
-    """Raises RequestError for media that Mistral does not take and for a choice without its tool.
+    """The request. Raises RequestError for media that Mistral does not accept and for a choice
+    without its tool.
 
     Of sampling values beyond Mistral's ranges the nearest is written and their field is in
     `dropped`. Mistral thinks with effort "high" or not at all: others are told as "high".

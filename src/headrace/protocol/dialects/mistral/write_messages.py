@@ -32,7 +32,7 @@ class MessageWriter:
         self.dropped: dict[str, None] = {}
 
     def all(self) -> list[dict[str, Any]]:
-        """In the order that Mistral insists on.
+        """The messages in the order that Mistral requires.
 
         A user's turn cannot follow a tool's, so the assistant says "OK." between them. The last
         turn can be the assistant's only as a `prefix` that the answer goes on from: it is called
@@ -122,7 +122,7 @@ class MessageWriter:
 
 
 def _thoughts(part: Thinking) -> list[dict[str, Any]]:
-    """Thoughts that nobody signed are taken; those that another vendor signed mean nothing here."""
+    """Unsigned thoughts are sent; those that another vendor signed mean nothing here."""
     signature = part.signature
     if signature is not None and signature.origin != SIGNER:
         return []

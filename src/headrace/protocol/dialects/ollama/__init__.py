@@ -1,6 +1,6 @@
 """Ollama's own API: /api/chat, /api/embed, and the lists of models that its clients ask for.
 
-CLIENT, OllamaClient   what clients say and read; one with a time of its own for each answer
+CLIENT, OllamaClient   the client side; one with a time of its own for each answer
 PROVIDER               what an Ollama server reads and says
 load                   calls without messages, which load a model
 models                 /api/tags, /api/ps, /api/show, /api/version

@@ -1,4 +1,4 @@
-"""One object of an answer: a line of a stream, or the whole of an answer without one."""
+"""One object of an answer: a line of a stream, or a whole answer."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Chunk(msgspec.Struct):
     """Replaces all other fields."""
 
     def origin(self) -> dict[str, Any]:
-        """What Began and ChatReply have as extra."""
+        """The extra of Began and ChatReply."""
         told = {"remote_model": self.remote_model, "remote_host": self.remote_host}
         told = {name: value for name, value in told.items() if value is not None}
         return {"ollama": told} if told else {}
@@ -114,7 +114,7 @@ def finish(reason: str | None, has_calls: bool) -> Finish:
 
 
 def parts(message: Message | None, calls: int) -> Iterator[Text | Thinking | Media | ToolCall]:
-    """What a chunk holds. calls: how many tool calls there were in chunks before it."""
+    """The parts of a chunk. calls: the number of tool calls in earlier chunks."""
     if message is None:
         return
     if message.thinking:

@@ -31,7 +31,8 @@ _REPLY = msgspec.json.Decoder(_Reply)
 
 
 def write_embeddings(call: EmbeddingCall, model: str) -> EmbeddingExchange:
-    """One request for all inputs; raises RequestError for token ids, which Ollama takes nowhere."""
+    """One request for all inputs; raises RequestError for token ids, which Ollama does not "
+    "accept."""
     texts = []
     for number, one in enumerate(call.inputs):
         if not isinstance(one, str):
@@ -82,13 +83,14 @@ def _read(body: bytes) -> _Reply:
 
 
 def read_embedding_usage(body: bytes) -> TokenUsage | None:
-    """Of a reply that is passed on. Raises DamagedReplyError."""
+    """The usage of a reply that is passed through. Raises DamagedReplyError."""
     count = as_tokens(_read(body).prompt_eval_count)
     return None if count is None else TokenUsage(input_tokens=count)
 
 
 def read_embedding_call(body: bytes) -> EmbeddingCall:
-    """From a body of POST /api/embed; raises RequestError. `input` may be one text or a list."""
+    """The call in a body of POST /api/embed; raises RequestError. `input` may be one text or a
+    list."""
     fields = read_fields(body)
     model = fields.text("model")
     if not model:

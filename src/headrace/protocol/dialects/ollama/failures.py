@@ -1,6 +1,6 @@
 """Ollama's errors, which are one text: {"error": "model 'x' not found"}.
 
-The status says the kind, but for a prompt that is too long, which words alone tell.
+The kind is in the status, except for a prompt that is too long, which only the words show.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BUSY = ("server busy", "maximum pending requests", "too many requests")
 
 
 def read_failure(status: int, headers: Headers, body: bytes) -> Failure:
-    """Of a reply that is no 200, whatever its body is."""
+    """The failure in a reply whose status is not 200, whatever its body is."""
     found = lower_names(headers)
     message = _body_text(body)
     return Failure(
@@ -42,7 +42,7 @@ def read_failure(status: int, headers: Headers, body: bytes) -> Failure:
 
 
 def line_failure(error: object) -> Failure:
-    """Of a line {"error": ...} in the middle of a stream, whose status was 200."""
+    """The failure in a line {"error": ...} in the middle of a stream, whose status was 200."""
     message = error_text(error) or "the stream ended with an error"
     return Failure(kind=_kind(500, message), message=message)
 

@@ -1,4 +1,4 @@
-"""Fields of a client's JSON object, taken out one by one; what nobody took is unknown."""
+"""The fields of a client's JSON object, taken one by one; the remaining ones are unknown."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Fields:
         raise self.wrong(name, value, "an object")
 
     def rest(self) -> dict[str, Any]:
-        """What was not taken."""
+        """The fields that were not taken."""
         return self._values
 
     def wrong(self, name: str, value: object, wanted: str) -> RequestError:

@@ -102,7 +102,7 @@ class _GenerateWriter:
 
 
 def _to_generate(chunk: bytes) -> dict[str, Any]:
-    """Of a chat's answer, or a line of it. Tools are no part of this API."""
+    """The form for /api/generate of a chat's answer, or of a line of it. This API has no tools."""
     told: dict[str, Any] = msgspec.json.decode(chunk)
     message = told.pop("message", None)
     if message is None:  # an error
@@ -115,7 +115,7 @@ def _to_generate(chunk: bytes) -> dict[str, Any]:
 
 
 def _to_chat(chunk: bytes) -> bytes:
-    """What is no object stays as it is: its reader says so."""
+    """The form for a chat; a line that is not an object is left for its reader to report."""
     try:
         told = msgspec.json.decode(chunk)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

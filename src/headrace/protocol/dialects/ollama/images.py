@@ -18,7 +18,7 @@ _ADDRESSES = ("http:", "https:", "data:", "file:")
 
 
 def media(data: str) -> Media:
-    """An image of base64; its type is told by its first bytes."""
+    """An image in base64; its type is recognised by its first bytes."""
     if "\n" in data or "\r" in data:
         data = data.replace("\r", "").replace("\n", "")
     mime = next((mime for mark, mime in _MARKS if data.startswith(mark)), "")

@@ -11,7 +11,7 @@ _NOW = ("0", "0s", "0m", "0h", "0ms")
 
 
 def load_reason(call: ChatCall) -> Literal["load", "unload"] | None:
-    """What a call without messages asks for; None for every other. keep_alive 0 unloads."""
+    """The purpose of a call without messages; None for other calls. keep_alive 0 unloads."""
     if call.dialect != "ollama" or call.messages or call.instructions:
         return None
     keep_alive = call.extra.get("keep_alive")

@@ -1,7 +1,7 @@
-"""Lists and descriptions of models as an Ollama client asks for them: /api/tags, /api/show, ...
+"""Lists and descriptions of models as Ollama's clients request them: /api/tags, /api/show, ...
 
-What stands behind a name here is no file: sizes are 0, and digests are those of the names, so that
-they tell names apart and stay the same.
+Models here are not files: sizes are 0, and digests are those of the names, so that they distinguish
+names and stay the same.
 """
 
 from __future__ import annotations

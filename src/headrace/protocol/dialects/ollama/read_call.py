@@ -1,4 +1,4 @@
-"""From a body of POST /api/chat to what it asks for."""
+"""The reader of bodies of POST /api/chat."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _extra(message: Fields) -> dict[str, Any]:
 
 
 def _thoughts(message: Fields) -> list[Thinking]:
-    """`reasoning_details` tell signed thoughts, which `thinking` holds as bare text."""
+    """Thoughts: signed ones in `reasoning_details`, bare text in `thinking`."""
     text = message.text("thinking")
     return read_details(message.raw("reasoning_details")) or ([Thinking(text=text)] if text else [])
 

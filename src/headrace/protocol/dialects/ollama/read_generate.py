@@ -1,4 +1,4 @@
-"""From a body of POST /api/generate to what it asks for: one turn of a user."""
+"""The reader of bodies of POST /api/generate: one user turn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the body of an answer without a stream to what it says."""
+"""The reader of whole answers."""
 
 from __future__ import annotations
 

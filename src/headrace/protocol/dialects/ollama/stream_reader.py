@@ -1,4 +1,4 @@
-"""From the lines of a stream to events."""
+"""The reader of streams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From events to the lines that an Ollama client reads."""
+"""The writer of the lines that an Ollama client reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RFC 3339, in which Ollama tells times."""
+"""RFC 3339, the format of Ollama's times."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class WaitingCalls:
             self._waiting = list(calls)
 
     def answered(self, name: str, told: str | None) -> tuple[str, str]:
-        """The id and the name of the call that a result belongs to. told: the id it has."""
+        """The id and the name of the call that a result belongs to. told: the result's own id."""
         found = next((one for one in self._waiting if told is not None and one.id == told), None)
         if found is None and told is None:
             same = (one for one in self._waiting if one.name == name)

@@ -1,4 +1,4 @@
-"""Ollama's counts and times, which stand in the last line of an answer."""
+"""Ollama's counts and times, which are in the last line of an answer."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ NO_DURATIONS = Durations()
 
 
 def read_usage(done: dict[str, Any]) -> TokenUsage | None:
-    """None if no count was told that can be believed. Thoughts are among eval_count, not told
-    apart.
+    """The usage; None if no plausible count was reported. Thoughts are part of eval_count and not
+    counted separately.
 
-    A prompt that was kept in memory whole has no prompt_eval_count in older versions.
+    A prompt that was completely cached has no prompt_eval_count in older versions.
     """
     counts = told_tokens(done, "prompt_eval_count", "eval_count")
     if counts is None:
@@ -42,7 +42,8 @@ def write_usage(usage: TokenUsage | None) -> dict[str, int]:
 
 
 def write_durations(durations: Durations, told: dict[str, Any]) -> dict[str, int]:
-    """told: fields of an Ollama server's own answer, whose times are nearer to the truth."""
+    """The durations. told: fields of an Ollama server's own answer, whose times are more "
+    "accurate."""
     return {
         name: told[name] if _count(told.get(name)) is not None else value
         for name, value in zip(DURATIONS, durations, strict=True)

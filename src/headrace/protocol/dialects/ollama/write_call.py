@@ -1,4 +1,4 @@
-"""From what is asked to a body of POST /api/chat."""
+"""The writer of bodies for POST /api/chat."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _STREAM = {"content-type": "application/json", "accept": "application/x-ndjson"}
 
 
 def write_call(call: ChatCall, model: str) -> Written:
-    """Raises RequestError for images by address, other media, and arguments that are no object.
+    """The request. Raises RequestError for images by address, other media, and arguments that are
+    not an object.
 
     `stream` is always written, since Ollama streams unless it is told not to. Ollama has no
     tool_choice: "auto" is what it does, for "none" the tools are left out, others are dropped.

@@ -30,7 +30,7 @@ class Head(NamedTuple):
     origin: Mapping[str, Any]
 
     def chunk(self, message: dict[str, Any], **more: object) -> dict[str, Any]:
-        """One chunk, not encoded."""
+        """One chunk as an object."""
         head = {"model": self.model, **self.origin} | {"created_at": self.created_at}
         return head | {"message": {"role": "assistant", "content": ""} | message} | more
 
@@ -45,7 +45,8 @@ class Ending(NamedTuple):
     """That of the choice that ended."""
 
     def fields(self) -> dict[str, Any]:
-        """Those of a chunk that is done. content_filter is told as it is: Ollama has no word."""
+        """The fields of a chunk that is done. content_filter is written as it is: Ollama has no
+        word for it."""
         told = own_extra(self.extra)
         reason = told.pop("done_reason", None)
         if not isinstance(reason, str):
@@ -60,7 +61,8 @@ class Ending(NamedTuple):
 
 
 def own_extra(extra: Mapping[str, Any]) -> dict[str, Any]:
-    """What this dialect's readers put into an extra; of others' extras nothing is written."""
+    """The fields of an extra that this dialect's readers wrote; those of other dialects are
+    dropped."""
     told = extra.get("ollama")
     return dict(told) if isinstance(told, dict) else {}
 
@@ -96,7 +98,8 @@ def write_parts(parts: Sequence[Part]) -> dict[str, Any]:
 
 
 def write_tool_call(part: ToolCall, number: int) -> dict[str, Any] | None:
-    """None if its arguments are no JSON object, which alone Ollama's clients understand.
+    """The tool call; None if its arguments are not a JSON object, the only form that Ollama's
+    clients understand.
 
     The id holds the call's signature, if it has one.
     """

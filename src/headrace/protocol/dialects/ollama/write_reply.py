@@ -1,4 +1,4 @@
-"""From an answer to the body of a 200, and from failures to bodies of errors."""
+"""The writer of replies, and of bodies of errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Refusals of one request alone, which say nothing of the key for others.
+"""Refusals that concern a single request, and mean nothing for other requests with the key.
 
 OpenAI and Groq answer 429 or 413 to a request of more tokens than a minute's limit has, OpenRouter
 402 to one that asks for more tokens than there is money for, and OpenAI 403 to a parameter that a

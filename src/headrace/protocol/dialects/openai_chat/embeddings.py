@@ -29,7 +29,8 @@ from headrace.protocol.neutral.usage import TokenUsage
 
 
 def read_embedding_call(body: bytes) -> EmbeddingCall:
-    """Raises RequestError naming the field at fault. Fields nobody knows are in `extra`."""
+    """The call in a body. Raises RequestError naming the field at fault. Unknown fields are in
+    `extra`."""
     fields = Fields(decode_object(body))
     model = fields.string("model")
     if not model:
@@ -134,7 +135,8 @@ _COUNTED = msgspec.json.Decoder(_Counted)
 
 
 def read_embedding_usage(body: bytes) -> TokenUsage | None:
-    """Of a reply that is passed on: its vectors are passed over. Raises DamagedReplyError."""
+    """The usage of a reply that is passed through; its vectors are skipped. Raises
+    DamagedReplyError."""
     try:
         found = _COUNTED.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -1,4 +1,4 @@
-"""Errors of servers that write like OpenAI, by code first, by words where there is no code.
+"""Errors of servers with OpenAI's format, by code first, by words if there is no code.
 
 Bodies seen: {"error": {message, type, param, code}} (OpenAI, most), {"error": "text"} (Ollama,
 TGI, xAI), {"detail": text or list} (FastAPI), {"message": ...} and {"object": "error", ...} (vLLM

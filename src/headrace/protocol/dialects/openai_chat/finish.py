@@ -1,4 +1,4 @@
-"""Why a choice ended: OpenAI's five words, and those of servers that have others."""
+"""Finish reasons: OpenAI's five, and those of other servers."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def read_finish(word: Any, *, has_tool_calls: bool) -> ReadFinish:
 
 
 def finish_if_silent(has_tool_calls: bool) -> Finish:
-    """For an answer that is whole but does not say why it ended (Snowflake)."""
+    """The finish of an answer that is complete but has no reason (Snowflake)."""
     return "tool_calls" if has_tool_calls else "stop"
 
 

@@ -1,7 +1,7 @@
-"""What a bill needs of a reply that is passed on as it came: a tenth of what reading it all takes.
+"""The usage of a reply that is passed through, in a tenth of the time of reading all of it.
 
-A glance is given only where nothing is out of the ordinary; else None, and the reply is to be read
-whole, which finds out what it is.
+This fast path covers only ordinary replies; for others it returns None, and the whole reply has to
+be read.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _plain_decoder = msgspec.json.Decoder(_PlainUsage)
 
 
 def glance(body: bytes, *, gap_is_thoughts: bool = False) -> UsageSummary | None:
-    """Usage and why it ended; None where only the whole reading can tell."""
+    """Usage and finish reason; None if only the complete reader can find them."""
     try:
         body.decode()  # what is skipped is not looked at, and clients are to get JSON
         reply = _decoder.decode(body)
@@ -102,7 +102,7 @@ def glance(body: bytes, *, gap_is_thoughts: bool = False) -> UsageSummary | None
 
 
 def _plain(usage: msgspec.Raw) -> TokenUsage | None:
-    """As `read_usage`, of the plain kind; None for any other."""
+    """As `read_usage`, for plain usage; None for any other."""
     try:
         told = _plain_decoder.decode(usage)
     except msgspec.MsgspecError:

@@ -182,7 +182,7 @@ class GrowingCalls:
         return google
 
     def take_custom(self, fragment: dict[str, Any]) -> None:
-        """A piece of a call of a custom tool, which is told when it is whole."""
+        """A piece of a call of a custom tool, which is reported when it is complete."""
         custom = mapping(fragment.get("custom"))
         index = whole(fragment.get("index")) or 0
         if index not in self._customs:

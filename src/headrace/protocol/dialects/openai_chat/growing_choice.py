@@ -76,12 +76,12 @@ class GrowingChoice:
 
     @property
     def has_sound(self) -> bool:
-        """Whether anything was said aloud, which is told at the end."""
+        """Whether there was any audio, which is reported at the end."""
         return any(self._audio_pieces) or any(self._spoken)
 
     @property
     def has_data(self) -> bool:
-        """Whether the deltas had more than a role and what was told of them."""
+        """Whether the deltas had more than a role and the reported parts."""
         return bool(
             self._calls.open
             or self._calls.any
@@ -93,7 +93,7 @@ class GrowingChoice:
 
     @property
     def kept(self) -> int:
-        """How many things of the chunks are kept for the end."""
+        """The number of things that are kept for the end."""
         return (
             self._calls.kept
             + self._listed
@@ -298,7 +298,8 @@ class GrowingChoice:
                 self._audio[name] = value
 
     def finish(self, events: list[Event]) -> Finished:
-        """End all that is open, and give the choice's end, to be told when all have ended."""
+        """End all open parts, and return the choice's end, to be reported when all choices have
+        ended."""
         self._close(events)
         waiting, self._waiting = self._waiting, []
         for kind, value, what in waiting:

@@ -1,4 +1,4 @@
-"""JSON of servers that do not quite write it.
+"""A decoder for almost valid JSON.
 
 Two faults are common and hurt nobody: half of a surrogate pair, where a server in JavaScript or
 Java cut a text in two, and NaN or Infinity among log probabilities. The one becomes U+FFFD, the

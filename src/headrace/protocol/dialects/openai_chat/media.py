@@ -36,7 +36,7 @@ def split_data_uri(url: str) -> tuple[str, str] | None:
 
 
 def data_uri(media: Media) -> str:
-    """Where it is, or all of it."""
+    """Its address, or its content as a data URI."""
     if media.url is not None:
         return media.url
     return f"data:{media.mime or 'application/octet-stream'};base64,{media.data or ''}"

@@ -36,7 +36,7 @@ class OpenAIChatProvider:
         return read_reply.read_reply(body, gap_is_thoughts=self.variant.gap_is_thoughts)
 
     def glance(self, body: bytes) -> UsageSummary | None:
-        """Usage and why it ended; None where only `read_reply` can tell."""
+        """Usage and finish reason; None if only `read_reply` can find them."""
         return glance.glance(body, gap_is_thoughts=self.variant.gap_is_thoughts)
 
     def stream_reader(self, call: ChatCall) -> ChatStreamReader:

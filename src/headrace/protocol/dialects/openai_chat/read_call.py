@@ -17,9 +17,10 @@ _FUNCTION = frozenset({"name", "description", "parameters", "strict", "cache_con
 
 
 def read_call(body: bytes) -> ChatCall:
-    """Raises RequestError naming the field at fault. Fields nobody knows are in `extra`.
+    """The call in a body. Raises RequestError naming the field at fault. Unknown fields are in
+    `extra`.
 
-    Ranges that differ between services are theirs to check; refused is what cannot mean anything.
+    Ranges that differ between services are left to them; only meaningless values are refused.
     """
     fields = Fields(decode_object(body))
     model = fields.string("model")

@@ -214,7 +214,7 @@ def _read_assistant(
 
 
 def read_thoughts(message: dict[str, Any]) -> list[Thinking]:
-    """What a message says of thoughts: its details, else the one text there is."""
+    """The thoughts in a message: its details, else its one text."""
     details = read_details(message.get("reasoning_details"))
     thought = text(message.get("reasoning_content")) or text(message.get("reasoning"))
     if thought and not any(one.text for one in details):

@@ -1,4 +1,4 @@
-"""A whole reply of chat completions, from OpenAI or from anybody who writes like it.
+"""A whole chat completion, from OpenAI or any server with its format.
 
 Order of a choice's parts: thoughts, text, refusal, tool calls, sound, pictures; fields without a
 neutral form are kept: of the reply in its `extra`, of a choice in the choice's, of its message
@@ -73,7 +73,7 @@ def read_reply(body: bytes, *, gap_is_thoughts: bool = False) -> ChatReply:
 
 
 def reply_of(decoded: dict[str, Any], *, gap_is_thoughts: bool = False) -> ChatReply:
-    """As `read_reply`, of what is decoded already."""
+    """As `read_reply`, for decoded JSON."""
     usage = find_usage(decoded)
     took = read_usage(usage, gap_is_thoughts=gap_is_thoughts)
     tier = text(decoded.get("service_tier")) or None
@@ -166,7 +166,7 @@ def _read_parts(
 
 
 def read_reply_content(content: Any) -> list[Part]:
-    """A string, or parts of text; what else stands in a list is kept as it is."""
+    """A string, or parts of text; anything else in a list is kept unchanged."""
     if isinstance(content, str):
         return [Text(text=content)] if content else []
     found: list[Part] = []

@@ -1,4 +1,4 @@
-"""How much to think: OpenAI's word for it, and the objects others have.
+"""The amount of thinking: OpenAI's field, and the objects of other services.
 
 Read are `reasoning_effort` (OpenAI), `reasoning` {effort, max_tokens, exclude, enabled}
 (OpenRouter) and `thinking` {type, budget_tokens} (DeepSeek, Z.ai). Written is the one form that the
@@ -21,7 +21,7 @@ _MEDIUM_TOKENS = 16384
 
 
 def read_reasoning(fields: Fields) -> Reasoning | None:
-    """What the request says of thinking. What has no neutral form stays in `fields.left`."""
+    """The request's thinking. Fields without a neutral form stay in `fields.left`."""
     said: dict[str, Any] = {}
     thinking = fields.take("thinking")
     if thinking is not None:

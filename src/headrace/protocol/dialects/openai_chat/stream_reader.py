@@ -117,7 +117,7 @@ class ChatStreamReader:
 
     @property
     def has_data(self) -> bool:
-        """Whether more came than the beginnings of an answer and what was told of it."""
+        """Whether more arrived than the beginnings of an answer and the reported parts."""
         return any(one.has_data for one in self._choices.values())
 
     def _finished(self) -> bool:
@@ -253,7 +253,7 @@ class ChatStreamReader:
         self._fail_with(Failure(kind=kind, message=message), events)
 
     def _fail_with(self, failure: Failure, events: list[Event]) -> None:
-        """What is known of the usage is told before: a broken answer is billed too."""
+        """End with a failure, after the usage if known: a broken answer is billed too."""
         if not self._over and self._began and self._usage:
             self._count(events)
             self._usage = {}

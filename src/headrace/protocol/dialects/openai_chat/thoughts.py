@@ -25,12 +25,12 @@ _FORMATS = {origin: form for form, origin in _ORIGINS.items()}
 
 
 def origin_of(form: Any) -> str:
-    """Whose signature a detail holds; a format we do not know is its own origin."""
+    """The origin of a detail's signature; an unknown format is its own origin."""
     return _ORIGINS.get(text(form), text(form) or "unknown")
 
 
 def read_detail(detail: dict[str, Any]) -> Thinking | None:
-    """One detail; None for one that says nothing."""
+    """One detail; None for an empty one."""
     kind, number = detail.get("type"), text(detail.get("id")) or None
     origin = origin_of(detail.get("format"))
     if kind == "reasoning.summary":

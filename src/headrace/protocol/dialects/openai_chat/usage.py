@@ -94,7 +94,7 @@ def _part(told: dict[str, Any], name: str) -> int:
 
 
 def usage_extra(usage: dict[str, Any]) -> dict[str, Any]:
-    """What a usage object says beyond TokenUsage, to be written back by `write_usage`."""
+    """The fields of a usage object beyond TokenUsage, to be written back by `write_usage`."""
     extra = left_over(usage, _KNOWN)
     for name, known in (
         ("prompt_tokens_details", _KNOWN_PROMPT),

@@ -1,4 +1,4 @@
-"""What one OpenAI-compatible service understands of OpenAI's chat completions, as data."""
+"""The features of one OpenAI-compatible service, as data."""
 
 from __future__ import annotations
 

@@ -248,7 +248,8 @@ class MessageWriter:
         return "".join(one.text for one in plain)
 
     def _made(self, media: Media, written: dict[str, Any]) -> None:
-        """What the model itself made: a recording by its id, pictures as OpenRouter lists them."""
+        """Media that the model itself made: a recording by its id, pictures as OpenRouter lists
+        them."""
         number = media.file_id or media.extra.get("id")
         if media.kind == "audio" and number and "audio" in self._takes:
             written["audio"] = {"id": number}

@@ -13,7 +13,7 @@ _CITED = ("start_index", "end_index", "url", "title")
 
 
 def write_tool_call(call: ToolCall, *, own: bool) -> dict[str, Any]:
-    """One entry of `tool_calls`. own: whether its extra fields are of this dialect."""
+    """An entry of `tool_calls`. own: whether its extra fields are of this dialect."""
     written: dict[str, Any] = {
         "id": call.id,
         "type": "function",
@@ -25,7 +25,7 @@ def write_tool_call(call: ToolCall, *, own: bool) -> dict[str, Any]:
 
 
 def write_image(media: Media, index: int) -> dict[str, Any]:
-    """One entry of `images`, as OpenRouter lists what a model drew."""
+    """An entry of `images`, as OpenRouter lists generated pictures."""
     image: dict[str, Any] = {
         "type": "image_url",
         "image_url": {"url": data_uri(media)},
@@ -37,7 +37,7 @@ def write_image(media: Media, index: int) -> dict[str, Any]:
 
 
 def write_sound(media: Media) -> dict[str, Any]:
-    """The `audio` of a message. What another dialect did not tell is empty."""
+    """The `audio` of a message. Fields that another dialect lacks are empty."""
     empty = {"id": "", "expires_at": 0, "transcript": ""}
     told = {name: media.extra.get(name, value) for name, value in empty.items()}
     return {**told, "data": media.data or ""}

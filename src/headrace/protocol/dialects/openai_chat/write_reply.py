@@ -31,7 +31,7 @@ _BESIDE_CHOICE = frozenset({"message", "finish_reason", "logprobs"})
 
 
 def write_reply(reply: ChatReply, call: ChatCall) -> bytes:
-    """The body of a 200. `created` is 0 where nobody told it."""
+    """The body of a 200. `created` is 0 if unknown."""
     own = reply.dialect == DIALECT
     extra = reply.extra if own else {}
     written: dict[str, Any] = {

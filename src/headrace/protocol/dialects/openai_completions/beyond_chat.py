@@ -1,4 +1,4 @@
-"""What a request for completions wants that no chat can be told."""
+"""Features of a completions request that chat cannot provide."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A whole reply of completions, from OpenAI or from an engine that has the API.
+"""A whole completion, from OpenAI or an engine that has the API.
 
 Fields without a neutral form are kept: of the reply in its `extra`, of a choice in the choice's
 (an engine's `prompt_logprobs`, `token_ids`), of the usage in the reply's under "usage".

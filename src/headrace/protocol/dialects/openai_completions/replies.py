@@ -1,4 +1,4 @@
-"""What providers of completions answer. Their requests are clients' own, so none is written."""
+"""The reader of completions. Requests are clients' own, so none is written."""
 
 from __future__ import annotations
 

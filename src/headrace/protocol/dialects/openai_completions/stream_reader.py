@@ -178,7 +178,7 @@ class CompletionStreamReader:
         self._fail_with(Failure(kind=kind, message=message), events)
 
     def _fail_with(self, failure: Failure, events: list[Event]) -> None:
-        """What is known of the usage is told before: a broken answer is billed too."""
+        """End with a failure, after the usage if known: a broken answer is billed too."""
         if self._began:
             self._count(events)
         self._over = True

@@ -1,4 +1,4 @@
-"""What all files of the dialect share."""
+"""Constants of the dialect."""
 
 from __future__ import annotations
 

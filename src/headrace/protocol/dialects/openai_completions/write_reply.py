@@ -16,7 +16,7 @@ _REASONS: dict[Finish, str] = {"tool_calls": "stop", "pause": "stop"}
 
 
 def write_reply(reply: ChatReply) -> bytes:
-    """The body of a 200. `created` is 0 where nobody told it."""
+    """The body of a 200. `created` is 0 if unknown."""
     own = reply.dialect == DIALECT
     written: dict[str, Any] = {
         "id": reply.id,

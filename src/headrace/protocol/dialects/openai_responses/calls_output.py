@@ -67,14 +67,14 @@ class CallsOutput:
             self._items.add_sealed(seal_call(value["call_id"], late))
 
     def cut(self) -> None:
-        """The stream broke: calls that were told of stay as far as they came."""
+        """The stream broke: calls that were reported stay as far as they came."""
         for call in self._calls.values():
             if call.item is not None:
                 call.item.value["arguments"] = "".join(call.pieces)
                 call.item.value["status"] = "incomplete"
 
     def _tell_of(self, last: _Call, signature: Signature | None) -> OpenItem:
-        """Of `last`, and before it of those that began before it."""
+        """Report `last`, and before it the calls that began before it."""
         for call in self._calls.values():
             if call is last:
                 break

@@ -1,4 +1,4 @@
-"""How deep JSON may be nested so that what was read can be written again, a few levels deeper."""
+"""The greatest depth of JSON that can be written again, a few levels deeper."""
 
 from __future__ import annotations
 

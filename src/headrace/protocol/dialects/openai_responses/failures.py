@@ -106,7 +106,7 @@ _WRITTEN: dict[FailureKind, tuple[str, str | None]] = {
 
 
 def read_failure(status: int, headers: Headers, body: bytes) -> Failure:
-    """What a reply with an error's status says."""
+    """The failure in a reply with an error's status."""
     lower = {name.lower(): value for name, value in headers.items()}
     try:
         value = msgspec.json.decode(body)
@@ -122,7 +122,7 @@ def read_failure(status: int, headers: Headers, body: bytes) -> Failure:
 
 
 def read_error(value: Any, status: int | None) -> Failure:
-    """From an error's body or an event; message is "" if there is none."""
+    """The failure in an error's body or an event; message is "" if there is none."""
     if isinstance(value, list) and value:
         value = value[0]
     holder = mapping(value)

@@ -11,7 +11,7 @@ _CUT: dict[str, Finish] = {"max_output_tokens": "length", "content_filter": "con
 
 
 def read_finish(response: dict[str, Any], *, has_tool_calls: bool) -> Finish | None:
-    """None for a response that has not ended (a background one)."""
+    """The finish reason; None for a response that has not ended (a background one)."""
     status = response.get("status")
     if status in ("queued", "in_progress"):
         return None
@@ -22,7 +22,7 @@ def read_finish(response: dict[str, Any], *, has_tool_calls: bool) -> Finish | N
 
 
 def finish_extra(response: dict[str, Any]) -> dict[str, Any]:
-    """What the end of a response says that has no neutral form."""
+    """Fields at the end of a response without a neutral form."""
     extra: dict[str, Any] = {}
     for name in ("completed_at", "moderation", "tool_usage", "content_filters"):
         if response.get(name) is not None:

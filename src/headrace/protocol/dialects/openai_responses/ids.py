@@ -16,7 +16,7 @@ _KEPT_CHARACTERS = 40
 
 
 def response_id(reply_id: str, *, own: bool) -> str:
-    """The id of the response object. own: the provider speaks this dialect, its id stands."""
+    """The id of the response object. own: the provider speaks this dialect, so its id is kept."""
     if reply_id and (own or reply_id.startswith("resp_")):
         return reply_id
     plain = "".join(

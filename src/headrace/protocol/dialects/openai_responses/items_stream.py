@@ -1,4 +1,4 @@
-"""The items of a provider's stream, told as parts: numbered, and one after the other."""
+"""The items of a provider's stream, reported as parts: numbered, and one after the other."""
 
 from __future__ import annotations
 
@@ -248,7 +248,7 @@ class ItemsStream:
                 self._finish(item)
 
     def _finish(self, item: _Item) -> None:
-        """Tells what was not told of an item that is whole."""
+        """Report the rest of a complete item."""
         if not item.parts:
             for part in item_parts(item.value, self._origin):
                 self._tell_whole(part)

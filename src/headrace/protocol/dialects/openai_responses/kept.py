@@ -1,4 +1,4 @@
-"""How much of an answer a stream's writer keeps: its last event tells all of it again."""
+"""How much of an answer a stream's writer keeps: its last event repeats all of it."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from headrace.protocol.dialects.openai_responses.values import objects
 
 
 def read_logprobs(value: Any) -> list[dict[str, Any]]:
-    """In the form of chat completions: bytes null where they were not told."""
+    """Log probabilities in the form of chat completions; bytes are null if missing."""
     return [
         {
             "token": one.get("token"),
@@ -28,7 +28,7 @@ def read_logprobs(value: Any) -> list[dict[str, Any]]:
 
 
 def delta_logprob(one: dict[str, Any]) -> dict[str, Any]:
-    """As events have it."""
+    """A log probability as in events."""
     return {
         "token": one.get("token", ""),
         "logprob": one.get("logprob", 0.0),
@@ -40,7 +40,7 @@ def delta_logprob(one: dict[str, Any]) -> dict[str, Any]:
 
 
 def part_logprob(one: dict[str, Any]) -> dict[str, Any]:
-    """As a whole output_text has it."""
+    """A log probability as in a whole output_text."""
     return {
         "token": one.get("token", ""),
         "logprob": one.get("logprob", 0.0),

@@ -105,7 +105,7 @@ def _split(url: str) -> tuple[str, str | None, str | None]:
 
 
 def data_uri(media: Media) -> str:
-    """Where it is, or all of it."""
+    """Its address, or its content as a data URI."""
     if media.url is not None:
         return media.url
     if media.kind == "document" and not media.mime:

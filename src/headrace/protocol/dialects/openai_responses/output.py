@@ -59,11 +59,11 @@ class Output:
 
     @property
     def items(self) -> list[dict[str, Any]]:
-        """By output_index, as far as they came."""
+        """The items so far, by output_index."""
         return self._items.values
 
     def take(self, event: PartBegan | PartGrew | PartEnded | CompletePart) -> Told:
-        """What to tell a client that reads a stream, without sequence numbers."""
+        """The events for a streaming client, without sequence numbers."""
         if isinstance(event, PartGrew):
             self._grew(event)
         elif isinstance(event, PartBegan):
@@ -257,7 +257,7 @@ class Output:
         self._part_done(place, content, "content")
 
     def _replay(self, part: Text | Refusal | Thinking | ToolCall) -> None:
-        """A part in one piece, told as one that grew."""
+        """A complete part, reported as one that grew."""
         at = -1  # no part that grows has this number
         kind: Kind = "refusal"
         id, name, summary, extra = "", "", False, {}

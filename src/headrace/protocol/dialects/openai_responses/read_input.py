@@ -1,7 +1,7 @@
-"""What a client gives as `input`: a text, or items in the order of the conversation.
+"""A client's `input`: a text, or items in the order of the conversation.
 
-What the model said in several items is one turn. Items that no other API knows are Opaque; a part
-of a message that none knows is Opaque {"content_part": ...}.
+Several items of the model in a row are one turn. Items that no other API knows are Opaque; an
+unknown part of a message is Opaque {"content_part": ...}.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ def tool_call(item: dict[str, Any]) -> ToolCall:
 
 
 def call_extra(item: dict[str, Any]) -> dict[str, Any]:
-    """What a function call's item says beyond the call."""
+    """Fields of a function call's item beyond the call."""
     extra = rest(item, _CALL)
     if id := text(item.get("id")):
         extra["item_id"] = id

@@ -86,7 +86,7 @@ def read_reply(body: bytes, origin: str) -> ChatReply:
 
 
 def response_extra(response: dict[str, Any]) -> dict[str, Any]:
-    """What a response says from its beginning that has no neutral form."""
+    """Fields at the beginning of a response without a neutral form."""
     return {"object": "response", **rest(response, _NEUTRAL)}
 
 

@@ -57,7 +57,7 @@ class Response:
             self._head |= began.extra
 
     def begun(self) -> dict[str, Any]:
-        """As the first events of a stream have it."""
+        """The response as in the first events of a stream."""
         return self._head
 
     def ended(
@@ -86,7 +86,7 @@ class Response:
         failure: Failure,
         usage: TokenUsage | None,
     ) -> dict[str, Any]:
-        """What came before the failure, and why nothing more does."""
+        """The output before the failure, with its reason."""
         ended = {**self._head, "status": "failed", "error": response_error(failure)}
         ended["output"] = output
         return _counted(ended, usage, None, {})

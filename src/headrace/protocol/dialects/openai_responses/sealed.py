@@ -48,7 +48,7 @@ def seal_call(call_id: str, signature: Signature) -> str:
 
 
 def unseal(value: str) -> Sealed:
-    """Whose signature a client gives back, and of what."""
+    """The signature that a client returns, and what it signs."""
     if value.startswith(_CALL_SEAL):
         call_id, signature = unpack(value.removeprefix(_CALL_SEAL))
         if signature is not None:

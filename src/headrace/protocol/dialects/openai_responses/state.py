@@ -1,4 +1,4 @@
-"""What a request wants of a server that keeps conversations, which only such a provider can do."""
+"""Features of a request that need a server which stores conversations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _STATEFUL_ITEMS = ("item_reference", "compaction", "compaction_trigger")
 
 
 def needs_state(call: ChatCall) -> tuple[str, ...]:
-    """Names of what a client asked that has no meaning for providers of another dialect.
+    """Fields of a request that have no meaning for providers of another dialect.
 
     "compaction" items hold the conversation so far, in a form that OpenAI alone can read.
     """

@@ -213,7 +213,7 @@ class ResponsesStreamReader:
         self._failed(failure or read_error(told, None))
 
     def _count(self, response: dict[str, Any]) -> None:
-        """Also of a broken answer, which is billed too."""
+        """Report the usage, also of a broken answer, which is billed too."""
         usage = usage_of(response, tools_used=self.tools_used)
         if usage is not None:
             tier = text(response.get("service_tier")) or None

@@ -18,7 +18,7 @@ _ANNOTATIONS = frozenset({"file_citation", "url_citation", "container_file_citat
 
 
 def message_extra(item: dict[str, Any]) -> dict[str, Any]:
-    """What a text keeps of the message that it is in."""
+    """The fields that a text keeps of its message."""
     extra: dict[str, Any] = {}
     if id := foreign_id(text(item.get("id"))):
         extra["item_id"] = id
@@ -28,7 +28,7 @@ def message_extra(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def content_extra(content: dict[str, Any]) -> dict[str, Any]:
-    """What a text keeps of its content part."""
+    """The fields that a text keeps of its content part."""
     extra = rest(content, _KNOWN)
     if annotations := objects(content.get("annotations")):
         extra["annotations"] = annotations

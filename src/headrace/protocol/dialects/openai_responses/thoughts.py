@@ -17,7 +17,7 @@ from headrace.protocol.neutral.part import Signature, Thinking
 def reasoning_parts(
     item: dict[str, Any], signature: Signature | None, *, of_text: bool = False
 ) -> list[Thinking]:
-    """What a reasoning item holds, [] for an empty one.
+    """The thoughts in a reasoning item, [] for an empty one.
 
     signature: its encrypted_content. of_text: it is of the last text and not of the item.
     """
@@ -37,7 +37,7 @@ def reasoning_parts(
 
 
 def sealed_thought(signature: Signature, id: str | None) -> Thinking:
-    """The part of an item that nobody else may read."""
+    """The encrypted part of an item."""
     return Thinking(text="", signature=signature, redacted=True, id=id)
 
 

@@ -1,4 +1,4 @@
-"""The items of a response's output in their order, and the events that tell of them."""
+"""The items of a response's output in order, and their events."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ class ToldItems:
         self._response = response
 
     def tell(self, kind: str, **fields: Any) -> None:
-        """One event."""
+        """Add one event."""
         self.told.append({"type": kind, **fields})
 
     def taken(self) -> list[dict[str, Any]]:
-        """What was told since the last time."""
+        """The events since the last call."""
         told, self.told = self.told, []
         return told
 
     def id(self, prefix: ItemPrefix, given: object = None) -> str:
-        """Of the item that is added next. given: the provider's own."""
+        """The id of the next item. given: the provider's own."""
         if self.own and isinstance(given, str) and given:
             return given
         return item_id(prefix, self._response, len(self.values))

@@ -46,7 +46,8 @@ def read_tools(body: dict[str, Any]) -> tuple[Tool | HostedTool, ...]:
 
 
 def read_tool_choice(value: Any) -> ToolChoice | None:
-    """None also for a choice that has no neutral form: allowed_tools, and tools of the provider."""
+    """The choice; None also for one without a neutral form: allowed_tools, and tools of the
+    provider."""
     if value is None:
         return None
     if isinstance(value, str):

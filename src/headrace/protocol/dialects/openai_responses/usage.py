@@ -27,7 +27,8 @@ _BILLED = ("web_search_call", "file_search_call", "code_interpreter_call", "imag
 
 
 def read_usage(value: Any) -> TokenUsage | None:
-    """None if not both are counted. A detail that is more than its whole is cut to it."""
+    """The usage; None unless both input and output are counted. A detail that is more than its
+    whole is cut to it."""
     usage = mapping(value)
     read, wrote = as_tokens(usage.get("input_tokens")), as_tokens(usage.get("output_tokens"))
     if read is None or wrote is None:
@@ -52,7 +53,8 @@ def read_usage(value: Any) -> TokenUsage | None:
 
 
 def usage_of(response: Mapping[str, Any], *, tools_used: bool = False) -> TokenUsage | None:
-    """Of a response object. tools_used: whether it is known to have used a tool that is billed."""
+    """The usage of a response object. tools_used: whether it is known to have used a tool that is
+    billed."""
     usage = read_usage(response.get("usage"))
     if usage is None or not (tools_used or any(map(is_billed, objects(response.get("output"))))):
         return usage
@@ -69,7 +71,7 @@ def is_billed(item: Mapping[str, Any]) -> bool:
 
 
 def usage_extra(value: Any) -> dict[str, Any]:
-    """What a usage object says beyond TokenUsage."""
+    """The fields of a usage object beyond TokenUsage."""
     usage = mapping(value)
     return rest(usage, _KNOWN) | unread_cost(usage)
 

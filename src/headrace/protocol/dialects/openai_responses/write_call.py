@@ -161,7 +161,7 @@ def _reasoning(call: ChatCall, dropped: set[str]) -> dict[str, Any]:
 
 
 def _service_tier(call: ChatCall, dropped: set[str]) -> str | None:
-    """In OpenAI's words; Anthropic's "standard_only" is "default" here."""
+    """The tier in OpenAI's words; Anthropic's "standard_only" is "default" here."""
     tier = call.service_tier
     if tier is None or tier in SERVICE_TIERS or call.dialect == DIALECT:
         return tier

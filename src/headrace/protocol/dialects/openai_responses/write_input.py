@@ -211,7 +211,8 @@ class InputWriter:
         self._thoughts(thoughts)
 
     def _same_message(self, first: Part, part: Part) -> bool:
-        """Only messages with an id have several parts; a refusal is of the text before it."""
+        """Whether a part belongs to the same message: only messages with an id have several parts;
+        a refusal belongs to the text before it."""
         before = first.extra if isinstance(first, Text) else {}
         if not self._own or before.get("item_id") is None:
             return False
@@ -266,7 +267,7 @@ class InputWriter:
         self.items.append(item)
 
     def _thoughts(self, parts: list[Thinking]) -> None:
-        """One reasoning item, if the provider can take it."""
+        """One reasoning item, if the provider accepts it."""
         if not parts:
             return
         id = foreign_id(parts[0].id or "")

@@ -15,7 +15,7 @@ _OF_PARTS = PartBegan | PartGrew | PartEnded | CompletePart
 
 
 def write_reply(reply: ChatReply, call: ChatCall) -> bytes:
-    """The body of a 200. The API has one choice: of several the first is told."""
+    """The body of a 200. The API has one choice: of several the first is written."""
     began = Began(id=reply.id, model=reply.model, created_s=reply.created_s, extra=reply.extra)
     response = Response(call, began)
     output = Output(response.id, own=response.own)

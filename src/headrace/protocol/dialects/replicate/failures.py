@@ -15,7 +15,7 @@ from headrace.protocol.neutral.failure import Failure
 
 
 def read_failure(status: int, headers: Headers, body: bytes) -> Failure:
-    """Of a reply that is no 200 or 201, whatever its body is."""
+    """The failure in a reply whose status is neither 200 nor 201, whatever its body is."""
     found = lower_names(headers)
     if status == 429:
         # Replicate says when its limit is lifted, in seconds from now.

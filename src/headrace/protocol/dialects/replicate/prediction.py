@@ -1,4 +1,4 @@
-"""Predictions, as Replicate tells them at each stage."""
+"""Predictions, as Replicate reports them at each stage."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Prediction(msgspec.Struct, frozen=True):
 
     @property
     def usage(self) -> TokenUsage | None:
-        """None where the model counts no tokens; it is billed by time then."""
+        """The usage; None if the model counts no tokens; it is then billed by time."""
         told = self.metrics if isinstance(self.metrics, dict) else {}
         counts = told_tokens(told, "input_token_count", "output_token_count")
         if counts is None:
@@ -69,7 +69,7 @@ class Prediction(msgspec.Struct, frozen=True):
 
     @property
     def stream_url(self) -> str | None:
-        """Where the answer can be read as it comes, if the model can do that."""
+        """The address of the stream, if the model supports streaming."""
         url = (self.urls or {}).get("stream")
         return url if isinstance(url, str) else None
 
@@ -90,9 +90,9 @@ def read_prediction(body: bytes) -> Prediction:
 
 
 def read_reply(body: bytes) -> ChatReply:
-    """Raises DamagedReplyError for a prediction that did not succeed, or not yet.
+    """The reply. Raises DamagedReplyError for a prediction that did not succeed, or not yet.
 
-    Why an answer ended is never told: finish is "stop" even where it was cut at its bound.
+    Replicate does not report why an answer ended: finish is "stop" even if it was cut at its limit.
     """
     prediction = read_prediction(body)
     if prediction.status in FAILED:
@@ -127,7 +127,7 @@ def failed(prediction: Prediction) -> Failure:
 
 
 def error_kind(error: str) -> FailureKind:
-    """By what the error of a model says; most are faults of its code or machine."""
+    """The kind by the text of a model's error; most are faults of its code or machine."""
     words = error.lower()
     if says(words, _POLICY):
         return "content_policy"

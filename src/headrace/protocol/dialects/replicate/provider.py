@@ -44,5 +44,5 @@ class ReplicateProvider:
         return ReplicateStreamReader(Began(id="", model=call.model))
 
     def read_failure(self, status: int, headers: Headers, body: bytes) -> Failure:
-        """Of a reply that is no 200 or 201."""
+        """The failure in a reply whose status is neither 200 nor 201."""
         return read_failure(status, headers, body)

@@ -85,7 +85,7 @@ class ReplicateSteps:
         self._is_settled = False
 
     def next_request(self) -> ProviderRequest | None:
-        """What to ask now; None when the answer is over. Asking twice gives the same."""
+        """The next request; None when the answer is complete. Repeated calls give the same."""
         prediction = self._prediction
         if self._stage == "create":
             return self._create
@@ -100,7 +100,7 @@ class ReplicateSteps:
         )
 
     def cancel_request(self) -> ProviderRequest | None:
-        """How to stop a prediction that runs, or may do so; None if none does."""
+        """The request that stops a prediction that is or may be running; None if none is."""
         if self._prediction is None or self._is_settled:
             return None
         return ProviderRequest("POST", f"{self._path(self._prediction)}/cancel", {})

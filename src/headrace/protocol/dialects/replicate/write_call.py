@@ -1,4 +1,4 @@
-"""From what is asked to the body that makes a prediction.
+"""The writer of bodies that create a prediction.
 
 Models on Replicate take a prompt and not messages. One turn of a user is the prompt as it is; a
 longer conversation is written as a transcript, which ends where the assistant is to go on:
@@ -88,7 +88,7 @@ def write_call(call: ChatCall, model: str, max_tokens_input: str = "max_tokens")
 
 
 def _path(model: str) -> tuple[str, str]:
-    """Where to ask, and the version to name in the body or ""."""
+    """The path, and the version to name in the body or ""."""
     name, _, version = model.partition(":")
     if not _is_version(version) and version:
         raise _no_model(model)
