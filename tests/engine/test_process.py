@@ -146,13 +146,13 @@ def test_a_flood_does_not_keep_the_loop_from_stepping() -> None:
 def test_submits_and_cancels_in_a_flood_are_cheap() -> None:
     core = make_core(MockModel(), max_num_seqs=1)
     submits = [Submit(str(i), prompt(100, i % 30), submit("x", [1]).params) for i in range(10_000)]
-    begun_s = time.perf_counter()
+    begun_s = time.thread_time()
     for one in submits:
         core.submit(one)
     for one in reversed(submits):
         core.cancel(one.request_id)
     # 1 ms each would be 20 s; a scan of the queue or of the heap for each is more than that.
-    assert time.perf_counter() - begun_s < 5
+    assert time.thread_time() - begun_s < 5
     assert len(core.step()) == 10_000
 
 

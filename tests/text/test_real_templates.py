@@ -31,6 +31,7 @@ def _recorded(assets: Path, name: str) -> dict[str, Any]:
     return recorded
 
 
+@pytest.mark.load
 def test_recorded_renderings(shared_assets: Path) -> None:
     recorded = _recorded(shared_assets, "e2e")
     cases = {**recorded["default"], **recorded["custom"]}

@@ -64,6 +64,7 @@ def _hugging_face(assets: Path) -> dict[str, dict[str, Any]]:
     return vectors
 
 
+@pytest.mark.load
 @pytest.mark.parametrize("name", LLAMA_CPP)
 def test_llama_cpp_vectors(shared_assets: Path, name: str) -> None:
     cases = _llama_cpp(shared_assets, name)
@@ -182,6 +183,7 @@ def test_requests_to_mistral_give_their_token_ids(shared_assets: Path) -> None:
     assert len(checked) == 11
 
 
+@pytest.mark.load
 @pytest.mark.parametrize("version", sorted(MISTRAL))
 def test_mistral_models_lose_nothing(shared_assets: Path, version: int) -> None:
     """Without `legacy` no space is put before one, as in transformers, so one is lost there."""

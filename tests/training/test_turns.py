@@ -249,7 +249,7 @@ def test_conversations_are_distinct_and_apart(written: Path) -> None:
 def test_small_talk_of_the_splits_differs() -> None:
     def asked(split: Any) -> set[str]:
         draw = random.Random(3)
-        return {outside_talk(split, draw)[1][0]["content"].lower() for _ in range(1500)}
+        return {outside_talk(split, draw)[1][0]["content"].lower() for _ in range(1200)}
 
     train, heldout = asked("train"), asked("heldout")
     assert len(train) > 500

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -121,8 +123,7 @@ def test_rows_are_independent() -> None:
         assert alone[0] == together[index]
 
 
-@settings(max_examples=200, deadline=None)
-@given(
+any_row = given(
     logits=st.lists(st.integers(-30, 30).map(lambda i: i / 8), min_size=1, max_size=12),
     temperature=st.sampled_from([0.3, 1.0, 2.5]),
     top_k=st.integers(0, 13),
@@ -130,7 +131,22 @@ def test_rows_are_independent() -> None:
     min_p=st.sampled_from([0.0, 0.02, 0.3, 1.0]),
     uniform=st.floats(0, 1, exclude_max=True),
 )
-def test_sampling_by_sorting_upwards(
+
+
+@settings(max_examples=60)
+@any_row
+def test_sampling_by_sorting_upwards(**drawn: Any) -> None:
+    check_row(**drawn)
+
+
+@pytest.mark.load
+@settings(max_examples=200)
+@any_row
+def test_sampling_many_rows_by_sorting_upwards(**drawn: Any) -> None:
+    check_row(**drawn)
+
+
+def check_row(
     logits: list[float], temperature: float, top_k: int, top_p: float, min_p: float, uniform: float
 ) -> None:
     """The same filters as sets, each by its definition; near ties of top_p are left out."""
