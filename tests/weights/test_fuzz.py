@@ -168,7 +168,7 @@ def test_hostile_safetensors_headers(tmp_path: Path, header: bytes, pattern: str
 def test_hostile_safetensors_header_lengths(tmp_path: Path, length: int) -> None:
     path = tmp_path / "m.safetensors"
     path.write_bytes(struct.pack("<Q", length) + b"{}")
-    with pytest.raises(CheckpointError, match=f"said to be {length} bytes long; the limit"):
+    with pytest.raises(CheckpointError, match=f"claims to be {length} bytes long; the limit"):
         read_safetensors(path)
 
 
