@@ -53,7 +53,7 @@ class CliOverrides(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Surroundings:
-    """What outlives a configuration in a process."""
+    """The state of a process that outlives a configuration."""
 
     telemetry: Telemetry | None = None
     takers: tuple[Callable[[Entry], None], ...] = ()

@@ -23,7 +23,7 @@ _PATH = "/v1/chat/completions"
 
 
 class Explanation(NamedTuple):
-    """What would become of a request."""
+    """The route that a request would take."""
 
     decision: Decision
     composed: Explained | None

@@ -26,7 +26,7 @@ class BodiesFullError(Exception):
 
 
 class HeldBodies:
-    """What is held now, across configurations."""
+    """The bytes held now, across configurations."""
 
     def __init__(self) -> None:
         self.bytes = 0

@@ -15,7 +15,7 @@ FIELD = "cache"
 
 
 class Wish(NamedTuple):
-    """How a request may use the cache."""
+    """A request's permission to use and fill the cache."""
 
     reads: bool = True
     stores: bool = True
@@ -51,8 +51,8 @@ def wish_of(headers: Mapping[str, str], field: Any) -> Wish:
             found = field_error(error, field, _Field)
             place = FIELD + found.place
             raise RequestError(
-                f"{place}: {found.said}; the fields are no-cache, no-store, ttl, s-maxage and "
-                "namespace",
+                f"{place}: {found.said}; the known fields are `no-cache`, `no-store`, `ttl`, "
+                "`s-maxage` and `namespace`",
                 param=place,
             ) from None
     ages = [] if body_field.s_maxage is None else [body_field.s_maxage]

@@ -53,7 +53,7 @@ _ADVICE: dict[Moving, str] = {
 
 
 class Known(NamedTuple):
-    """What is known of the model that a request names."""
+    """The price and cache limits of the model that a request names."""
 
     price: Price | None = None
     """None if unknown."""

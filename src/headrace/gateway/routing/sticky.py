@@ -21,7 +21,7 @@ OnChange = Callable[[str, Key, str], None]
 
 
 class _Kept(NamedTuple):
-    """Where a session was served."""
+    """The target that served a session."""
 
     target: str
     at_s: float

@@ -16,7 +16,7 @@ Next = Literal[
 
 
 class Class(NamedTuple):
-    """What a kind of failure calls for."""
+    """The reaction that a kind of failure calls for."""
 
     next: Next
     """What may help."""

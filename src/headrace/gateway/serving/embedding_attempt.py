@@ -38,7 +38,7 @@ _MOST_ERROR_BYTES = 1 << 20
 
 
 class Paid(NamedTuple):
-    """What a target bills, for vectors or for a request that was sent to it."""
+    """A charge of a target, for vectors or for a request that was sent to it."""
 
     candidate: Candidate
     usage: TokenUsage

@@ -17,7 +17,7 @@ from headrace.protocol.neutral.usage import TokenUsage
 
 
 class Bill(NamedTuple):
-    """What a request used and cost."""
+    """The usage and cost of a request."""
 
     usage: TokenUsage | None
     """None if no target was tried."""

@@ -53,7 +53,7 @@ class Asking(Protocol):
 
 
 class FreeHold(NamedTuple):
-    """What the free tier holds for a request, and where the request may still go."""
+    """The free tier's hold for a request, and the targets that it may still use."""
 
     ask: RoutingQuery
     """The routing query, without free targets once the limit is reached."""

@@ -11,7 +11,7 @@ from headrace.protocol.neutral.usage import TokenUsage
 
 
 class Sent:
-    """What is known of a request at a provider while it has no usable reply.
+    """The state of a request at a provider while it has no usable reply.
 
     `at_ns` is when its bytes were sent, None before. `service_tier` is the requested tier, None if
     there is none. `told` and `told_tier` are the usage and the tier that an unusable reply

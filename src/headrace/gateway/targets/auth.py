@@ -86,7 +86,7 @@ OnRefused = Callable[[RefusedKey], None]
 
 
 class NoAuth:
-    """For providers without authentication."""
+    """The empty credential, for providers without authentication."""
 
     def pick(self, now_s: float, model: str = "") -> Credential | None:
         return self

@@ -12,7 +12,7 @@ _NOBODY: Mapping[str, str] = MappingProxyType({})
 
 
 class Counting(NamedTuple):
-    """How to count a prompt's tokens at a provider."""
+    """The way to count a prompt's tokens at a provider."""
 
     counter: TokenCounter
     passes: Mapping[str, str] = _NOBODY

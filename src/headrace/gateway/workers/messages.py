@@ -126,7 +126,7 @@ class First(_Message, frozen=True):
 
 
 class IsFirst(_Message, frozen=True):
-    """Whether the mark is new."""
+    """The answer to First: whether the mark is new."""
 
     first: bool
 
@@ -260,7 +260,7 @@ class Health(_Message, frozen=True):
 
 
 class AskExplain(_Message, frozen=True):
-    """Which target would be used now, by this worker's view of their health; answered by
+    """A query for the targets that this worker would use now, by its view of health; answered by
     Explanation. `caller` is whose request it is, None for no one in particular."""
 
     model: str

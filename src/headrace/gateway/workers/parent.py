@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 
 class Parts(NamedTuple):
-    """What exists once, however many workers there are."""
+    """The objects that exist once, however many workers there are."""
 
     path: Path
     given: CliOverrides

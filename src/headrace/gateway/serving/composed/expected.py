@@ -43,7 +43,7 @@ class Path(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Expected(msgspec.Struct, frozen=True, kw_only=True):
-    """What to expect of a request with these numbers of tokens; `baseline` is the model alone."""
+    """The expected cost and duration of a request; `baseline` is one model alone, to compare."""
 
     input_tokens: int
     output_tokens: int

@@ -14,7 +14,7 @@ from headrace.protocol.neutral.call import ChatCall
 
 
 class Explained(NamedTuple):
-    """What a composed model would do with one request."""
+    """The steps that a composed model would take for one request."""
 
     model: str | None
     """The model that answers in the end; None if that depends on answers."""
