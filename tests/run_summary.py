@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.tiers import MARKERS
+from tests.tiers import MARKS
 
 LEAST_ROWS = 2
 
@@ -46,7 +46,8 @@ class RunSummary:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Add one phase of one test."""
-        marks = [name for name in MARKERS if name in report.keywords]
+        # Not of the keywords: among those are names of folders, and one is called "load".
+        marks = str(dict(report.user_properties).get(MARKS, "")).split()
         for part in (
             self._parts[part_of(report.nodeid)],
             *(self._markers[name] for name in marks),

@@ -26,6 +26,8 @@ MARKERS = {
     "load": "puts load on a server or computes for long, in this process",
 }
 SMOKE = "smoke"
+# Of the properties of a report: the tier markers of its test, with spaces between them.
+MARKS = "marks"
 
 # The part of a module that says it is marked as a whole, read without importing it.
 _MODULE_MARK = re.compile(r"^pytestmark = (?P<marks>(?:.|\n )*)", re.MULTILINE)
@@ -68,6 +70,8 @@ class Tiers:
         self, config: pytest.Config, items: list[pytest.Item]
     ) -> None:
         """Deselect what belongs to the other tier; a smoke test without a marker is an error."""
+        for item in items:
+            item.user_properties.append((MARKS, " ".join(sorted(tier_marks(item)))))
         if stray := [item.nodeid for item in items if is_stray_smoke(item)]:
             raise pytest.UsageError(f"smoke tests without one of {sorted(MARKERS)}: {stray}")
         if self._tier != "quick" and config.args_source is pytest.Config.ArgsSource.TESTPATHS:

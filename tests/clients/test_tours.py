@@ -46,6 +46,7 @@ def _clients_python() -> Path:
     return CLIENTS
 
 
+@pytest.mark.smoke
 def test_openai(serve: Callable[..., Any]) -> None:  # noqa: F811
     server = serve(None)
     _tour(sys.executable, "openai", server.url, server.model)

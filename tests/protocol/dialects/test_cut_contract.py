@@ -95,7 +95,9 @@ def test_cuts_near_the_ends_of_events_change_nothing(name: str) -> None:
 
 
 @pytest.mark.every_cut
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.smoke] * (name == "cohere")) for name in NAMES]
+)
 def test_cuts_everywhere_change_nothing(name: str) -> None:
     streams = recorded_streams(name)
     assert streams

@@ -21,6 +21,7 @@ async def rows(page: Any, selector: str) -> list[str]:
     return [" ".join(one.split()) for one in found]
 
 
+@pytest.mark.smoke
 async def test_only_the_key_opens_it(tmp_path: Path) -> None:
     async with seen(tmp_path) as one:
         page = one.page
