@@ -21,7 +21,7 @@ from headrace.server.connection import unless_gone
 from headrace.server.event_stream import EventStream
 from headrace.server.generation import Job, Piece, generate
 from headrace.server.merge import Pieces, merge, with_prompt_logprobs
-from headrace.server.plan import Plan, time_left_s
+from headrace.server.plan import SubmitPlan, time_left_s
 from headrace.server.reply import Head, json_reply
 from headrace.server.state import Serving
 
@@ -87,7 +87,7 @@ async def answer(
     serving: Serving,
     ticket: Ticket,
     fields: SamplingFields,
-    plan: Plan,
+    plan: SubmitPlan,
     reply: Reply,
 ) -> Response:
     """Run a plan. Raises ApiError 429 where its prompts find no place in the queue."""

@@ -19,7 +19,7 @@ from headrace.server.served import ServedModel
 
 
 @dataclass(frozen=True)
-class Wanted:
+class EndpointOptions:
     """Options that an endpoint reads from its own fields."""
 
     max_tokens: int | None
@@ -41,7 +41,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Plan:
+class SubmitPlan:
     """The submissions of one request, and how they belong to prompts and choices."""
 
     submits: list[Submit]
@@ -68,12 +68,12 @@ def make_plan(
     model: ServedModel,
     fields: SamplingFields,
     prompts: Sequence[Prompt],
-    wanted: Wanted,
+    wanted: EndpointOptions,
     *,
     bad_words: tuple[tuple[int, ...], ...],
     engine_id: str,
     timeout_s: float | None,
-) -> Plan:
+) -> SubmitPlan:
     """The requests of a call; raises RequestError for what the model or the engine cannot do.
 
     bad_words: as ids. engine_id: what the engine's names of them begin with. timeout_s: what is
@@ -114,7 +114,7 @@ def make_plan(
                 )
             )
     asks = wanted.prompt_logprobs is not None
-    return Plan(submits, prompts, wanted.candidates, asks)
+    return SubmitPlan(submits, prompts, wanted.candidates, asks)
 
 
 # An engine takes no deadline of 0; one that is over already ends the request at once.

@@ -13,7 +13,7 @@ from headrace.server.answer import Ids, admitted, answer, head_of, timeout_s
 from headrace.server.bad_words import bad_word_ids
 from headrace.server.call import Call
 from headrace.server.chat_reply import ChatReply
-from headrace.server.plan import Wanted, make_plan
+from headrace.server.plan import EndpointOptions, make_plan
 from headrace.server.prompt import Prompt, last_tokens, render
 from headrace.server.reply import UsageEvents
 from headrace.server.served import ServedModel
@@ -57,8 +57,8 @@ async def _answered(
     return await answer(call, serving, ticket, request, plan, reply)
 
 
-def _wanted(request: ChatCompletionRequest) -> Wanted:
-    return Wanted(
+def _wanted(request: ChatCompletionRequest) -> EndpointOptions:
+    return EndpointOptions(
         max_tokens=request.wanted_tokens,
         tokens_param=request.tokens_param,
         logprobs=request.top_logprobs if request.logprobs else None,
@@ -68,7 +68,7 @@ def _wanted(request: ChatCompletionRequest) -> Wanted:
     )
 
 
-def _prompt(model: ServedModel, request: ChatCompletionRequest, wanted: Wanted) -> Prompt:
+def _prompt(model: ServedModel, request: ChatCompletionRequest, wanted: EndpointOptions) -> Prompt:
     keep = request.truncate_prompt_tokens
     ids = render(
         model,

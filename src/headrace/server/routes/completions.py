@@ -16,7 +16,7 @@ from headrace.server.bad_words import bad_word_ids
 from headrace.server.call import Call
 from headrace.server.completion_reply import CompletionReply
 from headrace.server.echo import Echo, echo_of
-from headrace.server.plan import Wanted, make_plan
+from headrace.server.plan import EndpointOptions, make_plan
 from headrace.server.prompt import Prompt, last_tokens, tokenize
 from headrace.server.reply import UsageEvents
 from headrace.server.served import ServedModel
@@ -74,12 +74,12 @@ async def _answered(
     return await answer(call, serving, ticket, request, plan, reply)
 
 
-def _wanted(request: CompletionRequest) -> Wanted:
+def _wanted(request: CompletionRequest) -> EndpointOptions:
     """With echo the prompt's tokens need log probabilities too, and to rank answers all do."""
     logprobs, of_prompt = request.logprobs, request.prompt_logprobs
     if request.echo and logprobs is not None:
         of_prompt = max(logprobs, of_prompt or 0)
-    return Wanted(
+    return EndpointOptions(
         max_tokens=request.max_tokens,
         default_tokens=DEFAULT_MAX_TOKENS,
         tokens_param="max_tokens",
@@ -93,7 +93,7 @@ def _wanted(request: CompletionRequest) -> Wanted:
 def _prompt(
     model: ServedModel,
     request: CompletionRequest,
-    wanted: Wanted,
+    wanted: EndpointOptions,
     given: str | list[int],
     param: str,
 ) -> Prompt:
