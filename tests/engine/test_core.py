@@ -185,7 +185,7 @@ def test_blocks_that_do_not_add_up_are_counted_when_idle_and_serving_goes_on(
             core.step()
         assert core.step() == []
         assert core.stats().kv_accounting_errors == count
-    assert "do not add up" in caplog.text
+    assert "KV block counts are inconsistent" in caplog.text
     survived.kv_accounting_errors = 3
 
 

@@ -195,7 +195,6 @@ class TestEngine(Engine.TestCase):  # type: ignore[misc]
     settings = patient(max_examples=8, stateful_step_count=15)
 
 
-@pytest.mark.smoke
 @pytest.mark.load
 class TestEngineThoroughly(Engine.TestCase):  # type: ignore[misc]
     settings = patient(max_examples=60, stateful_step_count=30)

@@ -68,7 +68,7 @@ def test_the_kind_that_is_suggested_fits(available: int) -> None:
         check_weights_fit(checkpoint(layers=40), "cpu", available)
     kind = re.search(r"in (Q\d_\w) or smaller", str(caught.value))
     if kind is None:
-        assert "take a smaller model" in str(caught.value)
+        assert "use a smaller model" in str(caught.value)
         smallest = checkpoint(CODECS[KINDS[-1]], layers=40)
         whole = sum(one.nbytes for one in smallest.tensors.values())
         assert whole * MIX_MARGIN > available - REST_BYTES - 2

@@ -100,7 +100,11 @@ EVENTS, HTML, TEXT = "text/event-stream", "text/html", "text/plain"
         (refusing(400, NO), "http", "HTTP 400: no (4 http)"),
         (refusing(401, ECHO), "http", "set HEADRACE_BENCH_API_KEY or OPENAI_API_KEY"),
         (refusing(403, NO), "http", "HTTP 403, the key may not do this: no (4 http); set"),
-        (refusing(404, PAGE, HTML), "http", "HTTP 404, is the URL that of the API, and the model"),
+        (
+            refusing(404, PAGE, HTML),
+            "http",
+            "HTTP 404, are the URL of the API and the name of the model right?",
+        ),
         (refusing(429, NO, retry_after="7"), "http", "retry after 7 s: no (4 http); lower -c"),
         (refusing(429, b""), "http", "HTTP 429, too many requests for this endpoint (4 http)"),
         (refusing(503, b"busy", TEXT), "http", "HTTP 503: busy (4 http); the server's log"),
@@ -110,8 +114,8 @@ EVENTS, HTML, TEXT = "text/event-stream", "text/html", "text/plain"
             "redirect to https://elsewhere.example/v1",
         ),
         (refusing(200, PAGE, HTML), "protocol", "HTML in place of a stream of events"),
-        (refusing(200, OBJECT), "protocol", "ask it for whole replies (--no-streaming)"),
-        (refusing(200, OBJECT, TEXT), "protocol", "ask it for whole replies (--no-streaming)"),
+        (refusing(200, OBJECT), "protocol", "use --no-streaming for whole replies"),
+        (refusing(200, OBJECT, TEXT), "protocol", "use --no-streaming for whole replies"),
         (
             refusing(200, gzip.compress(good_body()), EVENTS, content_encoding="gzip"),
             "protocol",
@@ -243,7 +247,7 @@ def test_nobody_is_there(tmp_path: Path) -> None:
     assert "refused the connection; is the server running, and on that port? (connect" in ran.line
     ran = load("http://no-such-host.invalid/v1", tmp_path)
     assert ran.status == 3
-    assert "the host no-such-host.invalid is not known" in ran.line
+    assert "the host no-such-host.invalid was not found" in ran.line
 
 
 def test_somebody_accepts_and_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,7 +257,7 @@ def test_somebody_accepts_and_says_nothing(tmp_path: Path, monkeypatch: pytest.M
         listening.listen(8)
         ran = load(f"http://127.0.0.1:{listening.getsockname()[1]}", tmp_path)
     assert ran.status == 3
-    assert "no reply came within 0.3 s (timeout, asked for /v1/models)" in ran.line
+    assert "no reply came within 0.3 s (timeout, at /v1/models)" in ran.line
 
 
 def test_tls_and_none_taken_for_one_another(tmp_path: Path) -> None:
@@ -297,7 +301,7 @@ def test_tls_and_none_taken_for_one_another(tmp_path: Path) -> None:
     done.set()
     thread.join(LIMIT_S)
     assert ran.status == 3
-    assert "does it want http://?" in ran.line
+    assert "does it need http://?" in ran.line
 
 
 @pytest.mark.parametrize(

@@ -157,6 +157,7 @@ def test_any_order_by_its_words(**drawn: Any) -> None:
     check_order(**drawn)
 
 
+@pytest.mark.smoke
 @pytest.mark.load
 @settings(max_examples=300)
 @any_order
