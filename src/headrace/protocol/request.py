@@ -57,7 +57,7 @@ class Known:
         if isinstance(self.accepts, type):
             if type(value) is self.accepts:
                 return
-        elif any(_same(value, one) for one in self.accepts):
+        elif any(_same(value, accept) for accept in self.accepts):
             return
         remedy = f"accepted: {self.accepted}" if self.accepted else "omit it"
         raise RequestError(

@@ -71,8 +71,8 @@ def check(ctx: click.Context, config: Path, as_json: bool) -> None:
         f"valid: {_counted(len(built.router.routes), 'model')}, "
         f"{_counted(len(settings.providers), 'provider')}"
     )
-    for one in warnings:
-        click.echo(f"warning: {one}")
+    for warning in warnings:
+        click.echo(f"warning: {warning}")
 
 
 def checked(config: Path) -> Checked:

@@ -153,14 +153,16 @@ def _as_dict(decision: Decision) -> dict[str, Any]:
     return {
         "candidates": [
             {
-                "target": one.target.name,
-                "provider": one.target.provider.name,
-                "model": one.model,
-                "score": None if one.score in (float("inf"), float("-inf")) else one.score,
-                "reasons": list(one.reasons),
-                "variant": one.variant,
+                "target": candidate.target.name,
+                "provider": candidate.target.provider.name,
+                "model": candidate.model,
+                "score": None
+                if candidate.score in (float("inf"), float("-inf"))
+                else candidate.score,
+                "reasons": list(candidate.reasons),
+                "variant": candidate.variant,
             }
-            for one in decision.candidates
+            for candidate in decision.candidates
         ],
         "left_out": [one._asdict() for one in decision.left_out],
         "variant": decision.assigned,

@@ -165,11 +165,11 @@ def _summary(prompt: Prompt) -> dict[str, Any]:
 def _versions(prompt: Prompt) -> list[dict[str, Any]]:
     return [
         {
-            "version": one.name,
-            "variables": list(one.variables),
-            "model": one.model,
-            "parameters": dict(one.parameters),
-            "roles": [message.role for message in one.messages],
+            "version": version.name,
+            "variables": list(version.variables),
+            "model": version.model,
+            "parameters": dict(version.parameters),
+            "roles": [message.role for message in version.messages],
         }
-        for one in prompt.versions.values()
+        for version in prompt.versions.values()
     ]

@@ -132,13 +132,13 @@ def _newest(config: Path, since: str | None, model: str | None, limit: int) -> I
     unanswered = 0
     while limit > 0:
         page = reader.newest(wanted)
-        for one in page.records:
-            if one.session.startswith(SESSION):
+        for record in page.records:
+            if record.session.startswith(SESSION):
                 continue
-            if one.outcome in _UNANSWERED:
+            if record.outcome in _UNANSWERED:
                 unanswered += 1
                 continue
-            yield one
+            yield record
             limit -= 1
             if limit == 0:
                 break
@@ -200,11 +200,11 @@ def _print_summaries(done: list[Replayed]) -> None:
         return
     table = Table("model", "requests", "answered", "the same", "tokens", "cost in $",
                   "unknown cost", "mean ms")  # fmt: skip
-    for one in summaries(done):
+    for summary in summaries(done):
         table.add_row(
-            visible(one.model), str(one.requests), str(one.answered), str(one.same),
-            f"{one.input_tokens:,} + {one.output_tokens:,}", dollars(one.cost_nusd),
-            str(one.unknown_cost), _ms(one.mean_ms),
+            visible(summary.model), str(summary.requests), str(summary.answered), str(summary.same),
+            f"{summary.input_tokens:,} + {summary.output_tokens:,}", dollars(summary.cost_nusd),
+            str(summary.unknown_cost), _ms(summary.mean_ms),
         )  # fmt: skip
     Console(width=None if sys.stdout.isatty() else _WIDE_COLUMNS).print(table)
 

@@ -102,8 +102,10 @@ def requests(
         bodies=bodies,
     )
     page = reader_at(config).newest(wanted)
-    for one in page.records:
-        click.echo(msgspec.json.encode(one) if as_json else visible("\n".join(_lines(one, bodies))))
+    for record in page.records:
+        click.echo(
+            msgspec.json.encode(record) if as_json else visible("\n".join(_lines(record, bodies)))
+        )
     if page.next is not None and not as_json:
         click.echo(f"there are more: --after {page.next}")
 

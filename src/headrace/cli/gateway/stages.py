@@ -97,10 +97,10 @@ def _print(told: Stages) -> None:
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for title in ("stage", "answers", "told", "share", "cost USD", "median s"):
         table.add_column(title, justify="left" if title == "stage" else "right")
-    for one in told.stages:
-        share = "-" if one.share is None else f"{one.share:.1%}"
-        row = (f"{one.told:,}", share, dollars(one.cost_nusd), _seconds(one.lasted_ms_p50))
-        table.add_row(visible(one.model) or "-", f"{one.asked:,}", *row)
+    for stage in told.stages:
+        share = "-" if stage.share is None else f"{stage.share:.1%}"
+        row = (f"{stage.told:,}", share, dollars(stage.cost_nusd), _seconds(stage.lasted_ms_p50))
+        table.add_row(visible(stage.model) or "-", f"{stage.asked:,}", *row)
     for besides in told.besides:
         row = ("", "", dollars(besides.cost_nusd), _seconds(besides.lasted_ms_p50))
         table.add_row(f"({besides.purpose})", f"{besides.answers:,}", *row)

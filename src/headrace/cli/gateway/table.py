@@ -41,7 +41,7 @@ def print_fitted(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> No
         return
     kept = [at for at, one in enumerate(columns) if one.always]
     console.print(_table([columns[at] for at in kept], [[row[at] for at in kept] for row in rows]))
-    left_out = ", ".join(one.title for one in columns if not one.always)
+    left_out = ", ".join(column.title for column in columns if not column.always)
     click.echo(f"use a wider terminal or --json to see more: {left_out}")
 
 
@@ -50,11 +50,11 @@ def _table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Table:
     from rich.table import Table
 
     table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
-    for one in columns:
-        if one.is_name:
-            table.add_column(one.title, overflow="fold")
+    for column in columns:
+        if column.is_name:
+            table.add_column(column.title, overflow="fold")
         else:
-            table.add_column(one.title, justify="right")
+            table.add_column(column.title, justify="right")
     for row in rows:
         table.add_row(*row)
     return table

@@ -345,7 +345,7 @@ def _counts_other_name(meter: Meter, demand: Demand) -> bool:
     "name."""
     if demand.own_name and meter.counts(demand.own_name):
         return True
-    return any(meter.counts(one) for names in (demand.names or {}).values() for one in names)
+    return any(meter.counts(name) for names in (demand.names or {}).values() for name in names)
 
 
 def _counted(held: Held, taken: Sequence[Actual]) -> tuple[Counted, ...]:

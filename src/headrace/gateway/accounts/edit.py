@@ -19,13 +19,13 @@ _OF_POLICY = ("data_collection", "zero_retention", "regions")
 
 def dollar_budgets(terms: Terms) -> tuple[Budget, ...]:
     """The budgets in dollars that count every model."""
-    return tuple(one for one in terms.budgets if _is_of_dollars(one))
+    return tuple(budget for budget in terms.budgets if _is_of_dollars(budget))
 
 
 def with_dollar_budgets(terms: Terms, wanted: Sequence[Budget]) -> Terms:
     """Others in their place. One of the same window keeps what else was said of it, and what was
     spent of it; it is raised as it says here, or no more. Raises ConfigError."""
-    before = {(one.window, one.calendar): one for one in dollar_budgets(terms)}
+    before = {(budget.window, budget.calendar): budget for budget in dollar_budgets(terms)}
     kept = tuple(one for one in terms.budgets if not _is_of_dollars(one))
     changed = tuple(
         msgspec.structs.replace(
@@ -39,7 +39,7 @@ def with_dollar_budgets(terms: Terms, wanted: Sequence[Budget]) -> Terms:
 
 def with_limits(terms: Terms, changed: dict[str, int | None]) -> Terms:
     """changed: rpm, tpm, concurrency of all models; None takes it away. Raises ConfigError."""
-    before = next((one for one in terms.limits if one.model == "*"), Limits())
+    before = next((limit for limit in terms.limits if limit.model == "*"), Limits())
     after = msgspec.structs.replace(before, **changed)
     kept = tuple(one for one in terms.limits if one.model != "*")
     return msgspec.structs.replace(terms, limits=kept if after == Limits() else (after, *kept))

@@ -14,7 +14,7 @@ _MOST_NAMED = 8
 def caller_named(callers: Iterable[Caller], name: str) -> Caller:
     """The caller with this id, else with this label. Raises RequestError if there is none, or if
     several have the label."""
-    by_id = {one.key_id: one for one in callers}
+    by_id = {caller.key_id: caller for caller in callers}
     if name in by_id:
         return by_id[name]
     found = [one for one in by_id.values() if name and one.label == name]

@@ -134,7 +134,9 @@ def _caller(record: KeyRecord, above: list[Group]) -> Caller:
         allowed_models=tuple(term.models for _, _, term in terms if term.models),
         priority=priority,
         tags=tuple(dict.fromkeys(tag for _, _, term in terms for tag in term.tags)),
-        guardrails=tuple(dict.fromkeys(one for _, _, term in terms for one in term.guardrails)),
+        guardrails=tuple(
+            dict.fromkeys(guardrail for _, _, term in terms for guardrail in term.guardrails)
+        ),
         data_policy=policy,
         when_stores_are_down=when_down,
         meters=tuple(meter for part in terms for meter in meters_of(*part)),

@@ -63,8 +63,8 @@ class Feed:
     def take(self, entry: Entry) -> None:
         """A request is over."""
         self.newest.append(entry)
-        for one in self._listeners:
-            one.offer(entry)
+        for listener in self._listeners:
+            listener.offer(entry)
 
     @property
     def listeners(self) -> int:

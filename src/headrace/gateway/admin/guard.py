@@ -38,7 +38,7 @@ class Guard:
     ) -> None:
         self._app = app
         self._digest = None if key is None else sha256(key.reveal().encode()).digest()
-        self._hosts = {"localhost", *(one.casefold() for one in hosts)}
+        self._hosts = {"localhost", *(host.casefold() for host in hosts)}
         self._tries = tries
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -147,14 +147,14 @@ def explained(told: Explanation) -> Explained:
     decision, composed = told.decision, told.composed
     candidates = tuple(
         ExplainedCandidate(
-            target=one.target.name,
-            provider=one.target.provider.name,
-            model=one.model,
-            score=one.score if math.isfinite(one.score) else None,
-            reasons=one.reasons,
-            variant=one.variant,
+            target=candidate.target.name,
+            provider=candidate.target.provider.name,
+            model=candidate.model,
+            score=candidate.score if math.isfinite(candidate.score) else None,
+            reasons=candidate.reasons,
+            variant=candidate.variant,
         )
-        for one in decision.candidates
+        for candidate in decision.candidates
     )
     left_out = tuple(
         ExplainedLeftOut(target=one.target, model=one.model, reason=one.reason, for_s=one.for_s)
@@ -173,7 +173,7 @@ def explained(told: Explanation) -> Explained:
 
 def take_out(routes: Mapping[str, Route], name: str, *, out: bool) -> bool:
     """Take a target out in this process. Models that share a target share its health."""
-    found = [one for route in routes.values() for one in route.targets if one.name == name]
+    found = [target for route in routes.values() for target in route.targets if target.name == name]
     for one in found:
         if out:
             one.health.take_out()

@@ -187,7 +187,7 @@ async def edit_key(call: Call) -> Response:
     except (ConfigError, StoreError) as error:
         raise _refused(error) from error
     await call.house.keys_changed()
-    blocked = next((one.blocked for one in (await store.read()).keys if one.id == id), False)
+    blocked = next((key.blocked for key in (await store.read()).keys if key.id == id), False)
     return json_reply(KeyChanged(id=id, blocked=blocked))
 
 
@@ -255,7 +255,7 @@ async def _store_of_key(call: Call) -> AccountStore:
     """The store that has the key of the path."""
     id = call.path("id")
     for source, part in await records(call):
-        if any(one.id == id for one in part.keys):
+        if any(key.id == id for key in part.keys):
             if source == "store":
                 return _store(call)
             raise AdminError(

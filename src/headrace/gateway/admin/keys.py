@@ -105,7 +105,7 @@ async def keys(call: Call) -> Response:
     text = (call.text("text") or "").casefold()
     limit = call.number("limit", 500, 1, _MOST_KEYS)
     parts = await records(call)
-    groups = {(one.level, one.name): one for _, part in parts for one in part.groups}
+    groups = {(group.level, group.name): group for _, part in parts for group in part.groups}
     by_whom: dict[tuple[Level, str], list[MeterView]] = {}
     for reading in await call.house.readings():
         whose = reading.meter.level, reading.meter.name
@@ -115,10 +115,10 @@ async def keys(call: Call) -> Response:
         return tuple(by_whom.get((level, name), ()))
 
     found = [
-        (source, one, above)
+        (source, key, above)
         for source, part in parts
-        for one in part.keys
-        if text in _words(one, above := above_of(one.parent, groups))
+        for key in part.keys
+        if text in _words(key, above := above_of(key.parent, groups))
     ]
     found.sort(key=lambda each: (-(each[1].created_ms or 0), each[1].id))
     return json_reply(
@@ -165,7 +165,7 @@ def _key(
     return KeyView(
         id=key.id,
         label=key.label,
-        ends=tuple(one.end for one in key.secrets if one.end),
+        ends=tuple(secret.end for secret in key.secrets if secret.end),
         organisation=names.get("organisation"),
         team=names.get("team"),
         user=names.get("user"),

@@ -100,7 +100,7 @@ async def log(call: Call) -> Response:
         raise AdminError(400, str(error), "bad_request") from error
     page = await call.read(lambda connection: found_page(connection, wanted, before, limit))
     following = None if page.next is None else str(page.next)
-    lines = tuple(line_of(one) for one in page.entries)
+    lines = tuple(line_of(entry) for entry in page.entries)
     return json_reply(LogPage(lines=lines, cursor=following, from_ledger=True))
 
 
@@ -122,7 +122,7 @@ async def _with_bodies(call: Call, wanted: Filter, limit: int, cursor: str | Non
         raise AdminError(503, str(error), "request_log") from error
     except ConfigError as error:
         raise AdminError(400, str(error), "bad_request") from error
-    lines = tuple(_line_of_record(one) for one in page.records)
+    lines = tuple(_line_of_record(record) for record in page.records)
     return LogPage(lines=lines, cursor=page.next, from_ledger=False)
 
 

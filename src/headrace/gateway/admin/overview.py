@@ -83,7 +83,7 @@ async def overview(call: Call) -> Response:
         return usage_by(connection, (), span)[0], usage_by(connection, (by,), span)
 
     totals, parts = await call.read(work)
-    by_name = {one.by[by]: one for one in parts}
+    by_name = {part.by[by]: part for part in parts}
     series = tuple(
         Point(at_s=at_ms // 1000, **(_numbers(by_name[name]) if name in by_name else {}))
         for at_ms, name in names_of(start_ms, end_ms, by)

@@ -172,7 +172,9 @@ async def routes(call: Call) -> Response:
         for route in call.house.routes.values()
         for target in route.targets
     }
-    names = list(dict.fromkeys(name for one in standings for name in one.standing.providers))
+    names = list(
+        dict.fromkeys(name for standing in standings for name in standing.standing.providers)
+    )
     return json_reply(
         Routes(
             workers=len(standings),
@@ -225,7 +227,7 @@ def _in_order(
     """Targets of stages in the order in which those are tried; of other models as the route has
     them."""
     names = [settings.aliases.get(one, one) for one in stages_of(settings.models[route.name])]
-    stages = [routes[one] for one in names if one in routes]
+    stages = [routes[name] for name in names if name in routes]
     found = {target.name: target for stage in stages for target in stage.targets}
     return tuple(found.values()) or route.targets
 
@@ -253,12 +255,12 @@ def _model(
         made_of=way_of(settings),
         variants=() if route.variants is None else tuple(
             VariantView(
-                name=one.name,
-                weight=one.weight,
-                targets=tuple(target.name for target in one.targets),
-                taken_out=one.name in out,
+                name=side.name,
+                weight=side.weight,
+                targets=tuple(target.name for target in side.targets),
+                taken_out=side.name in out,
             )
-            for one in route.variants.sides
+            for side in route.variants.sides
         ),
         assign_by=None if route.variants is None else settings.assign_by,
         strategy=route.strategy,
@@ -317,5 +319,5 @@ def _provider(name: str, told: list[ProviderStanding], *, local: bool) -> Provid
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
-    known = [one for one in values if one is not None]
+    known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None

@@ -91,9 +91,9 @@ def _check_metrics_key(
     metrics = read_secret(given, sources, "access.metrics_key")
     digest = digest_of(metrics.reveal())
     same = [
-        f"access.keys.{one.id}"
-        for one in keys
-        if any(bytes.fromhex(secret.digest) == digest for secret in one.secrets)
+        f"access.keys.{key.id}"
+        for key in keys
+        if any(bytes.fromhex(secret.digest) == digest for secret in key.secrets)
     ]
     if master is not None and read_secret(master, sources, "access.master_key") == metrics:
         same.append("access.master_key")
@@ -152,19 +152,19 @@ def _terms(settings: TermsSettings) -> Terms:
     return Terms(
         models=settings.models,
         limits=tuple(
-            Limits(rpm=one.rpm, tpm=one.tpm, concurrency=one.concurrency, model=one.models)
-            for one in settings.limits
+            Limits(rpm=limit.rpm, tpm=limit.tpm, concurrency=limit.concurrency, model=limit.models)
+            for limit in settings.limits
         ),
         budgets=tuple(
             Budget(
-                amount=round(one.usd * NUSD_PER_USD),
-                window=one.per,
-                calendar=one.calendar,
-                model=one.models,
-                thresholds=one.alerts,
-                unknown_price=one.unknown_price,
+                amount=round(budget.usd * NUSD_PER_USD),
+                window=budget.per,
+                calendar=budget.calendar,
+                model=budget.models,
+                thresholds=budget.alerts,
+                unknown_price=budget.unknown_price,
             )
-            for one in settings.budgets
+            for budget in settings.budgets
         ),
         priority=priority_of(settings.priority),
         tags=settings.tags,
@@ -219,7 +219,7 @@ async def open_store(
     random_bytes: RandomBytes,
 ) -> SqliteStore:
     """The file of keys. groups: of the configuration, which its keys may belong to."""
-    there = {Parent(one.level, one.name) for one in groups}
+    there = {Parent(group.level, group.name) for group in groups}
     return await SqliteStore.open(
         path, now_ns=now_ns, random_bytes=random_bytes, parent_elsewhere=there.__contains__
     )

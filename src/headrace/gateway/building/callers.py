@@ -23,8 +23,10 @@ def access_of(
         limits = own.anonymous.limits
         guests = Guests(
             tuple(
-                Limits(rpm=one.rpm, tpm=one.tpm, concurrency=one.concurrency, model=one.models)
-                for one in limits
+                Limits(
+                    rpm=limit.rpm, tpm=limit.tpm, concurrency=limit.concurrency, model=limit.models
+                )
+                for limit in limits
             )
         )
     master = None

@@ -24,7 +24,9 @@ def with_engines(
     ours = _models(settings)
     if not ours:
         return dict(routes), None
-    state = EngineState({one.name: one for name in ours for one in routes[name].targets}.values())
+    state = EngineState(
+        {target.name: target for name in ours for target in routes[name].targets}.values()
+    )
     found = dict(routes)
     for name, model in ours.items():
         by_prefix = model.strategy == "prefix_aware"

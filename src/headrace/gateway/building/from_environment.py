@@ -35,7 +35,7 @@ def with_variables(settings: ProviderSettings, sources: Sources) -> ProviderSett
 def _read(
     settings: msgspec.Struct, fields: tuple[str, ...], sources: Sources, where: str
 ) -> dict[str, object]:
-    given = {one: getattr(settings, one) for one in fields}
+    given = {field: getattr(settings, field) for field in fields}
     return {
         name: from_variable(text, sources, f"{where}{name}")
         for name, text in given.items()

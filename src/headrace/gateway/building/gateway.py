@@ -184,7 +184,7 @@ def gateway_of(
 
     logging = request_logging_of(settings.request_log, request_log)
     shadows = None
-    if any(one.shadow is not None for one in router.routes.values()):
+    if any(route.shadow is not None for route in router.routes.values()):
         from headrace.gateway.serving.shadowing import Shadows
 
         shadows = Shadows(

@@ -68,7 +68,7 @@ class CatalogPrices:
     def steps(self, provider: str, model: str, on: dt.date) -> list[tuple[dt.date, Price | None]]:
         """The prices from that day on, one for each later day on which it changes."""
         rows = self._by_provider.get(self._catalog.provider_id(provider), ())
-        days = {day for one in rows for day in (one.effective_from, one.effective_to) if day}
+        days = {day for row in rows for day in (row.effective_from, row.effective_to) if day}
         found = [(on, self.known(provider, model, on))]
         for day in sorted(day for day in days if day > on):
             price = self.known(provider, model, day)
@@ -79,9 +79,9 @@ class CatalogPrices:
     @cached_property
     def _by_provider(self) -> dict[str, list[PriceRow]]:
         found: dict[str, list[PriceRow]] = {}
-        for one in self._catalog.prices:
-            if one.in_use:
-                found.setdefault(self._catalog.provider_id(one.provider), []).append(one)
+        for price in self._catalog.prices:
+            if price.in_use:
+                found.setdefault(self._catalog.provider_id(price.provider), []).append(price)
         return found
 
     def _named(self, sold_by: str) -> dict[str, list[PriceRow]]:

@@ -89,7 +89,7 @@ def _version(
             messages.append(TemplateMessage(one.role, templates.template(one.content)))
         except ConfigError as error:
             raise ConfigError(f"{where}.messages.{at}: {error}") from None
-    variables = sorted({name for one in messages for name in one.content.variables})
+    variables = sorted({name for message in messages for name in message.content.variables})
     version = Version(
         prompt=prompt,
         name=name,

@@ -141,7 +141,11 @@ def _address(
     address = settings.base_url or (row.base_url if row else None)
     if address is None:
         begin = f"{plain(settings.kind or name)}-"
-        others = [one.id for one in catalog.providers if one.base_url and one.id.startswith(begin)]
+        others = [
+            provider.id
+            for provider in catalog.providers
+            if provider.base_url and provider.id.startswith(begin)
+        ]
         kinds = f", or a kind: {' or '.join(others)}" if others else ""
         rows = (one for row in catalog.providers if row.base_url for one in (row.id, *row.aliases))
         meant = "" if others else nearest(name, rows)
@@ -254,7 +258,7 @@ def _auth(
     header, prefix = _HEADERS[kind]
     if any(one.lower() == header for one in settings.headers):
         raise ConfigError(f"headers: {header} and api_key are both given; keep api_key")
-    return InTurn(tuple(KeyHeader(read_secret(one, sources), header, prefix) for one in keys))
+    return InTurn(tuple(KeyHeader(read_secret(key, sources), header, prefix) for key in keys))
 
 
 def _key_of_environment(row: ProviderRow | None, sources: Sources) -> tuple[str, ...]:

@@ -144,7 +144,7 @@ def _standing_for(route: Route, routes: Mapping[str, Route], settings: GatewaySe
         name = left.pop(0)
         inner = routes.get(settings.aliases.get(name, name))
         if inner is not None:
-            every |= {one.name: one for one in inner.targets}
+            every |= {target.name: target for target in inner.targets}
             left += inner.stands_for
     return dataclasses.replace(route, targets=tuple(every.values()))
 
@@ -152,7 +152,7 @@ def _standing_for(route: Route, routes: Mapping[str, Route], settings: GatewaySe
 def _route(name: str, model: ModelSettings, settings: GatewaySettings, targets: Targets) -> Route:
     return Route(
         name=name,
-        targets=tuple(targets.target(one) for one in model.targets),
+        targets=tuple(targets.target(target) for target in model.targets),
         retries=model.retries or settings.retries,
         total_s=(model.timeouts or settings.timeouts).total_s,
         strategy=model.strategy,

@@ -81,7 +81,7 @@ def ways(
     source: random.Random,
 ) -> Ways | None:
     """Of models that are made of others. chosen: what conversations were given."""
-    if not any(made_of(one) for one in settings.models.values()):
+    if not any(made_of(model) for model in settings.models.values()):
         return None
     from headrace.gateway.building.ways import ways_of
 
@@ -97,7 +97,7 @@ def engines(
     traffic: TrafficSeries,
 ) -> tuple[Mapping[str, Route], EnginePollers | None]:
     """Routes with the order of those that go by engines of our own, and who reads these."""
-    if not any(one.strategy in _ENGINE_STRATEGIES for one in settings.models.values()):
+    if not any(model.strategy in _ENGINE_STRATEGIES for model in settings.models.values()):
         return plain, None
     from headrace.gateway.building.engines import pollers_of, with_engines
 

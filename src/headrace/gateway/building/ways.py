@@ -43,7 +43,7 @@ def ways_of(
 
 def _classifier(models: Iterable[ModelSettings]) -> Classifier | None:
     """Read only where a model uses it."""
-    if not any(_uses_classifier(one) for one in models):
+    if not any(_uses_classifier(model) for model in models):
         return None
     from headrace.gateway.routing.complexity.classifier import shipped
 
@@ -54,4 +54,4 @@ def _uses_classifier(model: ModelSettings) -> bool:
     accepts = [one.accept for one in (model.cascade,) if one is not None]
     accepts += [one.decide for one in (model.pipeline,) if one is not None]
     chooses = model.choose is not None and model.choose.by == "classifier"
-    return chooses or any(one.by == "classifier" for one in accepts)
+    return chooses or any(accept.by == "classifier" for accept in accepts)

@@ -82,7 +82,7 @@ async def _beside(
 ) -> Found:
     """Long texts are looked at in a thread, so that others are served meanwhile. It ends soon after
     this is cancelled. work: is given a step after what is given."""
-    if sum(len(one.text) for one in passages) <= _MOST_CHARS_AT_ONCE:
+    if sum(len(passage.text) for passage in passages) <= _MOST_CHARS_AT_ONCE:
         return work(*given, go_on)
     left = threading.Event()
 
@@ -162,7 +162,7 @@ async def _redact(
         if verdict.reason and verdict.texts is None:
             raise GuardBlockedError(guard, verdict.reason)
         texts, reason = verdict.texts, verdict.reason or "texts were replaced"
-    if texts is None or texts == tuple(one.text for one in seen.passages):
+    if texts is None or texts == tuple(passage.text for passage in seen.passages):
         return subject
     acted.append(Acted(guard.name, "redact", reason))
     return _with_texts(subject, seen.passages, texts)
@@ -181,7 +181,8 @@ def _with_texts(subject: Subject, seen: tuple[TextSpan, ...], texts: tuple[str, 
     changed = {one.path: text for one, text in zip(seen, texts, strict=True)}
     return subject._replace(
         passages=tuple(
-            one._replace(text=changed.get(one.path, one.text)) for one in subject.passages
+            passage._replace(text=changed.get(passage.path, passage.text))
+            for passage in subject.passages
         )
     )
 
@@ -191,5 +192,5 @@ def seen_by(guard: Guard, subject: Subject) -> Subject:
     if not guard.roles or subject.on == "output":
         return subject
     return subject._replace(
-        passages=tuple(one for one in subject.passages if one.role in guard.roles)
+        passages=tuple(passage for passage in subject.passages if passage.role in guard.roles)
     )

@@ -47,7 +47,9 @@ def findings(
     """marker: None leaves replacements as the finder says. Raises LeftError where step does."""
     every: list[Match] = []
     texts: list[str] = []
-    alone = finder.find_each((one.text for one in passages if one.kind != "arguments"), step)
+    alone = finder.find_each(
+        (passage.text for passage in passages if passage.kind != "arguments"), step
+    )
     for parts in _messages(passages):
         if parts[0].kind == "arguments":
             texts.append(_of_arguments(finder, parts[0].text, marker, every, step))
@@ -56,7 +58,7 @@ def findings(
         if len(parts) == 1 and not each[0]:
             texts.append(parts[0].text)
             continue
-        joined = "".join(one.text for one in parts)
+        joined = "".join(part.text for part in parts)
         bounds = list(itertools.accumulate((len(one.text) for one in parts), initial=0))
         found = [
             match._replace(start=match.start + base, end=match.end + base)
@@ -83,11 +85,11 @@ def _is_cut(match: Match, bounds: Sequence[int]) -> bool:
 
 def _messages(passages: Iterable[TextSpan]) -> Iterator[list[TextSpan]]:
     parts: list[TextSpan] = []
-    for one in passages:
-        if parts and not _follows(parts[-1], one):
+    for passage in passages:
+        if parts and not _follows(parts[-1], passage):
             yield parts
             parts = []
-        parts.append(one)
+        parts.append(passage)
     if parts:
         yield parts
 

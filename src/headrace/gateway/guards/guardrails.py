@@ -19,7 +19,7 @@ class Guardrails:
     def __init__(self, guards: tuple[Guard, ...], of_models: Mapping[str, tuple[str, ...]]) -> None:
         self.all = guards
         self._of_models = of_models
-        self.names = frozenset(one.name for one in guards)
+        self.names = frozenset(guard.name for guard in guards)
 
     def of(
         self, models: Iterable[str], of_caller: Iterable[str], asked: Iterable[str]

@@ -32,9 +32,9 @@ class JsonShape:
     async def __call__(self, subject: Subject) -> Verdict:
         """The verdict on each choice with text: one that only calls tools has no shape."""
         texts: dict[int, list[str]] = {}
-        for one in subject.passages:
-            if one.kind == "text":
-                texts.setdefault(one.choice, []).append(one.text)
+        for passage in subject.passages:
+            if passage.kind == "text":
+                texts.setdefault(passage.choice, []).append(passage.text)
         for parts in texts.values():
             if reason := self._wrong("".join(parts)):
                 return Verdict(reason)

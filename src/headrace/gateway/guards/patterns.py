@@ -34,7 +34,7 @@ class Patterns:
 
     def __init__(self, patterns: tuple[str, ...], replacement: str, window_chars: int) -> None:
         self._replacement = replacement
-        self._compiled = [expression_of(one) for one in patterns]
+        self._compiled = [expression_of(pattern) for pattern in patterns]
         longest = [longest_match_chars(one) for one in patterns]
         self.window_chars = max(window_chars if one is None else one for one in longest)
 

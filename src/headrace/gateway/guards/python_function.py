@@ -115,7 +115,7 @@ def _checked(told: Any, texts: int) -> Verdict:
     if not isinstance(told, Verdict) or not isinstance(told.reason, str):
         raise GuardFailedError(f"it returned a {type(told).__name__}; expected Verdict or None")
     if told.texts is not None and (
-        len(told.texts) != texts or not all(isinstance(one, str) for one in told.texts)
+        len(told.texts) != texts or not all(isinstance(text, str) for text in told.texts)
     ):
         raise GuardFailedError(f"it was given {texts} texts and returned {len(told.texts)}")
     return told

@@ -50,22 +50,22 @@ def by_parts(
 def fitting(matches: Sequence[Match]) -> list[Match]:
     """The matches with replacements escaped for JSON text."""
     return [
-        one._replace(replacement=msgspec.json.encode(one.replacement)[1:-1].decode())
-        for one in matches
+        match._replace(replacement=msgspec.json.encode(match.replacement)[1:-1].decode())
+        for match in matches
     ]
 
 
 def merged(matches: Iterable[Match]) -> list[Match]:
     """The matches in order, overlapping ones merged."""
     found: list[Match] = []
-    for one in sorted(matches):
-        if found and one.start < found[-1].end:
-            found[-1] = found[-1]._replace(end=max(found[-1].end, one.end))
+    for match in sorted(matches):
+        if found and match.start < found[-1].end:
+            found[-1] = found[-1]._replace(end=max(found[-1].end, match.end))
         else:
-            found.append(one)
+            found.append(match)
     return found
 
 
 def summary(matches: Sequence[Match]) -> str:
     """What was found, without the found text: "email, credit_card"."""
-    return ", ".join(dict.fromkeys(one.label for one in matches))
+    return ", ".join(dict.fromkeys(match.label for match in matches))

@@ -38,6 +38,6 @@ async def guarded_reply(
         for before, after in zip(passages, passed.subject.passages, strict=True)
         if before.text != after.text
     }
-    if any(one.holds_texts for one in guards):
+    if any(guard.holds_texts for guard in guards):
         changed |= dict.fromkeys(repeated, b"null")
     return replaced(body, changed) if changed else body

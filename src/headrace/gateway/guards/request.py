@@ -106,7 +106,7 @@ def _allowed(dialect: str, fields: Mapping[str, Any]) -> int | None:
     if dialect in _OLLAMA and isinstance(fields.get(_OPTIONS), dict):
         given.append(fields[_OPTIONS].get(_NUM_PREDICT))
     limits = [_limit(one) for one in given if one is not None]
-    counts = [one for one in limits if one is not None]
+    counts = [limit for limit in limits if limit is not None]
     return max(counts) if counts and len(counts) == len(limits) else None
 
 

@@ -34,8 +34,8 @@ class StreamGuards:
         self._pieces = Pieces(
             subject.dialect, hides_logprobs=any(one.holds_texts for one in guards)
         )
-        self._stages = [_stage(one, subject, on_acted) for one in guards]
-        self.holds_all = any(isinstance(one, _Whole) and one.holds for one in self._stages)
+        self._stages = [_stage(guard, subject, on_acted) for guard in guards]
+        self.holds_all = any(isinstance(stage, _Whole) and stage.holds for stage in self._stages)
 
     def feed(self, data: bytes) -> bytes:
         """The bytes to send on now. Raises GuardBlockedError."""

@@ -128,9 +128,9 @@ class Pieces:
         if not piece.changed and not piece.hidden:
             return piece.raw
         values = {
-            one.path: msgspec.json.encode(one.text)
-            for one in piece.growths
-            if one.path in piece.changed
+            growth.path: msgspec.json.encode(growth.text)
+            for growth in piece.growths
+            if growth.path in piece.changed
         }
         values |= dict.fromkeys(piece.hidden, b"null")
         if self._lines:

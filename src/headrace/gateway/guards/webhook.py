@@ -87,7 +87,7 @@ class WebhookGuard:
         question = _Question(
             guardrail=self._name,
             input_type="request" if subject.on == "input" else "response",
-            texts=tuple(one.text for one in subject.passages),
+            texts=tuple(passage.text for passage in subject.passages),
             roles=tuple(one.role for one in subject.passages),
             kinds=tuple(one.kind for one in subject.passages),
             tools=subject.tools,

@@ -52,7 +52,7 @@ class LedgerFile:
         """Write in one transaction."""
         with transaction(self._connection):
             for at in range(0, len(entries), _ROWS_AT_ONCE):
-                rows = [row_of(one) for one in entries[at : at + _ROWS_AT_ONCE]]
+                rows = [row_of(entry) for entry in entries[at : at + _ROWS_AT_ONCE]]
                 self._connection.execute(_insert(len(rows)), [*chain.from_iterable(rows)])
 
     def delete_before(self, at_ms: int, most: int) -> int:

@@ -32,7 +32,9 @@ class Filter(NamedTuple):
         if self.text is not None:
             said = [entry.id, entry.model, entry.target or "", entry.key, entry.user, entry.team]
             said += [entry.organisation, *entry.tags, entry.error]
-            said += [part for one in entry.attempts for part in (one.target, one.message)]
+            said += [
+                part for attempt in entry.attempts for part in (attempt.target, attempt.message)
+            ]
             if not any(self.text.casefold() in one.casefold() for one in said):
                 return False
         return (
@@ -63,8 +65,8 @@ class FoundPage(NamedTuple):
 def cursor_of(text: str) -> Cursor:
     """The cursor that `str` wrote. Raises ConfigError."""
     parts = text.split(".")
-    if len(parts) != 2 or not all(one.isascii() and 0 < len(one) < 19 and one.isdigit()
-                                  for one in parts):  # fmt: skip
+    if len(parts) != 2 or not all(part.isascii() and 0 < len(part) < 19 and part.isdigit()
+                                  for part in parts):  # fmt: skip
         raise ConfigError(
             f"cursor: {shown(text)} is not a cursor; give the one that the last page returned"
         )

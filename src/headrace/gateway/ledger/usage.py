@@ -212,7 +212,7 @@ def _percentiles(by: Sequence[str], where: str, measure: str, ranks: Sequence[in
         f"rank, COUNT(*) OVER ({within.rstrip()}) AS size FROM requests "
         f"WHERE {measure} IS NOT NULL AND {where})"
     )
-    chosen = [f"MAX(CASE WHEN rank = (size * {one} + 99) / 100 THEN value END)" for one in ranks]
+    chosen = [f"MAX(CASE WHEN rank = (size * {rank} + 99) / 100 THEN value END)" for rank in ranks]
     names = [f"by_{at}" for at in range(len(groups))]
     group = f" GROUP BY {', '.join(names)}" if names else ""
     return f"SELECT {', '.join([*names, *chosen])} FROM {ranked}{group}"

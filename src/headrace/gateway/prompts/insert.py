@@ -71,7 +71,7 @@ def _ollama(body: JsonObject, said: Sequence[Said]) -> Changes:
 
 
 def _anthropic(body: JsonObject, said: Sequence[Said]) -> Changes:
-    messages = [{"role": one.role, "content": one.text} for one in _turns(said)]
+    messages = [{"role": turn.role, "content": turn.text} for turn in _turns(said)]
     changes: Changes = {"messages": _before(body, "messages", messages)}
     system = _system(said)
     if system:
@@ -88,7 +88,9 @@ def _responses(body: JsonObject, said: Sequence[Said]) -> Changes:
     system = _system(said)
     if system:
         changes["instructions"] = _joined(system, body.text("instructions"))
-    items: list[dict[str, Any]] = [{"role": one.role, "content": one.text} for one in _turns(said)]
+    items: list[dict[str, Any]] = [
+        {"role": turn.role, "content": turn.text} for turn in _turns(said)
+    ]
     raw = body.value("input")
     if items and raw is not None and raw.startswith(b'"'):
         items.append({"role": "user", "content": body.text("input")})

@@ -51,7 +51,7 @@ class Version:
 
     def said(self, variables: Mapping[str, Any]) -> tuple[Said, ...]:
         """Raises RequestError naming variables that are missing or unknown."""
-        unknown = [one for one in variables if one not in self.variables]
+        unknown = [variable for variable in variables if variable not in self.variables]
         if unknown:
             known = f"it takes {', '.join(self.variables)}" if self.variables else "it takes none"
             raise RequestError(
@@ -61,9 +61,9 @@ class Version:
             )
         missing: dict[str, None] = {}
         said = []
-        for one in self.messages:
+        for message in self.messages:
             try:
-                said.append(Said(one.role, one.content.rendered(variables)))
+                said.append(Said(message.role, message.content.rendered(variables)))
             except MissingVariablesError as error:
                 missing |= dict.fromkeys(error.names)
             except TemplateError as error:

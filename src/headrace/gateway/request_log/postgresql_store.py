@@ -101,7 +101,7 @@ class PostgresqlRecords:
         """Write in one transaction. If its confirmation was lost it may have been done: records
         that exist already are left unchanged."""
         with self._transaction() as connection, connection.cursor() as cursor:
-            cursor.executemany(_INSERT.encode(), [row_of(one) for one in records])
+            cursor.executemany(_INSERT.encode(), [row_of(record) for record in records])
 
     def delete_before(self, at_ms: int, most: int) -> int:
         """See Batches."""

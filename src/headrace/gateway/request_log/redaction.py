@@ -46,7 +46,7 @@ class Redaction:
     ) -> None:
         self._kinds = frozenset(kinds)
         self._patterns = [(mark(name), one) for name, one in patterns]
-        self._fields = tuple(one.lower() for one in fields)
+        self._fields = tuple(field.lower() for field in fields)
         self.hides_media = media
 
     @property
@@ -94,7 +94,7 @@ class Redaction:
     def hides(self, name: str) -> bool:
         """Whether the field's value goes whole."""
         lower = name.lower()
-        return any(fnmatch.fnmatchcase(lower, one) for one in self._fields)
+        return any(fnmatch.fnmatchcase(lower, field) for field in self._fields)
 
 
 class _Body:

@@ -53,7 +53,7 @@ class SqliteRecords:
     def append(self, records: Sequence[LogRecord]) -> None:
         """Write in one transaction; records that exist already are left unchanged."""
         with transaction(self._connection):
-            self._connection.executemany(_INSERT, (row_of(one) for one in records))
+            self._connection.executemany(_INSERT, (row_of(record) for record in records))
 
     def delete_before(self, at_ms: int, most: int) -> int:
         """The room in the file is used again; the file does not become smaller."""

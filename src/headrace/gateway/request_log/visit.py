@@ -205,7 +205,7 @@ def _wants_no_retention(incoming: Incoming) -> bool:
 
 
 def _matches(name: str, globs: tuple[str, ...]) -> bool:
-    return any(one in ("*", name) or fnmatchcase(name, one) for one in globs)
+    return any(glob in ("*", name) or fnmatchcase(name, glob) for glob in globs)
 
 
 def _session(incoming: Incoming) -> str:

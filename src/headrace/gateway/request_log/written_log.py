@@ -57,7 +57,7 @@ class _Recording:
         self.close = store.close
 
     def append(self, lines: Sequence[_Waiting], /) -> None:
-        self._store.append([one.record(self.recorder) for one in lines])
+        self._store.append([line.record(self.recorder) for line in lines])
 
 
 class WrittenLog:

@@ -163,7 +163,7 @@ class CascadeSettings(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def models(self) -> tuple[str, ...]:
         """The stages, the last first."""
-        return tuple(one.model for one in reversed(self.stages))
+        return tuple(stage.model for stage in reversed(self.stages))
 
 
 class GiveSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -23,9 +23,9 @@ def changes(before: msgspec.Struct, after: msgspec.Struct) -> tuple[str, ...]:
 def wait_for_start(paths: tuple[str, ...]) -> tuple[str, ...]:
     """The paths that take effect only at the next start."""
     return tuple(
-        one
-        for one in paths
-        if any(one == name or one.startswith(f"{name}.") for name in _AT_NEXT_START)
+        path
+        for path in paths
+        if any(path == name or path.startswith(f"{name}.") for name in _AT_NEXT_START)
     )
 
 

@@ -65,7 +65,7 @@ def traffic_problems(name: str, model: ModelSettings) -> Iterator[tuple[str, str
         yield where, f"has {' and '.join(given)}; keep one of them"
     if not given:
         yield where, "has no targets; write `targets: [provider/model]`, or `variants`"
-    if model.variants and not any(one.weight for one in model.variants.values()):
+    if model.variants and not any(variant.weight for variant in model.variants.values()):
         yield f"{where}.variants", "all weights are 0, so no request would be assigned; raise one"
     for side in model.variants:
         if not _VARIANT_NAME.fullmatch(side):

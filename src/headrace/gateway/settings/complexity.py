@@ -157,7 +157,7 @@ class ChooseSettings(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def models(self) -> tuple[str, ...]:
         """All it may choose, each once, `default` first."""
-        found = [self.default, *(one.use for one in self.rules)]
+        found = [self.default, *(rule.use for rule in self.rules)]
         found += [one.use for one in self.length]
         if self.classifier is not None:
             found.append(self.classifier.hard)

@@ -71,7 +71,7 @@ def parse_settings(document: Document, name: str) -> GatewaySettings:
     """The settings in a parsed document. Raises ConfigError with all problems."""
     settings, problems = parse_partly(document, name)
     if problems or settings is None:
-        raise config_error([one.said for one in problems])
+        raise config_error([problem.said for problem in problems])
     return settings
 
 
@@ -81,12 +81,14 @@ def parse_partly(document: Document, name: str) -> Partly[GatewaySettings]:
     found = read_partly(document, GatewaySettings, name)
     if found.settings is None:
         return found
-    wrong = [one.path for one in found.problems]
+    wrong = [problem.path for problem in found.problems]
     more = []
     for path, message in name_problems(found.settings):
         if not any(_is_within(path, one) or _is_within(one, path) for one in wrong):
             parents = [path.rsplit(".", cut)[0] for cut in range(path.count(".") + 1)]
-            line = next((document.lines[one] for one in parents if one in document.lines), None)
+            line = next(
+                (document.lines[parent] for parent in parents if parent in document.lines), None
+            )
             where = name if line is None else f"{name}:{line}"
             more.append(Problem(path, f"{where}: {path}: {message}"))
     return found._replace(problems=(*found.problems, *more))

@@ -22,7 +22,7 @@ def key_labels(config: Path) -> dict[str, str]:
         records = with_store(config, lambda store: store.read())
     except HeadraceError:
         return {}
-    return {one.id: one.label for one in records.keys if one.label}
+    return {key.id: key.label for key in records.keys if key.label}
 
 
 def labelled(id: str, labels: dict[str, str]) -> str:

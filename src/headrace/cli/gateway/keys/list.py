@@ -94,7 +94,7 @@ def _as_dict(record: KeyRecord, used: Mapping[str, int], now_ms: int) -> dict[st
     return {
         "id": record.id,
         "label": record.label,
-        "ends": [one.end for one in record.secrets],
+        "ends": [secret.end for secret in record.secrets],
         "parent": None if parent is None else f"{parent.level} {parent.name}",
         "models": list(terms.models),
         "budgets": [
@@ -113,8 +113,13 @@ def _as_dict(record: KeyRecord, used: Mapping[str, int], now_ms: int) -> dict[st
             for meter in budgets
         ],
         "limits": [
-            {"model": one.model, "rpm": one.rpm, "tpm": one.tpm, "concurrency": one.concurrency}
-            for one in terms.limits
+            {
+                "model": limit.model,
+                "rpm": limit.rpm,
+                "tpm": limit.tpm,
+                "concurrency": limit.concurrency,
+            }
+            for limit in terms.limits
         ],
         "tags": list(terms.tags),
         "guardrails": list(terms.guardrails),

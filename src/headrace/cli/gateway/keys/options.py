@@ -102,13 +102,13 @@ calendar_option = click.option(
 def model_warnings(models: Iterable[str], settings: GatewaySettings, path: Path) -> None:
     """Warn on standard error about the key's models that match nothing in the file."""
     known = [*settings.models, *settings.aliases]
-    for one in models:
-        provider, slash, _ = one.partition("/")
+    for model in models:
+        provider, slash, _ = model.partition("/")
         if slash and any(fnmatchcase(name, provider) for name in settings.providers):
             continue
-        if not any(fnmatchcase(name, one) for name in known):
+        if not any(fnmatchcase(name, model) for name in known):
             named = ", ".join(known[:_MOST_NAMED]) + (" ..." if len(known) > _MOST_NAMED else "")
             click.echo(
-                f"warning: --model {one}: {path} has no such model; it has {named or 'none'}",
+                f"warning: --model {model}: {path} has no such model; it has {named or 'none'}",
                 err=True,
             )

@@ -171,8 +171,8 @@ class AnthropicStreamWriter:
                 return b""
             written = block.begin(self._take_index()) + self._flush(block)
         elif event.extra:
-            for one in citations(event.extra):
-                delta = {"type": "citations_delta", "citation": one}
+            for citation in citations(event.extra):
+                delta = {"type": "citations_delta", "citation": citation}
                 written += _delta(block.index, delta)
         return written + block.grow(event.text) if event.text else written
 
@@ -239,7 +239,7 @@ class AnthropicStreamWriter:
         index = self._take_index()
         start, deltas = _opened(whole)
         pieces = [_start(index, start)]
-        pieces += [_delta(index, one) for one in deltas]
+        pieces += [_delta(index, delta) for delta in deltas]
         pieces.append(_stop(index))
         return b"".join(pieces)
 

@@ -180,10 +180,12 @@ def _in_midst_of_tools(call: ChatCall) -> bool:
     """
     if not call.messages or call.messages[-1].role != "tool":
         return False
-    asking = next((one for one in reversed(call.messages) if one.role == "assistant"), None)
+    asking = next(
+        (message for message in reversed(call.messages) if message.role == "assistant"), None
+    )
     if asking is None or not any(isinstance(part, ToolCall) for part in asking.parts):
         return False
     signatures = [part.signature for part in asking.parts if isinstance(part, Thinking)]
     if call.dialect == NAME and not signatures:
         return False
-    return not any(one is not None and one.origin == NAME for one in signatures)
+    return not any(signature is not None and signature.origin == NAME for signature in signatures)

@@ -148,7 +148,9 @@ def unread_usage(usage: dict[str, Any], start: dict[str, Any]) -> dict[str, Any]
     unread = rest(usage, _KNOWN | told_at_start(start).keys())
     iterations = unread.get(_ITERATIONS)
     if isinstance(iterations, list):
-        unread[_ITERATIONS] = [one for one in iterations if not _is_summed(mapping(one))]
+        unread[_ITERATIONS] = [
+            iteration for iteration in iterations if not _is_summed(mapping(iteration))
+        ]
     return unread
 
 

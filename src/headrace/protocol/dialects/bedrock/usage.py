@@ -27,7 +27,7 @@ def read_usage(value: Any) -> TokenUsage | None:
         return None
     fresh, output, read, written = counts
     details = objects(usage.get("cacheDetails"))
-    split = summed(count(one.get(_INPUT)) for one in details)
+    split = summed(count(detail.get(_INPUT)) for detail in details)
     if details and split is None:
         return None
     if usage.get(_CACHE_WRITE) is None:

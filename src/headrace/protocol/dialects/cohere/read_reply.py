@@ -39,7 +39,7 @@ def read_reply(body: bytes) -> ChatReply:
     choice = Choice(
         parts=(*_content(message), *_plan(message), *_tool_calls(message)),
         finish=finish,
-        logprobs=[one for one in logprobs if one is not None] or None,
+        logprobs=[logprob for logprob in logprobs if logprob is not None] or None,
         extra={"citations": citations} if citations else {},
     )
     return ChatReply(

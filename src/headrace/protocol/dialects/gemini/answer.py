@@ -148,7 +148,7 @@ class AnswerReader:
 
     def _count(self, told: dict[str, Any], candidates: list[Any]) -> None:
         """Counts are of all so far; a piece in the middle may leave some of them out."""
-        if any(mapping(one).get("finishReason") for one in candidates) and told:
+        if any(mapping(candidate).get("finishReason") for candidate in candidates) and told:
             self._usage = dict(told)
         else:
             self._usage = _few({**self._usage, **told})
@@ -259,7 +259,9 @@ class AnswerReader:
             return Failure(kind="damaged", message="the reply holds no candidates")
         if streamed and not self._blocked() and not all(one.reason for one in choices):
             return Failure(kind="network", message="the stream ended before the answer did")
-        if choices and all(is_failure(one.reason, content=one.part >= 0) for one in choices):
+        if choices and all(
+            is_failure(choice.reason, content=choice.part >= 0) for choice in choices
+        ):
             reason = choices[0].reason
             if not reason:
                 return None

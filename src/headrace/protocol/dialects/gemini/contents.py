@@ -185,7 +185,7 @@ class ContentsWriter:
         for turn in self._turns:
             if turn.role != "model":
                 continue
-            first = next((one for one in turn.parts if "functionCall" in one), None)
+            first = next((part for part in turn.parts if "functionCall" in part), None)
             if first is not None:
                 first.setdefault("thoughtSignature", NO_SIGNATURE)
 

@@ -176,7 +176,7 @@ def _vectors(reply: dict[str, Any]) -> tuple[list[Any], int | None]:
     if "predictions" in reply:
         held = [mapping(one.get("embeddings")) for one in objects(reply["predictions"])]
         counts = [mapping(one.get("statistics")).get("token_count") for one in held]
-        tokens = summed(as_tokens(one, or_text=True) for one in counts)
+        tokens = summed(as_tokens(count, or_text=True) for count in counts)
         return [one.get("values") for one in held], tokens
     if "embedding" in reply:
         found = [mapping(reply["embedding"]).get("values")]

@@ -109,7 +109,7 @@ def failure_of(
     if status is None and isinstance(code, int) and 400 <= code < 600:
         status = code
     details = objects(error.get("details"))
-    reason = next((text(one["reason"]) for one in details if text(one.get("reason"))), "")
+    reason = next((text(detail["reason"]) for detail in details if text(detail.get("reason"))), "")
     message = text(error.get("message")) or "the provider returned an error without a message"
     known = {name.lower(): value for name, value in (headers or {}).items()}
     return Failure(

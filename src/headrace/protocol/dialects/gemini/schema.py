@@ -177,7 +177,7 @@ class _Conversion:
         elif key in ("anyOf", "oneOf", "prefixItems") or (key == "items" and _is_list(value)):
             branches = value if isinstance(value, list) else []
             name = "prefixItems" if key == "items" else key
-            made[name] = [self.schema(one, depth + 1) for one in branches]
+            made[name] = [self.schema(branch, depth + 1) for branch in branches]
         elif key == "items":
             made[key] = self.schema(value, depth + 1)
         elif key == "additionalProperties":
@@ -219,7 +219,11 @@ class _Conversion:
         values = [node["const"]] if "const" in node else node.get("enum")
         if not isinstance(values, list):
             return
-        named = [one for one in values if isinstance(one, str | int | float) and not _is_bool(one)]
+        named = [
+            value
+            for value in values
+            if isinstance(value, str | int | float) and not _is_bool(value)
+        ]
         truths = {one for one in values if _is_bool(one)}
         if len(named) + len(truths) + values.count(None) < len(values) or len(truths) == 1:
             self.lost.add("const" if "const" in node else "enum")
@@ -317,7 +321,7 @@ def _type(value: Any) -> Any:
 
 
 def _type_of(values: list[Any]) -> str | None:
-    if all(isinstance(one, str) for one in values):
+    if all(isinstance(value, str) for value in values):
         return "string"
     if all(isinstance(one, int) for one in values):
         return "integer"

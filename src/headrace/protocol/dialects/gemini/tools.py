@@ -25,7 +25,7 @@ from headrace.protocol.neutral.call import ChatCall, HostedTool, Tool
 def write_tools(call: ChatCall, model: str, place: Place) -> tuple[dict[str, Any], list[str]]:
     """The fields `tools` and `toolConfig` as far as there are any, and what was dropped."""
     dropped: list[str] = []
-    functions = [one for one in call.tools if isinstance(one, Tool)]
+    functions = [tool for tool in call.tools if isinstance(tool, Tool)]
     hosted = [one for one in call.tools if isinstance(one, HostedTool)]
     entries: list[dict[str, Any]] = []
     for one in hosted:
@@ -38,7 +38,9 @@ def write_tools(call: ChatCall, model: str, place: Place) -> tuple[dict[str, Any
     else:
         config = {}
     if functions:
-        entries.append({"functionDeclarations": [_declared(one, dropped) for one in functions]})
+        entries.append(
+            {"functionDeclarations": [_declared(function, dropped) for function in functions]}
+        )
     calling = _calling(call, functions, dropped)
     if calling:
         config["functionCallingConfig"] = calling
@@ -68,7 +70,7 @@ def _declared(tool: Tool, dropped: list[str]) -> dict[str, Any]:
 
 def _calling(call: ChatCall, functions: list[Tool], dropped: list[str]) -> dict[str, Any]:
     choice = call.tool_choice
-    strict = [one.strict is True for one in functions]
+    strict = [function.strict is True for function in functions]
     if not functions:
         if choice is not None and choice.kind in ("required", "one"):
             dropped.append("tool_choice")

@@ -58,7 +58,9 @@ def write_call(call: ChatCall, model: str, place: Place) -> Written:
     dropped = [name for name in _UNSAID if getattr(call, name) is not None]
     dropped += turns.dropped
     if call.instructions:
-        body["systemInstruction"] = {"parts": [{"text": one.text} for one in call.instructions]}
+        body["systemInstruction"] = {
+            "parts": [{"text": instruction.text} for instruction in call.instructions]
+        }
         if any(one.cache is not None for one in call.instructions):
             dropped.append("cache")
     fields, lost = write_tools(call, model, place)
@@ -100,7 +102,7 @@ def _generation_config(call: ChatCall, model: str) -> tuple[dict[str, Any], list
     if call.stop:
         config["stopSequences"] = call.stop
     if call.modalities:
-        config["responseModalities"] = [one.upper() for one in call.modalities]
+        config["responseModalities"] = [modality.upper() for modality in call.modalities]
     if call.output is not None and call.output.kind != "text":
         config["responseMimeType"] = "application/json"
         if call.output.kind == "schema" and call.output.schema is not None:

@@ -47,7 +47,7 @@ def read_failure(status: int, headers: Headers, body: bytes) -> Failure:
         code=short(words.code or words.type) or None,
         param=short(words.param) or None,
         retry_after_s=retry_after_s(found),
-        request_id=next((one for one in ids if one), None),
+        request_id=next((id_ for id_ in ids if id_), None),
     )
 
 

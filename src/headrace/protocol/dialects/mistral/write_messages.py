@@ -65,8 +65,8 @@ class MessageWriter:
             if self._own or (role == "assistant" and name == "prefix" and isinstance(value, bool))
         }
         self.dropped |= {f"messages.extra.{name}": None for name in extra if name not in kept}
-        results = [one for one in message.parts if isinstance(one, ToolResult)]
-        written = [self._result(one, path) for one in results]
+        results = [part for part in message.parts if isinstance(part, ToolResult)]
+        written = [self._result(result, path) for result in results]
         others = tuple(one for one in message.parts if not isinstance(one, ToolResult))
         if role == "assistant":
             written.append(self._assistant(others, path) | kept)

@@ -118,7 +118,7 @@ def write_embedding_reply(
     reply: EmbeddingReply, call: EmbeddingCall, durations: Durations = NO_DURATIONS
 ) -> bytes:
     """The body of a 200. Vectors are written as they are; Ollama's own have length 1."""
-    vectors = [struct.unpack(f"<{len(one) // 4}f", one) for one in reply.vectors]
+    vectors = [struct.unpack(f"<{len(vector) // 4}f", vector) for vector in reply.vectors]
     body: dict[str, Any] = {
         "model": reply.model or call.model,
         "embeddings": vectors,

@@ -68,10 +68,12 @@ def read_asked(
 
 def _conversation(messages: list[Fields]) -> tuple[tuple[Text, ...], tuple[Message, ...]]:
     waiting = WaitingCalls()
-    turns = [_message(one, waiting) for one in messages]
+    turns = [_message(message, waiting) for message in messages]
     first = next((at for at, one in enumerate(turns) if not _is_instruction(one)), len(turns))
     instructions = [part for turn in turns[:first] for part in turn.parts]
-    return tuple(one for one in instructions if isinstance(one, Text)), tuple(turns[first:])
+    return tuple(
+        instruction for instruction in instructions if isinstance(instruction, Text)
+    ), tuple(turns[first:])
 
 
 def _is_instruction(message: Message) -> bool:

@@ -82,7 +82,7 @@ def write_parts(parts: Sequence[Part]) -> dict[str, Any]:
                 calls.append(call)
     thoughts = [one for one in parts if isinstance(one, Thinking)]
     message: dict[str, Any] = {"content": "".join(texts)}
-    thinking = "".join(one.text for one in thoughts)
+    thinking = "".join(thought.text for thought in thoughts)
     if thinking:
         message["thinking"] = thinking
     images = [one.data for one in parts if isinstance(one, Media) and one.kind == "image"]

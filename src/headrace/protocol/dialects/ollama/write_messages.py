@@ -53,7 +53,7 @@ class MessageWriter:
         for part in message.parts:
             self._note(part)
         results = [one for one in message.parts if isinstance(one, ToolResult)]
-        written = [self._result(one, path) | extra for one in results]
+        written = [self._result(result, path) | extra for result in results]
         others = tuple(one for one in message.parts if not isinstance(one, ToolResult))
         if others or not results:
             written.append(self._turn(role, others, path) | extra)

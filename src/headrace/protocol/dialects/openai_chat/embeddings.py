@@ -117,7 +117,7 @@ def read_embeddings(bodies: tuple[bytes, ...]) -> EmbeddingReply:
     if not data:
         raise DamagedReplyError("the reply has no embeddings")
     indices = [whole(one.get("index")) for one in data]
-    if sorted(one for one in indices if one is not None) == list(range(len(data))):
+    if sorted(index for index in indices if index is not None) == list(range(len(data))):
         data = [one for _, one in sorted(zip(indices, data, strict=True), key=_index_of)]
     return EmbeddingReply(
         model=text(reply.get("model")),

@@ -116,7 +116,7 @@ class GrowingCalls:
         number, index = text(fragment.get("id")), whole(fragment.get("index"))
         found: _Call | None = None
         if index is not None:
-            found = next((one for one in reversed(self._calls) if one.index == index), None)
+            found = next((call for call in reversed(self._calls) if call.index == index), None)
         elif number:
             found = next((one for one in reversed(self._calls) if one.id == number), None)
         elif not name and self._calls:

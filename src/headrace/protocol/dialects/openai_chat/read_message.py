@@ -217,7 +217,7 @@ def read_thoughts(message: dict[str, Any]) -> list[Thinking]:
     """The thoughts in a message: its details, else its one text."""
     details = read_details(message.get("reasoning_details"))
     thought = text(message.get("reasoning_content")) or text(message.get("reasoning"))
-    if thought and not any(one.text for one in details):
+    if thought and not any(detail.text for detail in details):
         return [Thinking(text=thought), *details]
     return details
 

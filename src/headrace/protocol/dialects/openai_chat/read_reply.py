@@ -118,7 +118,7 @@ def _read_choice(choice: dict[str, Any], at: int, reply_id: str) -> Choice:
     index = at if index is None or index < 0 else index
     rest = left_over(message, MESSAGE)
     parts = _read_parts(message, rest, (reply_id, index))
-    called = any(isinstance(one, ToolCall) or is_custom_call(one) for one in parts)
+    called = any(isinstance(part, ToolCall) or is_custom_call(part) for part in parts)
     finish = read_finish(choice.get("finish_reason"), has_tool_calls=called)
     if finish.failed is not None:
         word = text(choice.get("finish_reason"))

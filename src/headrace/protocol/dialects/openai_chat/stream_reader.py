@@ -113,15 +113,15 @@ class ChatStreamReader:
     @property
     def has_media(self) -> bool:
         """Whether anything of a picture or of sound came."""
-        return any(one.has_sound for one in self._choices.values())
+        return any(choice.has_sound for choice in self._choices.values())
 
     @property
     def has_data(self) -> bool:
         """Whether more arrived than the beginnings of an answer and the reported parts."""
-        return any(one.has_data for one in self._choices.values())
+        return any(choice.has_data for choice in self._choices.values())
 
     def _finished(self) -> bool:
-        finished = [one.finished and one.failed is None for one in self._choices.values()]
+        finished = [choice.finished and choice.failed is None for choice in self._choices.values()]
         return len(finished) >= self._wanted and all(finished)
 
     def _end_body(self, body: bytes) -> list[Event]:

@@ -52,7 +52,7 @@ class MessageWriter:
         if not texts:
             return []
         if self._variant.one_system_message:
-            joined = "\n\n".join(one.text for one in texts)
+            joined = "\n\n".join(text.text for text in texts)
             if any(one.cache for one in texts):
                 self.drop("cache")
             return [{"role": "system", "content": joined}]
@@ -101,7 +101,7 @@ class MessageWriter:
         written: list[dict[str, Any]] = []
         held: list[dict[str, Any]] = []  # pictures of results, which may not part the results
         for message in messages:
-            results = [one for one in message.parts if isinstance(one, ToolResult)]
+            results = [part for part in message.parts if isinstance(part, ToolResult)]
             if held and not results:
                 written.append({"role": "user", "content": held})
                 held = []
@@ -127,7 +127,7 @@ class MessageWriter:
         if message.name is not None:
             self._name(written, message.name)
         written["content"] = self._content(
-            [one for one in message.parts if not isinstance(one, ToolResult)]
+            [part for part in message.parts if not isinstance(part, ToolResult)]
         )
         return {**written, **self._own(extra)}
 
@@ -239,7 +239,7 @@ class MessageWriter:
             texts.append(part)
 
     def _assistant_content(self, texts: list[Part]) -> str | list[dict[str, Any]]:
-        plain = [one for one in texts if isinstance(one, Text)]
+        plain = [text for text in texts if isinstance(text, Text)]
         marked = self._variant.cache_marks != "none" and any(one.cache for one in plain)
         if marked or len(plain) < len(texts):
             return [one for one in (self._part(part, extra=False) for part in texts) if one]
@@ -286,7 +286,7 @@ class MessageWriter:
                 written["reasoning_details"] = details
         elif field != "none":
             thoughts = [
-                one.text for one in parts if isinstance(one, Thinking) and one.signature is None
+                part.text for part in parts if isinstance(part, Thinking) and part.signature is None
             ]
             if thoughts or ("tool_calls" in written and self._variant.thoughts_with_calls):
                 written[field] = "".join(thoughts)

@@ -39,7 +39,9 @@ def write_reply(reply: ChatReply, call: ChatCall) -> bytes:
         "object": "chat.completion",
         "created": reply.created_s or 0,
         "model": reply.model,
-        "choices": [_choice(one, own=own, legacy=call.legacy_functions) for one in reply.choices],
+        "choices": [
+            _choice(choice, own=own, legacy=call.legacy_functions) for choice in reply.choices
+        ],
     }
     if reply.usage is not None:
         written["usage"] = write_usage(reply.usage, mapping(extra.get("usage")))
@@ -53,7 +55,7 @@ def write_reply(reply: ChatReply, call: ChatCall) -> bytes:
 
 def _choice(choice: Choice, *, own: bool, legacy: bool) -> dict[str, Any]:
     extra = choice.extra if own else {}
-    refused = any(isinstance(one, Refusal) for one in choice.parts)
+    refused = any(isinstance(part, Refusal) for part in choice.parts)
     told = any(isinstance(one, Text) for one in choice.parts)
     logprobs: dict[str, Any] | None = None
     if choice.logprobs is not None:

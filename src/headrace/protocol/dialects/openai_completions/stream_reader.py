@@ -78,7 +78,7 @@ class CompletionStreamReader:
             events.pop()
             self._over = False
             self._fail("network", "the stream ended before the answer did", events)
-        elif self._choices and all(one.finish is not None for one in self._choices.values()):
+        elif self._choices and all(choice.finish is not None for choice in self._choices.values()):
             self._finish(events)
         else:
             self._fail("network", "the stream ended before the answer did", events)

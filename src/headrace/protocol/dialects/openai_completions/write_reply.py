@@ -23,7 +23,7 @@ def write_reply(reply: ChatReply) -> bytes:
         "object": OBJECT,
         "created": reply.created_s or 0,
         "model": reply.model,
-        "choices": [_choice(one, own=own) for one in reply.choices],
+        "choices": [_choice(choice, own=own) for choice in reply.choices],
     }
     extra = reply.extra if own else {}
     if reply.usage is not None:
@@ -40,7 +40,7 @@ def write_finish(reason: Finish | None) -> str:
 
 
 def _choice(choice: Choice, *, own: bool) -> dict[str, Any]:
-    text = "".join(one.text for one in choice.parts if isinstance(one, Text | Refusal))
+    text = "".join(part.text for part in choice.parts if isinstance(part, Text | Refusal))
     written: dict[str, Any] = {
         "text": text,
         "index": choice.index,

@@ -116,7 +116,7 @@ class Output:
         if words.kind == "text":
             logprobs = event.logprobs or []
             words.logprobs += logprobs
-            told = [delta_logprob(one) for one in logprobs]
+            told = [delta_logprob(logprob) for logprob in logprobs]
             self._items.tell("response.output_text.delta", **place, delta=event.text, logprobs=told)
             return
         kind = "refusal"
@@ -148,7 +148,7 @@ class Output:
 
     def _text_ended(self, words: _Words, place: dict[str, Any], text: str) -> None:
         part = written_text(text, words.extra, own=self._items.own)
-        part["logprobs"] = [part_logprob(one) for one in words.logprobs]
+        part["logprobs"] = [part_logprob(logprob) for logprob in words.logprobs]
         for index, one in enumerate(part["annotations"]):
             self._items.tell(
                 "response.output_text.annotation.added",

@@ -27,7 +27,7 @@ from headrace.protocol.neutral.part import Text
 ENCRYPTED = "reasoning.encrypted_content"
 LOGPROBS = "message.output_text.logprobs"
 
-_EFFORTS: dict[str, Effort] = {one: one for one in get_args(Effort)}
+_EFFORTS: dict[str, Effort] = {arg: arg for arg in get_args(Effort)}
 _NEUTRAL = frozenset(
     {
         "model",

@@ -97,14 +97,14 @@ class Input:
                 extra.pop("id", None)
             self._turn(Message(role="user", parts=tuple(parts), extra=extra))
             return
-        texts = [one for one in parts if isinstance(one, Text)]
+        texts = [part for part in parts if isinstance(part, Text)]
         if self.messages or self._said or len(texts) < len(parts):
             extra = {"role": role, **rest(item, _MESSAGE | {"id", "status"})}
             self._turn(Message(role="user", parts=tuple(parts), extra=extra))
             return
-        for one in texts:
-            extra = {"role": role, **one.extra}
-            self.instructions.append(Text(text=one.text, cache=one.cache, extra=extra))
+        for text in texts:
+            extra = {"role": role, **text.extra}
+            self.instructions.append(Text(text=text.text, cache=text.cache, extra=extra))
 
     def _reasoning(self, item: dict[str, Any], at: str) -> None:
         for name in ("summary", "content"):

@@ -63,7 +63,7 @@ def read_reply(body: bytes, origin: str) -> ChatReply:
         if item.get("type") == "message":
             for content in objects(item.get("content")):
                 logprobs += read_logprobs(content.get("logprobs"))
-    calls = any(isinstance(one, ToolCall) for one in parts)
+    calls = any(isinstance(part, ToolCall) for part in parts)
     extra = finish_extra(response)
     if more := usage_extra(response.get("usage")):
         extra["usage"] = more

@@ -108,7 +108,9 @@ def _counted(
 def _echo(call: ChatCall) -> dict[str, Any]:
     own = call.dialect == DIALECT
     extra = call.extra if own else {}
-    words = [one.text for one in call.instructions if "role" not in one.extra]
+    words = [
+        instruction.text for instruction in call.instructions if "role" not in instruction.extra
+    ]
     reasoning = call.reasoning
     choice: Any = call.tool_choice
     return {

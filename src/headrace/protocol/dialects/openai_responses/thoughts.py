@@ -43,7 +43,7 @@ def sealed_thought(signature: Signature, id: str | None) -> Thinking:
 
 def reasoning_item(parts: list[Thinking], id: str | None) -> dict[str, Any]:
     """The item that `parts` are, but for its encrypted_content."""
-    shown = [one for one in parts if not one.redacted]
+    shown = [part for part in parts if not part.redacted]
     item: dict[str, Any] = {"type": "reasoning"}
     if id is not None:
         item["id"] = id

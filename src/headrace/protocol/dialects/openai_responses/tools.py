@@ -18,7 +18,7 @@ from headrace.protocol.dialects.openai_responses.values import DIALECT, rest
 from headrace.protocol.neutral.call import HostedTool, Tool, ToolChoice
 
 _Word = Literal["auto", "none", "required"]
-_WORDS: dict[str, _Word] = {one: one for one in get_args(_Word)}
+_WORDS: dict[str, _Word] = {arg: arg for arg in get_args(_Word)}
 _FUNCTION = frozenset({"type", "name", "description", "parameters", "strict"})
 _NO_PARAMETERS = {"type": "object", "properties": {}}
 

@@ -214,7 +214,7 @@ def _unsaid(call: ChatCall, dropped: set[str]) -> None:
         dropped.add("stop")
     if call.choices not in (None, 1):
         dropped.add("choices")
-    if any(one != "text" for one in call.modalities):
+    if any(modality != "text" for modality in call.modalities):
         dropped.add("modalities")
 
 

@@ -51,14 +51,14 @@ class InputWriter:
         Text that was a message of its own (role system or developer) stays one.
         """
         first: list[str] = []
-        for one in self._call.instructions:
-            role = one.extra.get("role")
+        for instruction in self._call.instructions:
+            role = instruction.extra.get("role")
             if role in _SYSTEM_ROLES:
-                self._item({"role": role}, [self._input_text(one)])
+                self._item({"role": role}, [self._input_text(instruction)])
             else:
-                self._marked(one.cache)
-                self._note("instructions", one.extra)
-                first.append(one.text)
+                self._marked(instruction.cache)
+                self._note("instructions", instruction.extra)
+                first.append(instruction.text)
         for index, message in enumerate(self._call.messages):
             at = f"messages[{index}]"
             if message.name is not None:
@@ -280,7 +280,7 @@ class InputWriter:
         # A thought that came through a dialect without ids and summaries is a summary to those who
         # signed it: they do not give away the thoughts themselves.
         if signature is not None and not self._own:
-            parts = [Thinking(text=one.text, summary=True) for one in parts if one.text]
+            parts = [Thinking(text=part.text, summary=True) for part in parts if part.text]
         item = reasoning_item(parts, id)
         if signature is not None:
             item["encrypted_content"] = signature.value
