@@ -10,7 +10,7 @@ import msgspec
 
 
 class Statement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a source says, in our words."""
+    """A statement of a source, in our words."""
 
     source: str
     """Id of a Source."""

@@ -18,7 +18,7 @@ Value: TypeAlias = bool | int | float | str | dt.date | Span | tuple[str, ...]
 
 
 class Confidence(enum.StrEnum):
-    """How a fact came to be known, from the surest down."""
+    """The ways a fact came to be known, from the surest down."""
 
     EXACT = "exact"  # read from the thing itself: a config.json, a header, a format's definition
     HIGH = "high"  # the maker's data sheet, or two sources that do not copy each other

@@ -46,7 +46,7 @@ class Written(NamedTuple):
 
 
 class CatalogFile(NamedTuple):
-    """What one file holds."""
+    """The content of one file."""
 
     rows: list[Written]
     sources: list[Source]

@@ -160,7 +160,7 @@ class Loading(msgspec.Struct, frozen=True, tag=True):
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):
-    """Sent once, when the engine can serve."""
+    """The message sent once, when the engine can serve."""
 
     info: EngineInfo
 

@@ -28,17 +28,15 @@ from headrace.ops.interface import (
 
 
 class Step(NamedTuple):
-    """What every layer of one forward pass is handed.
-
-    rope: for layers that rotate; None in models without. local_rope: for layers with a window
-    where theirs differs; otherwise the same table.
-    """
+    """The inputs that every layer of one forward pass gets."""
 
     ops: Ops
     batch: RaggedBatch
     kv: KVCacheArrays
     rope: RopeTable | None
+    """For layers that rotate; None in models without."""
     local_rope: RopeTable | None
+    """For layers with a window where theirs differs; otherwise the same table."""
 
 
 class Attention:

@@ -25,9 +25,10 @@ from headrace.weights.config_reader import ConfigReader
 
 @dataclass(frozen=True)
 class CohereConfig(DecoderConfig):
-    """head_norms: whether heads of Q and K have norms; None where the file does not say."""
+    """The config of a Cohere model."""
 
     head_norms: bool | None = None
+    """Whether heads of Q and K have norms; None where the file does not say."""
 
 
 class HeadNormAttention(ColumnNormAttention):

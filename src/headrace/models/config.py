@@ -13,41 +13,47 @@ from headrace.weights.rope_config import FULL, WINDOWED
 
 @dataclass(frozen=True)
 class DecoderConfig:
-    """Widths in values, lengths in tokens. Families with more to say derive from it.
+    """The shape of a decoder: widths in values, lengths in tokens.
 
-    vocab_size: None where the file does not state it; the embedding's rows are then taken.
-    attention: heads of every layer; windows are in `windows`.
-    rope: None in models that do not rotate. local_rope: of layers with a window, where it differs.
-    windows: positions each layer sees, 0 for all; empty where no layer has a window.
-    rotates: which layers rotate; empty where all do.
-    attention_bias, mlp_bias, tied: None where the file does not say; what it holds then decides.
-    output_bias: of the attention's output projection, where it differs from attention_bias.
-    embedding_scale, residual_scale, logit_scale: factors of embeddings, of what a layer adds to
-        the residual stream and of the logits. logit_softcap: 0 means none.
+    Families with more to say derive from it.
     """
 
     model_type: str
     vocab_size: int | None
+    """None where the file does not state it; the embedding's rows are then taken."""
     hidden_size: int
     intermediate_size: int
     num_layers: int
     attention: AttentionShape
+    """Heads of every layer; windows are in `windows`."""
     rope: RopeConfig | None
+    """None in models that do not rotate."""
     max_positions: int
     norm_eps: float
     norm: Literal["rms", "layer"] = "rms"
     activation: Activation = "silu"
     attention_bias: bool | None = None
+    """None where the file does not say; what it holds then decides."""
     output_bias: bool | None = None
+    """Of the attention's output projection, where it differs from attention_bias."""
     mlp_bias: bool | None = None
+    """None where the file does not say; what it holds then decides."""
     tied: bool | None = None
+    """None where the file does not say; what it holds then decides."""
     local_rope: RopeConfig | None = None
+    """Of layers with a window, where it differs."""
     windows: tuple[int, ...] = ()
+    """Positions each layer sees, 0 for all; empty where no layer has a window."""
     rotates: tuple[bool, ...] = ()
+    """Which layers rotate; empty where all do."""
     embedding_scale: float = 1.0
+    """Factor of the embeddings."""
     residual_scale: float = 1.0
+    """Factor of what a layer adds to the residual stream."""
     logit_scale: float = 1.0
+    """Factor of the logits."""
     logit_softcap: float = 0.0
+    """0 means no cap."""
 
     @property
     def attention_width(self) -> int:

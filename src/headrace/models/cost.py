@@ -16,10 +16,12 @@ from headrace.ops.interface import AttentionShape
 
 
 class StepCost(NamedTuple):
-    """bytes: read and written. operations: of products and attention."""
+    """The cost of a step."""
 
     bytes: int
+    """Bytes read and written."""
     operations: int
+    """Operations of products and attention."""
 
 
 class RowCost(NamedTuple):

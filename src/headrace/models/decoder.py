@@ -63,7 +63,7 @@ class PreNormLayer(Layer):
 
 
 class NormNames(NamedTuple):
-    """What a family calls the norms of a layer; None where it has no norm in that place."""
+    """A family's names for the norms of a layer; None where it has no norm in that place."""
 
     before_attention: str | None
     after_attention: str

@@ -27,9 +27,10 @@ from headrace.weights.config_reader import ConfigReader
 
 @dataclass(frozen=True)
 class FalconConfig(DecoderConfig):
-    """two_norms: whether attention and MLP have a norm each."""
+    """The config of a Falcon model."""
 
     two_norms: bool = False
+    """Whether attention and MLP have a norm each."""
 
 
 class FalconLayer(Layer):

@@ -18,7 +18,7 @@ from headrace.weights.config_reader import ConfigReader
 
 
 class Olmo2Layer(PostNormLayer):
-    """What attention and MLP add is normed, what they are given is not."""
+    """A layer whose norms are on what attention and MLP add, not on what they are given."""
 
     attention_type = ColumnNormAttention
     head_norms = True

@@ -68,7 +68,7 @@ class EmbeddingWeight:
 
 @dataclass(frozen=True)
 class RopeTable:
-    """cos and sin of every position, f32[positions, rotary_dim / 2] each, backend arrays."""
+    """Cosine and sine of every position, f32[positions, rotary_dim / 2] each, backend arrays."""
 
     cos: Array
     sin: Array
@@ -93,15 +93,13 @@ class AttentionShape:
 
 @dataclass(frozen=True)
 class KVCacheSpec:
-    """What a paged KV cache has to hold. Codecs of K and V are independent.
-
-    block_size: tokens a block holds; a power of two from 16 to the backend's attention span.
-    """
+    """The size and storage of a paged KV cache. Codecs of K and V are independent."""
 
     num_layers: int
     num_kv_heads: int
     head_dim: int
     block_size: int
+    """Tokens a block holds; a power of two from 16 to the backend's attention span."""
     num_blocks: int
     k_codec: KVCodec
     v_codec: KVCodec
@@ -124,23 +122,21 @@ class KVCacheArrays:
 
 @dataclass(frozen=True)
 class RaggedBatch:
-    """The new tokens of one step: R requests, N tokens, prefill chunks and decodes mixed freely.
-
-    token_ids: int32[N]
-    positions: int32[N], absolute position of each token in its request
-    query_start: int32[R + 1], half-open ranges of each request's tokens; [0] is 0, [R] is N
-    block_tables: int32[R, B], ids of each request's blocks in order; unused entries are 0 and
-        never read. Token at position p of request r lies in block block_tables[r, p // block_size]
-        at offset p % block_size. Every position up to the last new one is covered, but for those
-        that lie before the windows of all new tokens in every layer: their entries are 0, unread.
-    logit_rows: int32[L], rows of N whose logits are wanted, ascending
-    """
+    """The new tokens of one step: R requests, N tokens, prefill chunks and decodes mixed freely."""
 
     token_ids: npt.NDArray[np.int32]
+    """int32[N]"""
     positions: npt.NDArray[np.int32]
+    """int32[N], absolute position of each token in its request"""
     query_start: npt.NDArray[np.int32]
+    """int32[R + 1], half-open ranges of each request's tokens; [0] is 0, [R] is N"""
     block_tables: npt.NDArray[np.int32]
+    """int32[R, B], ids of each request's blocks in order; unused entries are 0 and never read.
+    Token at position p of request r lies in block block_tables[r, p // block_size] at offset p %
+    block_size. Every position up to the last new one is covered, but for those that lie before the
+    windows of all new tokens in every layer: their entries are 0, unread."""
     logit_rows: npt.NDArray[np.int32]
+    """int32[L], rows of N whose logits are wanted, ascending"""
 
     @property
     def num_tokens(self) -> int:

@@ -15,35 +15,38 @@ import numpy.typing as npt
 
 
 class Penalties(NamedTuple):
-    """What the tokens so far do to one row's scores.
-
-    ids: int32[M], distinct, of the tokens that are held against the row. counts: int32[M], how
-    often the output has each; 0 for what only the prompt has.
+    """The effect of the tokens so far on one row's scores.
 
     In float32, each result rounded once: a score above 0 is divided by `repetition`, any other is
     multiplied by it; then, where the count is above 0, `frequency` * count is taken off, and then
-    `presence`. -inf stays. repetition: above 0.
+    `presence`. -inf stays.
     """
 
     ids: npt.NDArray[np.int32]
+    """int32[M], distinct, of the tokens that are held against the row."""
     counts: npt.NDArray[np.int32]
+    """int32[M], how often the output has each; 0 for what only the prompt has."""
     repetition: float
+    """Above 0."""
     frequency: float
     presence: float
 
 
 class LogitsEdit(NamedTuple):
-    """What is changed in one row of logits before it is sampled from, in the order of the fields.
+    """The changes to one row of logits before it is sampled from, in the order of the fields.
 
-    bias is added to the logits of bias_ids (distinct; int32[B], f32[B]). allowed: int32[A], all
-    others become -inf; None allows all. masked: int32[M] become -inf. Ids are below V.
+    Ids are below V.
     """
 
     row: int
     bias_ids: npt.NDArray[np.int32]
+    """int32[B], distinct."""
     bias: npt.NDArray[np.float32]
+    """f32[B], added to the logits of bias_ids."""
     allowed: npt.NDArray[np.int32] | None
+    """int32[A], all others become -inf; None allows all."""
     masked: npt.NDArray[np.int32]
+    """int32[M], which become -inf."""
     penalties: Penalties | None
 
 
@@ -70,39 +73,42 @@ class Chain(NamedTuple):
 
 @dataclass(frozen=True)
 class SamplingRows:
-    """How each of R rows of logits is to be sampled.
+    """The parameters by which each of R rows of logits is sampled.
 
     The order is vLLM's: temperature, min_p, top_k, top_p.
-
-    temperature: f32[R]; 0 means the largest logit, lowest id on ties, nothing else is looked at
-    top_k: int32[R]; 0 means all. Ties with the k-th largest are kept
-    top_p: f32[R] in (0, 1]; at least one token stays. min_p: f32[R] in [0, 1]; 0 means off
-    uniform: f64[R] in [0, 1): the row's draw; the token is the first, in ascending id over the kept
-        tokens, whose cumulative probability exceeds it
-    chains: one per row, None for the order above; () where every row has that. A chain reads the
-        same parameters.
     """
 
     temperature: npt.NDArray[np.float32]
+    """f32[R]; 0 means the largest logit, lowest id on ties, nothing else is looked at"""
     top_k: npt.NDArray[np.int32]
+    """int32[R]; 0 means all. Ties with the k-th largest are kept"""
     top_p: npt.NDArray[np.float32]
+    """f32[R] in (0, 1]; at least one token stays"""
     min_p: npt.NDArray[np.float32]
+    """f32[R] in [0, 1]; 0 means off"""
     uniform: npt.NDArray[np.float64]
+    """f64[R] in [0, 1): the row's draw; the token is the first, in ascending id over the kept
+    tokens, whose cumulative probability exceeds it"""
     chains: tuple[Chain | None, ...] = ()
+    """One per row, None for the order above; () where every row has that. A chain reads the same
+    parameters."""
 
 
 class TopLogprobs(NamedTuple):
     """Log probabilities of the raw distribution (before temperature and filters), natural log.
 
-    chosen: f32[R]; rank: int32[R], 1 is the most likely; ids: int32[R, k] and values: f32[R, k]
-    in descending order of logit, lowest id first on ties. Ranks follow the same order, so the
-    chosen token stands at ids[rank - 1] where that lies within k.
+    Ranks follow the order of `ids`, so the chosen token is at ids[rank - 1] where that lies within
+    k.
     """
 
     chosen: npt.NDArray[np.float32]
+    """f32[R]"""
     rank: npt.NDArray[np.int32]
+    """int32[R], 1 is the most likely"""
     ids: npt.NDArray[np.int32]
+    """int32[R, k], in descending order of logit, lowest id first on ties"""
     values: npt.NDArray[np.float32]
+    """f32[R, k], of `ids`"""
 
 
 class UnusableLogitsError(ValueError):

@@ -50,7 +50,7 @@ class ImportedPrice(NamedTuple):
 
 
 class ImportedRows(NamedTuple):
-    """What an import found, and what it had to omit."""
+    """The rows an import found, and those it had to omit."""
 
     rows: list[ImportedPrice]
     unknown: Counter[str]

@@ -27,7 +27,7 @@ class Rates(msgspec.Struct, frozen=True):
 
 
 class Price(Row, frozen=True, kw_only=True):
-    """What `provider` charges for `model` from `effective_from` on, until `effective_to`.
+    """The prices of `provider` for `model` from `effective_from` on, until `effective_to`.
 
     Fields that end in `_above` are keyed by the length of the prompt in tokens above which they
     hold ("200000"). Factors are of the prices above.

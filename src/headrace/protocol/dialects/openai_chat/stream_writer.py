@@ -53,7 +53,7 @@ _BESIDE_CHOICE = frozenset({"message", "finish_reason", "index", "delta", "logpr
 
 
 class _Shown:
-    """What a client has seen of a choice. parts: the open parts, by number."""
+    """The part of a choice that a client has seen. parts: the open parts, by number."""
 
     def __init__(self) -> None:
         self.calls = 0
