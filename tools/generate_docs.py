@@ -317,10 +317,11 @@ def _row(cells: Iterable[object]) -> str:
 def gateway_settings_page() -> str:
     """docs/gateway-settings.md: every setting of the gateway's file."""
     lines = [
-        "# What may stand in gateway.yaml",
+        "# Settings of gateway.yaml",
         "",
-        "How it is used: [gateway.md](gateway.md). Unknown names are errors, with the line and the",
-        "nearest known one. Secrets are `env:NAME`, `file:PATH` or, with a warning, themselves.",
+        "To start with the file: [gateway.md](gateway.md). Unknown names are errors that give the",
+        "line and the nearest known name. Secrets are `env:NAME`, `file:PATH` or, with a warning,",
+        "the secret itself.",
         "This page is generated: `make docs`.",
     ]
     for section in sections_of(GatewaySettings):

@@ -58,7 +58,7 @@ def check_bounds(body: bytes | bytearray | memoryview) -> None:
 
 
 def check_utf8(body: bytes) -> None:
-    """Raise RequestError for bytes that are no text: a reader that passes over values takes them
+    """Raise RequestError for bytes that are not text: a reader that passes over values takes them
     for a string, and whoever is passed the body does not."""
     if body.isascii():
         return

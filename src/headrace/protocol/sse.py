@@ -1,8 +1,9 @@
 """Server-sent events: one writer and one reader (WHATWG HTML, section "Server-sent events").
 
 The reader is a state machine over bytes: any way of cutting a stream gives the same events. Lines
-end in LF, CRLF or CR; a comment keeps a connection alive and is no event; an event that a stream
-ends in the middle of is dropped, as the standard says. Knows neither HTTP nor what events mean.
+end in LF, CRLF or CR; a comment keeps a connection alive and is not an event; an event that is
+incomplete at the end of a stream is dropped, as the standard requires. This module knows neither
+HTTP nor what events mean.
 """
 
 from __future__ import annotations

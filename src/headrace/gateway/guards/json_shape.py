@@ -11,7 +11,7 @@ from headrace.gateway.guards.guard import NOTHING, Subject, Verdict
 class JsonShape:
     """Patterns of the schema are looked for in linear time, and nothing is fetched for it.
 
-    Raises ConfigError for what is no schema.
+    Raises ConfigError for an invalid schema.
     """
 
     def __init__(self, schema: Any) -> None:

@@ -101,7 +101,7 @@ def _fields(body: bytes) -> dict[str, Any]:
 
 
 def _allowed(dialect: str, fields: Mapping[str, Any]) -> int | None:
-    """The most of what is said; None where nothing is, or something that is no limit."""
+    """The largest limit given; None if there is none, or one that limits nothing."""
     given = [fields.get(name) for name in _MOST_TOKENS]
     if dialect in _OLLAMA and isinstance(fields.get(_OPTIONS), dict):
         given.append(fields[_OPTIONS].get(_NUM_PREDICT))

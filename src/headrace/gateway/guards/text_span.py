@@ -155,7 +155,7 @@ _ARGUMENTS = frozenset(("arguments", "partial_json"))
 # Each text is told with the way to it, so small ones far inside would take a thousand times their
 # own memory. Schemas of the providers have ten levels, of three steps each.
 _MOST_STEPS = 128
-# Beyond it a number is no text that somebody wrote.
+# A longer number is not text that somebody wrote.
 _MOST_WHOLE = 10**30
 # Objects of these types hold in `input` what a tool is given, under any names.
 _CALL_TYPES = frozenset(("tool_use", "server_tool_use", "mcp_tool_use", "custom_tool_call"))

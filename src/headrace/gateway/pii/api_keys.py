@@ -98,7 +98,7 @@ def _key_end(text: str, prefix: str, start: int) -> tuple[int, int]:
 
 
 def _block_end(text: str, start: int) -> int:
-    """0 where it is no private key; the end of the text where its end is missing."""
+    """0 if it is not a private key; the end of the text where its end is missing."""
     head = _BLOCK_HEAD.match(text, start)
     if head is None:
         return 0

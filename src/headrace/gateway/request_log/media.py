@@ -12,7 +12,7 @@ _URL = re.compile(r"data:([0-9A-Za-z.+/-]{0,127})(?:;[0-9A-Za-z.=_-]{1,64}){0,3}
 _BASE64 = re.compile(r"[0-9A-Za-z+/_\-\r\n]++=*+")
 # Fields whose base64 is media. Elsewhere it may be a signature that the next request needs.
 _FIELDS = frozenset({"data", "images", "b64_json", "file_data", "audio", "image", "bytes"})
-# Shorter ones are no media, and cost nothing to keep.
+# Shorter ones are not media, and cost nothing to keep.
 _LEAST_CHARS = 256
 
 

@@ -23,7 +23,7 @@ _READ_TEXT = msgspec.json.Decoder(str)
 
 def without_vectors(body: bytes) -> bytes:
     """A reply of OpenAI's or Ollama's API with the length of each vector in its place. The same
-    bytes where it has none, or is no such reply."""
+    bytes where it has none, or is not such a reply."""
     try:
         return _replaced(body, lambda vector: f"[VECTOR of {_numbers_in(vector)} numbers]")
     except (msgspec.MsgspecError, UnicodeError):

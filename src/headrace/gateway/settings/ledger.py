@@ -9,7 +9,7 @@ from msgspec import Meta
 
 
 class LedgerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The ledger: what every request took, in one SQLite file. Without a path there is none."""
+    """The ledger: what every request took, in one SQLite file. Without a path no ledger is kept."""
 
     path: Annotated[
         Annotated[str, Meta(min_length=1)] | None,

@@ -59,7 +59,7 @@ class Frame(NamedTuple):
 
 
 class _DamageError(ValueError):
-    """The bytes are no event stream; the text says where."""
+    """The bytes are not an event stream; the text says where."""
 
 
 class EventStreamReader:

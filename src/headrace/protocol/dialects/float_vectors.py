@@ -13,7 +13,7 @@ _FLOAT_BYTES = 4
 
 
 def packed(vector: Sequence[float]) -> bytes:
-    """Raises DamagedReplyError for numbers that are no float32."""
+    """Raises DamagedReplyError for numbers that are not float32."""
     try:
         return struct.pack(f"<{len(vector)}f", *vector)
     except (struct.error, OverflowError) as error:
@@ -21,7 +21,7 @@ def packed(vector: Sequence[float]) -> bytes:
 
 
 def decoded(vector: str) -> bytes:
-    """Raises DamagedReplyError for what is no base64 of whole float32."""
+    """Raises DamagedReplyError for anything but base64 of whole float32."""
     try:
         raw = b64decode(vector, validate=True)
     except (binascii.Error, ValueError) as error:

@@ -14,7 +14,7 @@ from headrace.errors import RequestError
 from headrace.protocol.body_bounds import TOO_COMPLEX
 from headrace.protocol.neutral.dialect import DamagedReplyError
 
-# Larger integers are no exact float at all.
+# Larger integers are not exact as floats.
 _MOST = 2**48
 _DAMAGE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 

@@ -58,7 +58,7 @@ def summed(counts: Iterable[int | None]) -> int | None:
 
 
 def read_count(body: bytes, name: str) -> int:
-    """The field `name` of a JSON object; raises DamagedReplyError if it is no count."""
+    """The field `name` of a JSON object; raises DamagedReplyError if it is not a count."""
     found = as_tokens(read_object(body).get(name))
     if found is None:
         raise DamagedReplyError(f"{name} is not a number of tokens")

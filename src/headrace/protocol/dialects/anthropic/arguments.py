@@ -30,7 +30,7 @@ def input_of(arguments: str) -> msgspec.Raw:
 
 
 def arguments_of(input: object) -> str:
-    """The text of an `input`; what is no object is written as it is."""
+    """The text of an `input`; anything but an object is written unchanged."""
     if isinstance(input, dict) and len(input) == 1 and isinstance(input.get(_INVALID), str):
         return str(input[_INVALID])
     return encoded({} if input is None else input).decode()

@@ -79,7 +79,7 @@ _MOST_SHOWN = 300
 
 
 def read_failure(status: int, headers: Headers, body: bytes) -> Failure:
-    """A reply that is no success, whatever its body holds."""
+    """A reply other than a success, whatever its body holds."""
     try:
         value: object = decoded(body)
     except ValueError:

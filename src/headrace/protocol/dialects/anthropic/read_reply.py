@@ -29,7 +29,7 @@ _TOOL_USE = frozenset({"type", "id", "name", "input"})
 
 
 def read_reply(body: bytes) -> ChatReply:
-    """Raises DamagedReplyError if it is no message."""
+    """Raises DamagedReplyError if it is not a message."""
     try:
         message = decoded(body)
         if not isinstance(message, dict) or message.get("type") == "error":

@@ -46,7 +46,7 @@ _MIMES = {
 
 
 def read_reply(body: bytes) -> ChatReply:
-    """Raises DamagedReplyError if `body` is no answer, or one that the model failed to write.
+    """Raises DamagedReplyError if `body` is not an answer, or one that the model failed to write.
 
     Text that cites documents is Text with the citations, as Bedrock writes them, in its extra's
     "bedrock_citations". What tools of the provider did is Opaque. `trace` and other fields that

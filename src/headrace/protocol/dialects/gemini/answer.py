@@ -93,7 +93,7 @@ class AnswerReader:
     def take(self, piece: dict[str, Any], events: list[Event]) -> None:
         """Add to `events` what an object says.
 
-        Raises DamagedReplyError for what is no answer; what it said before that is in `events`.
+        Raises DamagedReplyError for an invalid answer; the events before that are in `events`.
         """
         candidates = piece.get("candidates")
         if candidates is None:

@@ -154,7 +154,7 @@ class ContentsWriter:
                 continue
             written, dropped = write_media(one, self._place)
             self.dropped += dropped
-            written.pop("thoughtSignature", None)  # this one is no answer of the model
+            written.pop("thoughtSignature", None)  # not an answer of the model
             held = written.get("inlineData")
             fits = held is not None and held["mimeType"].startswith(_IN_RESULTS)
             inside = fits and takes_media_in_results(self._model)

@@ -60,7 +60,7 @@ def is_plain(reason: str) -> bool:
 
 
 def is_failure(reason: str, *, content: bool) -> bool:
-    """Whether a choice that ended so is no answer. content: whether it holds anything."""
+    """Whether a choice that ended this way is not an answer. content: whether it holds anything."""
     if reason in _BROKEN:
         return True
     return not content and not is_plain(reason) and reason not in _FILTERED

@@ -6,7 +6,7 @@ from typing import Any
 
 from headrace.protocol.dialects.json_values import mapping, objects, text
 
-# A logarithm beyond this is no probability's; also keeps out NaN and numbers too long for a float.
+# A larger logarithm is not a probability's; also excludes NaN and numbers too long for a float.
 _MOST = 1e9
 
 

@@ -53,7 +53,7 @@ def write_embeddings(call: EmbeddingCall, model: str) -> EmbeddingExchange:
 
 
 def read_embeddings(bodies: tuple[bytes, ...]) -> EmbeddingReply:
-    """Raises DamagedReplyError for what is no reply, and for numbers that float32 cannot hold."""
+    """Raises DamagedReplyError for an invalid reply, and for numbers that float32 cannot hold."""
     vectors: list[bytes] = []
     counts: list[int | None] = []
     model = ""

@@ -1,7 +1,7 @@
 """Ollama's `options`: those that other APIs have too, under their names of the neutral form.
 
 Options without a neutral form (num_ctx, mirostat, ...) and values without one stay in the call's
-extra, under "options". A num_predict of -1 or -2 is no bound and so no max_tokens.
+extra, under "options". A num_predict of -1 or -2 is unlimited, so there is no max_tokens.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from headrace.protocol.neutral.reply import ChatReply, Choice
 
 
 def read_reply(body: bytes) -> ChatReply:
-    """Raises DamagedReplyError if it is no answer, or one that is not done."""
+    """Raises DamagedReplyError if it is not an answer, or one that is not done."""
     chunk = read_chunk(body)
     if chunk.error is not None:
         failure = line_failure(chunk.error)

@@ -8,7 +8,7 @@ EPOCH = "1970-01-01T00:00:00Z"
 
 
 def unix_s(text: str | None) -> int | None:
-    """Seconds since 1970; None for what is no time with an offset."""
+    """Seconds since 1970; None if it is not a time with an offset."""
     if not text:
         return None
     try:

@@ -31,7 +31,7 @@ class OpenAIResponsesProvider:
         return write_call(call, model, origin=self.origin, unsigned=self.takes_unsigned_thoughts)
 
     def read_reply(self, body: bytes) -> ChatReply:
-        """Raises DamagedReplyError for what is no response, and for one that failed."""
+        """Raises DamagedReplyError for an invalid response, and for one that failed."""
         return read_reply(body, self.origin)
 
     def stream_reader(self, call: ChatCall) -> ResponsesStreamReader:

@@ -46,7 +46,7 @@ _GOES_WELL = ("completed", "incomplete", "in_progress", "queued")
 
 
 def read_reply(body: bytes, origin: str) -> ChatReply:
-    """Raises DamagedReplyError for what is no response, and for one that failed."""
+    """Raises DamagedReplyError for an invalid response, and for one that failed."""
     response = decoded_reply(body)
     failure = response_failure(response)
     tier = text(response.get("service_tier")) or None

@@ -39,7 +39,7 @@ class Prediction(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The answer so far; raises DamagedReplyError for output that is no text."""
+        """The answer so far; raises DamagedReplyError for output that is not text."""
         output = self.output
         if output is None:
             return ""
