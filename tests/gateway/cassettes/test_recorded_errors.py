@@ -163,6 +163,7 @@ async def test_documented_errors(error: ProviderError, path: str) -> None:
         check(error, path, *await told_of(error, path, stream=stream))
 
 
+@pytest.mark.load
 @pytest.mark.parametrize("path", READ)
 async def test_a_key_that_an_error_quotes_is_told_to_nobody(path: str) -> None:
     errors = [one for one in documented_errors() if one.vendor.kind != "google-vertex"]

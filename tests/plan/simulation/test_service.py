@@ -107,6 +107,7 @@ def test_pools_hand_the_cache_over_and_decode_without_prefill() -> None:
     assert [one.computed_tokens for one in decoded] == [2]
 
 
+@pytest.mark.load
 def test_prefill_in_a_pool_of_its_own_leaves_decode_steps_even() -> None:
     load = poisson(12, 100, (2000,), (60,))
     mixed = Service(service(engine(num_blocks=20_000), replicas=4), load).run()
