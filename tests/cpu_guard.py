@@ -1,13 +1,15 @@
 """The guard of the quick tier: an unmarked test's own call takes at most half a second of CPU.
 
 Counted is the CPU time of this process and of all processes under it, between the beginning and
-the end of the call: set-up, tear-down and imports are not. A second is one of the machine that
-the limit was set on: a loop is timed at the start, and again where a test seems too dear, so that
-a slow or busy machine fails nothing that a fast one lets pass.
+the end of the call. Set-up, tear-down, imports and full garbage collections, which walk through
+what other tests left, are not counted. A second is one of the machine that the limit was set on: a
+loop is timed at the start, and again where a test seems too dear, so that a slow or busy machine
+fails nothing that a fast one lets pass.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
 import time
@@ -103,12 +105,36 @@ class ImportClock:
         return timed
 
 
+class CollectionClock:
+    """The CPU time of full garbage collections, counted while it is installed."""
+
+    def __init__(self) -> None:
+        self.spent_s = 0.0
+        self._began_s = 0.0
+
+    def install(self) -> None:
+        """Time them."""
+        gc.callbacks.append(self._note)
+
+    def remove(self) -> None:
+        """Time them no more."""
+        gc.callbacks.remove(self._note)
+
+    def _note(self, phase: str, info: dict[str, int]) -> None:
+        if info["generation"] == 2:
+            if phase == "start":
+                self._began_s = time.thread_time()
+            else:
+                self.spent_s += time.thread_time() - self._began_s
+
+
 class CpuGuard:
     """The pytest plugin that fails an unmarked test which takes too much CPU."""
 
     def __init__(self, limit_s: float) -> None:
         self._limit_s = limit_s
         self._imports = ImportClock()
+        self._collections = CollectionClock()
         self._patch = pytest.MonkeyPatch()
         self._start_loop_s = 0.0
 
@@ -116,21 +142,27 @@ class CpuGuard:
         """Time the loop, and begin to count imports."""
         self._start_loop_s = loop_s()
         self._imports.install(self._patch)
+        self._collections.install()
 
     def pytest_sessionfinish(self) -> None:
         """Put Python's loaders back."""
         self._patch.undo()
+        self._collections.remove()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
         """Measure the call of a test, note it for the report, and hold it against the limit."""
-        before_s, imports_before_s = cpu_s(), self._imports.spent_s
+        before_s, besides_before_s = cpu_s(), self._besides_s()
         result = yield
-        used_s = cpu_s() - before_s - (self._imports.spent_s - imports_before_s)
+        used_s = cpu_s() - before_s - (self._besides_s() - besides_before_s)
         item.user_properties.append(("cpu_s", round(used_s, 4)))
         if self._limit_s and not tier_marks(item) and used_s > self._limit_s:
             self._refuse_if_dear(used_s)
         return result
+
+    def _besides_s(self) -> float:
+        """What is no part of a test's own CPU time."""
+        return self._imports.spent_s + self._collections.spent_s
 
     def _refuse_if_dear(self, used_s: float) -> None:
         slowness = max(self._start_loop_s, loop_s()) / REFERENCE_LOOP_S
