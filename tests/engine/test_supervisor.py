@@ -225,7 +225,8 @@ async def test_an_engine_that_was_given_up_is_started_when_asked(model: Path) ->
     engine = await SupervisedEngine.start(config_of(model), Supervision(max_restarts=0))
     try:
         os.kill(engine.pid, signal.SIGKILL)
-        await until(lambda: engine.status.state == "failed", "an end for good")
+        await until(lambda: engine._watch is not None and engine._watch.done(), "an end for good")
+        assert engine.status.state == "failed"
         await engine.restart("again, please")
         assert engine.status.state == "restarting"
         await serves_again(engine, 1)

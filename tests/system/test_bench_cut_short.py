@@ -131,7 +131,7 @@ def test_a_client_process_is_killed(tmp_path: Path) -> None:
         os.kill(int(children.read_text().split()[0]), signal.SIGKILL)
         ran = ended(process, tmp_path)
     assert ran.status == 1
-    assert "1 client processes died with what they had measured" in ran.line
+    assert "1 client processes died, and what they had measured is lost" in ran.line
     assert ran.run.about["lost_client_processes"] == 1
     assert any(one.failure is None for one in ran.run.requests)
 

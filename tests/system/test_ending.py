@@ -132,7 +132,7 @@ def test_the_timeout_bounds_it(model: Path) -> None:
     assert "the engine was closed" in rest[-1]
     code, err = process.wait()
     assert code == 0
-    assert "1 request is still open after 0.2 s and ended: --shutdown-timeout has passed" in err
+    assert "1 request is still open after 0.2 s; aborted: --shutdown-timeout has passed" in err
     assert "Traceback" not in err
 
 
@@ -161,12 +161,12 @@ def test_a_terminal_is_told_what_is_waited_for(model: Path) -> None:
         lines = reply.iter_lines()
         next(lines)
         process.send_signal(signal.SIGINT)
-        said = read_until(ours, "Ctrl-C again ends them")
+        said = read_until(ours, "press Ctrl-C again to abort them")
         process.send_signal(signal.SIGINT)
         assert "engine_dead" in [line for line in lines if line][-1]
     assert process.wait(20) == 0
     process.stdout.close()
     said += os.read(ours, 1 << 16).decode()
     os.close(ours)
-    assert "ending: 1 request is open; Ctrl-C again ends them" in said
+    assert "shutting down: 1 request is open; press Ctrl-C again to abort them" in said
     assert "Traceback" not in said

@@ -58,7 +58,7 @@ async def finish_accepted(
     if drain.num_open:
         why = "a second signal came" if hurry.is_set() else "--shutdown-timeout has passed"
         logger.warning(
-            "%s still open after %.1f s and were aborted: %s",
+            "%s still open after %.1f s; aborted: %s",
             _count(drain.num_open),
             clock() - began_s,
             why,
