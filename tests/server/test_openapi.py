@@ -58,6 +58,23 @@ def test_every_field_is_there(told: dict[str, Any]) -> None:
         assert all(one.get("description") for one in shown.values())
 
 
+@pytest.mark.parametrize(
+    ("struct", "plain"),
+    [
+        ("Health", {"uptime_s", "error"}),
+        ("EngineRestart", {"status"}),
+        ("Settings", {"server"}),
+    ],
+)
+def test_fields_of_replies_about_the_server_are_described(
+    told: dict[str, Any], struct: str, plain: set[str]
+) -> None:
+    """plain: fields whose name says it all."""
+    shown = properties(told, struct)
+    described = {name for name, schema in shown.items() if schema.get("description")}
+    assert described == set(shown) - plain
+
+
 def test_numbers_have_the_ranges_of_the_engine(told: dict[str, Any]) -> None:
     seen = set()
     for endpoint in (CHAT, COMPLETIONS):

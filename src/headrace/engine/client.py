@@ -50,10 +50,10 @@ UNREAD_BYTES = 16 * 2**20
 """What a reader may fall behind: 50,000 tokens, or 5,000 with 20 log probabilities each."""
 
 END_GRACE_S = 5.0
-"""How long an engine that was told to end may take before it is killed."""
+"""How long an engine may take to end before it is killed."""
 
 LOST_GRACE_S = 1.0
-"""The same of one that closed the link itself: it is ending, and its exit code tells why."""
+"""The same of one that closed the link itself: it is ending, and its exit code gives the cause."""
 
 
 @dataclass(frozen=True, slots=True)

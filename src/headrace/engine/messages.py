@@ -28,8 +28,8 @@ class Submit(msgspec.Struct, frozen=True, tag=True):
     priority: int = 0
     """Lower comes first; other than 0 only where the engine schedules by priority."""
     timeout_s: float | None = None
-    """From the moment the core has it; then it ends with "timeout", wherever it is, and keeps what
-    it has said. None: never."""
+    """From the moment the core has it; then it ends with "timeout", wherever it is, and keeps the
+    output it has. None: never."""
 
 
 class Cancel(msgspec.Struct, frozen=True, tag=True):
@@ -107,8 +107,8 @@ class Output(msgspec.Struct, frozen=True, tag=True):
     """On the first token's Output, why no more of the prompt was cached ("no_match at token 37";
     the reasons are those of Stats.miss_reasons); None otherwise or if all was."""
     prompt_logprobs: list[TokenLogprob | None] | None = None
-    """With the first token (or the last Output, where there is none), one per token of the prompt,
-    None for its first; None where they were not asked for or did not get ready."""
+    """With the first token (or the last Output, if no token comes), one per token of the prompt,
+    None for its first; None where they were not requested or did not get ready."""
 
 
 class EngineInfo(msgspec.Struct, frozen=True):

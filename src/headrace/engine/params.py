@@ -107,11 +107,12 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, metaclass=_Names
     min_p: float = 0.0
     repetition_penalty: float = 1.0
     """Logits of tokens that the prompt or the output has are divided by it where they are positive
-    and multiplied where negative (CTRL, arXiv:1909.05858); 1 is none."""
+    and multiplied where negative (CTRL, arXiv:1909.05858); 1 has no effect."""
     frequency_penalty: float = 0.0
+    """Taken off a token's logit for each time that the output has it (OpenAI's formula); 0 has no
+    effect."""
     presence_penalty: float = 0.0
-    """With `frequency_penalty`: taken off a token's logit for each time, and once if ever, that the
-    output has it (OpenAI's formula); 0 is none."""
+    """Taken off a token's logit once if the output has it (OpenAI's formula); 0 has no effect."""
     logit_bias: dict[int, float] = {}
     """Added to the logits of these ids, within +-MAX_LOGIT_BIAS."""
     allowed_token_ids: tuple[int, ...] | None = None

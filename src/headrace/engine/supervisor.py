@@ -44,7 +44,7 @@ SETTLED_S = 600.0
 
 YOUNG_S = 5.0
 """Waits grow while engines fail within so long; one that served for longer has its successor at
-once, for waiting would help nobody."""
+once, because waiting would not help."""
 
 FIRST_WAIT_S, MOST_WAIT_S = 0.5, 30.0
 """After the first engine that failed young, which doubles; after any later one."""

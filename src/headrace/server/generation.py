@@ -40,7 +40,7 @@ class Piece(NamedTuple):
     cached_tokens: int = 0
     """Prompt tokens found in the prefix cache."""
     prompt_logprobs: LogprobOfPrompt | None = None
-    """With one piece, where asked for."""
+    """With one piece, where they were requested."""
     metrics: ChoiceMetrics | None = None
     """With the last piece."""
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
+from msgspec import Meta
 
 from headrace.protocol.openai.error import SERVER_ERROR
 from headrace.server.api_error import ApiError
@@ -24,7 +25,7 @@ CANCELLED = "cancelled"
 
 
 class OpenCallFacts(msgspec.Struct, frozen=True):
-    """An open call. state: "preparing", "queued" or "running"; of several choices, the furthest.
+    """An open call.
 
     Tokens are sums over the call's prompts (choices of one prompt count it once) and choices.
     """
@@ -32,7 +33,10 @@ class OpenCallFacts(msgspec.Struct, frozen=True):
     request_id: str
     endpoint: str
     age_s: float
-    state: str
+    state: Annotated[
+        str,
+        Meta(description='"preparing", "queued" or "running"; of several choices, the furthest.'),
+    ]
     stream: bool
     prompt_tokens: int
     output_tokens: int

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from headrace.protocol.openai.error import ErrorDetail
 from headrace.protocol.request import Endpoint
@@ -12,24 +13,30 @@ from headrace.server.open_calls import OpenCallFacts
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The health of the server. With any status but "ok" and "ready" the reply is a 503 with an
-    error."""
+    """The health of the server; a 503 with an error unless the status is "ok" or "ready"."""
 
-    status: str
-    """ok, loading, restarting, stalled or dead; of /ready: ready, draining, or one of those."""
+    status: Annotated[
+        str,
+        Meta(
+            description="ok, loading, restarting, stalled or dead; of /ready: ready, draining, or "
+            "one of those."
+        ),
+    ]
     uptime_s: float
-    phase: str | None = None
-    """While loading, what the engine does."""
-    progress: float | None = None
-    """The share of the weights it has."""
-    restarts: int = 0
-    """Restarts of the engine since the server started."""
-    failure: str = ""
-    """Failure of the previous engine."""
-    silent_s: float = 0.0
-    """Seconds since the engine was last heard from."""
-    retry_after_s: float | None = None
-    """When it may serve again."""
+    phase: Annotated[str | None, Meta(description="While loading, what the engine does.")] = None
+    progress: Annotated[
+        float | None, Meta(description="While loading, the share of the weights it has.")
+    ] = None
+    restarts: Annotated[
+        int, Meta(description="Restarts of the engine since the server started.")
+    ] = 0
+    failure: Annotated[str, Meta(description="Failure of the previous engine.")] = ""
+    silent_s: Annotated[
+        float, Meta(description="Seconds since the engine was last heard from.")
+    ] = 0.0
+    retry_after_s: Annotated[
+        float | None, Meta(description="Seconds after which it may serve again.")
+    ] = None
     error: ErrorDetail | None = None
 
 
@@ -67,19 +74,23 @@ class PrefixCacheReset(msgspec.Struct, frozen=True):
 
 
 class EngineRestart(msgspec.Struct, frozen=True):
-    """Another engine is being started. retry_after_s: a guess of when it serves.
-
-    restarts: how many were started after the first, whatever the cause; not yet counting this one
-    where it has not begun.
-    """
+    """The start of another engine."""
 
     status: str
-    restarts: int
-    retry_after_s: float | None = None
+    restarts: Annotated[
+        int,
+        Meta(
+            description="Engines started after the first, whatever the cause; without this one "
+            "where it has not begun."
+        ),
+    ]
+    retry_after_s: Annotated[
+        float | None, Meta(description="A guess of the seconds until it serves.")
+    ] = None
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """Every setting by name, secrets hidden. engine: None until they are known."""
+    """Every setting by name, secrets hidden."""
 
     server: dict[str, Any]
-    engine: dict[str, Any] | None
+    engine: Annotated[dict[str, Any] | None, Meta(description="null until they are known.")]

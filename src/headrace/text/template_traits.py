@@ -32,7 +32,7 @@ class TemplateTraits:
     takes_text: bool
     """It may be a text (both may hold)."""
     tests_none: bool
-    """Tells content that is none apart."""
+    """Distinguishes content that is null from empty content."""
     arguments_as_text: bool
     """Prints a tool call's arguments as they are."""
     knows_developer: bool

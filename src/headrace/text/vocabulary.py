@@ -25,8 +25,8 @@ class Vocabulary:
     piece: Callable[[int], str | None]
     """Vocabulary string of an id, None where the id does not exist."""
     spelling: Spelling | str
-    """How pieces spell bytes; a string that is no Spelling names a decoder for which no bytes are
-    known, so the tokenizer can encode and not decode."""
+    """How pieces spell bytes; a string that is not a Spelling names a decoder for which no bytes
+    are known, so the tokenizer can encode and not decode."""
     literal: Mapping[int, str]
     """Text of the tokens that are spelled as they are printed (control, user-defined)."""
     special_ids: frozenset[int]

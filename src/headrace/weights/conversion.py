@@ -39,8 +39,7 @@ class ConversionResult:
     codecs: Mapping[str, int]
     """Tensors written per codec name."""
     notes: tuple[str, ...]
-    """What differs from what was asked, or was lost without changing a result; one sentence
-    each."""
+    """What differs from the request, or was lost without changing a result; one sentence each."""
 
 
 class Reordering:

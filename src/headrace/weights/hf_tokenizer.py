@@ -40,7 +40,7 @@ class TokenizerArrays:
     entries: dict[str, Any]
     """`tokenizer.ggml.*` without that prefix."""
     notes: tuple[str, ...]
-    """What the file could not be told."""
+    """What the file could not express."""
 
 
 def tokenizer_arrays(

@@ -82,7 +82,7 @@ class Architecture:
 
     name: str
     """Value of `general.architecture`. Two families may share one, as Llama and Mistral do;
-    `is_this` then tells by the file's keys which it is, and the first that says yes is taken."""
+    `is_this` then decides by the file's keys which it is, and the first that says yes is taken."""
     model_type: str
     hf_class: str
     block: Mapping[str, str]
