@@ -2,7 +2,7 @@
 
 Clients of four dialects come by chance, more at noon than at night; some leave, read slowly, have
 no key or send nonsense. The two providers behind it answer, fail, hang and die in mid-answer, and
-the file is read anew every hour. After each hour memory, handles, threads and tasks are noted, and
+the file is read again every hour. After each hour memory, handles, threads and tasks are noted, and
 have to stay flat; at the end every bill has to be what a provider told, and no secret may stand in
 the log. Exits with 1 where anything did not hold.
 """

@@ -85,26 +85,26 @@ def difference_of(prompts: Sequence[Prompt]) -> Difference | None:
 def _at(
     fixed: list[tuple[Segment, ...]], at: int, other: tuple[Segment, ...], before: int
 ) -> Difference:
-    one = fixed[0]
-    texts = [each[at].text for each in fixed]
+    first = fixed[0]
+    texts = [segments[at].text for segments in fixed]
     begin = _common(texts)
     end = _common([text[begin:][::-1] for text in texts])
-    what = _structure(fixed) if any(each[at].kind == "tool" for each in fixed) else None
-    shown = (_short(one[at].text), _short(other[at].text))
+    what = _structure(fixed) if any(segments[at].kind == "tool" for segments in fixed) else None
+    shown = (_short(first[at].text), _short(other[at].text))
     if what is None:
-        what, *shown_list = _classified(one[at].text, other[at].text, begin, end)
+        what, *shown_list = _classified(first[at].text, other[at].text, begin, end)
         shown = (shown_list[0], shown_list[1])
     behind = end
     if what == "order of tools":
-        names = [sorted(seg.text for seg in each if seg.kind == "tool") for each in fixed]
+        names = [sorted(seg.text for seg in segments if seg.kind == "tool") for segments in fixed]
         behind = sum(map(len, names[0])) - before
-        behind += _same_after(fixed, sum(seg.kind == "tool" for seg in one))
+        behind += _same_after(fixed, sum(seg.kind == "tool" for seg in first))
     else:
         if what == "order of JSON keys":
             behind = min(map(len, texts)) - begin
         behind += _same_after(fixed, at + 1)
     return Difference(
-        one[at].path, what, *shown, tokens_of(before + begin), tokens_of(max(0, behind))
+        first[at].path, what, *shown, tokens_of(before + begin), tokens_of(max(0, behind))
     )
 
 
@@ -127,9 +127,9 @@ def shared_turns_tokens(prompts: Sequence[Prompt]) -> int:
 def _same_after(fixed: list[tuple[Segment, ...]], begin: int) -> int:
     """Characters of the segments from `begin` on that are the same in all."""
     chars = 0
-    for each in zip(*(one[begin:] for one in fixed), strict=False):
-        if all(segment.text == each[0].text for segment in each):
-            chars += len(each[0].text)
+    for column in zip(*(segments[begin:] for segments in fixed), strict=False):
+        if all(segment.text == column[0].text for segment in column):
+            chars += len(column[0].text)
     return chars
 
 
@@ -191,8 +191,10 @@ def _word_begin(text: str, begin: int) -> int:
 def _common(texts: Sequence[str]) -> int:
     """The length of the common beginning."""
     low, high = min(texts), max(texts)
-    each = enumerate(zip(low, high, strict=False))
-    return next((at for at, (one, other) in each if one != other), min(len(low), len(high)))
+    pairs = enumerate(zip(low, high, strict=False))
+    return next(
+        (at for at, (lowest, highest) in pairs if lowest != highest), min(len(low), len(high))
+    )
 
 
 def _sorted(text: str) -> str:

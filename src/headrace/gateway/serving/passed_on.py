@@ -89,9 +89,9 @@ def passing(stream_type: str, *, hides_usage: bool) -> WholeEvents:
 def _events(data: bytes) -> Iterator[bytes]:
     """Each event with its end; a rest after the last end is one too."""
     start = 0
-    for found in _END.finditer(data):
-        yield data[start : found.end()]
-        start = found.end()
+    for match in _END.finditer(data):
+        yield data[start : match.end()]
+        start = match.end()
     yield data[start:]
 
 

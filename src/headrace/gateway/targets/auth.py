@@ -165,7 +165,7 @@ class InTurn:
     def failed(
         self, credential: Credential, failure: Failure, now_s: float, model: str = ""
     ) -> bool:
-        at = next((n for n, one in enumerate(self._credentials) if one is credential), None)
+        at = next((n for n, known in enumerate(self._credentials) if known is credential), None)
         if at is None:
             return False
         if failure.kind == "payment":
@@ -185,9 +185,11 @@ class InTurn:
         return self.others(credential, now_s, model) > 0
 
     def others(self, credential: Credential, now_s: float, model: str = "") -> int:
-        every = enumerate(self._credentials)
+        credentials = enumerate(self._credentials)
         return sum(
-            self._rest(at, model).until_s <= now_s for at, one in every if one is not credential
+            self._rest(at, model).until_s <= now_s
+            for at, other in credentials
+            if other is not credential
         )
 
     def count(self, now_s: float) -> tuple[int, int]:

@@ -31,5 +31,5 @@ def together(several: Sequence[LogStanding]) -> LogStanding | None:
         waiting=sum(state.waiting for state in several),
         waiting_bytes=sum(state.waiting_bytes for state in several),
         lost=sum(state.lost for state in several),
-        error=next((one.error for one in several if one.error), ""),
+        error=next((state.error for state in several if state.error), ""),
     )

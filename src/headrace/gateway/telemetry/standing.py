@@ -82,7 +82,7 @@ def standing(
     for name, route in router.routes.items():
         targets = tuple(_target(target, now_s) for target in route.targets)
         models[name] = ModelStanding(
-            usable=any(one.usable for one in targets),
+            usable=any(target.usable for target in targets),
             targets=targets,
             variants_out=() if route.variants is None else route.variants.left_out(),
         )
