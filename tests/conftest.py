@@ -105,6 +105,16 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """After the last test of a module do the same with what it left: parsed sources, recordings.
+
+    Otherwise every full collection of a later test walks through all of it, a second at the end.
+    """
+    if nextitem is None or nextitem.path != item.path:
+        gc.collect()
+        gc.freeze()
+
+
 @hypothesis.settings(max_examples=10, database=None)
 @hypothesis.given(hypothesis.strategies.text())
 def _draw_a_text(text: str) -> None:
