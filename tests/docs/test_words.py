@@ -127,3 +127,11 @@ def test_modules_named_by_nouns_are_not(name: str) -> None:
 def test_a_number_that_grows_is_found() -> None:
     assert words.grown({"plan": 3, "cli": 1}, {"plan": 2, "cli": 1}) == {"plan": (2, 3)}
     assert words.grown({"new": 1}, {}) == {"new": (0, 1)}
+
+
+def test_a_list_that_is_written_again_only_gets_shorter(tmp_path: Path) -> None:
+    file = tmp_path / "left.txt"
+    assert words.write_numbers(file, {"plan": 1}) == 0
+    assert words.write_numbers(file, {}) == 0
+    assert words.write_numbers(file, {"plan": 1}) == 1
+    assert words.read_numbers(file) == {}

@@ -287,7 +287,7 @@ def counted_phrases(found: Iterable[Place]) -> dict[str, int]:
 def write_numbers(file: Path, now: Mapping[str, int]) -> int:
     """Write a list of what is left; 1 and a message where a number would rise."""
     before = read_numbers(file)
-    if before and (more := grown(now, before)):
+    if file.is_file() and (more := grown(now, before)):
         for name, (least, number) in more.items():
             print(f"{file.name}: {name}: {least} before, {number} now", file=sys.stderr)
         return 1

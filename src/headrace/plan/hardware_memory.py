@@ -16,18 +16,19 @@ THIS = "this"
 
 @dataclass(frozen=True)
 class DeviceMemory:
-    """`devices` alike, each with `memory_bytes` of which a runtime takes `usable_share`.
-
-    inputs: where both figures come from. note: what people should know, "" for nothing.
-    """
+    """The memory of devices that are alike."""
 
     name: str
     kind: Literal["gpu", "cpu"]
     devices: int
     memory_bytes: int
+    """Of each device."""
     usable_share: float
+    """The share of `memory_bytes` that a runtime takes."""
     inputs: tuple[Input, ...]
+    """Where both figures come from."""
     note: str = ""
+    """What people should know, "" for nothing."""
 
 
 def place_of(catalog: Catalog, name: str, count: int = 1) -> DeviceMemory:

@@ -14,11 +14,10 @@ StateKind = Literal["linear", "state-space", "unknown"]
 
 @dataclass(frozen=True)
 class AttentionLayers:
-    """`count` layers that keep keys and values of the tokens before.
+    """Layers that keep keys and values of the tokens before.
 
-    window_tokens: at most so many tokens are kept; None keeps all. With latent attention (MLA) a
-    layer keeps kv_lora_rank + rope_head_dim values a token, whatever the heads are.
-    parameters: of one layer.
+    With latent attention (MLA) a layer keeps kv_lora_rank + rope_head_dim values a token, whatever
+    the heads are.
     """
 
     count: int
@@ -28,10 +27,12 @@ class AttentionLayers:
     head_dim: int
     value_head_dim: int
     window_tokens: int | None = None
+    """At most so many tokens are kept; None keeps all."""
     q_lora_rank: int | None = None
     kv_lora_rank: int | None = None
     rope_head_dim: int | None = None
     parameters: int = 0
+    """Parameters of one layer."""
 
     @property
     def values_per_token(self) -> int:
@@ -60,7 +61,7 @@ class AttentionLayers:
 
 @dataclass(frozen=True)
 class StateLayers:
-    """`count` layers that keep a state of constant size for each request."""
+    """Layers that keep a state of constant size for each request."""
 
     count: int
     kind: StateKind
@@ -75,21 +76,18 @@ class StateLayers:
 
 @dataclass(frozen=True)
 class DenseLayers:
-    """`count` feed-forward layers of `width`, each of `matrices` (3 gated, 2 plain)."""
+    """Feed-forward layers."""
 
     count: int
     width: int
     matrices: int = 3
+    """Of each layer: 3 gated, 2 plain."""
     parameters: int = 0
 
 
 @dataclass(frozen=True)
 class ExpertLayers:
-    """`count` layers with a mixture of experts.
-
-    expert_parameters: of one routed expert; parameters: of one layer without those (router and
-    shared experts), which every token meets.
-    """
+    """Layers with a mixture of experts."""
 
     count: int
     experts: int
@@ -97,7 +95,10 @@ class ExpertLayers:
     shared_experts: int
     expert_width: int
     expert_parameters: int
+    """Parameters of one routed expert."""
     parameters: int = 0
+    """Parameters of one layer without its routed experts (router and shared experts), which every
+    token meets."""
 
 
 LayerKind: TypeAlias = AttentionLayers | StateLayers | DenseLayers | ExpertLayers

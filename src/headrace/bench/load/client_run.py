@@ -70,7 +70,7 @@ class ClientOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClientRun:
-    """Made on the event loop it runs on."""
+    """One run of a client's job. It is made on the event loop it runs on."""
 
     def __init__(self, job: ClientJob, clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
         self._job = job

@@ -17,7 +17,7 @@ MAX_NAME_CHARACTERS = 128
 
 
 class Parent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Whom something belongs to."""
+    """The group that something belongs to."""
 
     level: GroupLevel
     name: str

@@ -51,7 +51,7 @@ class EngineTest(NamedTuple):
 
 
 class Steps(msgspec.Struct, frozen=True, array_like=True):
-    """`count` steps of the same work, or of that work on average."""
+    """A number of steps of the same work, or of that work on average."""
 
     count: int
     work: StepWork

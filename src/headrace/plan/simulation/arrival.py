@@ -20,7 +20,7 @@ class Arrival(NamedTuple):
 
 
 class PromptWriter:
-    """Made-up token ids: equal where prompts share a beginning, of the request alone elsewhere."""
+    """A writer of made-up token ids, equal where prompts share a beginning and unique elsewhere."""
 
     def __init__(self) -> None:
         self._numbers: dict[int, int] = {}
