@@ -49,7 +49,7 @@ def test_a_run_in_this_process_leaves_the_command_as_it_was() -> None:
         done = load_here([source.url, "-c", "2", "-n", "4", *SHORT])
         assert (done.summary.requests.completed, done.ending) == (4, "complete")
         assert "completed" in run(source.url, "-n", "2", *SHORT).output
-    with pytest.raises(ConfigError, match="is a list, which a sweep takes"):
+    with pytest.raises(ConfigError, match="is a list, which only a sweep takes"):
         load_here(["--rate", "1,2"])
 
 
