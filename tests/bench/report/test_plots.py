@@ -52,7 +52,7 @@ def test_a_distribution_is_of_weights_where_there_are_some() -> None:
 def test_a_limit_far_away_is_told_and_not_drawn() -> None:
     plot = cdf("TTFT", [Curve(BLUE, one_each([10.0, 20.0]))], limit_ms=500)
     assert plot is not None and "SLO" not in plot.svg
-    assert plot.caption == "SLO 500 ms lies outside of the plot."
+    assert plot.caption == "SLO 500 ms lies outside the plot."
     assert within(500, [10, 300]) == 500 and beyond(None, [1], "x") == ""
 
 
