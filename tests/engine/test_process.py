@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 
 import msgspec
+import pytest
 
 from headrace.engine import wire
 from headrace.engine.core import EngineCore
@@ -143,6 +144,7 @@ def test_a_flood_does_not_keep_the_loop_from_stepping() -> None:
     assert len(ends) == MESSAGES_PER_STEP + 500
 
 
+@pytest.mark.load
 def test_submits_and_cancels_in_a_flood_are_cheap() -> None:
     core = make_core(MockModel(), max_num_seqs=1)
     submits = [Submit(str(i), prompt(100, i % 30), submit("x", [1]).params) for i in range(10_000)]

@@ -101,6 +101,7 @@ assert (alone.linear(x, weight) == expected).all()
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("pause", [0, 0.02])
 def test_a_forked_child_is_told_that_threads_do_not_come_along(pause: float) -> None:
     """It neither hangs nor crashes, at its end neither, whether threads spun or slept."""

@@ -56,6 +56,7 @@ def test_cached_tokens_are_told(running: Process) -> None:
     assert salted["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
 
 
+@pytest.mark.load
 def test_seeds_hold(running: Process) -> None:
     fields = {"prompt": "Once", "max_tokens": 8, "return_token_ids": True, "ignore_eos": True}
 

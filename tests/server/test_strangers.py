@@ -79,7 +79,7 @@ TRICKS = [
     Trick("1e400", COMPLETIONS, raw('{"prompt": "x", "temperature": 1e400}'), 400, None, NOT_JSON),
     Trick("an integer of 5,000 digits", COMPLETIONS,
           raw('{"prompt": "x", "seed": ' + "9" * 5000 + "}"), 400, None, REFUSED),
-    Trick("bytes that are no UTF-8", COMPLETIONS, raw(b'{"prompt": "\xff"}'), 400, None, NOT_JSON),
+    Trick("bytes that are not UTF-8", COMPLETIONS, raw(b'{"prompt": "\xff"}'), 400, None, NOT_JSON),
     Trick("half a surrogate pair", COMPLETIONS, raw('{"prompt": "\\ud800"}'), 400, None, NOT_JSON),
     Trick("a key twice", COMPLETIONS, raw('{"prompt": 1, "prompt": "x"}'), 200, None,
           "200: the last counts"),

@@ -94,6 +94,7 @@ ELSEWHERE = "https://user:word@elsewhere.example/v1?key=1"
 EVENTS, HTML, TEXT = "text/event-stream", "text/html", "text/plain"
 
 
+@pytest.mark.load
 @pytest.mark.parametrize(
     ("answer", "kind", "told"),
     [
@@ -152,6 +153,7 @@ def test_nothing_succeeds(answer: Answer, kind: str, told: str, tmp_path: Path) 
     assert "failed" in ran.output
 
 
+@pytest.mark.load
 @pytest.mark.parametrize(
     ("answer", "content"),
     [
@@ -184,6 +186,7 @@ def test_a_process_of_its_own_ends_as_the_others_here(tmp_path: Path) -> None:
     assert ran.line.startswith("headrace: nothing succeeded: ")
 
 
+@pytest.mark.load
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
@@ -199,6 +202,7 @@ def test_limits_of_time_hold(answer: Answer, told: str, tmp_path: Path) -> None:
     assert told in ran.line
 
 
+@pytest.mark.load
 def test_a_run_ends_though_its_streams_do_not(tmp_path: Path) -> None:
     with misbehaving(endless) as url:
         ran = load(url, tmp_path, "--duration", "0.3", "--grace", "0.1", requests=None)
@@ -207,6 +211,7 @@ def test_a_run_ends_though_its_streams_do_not(tmp_path: Path) -> None:
     assert all(one.content for one in ran.run.requests)
 
 
+@pytest.mark.load
 def test_a_storm_is_no_flood(tmp_path: Path) -> None:
     """Users who are refused at once wait a moment: two of them send at most 20 a second."""
     seen: list[int] = []
@@ -222,6 +227,7 @@ def test_a_storm_is_no_flood(tmp_path: Path) -> None:
     assert ran.failures["http"] == len(seen)
 
 
+@pytest.mark.load
 def test_some_fail(tmp_path: Path) -> None:
     """The failure that came most often is told, and how often each class came."""
 
@@ -260,6 +266,7 @@ def test_somebody_accepts_and_says_nothing(tmp_path: Path, monkeypatch: pytest.M
     assert "no reply came within 0.3 s (timeout, at /v1/models)" in ran.line
 
 
+@pytest.mark.process
 def test_tls_and_none_taken_for_one_another(tmp_path: Path) -> None:
     authority = trustme.CA()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

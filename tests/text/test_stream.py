@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -157,6 +158,7 @@ def test_the_end_of_a_text_within_min_tokens_is_not_searched() -> None:
     assert stream.take(half, "length") == TextDelta("\ufffd", 1, None, (0,))
 
 
+@pytest.mark.load
 @settings(max_examples=300)
 @given(
     text=st.text(alphabet="abé", max_size=14),

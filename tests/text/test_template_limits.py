@@ -114,6 +114,7 @@ BOMBS = {
 }
 
 
+@pytest.mark.load
 @pytest.mark.parametrize("source", BOMBS.values(), ids=BOMBS.keys())
 def test_bombs_are_refused(source: str) -> None:
     limits = RenderLimits(max_steps=300_000, max_chars=2_000_000)

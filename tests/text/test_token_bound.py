@@ -112,6 +112,7 @@ def test_unknown_spellings_and_missing_bytes_have_none() -> None:
     assert most_token_bytes(from_gguf(sentencepiece())._vocabulary) is not None
 
 
+@pytest.mark.load
 def test_nfc_shrinks_no_text_by_more() -> None:
     """Every text that NFC makes of others is that of a sequence of decomposed characters.
 

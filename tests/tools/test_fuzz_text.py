@@ -18,6 +18,7 @@ def _no_assets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HEADRACE_ASSETS", raising=False)
 
 
+@pytest.mark.load
 def test_tokenizers_keep_their_promises(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tokenizers, "LONG_CHARS", 20_000)
     report = harness.run(tokenizers.make_target(), seed=1, iterations=150, limit_s=60)

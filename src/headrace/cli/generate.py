@@ -81,7 +81,7 @@ def _print_json(prompt: str, result: GenerationResult, seconds: float) -> None:
 
 
 def _checked(text: str) -> str:
-    """A prompt as typed; bytes that are no UTF-8 reach Python as lone surrogates."""
+    """A prompt as typed; bytes that are not UTF-8 reach Python as lone surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:

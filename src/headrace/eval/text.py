@@ -21,7 +21,7 @@ def windows_of_file(
     """Windows of the file's text, by the checkpoint's tokenizer; control tokens are plain text.
 
     pre: the pre-tokenizer's name, instead of the one in a GGUF file.
-    Raises ConfigError where the file cannot be read, is no UTF-8 or is too short.
+    Raises ConfigError where the file cannot be read, is not UTF-8 or is too short.
     """
     try:
         # As bytes: reading as text would turn \r\n into \n, which are other tokens.

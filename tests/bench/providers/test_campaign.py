@@ -89,6 +89,7 @@ async def entered(stack: AsyncExitStack, **settings: Any) -> MockEndpoint:
     return endpoint
 
 
+@pytest.mark.load
 async def test_rounds_come_at_their_times_and_one_failing_stops_nobody(bench: Bench) -> None:
     async with AsyncExitStack() as stack:
         one = await entered(stack)
@@ -124,6 +125,7 @@ async def test_rounds_come_at_their_times_and_one_failing_stops_nobody(bench: Be
     assert len(bodies) == 9, "a salt was sent twice"
 
 
+@pytest.mark.load
 async def test_a_refused_key_is_told_once_and_pauses_one(bench: Bench) -> None:
     async with AsyncExitStack() as stack:
         one = await entered(stack)
@@ -163,6 +165,7 @@ async def test_it_ends_when_everybody_is_paused(bench: Bench) -> None:
     assert len(bench.contents.visits) == 1
 
 
+@pytest.mark.load
 async def test_a_second_run_goes_on_by_the_schedule_without_a_burst(bench: Bench) -> None:
     async with AsyncExitStack() as stack:
         one = await entered(stack)

@@ -90,6 +90,7 @@ def test_runs_with_different_slos(pair: tuple[str, str], tmp_path: Path) -> None
     assert "100 %" in done.output
 
 
+@pytest.mark.load
 def test_names_are_told_apart(tmp_path: Path) -> None:
     first, second = write(tmp_path / "a" / "run"), write(tmp_path / "b" / "run")
     told = json.loads(run("compare", first, second, "--json", "--metric", "tpot").stdout)

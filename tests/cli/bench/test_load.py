@@ -120,6 +120,7 @@ def test_json_and_the_names_of_other_tools() -> None:
     assert paths == {"/v1/completions"}
 
 
+@pytest.mark.load
 def test_equal_seeds_send_the_same() -> None:
     bodies = []
     for seed in ("1", "1", "2"):
@@ -257,6 +258,7 @@ def test_conversations_hold_the_answers() -> None:
     assert "\0" not in json.dumps(sent)
 
 
+@pytest.mark.load
 def test_a_sweep_goes_from_one_user_to_many(tmp_path: Path) -> None:
     with mock(capacity=4, ttft_ms=20) as endpoint:
         done = run(

@@ -249,6 +249,7 @@ def test_a_result_as_vllms_scripts_and_a_bill_want_it(tmp_path: Path) -> None:
     assert "p99_ttft_ms" in kept and "p99_itl_ms" not in kept
 
 
+@pytest.mark.load
 def test_a_sweep_says_what_batching_gained() -> None:
     with mock(ttft_ms=10, capacity=4) as endpoint:
         done = run(

@@ -105,6 +105,7 @@ def test_what_is_no_load(line: str, told: str) -> None:
     assert raised.value.param is not None
 
 
+@pytest.mark.load
 def test_a_sweep_over_users_is_kept_and_shown(tmp_path: Path) -> None:
     with mock(capacity=2, ttft_ms=5) as endpoint:
         done = run(
@@ -148,6 +149,7 @@ def test_a_sweep_over_rates_is_kept_and_shown(tmp_path: Path) -> None:
     assert "TTFT over requests per second" in (tmp_path / "report.html").read_text()
 
 
+@pytest.mark.load
 @pytest.mark.parametrize(
     ("slo", "status"),
     [

@@ -77,6 +77,7 @@ def test_bad_input_is_told() -> None:
     assert run("--sort", "price").exit_code == 2
 
 
+@pytest.mark.load
 def test_this_machine_is_its_cards(with_cards: Callable[..., dict[str, str]]) -> None:
     env = with_cards(*["NVIDIA H100 80GB HBM3, 81559"] * 2)
     words = ["recommend", "--task", "chat", "--model", "qwen3-32b", "--on", "2026-11-22",

@@ -83,6 +83,7 @@ def test_what_is_cut_by_a_slice_is_found_whole(secret: str, at: int) -> None:
     assert (found[0].start, found[0].end) == (at, at + len(secret))
 
 
+@pytest.mark.load
 @settings(max_examples=200, deadline=None)
 @given(st.lists(TEXTS | st.integers() | st.floats(allow_nan=False) | st.just(4111e12), max_size=8),
        st.booleans())  # fmt: skip

@@ -217,6 +217,7 @@ values = st.recursive(
 )
 
 
+@pytest.mark.load
 @settings(max_examples=200, deadline=None)
 @given(
     value=values,

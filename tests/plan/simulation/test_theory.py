@@ -33,6 +33,7 @@ def in_system(run: Run, arrivals: list[Arrival]) -> float:
     return area / last
 
 
+@pytest.mark.load
 @pytest.mark.parametrize("load", [0.3, 0.6, 0.8])
 def test_the_queue_of_equal_requests_is_that_of_m_d_1(load: float) -> None:
     service_s = 1.0 + 0.01 * 100

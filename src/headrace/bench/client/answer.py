@@ -139,7 +139,7 @@ def written(value: Any) -> str:
 def json_value(data: str | bytes) -> Any:
     """What JSON says; raises ValueError, and RecursionError for what is nested too deeply.
 
-    Bytes that are no UTF-8 become the replacement character, and so does half of a surrogate pair,
+    Bytes that are not UTF-8 become the replacement character, and so does half of a surrogate pair,
     escaped, which is JSON and no Unicode: servers that cut tokens into events send both.
     """
     try:

@@ -69,7 +69,7 @@ class Plot:
 
 
 def legend(keys: Sequence[Key]) -> Markup:
-    """Names with a piece of what they name; outside of the plot, where it covers nothing."""
+    """Names with a piece of what they name; outside the plot, where it covers nothing."""
     entries = []
     for key in keys:
         piece = tag("svg", _piece(key), width=22, height=10, aria_hidden="true")

@@ -10,7 +10,7 @@ import msgspec
 
 from headrace.catalog import Catalog
 from headrace.catalog.fact import Fact
-from headrace.catalog.names import hint, plain
+from headrace.catalog.names import near, plain
 from headrace.catalog.rows import Decision
 from headrace.catalog.rows.decision import Node, Option
 from headrace.errors import CatalogError
@@ -115,8 +115,9 @@ def option_named(node: Node, choice: str) -> Option:
     for option in node.options:
         if plain(choice) in {plain(short(option)), plain(option.id), plain(option.label)}:
             return option
-    names = [short(one) for one in node.options]
+    names = [short(option) for option in node.options]
+    nearest = near(choice, names, 1)
+    meant = f"did you mean {nearest[0]!r}? " if nearest else ""
     raise CatalogError(
-        f"{choice!r} is not an answer to {node.question!r}; {hint(choice, names)} (there are: "
-        f"{', '.join(names)})"
+        f"{choice!r} is not an answer to {node.question!r}; {meant}There are: {', '.join(names)}"
     )
