@@ -240,13 +240,15 @@ def _document_name(document: Document) -> str:
 
 def techniques_table() -> str:
     """The table of README: what runs here, what is planned, what is not yet there."""
-    lines = ["| technique | runs here | planned with `plan` | not yet |", "|---|---|---|---|"]
-    for capability in Catalog.load().capabilities:
-        if capability.readme:
-            runs = {"runs": "yes", "part": f"in part: {capability.missing}"}
-            plan = f"`{capability.plan.removeprefix('headrace ')}`" if capability.plan else ""
-            not_yet = "" if capability.does in runs else "not yet"
-            lines.append(_row([capability.name, runs.get(capability.does, ""), plan, not_yet]))
+    lines = ["| technique | runs here | `plan` estimates it | not yet |", "|---|---|---|---|"]
+    order = ("runs", "part")
+    shown = [capability for capability in Catalog.load().capabilities if capability.readme]
+    shown.sort(key=lambda row: order.index(row.does) if row.does in order else len(order))
+    for capability in shown:
+        runs = {"runs": "yes", "part": f"in part: {capability.missing}"}
+        plan = f"`{capability.plan.removeprefix('headrace ')}`" if capability.plan else ""
+        not_yet = "" if capability.does in runs else "not yet"
+        lines.append(_row([capability.name, runs.get(capability.does, ""), plan, not_yet]))
     return "\n".join(lines) + "\n"
 
 
