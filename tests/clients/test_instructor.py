@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from msgspec import structs
 
 from tests.clients.test_tours import _clients_python, _tour
@@ -12,6 +13,7 @@ from tests.server.conftest import MODEL, start, tokenizer, uvicorn_thread  # noq
 from tests.server.mock_engine import INFO, MockEngine, says
 
 
+@pytest.mark.clients
 def test_instructor(start: Callable[..., Any]) -> None:  # noqa: F811
     python = _clients_python()
     answer = '```json\n{"name": "Ada", "age": 36}\n```'

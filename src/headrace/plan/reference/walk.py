@@ -119,5 +119,5 @@ def option_named(node: Node, choice: str) -> Option:
     nearest = near(choice, names, 1)
     meant = f"did you mean {nearest[0]!r}? " if nearest else ""
     raise CatalogError(
-        f"{choice!r} is not an answer to {node.question!r}; {meant}There are: {', '.join(names)}"
+        f"{choice!r} is not an answer to {node.question!r}; {meant}there are: {', '.join(names)}"
     )
