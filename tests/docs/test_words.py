@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs import docstrings, words
+from tests.docs import docstrings, other_texts, words
+from tests.docs.pages import ROOT, SOURCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,61 @@ def other():
     ]
 
 
+def test_strings_of_scripts_are_read_and_comments_and_names_of_styles_are_not() -> None:
+    script = r"""
+// Nobody was asked.
+import { told } from "./told.js";
+const who = key.team || "nobody"; /* nobody */
+note(`${count(n)} of ${all ? "told" : `${x} asked`} were said`);
+h("p", { class: "told", title: 'one\'s own' }, text.replace(/"/g, "is \"none\""));
+document.getElementById("said").textContent = "// a URL";
+"""
+    assert sorted(other_texts.script_texts(script)) == [
+        (4, "nobody"),
+        (5, "told"),
+        (5, "… asked"),
+        (5, "… of … were said"),
+        (6, r"is \"none\""),
+        (6, r"one\'s own"),
+        (6, "p"),
+        (7, "// a URL"),
+    ]
+
+
+def test_text_of_html_is_read_and_its_marks_are_not() -> None:
+    page = (
+        '<p id="said" class="told">\nIt is <b>said</b></p><img alt="a told story" src="asked.png">'
+    )
+    found = other_texts.html_texts(page)
+    assert [(line, text) for line, text in found if text.strip()] == [
+        (1, "\nIt is "),
+        (2, "said"),
+        (2, "a told story"),
+    ]
+
+
+def test_of_the_changelog_what_is_not_released_is_read() -> None:
+    changelog = "# Changelog\n\n## Unreleased\n\n- New.\n\n## 0.1.0\n\n- Old.\n"
+    assert other_texts.unreleased(changelog) == "\n\n\n\n- New.\n"
+
+
+def test_files_that_are_not_python_are_read() -> None:
+    read = {path for path, _, _ in other_texts.other_texts()}
+    assert {
+        ROOT / "README.md",
+        ROOT / "CHANGELOG.md",
+        ROOT / "docs" / "gateway.md",
+        ROOT / "benchmarks" / "README.md",
+        ROOT / "training" / "README.md",
+        ROOT / "deploy" / "README.md",
+        ROOT / "deploy" / "grafana" / "headrace-gateway.json",
+        ROOT / "deploy" / "prometheus" / "headrace-gateway.rules.yml",
+        SOURCE / "server" / "pages" / "app.js",
+        SOURCE / "gateway" / "admin" / "page" / "index.html",
+    } <= read
+    assert ROOT / "docs" / "words.md" not in read
+
+
 @pytest.mark.parametrize(
     "name",
     ["asked", "told_ids", "making", "who", "Told", "PassedScrub", "Reloading", "Way", "Settled"],
@@ -177,7 +233,7 @@ def test_forms_are_told_apart(docstring: str, reason: str | None) -> None:
 
 def test_a_room_with_more_than_the_list_allows_is_listed_whole() -> None:
     tree = ast.parse('class Price:\n    """Of a token."""\nclass Rate:\n    """A rate."""\n')
-    path = docstrings.SOURCE / "unheard" / "price.py"
+    path = SOURCE / "unheard" / "price.py"
     found = list(docstrings.offenders({path: tree}))
     assert docstrings.counted(found) == {"unheard": 1}
     assert docstrings.new_offenders(found) == [

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from tests.docs.pages import DOCS, ROOT, SOURCE, page, part, rows
+from tests.docs.other_texts import other_texts
+from tests.docs.pages import ROOT, SOURCE, page, part, rows
 
 NAMES_LEFT = Path(__file__).with_name("names.txt")
 PHRASES_LEFT = Path(__file__).with_name("phrases.txt")
@@ -220,36 +221,19 @@ def phrases_in(text: str) -> Iterator[tuple[int, str, str]]:
             yield text.count("\n", 0, match.start()), phrase.name, around
 
 
-def pages() -> list[Path]:
-    """Pages whose words are checked: all but the one that lists the phrases."""
-    found = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md"))]
-    return [path for path in found if path.name != "words.md"]
-
-
-def page_text(path: Path) -> str:
-    """The prose of a page with the lines where they are, without code in backticks."""
-
-    def blank(match: re.Match[str]) -> str:
-        return "\n" * match[0].count("\n")
-
-    text = path.read_text(encoding="utf-8")
-    text = re.sub(r"^```.*?^```$|<!--.*?-->", blank, text, flags=re.MULTILINE | re.DOTALL)
-    return re.sub(r"`[^`\n]+`", "`…`", text)
-
-
 def places(sources: Mapping[Path, ast.Module]) -> list[Place]:
-    """Every phrase in the sources and on the pages."""
+    """Every phrase in the sources, on the pages and in the files to copy."""
     found = [
         Place(path, line + below, phrase, around)
         for path, tree in sources.items()
         for line, text in texts(tree)
         for below, phrase, around in phrases_in(text)
     ]
-    for path in pages():
-        found += [
-            Place(path, 1 + below, phrase, around)
-            for below, phrase, around in phrases_in(page_text(path))
-        ]
+    found += [
+        Place(path, line + below, phrase, around)
+        for path, line, text in other_texts()
+        for below, phrase, around in phrases_in(text)
+    ]
     return found
 
 

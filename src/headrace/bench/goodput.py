@@ -39,7 +39,7 @@ class ConditionResult(msgspec.Struct, frozen=True, kw_only=True):
     """Value of a condition over all requests, in the limit's unit; None if nothing was measured or
     failures reach it."""
     met: bool | None
-    """Whether it holds (of each request: for all of them); None where nothing can be said."""
+    """Whether it holds (of each request: for all of them); None where it is not known."""
 
 
 class Goodput(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,9 +51,9 @@ class Goodput(msgspec.Struct, frozen=True, kw_only=True):
     judged: int
     """Requests that met or missed it."""
     undecided: int
-    """The others, for which the run ended too soon or nobody counted tokens. good of them met every
-    condition of each request."""
+    """The others, for which the run ended too soon or no tokens were counted."""
     good: int | None
+    """Those that met every condition of each request."""
     fraction: float | None
     """Good over judged, and the interval in which the true one lies with CONFIDENCE. Rates are per
     second of the run. All these are None without a condition of each request."""
@@ -61,8 +61,8 @@ class Goodput(msgspec.Struct, frozen=True, kw_only=True):
     tokens_per_s: float | None
     conditions: tuple[ConditionResult, ...]
     met: bool | None
-    """Whether all conditions of the whole run hold; None where there are none, or too little was
-    measured to say."""
+    """Whether all conditions of the whole run hold; None without conditions, or where too
+    little was measured to decide."""
     fraction_interval: Interval | None = None
 
 

@@ -20,7 +20,7 @@ _CHARACTER = 7.0
 """Width of a character at this size, on the generous side: fonts differ between viewers."""
 _MARKS = ("#1b6ca8", "#c8553d", "#3c887e", "#8a5a9e", "#b08900", "#555555")
 _AROUND = (45, 0, 315, 90, 270, 135, 180, 225)
-"""Directions in which a number may stand beside its point, in degrees, the best first."""
+"""Directions in which a number may be printed beside its point, in degrees, the best first."""
 
 
 class Point(NamedTuple):

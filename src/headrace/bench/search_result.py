@@ -44,7 +44,7 @@ class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
     lowest_not_met: float | None
     """Missed or undecided; None: none."""
     decided: bool
-    """Both ends of the bracket are, and it is as narrow as was asked."""
+    """Both ends of the bracket are, and it is as narrow as requested."""
     confidence: float
     """Confidence, for the whole search, that every rate that counts as met does meet the SLO, under
     the assumptions in `sure`."""

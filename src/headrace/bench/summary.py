@@ -117,7 +117,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     from_sent: dict[str, Spread]
     """With `from_intended`: metrics under the names of the definitions' tool."""
     queue: Spread | None
-    """Wait that the server told."""
+    """Time in the queue, as the server reported it."""
     prompt_tokens: Spread | None
     output_tokens: Spread | None
     longest_stall: Stall | None
@@ -130,7 +130,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the server kept up with what was due; None of a closed loop, and where all came at
     once."""
     server: ServerFigures | None = None
-    """What its /metrics told; None where it told nothing."""
+    """Figures of its `/metrics`; None where it has none."""
     cost: Cost = Cost()
 
 

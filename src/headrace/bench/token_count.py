@@ -31,13 +31,13 @@ class TokenCount(msgspec.Struct, frozen=True, kw_only=True):
     disagreeing: int
     """Requests whose prompt or output differs by more than DISAGREES_BEYOND."""
     uncounted: int
-    """Requests whose output nobody counted."""
+    """Requests whose output was not counted."""
     reasoning: int | None
     cached: int | None
     cached_share: float | None
     """Share of cached tokens in the prompts for which the server reported it."""
     off_length: int | None
-    """Requests whose output is not as long as was asked."""
+    """Requests whose output is not as long as requested."""
 
 
 def count_tokens(records: Sequence[RequestRecord]) -> TokenCount:

@@ -91,8 +91,8 @@ class Efficiencies:
     rates_error: float = 0.0
     """The share by which those times may be off."""
     origin: str = ""
-    """The calibration's file, date and setting; without rates why there are none, "" where nobody
-    calibrated."""
+    """The calibration's file, date and setting; without rates, why; "" without a
+    calibration."""
 
     @property
     def basis(self) -> PlanBasis:

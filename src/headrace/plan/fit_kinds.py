@@ -14,7 +14,7 @@ _GGUF_KV = ("Q8_0", "Q4_0")
 _GGUF_FAMILIES = ("gguf", "gguf-mix")
 _BACKENDS = {"NVIDIA": "cuda", "AMD": "rocm"}
 _RELEASED_ONLY = ("mxfp4",)
-"""Kinds in which makers release models and nobody else does; such models are in no other."""
+"""Kinds in which only makers release models; such models are in no other."""
 
 
 def kinds_to_try(

@@ -45,7 +45,7 @@ class Quantity:
     """A figure."""
 
     id: str
-    """Under which it can be asked for, unique in a plan."""
+    """Its identifier, unique in a plan."""
     name: str
     value: float
     unit: str

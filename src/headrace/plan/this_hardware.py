@@ -21,7 +21,7 @@ class NamedHardware:
     name: str
     """A row of the catalog, or `THIS` for the CPU."""
     note: str = ""
-    """"" for nothing to be said."""
+    """A remark; "" without one."""
     here: int = 0
     """How many of the row this machine has; 0 where the name is not this machine's cards."""
 

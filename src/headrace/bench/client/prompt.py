@@ -21,8 +21,8 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: int | None = None
     min_tokens: int | None = None
     ignore_eos: bool = False
-    """With `max_tokens` and `min_tokens`: how long the answer is to be; an endpoint that cannot be
-    told one of them refuses the prompt."""
+    """With `max_tokens` and `min_tokens`: how long the answer is to be; an endpoint without one of
+    these fields refuses the prompt."""
     stream: bool = True
     extra_body: dict[str, Any] = {}
     """Fields of the body, over those that are made here."""

@@ -16,7 +16,7 @@ from itertools import accumulate
 from urllib.parse import unquote_plus, urlsplit
 
 BLOT = "********"
-"""Stands in place of a secret."""
+"""Replaces a secret."""
 
 SECRET_WORDS = ("auth", "key", "token", "cookie", "secret", "pass", "credential", "session")
 """A header with one of these in its name holds a secret, however short."""

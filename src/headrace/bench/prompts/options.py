@@ -18,7 +18,7 @@ class RequestOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Options that every request of a run has."""
 
     ignore_eos: bool = False
-    """Do not end before the length that is asked."""
+    """Do not end before the requested length."""
     min_tokens: bool = False
     """Ask for the length as the least, too."""
     stream: bool = True

@@ -104,7 +104,7 @@ class ProviderFigures(msgspec.Struct, frozen=True, kw_only=True):
     client_counted: int
     """Requests whose output the server did not count."""
     short: int
-    """Requests that ended before the length that was asked."""
+    """Requests that ended before the requested length."""
     client_bound: int
     cost: ProviderCost
     sequential: Sequential | None

@@ -131,7 +131,7 @@ class ProvidersFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     cached: bool = False
     """The same bytes each time, so that prefix caches help."""
     tokenizer: str | None = None
-    """Makes the prompts, and counts answers of which nobody told a count."""
+    """Makes the prompts, and counts the tokens of answers whose provider reports none."""
     seed: int = 0
 
     def __post_init__(self) -> None:

@@ -22,7 +22,7 @@ _TOKENS_DIFFER = 0.05
 _FAILED_DIFFER = 0.01
 
 _WHOLE = frozenset({None, "complete", "duration"})
-"""Endings of runs that did what was asked."""
+"""Endings of runs that ran to their planned end."""
 
 
 _ENDINGS: Mapping[object, str] = MappingProxyType(

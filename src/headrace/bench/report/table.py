@@ -23,7 +23,7 @@ from headrace.bench.summary import Summary
 from headrace.page.sheet import Cell, Sheet
 
 SIDE_BY_SIDE = 116
-"""Columns from which on small tables stand beside each other."""
+"""Columns from which on small tables are printed side by side."""
 
 _BOUNDLESS = 1000
 """Columns in which any of our tables fits."""

@@ -76,9 +76,8 @@ class TargetSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_in_flight: Annotated[
         int | None,
         Meta(
-            description="Most requests at it at once; more go elsewhere, or wait (`queue`). "
-            "Several "
-            "workers divide it, and each gets at least one."
+            description="How many requests it gets at once at most; more go elsewhere, or wait "
+            "(`queue`). Several workers divide it, and each gets at least one."
         ),
         formerly("most_in_flight"),
     ] = None

@@ -33,7 +33,7 @@ class CheckedRow(msgspec.Struct, frozen=True, kw_only=True):
     left_out_error: float | None = None
     """The same of a fit that had not seen this test."""
     other_model_error: float | None = None
-    """Nor any test of this model. None where it was not asked for, or no fit is left."""
+    """Nor any test of this model. None where it was not requested, or no fit is left."""
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True):

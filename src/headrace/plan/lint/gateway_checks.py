@@ -224,7 +224,7 @@ def context_tier(subject: Subject) -> Outcome:
                     Evidence("longest prompt", max(above), lengths.where, "tokens"),
                     Evidence("input of these prompts costs more by", round(extra, 4), "computed",
                              "USD"),
-                    Evidence("asked for", row.model, where),
+                    Evidence("requested model", row.model, where),
                 ),
                 f"keep prompts at {boundary:,} tokens or below, or route longer ones to a model "
                 "with one price",

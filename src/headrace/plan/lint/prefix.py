@@ -54,11 +54,11 @@ class Shareable(NamedTuple):
     """Characters, summed over prompts."""
 
     shared: int
-    """They begin with, as another does."""
+    """Characters at the start of a prompt that another prompt starts with too."""
     reusable: int
-    """Stand in half of the prompts, wherever."""
+    """Characters of passages that half of the prompts have, at any position."""
     whole: int
-    """All."""
+    """All characters."""
 
 
 def common_prefix(first: Sequence[object], second: Sequence[object]) -> int:

@@ -65,7 +65,7 @@ class Option:
     ttft: Quantity | None = None
     tpot: Quantity | None = None
     e2e: Quantity | None = None
-    """With `ttft` and `tpot`: s, None where not known, and of machines until the option is told."""
+    """With `ttft` and `tpot`: s; None where not known, of machines until it is listed."""
     e2e_s: float | None = None
     """The middle of e2e, by which it is ranked."""
     marks: tuple[Breach, ...] = ()

@@ -70,7 +70,7 @@ class Recommendation:
     left: int
     notes: tuple[str, ...]
     options: tuple[Option, ...] = ()
-    """All that are left, whose figures are not told."""
+    """All that are left, whose figures are not listed."""
 
     @property
     def figures(self) -> tuple[Quantity, ...]:

@@ -37,7 +37,7 @@ class Walk:
     steps: tuple[tuple[Node, Option], ...]
     """Questions with the answers given."""
     question: Node | None
-    """Asked next; None at an end."""
+    """The next question; None at an end."""
     takes: tuple[Taken, ...] = ()
     """The rows to take there."""
     because: str = ""

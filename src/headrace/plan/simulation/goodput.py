@@ -59,7 +59,7 @@ class Goodput:
     output_tokens_per_s: float
     conditions: tuple[ConditionResult, ...]
     met: bool | None
-    """Whether every condition of all holds; None where there is none. Rates are per second of the
+    """Whether every condition of all holds; None without conditions. Rates are per second of the
     run."""
 
 

@@ -290,7 +290,7 @@ async function load() {
 function start() {
   load().catch((failure) => {
     state.className = "bad";
-    state.textContent = `The document could not be had: ${failure.message}`;
+    state.textContent = `The document could not be loaded: ${failure.message}`;
   });
 }
 

@@ -59,7 +59,7 @@ function state(key) {
 }
 
 const belongs = (key) =>
-  [key.organisation, key.team, key.user].filter(Boolean).join(" / ") || "nobody";
+  [key.organisation, key.team, key.user].filter(Boolean).join(" / ") || "none";
 
 function identity(key) {
   const ends = key.ends.length ? ` …${key.ends.join(", …")}` : "";
@@ -270,7 +270,7 @@ export function keysView(root) {
             told.groups.map((one) => [
               h("b", {}, one.name),
               one.level,
-              one.parent || "nobody",
+              one.parent || "none",
               one.models.join(", ") || "all",
               meters(one.meters),
               state(one),

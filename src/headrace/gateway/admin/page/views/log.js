@@ -54,7 +54,7 @@ function row(line, fresh, labels) {
         entry.cache ? h("small", { class: "block" }, "from the cache") : "",
       ),
       h("div", {}, entry.model, entry.purpose ? h("small", { class: "block" }, entry.purpose) : ""),
-      h("div", {}, entry.target || "nobody", tried),
+      h("div", {}, entry.target || "none", tried),
       entry.key
         ? h("span", { title: entry.key, "data-key": entry.key }, labels.get(entry.key) || entry.key)
         : "none",

@@ -8,7 +8,7 @@ export function newKey(told, done) {
   dialog("New key", (close) => {
     const label = h("input", { maxlength: 128, required: true, autocomplete: "off" });
     const parents = [
-      ["", "nobody"],
+      ["", "none"],
       ...told.groups.map((one) => [`${one.level}\n${one.name}`, `${one.level} ${one.name}`]),
     ];
     const parent = select(parents, "");

@@ -292,7 +292,7 @@ export function playgroundView(root) {
           bound("temperature", { type: "number", step: "any", min: 0, placeholder: "default" }),
         ),
         field(
-          "Most tokens",
+          "Max tokens",
           bound("max_tokens", { type: "number", step: 1, min: 1, placeholder: "default" }),
         ),
         field(

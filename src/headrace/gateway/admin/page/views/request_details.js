@@ -16,7 +16,7 @@ const USAGE = [
 ];
 const WITHOUT = {
   settings: "The gateway's file leaves bodies out of the request log.",
-  client: "The client asked that its bodies not be kept.",
+  client: "The client requested that its bodies are not stored.",
   zero_retention: "Its key allows no retention (zero_retention).",
   unreadable: "Its bodies could not be read.",
 };
