@@ -24,6 +24,10 @@ import pytest
 from tests.tiers import MARKERS, tier_marks
 
 LIMIT_S = 0.5
+# The same test takes up to so many times its CPU time on a virtual machine whose neighbours are
+# busy (seen on 2026-11-23), of which the timed loop sees only a part. The tier stays honest, and
+# nobody's run fails for what another machine did.
+TOLERANCE = 1.6
 # What `loop_s` takes on the 2-core AMD EPYC machine (Zen 4) where the limit was set.
 REFERENCE_LOOP_S = 0.0100
 
@@ -168,10 +172,10 @@ class CpuGuard:
     def _refuse_if_dear(self, used_s: float) -> None:
         slowness = max(self._start_loop_s, loop_s()) / REFERENCE_LOOP_S
         # A machine that is faster than that of the limit does not make it stricter.
-        allowed_s = self._limit_s * max(1.0, slowness)
+        allowed_s = self._limit_s * TOLERANCE * max(1.0, slowness)
         if used_s > allowed_s:
             pytest.fail(
-                f"took {used_s:.2f} s of CPU; an unmarked test has {allowed_s:.2f} s on this "
-                f"machine. Make it cheaper, or mark it with one of {', '.join(MARKERS)}.",
+                f"took {used_s:.2f} s of CPU; an unmarked test has {self._limit_s} s, and at most "
+                f"{allowed_s:.2f} s on this machine now. Make it cheaper, or mark it with one of {', '.join(MARKERS)}.",
                 pytrace=False,
             )

@@ -126,14 +126,14 @@ def test_a_dear_test_fails_unless_it_is_marked(pytester: pytest.Pytester) -> Non
         "@pytest.fixture\ndef made(): burn(0.06)\n"
         "def test_set_up_is_not_counted(made): pass\n"
     )
-    result = run(pytester, limit_s=0.015)
+    result = run(pytester, limit_s=0.008)
     result.assert_outcomes(passed=3, failed=1)
     result.stdout.fnmatch_lines(["*test_dear*FAILED*", "*took 0.* s of CPU*mark it with one of*"])
 
 
 def test_imports_are_not_counted(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(heavy=BURN + "burn(0.06)\n", test_it="def test_it():\n    import heavy\n")
-    run(pytester, limit_s=0.015).assert_outcomes(passed=1)
+    run(pytester, limit_s=0.008).assert_outcomes(passed=1)
 
 
 def test_processes_are_counted_while_they_live_and_when_they_have_ended() -> None:
