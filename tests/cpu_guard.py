@@ -176,6 +176,7 @@ class CpuGuard:
         if used_s > allowed_s:
             pytest.fail(
                 f"took {used_s:.2f} s of CPU; an unmarked test has {self._limit_s} s, and at most "
-                f"{allowed_s:.2f} s on this machine now. Make it cheaper, or mark it with one of {', '.join(MARKERS)}.",
+                f"{allowed_s:.2f} s on this machine now. Make it cheaper, or mark it with one of "
+                f"{', '.join(MARKERS)}.",
                 pytrace=False,
             )
