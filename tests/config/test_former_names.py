@@ -54,7 +54,8 @@ def test_a_wrong_value_is_named_as_the_file_has_it() -> None:
 
 
 def test_both_names_at_once_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"most_in_flight: unknown name"):
+    both = r"most_in_flight: is now called `max_in_flight`, which is given too: remove one"
+    with pytest.raises(ConfigError, match=both):
         read("targets:\n- {max_in_flight: 3, most_in_flight: 4}\n")
 
 

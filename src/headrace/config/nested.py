@@ -125,6 +125,12 @@ class _Reader:
                 field = fields[name]
                 found[field.name] = self.kept(inner, hints[field.name], _join(path, key))
                 continue
+            if name is not None:
+                both = self.error(
+                    _join(path, key), f"is now called `{name}`, which is given too: remove one"
+                )
+                self.problems.append(Problem(both.path, str(both)))
+                continue
             if key not in fields:
                 meant = nearest(str(key), fields) or f"; there are {', '.join(fields)}"
                 told = self.error(_join(path, key), f"unknown name{meant}")
