@@ -173,7 +173,10 @@ def coverage_page() -> str:
         "An open model *runs* when its config as published is read and every part of its",
         "architecture is computed; what ran here are small models of that architecture. A provider",
         "*runs* when the gateway here is tested with recorded traffic of it; no provider was ever",
-        "called from here. A technique whose claimed gain is not measured here runs in part.",
+        "called from here. A technique whose claimed gain is not measured here runs in part, and",
+        "so does a heading or a table with a part under it.",
+        "",
+        *_recorded(coverage),
         "",
         "`headrace catalog coverage --does part` lists items with what is missing, `--topic` and",
         "`--document` list others, `--json` has everything. What runs may only grow: a test holds",
@@ -219,6 +222,20 @@ def coverage_page() -> str:
         "",
     ]
     return "\n".join([*lines, *_rejected(coverage)]) + "\n"
+
+
+def _recorded(coverage: Coverage) -> list[str]:
+    """What of the evidence needs archives that a clone does not have."""
+    items = [
+        item for item in coverage.items
+        if any("/cassettes/" in shown_by or "/test_recorded" in shown_by for shown_by in item.by)
+    ]  # fmt: skip
+    return [
+        f"The recorded traffic that shows {len(items)} of the items is not part of the repository:",
+        "their tests replay archives in the folder that `HEADRACE_ASSETS` names, and in a clone",
+        "without it they are skipped. So are tests that read published configs, traces and real",
+        "model files. `pytest --no-skips` fails where one was skipped.",
+    ]
 
 
 def _technical_summary(coverage: Coverage) -> str:

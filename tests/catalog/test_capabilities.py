@@ -34,6 +34,7 @@ name = "Batching"
 does = "runs"
 by = ["tests/engine/test_core.py"]
 plan = "headrace plan fit"
+items = ["cr-106"]
 techniques = ["continuous-batching"]
 """
 
@@ -58,6 +59,12 @@ def test_the_coverage_says_the_same(known: Catalog) -> None:
         for item_id in capability.items:
             does = items[item_id].does
             assert does == capability.does, f"{capability.name}: {item_id} says {does}"
+
+
+def test_every_capability_has_items_or_says_why_not(known: Catalog) -> None:
+    assert sum(bool(capability.items) for capability in known.capabilities) > 20
+    for capability in known.capabilities:
+        assert bool(capability.items) != bool(capability.no_items), capability.name
 
 
 def test_names_and_rows_are_there_once(known: Catalog) -> None:
@@ -146,6 +153,8 @@ def test_a_supported_row(said: dict[str, Any], value: list[str], note: str) -> N
         ('does = "runs"', 'does = "part"', "what is missing go together"),
         ('does = "runs"', 'does = "ran"', "Invalid enum value 'ran'"),
         ("techniques", "technics", "unknown field `technics`"),
+        ('items = ["cr-106"]\n', "", "no_items gives the reason"),
+        ("items = [", 'no_items = "x"\nitems = [', "no_items gives the reason"),
         ('does = "runs"\nby = ["tests/engine/test_core.py"]\nplan = "headrace plan fit"\n',
          'does = "plans"\n', "has no plan"),
         ('does = "runs"\nby = ["tests/engine/test_core.py"]\n',

@@ -127,7 +127,56 @@ def test_every_item_has_a_topic_of_several(coverage: Coverage) -> None:
 def test_the_summary_has_the_five_counts(coverage: Coverage) -> None:
     counts = count_does(coverage.items)
     assert sum(counts.values()) == len(coverage.items)
-    assert all(str(count) in summary(coverage.items) for count in counts.values())
+    wanted = dict(zip(DOES, (3, 5, 7, 11, 13), strict=True))
+    items = [
+        next(item for item in coverage.items if item.does == does)
+        for does, count in wanted.items()
+        for _ in range(count)
+    ]
+    assert summary(items) == (
+        "Of 39 items of the background documents headrace runs 3, runs 5 in part, plans 7, "
+        "only knows 11 and rejects 13."
+    )
+
+
+HEADINGS = """
+[[document]]
+id = "guide"
+prefix = "g"
+lines = 9
+sha256 = "0"
+
+[evidence]
+batches = "tests/engine/test_core.py"
+
+[items]
+guide = [
+  { id = "g-1", kind = "section", name = "a", topic = "metrics", does = "HEAD", by = ["batches"], rows = ["x"] },
+  { id = "g-2", kind = "table", name = "b", does = "TABLE", by = ["batches"], rows = ["x"] },
+  { id = "g-3", kind = "table row", name = "c", does = "part", missing = "d", by = ["batches"], rows = ["x"] },
+  { id = "g-4", kind = "section", name = "e", does = "runs", by = ["batches"], rows = ["x"] },
+]
+"""  # noqa: E501
+
+
+@pytest.mark.parametrize(
+    ("head", "table", "named"),
+    [("runs", "part", "g-1"), ("part", "runs", "g-2"), ("part", "part", None)],
+)
+def test_a_heading_does_not_run_where_an_item_under_it_is_in_part(
+    tmp_path: Path, head: str, table: str, named: str | None
+) -> None:
+    text = HEADINGS
+    for word, does in (("HEAD", head), ("TABLE", table)):
+        missing = ', missing = "d"' if does == "part" else ""
+        text = text.replace(f'"{word}"', f'"{does}"{missing}')
+    if named is None:
+        assert len(_load(tmp_path, text).items) == 4
+        return
+    with pytest.raises(
+        CatalogError, match=f"item '{named}': runs, and g-[23] under it only in part"
+    ):
+        _load(tmp_path, text)
 
 
 def test_a_command_that_is_not_there_is_seen() -> None:

@@ -104,6 +104,7 @@ def test_trees_agree_or_not(catalog: Catalog) -> None:
     said = Adviser(catalog).advice(answers, Chosen("vllm", "fp8", "h100-sxm"))
     by_tree = {one.decision: one.agrees for one in said}
     assert by_tree["quantization-by-hardware"] and by_tree["runtime-by-use"]
+    assert {"quantization-by-task", "quantization-by-scenario"} <= set(by_tree)
     assert by_tree["hardware-by-work"] and "gguf-kind-by-task" not in by_tree  # no GGUF
     of_gguf = Adviser(catalog).advice(answers, Chosen("llama.cpp", "q4-k-m", "h100-sxm"))
     assert {one.decision: one.agrees for one in of_gguf}["gguf-kind-by-task"] is False

@@ -40,6 +40,8 @@ class Capability(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """The command that plans it; empty without one."""
     items: tuple[str, ...] = ()
     """Ids of items of the coverage that say the same."""
+    no_items: str = ""
+    """Why no item says the same, where none does."""
     techniques: tuple[str, ...] = ()
     """Rows that headrace becomes a runtime of where it runs."""
     quantizations: tuple[str, ...] = ()
@@ -118,5 +120,10 @@ def _check(capability: Capability, where: str) -> None:
         raise CatalogError(f'{where}: does = "part" and what is missing go together')
     if capability.does == "plans" and not capability.plan:
         raise CatalogError(f"{where}: has no plan; name the command that plans it")
+    if bool(capability.items) == bool(capability.no_items):
+        raise CatalogError(
+            f"{where}: items names what the coverage says of it; where it says nothing, no_items "
+            "gives the reason"
+        )
     if capability.does != "runs" and (capability.formats or capability.features):
         raise CatalogError(f"{where}: only what runs is a format or a feature")

@@ -186,6 +186,7 @@ def load_coverage(path: Path = FILE) -> Coverage:
         for name, written in tables.items()
         for item in _items(documents[name], written, evidence, origin)
     ]
+    _check_headings(items, origin)
     return Coverage(documents, evidence, tuple(items))
 
 
@@ -232,6 +233,30 @@ def _items(
             "by": tuple(evidence[name] for name in written.by),
         }
         yield Item(**fields, document=document.id, section=section)
+
+
+def _check_headings(items: Iterable[Item], origin: str) -> None:
+    """A heading or table head that runs has nothing in part right under it.
+
+    What stands under a further heading counts for that heading. Raises CatalogError.
+    """
+    document = ""
+    heading: Item | None = None
+    table: Item | None = None
+    for item in items:
+        if item.document != document:
+            document, heading, table = item.document, None, None
+        if item.kind == "section":
+            heading, table = item, None
+            continue
+        if item.kind != "table row":
+            table = item if item.kind == "table" else None
+        for above in (heading, table):
+            if above is not None and above.does == "runs" and item.does == "part":
+                raise CatalogError(
+                    f"{origin}: item {above.id!r}: runs, and {item.id} under it only in part; "
+                    'write does = "part" and what is missing'
+                )
 
 
 def _check_answer(item: _Written, where: str) -> None:
