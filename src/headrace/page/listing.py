@@ -75,9 +75,9 @@ border-radius:6px;padding:2px 8px;width:min(100%,260px)}
 LISTING_SCRIPT = """
 ;(function(){var lists=[],all=[];
 function words(s){return s.toLowerCase().split(/\\s+/).filter(Boolean)}
-function said(c){var s=c.querySelector('summary');return (s?s:c).textContent}
+function textOf(c){var s=c.querySelector('summary');return (s?s:c).textContent}
 function show(l){var w=words(l.input?l.input.value:'').concat(all),n=0;
-l.rows.forEach(function(r){var ok=w.every(function(x){return r.said.indexOf(x)>=0});
+l.rows.forEach(function(r){var ok=w.every(function(x){return r.text.indexOf(x)>=0});
 r.row.hidden=!ok;if(ok)n++});
 l.count.textContent=w.length?n+' of '+l.rows.length:''}
 function input(label){var i=document.createElement('input');i.type='search';i.className='find';
@@ -85,7 +85,8 @@ i.placeholder=label;i.setAttribute('aria-label',label);return i}
 document.querySelectorAll('table.list').forEach(function(t){
 var body=t.tBodies[0],heads=Array.from(t.tHead.rows[0].cells);
 var l={rows:Array.from(body.rows).map(function(r){return{row:r,
-said:Array.from(r.cells).map(said).join(' ').toLowerCase()}}),count:document.createElement('span')};
+text:Array.from(r.cells).map(textOf).join(' ').toLowerCase()}}),
+count:document.createElement('span')};
 l.count.className='found';lists.push(l);
 var box=document.createElement('div');
 if(l.rows.length>7){l.input=input('Filter by words');box.append(l.input);
@@ -99,7 +100,7 @@ heads.forEach(function(o){o.removeAttribute('aria-sort')});
 h.setAttribute('aria-sort',down>0?'ascending':'descending');
 var numbers=h.classList.contains('n');
 var keyed=Array.from(body.rows).map(function(r){var c=r.cells[at],v=c.dataset.order;
-if(numbers)return[r,v===undefined?null:+v];var s=said(c);return[r,s==='\\u2013'?null:s]});
+if(numbers)return[r,v===undefined?null:+v];var s=textOf(c);return[r,s==='\\u2013'?null:s]});
 keyed.sort(function(a,b){if(a[1]===null||b[1]===null)return(a[1]===null)-(b[1]===null);
 return down*(numbers?a[1]-b[1]:a[1].localeCompare(b[1],'en',{numeric:true}))});
 keyed.forEach(function(k){body.append(k[0])})})})});

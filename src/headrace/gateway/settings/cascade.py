@@ -79,7 +79,7 @@ class JudgeSettings(msgspec.Struct, frozen=True, kw_only=True):
         str | None, Meta(description="Its instruction, instead of the built-in one.")
     ] = None
     timeout_s: Annotated[Seconds, Meta(description="Longest wait for its answer.")] = 10.0
-    max_tokens: Annotated[int, Meta(ge=1, le=4096, description="Most tokens it may generate.")] = 8
+    max_tokens: Annotated[int, Meta(ge=1, le=4096, description="Limit of tokens it generates.")] = 8
     expected_s: Annotated[
         Seconds | None, Meta(description="How long it takes, for `explain` without a ledger.")
     ] = None

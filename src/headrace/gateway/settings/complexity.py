@@ -108,7 +108,7 @@ class RouterModelSettings(msgspec.Struct, frozen=True, kw_only=True):
         Text | None,
         Meta(description="The model used if there is no answer in time. [default]"),
     ] = None
-    max_tokens: Annotated[int, Meta(ge=1, le=4096, description="Most tokens it may generate.")] = 5
+    max_tokens: Annotated[int, Meta(ge=1, le=4096, description="Limit of tokens it generates.")] = 5
     expected_s: Annotated[
         Seconds | None, Meta(description="How long it takes, for `explain` without a ledger.")
     ] = None

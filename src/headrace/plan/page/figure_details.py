@@ -19,7 +19,6 @@ details.figure summary code{color:var(--ink2);font-size:12px}
 details.figure .sheet{border:0;padding:0;margin:6px 0}
 details.figure:target{border-color:var(--c1)}
 a{color:var(--c1)}
-.told td:first-child{overflow-wrap:anywhere}
 pre{font:12px/1.5 ui-monospace,monospace;white-space:pre-wrap;overflow-wrap:anywhere;margin:6px 0}
 .command{font-family:ui-monospace,monospace;font-size:12px;overflow-wrap:anywhere}
 """

@@ -20,7 +20,7 @@ export const h = (tag, attributes, ...children) =>
 export const s = (tag, attributes, ...children) =>
   fill(document.createElementNS(SVG, tag), attributes, children);
 
-// Says a change to who does not see it.
+// Announces a change to screen readers.
 export function announce(text) {
   document.getElementById("said").textContent = text;
 }
@@ -109,7 +109,7 @@ export function tableRow(columns, cells, attributes = {}) {
 export const empty = (title, ...words) =>
   h("div", { class: "empty" }, h("h3", {}, title), h("p", {}, words));
 
-// Calls again after a while, and not while nobody looks.
+// Calls again after a while, but not while the page is hidden.
 export function later(call, after) {
   return setTimeout(() => {
     if (!document.hidden) call();
@@ -117,13 +117,13 @@ export function later(call, after) {
   }, after);
 }
 
-// Why something could not be had, in the gateway's words, and what to do where that is known.
+// Why something could not be loaded, as the gateway reports it, and the remedy where it is known.
 export function failure(error) {
   const hints = { no_ledger: "No ledger is kept", no_store: "Keys cannot be made here" };
   return empty(hints[error.code] || "This could not be loaded", error.message);
 }
 
-// A dialog that closes by Escape and gives the focus back. `content` gets a function that closes it.
+// A dialog that closes by Escape and returns the focus. `content` gets a function that closes it.
 export function dialog(title, content, { kind = "", onclose } = {}) {
   const before = document.activeElement;
   const heading = h("h2", { id: unique("dialog") }, title);

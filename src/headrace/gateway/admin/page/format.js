@@ -1,4 +1,4 @@
-// Numbers, money and times as people read them. What nobody knows is a dash, never 0.
+// Numbers, money and times as people read them. An unknown value is a dash, never 0.
 
 const LOCALE = "en-US";
 const NONE = "–";

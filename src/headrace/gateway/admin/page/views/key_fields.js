@@ -22,7 +22,7 @@ const LIMITS = {
 export const number = (attributes) =>
   h("input", { type: "number", inputmode: "decimal", ...attributes });
 
-// names: what is written there now.
+// names: the current value.
 export function models(given) {
   const input = h("input", { autocomplete: "off", placeholder: "all", value: given.join(", ") });
   return {
@@ -31,7 +31,7 @@ export function models(given) {
   };
 }
 
-// before: a budget as the API tells it. wanted: as the API takes it, null where there is none.
+// before: a budget as the API returns it. wanted: as the API accepts it, null without one.
 export function budgetFields(before) {
   const usd = number({ min: 0, step: "any", placeholder: "none" });
   const per = select(WINDOWS, before ? before.per : "1M");

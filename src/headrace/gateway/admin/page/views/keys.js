@@ -93,7 +93,7 @@ export function keysView(root) {
     try {
       await work();
       note(done);
-      // Not waited for: a dialog that still lies over a list drawn anew takes what is typed there.
+      // Not awaited: a dialog that is still open over the new list would receive what is typed there.
       load();
     } catch (error) {
       note(error.message, "bad");
@@ -290,7 +290,7 @@ export function keysView(root) {
   async function load() {
     clearTimeout(timer);
     if (ended) return;
-    // An answer to what was asked before may come behind it.
+    // The answer to an earlier request may arrive later.
     const mine = ++asked;
     try {
       const found = await get("keys", { text: search.value.trim() });

@@ -1,4 +1,4 @@
-// Traffic, latency, cost and errors, over time, in all, and by what is asked for.
+// Traffic, latency, cost and errors, over time, in all, and by model, target and key.
 
 import { file, get } from "../api.js";
 import { chart } from "../chart.js";

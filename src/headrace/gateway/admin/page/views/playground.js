@@ -1,11 +1,11 @@
-// One conversation asked of several models side by side, as their answers come.
+// One conversation with several models side by side, answers shown as they arrive.
 
 import { events, get } from "../api.js";
 import { field, h, note, select } from "../dom.js";
 import { count, ms, tokensPerSecond, usd } from "../format.js";
 
 const MOST_MODELS = 6;
-// What was written stays while other views are looked at.
+// The input is kept while another view is open.
 const kept = {
   models: [],
   system: "",

@@ -1,4 +1,4 @@
-// One request: what became of it, what was tried, what it took, and what was said where that is kept.
+// One request: its outcome, attempts, time and cost, and its bodies where they are stored.
 
 import { h } from "../dom.js";
 import { count, moment, ms, OUTCOMES, tokensPerSecond, usd } from "../format.js";

@@ -1,4 +1,4 @@
-// Models, their targets, how those do and why they are left out.
+// Models, their targets, their health and why they are skipped.
 
 import { get, post } from "../api.js";
 import { confirm, empty, failure, field, h, later, note, table } from "../dom.js";

@@ -1,4 +1,4 @@
-// The settings in force, and reading the file anew.
+// The settings in force, and reading the file again.
 
 import { get, post } from "../api.js";
 import { failure, h } from "../dom.js";
