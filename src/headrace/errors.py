@@ -37,7 +37,7 @@ class ConfigError(HeadraceError):
 
 
 class ConfigErrors(ConfigError):
-    """Several of them, of one file; `each` has the text of every one."""
+    """A list of ConfigErrors of one file; `each` has the text of every one."""
 
     def __init__(self, each: Sequence[str]) -> None:
         super().__init__("\n".join(each))
@@ -67,7 +67,7 @@ class EngineDeadError(HeadraceError):
 
 
 class EngineRestartingError(EngineDeadError):
-    """There is no engine now and will be one; `retry_after_s`: when that may be."""
+    """An engine that is not there now and will be; `retry_after_s`: when that may be."""
 
     def __init__(self, message: str, *, retry_after_s: float) -> None:
         super().__init__(message)

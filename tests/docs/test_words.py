@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs import docstrings, other_texts, words
+from tests.docs import docstrings, loop_variables, other_texts, words
 from tests.docs.pages import ROOT, SOURCE
 
 
@@ -218,6 +218,15 @@ def test_the_list_of_docstrings_is_sorted() -> None:
         ("Of a stream.", "begins with Of, not with what the class is"),
         ("What is known of a call.", "begins with What, not with what the class is"),
         ("Told to a client.", "begins with Told, not with what the class is"),
+        ("Between two readings.", "begins with Between, not with what the class is"),
+        ("More than a client may send.", "begins with More, not with what the class is"),
+        ("See Counters.end.", "begins with See, not with what the class is"),
+        ("Collects prices.", "begins with Collects, not with what the class is"),
+        ("Give it the prices in order.", "begins with Give, not with what the class is"),
+        ("Runs a plan once.", "begins with Runs, not with what the class is"),
+        ("Answers `request`.", "begins with Answers, not with what the class is"),
+        ("Runs of a plan.", None),
+        ("Changes to a price; whatever is omitted stays.", None),
         (
             "A price. rate, limit: both of\nthem. `unit`: a word.",
             "describes limit, rate, unit in the paragraph, not by strings under the fields",
@@ -238,4 +247,45 @@ def test_a_room_with_more_than_the_list_allows_is_listed_whole() -> None:
     assert docstrings.counted(found) == {"unheard": 1}
     assert docstrings.new_offenders(found) == [
         "src/headrace/unheard/price.py:1: class Price: begins with Of, not with what the class is"
+    ]
+
+
+def test_loop_variables_that_words_replaces_only_get_fewer(
+    sources: Mapping[Path, ast.Module],
+) -> None:
+    new = loop_variables.new_loop_variables(list(loop_variables.loop_variables(sources)))
+    assert new == [], "loop variables are the noun (docs/words.md):\n" + "\n".join(new)
+
+
+def test_the_list_of_loop_variables_is_sorted() -> None:
+    numbers = words.read_numbers(loop_variables.LOOP_VARIABLES_LEFT)
+    assert list(numbers) == sorted(numbers)
+    assert 0 not in numbers.values()
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("for one in targets: pass", ["one"]),
+        ("for place, (one, told) in rows: pass", ["one", "told"]),
+        ("async def f():\n    async for said in lines: pass", ["said"]),
+        ("[asked.id for asked in requests]", ["asked"]),
+        ("{one: 1 for row in rows for one in row}", ["one"]),
+        ("for target in targets: one = target", []),
+        ("for row[one] in rows: pass", []),
+        ("one = [target for target in one]", []),
+    ],
+)
+def test_loop_variables_are_found(source: str, names: list[str]) -> None:
+    tree = ast.parse(source)
+    found = loop_variables.loop_variables({loop_variables.SOURCE / "plan" / "price.py": tree})
+    assert sorted(variable.name for variable in found) == names
+
+
+def test_a_room_with_more_loop_variables_than_the_list_allows_is_listed() -> None:
+    path = loop_variables.SOURCE / "unheard" / "price.py"
+    found = list(loop_variables.loop_variables({path: ast.parse("[one for one in prices]")}))
+    assert loop_variables.counted(found) == {"unheard": 1}
+    assert loop_variables.new_loop_variables(found) == [
+        "src/headrace/unheard/price.py:1: for one in"
     ]

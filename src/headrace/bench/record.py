@@ -51,7 +51,7 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """Why a request failed. `message` is one line, without secrets."""
+    """The reason why a request failed. `message` is one line, without secrets."""
 
     kind: ErrorClass
     message: str

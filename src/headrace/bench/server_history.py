@@ -17,7 +17,9 @@ History = list[tuple[float, float]]
 
 
 class Stretch(NamedTuple):
-    """Between two readings: when it ended, operations per byte, operations per second of steps."""
+    """The time between two readings: when it ended, operations per byte, operations per second of
+    steps.
+    """
 
     at_s: float
     intensity: float
@@ -26,7 +28,7 @@ class Stretch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ServerHistory:
-    """Empty where the server does not tell."""
+    """A server's figures over time; empty where it reports none."""
 
     kv_use: History = field(default_factory=list)
     running: History = field(default_factory=list)

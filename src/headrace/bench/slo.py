@@ -89,7 +89,7 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Slo(msgspec.Struct, frozen=True):
-    """All of its conditions are to hold."""
+    """A service level objective: all of its conditions must hold."""
 
     conditions: tuple[Condition, ...]
 

@@ -39,7 +39,7 @@ class Deadline:
 
 
 class _Alarm(Protocol):
-    """Calls once, at or after the last time that was set."""
+    """An alarm that goes off once, at or after the last time that was set."""
 
     def set(self, when_ns: int) -> None: ...
 
@@ -47,7 +47,7 @@ class _Alarm(Protocol):
 
 
 class Timer:
-    """Calls back at absolute times; one per event loop, made where the loop runs.
+    """A timer that calls back at absolute times; one per event loop, made where the loop runs.
 
     Calls due at the same time are made in the order in which they were asked for. One that is asked
     for by another is made in a later round of the loop, however long ago it was due.

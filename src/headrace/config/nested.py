@@ -81,7 +81,7 @@ class _WrongError(ConfigError):
 
 
 class _Reader:
-    """Reads one document. name: of the file, as errors show it."""
+    """A reader of one document. name: of the file, as errors show it."""
 
     def __init__(self, lines: Mapping[str, int], name: str) -> None:
         self._lines = lines

@@ -33,25 +33,25 @@ class Submit(msgspec.Struct, frozen=True, tag=True):
 
 
 class Cancel(msgspec.Struct, frozen=True, tag=True):
-    """Give a request up; its blocks are free before the next step."""
+    """An order to give a request up; its blocks are free before the next step."""
 
     request_id: str
 
 
 class Ping(msgspec.Struct, frozen=True, tag=True):
-    """Asks the loop for a Pong, which it gives between steps: whether it turns."""
+    """A probe: the loop answers it by a Pong between steps, if it turns."""
 
     number: int
 
 
 class ResetPrefixCache(msgspec.Struct, frozen=True, tag=True):
-    """Forget every block that no running request holds; answered by PrefixCacheReset."""
+    """An order to forget all blocks that no running request holds; answered by PrefixCacheReset."""
 
     number: int
 
 
 class Shutdown(msgspec.Struct, frozen=True, tag=True):
-    """End the core; what is running is aborted."""
+    """An order to end the core; what is running is aborted."""
 
 
 class Started(msgspec.Struct, frozen=True, tag=True):

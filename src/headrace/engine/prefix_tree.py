@@ -59,7 +59,7 @@ class Promise(NamedTuple):
 
 
 class Miss(NamedTuple):
-    """Why a prompt was known no further.
+    """The reason why a prompt was known no further.
 
     reason: "disabled", "too_short" (no full block before the last token), "prompt_logprobs" (the
     logits of the whole prompt are wanted), "empty" (nothing cached for its salt), "salt" (cached,

@@ -102,7 +102,9 @@ class Link:
 
 
 class LoadingReport:
-    """Tells the parent of each phase as it begins, and now and then how far the weights are."""
+    """A reporter of each phase to the parent, as it begins, and now and then how far the weights
+    are.
+    """
 
     def __init__(
         self, send: Callable[[list[FromCore]], None], clock: Callable[[], float] = time.monotonic

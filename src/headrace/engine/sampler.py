@@ -63,7 +63,9 @@ class _Batch(NamedTuple):
 
 
 class Sampler:
-    """Draws the next tokens. num_tokens: ids below it are the tokenizer's; the rest is padding."""
+    """A sampler of the next tokens. num_tokens: ids below it are the tokenizer's; the rest is
+    padding.
+    """
 
     def __init__(self, ops: Ops, num_tokens: int) -> None:
         self._ops = ops

@@ -41,7 +41,7 @@ class EngineRecovered(NamedTuple):
 
 
 class EngineGivenUp(NamedTuple):
-    """No further attempt will be made."""
+    """An engine that is given up: no further attempt will be made."""
 
     failure: str
 

@@ -82,7 +82,9 @@ def _frame(payload: bytes) -> bytes:
 
 
 class FrameReader:
-    """Cuts a byte stream into payloads, however it is chopped. Logs frames that it has to skip."""
+    """A splitter of a byte stream into payloads, however it is chopped. Logs frames that it has to
+    skip.
+    """
 
     def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
         self._max = max_frame_bytes

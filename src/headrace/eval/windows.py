@@ -30,7 +30,7 @@ LARGEST_NATS = 709.0
 
 
 class Scored(NamedTuple):
-    """Some scored positions of one window: logits f32[n, vocab] and the tokens that follow."""
+    """Scored positions of one window: logits f32[n, vocab] and the tokens that follow."""
 
     window: int
     logits: Array
@@ -63,7 +63,7 @@ def cut_windows(
 
 
 class WindowRunner:
-    """Feeds windows to one model, one after another, over a KV cache of one window.
+    """A runner that feeds windows to one model, one after another, over a KV cache of one window.
 
     kv_codec: how K and V are held; like the engine's default, bf16 unless the weights are F32.
     """

@@ -21,7 +21,7 @@ ADMIN = Caller(key_id="admin")
 
 
 class Access:
-    """Identifies callers by their keys.
+    """The identification of callers by their keys.
 
     `accounts` is None if keys are not required. `master` is a key that may do everything, `own_key`
     that of the gateway's own admin page, None without one. `metrics` is a key that may only read

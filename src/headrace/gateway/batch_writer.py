@@ -79,7 +79,7 @@ class Waits(NamedTuple):
 
 
 class BatchWriter(Generic[T]):
-    """Writes lines to a store from a separate thread.
+    """A writer of lines to a store from a separate thread.
 
     `kind` names what lost lines are missing from, as in "the ledger"; `name` is the store's in the
     log. Lines older than `retention_days` are deleted, a few at a time; None keeps them. `wall_s`

@@ -29,7 +29,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class ClientAddresses:
-    """Determines clients' addresses. `trusted` lists addresses and networks of proxies. Raises
+    """A resolver of clients' addresses. `trusted` lists addresses and networks of proxies. Raises
     ConfigError for an invalid one."""
 
     def __init__(self, trusted: Sequence[str]) -> None:

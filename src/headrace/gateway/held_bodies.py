@@ -18,7 +18,7 @@ _RETRY_AFTER_S = 1.0
 
 
 class BodiesFullError(Exception):
-    """There is no room for a body; `failure` is the client's, with a 503."""
+    """A body for which there is no memory; `failure` is the client's, with a 503."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)

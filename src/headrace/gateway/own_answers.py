@@ -21,7 +21,7 @@ Told = tuple[int, str, bytes]
 
 
 class Everywhere(Protocol):
-    """Reports on all processes that serve together."""
+    """A source of reports on all processes that serve together."""
 
     async def health(self) -> tuple[Standing, dict[str, object]]:
         """Their state, and further parts of /health by name."""

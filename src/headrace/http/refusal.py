@@ -16,7 +16,7 @@ from headrace.protocol.openai.error import INVALID_REQUEST, SERVER_ERROR, ErrorB
 
 
 class Refusal(NamedTuple):
-    """Why a client is not served. headers: of this reply only."""
+    """The reason why a client is not served. headers: of this reply only."""
 
     status: int
     message: str

@@ -14,7 +14,7 @@ from headrace.http.refusal import NOT_HTTP, Refusal
 
 
 class RefusedError(Exception):
-    """Leaves the parser's callbacks; the meter's `refusal` says why."""
+    """A way out of the parser's callbacks; the meter's `refusal` says why."""
 
 
 class RequestMeter:

@@ -37,7 +37,7 @@ class _Uvicorn(uvicorn.Server):
 
 
 class HttpServer:
-    """Serves on a listening socket from `start` until `stop`."""
+    """A server on a listening socket from `start` until `stop`."""
 
     def __init__(
         self,

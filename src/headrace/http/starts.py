@@ -16,7 +16,9 @@ PER_TURN = 64
 
 
 class Starts:
-    """Begins what is given to it, in order: at once as long as the turn has room, else later."""
+    """A queue that begins what is put into it, in order: at once as long as the turn has room, else
+    later.
+    """
 
     def __init__(self, per_turn: int = PER_TURN) -> None:
         self._per_turn = self._left = per_turn

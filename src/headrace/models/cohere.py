@@ -32,7 +32,7 @@ class CohereConfig(DecoderConfig):
 
 
 class HeadNormAttention(ColumnNormAttention):
-    """Each head of Q and K has a norm with weights of its own."""
+    """Attention in which each head of Q and K has a norm with its own weights."""
 
     per_head = True
 

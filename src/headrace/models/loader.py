@@ -70,7 +70,9 @@ class Linear:
 
 
 class Loader:
-    """Hands out weights of one checkpoint for one backend, and remembers what it handed out."""
+    """A source of the weights of one checkpoint for one backend, which remembers what it handed
+    out.
+    """
 
     def __init__(self, checkpoint: Checkpoint, ops: Ops, progress: Progress | None = None) -> None:
         self._checkpoint = checkpoint

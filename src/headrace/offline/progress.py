@@ -62,7 +62,7 @@ Progress = bool | Show | None
 
 
 class ProgressMeter:
-    """Counts what the requests of one call give, and tells `show` of it."""
+    """A counter of what the requests of one call give, shown by `show`."""
 
     def __init__(
         self, num_requests: int, show: Show, clock: Callable[[], float] = time.perf_counter

@@ -23,7 +23,7 @@ _ALL_TO_ALLS_PER_LAYER = 2
 
 @dataclass(frozen=True, kw_only=True)
 class Parallelism:
-    """Over how many devices each is done.
+    """The number of devices that each kind of parallelism uses.
 
     A replica has tensor · pipeline devices. expert: 1, or over how many of the `tensor` devices
     whole experts are spread, where otherwise each is cut in as many parts.

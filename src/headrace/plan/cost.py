@@ -60,7 +60,7 @@ class TokenCost:
 
 @dataclass(frozen=True, kw_only=True)
 class OwnedHardware:
-    """Bought and run by oneself."""
+    """Hardware that the user buys and runs."""
 
     price_usd: float
     """Price of all devices."""

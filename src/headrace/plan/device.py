@@ -20,7 +20,7 @@ _SAME_PEAK = {"fp16": "bf16", "bf16": "fp16", "nvfp4": "fp4", "mxfp4": "fp4"}
 
 @dataclass(frozen=True, kw_only=True)
 class Link:
-    """Between devices."""
+    """A link between devices."""
 
     name: str
     bandwidth_bytes_per_s: float

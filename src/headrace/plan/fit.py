@@ -45,7 +45,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Fit:
-    """The answer."""
+    """The fit of a model on a device."""
 
     shape: ModelShape
     load: Load

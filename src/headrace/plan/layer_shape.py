@@ -76,7 +76,7 @@ class StateLayers:
 
 @dataclass(frozen=True)
 class DenseLayers:
-    """Feed-forward layers."""
+    """Dense feed-forward layers."""
 
     count: int
     width: int

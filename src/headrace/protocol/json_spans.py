@@ -27,7 +27,7 @@ _OPEN_LIST, _CLOSE_LIST = 0x5B, 0x5D
 
 
 class Span(NamedTuple):
-    """The value is text[start:end]."""
+    """The place of a value, text[start:end]."""
 
     start: int
     end: int

@@ -68,7 +68,7 @@ def write_event(data: str, *, event: str | None = None, id: str | None = None) -
 
 
 class SSEReader:
-    """Feed it bytes as they come; it gives the events they complete."""
+    """A splitter of a byte stream: `feed` returns the events that are complete."""
 
     def __init__(self, *, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
         self._max_event_bytes = max_event_bytes

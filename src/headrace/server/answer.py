@@ -30,7 +30,7 @@ _RANDOM_DIGITS = 12
 
 
 class Reply(Protocol):
-    """Makes a reply of pieces. Use `events` and `last_events`, or `add` and `whole`."""
+    """A reply made of pieces. Use `events` and `last_events`, or `add` and `whole`."""
 
     def events(self, index: int, piece: Piece) -> Iterator[bytes]:
         """The events of a piece of request `index`."""

@@ -31,7 +31,7 @@ _KEY_HEADER = b"x-api-key"
 
 
 class KeyRing:
-    """Some keys, as digests only."""
+    """A set of keys, as digests only."""
 
     def __init__(self, keys: Iterable[str], flag: str) -> None:
         """flag: where they come from, for the ConfigError about one no header can carry."""

@@ -32,7 +32,7 @@ from headrace.server.reply import (
 
 
 class ChatReply:
-    """Takes pieces of all choices, each choice's in order.
+    """A reply from pieces of all choices, each choice's in order.
 
     Use `events` and `last_events`, or `add` and `whole`.
     """

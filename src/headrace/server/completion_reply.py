@@ -34,7 +34,7 @@ from headrace.server.reply import (
 
 
 class CompletionReply:
-    """Takes pieces of all candidates, each one's in order. `events` or `add`, then the rest.
+    """A reply from pieces of all candidates, each one's in order. `events` or `add`, then the rest.
 
     Candidates are numbered prompt by prompt, as the choices that become of them.
     """

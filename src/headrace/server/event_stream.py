@@ -25,7 +25,7 @@ KEEP_ALIVE_S = 15.0
 
 
 class EventStream(Response):
-    """Sends `events`; closes that generator when the client goes or the server ends.
+    """A stream that sends `events`; closes that generator when the client goes or the server ends.
 
     on_end: called when it is over, however that came about and even if nothing was sent.
     """

@@ -14,7 +14,7 @@ _BACK_AND_WIPE = "\r\x1b[2K"
 
 
 class LoadingLine:
-    """Writes to `stream` if that is a terminal; anywhere else it says nothing.
+    """A progress line on `stream` if that is a terminal; nothing anywhere else.
 
     stream: None where the process was started without one.
     """

@@ -79,7 +79,9 @@ class OpenCall:
 
 
 class OpenCalls:
-    """Every open call. Ids are the clients' where they send one, so several may have the same."""
+    """The table of open calls. Ids are the clients' where they send one, so several may have the
+    same.
+    """
 
     def __init__(self) -> None:
         self._calls: set[OpenCall] = set()

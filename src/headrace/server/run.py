@@ -169,7 +169,7 @@ async def _serve(
 
 @dataclass
 class _Progress:
-    """Hears how far the engine is, from before there is a state until it is ready."""
+    """A listener to the engine's progress, from before there is a state until it is ready."""
 
     line: LoadingLine
     state: ServerState | None = None

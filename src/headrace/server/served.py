@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ServedModel:
-    """Everything a request needs once the model is loaded."""
+    """The parts that a request needs once the model is loaded."""
 
     names: tuple[str, ...]
     """What clients may call it; the first is in replies."""

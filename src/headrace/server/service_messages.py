@@ -90,7 +90,7 @@ class EngineRestart(msgspec.Struct, frozen=True):
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """Every setting by name, secrets hidden."""
+    """The settings by name, secrets hidden."""
 
     server: dict[str, Any]
     engine: Annotated[dict[str, Any] | None, Meta(description="null until they are known.")]

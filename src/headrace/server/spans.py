@@ -43,7 +43,7 @@ _ATTRIBUTES = {
 
 
 class Spans:
-    """Makes spans with a provider, which it ends with itself."""
+    """A maker of spans with a provider, which it ends with itself."""
 
     def __init__(self, provider: TracerProvider) -> None:
         self._provider = provider

@@ -55,7 +55,7 @@ class Serving:
 
 @dataclass
 class ServerState:
-    """Begins without a model; `set_model` once, when it can serve."""
+    """A server's state, at first without a model; `set_model` once, when it can serve."""
 
     config: ServerConfig = field(default_factory=ServerConfig)
     """The server's settings."""

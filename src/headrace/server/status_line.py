@@ -54,7 +54,7 @@ class Totals(NamedTuple):
 
 
 class StatusLine:
-    """Makes the lines; asked at intervals of whatever length. clock: seconds."""
+    """A maker of the lines, called at intervals of whatever length. clock: seconds."""
 
     def __init__(self, clock: Callable[[], float], stats: Stats) -> None:
         self._clock = clock

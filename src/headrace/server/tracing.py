@@ -12,7 +12,7 @@ SETTING = "otlp_traces_endpoint"
 
 
 class Tracing(Protocol):
-    """Takes calls that have ended. Never waits and never raises; a collector may be dead."""
+    """A tracer of calls that have ended. Never waits and never raises; a collector may be dead."""
 
     def call_ended(self, record: CallRecord, *, model: str, ended_s: float) -> None:
         """Make spans of a call; ended_s is of the clock its times are of."""

@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 
 
 class Families:
-    """Makes families of one sample, of one sample per value of a label, or of a histogram."""
+    """A maker of families of one sample, of one sample per value of a label, or of a histogram."""
 
     def __init__(self, labels: Mapping[str, str]) -> None:
         self._labels = dict(labels)

@@ -41,7 +41,7 @@ def printable(text: str) -> str:
 
 
 class CallFilter(logging.Filter):
-    """Gives every record the request id of the call on whose behalf it was logged.
+    """A filter that gives every record the request id of the call on whose behalf it was logged.
 
     may_quote: whether words of its client may be in the log.
     """

@@ -12,7 +12,7 @@ from headrace.telemetry.series import CounterSeries, HistogramSeries
 
 
 class SeriesCollector(Collector):
-    """Every series is a family, with or without samples."""
+    """A collector that makes every series a family, with or without samples."""
 
     def __init__(self, series: Iterable[CounterSeries | HistogramSeries]) -> None:
         self._series = tuple(series)

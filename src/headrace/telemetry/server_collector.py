@@ -82,7 +82,7 @@ class ServerCollector(Collector):
 
 
 class RecoveryMetrics:
-    """Counts an engine's restarts; told of each by whoever watches the engine."""
+    """A counter of an engine's restarts, each reported by whoever watches the engine."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._restarts = Counter(

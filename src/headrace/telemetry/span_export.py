@@ -23,7 +23,7 @@ EXPORT_TIMEOUT_S = 5.0
 
 
 class QuietExporter(SpanExporter):
-    """Says seldom that spans are lost: at the 1st, 2nd, 4th, 8th batch of them."""
+    """An exporter that seldom logs that spans are lost: at the 1st, 2nd, 4th, 8th batch of them."""
 
     def __init__(self, exporter: SpanExporter, url: str) -> None:
         self._exporter = exporter

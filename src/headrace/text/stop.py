@@ -24,7 +24,7 @@ class StopResult(NamedTuple):
 
 
 class StopStrings:
-    """Searches one stream for stop strings.
+    """A search of one stream for stop strings.
 
     stops: the strings; none makes this a pass-through. include_stop: the stop string itself is
     part of the output. Raises RequestError for an empty string, which would end every stream.

@@ -39,7 +39,7 @@ BUDGET = "render budget"
 
 
 class SandboxEnvironment(ImmutableSandboxedEnvironment):
-    """Compiles chat templates. Render with the variable BUDGET set to a fresh Budget."""
+    """A compiler of chat templates. Render with the variable BUDGET set to a fresh Budget."""
 
     intercepted_binops = frozenset(("+", "*", "**", "%"))
 
@@ -124,7 +124,9 @@ class _GenerationTag(Extension):
 
 
 class _Namespace(Namespace):
-    """`namespace(...)` without names that begin with an underscore, which reach into objects."""
+    """The `namespace(...)` of templates, without names that begin with an underscore, which reach
+    into objects.
+    """
 
     def __init__(*args: Any, **kwargs: Any) -> None:
         self, *rest = args

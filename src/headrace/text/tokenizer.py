@@ -55,7 +55,7 @@ def load_tokenizer(
 
 
 class Tokenizer:
-    """Encodes and decodes; safe to use from several threads."""
+    """A tokenizer: encodes and decodes; safe to use from several threads."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary

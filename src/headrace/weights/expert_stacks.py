@@ -52,7 +52,7 @@ def _part(stored: Tensor, name: str, shape: tuple[int, ...], data: npt.NDArray[n
 
 
 class Stacks:
-    """Collects single experts on their way into a GGUF file, and stacks them."""
+    """A collector of single experts on their way into a GGUF file, which it stacks."""
 
     def __init__(self, architecture: Architecture) -> None:
         self._architecture = architecture

@@ -27,11 +27,11 @@ _NS_PER_S = 1_000_000_000
 
 
 class _ConnectError(Exception):
-    """No connection; the text says why."""
+    """A connection that failed; the text says why."""
 
 
 class LoadClient:
-    """Sends requests to the host of `origin` (a scheme, a host, a port).
+    """A client that sends requests to the host of `origin` (a scheme, a host, a port).
 
     tls: for https; by default the system's certificates and no others are trusted.
     """

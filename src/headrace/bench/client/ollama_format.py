@@ -13,7 +13,7 @@ class LineTooLongError(ValueError):
 
 
 class LineReader:
-    """Feed it bytes as they come; it gives the lines they complete, without their ends.
+    """A splitter of a byte stream: `feed` returns the lines that are complete, without their ends.
 
     Any cutting gives the same lines; empty ones are left out. Raises LineTooLongError for
     one of more than `max_line_bytes`.

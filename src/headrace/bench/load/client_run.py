@@ -30,7 +30,7 @@ _OPENED_AT_ONCE = 128
 
 
 class ClientJob(msgspec.Struct, frozen=True, kw_only=True):
-    """All that client number `worker` of `workers` needs. `plan` is the whole run's; conversations
+    """The job of client number `worker` of `workers`. `plan` is the whole run's; conversations
     and warmup are the client's share, of `in_all` conversations; None: they are all.
 
     journal: folder in which replies are kept while the run goes on; None: nowhere.

@@ -41,7 +41,8 @@ def share(items: Sequence[Conversation], worker: int, workers: int) -> Sequence[
 
 
 class Supply:
-    """Gives the conversations of a client's share without end; `repeats` once one was given again.
+    """An endless source of the conversations of a client's share; `repeats` once one
+    was given again.
 
     in_all: how many conversations all clients have; None: these.
     """

@@ -50,7 +50,9 @@ class RunResult(NamedTuple):
 
 
 class Experiment:
-    """`view` is made anew for each run. count_outputs: with the tokenizer, after the run."""
+    """A series of runs; `view` is made again for each. count_outputs: with the tokenizer, after the
+    run.
+    """
 
     def __init__(
         self,

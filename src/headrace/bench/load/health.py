@@ -22,7 +22,9 @@ _FULL = 2
 
 
 class LoopWatch:
-    """Measures from `start` to `stop`; `lags_ns` and `cpu_share` are there afterwards."""
+    """A monitor of the event loop's lag, from `start` to `stop`; `lags_ns` and `cpu_share` are
+    there afterwards.
+    """
 
     def __init__(
         self,
@@ -66,8 +68,8 @@ class LoopWatch:
 
 
 class CollectionWatch:
-    """Notes how long the interpreter's garbage collections take, from `start` to `stop`, and keeps
-    full ones short.
+    """A record of how long the interpreter's garbage collections take, from `start` to `stop`, and
+    keeps full ones short.
 
     What a full collection leaves is not looked at again until somebody unfreezes it: the records
     of a run stay to its end, and walking through all of them would delay sends more each time.

@@ -25,7 +25,7 @@ _HIDE_CURSOR, _SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
 
 
 class View(Protocol):
-    """Whoever shows a run. reads: whether it wants latencies, for which replies are looked at."""
+    """A display of a run. reads: whether it wants latencies, for which replies are looked at."""
 
     reads: bool
 
@@ -37,7 +37,7 @@ class View(Protocol):
 
 
 class Quiet:
-    """Shows nothing."""
+    """A view that shows nothing."""
 
     reads = False
 

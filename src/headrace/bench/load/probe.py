@@ -25,7 +25,7 @@ _OURS = ("headrace", "headrace-mock")
 
 
 class UnreachableError(HeadraceError):
-    """Nobody answers, or not to this key: no request could succeed."""
+    """An endpoint that does not answer, or not to this key: no request could succeed."""
 
 
 class Found(NamedTuple):

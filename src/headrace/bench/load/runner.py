@@ -39,7 +39,7 @@ Ending = Literal["complete", "duration", "max_errors", "saturated", "interrupted
 
 
 class Counts(NamedTuple):
-    """So far, of measured requests and others. failed: by what shows without reading bodies, and
+    """Requests so far, measured and others. failed: by what shows without reading bodies, and
     by those that were read."""
 
     begun: int
@@ -50,7 +50,7 @@ class Counts(NamedTuple):
 
 
 class LoadRunner:
-    """Runs a plan once.
+    """A runner of one plan, once.
 
     begun_lag_ns: how late each measured request was taken up, after its time or, where it had to
     wait for others, after its turn had come.

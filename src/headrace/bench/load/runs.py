@@ -24,7 +24,7 @@ def no_report(_name: str, _done: RunResult) -> None:
 
 
 class Runs:
-    """Runs one load after another, tells of each, and keeps them.
+    """A sequence of loads: runs one after another, reports each, and keeps them.
 
     Where a folder was named, each run's files are in one of its own below it as soon as the run has
     ended, and `series.json` lists them. attainment: as `Series` has it.

@@ -49,7 +49,7 @@ class Schedule(Protocol):
 
 
 class _Intake:
-    """Takes conversations within the number of requests: those that warm up, then the others."""
+    """A limit of conversations to the number of requests: those that warm up, then the others."""
 
     def __init__(
         self, supply: Supply, warmup: Supply, warmup_requests: int, requests: int | None

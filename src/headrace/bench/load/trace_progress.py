@@ -24,7 +24,9 @@ def make_progress(
 
 
 class _Line:
-    """Drawn every REFRESH_S, and gone in the end. Nothing is drawn of what takes less."""
+    """A progress line, drawn every REFRESH_S, and gone in the end. Nothing is drawn of what takes
+    less.
+    """
 
     def __init__(self, file: TextIO, clock_s: Callable[[], float]) -> None:
         self._file = file

@@ -49,7 +49,9 @@ class Work(Protocol):
 
 
 class Connection(asyncio.Protocol):
-    """Hands each request to `handle`, which may answer at once or return what will."""
+    """A connection that hands each request to `handle`, which may answer at once or return what
+    will.
+    """
 
     def __init__(
         self,

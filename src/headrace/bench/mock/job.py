@@ -31,7 +31,7 @@ from headrace.bench.timer import Deadline, Timer
 
 
 class Job:
-    """Answers `received`; `on_end` hears that it is done, with the fault it ended in, if any."""
+    """An answer to `received`; `on_end` is called at its end, with the fault, if any."""
 
     def __init__(
         self,

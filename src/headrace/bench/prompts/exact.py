@@ -37,7 +37,7 @@ class Drawn(NamedTuple):
 
 
 class PromptWriter:
-    """Makes texts and token ids of asked lengths from one tokenizer and one source of words."""
+    """A writer of texts and token ids of given lengths from a tokenizer and a source of words."""
 
     def __init__(self, tokenization: Tokenization, words: WordSource | None = None) -> None:
         self.tokenization = tokenization

@@ -34,7 +34,7 @@ class Lengths(Protocol):
 
 
 class Fixed(msgspec.Struct, frozen=True):
-    """Always the same."""
+    """A constant length."""
 
     tokens: int
 
@@ -44,7 +44,7 @@ class Fixed(msgspec.Struct, frozen=True):
 
 
 class Uniform(msgspec.Struct, frozen=True):
-    """Each length from low to high is as likely as the others."""
+    """A uniform distribution of lengths from low to high."""
 
     low: int
     high: int

@@ -61,7 +61,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All that a session needs. facts: of each provider, and what is said beside them.
+    """The plan of a session. facts: of each provider, with notes.
 
     goes_on: the schedule began in an earlier session; otherwise it begins when this one does.
     """

@@ -112,7 +112,7 @@ class ProviderFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Matrix(msgspec.Struct, frozen=True, kw_only=True):
-    """All series side by side."""
+    """The series of all providers, side by side."""
 
     providers: tuple[ProviderFigures, ...]
     rounds: int

@@ -32,7 +32,7 @@ class RoundPrompts(NamedTuple):
 
 
 class PromptSource:
-    """Makes the prompts of `file`; `folder` is where a data set is looked for.
+    """A source of the prompts of `file`; `folder` is where a data set is looked for.
 
     entropy: gives the seed of the salts, another one at every call. Raises ConfigError for a data
     set that cannot be read, or has embeddings' inputs.

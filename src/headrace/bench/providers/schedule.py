@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class Schedule(NamedTuple):
-    """Slot k is due at origin_at + k · interval_s, in seconds since the epoch."""
+    """A schedule whose slot k is due at origin_at + k · interval_s, in seconds since the epoch."""
 
     origin_at: float
     interval_s: float

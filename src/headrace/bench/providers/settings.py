@@ -112,7 +112,7 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class ProvidersFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All of the file."""
+    """The contents of a providers file."""
 
     providers: tuple[Provider, ...]
     interval: str | float = "10m"

@@ -67,7 +67,7 @@ class Visit(NamedTuple):
 
 
 class Visitor:
-    """Visits `endpoint` once; `stop` ends it early. Made on a running event loop."""
+    """A visitor of `endpoint`, once; `stop` ends it early. Made on a running event loop."""
 
     def __init__(
         self,

@@ -37,7 +37,7 @@ Standing = Literal["crossed", "kept", "unsure", "unknown"]
 
 
 class Threshold(msgspec.Struct, frozen=True, kw_only=True):
-    """One of them."""
+    """A limit on one statistic of a report."""
 
     text: str
     metric: str

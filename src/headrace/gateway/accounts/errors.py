@@ -23,7 +23,7 @@ class RefusedKeyError(AccountsError):
 
 
 class UnknownKeyError(RefusedKeyError):
-    """No key of ours. Says nothing of what was presented."""
+    """A key that is not ours. Says nothing of what was presented."""
 
     kind = "invalid_api_key"
 
@@ -32,7 +32,7 @@ class UnknownKeyError(RefusedKeyError):
 
 
 class MissingKeyError(RefusedKeyError):
-    """No key was sent. without_scheme: there was an Authorization header without `Bearer`."""
+    """A request without a key. without_scheme: it had an Authorization header without `Bearer`."""
 
     kind = "invalid_api_key"
 
@@ -81,7 +81,7 @@ class ModelNotAllowedError(AccountsError):
 
 
 class UnknownPriceError(AccountsError):
-    """Nobody knows what the request may cost, and a budget takes no such request."""
+    """A request whose cost is unknown: a budget takes no such request."""
 
     kind = "unknown_price"
 
@@ -183,7 +183,7 @@ class StoreError(AccountsError):
 
 
 class StoreBusyError(StoreError):
-    """More changes wait to be written than the store queues."""
+    """A full queue: more changes wait to be written than the store queues."""
 
     kind = "store_busy"
 

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class RedisLostError(HeadraceError):
-    """Redis did not answer, or not in time. Whether it did what it was asked is not known."""
+    """A call that Redis did not answer in time. Whether Redis carried it out is not known."""
 
 
 class RedisLink(Protocol):

@@ -27,7 +27,7 @@ _logger = logging.getLogger(__name__)
 
 
 class UnreadStoreError(HeadraceError):
-    """Redis works but lacks the spending of budgets, and the store that has it cannot be read.
+    """A store that cannot be read, while Redis works but lacks the spending of budgets.
 
     Nothing was counted. meter_ids: those budgets.
     """

@@ -35,8 +35,9 @@ EndReservation = Callable[[Held, Sequence[Actual]], Awaitable[Settled]]
 
 
 class Reservation:
-    """Ends once, by `settle` or `release`, whichever comes first. One that is forgotten is given
-    back when it is collected; one whose process dies, when its lease ends."""
+    """A reservation, which ends once, by `settle` or `release`, whichever comes first. One that is
+    forgotten is given back when it is collected; one whose process dies, when its lease ends.
+    """
 
     __slots__ = ("__weakref__", "_end", "_ended", "_held", "_lost")
 

@@ -25,7 +25,8 @@ class _Entry(NamedTuple):
 
 
 class Roster:
-    """Looks a key up in the time of one hash. ConfigError for records that contradict each other.
+    """A table of keys that looks one up in the time of one hash. ConfigError for records that
+    contradict each other.
 
     Digests, not keys, are looked up, so how long it takes says nothing of a key.
     """

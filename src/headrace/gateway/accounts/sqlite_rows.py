@@ -28,8 +28,10 @@ _MARKS_PER_SPARE = 100
 
 
 class SqliteRows:
-    """Opened and closed once each, by the thread that uses it. Raises StoreError for what
-    contradicts what is there, sqlite3.Error and MsgspecError for a file that is at fault."""
+    """A database of rows, opened and closed once each, by the thread that uses it. Raises
+    StoreError for what contradicts what is there, sqlite3.Error and MsgspecError for a file that is
+    at fault.
+    """
 
     def __init__(self, path: Path, parent_elsewhere: ParentElsewhere) -> None:
         self._path = path

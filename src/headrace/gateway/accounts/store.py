@@ -23,7 +23,8 @@ class SpentMore(NamedTuple):
 
 
 class AccountStore(Protocol):
-    """Everything raises StoreError for what is not possible, StoreBusyError for too much at once.
+    """A store of accounts: every call raises StoreError for what is not possible, StoreBusyError
+    for too much at once.
 
     Times are in milliseconds since 1970.
     """

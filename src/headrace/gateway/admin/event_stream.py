@@ -22,8 +22,9 @@ Events = AsyncIterator[msgspec.Struct]
 
 
 class EventStream(Response):
-    """Events are Structs, one JSON each. When the page goes, what makes them is closed, and the
-    reply ends once it is."""
+    """A stream of events, which are Structs, one JSON each. When the page goes, what makes them is
+    closed, and the reply ends once it is.
+    """
 
     def __init__(self, make: Callable[[], Events], shared: Shared) -> None:
         if shared.streams >= MOST_STREAMS:

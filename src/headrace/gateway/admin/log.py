@@ -54,7 +54,7 @@ class LogPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogDetail(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that is known about one request id."""
+    """The details that are known about one request id."""
 
     lines: Annotated[
         tuple[Line, ...],

@@ -44,7 +44,9 @@ def admin_key(settings: AdminSettings, sources: Sources) -> Secret | None:
 
 
 class AdminServer:
-    """Listens once made; answers from `start` on. Raises ConfigError for an address in use."""
+    """A server that listens once made; answers from `start` on. Raises ConfigError for an address
+    in use.
+    """
 
     def __init__(self, house: Gatehouse, settings: AdminSettings, key: Secret | None) -> None:
         self._ending = asyncio.Event()

@@ -36,7 +36,7 @@ Data = dict[str, str | int | float | None]
 
 
 class Telling:
-    """Sends alerts. `wall_s` is Unix time; `new_id` makes the id of an alert."""
+    """A sender of alerts. `wall_s` is Unix time; `new_id` makes the id of an alert."""
 
     def __init__(
         self,

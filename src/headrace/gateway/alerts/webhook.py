@@ -74,7 +74,7 @@ def signature(secret: Secret, timestamp: int, body: bytes) -> str:
 
 
 class Webhook:
-    """Delivers alerts to one receiver. `wall_s` is Unix time; `source` randomises delays."""
+    """A sender of alerts to one receiver. `wall_s` is Unix time; `source` randomises delays."""
 
     def __init__(
         self,

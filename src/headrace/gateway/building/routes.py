@@ -32,7 +32,7 @@ _SELLS_FREE = "openrouter"
 
 
 class Targets:
-    """Makes targets, one for each place and model: routes that share one share its health."""
+    """A maker of targets, one for each place and model; routes that share one share its health."""
 
     def __init__(
         self,

@@ -37,8 +37,10 @@ _ABOVE_PAIRS = 0x10000
 
 
 class GrowingArguments:
-    """See GrowingText. Replacements of matches are as they have to stand in JSON text; a number's
-    is the whole value. Where the text turns out to be no JSON, it is still read as far as it is."""
+    """A GrowingText for a tool call's arguments. Replacements of matches are as they have to stand
+    in JSON text; a number's is the whole value. Where the text turns out not to be JSON, it is
+    still read as far as it is.
+    """
 
     __slots__ = (
         "_at", "_ended", "_finder", "_first", "_is_json", "_more", "_opened", "_rest", "_said",

@@ -13,7 +13,7 @@ Step = Callable[[], None]
 
 
 class LeftError(Exception):
-    """Nobody waits for what is looked for."""
+    """A search whose result no client waits for."""
 
 
 def go_on() -> None:

@@ -29,7 +29,7 @@ def readable(text: str) -> str:
 
 
 class TooMuchError(ValueError):
-    """More than anybody writes, and than can be looked at."""
+    """A text longer than can be checked."""
 
 
 class TooDeepError(TooMuchError):
@@ -40,7 +40,7 @@ class TooDeepError(TooMuchError):
 
 
 class TooManyError(TooMuchError):
-    """Too many texts, and numbers that are looked at as texts are."""
+    """A body with too many texts and numbers to check."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -65,7 +65,7 @@ class TextSpan(NamedTuple):
 
 
 class _Passages(list[TextSpan]):
-    """No more than there may be."""
+    """A list of textsof a body, at most MOST_TEXTS."""
 
     def append(self, one: TextSpan) -> None:
         if len(self) >= MOST_TEXTS:

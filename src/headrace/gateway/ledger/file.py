@@ -43,7 +43,7 @@ class Writing(Protocol):
 
 
 class LedgerFile:
-    """Raises LedgerError for a file that cannot be used, which is left as it is."""
+    """A file of a ledger. Raises LedgerError for an unusable file, which stays as it is."""
 
     def __init__(self, path: Path) -> None:
         self._connection = open_for_writing(path)

@@ -64,7 +64,7 @@ class Known(NamedTuple):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that keeps a group's prompts from being read from a provider's cache."""
+    """A cause that keeps a group's prompts from being read from a provider's cache."""
 
     kind: FindingKind
     model: str

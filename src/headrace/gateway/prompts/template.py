@@ -28,7 +28,7 @@ class MissingVariablesError(ValueError):
 
 
 class Templates:
-    """Compiles templates; one for each configuration."""
+    """A compiler of templates; one for each configuration."""
 
     def __init__(self) -> None:
         self._environment = SandboxEnvironment(lambda: dt.datetime.now(dt.UTC), _LIMITS)

@@ -15,7 +15,7 @@ _MOST_IN_VAIN_S = 5.0
 
 
 class LoggedTime:
-    """Looks durations up in the request log with `find`, and raises as it does."""
+    """A lookup of durations in the request log by `find`; raises as `find` does."""
 
     def __init__(
         self,

@@ -6,4 +6,4 @@ from headrace.errors import HeadraceError
 
 
 class RequestLogError(HeadraceError):
-    """It is missing, damaged, newer or of another program, or it cannot be reached now."""
+    """A log that is missing, damaged, newer, of another program or cannot be reached now."""

@@ -13,8 +13,9 @@ from headrace.gateway.request_log.vectors import without_vectors
 
 
 class Recorder:
-    """Turns finished requests into records. new_suffix: sixteen hexadecimal digits that make a line
-    unique within its millisecond."""
+    """A maker of records from finished requests. new_suffix: sixteen hexadecimal digits that make a
+    line unique within its millisecond.
+    """
 
     def __init__(
         self,

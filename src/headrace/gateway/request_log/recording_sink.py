@@ -10,8 +10,9 @@ from headrace.gateway.serving.incoming import Sink
 
 
 class RecordingSink:
-    """Remembers what the client took, so much of it at most; of a client that went, what came
-    before."""
+    """A sink that remembers what the client took, so much of it at most; of a client that went,
+    what came before.
+    """
 
     def __init__(self, sink: Sink, most_bytes: int) -> None:
         self._sink = sink

@@ -48,7 +48,7 @@ class _Waiting:
 
 
 class _Recording:
-    """Makes records of lines on the thread that writes."""
+    """A maker of records of lines on the thread that writes."""
 
     def __init__(self, store: Batches[LogRecord], recorder: Recorder) -> None:
         self._store = store

@@ -22,7 +22,7 @@ _PROMISES = {
 
 
 class Reason(NamedTuple):
-    """Why a target is skipped."""
+    """The reason why a target is skipped."""
 
     said: str
     for_s: float | None = None

@@ -39,7 +39,7 @@ _MOST_MODELS = 16
 
 
 class Router:
-    """Chooses targets for requests.
+    """A router: chooses targets for requests.
 
     `routes` are by name, `aliases` are other names. `unknown` makes the route of a
     `provider/model`, None if such names are not allowed. `source` is the source of randomness.

@@ -24,7 +24,7 @@ _USAGE = b'"usage"'
 
 
 class WholeEvents:
-    """Cuts a stream of bytes into whole events; at most one event is held back.
+    """A splitter of a stream of bytes into whole events; at most one event is held back.
 
     `ends` lists what may end an event. `too_long` says that the one held back exceeds `most_bytes`,
     in which case the caller gives up.
@@ -68,7 +68,7 @@ class WholeEvents:
 
 
 class WithoutUsage(WholeEvents):
-    """Whole events, without those that have usage alone."""
+    """A filter of whole events: passes them without those that have usage alone."""
 
     def feed(self, piece: bytes) -> bytes:
         """The events that `piece` completes and that are passed on."""

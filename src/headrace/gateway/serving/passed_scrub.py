@@ -32,7 +32,7 @@ _NOTHING: frozenset[str] = frozenset()
 
 
 class PassedScrub:
-    """Replaces secrets from request headers in a stream.
+    """A filter that replaces secrets from request headers in a stream.
 
     Set `has_failed` once the stream reports an error; all that comes afterwards is searched.
     """

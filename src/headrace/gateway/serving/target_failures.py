@@ -18,7 +18,7 @@ _NONE: Mapping[str, tuple[LeftOut, ...]] = MappingProxyType({})
 
 
 class AllTargetsFailedError(Exception):
-    """No target answered a request.
+    """A request that no target answered.
 
     `failure` is the most informative one and `status` that of the reply. `tried` holds all
     attempts, `left_out` the targets that were not tried. `is_clients` says whether the request

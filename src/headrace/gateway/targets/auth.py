@@ -50,7 +50,7 @@ class Credential(Protocol):
 
 
 class Auth(Protocol):
-    """Chooses the credential that a request is sent with."""
+    """A source of the credential that a request is sent with."""
 
     def pick(self, now_s: float, model: str = "") -> Credential | None:
         """The next credential to use; None if all rest. `model` is the provider's name for it,
@@ -139,7 +139,7 @@ _NO_REST = _Rest(0.0, None)
 
 
 class InTurn:
-    """Several credentials, used in turn."""
+    """A list of credentials, used in turn."""
 
     def __init__(self, credentials: tuple[Credential, ...]) -> None:
         self._credentials = credentials

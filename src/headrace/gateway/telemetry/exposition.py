@@ -17,7 +17,7 @@ CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 
 class Exposition:
-    """Renders /metrics. `processes` collects memory and CPU time, by default of this process."""
+    """A renderer of /metrics. `processes` collects memory and CPU time; default: this process's."""
 
     def __init__(
         self,

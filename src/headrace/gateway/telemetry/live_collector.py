@@ -15,7 +15,7 @@ _BREAKER_STATES = ("closed", "open", "probing")
 
 
 class LiveCollector(Collector):
-    """Collects the gateway's state; `standing` and `in_flight` are called at each scrape."""
+    """A collector of the gateway's state; `standing` and `in_flight` are called at each scrape."""
 
     def __init__(self, standing: Callable[[], Standing], in_flight: Callable[[], int]) -> None:
         self._standing = standing

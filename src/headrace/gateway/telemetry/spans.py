@@ -41,7 +41,7 @@ _REQUEST_FIELDS = {
 
 
 class Spans:
-    """Makes spans with a tracer provider, which is closed with it."""
+    """A maker of spans with a tracer provider, which is closed with it."""
 
     def __init__(self, provider: TracerProvider) -> None:
         self._provider = provider
@@ -59,7 +59,7 @@ class Spans:
 
 
 class RequestSpan:
-    """See `RequestTrace`."""
+    """The span of a request, a `RequestTrace`."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class RequestSpan:
 
 
 class AttemptSpan:
-    """See `AttemptTrace`. `tells` says whether the provider is sent the trace."""
+    """The span of an attempt, an `AttemptTrace`. `tells`: whether the provider gets the trace."""
 
     def __init__(self, span: Span, target: str, tells: bool, arrived: Moment) -> None:
         self._span = span

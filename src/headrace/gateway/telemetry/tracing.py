@@ -86,7 +86,7 @@ class Moment(NamedTuple):
 
 
 class SpanMaker(Protocol):
-    """Makes spans and sends them; never waits and never raises."""
+    """A tracer: makes spans and sends them; never waits and never raises."""
 
     def began(
         self, asked: Traced, passes_to: Callable[[Provider], bool], arrived: Moment

@@ -12,7 +12,7 @@ _KINDS = {"timeout": "timeout", "protocol": "damaged", "too_large": "reply_too_l
 
 
 class UpstreamError(Exception):
-    """No reply, or an incomplete one.
+    """A failed call: no reply, or an incomplete one.
 
     `problem` is "connect" before a connection was made, "busy" if all were taken for too long,
     "cut" if one ended. `unsent` says that the provider cannot have seen the request, so that it may

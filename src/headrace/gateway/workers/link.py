@@ -41,7 +41,7 @@ class TooLongError(HeadraceError):
 
 
 class Handler(Protocol):
-    """Handles the messages that one end receives."""
+    """A handler of the messages that one end receives."""
 
     def on_news(self, message: Message) -> None:
         """Handle news; must not wait."""

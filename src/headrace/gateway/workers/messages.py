@@ -49,29 +49,29 @@ class ReservesAs(_Message, frozen=True):
 
 
 class Serves(_Message, frozen=True):
-    """The worker answers requests from now on."""
+    """The report that the worker answers requests from now on."""
 
 
 class Prepare(_Message, frozen=True):
-    """Make a gateway of this text and keep it ready; answered by Done."""
+    """An order to make a gateway of this text and keep it ready; answered by Done."""
 
     text: str
 
 
 class Take(_Message, frozen=True):
-    """Use what was prepared from now on; answered by Done."""
+    """An order to use what was prepared from now on; answered by Done."""
 
 
 class Forget(_Message, frozen=True):
-    """Discard what was prepared."""
+    """An order to discard what was prepared."""
 
 
 class Drain(_Message, frozen=True):
-    """Take no more requests, answer those under way, end."""
+    """An order to take no more requests, answer those under way, end."""
 
 
 class Cut(_Message, frozen=True):
-    """End at once, whatever is under way."""
+    """An order to end at once, whatever is under way."""
 
 
 class Done(_Message, frozen=True):
@@ -81,7 +81,7 @@ class Done(_Message, frozen=True):
 
 
 class Reserve(_Message, frozen=True):
-    """See Counters.reserve; answered by Reserved."""
+    """A call of Counters.reserve; answered by Reserved."""
 
     id: str
     wanted: tuple[Wanted, ...]
@@ -95,7 +95,7 @@ class Reserved(_Message, frozen=True):
 
 
 class End(_Message, frozen=True):
-    """See Counters.end; answered by Ended. An empty `counted` undoes a possible reservation."""
+    """A call of Counters.end; answered by Ended. Empty `counted` undoes a possible reservation."""
 
     id: str
     counted: tuple[Counted, ...]
@@ -104,7 +104,7 @@ class End(_Message, frozen=True):
 
 
 class Ended(_Message, frozen=True):
-    """See counters.Ended."""
+    """The answer to End, a counters.Ended."""
 
     first: bool
     used: tuple[int, ...]
@@ -118,7 +118,7 @@ class SpentHere(_Message, frozen=True):
 
 
 class First(_Message, frozen=True):
-    """See Counters.first; answered by IsFirst."""
+    """A call of Counters.first; answered by IsFirst."""
 
     mark: str
     until_ms: int
@@ -132,14 +132,14 @@ class IsFirst(_Message, frozen=True):
 
 
 class Remember(_Message, frozen=True):
-    """See Counters.remember; answered by Done."""
+    """A call of Counters.remember; answered by Done."""
 
     marks: tuple[Mark, ...]
     at_ms: int
 
 
 class Remembers(_Message, frozen=True):
-    """See Counters.remembers; answered by AreRemembered."""
+    """A call of Counters.remembers; answered by AreRemembered."""
 
     owner: str
     ids: tuple[str, ...]
@@ -153,7 +153,7 @@ class AreRemembered(_Message, frozen=True):
 
 
 class Read(_Message, frozen=True):
-    """See Counters.read; answered by Readings."""
+    """A call of Counters.read; answered by Readings."""
 
     meters: tuple[Meter, ...]
     at_ms: int
@@ -176,7 +176,7 @@ class Lines(_Message, frozen=True):
 
 
 class BudgetAlert(_Message, frozen=True):
-    """A threshold was crossed, and this worker is the first to know."""
+    """A threshold that was crossed; this worker is the first to know."""
 
     alert: Alert
 
@@ -277,8 +277,9 @@ class Explanation(_Message, frozen=True):
 
 
 class TakeOut(_Message, frozen=True):
-    """Take a target out of service or put it back; answered by Done, with a problem if it does not
-    exist."""
+    """An order to take a target out of service or put it back; answered by Done, with a problem if
+    it does not exist.
+    """
 
     target: str
     out: bool

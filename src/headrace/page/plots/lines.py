@@ -29,7 +29,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Joined in the order of its points."""
+    """A line that joins its points in their order."""
 
     key: Key
     points: Sequence[Point]

@@ -107,7 +107,7 @@ class NotChecked:
 
 @dataclass(frozen=True)
 class Report:
-    """All checks that were chosen, each in one of the three."""
+    """A report of all chosen checks, each in one of the three."""
 
     findings: tuple[Finding, ...]
     not_checked: tuple[NotChecked, ...]

@@ -37,7 +37,7 @@ class ModelFiles:
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """One of each, None where there is none."""
+    """The subject of a check: one of each, None where there is none."""
 
     catalog: Catalog
     engine: EngineSetup | None = None

@@ -34,7 +34,7 @@ _COMMAND_LINE = "command line"
 
 @dataclass(frozen=True)
 class Targets:
-    """All that was named. looked_at: one line each, what it was taken for."""
+    """The targets that were named. looked_at: one line each, what it was taken for."""
 
     engines: tuple[EngineSetup, ...] = ()
     gateways: tuple[GatewaySetup, ...] = ()

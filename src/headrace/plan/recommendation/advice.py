@@ -46,7 +46,7 @@ class Chosen(NamedTuple):
 
 
 class Adviser:
-    """Walks the trees of a catalog; ends are kept, as many options give the same answers."""
+    """A walk through the trees of a catalog; ends are kept: many options give the same answers."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog

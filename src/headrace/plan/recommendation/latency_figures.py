@@ -13,7 +13,9 @@ from headrace.plan.speed_figures import speed_figures
 
 
 class LatencyFigures(NamedTuple):
-    """Under load. alone: weights, TTFT, TPOT and more without other requests, of `plan speed`."""
+    """Figures under load. alone: weights, TTFT, TPOT and more without other requests, of `plan
+    speed`.
+    """
 
     ttft: Quantity
     tpot: Quantity

@@ -60,7 +60,9 @@ class Ranked:
 
 @dataclass(frozen=True, kw_only=True)
 class Alternatives:
-    """Least a month, least E2E, largest by the proxy; None where no option states it."""
+    """The options that are least a month, least E2E, largest by the proxy; None where no option
+    states it.
+    """
 
     cheapest: Option | None
     fastest: Option | None

@@ -56,7 +56,7 @@ class _Run(NamedTuple):
 
 @dataclass
 class SelfHosted:
-    """Looks at models in settings; collects `options` and what is `out`.
+    """A search of models in settings; collects `options` and what is `out`.
 
     calibration: of this machine. It was measured of headrace's own engine, so other runtimes here
     are planned from stated efficiencies.

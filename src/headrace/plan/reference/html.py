@@ -70,7 +70,7 @@ def _contents(topics: Sequence[Topic]) -> Markup:
 
 
 class _Writer:
-    """Knows the catalog, and which topics the page has, so that links lead somewhere."""
+    """A writer that knows the catalog and the topics of the page, so that links lead somewhere."""
 
     def __init__(self, known: Catalog, names: set[str]) -> None:
         self._known = known

@@ -16,7 +16,8 @@ Send = Callable[[Replica, Call, float], None]
 
 
 class Pool:
-    """Sends calls to its ready replicas; keeps them in a queue of its own while there is none.
+    """A pool that sends calls to its ready replicas; keeps them in a queue of its own while there
+    is none.
 
     send: puts a call on a replica. on_end: called with each call that ends here.
     """

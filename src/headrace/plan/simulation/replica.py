@@ -65,7 +65,9 @@ class _Stretch:
 
 
 class Replica:
-    """Runs steps while it has work; `on_end` is called with each call that ends here, and when."""
+    """A server that runs steps while it has work; `on_end` is called with each call that ends here,
+    and when.
+    """
 
     def __init__(
         self,

@@ -20,7 +20,7 @@ class Router(Protocol):
 
 
 class RoundRobin:
-    """Each in turn, whatever it has to do."""
+    """A router that picks each replica in turn, whatever it has to do."""
 
     def __init__(self) -> None:
         self._turn = count()

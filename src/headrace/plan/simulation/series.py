@@ -27,7 +27,7 @@ class Point(NamedTuple):
 
 
 class Sampler:
-    """Takes points of a service."""
+    """A sampler of a service's points."""
 
     def __init__(self, pools: list[Pool]) -> None:
         self.points: list[Point] = []

@@ -83,8 +83,8 @@ class _Growing:
 
 
 class Collector:
-    """Collects the events of one answer, in order, into a reply. An answer that was cut off gives
-    what had arrived.
+    """A collector of the events of one answer, in order, into a reply. An answer that was cut off
+    gives what had arrived.
 
     failure: why the stream ended early, None while it runs or if it ended well.
     """

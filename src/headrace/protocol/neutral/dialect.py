@@ -41,7 +41,7 @@ class UsageSummary(NamedTuple):
 
 
 class StreamReader(Protocol):
-    """Feed it bytes as they come."""
+    """A reader that is fed bytes as they come."""
 
     def feed(self, piece: bytes) -> list[Event]:
         """Events completed by `piece`. Damage is a Failed event, never an exception."""

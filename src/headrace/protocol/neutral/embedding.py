@@ -37,7 +37,9 @@ class EmbeddingReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EmbeddingExchange(NamedTuple):
-    """More than one request where a provider takes one text at a time; replies in their order."""
+    """An exchange of more than one request where a provider takes one text at a time; replies in
+    their order.
+    """
 
     requests: tuple[Written, ...]
 

@@ -86,7 +86,7 @@ class CompletePart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Finished(msgspec.Struct, frozen=True, kw_only=True):
-    """A choice is whole; once for each."""
+    """The end of a choice, once for each."""
 
     choice: int
     reason: Finish

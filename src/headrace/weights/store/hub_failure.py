@@ -22,7 +22,9 @@ _QUERY = re.compile(r"(https?://[^\s?]+)\?\S+")
 
 
 class WithoutSignatures(logging.Filter):
-    """Cuts the queries off addresses in log records: whoever has them can fetch the file."""
+    """A filter that cuts the queries off addresses in log records: whoever has them can fetch the
+    file.
+    """
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Every record passes, with its arguments cleaned."""

@@ -31,14 +31,16 @@ class Embedded(NamedTuple):
 
 
 class Embedder(Protocol):
-    """Makes vectors of questions."""
+    """A source of vectors of questions."""
 
     async def __call__(self, text: str, caller: Caller | None, request_id: str) -> Embedded:
         """Embed a text; writes a ledger line for the caller. Raises EmbedderFailedError."""
 
 
 class EmbedderFailedError(Exception):
-    """There is no vector. `is_callers` says that the caller's limits are why: nothing is broken."""
+    """A vector that could not be made. `is_callers` says that the caller's limits are why: nothing
+    is broken.
+    """
 
     def __init__(self, message: str, *, is_callers: bool) -> None:
         super().__init__(message)

@@ -31,7 +31,7 @@ SHIPPED_PAIRS = Path(__file__).with_name("pairs.jsonl")
 
 
 class Pair(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Two questions."""
+    """A pair of questions."""
 
     a: Annotated[str, Meta(min_length=1)]
     b: Annotated[str, Meta(min_length=1)]

@@ -10,7 +10,7 @@ from headrace.gateway.settings.complexity import ChooseSettings
 
 
 class Classifier(Protocol):
-    """Distinguishes hard requests from simple ones."""
+    """A classifier that separates hard requests from simple ones."""
 
     def probability(self, view: View) -> float:
         """The probability that the request is hard."""

@@ -68,7 +68,7 @@ _NO_STEP = _Step("", 0.0, 0.0)
 
 
 class Estimator:
-    """Computes what to expect of composed models for one request.
+    """An estimator of what to expect of composed models for one request.
 
     `lasted_s` gives the median duration of a target's answers in the ledger, None if it has none.
     `seen` holds the results of stages so far, None without a ledger.

@@ -31,7 +31,7 @@ from headrace.protocol.neutral.collect import replayed
 
 
 class Find(Protocol):
-    """Finds a target's answer, as for any request."""
+    """A function that gets a target's answer, as for any request."""
 
     def __call__(
         self, ask: RoutingQuery, prepared: Prepared | None

@@ -91,7 +91,7 @@ class _Block:
 
 
 class AnthropicStreamWriter:
-    """Give it the events of one answer in order."""
+    """A writer of one answer's events, given in order."""
 
     def __init__(self) -> None:
         self._over = False

@@ -45,7 +45,7 @@ _INPUT_TYPES = {
 
 
 class _Reply(msgspec.Struct):
-    """Titan has the first two fields, Cohere the third: a list, or lists by their type."""
+    """A reply: Titan has the first two fields, Cohere the third: a list, or lists by their type."""
 
     embedding: list[float] | None = None
     inputTextTokenCount: Any = None

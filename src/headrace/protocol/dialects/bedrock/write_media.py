@@ -22,7 +22,7 @@ _PICTURES = {"iVBORw0KGgo": "png", "/9j/": "jpeg", "R0lGOD": "gif", "UklGR": "we
 
 
 class MediaWriter:
-    """Writes the media of one request: no two documents of it may have the same name."""
+    """A writer of the media of one request: no two documents of it may have the same name."""
 
     def __init__(self) -> None:
         self._names: set[str] = set()

@@ -99,7 +99,7 @@ def _beside(block: Block, family: Family) -> bool:
 
 
 class _TurnWriter:
-    """Writes the parts of one request."""
+    """A writer of the parts of one request."""
 
     def __init__(self, family: Family, dropped: list[str]) -> None:
         self._family = family

@@ -81,7 +81,7 @@ class _Choice:
 
 
 class AnswerReader:
-    """Takes the objects of one answer in order."""
+    """A reader of one answer's objects, in order."""
 
     def __init__(self) -> None:
         self._began: Began | None = None

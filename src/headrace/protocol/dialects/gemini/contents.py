@@ -53,7 +53,7 @@ class _Turn(NamedTuple):
 
 
 class ContentsWriter:
-    """Takes one call's messages; `turns` is what they became, `dropped` what was not said."""
+    """A writer of one call's messages; `turns` is what they became, `dropped` what was not said."""
 
     def __init__(self, model: str, place: Place) -> None:
         self._model = model

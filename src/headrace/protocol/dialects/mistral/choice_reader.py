@@ -28,7 +28,9 @@ class _Call(NamedTuple):
 
 
 class ChoiceReader:
-    """Keeps which part is open. Pieces of one kind that follow each other are one part."""
+    """A reader that keeps which part is open. Pieces of one kind that follow each other are one
+    part.
+    """
 
     def __init__(self, index: int) -> None:
         self._choice = index

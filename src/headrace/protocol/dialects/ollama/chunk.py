@@ -31,14 +31,14 @@ _READ = {
 
 
 class Function(msgspec.Struct):
-    """Arguments are an object; some servers write its JSON as a string."""
+    """A called function. Arguments are an object; some servers write its JSON as a string."""
 
     name: str
     arguments: msgspec.Raw = _NONE
 
 
 class Call(msgspec.Struct):
-    """Older versions give no id."""
+    """A tool call; older versions give no id."""
 
     function: Function
     id: str | None = None

@@ -59,7 +59,7 @@ class GenerateReplies:
 
 
 class GenerateStreamReader:
-    """Reads one answer."""
+    """A reader of one answer."""
 
     def __init__(self) -> None:
         self._lines = LineReader()

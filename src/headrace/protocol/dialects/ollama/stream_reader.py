@@ -36,7 +36,7 @@ from headrace.protocol.sse import MAX_EVENT_BYTES
 
 
 class OllamaStreamReader:
-    """Reads one answer. Tool calls come whole; thoughts and text a piece a line."""
+    """A reader of one answer. Tool calls come whole; thoughts and text a piece a line."""
 
     def __init__(self, max_line_bytes: int = MAX_EVENT_BYTES) -> None:
         self._lines = LineReader(max_line_bytes)

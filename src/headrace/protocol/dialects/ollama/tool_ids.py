@@ -17,7 +17,7 @@ def call_id(turn: int, number: int) -> str:
 
 
 class WaitingCalls:
-    """Takes calls and results in the order of a conversation."""
+    """A matcher of calls and results in the order of a conversation."""
 
     def __init__(self) -> None:
         self._turn = 0

@@ -24,7 +24,7 @@ class DamagedStreamError(ValueError):
 
 
 class Numbers:
-    """Counts the parts of a choice."""
+    """A counter of a choice's parts."""
 
     def __init__(self) -> None:
         self.next = 0

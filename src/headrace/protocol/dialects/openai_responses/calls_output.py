@@ -19,7 +19,7 @@ class _Call:
 
 
 class CallsOutput:
-    """Takes the calls' events, by the number of their part.
+    """A reader of the calls' events, by the number of their part.
 
     A client is told of a call with its second piece. One that comes in a single piece may be signed
     at its end, and its call_id, which carries the signature, must not change once it was told.

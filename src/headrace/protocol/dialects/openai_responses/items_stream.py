@@ -71,7 +71,7 @@ class _Item:
 
 
 class ItemsStream:
-    """Puts neutral events into `out`."""
+    """A reader that puts neutral events into `out`."""
 
     def __init__(self, origin: str) -> None:
         self.out: list[Event] = []

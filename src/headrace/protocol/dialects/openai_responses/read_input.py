@@ -42,7 +42,7 @@ _FROM_CLIENT = frozenset(
 
 
 class Input:
-    """Takes items one by one."""
+    """A reader of items, one by one."""
 
     def __init__(self) -> None:
         self.instructions: list[Text] = []
