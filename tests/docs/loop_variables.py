@@ -48,13 +48,12 @@ def loop_variables(sources: Mapping[Path, ast.Module]) -> Iterator[LoopVariable]
             if not isinstance(node, ast.For | ast.AsyncFor | ast.comprehension):
                 continue
             for name in ast.walk(node.target):
-                if isinstance(name, ast.Name) and name.id in NAMES and _is_stored(name):
+                if (
+                    isinstance(name, ast.Name)
+                    and name.id in NAMES
+                    and isinstance(name.ctx, ast.Store)
+                ):
                     yield LoopVariable(path, name.lineno, name.id)
-
-
-def _is_stored(name: ast.Name) -> bool:
-    """Whether the loop sets the name: in `for rows[one] in …` it only reads it."""
-    return isinstance(name.ctx, ast.Store)
 
 
 def counted(found: Iterable[LoopVariable]) -> dict[str, int]:

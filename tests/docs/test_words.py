@@ -250,10 +250,15 @@ def test_a_room_with_more_than_the_list_allows_is_listed_whole() -> None:
     ]
 
 
+@pytest.fixture(scope="session")
+def variables(sources: Mapping[Path, ast.Module]) -> list[loop_variables.LoopVariable]:
+    return list(loop_variables.loop_variables(sources))
+
+
 def test_loop_variables_that_words_replaces_only_get_fewer(
-    sources: Mapping[Path, ast.Module],
+    variables: list[loop_variables.LoopVariable],
 ) -> None:
-    new = loop_variables.new_loop_variables(list(loop_variables.loop_variables(sources)))
+    new = loop_variables.new_loop_variables(variables)
     assert new == [], "loop variables are the noun (docs/words.md):\n" + "\n".join(new)
 
 
@@ -278,12 +283,12 @@ def test_the_list_of_loop_variables_is_sorted() -> None:
 )
 def test_loop_variables_are_found(source: str, names: list[str]) -> None:
     tree = ast.parse(source)
-    found = loop_variables.loop_variables({loop_variables.SOURCE / "plan" / "price.py": tree})
+    found = loop_variables.loop_variables({SOURCE / "plan" / "price.py": tree})
     assert sorted(variable.name for variable in found) == names
 
 
 def test_a_room_with_more_loop_variables_than_the_list_allows_is_listed() -> None:
-    path = loop_variables.SOURCE / "unheard" / "price.py"
+    path = SOURCE / "unheard" / "price.py"
     found = list(loop_variables.loop_variables({path: ast.parse("[one for one in prices]")}))
     assert loop_variables.counted(found) == {"unheard": 1}
     assert loop_variables.new_loop_variables(found) == [
