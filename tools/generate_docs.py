@@ -125,7 +125,9 @@ def _command_lines(name: str, command: click.Command, settings: set[str]) -> lis
     options = [
         parameter
         for parameter in command.params
-        if isinstance(parameter, click.Option) and not (takes and parameter.name in settings)
+        if isinstance(parameter, click.Option)
+        and not parameter.hidden
+        and not (takes and parameter.name in settings)
     ]
     lines += ["", "| option | meaning |", "|---|---|"]
     for option in options:

@@ -73,11 +73,11 @@ def test_a_refusal_names_setting_value_reason_and_remedy() -> None:
     def refusal(setting: Any) -> str:
         return str(setting.refusal("LLM", 3, str.upper))
 
-    begin = "LLM(a=3): a setting of vLLM's: "
-    assert refusal(renamed("a", "here it is {b}")) == f"{begin}here it is B"
-    assert refusal(differs("a", "it is {b}")) == f"{begin}it is B; omit it"
+    begin = "LLM(a=3) is vLLM's setting"
+    assert refusal(renamed("a", "here it is {b}")) == f"{begin}: here it is B"
+    assert refusal(differs("a", "it is {b}")) == f"{begin}: it is B; omit it"
     assert refusal(not_there_yet("a", "no b", 1, "x")) == (
-        f"{begin}not there yet: no b; accepted: 1 or 'x'"
+        f"{begin} and is not there yet: no b; accepted: 1 or 'x'"
     )
     assert without_effect("a", "no b").hint(str.upper) == "omit it; no b"
 
@@ -94,7 +94,7 @@ def test_arguments_of_vllm_are_accepted_or_refused_with_what_they_are_here() -> 
             checked_config("LLM", "m", {name: OBJECT})
         text = str(raised.value)
         assert text.startswith(f"LLM({name}=<object "), text
-        assert "): a setting of vLLM's: " in text, text
+        assert ") is vLLM's setting" in text, text
         assert not re.search(r"\{\w+\}", text), text
         assert ("not there yet: " in text) == (setting.status == "not there yet"), text
 
@@ -115,10 +115,15 @@ def test_fields_of_vllm_are_accepted_or_refused_with_what_they_are_here() -> Non
 
 
 async def test_llm_and_async_llm_refuse_before_they_look_for_the_model() -> None:
-    match = r"LLM\(gpu_memory_utilization=0.9\): .* sized with kv_cache_memory_bytes$"
+    match = (
+        r"LLM\(gpu_memory_utilization=0.9\) is vLLM's setting: .* sized with kv_cache_memory_bytes$"
+    )
     with pytest.raises(ConfigError, match=match):
         LLM("no-such-model", gpu_memory_utilization=0.9)
-    match = r"AsyncLLM.start\(tensor_parallel_size=2\): .*not there yet: .*; accepted: 1$"
+    match = (
+        r"AsyncLLM.start\(tensor_parallel_size=2\) is vLLM's setting and is not there yet: "
+        r"a model is .*; accepted: 1$"
+    )
     with pytest.raises(ConfigError, match=match):
         await AsyncLLM.start("no-such-model", tensor_parallel_size=2)
     with pytest.raises(FetchError, match="no-such-model"):
@@ -132,6 +137,30 @@ def test_settings_of_the_server_and_values_of_vllm_are_named() -> None:
         checked_config("LLM", "m", {"disable_fastapi_docs": True})
     with pytest.raises(ConfigError, match=r"kv_cache_dtype='fp8'\): .*one of auto, f32, bf16"):
         checked_config("LLM", "m", {"kv_cache_dtype": "fp8"})
+
+
+def test_refusals_say_what_is_missing_and_then_what_is_there() -> None:
+    for name, value, said in (
+        ("repetition_detection", {}, "repeated text does not end a request; repetition_penalty"),
+        ("trace_decode_token_ids", [1], "the tokens of an answer cannot be prescribed; they are"),
+        ("flat_logprobs", True, "log probabilities are not returned as flat lists; each token"),
+    ):
+        fields: dict[str, Any] = {name: value}
+        with pytest.raises(RequestError, match=f"is vLLM's setting and is not there yet: {said}"):
+            SamplingParams(**fields)
+    settings: tuple[tuple[str, object, str], ...] = (
+        ("tokens_only", True, "replies with token ids alone are not sent; return_token_ids adds"),
+        ("profiler_config", {"profiler": "torch"}, "steps are not profiled; `headrace bench"),
+    )
+    for name, value, said in settings:
+        with pytest.raises(ConfigError, match=f"is vLLM's setting and is not there yet: {said}"):
+            checked_config("LLM", "m", {name: value})
+
+
+def test_a_metric_that_a_refusal_names_exists() -> None:
+    said = ENGINE_ARGS["enable_mfu_metrics"].refusal("LLM", True, str)
+    (name,) = re.findall(r"headrace:\w+", said)
+    assert f"`{name}`" in page("metrics.md")
 
 
 def test_a_field_that_neither_has_is_a_type_error_with_the_nearest_name() -> None:

@@ -31,7 +31,7 @@ def settings(*origins: Any, keys: int = 1, **more: Any) -> dict[str, Any]:
             for name, origin in zip(names, origins, strict=True)
         },
         "models": {"chat": {"strategy": "ordered", "targets": [f"{one}/good" for one in names]}},
-        "retries": {"backoff_s": 0.001, "backoff_most_s": 0.4},
+        "retries": {"backoff_s": 0.001, "backoff_max_s": 0.4},
         **more,
     }  # fmt: skip
 
@@ -105,7 +105,7 @@ async def test_a_name_that_one_target_does_not_have_is_tried_elsewhere() -> None
 async def test_a_404_while_another_is_left_alone_may_be_tried_again() -> None:
     async with served(fails(404)) as wrong, served(fails(500)) as broken:
         config = settings(wrong.origin, broken.origin, retries={"attempts": 2},
-                          breaker={"least": 1, "cooldown_s": 30})  # fmt: skip
+                          breaker={"min_attempts": 1, "cooldown_s": 30})  # fmt: skip
         app = gateway(config, []).app
         assert (await chat(app)).status == 502
         told = await chat(app)
@@ -143,7 +143,7 @@ async def test_one_that_is_left_alone_beside_a_rate_limit_is_no_rate_limit() -> 
     limited = fails(429, "slow down", "retry-after: 40")
     async with served(limited) as one, served(fails(500)) as other:
         config = settings(one.origin, other.origin, retries={"attempts": 2},
-                          breaker={"least": 1, "cooldown_s": 30})  # fmt: skip
+                          breaker={"min_attempts": 1, "cooldown_s": 30})  # fmt: skip
         app = gateway(config, []).app
         assert (await chat(app)).status == 429
         told = await chat(app)
@@ -236,7 +236,7 @@ def too_much(name: str) -> Answer:
 async def test_a_request_that_alone_is_too_much_takes_nothing_from_others(name: str) -> None:
     entries: list[Entry] = []
     async with served(first(too_much(name), answers())) as provider:
-        app = gateway(settings(provider.origin, breaker={"least": 1}), entries).app
+        app = gateway(settings(provider.origin, breaker={"min_attempts": 1}), entries).app
         told = await chat(app)
         assert told.status == 400 and "retry-after" not in told.headers
         error = told.json["error"]

@@ -45,7 +45,7 @@ def settings(*origins: Any, **more: Any) -> dict[str, Any]:
                 ],
             }
         },
-        "retries": {"backoff_s": 0.01, "backoff_most_s": 0.02},
+        "retries": {"backoff_s": 0.01, "backoff_max_s": 0.02},
         **more,
     }
 
@@ -246,7 +246,7 @@ async def test_a_breaker_opens_and_closes_again() -> None:
 
     async with served(first(*[fails(500)] * 6, answers())) as provider:
         config = settings(provider.origin, retries={"attempts": 1},
-                          breaker={"least": 5, "cooldown_s": 5.0})  # fmt: skip
+                          breaker={"min_attempts": 5, "cooldown_s": 5.0})  # fmt: skip
         app = gateway(config, [], clock_ns=clock_ns).app
         for _ in range(5):
             assert (await ask(app, CHAT)).status == 502

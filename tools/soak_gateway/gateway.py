@@ -63,8 +63,8 @@ def write_settings(folder: Path, providers: dict[str, str], workers: int) -> Pat
         "ledger": {"path": "ledger.sqlite"},
         # A provider that hangs is found out within a soak's patience.
         "timeouts": {"connect_s": 1.0, "first_token_s": 3.0, "idle_s": 2.0, "total_s": 20.0},
-        "retries": {"backoff_s": 0.05, "backoff_most_s": 0.5},
-        "breaker": {"cooldown_s": 0.5, "cooldown_most_s": 2.0},
+        "retries": {"backoff_s": 0.05, "backoff_max_s": 0.5},
+        "breaker": {"cooldown_s": 0.5, "cooldown_max_s": 2.0},
     }  # fmt: skip
     if workers > 1:
         settings["listen"]["workers"] = workers

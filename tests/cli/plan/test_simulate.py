@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from headrace.cli.plan.group import plan
-from headrace.errors import HeadraceError
+from headrace.errors import ConfigError, HeadraceError
 
 LATENCY = {
     "step_s": 0.006,
@@ -108,6 +108,25 @@ def test_pools_and_the_fewest_replicas(tmp_path: Path) -> None:
     assert json.loads(found.stdout)["fewest_replicas"]["replicas"] == 1
 
 
+def test_the_search_ends_at_max_replicas_by_either_name() -> None:
+    load = ("--rate", "20", "--prompt", "100", "--output", "5", "--duration", "4")
+    speed = ("--latency", "step_s=0.1", "--kv-tokens", "4000", "--max-num-seqs", "1")
+    common = (*load, *speed, "--find-replicas", "--goodput", "ttft:1000")
+    for name in ("--max-replicas", "--most-replicas"):
+        done = run(*common, name, "3")
+        assert isinstance(done.exception, ConfigError), done.output
+        message = str(done.exception)
+        assert message.startswith("3 replicas do not meet the SLO: "), message
+        assert "raise --max-replicas" in message
+        warning = "warning: --most-replicas is now called --max-replicas: rename it\n"
+        assert done.stderr == (warning if name == "--most-replicas" else "")
+    done = run(*common, "--max-replicas", "0")
+    assert isinstance(done.exception, ConfigError)
+    assert "max_replicas" in str(done.exception)
+    done = run(*common, "--max-replicas", "3", "--most-replicas", "3")
+    assert "remove one of the two" in str(done.exception)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -123,6 +142,7 @@ def test_pools_and_the_fewest_replicas(tmp_path: Path) -> None:
         ((*MODEL, "--rate", "1", "--find-replicas"), "needs an SLO"),
         ((*MODEL, "--rate", "1", "--prefill-replicas", "1"), "there are two pools"),
         ((*MODEL, "--rate", "1", "--min-replicas", "1"), "needs --autoscale"),
+        ((*MODEL, "--rate", "1", "--max-replicas", "1"), "needs --autoscale"),
         ((*MODEL, "--rate", "1", "--goodput", "itl:p95<5"), "no itl_chunk"),
         ((*MODEL, "--rate", "1", "--prompt", "500k", "--output", "1"), "not a whole number"),
         ((*MODEL, "--rate", "1", "--prompt", "9000000"), "fit"),

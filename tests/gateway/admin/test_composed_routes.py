@@ -84,7 +84,7 @@ async def test_how_a_model_made_of_others_finds_who_answers(tmp_path: Path) -> N
 
 async def test_sides_and_the_one_that_was_taken_out(tmp_path: Path) -> None:
     answer = says(small="fine", strong=fails(500))
-    more = {"breaker": {"least": 1000}, "retries": {"attempts": 2}}
+    more = {"breaker": {"min_attempts": 1000}, "retries": {"attempts": 2}}
     async with admin(tmp_path, answer, access=OPEN, models=MODELS, **more) as house:
         told = await told_of(house, "canary")
         assert told["assign_by"] == "user"

@@ -89,7 +89,7 @@ async def test_a_target_that_was_taken_out_gets_nothing_until_it_is_put_back(
 
 
 async def test_a_breaker_that_failures_opened_is_closed_by_hand(tmp_path: Path) -> None:
-    settings = {"least": 1, "share": 0.5, "cooldown_s": 60}
+    settings = {"min_attempts": 1, "share": 0.5, "cooldown_s": 60}
     async with admin(tmp_path, one_fails("m"), access=OPEN, breaker=settings) as house:
         await asked(house)
         (failed, _) = await targets(house)

@@ -173,7 +173,7 @@ def settings(
         "admin": {"port": 0, "key": ADMIN_KEY},
         "request_log": {"enabled": True, **request_log},
         "retries": {"attempts": 3, "backoff_s": 0.01},
-        "breaker": {"least": 1000},
+        "breaker": {"min_attempts": 1000},
         "ledger": {"path": "ledger.sqlite3"},
         "log": {"level": "debug"},
     }  # fmt: skip

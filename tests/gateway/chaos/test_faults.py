@@ -143,7 +143,7 @@ async def test_a_provider_that_comes_back_is_asked_again(tmp_path: Path) -> None
     server = await asyncio.start_server(_connection(provider, writers), "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     config = settings(f"http://127.0.0.1:{port}")
-    config["breaker"] = {"cooldown_s": 0.5, "cooldown_most_s": 1, "window_s": 5, "least": 3}
+    config["breaker"] = {"cooldown_s": 0.5, "cooldown_max_s": 1, "window_s": 5, "min_attempts": 3}
     async with running(tmp_path, config, workers=1) as gateway:
         assert (await gateway.chat(model=GOOD)).status == 200
         server.close()
@@ -160,7 +160,7 @@ async def test_a_provider_that_comes_back_is_asked_again(tmp_path: Path) -> None
         await until(is_back, within_s=5)
         recovered_s = time.monotonic() - began_s
         print(f"a provider that came back was asked again after {recovered_s:.2f} s")
-        assert recovered_s < 3, "cooldown_most_s is 1"
+        assert recovered_s < 3, "cooldown_max_s is 1"
     server.close()
     rows = ledger_rows(tmp_path, "outcome, input_tokens")
     answered = [one for one in rows if one[0] == "answered"]

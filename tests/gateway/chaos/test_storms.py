@@ -61,7 +61,7 @@ def settings(origin: object, *keys: str) -> dict[str, Any]:
                 targets[0], {"model": "q/calm", "price": PRICE},
             ]},
         },
-        "retries": {"backoff_s": 0.01, "backoff_most_s": 0.05},
+        "retries": {"backoff_s": 0.01, "backoff_max_s": 0.05},
         "ledger": {"path": "ledger.sqlite3"},
         "log": {"level": "warning"},
     }  # fmt: skip

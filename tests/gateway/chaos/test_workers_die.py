@@ -79,7 +79,7 @@ def settings(origin: object, key: dict[str, Any], **access: Any) -> dict[str, An
         "admin": {"port": 0, "key": ADMIN_KEY},
         "providers": {"p": {"base_url": f"{origin}/v1"}},
         "models": {name: [{"model": f"p/{name}", "price": PRICE}] for name in (GOOD, DIES)},
-        "breaker": {"least": 100_000},
+        "breaker": {"min_attempts": 100_000},
         "ledger": {"path": "ledger.sqlite3"},
         "request_log": {"enabled": True},
         "log": {"level": "warning"},

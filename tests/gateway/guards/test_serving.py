@@ -213,7 +213,7 @@ async def test_tools_that_are_not_allowed() -> None:
 )
 async def test_the_answer_is_capped(dialect: str, field: str) -> None:
     path, body = BODIES[dialect]
-    guards = {"cheap": {"kind": "max_tokens", "most": 20, "on": "output", "action": "cap",
+    guards = {"cheap": {"kind": "max_tokens", "max_tokens": 20, "on": "output", "action": "cap",
                         "default": True}}  # fmt: skip
     async with served(answers("Hello")) as provider:
         built = gateway(settings(provider.origin, guards), [])
@@ -234,7 +234,7 @@ async def test_the_answer_is_capped(dialect: str, field: str) -> None:
 
 
 async def test_a_prompt_that_is_too_long_is_refused() -> None:
-    guards = {"cheap": {"kind": "max_tokens", "most": 100, "on": "input", "default": True}}
+    guards = {"cheap": {"kind": "max_tokens", "max_tokens": 100, "on": "input", "default": True}}
     async with served(answers("Hello")) as provider:
         built = gateway(settings(provider.origin, guards), [])
         body = {"model": "chat", "messages": [{"role": "user", "content": "x " * 1000}]}
@@ -279,7 +279,7 @@ async def test_what_embeddings_are_asked_for_is_looked_at_too(path: str) -> None
 
 
 async def test_a_limit_on_answers_is_not_written_where_nothing_is_written() -> None:
-    cheap = {"kind": "max_tokens", "most": 9, "on": "both", "action": "block",
+    cheap = {"kind": "max_tokens", "max_tokens": 9, "on": "both", "action": "block",
              "default": True}  # fmt: skip
     async with served(vectors) as provider:
         built = gateway(settings(provider.origin, {"cheap": cheap}), [])

@@ -46,8 +46,8 @@ async def test_a_fallback_is_asked_whatever_the_retries(num_retries: int) -> Non
                 },
             }
         )
-        waits = {"backoff_s": 0.001, "backoff_most_s": 0.001}
-        settings = found.settings | {"breaker": {"least": 100}}
+        waits = {"backoff_s": 0.001, "backoff_max_s": 0.001}
+        settings = found.settings | {"breaker": {"min_attempts": 100}}
         settings["retries"] = {**settings["retries"], **waits}
         built = gateway(settings, [])
         assert (await ask(built.app, {"model": "main", "messages": HI})).status == 200

@@ -38,7 +38,7 @@ def settings(*origins: Any, **model: Any) -> dict[str, Any]:
                 **model,
             }
         },
-        "retries": {"backoff_s": 0.001, "backoff_most_s": 0.002, "attempts": 2},
+        "retries": {"backoff_s": 0.001, "backoff_max_s": 0.002, "attempts": 2},
     }
 
 

@@ -35,8 +35,8 @@ def config(origin: Any, rpm: int = 1000, **provider: Any) -> dict[str, Any]:
         }}},
         "providers": {"a": {"base_url": f"{origin}/v1", "dialect": "openai-chat", **provider}},
         "models": {"chat": [{"model": "a/m", "price": price}]},
-        "retries": {"backoff_s": 0.001, "backoff_most_s": 0.002, "attempts": 3, "same_target": 3},
-        "breaker": {"least": 1000},
+        "retries": {"backoff_s": 0.001, "backoff_max_s": 0.002, "attempts": 3, "same_target": 3},
+        "breaker": {"min_attempts": 1000},
     }  # fmt: skip
 
 

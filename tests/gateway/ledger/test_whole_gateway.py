@@ -111,8 +111,8 @@ def config(origin: Any) -> dict[str, Any]:
     return {
         "providers": {"a": one, "b": one},
         "models": {"chat": {"strategy": "ordered", "targets": targets}, "free": ["a/m2"]},
-        "retries": {"backoff_s": 0.001, "backoff_most_s": 0.002},
-        "breaker": {"least": 1000},
+        "retries": {"backoff_s": 0.001, "backoff_max_s": 0.002},
+        "breaker": {"min_attempts": 1000},
     }
 
 

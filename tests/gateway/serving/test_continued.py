@@ -135,7 +135,7 @@ async def asked_after_a_restart(times: int, **more: Any) -> list[Told]:
     return told
 
 
-@pytest.mark.parametrize("breaker", [{}, {"breaker": {"least": 1, "cooldown_s": 30}}])
+@pytest.mark.parametrize("breaker", [{}, {"breaker": {"min_attempts": 1, "cooldown_s": 30}}])
 async def test_that_others_do_not_have_it_is_no_fault_of_the_clients(
     breaker: dict[str, Any],
 ) -> None:

@@ -30,7 +30,7 @@ def config(model: Scripted, fallback: Scripted, which: str = "context") -> dict[
         },
         "models": {"m": {"targets": ["a/m"], f"{which}_fallbacks": ["other"]}, "other": ["b/o"]},
         "retries": {"attempts": 2},
-        "breaker": {"least": 1, "cooldown_s": 30},
+        "breaker": {"min_attempts": 1, "cooldown_s": 30},
     }
 
 

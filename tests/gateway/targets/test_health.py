@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from headrace.gateway.settings.reliability import BreakerSettings
 from headrace.gateway.targets.health import Health
 
-BREAKER = BreakerSettings(share=0.5, window_s=30.0, least=4, cooldown_s=5.0, cooldown_most_s=18.0)
+BREAKER = BreakerSettings(
+    share=0.5, window_s=30.0, min_attempts=4, cooldown_s=5.0, cooldown_max_s=18.0
+)
 
 
 def health() -> Health:
@@ -123,7 +125,7 @@ def test_it_is_left_alone_as_long_as_it_asks() -> None:
     assert one.closed_for_s(0.0) == pytest.approx(12.0)
     one = health()
     one.failed(0.0, "529", cool_s=1e9)
-    assert one.closed_for_s(0.0) == pytest.approx(BREAKER.cooldown_most_s)
+    assert one.closed_for_s(0.0) == pytest.approx(BREAKER.cooldown_max_s)
     one = opened()
     one.began(5.0)
     one.failed(5.0, "529", cool_s=1.0)  # of a probe the longer one holds
@@ -200,7 +202,7 @@ def test_it_always_opens_again_to_a_probe(steps: list[tuple[str, int]]) -> None:
     for what, quarters in steps:
         now_s += quarters / 4
         if not one.lets_through(now_s):
-            assert 0 < one.closed_for_s(now_s) <= BREAKER.cooldown_most_s
+            assert 0 < one.closed_for_s(now_s) <= BREAKER.cooldown_max_s
             continue
         assert one.closed_for_s(now_s) == 0.0
         one.began(now_s)
@@ -214,4 +216,4 @@ def test_it_always_opens_again_to_a_probe(steps: list[tuple[str, int]]) -> None:
             one.failed(now_s, "502", cool_s=3.0 if what == "cool" else None)
         one.ended()
         assert one.in_flight == 0
-    assert one.lets_through(now_s + BREAKER.cooldown_most_s)
+    assert one.lets_through(now_s + BREAKER.cooldown_max_s)

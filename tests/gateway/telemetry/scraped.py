@@ -37,7 +37,7 @@ def settings(*origins: Any, **more: Any) -> dict[str, Any]:
             }
         },
         "aliases": {"gpt": "chat"},
-        "retries": {"backoff_s": 0.01, "backoff_most_s": 0.02},
+        "retries": {"backoff_s": 0.01, "backoff_max_s": 0.02},
         **more,
     }
 

@@ -65,7 +65,7 @@ async def test_how_it_stands_at_the_scrape() -> None:
 
 async def test_a_breaker_that_opened_is_seen() -> None:
     async with served(fails(500)) as bad:
-        config = settings(bad.origin, breaker={"least": 1}, retries={"attempts": 1})
+        config = settings(bad.origin, breaker={"min_attempts": 1}, retries={"attempts": 1})
         built = gateway(config, [])
         assert (await ask(built.app, CHAT)).status == 502
         found = await samples(built)

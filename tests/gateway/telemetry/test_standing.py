@@ -47,7 +47,7 @@ async def test_health_names_models_targets_and_providers() -> None:
 
 async def test_ready_is_a_503_while_no_model_has_a_usable_target() -> None:
     async with served(fails(500)) as bad:
-        config = settings(bad.origin, breaker={"least": 1}, retries={"attempts": 1})
+        config = settings(bad.origin, breaker={"min_attempts": 1}, retries={"attempts": 1})
         now_ns = time.monotonic_ns()
         built = gateway(config, [], clock_ns=lambda: now_ns)
         assert (await get(built, "/ready")).json["status"] == "ready"

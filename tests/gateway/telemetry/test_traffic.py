@@ -40,7 +40,7 @@ async def test_hedges_and_copies_are_counted_and_go_on_with_another_configuratio
 async def test_a_variant_that_is_taken_out_is_counted() -> None:
     async with served(answers()) as control, served(fails(500)) as new:
         config = settings(control.origin, new.origin)
-        config["breaker"] = {"least": 1000}
+        config["breaker"] = {"min_attempts": 1000}
         config["models"]["chat"] = {
             "variants": {
                 "control": {"weight": 0, "targets": ["a/m0"]},

@@ -28,7 +28,7 @@ def split(control: Any, new: Any, weight: float, **model: Any) -> dict[str, Any]
                 **model,
             }
         },
-        "retries": {"backoff_s": 0.01, "backoff_most_s": 0.02},
+        "retries": {"backoff_s": 0.01, "backoff_max_s": 0.02},
     }
 
 
@@ -63,7 +63,7 @@ async def test_a_canary_that_fails_is_taken_out_and_explained() -> None:
     rollback = {"error_share": 0.5, "window_requests": 5}
     async with served(answers("old")) as control, served(fails(500)) as new:
         settings = split(control.origin, new.origin, 100, rollback=rollback)
-        settings["breaker"] = {"least": 1000}
+        settings["breaker"] = {"min_attempts": 1000}
         built = gateway(settings, entries)
         for at in range(8):
             told = await ask(built.app, {**CHAT, "user": str(at)})

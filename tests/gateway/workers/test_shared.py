@@ -91,7 +91,7 @@ def test_alerts_are_told_once_for_all_workers(tmp_path: Path) -> None:
             wrong = {"base_url": f"{refuses.origin}/v1", "api_key": ["sk-wrong-0123456789"]}
             settings["providers"]["wrong"] = wrong
             settings["models"]["wrong"] = [{"model": "wrong/m", "price": PRICE}]
-            settings["breaker"] = {"least": 2, "cooldown_s": 100}
+            settings["breaker"] = {"min_attempts": 2, "cooldown_s": 100}
             settings["retries"] = {"attempts": 1}
             settings["alerts"] = {"url": receiver.url, "secret": SECRET}
             async with running(tmp_path, settings) as gateway:

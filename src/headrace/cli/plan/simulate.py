@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from headrace.plan.simulation.result import SimulationResult
 
 _BETWEEN_S = 1.0
+_DEFAULT_SEARCH_LIMIT = 1024
 
 option = partial(click.option, cls=SectionOption)
 _load = partial(option, section="Load")
@@ -155,8 +156,8 @@ class SimulateCommand(SectionedCommand):
 @_service(
     "--max-replicas",
     type=int,
-    help="Maximum number of replicas in each pool with --autoscale. [default: 10, or twice "
-    "--replicas]",
+    help="Maximum number of replicas in each pool with --autoscale, or at which --find-replicas "
+    "gives up. [default: 10, or twice --replicas; 1024 with --find-replicas]",
 )
 @_service(
     "--cold-start",
@@ -265,8 +266,8 @@ class SimulateCommand(SectionedCommand):
 @_judge(
     "--most-replicas",
     type=int,
-    default=1024,
-    help="Number of replicas at which --find-replicas gives up. [default: 1024]",
+    hidden=True,
+    help="Former name of --max-replicas with --find-replicas.",
 )
 @_judge("--price", type=float, help="Price of a replica in USD per hour.")
 @_judge(
@@ -302,6 +303,7 @@ def simulate(model: str | None, **options: Any) -> None:
     if find and (options["autoscale"] or options["prefill_replicas"]):
         raise ConfigError("--find-replicas is for one pool of a fixed size: omit --autoscale and "
             "--prefill-replicas")  # fmt: skip
+    search_limit = _search_limit(options)
     load, notes = load_of(options)
     engine, replica, context, more = engine_for(model, load, options)
     settings = service_of(engine, replica, context, options)
@@ -319,9 +321,7 @@ def simulate(model: str | None, **options: Any) -> None:
     found = None
     try:
         if find:
-            found = fewest_replicas(
-                run, options["most_replicas"], options["attainment"], options["replicas"]
-            )
+            found = fewest_replicas(run, search_limit, options["attainment"], options["replicas"])
         result = run(options["replicas"]) if found is None else found.result
     finally:
         _clear_progress()
@@ -344,6 +344,20 @@ def simulate(model: str | None, **options: Any) -> None:
 
         page = plan_page(catalog_of(options["folders"]), about, simulation=planned)
         write_page(options["html"], page)
+
+
+def _search_limit(options: dict[str, Any]) -> int:
+    """The number of replicas at which --find-replicas gives up."""
+    from headrace.errors import ConfigError
+
+    given, former = options["max_replicas"], options["most_replicas"]
+    if former is not None:
+        if given is not None:
+            raise ConfigError("--most-replicas is now called --max-replicas, which is given too; "
+                "remove one of the two")  # fmt: skip
+        click.echo("warning: --most-replicas is now called --max-replicas: rename it", err=True)
+    limits: tuple[int | None, ...] = (given, former)
+    return next((limit for limit in limits if limit is not None), _DEFAULT_SEARCH_LIMIT)
 
 
 def _progress(lead: str) -> Callable[[float, int], None] | None:

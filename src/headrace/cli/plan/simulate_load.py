@@ -200,7 +200,8 @@ def _autoscale(options: dict[str, Any]) -> Any:
     by = options["autoscale"]
     if by is None:
         for name in ("scale_target", "min_replicas", "max_replicas", "cold_start"):
-            if options[name] is not None:
+            limits_search = name == "max_replicas" and options["find_replicas"]
+            if options[name] is not None and not limits_search:
                 raise ConfigError(f"--{name.replace('_', '-')} needs --autoscale; add it")
         return None
     cold = options["cold_start"]

@@ -16,15 +16,16 @@ from headrace.config.vllm.setting import (
 _ONE_PROCESS = "a model is computed by one process on this machine's processors ({threads})"
 _GRAPHS = "there are no CUDA graphs, and nothing is compiled at run time"
 _FILES = "the model's files say it"
-_TEXT = "models take text alone"
+_TEXT = "media in prompts are not read; models take text alone"
 _LORA = "adapters (LoRA) are not loaded"
 _KERNELS = "kernels are chosen with {backend} and {cpu_level}"
 _DRAFTS = "there is no speculative decoding"
 _STRUCTURED = "output is not constrained to a grammar or a schema"
-_ELSEWHERE = "the KV cache stays in the memory of this process"
+_ELSEWHERE = "the KV cache cannot be kept elsewhere; it stays in the memory of this process"
 _NO_CODE = "code named by a setting is never run"
 _BATCHING = "a step takes tokens of any number of prompts, up to {max_num_batched_tokens}"
 _TOKENIZER = "the tokenizer is the one in the model's files"
+_REASONING = "reasoning is not separated from the answer; it is part of the text"
 _GPU = "weights are in this machine's memory from the start"
 _STATISTICS = "the engine always counts; LLM.stats and /metrics have the counters"
 
@@ -53,8 +54,8 @@ ENGINE_ARGS = table(
     differs("runner", "models generate text", "auto", "generate"),
     differs("task", "models generate text", "auto", "generate"),
     differs("convert", "models generate text", "auto", "none"),
-    not_there_yet("pooler_config", "models generate text; there are no embeddings"),
-    not_there_yet("override_pooler_config", "models generate text; there are no embeddings"),
+    not_there_yet("pooler_config", "there are no embeddings; models generate text"),
+    not_there_yet("override_pooler_config", "there are no embeddings; models generate text"),
     without_effect("model_loader_extra_config", "weights are mapped from their files"),
     without_effect("safetensors_load_strategy", "weights are mapped from their files"),
     without_effect("ignore_patterns", "only the files that are needed are fetched"),
@@ -77,11 +78,13 @@ ENGINE_ARGS = table(
     not_there_yet("kv_transfer_config", _ELSEWHERE),
     not_there_yet("kv_events_config", _ELSEWHERE),
     not_there_yet("ec_transfer_config", _ELSEWHERE),
-    not_there_yet("calculate_kv_scales", "the cache holds f32 or bf16, which need no scales",
-                  False),
-    not_there_yet("kv_sharing_fast_prefill", "every layer computes its prompt", False),
-    not_there_yet("enable_sleep_mode", "an engine keeps its memory until it ends", False),
-    not_there_yet("weight_transfer_config", "weights are read once, from files"),
+    not_there_yet("calculate_kv_scales", "the cache has no type that needs scales; it holds f32 "
+                  "or bf16", False),
+    not_there_yet("kv_sharing_fast_prefill", "no layer is skipped for a prompt", False),
+    not_there_yet("enable_sleep_mode", "an engine cannot release its memory; it keeps it until it "
+                  "ends", False),
+    not_there_yet("weight_transfer_config", "weights cannot be replaced while an engine runs; they "
+                  "are read once, from files"),
     without_effect("prefix_caching_hash_algo", "the prefix cache compares token ids, not hashes"),
     without_effect("use_v2_block_manager", "there is one block manager"),
     without_effect("disable_hybrid_kv_cache_manager",
@@ -181,7 +184,8 @@ ENGINE_ARGS = table(
     not_there_yet("enable_prompt_adapter", "prompt adapters are not loaded", False),
     without_effect("max_prompt_adapters", "prompt adapters are not loaded"),
     without_effect("max_prompt_adapter_token", "prompt adapters are not loaded"),
-    not_there_yet("enable_prompt_embeds", "prompts are text or token ids", False),
+    not_there_yet("enable_prompt_embeds", "prompts cannot be embeddings; they are text or token "
+                  "ids", False),
     not_there_yet("enable_return_routed_experts", "which experts computed a token is not returned",
                   False),
     not_there_yet("limit_mm_per_prompt", _TEXT, {}),
@@ -204,9 +208,9 @@ ENGINE_ARGS = table(
     not_there_yet("structured_outputs_config", _STRUCTURED, {}),
     not_there_yet("guided_decoding_backend", _STRUCTURED, "auto"),
     not_there_yet("guided_decoding_disable_fallback", _STRUCTURED, False),
-    not_there_yet("reasoning_parser", "reasoning is part of the text", ""),
-    not_there_yet("reasoning_parser_plugin", "reasoning is part of the text", ""),
-    not_there_yet("enable_reasoning", "reasoning is part of the text", False),
+    not_there_yet("reasoning_parser", _REASONING, ""),
+    not_there_yet("reasoning_parser_plugin", _REASONING, ""),
+    not_there_yet("enable_reasoning", _REASONING, False),
     differs("logits_processors", f"{_NO_CODE}; SamplingParams has logit_bias, allowed_token_ids "
             "and bad_words_token_ids", []),
     differs("logits_processor_pattern", _NO_CODE),
@@ -221,10 +225,12 @@ ENGINE_ARGS = table(
     without_effect("enable_mm_processor_stats", _TEXT),
     without_effect("cudagraph_metrics", _GRAPHS),
     without_effect("enable_layerwise_nvtx_tracing", _GRAPHS),
-    not_there_yet("collect_detailed_traces", "spans are those of requests "
+    not_there_yet("collect_detailed_traces", "steps have no spans; requests have them "
                   "({otlp_traces_endpoint})"),
     not_there_yet("kv_cache_metrics", "metrics do not say how long blocks live", False),
     without_effect("kv_cache_metrics_sample", "metrics do not say how long blocks live"),
-    not_there_yet("enable_mfu_metrics", "`headrace bench engine` measures it", False),
-    not_there_yet("profiler_config", "`headrace bench engine` measures where time goes", {}),
+    differs("enable_mfu_metrics", "the metric headrace:last_step_mfu has it, as a share of the "
+            "multiply rate that was measured on this machine", False),
+    not_there_yet("profiler_config", "steps are not profiled; `headrace bench engine` measures "
+                  "prefill and decode", {}),
 )  # fmt: skip

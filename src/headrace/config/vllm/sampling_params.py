@@ -13,7 +13,10 @@ from headrace.config.vllm.setting import (
 _BEAMS = "there is no beam search; answers are sampled"
 _STRUCTURED = "output is not constrained to a grammar or a schema"
 _STREAM = "`stream` sends every token, `generate` the whole"
-_CHOSEN = "log probabilities are of the likeliest tokens, which logprobs counts"
+_CHOSEN = (
+    "log probabilities of chosen tokens are not returned; those of the likeliest are, as many as "
+    "logprobs says"
+)
 
 SAMPLING_PARAMS = table(
     renamed("stop", "stop strings are an argument of generate, chat and stream: stop=[...]"),
@@ -32,23 +35,28 @@ SAMPLING_PARAMS = table(
     differs("logits_processors", "a request brings no code into the engine; there are logit_bias, "
             "allowed_token_ids and bad_words_token_ids", []),
     differs("detokenize", "results have text and token_ids", True),
-    not_there_yet("skip_special_tokens", "texts of LLM are without special tokens; token_ids has "
-                  "them", True),
+    not_there_yet("skip_special_tokens", "special tokens cannot be kept in texts of LLM; token_ids "
+                  "has them", True),
     without_effect("spaces_between_special_tokens", "text is joined as the tokenizer does"),
-    not_there_yet("include_stop_str_in_output", "the text of a result ends before the stop string, "
-                  "which is its stop_reason", False),
+    not_there_yet("include_stop_str_in_output", "the stop string cannot be kept in the text; it is "
+                  "the result's stop_reason", False),
     without_effect("output_kind", _STREAM),
     without_effect("stream_interval", _STREAM),
     not_there_yet("logprob_token_ids", _CHOSEN, []),
     not_there_yet("prompt_logprob_token_ids", _CHOSEN, []),
-    not_there_yet("prompt_logprob_start", "prompt_logprobs are of the whole prompt", 0),
-    not_there_yet("flat_logprobs", "log probabilities are one object a token", False),
-    not_there_yet("thinking_token_budget", "reasoning is part of the text", -1),
-    not_there_yet("repetition_detection", "repetition_penalty and frequency_penalty are there"),
+    not_there_yet("prompt_logprob_start", "prompt_logprobs cannot begin later; they are of the "
+                  "whole prompt", 0),
+    not_there_yet("flat_logprobs", "log probabilities are not returned as flat lists; each token "
+                  "has an object", False),
+    not_there_yet("thinking_token_budget", "reasoning has no limit of its own; max_tokens limits "
+                  "it with the answer", -1),
+    not_there_yet("repetition_detection", "repeated text does not end a request; "
+                  "repetition_penalty and frequency_penalty make it rarer"),
     differs("skip_reading_prefix_cache", "a prefix is computed again with another cache_salt of "
             "generate", False),
     differs("extra_args", "a request brings nothing that the engine does not know", {}),
-    not_there_yet("trace_decode_token_ids", "tokens are sampled"),
+    not_there_yet("trace_decode_token_ids", "the tokens of an answer cannot be prescribed; they "
+                  "are sampled"),
     not_there_yet("routed_experts_prompt_start", "which experts computed a token is not returned",
                   0),
     without_effect("skip_clone", "parameters cannot be changed, so none is copied"),

@@ -11,7 +11,7 @@ from headrace.config.vllm.setting import (
 )
 
 _TOOLS = "tools are not offered to models"
-_ONE_SERVER = "there is one process that serves HTTP"
+_ONE_SERVER = "HTTP cannot be served by several processes; there is one"
 _LIMITS = "headers are bounded by {max_header_bytes}"
 
 SERVER_ARGS = table(
@@ -50,11 +50,13 @@ SERVER_ARGS = table(
     not_there_yet("exclude_tools_when_tool_choice_none", _TOOLS, False),
     not_there_yet("tool_server", _TOOLS),
     not_there_yet("api_server_count", _ONE_SERVER, 1, flags=("-asc",)),
-    not_there_yet("enable_ssl_refresh", "a new certificate takes a restart", False),
-    not_there_yet("ssl_ciphers", "ciphers are those of Python's TLS"),
-    not_there_yet("tokens_only", "replies have text", False),
-    not_there_yet("enable_per_request_metrics", "times are in /metrics, in the log and in spans",
-                  False),
-    not_there_yet("fingerprint_mode", "system_fingerprint is set by the server", "full"),
-    not_there_yet("fingerprint_value", "system_fingerprint is set by the server"),
+    not_there_yet("enable_ssl_refresh", "certificates are not read again; a new one takes a "
+                  "restart", False),
+    not_there_yet("ssl_ciphers", "ciphers cannot be chosen; they are those of Python's TLS"),
+    not_there_yet("tokens_only", "replies with token ids alone are not sent; return_token_ids adds "
+                  "them to the text", False),
+    differs("enable_per_request_metrics", "a request has return_metrics", False),
+    not_there_yet("fingerprint_mode", "system_fingerprint cannot be chosen; the server sets "
+                  "it", "full"),
+    not_there_yet("fingerprint_value", "system_fingerprint cannot be chosen; the server sets it"),
 )  # fmt: skip

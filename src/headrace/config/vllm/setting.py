@@ -27,7 +27,8 @@ class VllmSetting(NamedTuple):
     """no effect: every value is accepted. differs: headrace does it in another way, on purpose."""
 
     reason: str
-    """The rest of the sentence; settings of headrace are in braces."""
+    """What headrace does in its place; settings of headrace are in braces. Of one that is not there
+    yet: what is missing, then the alternative."""
 
     accepts: tuple[object, ...] = ()
     """Values that request what happens anyway."""
@@ -37,7 +38,7 @@ class VllmSetting(NamedTuple):
 
     def hint(self, shown: Callable[[str], str]) -> str:
         """What to do in its place. shown: how a setting of headrace is written there."""
-        reason = _PLACEHOLDER.sub(lambda found: shown(found[1]), self.reason)
+        reason = self._reason(shown)
         if self.status == "not there yet":
             return f"not there yet: {reason}"
         return f"omit it; {reason}" if self.status == "no effect" else reason
@@ -55,8 +56,12 @@ class VllmSetting(NamedTuple):
             remedy = f"; accepted: {' or '.join(map(repr, self.accepts))}"
         elif self.status != "renamed":
             remedy = "; omit it"
-        hint = self.hint(shown)
-        return f"{caller}({self.name}={shortened(value)}): a setting of vLLM's: {hint}{remedy}"
+        yet = " and is not there yet" if self.status == "not there yet" else ""
+        reason = self._reason(shown)
+        return f"{caller}({self.name}={shortened(value)}) is vLLM's setting{yet}: {reason}{remedy}"
+
+    def _reason(self, shown: Callable[[str], str]) -> str:
+        return _PLACEHOLDER.sub(lambda found: shown(found[1]), self.reason)
 
 
 def _same(value: object, accepted: object) -> bool:

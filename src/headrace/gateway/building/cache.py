@@ -68,7 +68,7 @@ def _store(
     return RedisStore(
         client_of(read_secret(server, sources, named).reveal()),
         settings.redis_prefix,
-        most_value_bytes=settings.most_answer_bytes,
+        most_value_bytes=settings.max_answer_bytes,
         clock_s=clock_s,
         most_wait_s=settings.redis_timeout_s,
     )

@@ -58,7 +58,7 @@ def guard_of(
             tools=ToolRules(settings.allow, settings.deny)
             if settings.kind == "allowed_tools"
             else None,
-            most_tokens=settings.most,
+            most_tokens=settings.max_tokens,
         )
     except ConfigError as error:
         raise ConfigError(f"guardrails.{name}: {error}") from error

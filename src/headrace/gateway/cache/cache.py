@@ -165,7 +165,7 @@ class ResponseCache:
     def keep(self, visit: Visit, kept: Kept) -> None:
         """Store an answer for the same request from now on."""
         data = None if visit.key is None else written(kept)
-        if visit.key is None or data is None or len(data) > self._settings.most_answer_bytes:
+        if visit.key is None or data is None or len(data) > self._settings.max_answer_bytes:
             return
         expires_s = kept.at_s + visit.ttl_s
         self._store.put(visit.key, data, now_s=kept.at_s, expires_s=expires_s)

@@ -17,10 +17,10 @@ def wait_s(
 ) -> float:
     """A wait that doubles from `backoff_s`, part of it random; at least what the provider demands.
 
-    `tries` is how often the target was tried, at least 1. The doubling stops at `backoff_most_s`;
+    `tries` is how often the target was tried, at least 1. The doubling stops at `backoff_max_s`;
     where a provider demands more, the caller gives up instead of waiting.
     """
-    whole: float = min(settings.backoff_s * 2.0 ** (tries - 1), settings.backoff_most_s)
+    whole: float = min(settings.backoff_s * 2.0 ** (tries - 1), settings.backoff_max_s)
     drawn = whole * (1 - settings.jitter * source.random())
     return max(drawn, retry_after_s or 0.0)
 

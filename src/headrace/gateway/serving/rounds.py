@@ -258,7 +258,7 @@ class Rounds(ABC, Generic[Answer]):
             if tries >= route.retries.same_target:
                 continue
             for_s = wait_s(route.retries, tries, asked_s[at], self.source)
-            if for_s > route.retries.backoff_most_s:
+            if for_s > route.retries.backoff_max_s:
                 continue
             began_ns = self.clock_ns()
             await asyncio.sleep(for_s)

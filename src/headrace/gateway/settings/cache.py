@@ -161,9 +161,10 @@ class CacheSettings(msgspec.Struct, frozen=True, kw_only=True):
         ),
         formerly("most_bytes"),
     ] = 256 * 2**20
-    most_answer_bytes: Annotated[
+    max_answer_bytes: Annotated[
         int,
         Meta(ge=1024, le=8 * 2**20, description="The largest answer that is cached."),
+        formerly("most_answer_bytes"),
     ] = 8 * 2**20
     coalesce: Annotated[
         bool,

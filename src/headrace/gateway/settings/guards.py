@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from headrace.config.nested import formerly
 from headrace.errors import ConfigError
 from headrace.gateway.pii.span import KINDS, PiiKind
 from headrace.gateway.settings.provider import SecretText, Text
@@ -37,7 +38,7 @@ _OF_KINDS: dict[str, tuple[tuple[GuardKind, ...], bool]] = {
     "replacement": (("regex",), False),
     "patterns": (("regex",), True),
     "schema": (("json_schema",), True),
-    "most": (("max_tokens",), True),
+    "max_tokens": (("max_tokens",), True),
     "allow": (("allowed_tools",), False),
     "deny": (("allowed_tools",), False),
     "function": (("python",), True),
@@ -113,8 +114,10 @@ class GuardrailSettings(msgspec.Struct, frozen=True, kw_only=True):
         str | dict[str, Any] | None,
         Meta(description="For json_schema: a file beside this one, or the schema itself."),
     ] = None
-    most: Annotated[
-        Annotated[int, Meta(ge=1)] | None, Meta(description="For max_tokens: the limit.")
+    max_tokens: Annotated[
+        Annotated[int, Meta(ge=1)] | None,
+        Meta(description="For max_tokens: the limit."),
+        formerly("most"),
     ] = None
     allow: Annotated[
         tuple[Text, ...],

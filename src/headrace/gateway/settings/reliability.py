@@ -7,6 +7,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from headrace.config.nested import formerly
+
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Share = Annotated[float, Meta(gt=0, le=1)]
 
@@ -49,7 +51,9 @@ class RetrySettings(msgspec.Struct, frozen=True, kw_only=True):
     backoff_s: Annotated[
         Seconds, Meta(description="Wait before the second attempt at a target; doubles each time.")
     ] = 0.5
-    backoff_most_s: Annotated[Seconds, Meta(description="Longest wait between attempts.")] = 8.0
+    backoff_max_s: Annotated[
+        Seconds, Meta(description="Longest wait between attempts."), formerly("backoff_most_s")
+    ] = 8.0
     jitter: Annotated[
         float,
         Meta(
@@ -69,10 +73,14 @@ class BreakerSettings(msgspec.Struct, frozen=True, kw_only=True):
         Meta(description="Share of the window's attempts that must fail to open the breaker."),
     ] = 0.5
     window_s: Annotated[Seconds, Meta(description="Length of the window.")] = 30.0
-    least: Annotated[
-        int, Meta(ge=1, description="Attempts a window must have before the share counts.")
+    min_attempts: Annotated[
+        int,
+        Meta(ge=1, description="Attempts a window must have before the share counts."),
+        formerly("least"),
     ] = 5
     cooldown_s: Annotated[
         Seconds, Meta(description="How long it stays open; doubles while the probe fails.")
     ] = 5.0
-    cooldown_most_s: Annotated[Seconds, Meta(description="Longest time it stays open.")] = 120.0
+    cooldown_max_s: Annotated[
+        Seconds, Meta(description="Longest time it stays open."), formerly("cooldown_most_s")
+    ] = 120.0

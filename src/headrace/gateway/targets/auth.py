@@ -19,7 +19,7 @@ _REFUSED_REST_S = 300.0
 # A single 401 may pass; the rest doubles while they go on.
 _FIRST_WRONG_REST_S = 10.0
 _FORBIDDEN_REST_S = 10.0
-# If a provider does not say: short enough to be waited for (`retries.backoff_most_s`).
+# If a provider does not say: short enough to be waited for (`retries.backoff_max_s`).
 _LIMITED_REST_S = 5.0
 # A provider may say a day; a request an hour costs nothing.
 _MOST_REST_S = 3600.0

@@ -175,14 +175,17 @@ class Health:
         was_probing = self.state(now_s) == "probing"
         self._note(now_s, failed=True)
         if was_probing:
-            self._cooldown_s = min(2 * self._cooldown_s, self._settings.cooldown_most_s)
+            self._cooldown_s = min(2 * self._cooldown_s, self._settings.cooldown_max_s)
             self._open(now_s, max(self._cooldown_s, cool_s or 0.0))
         elif cool_s is not None:
             self._open(now_s, cool_s)
-        elif len(
-            self._outcomes
-        ) >= self._settings.least and self._failures >= self._settings.share * len(self._outcomes):
+        elif self._too_many_failed():
             self._open(now_s, self._cooldown_s)
+
+    def _too_many_failed(self) -> bool:
+        attempts = len(self._outcomes)
+        enough = attempts >= self._settings.min_attempts
+        return enough and self._failures >= self._settings.share * attempts
 
     def did_not_count(self, now_s: float) -> None:
         """Allow another probe after one that showed nothing about the target."""
@@ -190,7 +193,7 @@ class Health:
             self._probes = max(0, self._probes - 1)
 
     def _open(self, now_s: float, for_s: float) -> None:
-        most_s = self._settings.cooldown_most_s
+        most_s = self._settings.cooldown_max_s
         self._state = "open"
         self._open_until_s = now_s + min(for_s, most_s)
         self._tell("open")

@@ -69,7 +69,7 @@ def fewest_replicas(
     condition of all holds; more replicas are taken to meet what fewer do. first: where the search
     begins; it doubles from there. Raises ConfigError where `most` do not meet it.
     """
-    not_below("most_replicas", most, 1, "a service has at least one replica")
+    not_below("max_replicas", most, 1, "a service has at least one replica")
     share("attainment", attainment, "the share of requests that are to be good")
     tried: list[tuple[int, bool, float]] = []
     found: SimulationResult | None = None
@@ -91,7 +91,7 @@ def fewest_replicas(
         if high == most:
             raise ConfigError(
                 f"{most:,} replicas do not meet the SLO: {tried[-1][2]:.1%} of the requests "
-                f"are good, and {attainment:.1%} have to be; raise --most-replicas, or the "
+                f"are good, and {attainment:.1%} have to be; raise --max-replicas, or the "
                 "limits"
             )
         low, high = high, min(2 * high, most)

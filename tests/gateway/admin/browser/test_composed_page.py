@@ -24,7 +24,7 @@ async def test_what_is_asked_and_which_side_is_out(tmp_path: Path) -> None:
             "assign_by": "request", "rollback": {"error_share": 0.5, "window_requests": 5},
         },
     }  # fmt: skip
-    more = {"breaker": {"least": 1000}, "retries": {"attempts": 2, "backoff_s": 0.01}}
+    more = {"breaker": {"min_attempts": 1000}, "retries": {"attempts": 2, "backoff_s": 0.01}}
     async with seen(tmp_path, models=models, **more) as one:
         page = one.page
         for _ in range(20):

@@ -25,7 +25,7 @@ def settings(origin: Any, models: dict[str, Any], **more: Any) -> dict[str, Any]
     return {
         "providers": {"a": {"base_url": f"{origin}/v1", "dialect": "openai-chat"}},
         "models": {**plain, **models},
-        "retries": {"backoff_s": 0.01, "backoff_most_s": 0.02, "attempts": 1},
+        "retries": {"backoff_s": 0.01, "backoff_max_s": 0.02, "attempts": 1},
         **more,
     }
 

@@ -67,7 +67,7 @@ async def test_ledger_and_budget_agree(seed: int) -> None:
         config = settings(
             scripted.origin, MODELS, access={"keys": {"k": {"key": "env:KEY", "budgets": [budget]}}}
         )
-        config["breaker"] = {"least": 10_000}
+        config["breaker"] = {"min_attempts": 10_000}
         book = await accounts(config)
         built = gateway(config, entries, accounts=book)
 
