@@ -152,9 +152,9 @@ def test_refusals_say_what_is_missing_and_then_what_is_there() -> None:
         ("tokens_only", True, "replies with token ids alone are not sent; return_token_ids adds"),
         ("profiler_config", {"profiler": "torch"}, "steps are not profiled; `headrace bench"),
     )
-    for name, value, said in settings:
+    for name, given, said in settings:
         with pytest.raises(ConfigError, match=f"is vLLM's setting and is not there yet: {said}"):
-            checked_config("LLM", "m", {name: value})
+            checked_config("LLM", "m", {name: given})
 
 
 def test_a_metric_that_a_refusal_names_exists() -> None:
