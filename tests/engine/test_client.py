@@ -292,11 +292,11 @@ async def test_closing_a_stream_late_leaves_the_next_of_its_id_alone(client: Eng
 async def test_only_what_shows_that_the_loop_turns_is_a_sign_of_life(
     client: EngineClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = client.news
+    before = client.heartbeats
     client._receive(client.stats)
-    assert client.news == before, "figures of no further step"
+    assert client.heartbeats == before, "figures of no further step"
     client._receive(msgspec.structs.replace(client.stats, steps=client.stats.steps + 1))
-    assert client.news == before + 1
+    assert client.heartbeats == before + 1
     sent: list[object] = []
     monkeypatch.setattr(client, "_send", sent.append)
     client.ping()

@@ -26,7 +26,7 @@ def after(
     """One row of logits, as it is sampled from."""
     wanted = SamplingParams(**params)
     assert needs_logits_processor(wanted)
-    change = LogitsProcessor(wanted, prompt, end, NUM_TOKENS).adjustment(1, prompt + output)
+    change = LogitsProcessor(wanted, prompt, end, NUM_TOKENS).edit(1, prompt + output)
     rows = np.stack([logits(seed)] * 3)
     if change is not None:
         adjust(rows, [change])
@@ -101,7 +101,7 @@ def test_bias_comes_before_penalties_and_masks_stay() -> None:
     assert row[4] == -np.inf
 
 
-def test_what_is_asked_for_decides_whether_there_is_an_adjuster() -> None:
+def test_params_decide_whether_there_is_a_processor() -> None:
     plain = SamplingParams(temperature=0.3, top_p=0.9, top_k=5, min_p=0.1, stop_token_ids=(3,))
     assert not needs_logits_processor(plain)
     for params in (
@@ -152,10 +152,10 @@ def test_what_is_asked_for_decides_whether_there_is_an_adjuster() -> None:
 def test_an_order_that_comes_to_the_default_is_the_default(
     params: dict[str, Any], stages: tuple[str, ...] | None, penalties_first: bool
 ) -> None:
-    adjuster = LogitsProcessor(SamplingParams(**params), [1], END, NUM_TOKENS)
-    chain = adjuster.chain([1, 2])
-    assert adjuster.reorders == (stages is not None)
-    change = adjuster.adjustment(0, [1, 2])
+    processor = LogitsProcessor(SamplingParams(**params), [1], END, NUM_TOKENS)
+    chain = processor.chain([1, 2])
+    assert processor.reorders == (stages is not None)
+    change = processor.edit(0, [1, 2])
     assert (change is not None and change.penalties is not None) == penalties_first
     if stages is None:
         assert chain is None

@@ -213,4 +213,6 @@ def test_requests_that_ask_for_nothing_are_left_alone() -> None:
     requests = [request(temperature=1.0, seed=i, stop_token_ids=(3,), top_k=4) for i in range(3)]
     Sampler(NoAdjusting(), NUM_TOKENS).sample(rows, requests)  # type: ignore[arg-type]
     assert (rows == before).all()
-    assert requests[0].adjuster is requests[1].adjuster is requests[2].adjuster
+    assert (
+        requests[0].logits_processor is requests[1].logits_processor is requests[2].logits_processor
+    )

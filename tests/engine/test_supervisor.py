@@ -87,8 +87,10 @@ async def test_a_stopped_engine_is_replaced(model: Path) -> None:
     how = Supervision(stall_timeout_s=2.0)
     engine = await SupervisedEngine.start(config_of(model), how)
     try:
-        signs = engine._client.news
-        await until(lambda: engine._client.news >= signs + 3, "answers of an idle engine to pings")
+        signs = engine._client.heartbeats
+        await until(
+            lambda: engine._client.heartbeats >= signs + 3, "answers of an idle engine to pings"
+        )
         assert engine.status.restarts == 0
         stream = engine.generate(request("open", max_tokens=400))
         await anext(stream)

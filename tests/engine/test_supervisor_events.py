@@ -63,14 +63,14 @@ class FakeClient:
     """An engine process that answers pings as long as `answers`."""
 
     def __init__(self) -> None:
-        self.news, self.answers, self.pings = 0, True, 0
+        self.heartbeats, self.answers, self.pings = 0, True, 0
         self.alive, self.failure, self.exit_code = True, "", 0
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.killed, self.closed = 0, 0
 
     def ping(self) -> None:
         self.pings += 1
-        self.news += self.answers
+        self.heartbeats += self.answers
 
     def dies(self, failure: str) -> None:
         self.alive, self.failure = False, self.failure or failure
@@ -240,7 +240,7 @@ async def test_silence_is_a_stall_and_any_sign_of_life_is_none() -> None:
     for _ in range(10):  # an output now and then, though no ping is answered
         await world.time.pass_by(25)
         assert 20 <= engine.status.silent_s <= 26
-        first.news += 1
+        first.heartbeats += 1
     await world.time.pass_by(29)
     assert (first.killed, engine.status.state) == (0, "ready")
     await world.time.pass_by(3)
@@ -265,7 +265,7 @@ async def test_a_server_that_stood_still_does_not_blame_the_engine() -> None:
     await world.time.pass_by(5)
     assert client.killed == 0
     assert engine.status.alive
-    client.news += 1
+    client.heartbeats += 1
     await world.time.pass_by(5)
     assert engine.status.silent_s <= 6
     await engine.close()

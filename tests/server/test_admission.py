@@ -28,9 +28,9 @@ class Clock:
 
 
 def admission(
-    max_requests: int = 4, max_tokens: int = 100, seats: int = 2, clock: Clock | None = None
+    max_requests: int = 4, max_tokens: int = 100, slots: int = 2, clock: Clock | None = None
 ) -> Admission:
-    return Admission(max_requests, max_tokens, seats=seats, clock=clock or Clock())
+    return Admission(max_requests, max_tokens, slots=slots, clock=clock or Clock())
 
 
 def refused(queue: Admission, num_requests: int = 1) -> ApiError:
@@ -40,19 +40,19 @@ def refused(queue: Admission, num_requests: int = 1) -> ApiError:
 
 
 def test_free_seats_are_places_too() -> None:
-    queue = admission(max_requests=1, seats=2)
+    queue = admission(max_requests=1, slots=2)
     tickets = [queue.enter(1) for _ in range(3)]
     error = refused(queue)
     assert (error.status, error.detail.code) == (429, "queue_full")
     assert "3 requests are queued and this would add 1; the limit is 3" in error.detail.message
-    tickets[0].started(0)  # it takes a seat: one place fewer, one queued fewer
+    tickets[0].started(0)  # it takes a slot: one place fewer, one queued fewer
     assert refused(queue).status == 429
     tickets[0].ended(0)
     queue.enter(1)
 
 
 def test_without_a_queue_only_what_can_run_comes_in() -> None:
-    queue = admission(max_requests=0, seats=2)
+    queue = admission(max_requests=0, slots=2)
     tickets = [queue.enter(1) for _ in range(2)]
     assert refused(queue).status == 429
     for ticket in tickets:
@@ -63,7 +63,7 @@ def test_without_a_queue_only_what_can_run_comes_in() -> None:
 
 
 def test_all_choices_come_in_or_none() -> None:
-    queue = admission(max_requests=2, seats=2)
+    queue = admission(max_requests=2, slots=2)
     queue.enter(2)
     assert refused(queue, 3).status == 429
     assert queue.num_queued == 2
@@ -72,7 +72,7 @@ def test_all_choices_come_in_or_none() -> None:
 
 
 def test_more_than_there_ever_is_room_for_is_a_bad_request() -> None:
-    error = refused(admission(max_requests=4, seats=2), 7)
+    error = refused(admission(max_requests=4, slots=2), 7)
     assert (error.status, error.detail.code) == (400, "too_many_choices")
     assert "at most 6" in error.detail.message
 
@@ -97,7 +97,7 @@ def test_a_long_prompt_comes_in_alone_and_keeps_others_out() -> None:
 
 def test_retry_after_is_how_long_the_queue_takes_to_empty() -> None:
     clock = Clock()
-    queue = admission(max_requests=4, seats=1, clock=clock)
+    queue = admission(max_requests=4, slots=1, clock=clock)
     waiting = [queue.enter(1) for _ in range(5)]
     assert refused(queue).headers == {"retry-after": str(RETRY_UNKNOWN_S)}
     for _ in range(10):  # one start every 3 s
@@ -115,7 +115,7 @@ def test_retry_after_is_how_long_the_queue_takes_to_empty() -> None:
 
 def test_the_pace_is_that_of_the_queue_and_not_of_the_quiet_hour_before() -> None:
     clock = Clock()
-    queue = admission(max_requests=4, seats=1, clock=clock)
+    queue = admission(max_requests=4, slots=1, clock=clock)
     for _ in range(RECENT_ENDS + 20):  # a request every three minutes, each done at once
         clock.now_s += 180.0
         ticket = queue.enter(1)
@@ -134,7 +134,7 @@ def test_the_pace_is_that_of_the_queue_and_not_of_the_quiet_hour_before() -> Non
 
 
 def test_one_end_is_no_pace_and_two_in_one_moment_are_the_fastest() -> None:
-    queue = admission(max_requests=4, seats=2, clock=Clock())
+    queue = admission(max_requests=4, slots=2, clock=Clock())
     waiting = [queue.enter(1) for _ in range(6)]
     for told_s in (RETRY_UNKNOWN_S, RETRY_LEAST_S):
         ticket = waiting.pop(0)
@@ -146,10 +146,10 @@ def test_one_end_is_no_pace_and_two_in_one_moment_are_the_fastest() -> None:
 
 def test_filling_free_seats_is_no_pace() -> None:
     clock = Clock()
-    queue = admission(max_requests=100, seats=50, clock=clock)
+    queue = admission(max_requests=100, slots=50, clock=clock)
     tickets = [queue.enter(1) for _ in range(150)]
     running = [tickets.pop(0) for _ in range(50)]
-    for ticket in running:  # all seats are filled at once
+    for ticket in running:  # all slots are filled at once
         clock.now_s += 0.0001
         ticket.started(0)
     assert refused(queue).headers == {"retry-after": str(RETRY_UNKNOWN_S)}
@@ -202,7 +202,7 @@ def test_the_count_is_exact_at_every_moment(moves: list[tuple[int, int, int]]) -
 
 
 def test_a_full_queue_refuses_before_a_body_is_read() -> None:
-    queue = admission(max_requests=1, seats=1)
+    queue = admission(max_requests=1, slots=1)
     queue.check_room()
     ticket = queue.enter(1)
     queue.check_room()

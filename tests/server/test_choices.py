@@ -174,7 +174,7 @@ def test_a_client_that_goes_cancels_all_choices(start: Start, path: str, body: A
 
 async def test_places_are_given_back_where_a_stream_never_begins() -> None:
     """The client is gone before the first byte: nothing was asked of the engine yet."""
-    admission = Admission(4, 100, seats=1, clock=lambda: 0.0)
+    admission = Admission(4, 100, slots=1, clock=lambda: 0.0)
     ticket = admission.enter(3)
     begun: list[bool] = []
 
@@ -236,7 +236,7 @@ def test_best_of_of_several_prompts_and_with_the_openai_package(start: Start) ->
 @both
 def test_choices_take_places_in_the_queue(start: Start, path: str, body: Any) -> None:
     server = start(MockEngine(words), config=ServerConfig(max_num_queued_reqs=0))
-    server.state.admission._seats = 2
+    server.state.admission._slots = 2
     assert server.post(path, {**body, "n": 2}).status_code == 200
     error = error_of(server.post(path, {**body, "n": 3}), 400)
     assert error["code"] == "too_many_choices"

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.process
 
 NAME = "tiny"
 LABELS = f'engine="0",model_name="{NAME}"'
-SEATS, BLOCKS, BLOCK_TOKENS, MODEL_LEN = 2, 42, 16, 512
+SLOTS, BLOCKS, BLOCK_TOKENS, MODEL_LEN = 2, 42, 16, 512
 LONG = MODEL_LEN - 50
 
 
@@ -123,7 +123,7 @@ def process(model: Path, started: Callable[..., Process]) -> Process:
     return started(
         model,
         served_model_name=(NAME,),
-        max_num_seqs=SEATS,
+        max_num_seqs=SLOTS,
         num_gpu_blocks_override=BLOCKS,
         block_size=BLOCK_TOKENS,
         max_model_len=MODEL_LEN,
@@ -171,8 +171,8 @@ def _under_pressure(client: Client) -> list[int]:
     Gives the prompt tokens of those the client gave up while they waited.
     """
     with ThreadPoolExecutor(8) as pool:
-        long = [pool.submit(client.complete, f"{i}" * 50, LONG) for i in range(SEATS)]
-        _wait_until(client, "vllm:num_requests_running", SEATS)
+        long = [pool.submit(client.complete, f"{i}" * 50, LONG) for i in range(SLOTS)]
+        _wait_until(client, "vllm:num_requests_running", SLOTS)
         refused = client.complete("many", 3, n=4)
         assert refused.status_code == 429, refused.text
         gone = "gone " * 6
@@ -314,5 +314,5 @@ def _check_log(log: str, seen: Seen, gone: list[int]) -> None:
         "timeout",
     }
     told = [line["message"] for line in lines if line["logger"] == "headrace.status"]
-    assert any(f"running {SEATS}" in message for message in told)
+    assert any(f"running {SLOTS}" in message for message in told)
     assert not any(line["logger"] == "uvicorn.access" for line in lines)

@@ -3,7 +3,7 @@
 The link is a socket pair: when either side ends, the other reads its end at once. The client
 checks requests before it sends them, keeps what each open stream has not read yet, and cancels what
 nobody reads any more, or too slowly. When the engine ends, every open stream raises EngineDeadError
-and `alive` is False. It knows no time: whoever watches the engine counts `news`.
+and `alive` is False. It knows no time: whoever watches the engine counts `heartbeats`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class _Stream:
     """The destination of an open request's outputs; `on_started` is called with the seconds it
     waited."""
 
-    unread: OutputBuffer
+    buffer: OutputBuffer
     on_started: Callable[[float], None] | None = None
 
 
@@ -78,7 +78,7 @@ class EngineClient:
         """The latest the engine sent; the first comes with its being ready."""
         self.exit_code: int | None = None
         """Of the engine process once it has ended; negative is the signal that ended it."""
-        self.news = 0
+        self.heartbeats = 0
         """Signs of life so far: outputs, steps, answers to pings, progress of loading."""
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when it serves no more; the process may take a moment longer."""
@@ -219,7 +219,7 @@ class EngineClient:
         finished = False
         try:
             while not finished:
-                output = await stream.unread.take()
+                output = await stream.buffer.take()
                 finished = output is None or output.finish_reason is not None
                 if output is None:
                     raise EngineDeadError(self._failure)
@@ -256,12 +256,12 @@ class EngineClient:
         self._transport = transport
 
     def _receive(self, message: FromCore) -> None:
-        self.news += 1
+        self.heartbeats += 1
         if isinstance(message, Output):
             self._deliver(message)
         elif isinstance(message, Stats):
             # A loop that turns without a step is heard by its answers to pings.
-            self.news -= message.steps == self.stats.steps
+            self.heartbeats -= message.steps == self.stats.steps
             self.stats = message
         elif isinstance(message, Started):
             stream = self._streams.get(message.request_id)
@@ -293,8 +293,8 @@ class EngineClient:
         behind_bytes = 0
         if stream is not None:
             # Not the newest: however large, nobody had a chance to read it yet.
-            behind_bytes = stream.unread.num_bytes
-            stream.unread.put(output)
+            behind_bytes = stream.buffer.num_bytes
+            stream.buffer.put(output)
         if output.finish_reason is not None:
             self._streams.pop(output.request_id, None)
         elif stream is not None and behind_bytes > UNREAD_BYTES:
@@ -306,7 +306,7 @@ class EngineClient:
                 UNREAD_BYTES,
             )
             error = f"cancelled: more than {UNREAD_BYTES} bytes of output were not read in time"
-            stream.unread.replace(Output(output.request_id, [], finish_reason="error", error=error))
+            stream.buffer.replace(Output(output.request_id, [], finish_reason="error", error=error))
             self._give_up(output.request_id)
 
     def _give_up(self, request_id: str) -> None:
@@ -329,7 +329,7 @@ class EngineClient:
         streams, self._streams = self._streams, {}
         for stream in streams.values():
             if stream is not None:
-                stream.unread.close()
+                stream.buffer.close()
 
     def _garbled(self, failure: str) -> None:
         """What follows cannot be told from noise: end the link, and with it the process."""

@@ -23,7 +23,7 @@ _NO_IDS: I32 = np.zeros(0, np.int32)
 
 
 class LogitsProcessor:
-    """Adjustments and chains of one request, for its text at any length."""
+    """The edits and sampler chains of one request, for its text at any length."""
 
     def __init__(
         self, params: SamplingParams, prompt: list[int], end_ids: frozenset[int], num_tokens: int
@@ -32,7 +32,7 @@ class LogitsProcessor:
         self._params = params
         self._num_prompt = len(prompt)
         order = order_of(params)
-        # Penalties that come first are an adjustment, and the rest may be the order of the backend.
+        # Penalties that come first are an edit, and the rest may be the order of the backend.
         self._penalties_first = order[:1] == ("penalties",)
         stages = order[1:] if self._penalties_first else order
         is_default = stages == tuple(name for name in SAMPLERS if name in stages)
@@ -65,7 +65,7 @@ class LogitsProcessor:
         in_chain = "penalties" in self._stages
         return Chain(self._stages, self._penalties(token_ids) if in_chain else None)
 
-    def adjustment(self, row: int, token_ids: list[int]) -> LogitsEdit | None:
+    def edit(self, row: int, token_ids: list[int]) -> LogitsEdit | None:
         """What is changed in `row` of the logits that follow `token_ids`; None for nothing."""
         masked = self._masked(token_ids)
         penalties = self._penalties(token_ids) if self._penalties_first else None

@@ -83,8 +83,8 @@ class Request:
     """Positions of the prompt whose logits have been used for prompt_logprobs."""
     prompt_logprobs: list[TokenLogprob | None] | None = None
     """What they came to, until it is handed out; None where they are not wanted."""
-    adjuster: LogitsProcessor | None = None
-    """The sampler's: what it does to its logits; made when its first token is drawn."""
+    logits_processor: LogitsProcessor | None = None
+    """What edits its logits; made when its first token is drawn."""
     _keys: list[bytes] = field(default_factory=list)
 
     @property

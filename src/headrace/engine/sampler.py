@@ -84,24 +84,26 @@ class Sampler:
         }
         raw = None
         chains: list[Chain | None] = []
-        bending = [
-            (row, adjuster, request.token_ids)
+        edited = [
+            (row, processor, request.token_ids)
             for row, request in enumerate(requests)
-            if (adjuster := request.adjuster or self._adjuster(request)) is not PLAIN
+            if (processor := request.logits_processor or self._processor_of(request)) is not PLAIN
         ]
-        if bending:
-            made = [adjuster.adjustment(row, text) for row, adjuster, text in bending]
+        if edited:
+            made = [processor.edit(row, text) for row, processor, text in edited]
             changes = [change for change in made if change is not None]
             if changes and wanted:
                 raw = self._ops.take_rows(logits, _indices(wanted))
             self._ops.adjust(logits, changes)
-            if any(adjuster.reorders for _, adjuster, _ in bending):
+            if any(processor.reorders for _, processor, _ in edited):
                 chains = [None] * len(requests)
-                for row, adjuster, text in bending:
-                    chains[row] = adjuster.chain(text)
+                for row, processor, text in edited:
+                    chains[row] = processor.chain(text)
         return self._draws(_Batch(logits, raw, _sampling_rows(requests, tuple(chains)), wanted))
 
-    def score(self, logits: Array, token_ids: Sequence[int], num_rivals: int) -> list[TokenLogprob]:
+    def score(
+        self, logits: Array, token_ids: Sequence[int], num_top_logprobs: int
+    ) -> list[TokenLogprob]:
         """How likely each of `token_ids` was by its row of logits f32[R, vocab], with its rivals.
 
         One that is never drawn (padding of the vocabulary) has the floor and the rank after all
@@ -110,23 +112,23 @@ class Sampler:
         chosen = np.array(token_ids, np.int32)
         drawn = chosen < self._num_tokens
         entries = self._entries(
-            logits, np.where(drawn, chosen, np.int32(0)), [num_rivals] * len(chosen)
+            logits, np.where(drawn, chosen, np.int32(0)), [num_top_logprobs] * len(chosen)
         )
         for row in np.flatnonzero(~drawn).tolist():
             last = self._num_tokens + 1
             entries[row] = TokenLogprob(token_ids[row], LOGPROB_FLOOR, last, entries[row].top)
         return entries
 
-    def _adjuster(self, request: Request) -> LogitsProcessor:
-        request.adjuster = PLAIN
+    def _processor_of(self, request: Request) -> LogitsProcessor:
+        request.logits_processor = PLAIN
         if needs_logits_processor(request.params):
-            request.adjuster = LogitsProcessor(
+            request.logits_processor = LogitsProcessor(
                 request.params,
                 request.token_ids[: request.num_prompt],
                 request.end_ids,
                 self._num_tokens,
             )
-        return request.adjuster
+        return request.logits_processor
 
     def _draws(self, batch: _Batch) -> list[SampledToken]:
         count = len(batch.rows.uniform)
@@ -172,10 +174,10 @@ class Sampler:
         return dict(zip(wanted, entries, strict=True))
 
     def _entries(
-        self, logits: Array, chosen: npt.NDArray[np.int32], num_rivals: Sequence[int]
+        self, logits: Array, chosen: npt.NDArray[np.int32], num_top_logprobs: Sequence[int]
     ) -> list[TokenLogprob]:
         """Of each row, how likely its chosen token was and so many of the likeliest."""
-        most = min(max(num_rivals), self._num_tokens)
+        most = min(max(num_top_logprobs), self._num_tokens)
         top = self._ops.top_logprobs(logits, chosen, most, self._num_tokens)
         token_ids, ranks, ids = chosen.tolist(), top.rank.tolist(), top.ids.tolist()
         own = np.maximum(top.chosen, LOGPROB_FLOOR).tolist()
@@ -187,7 +189,7 @@ class Sampler:
                 rank=ranks[row],
                 top=list(zip(ids[row][:count], values[row][:count], strict=True)),
             )
-            for row, count in enumerate(num_rivals)
+            for row, count in enumerate(num_top_logprobs)
         ]
 
 

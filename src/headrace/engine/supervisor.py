@@ -207,7 +207,7 @@ class SupervisedEngine:
 
     async def _fall_of(self, client: EngineClient) -> EngineFell:
         """Watch until it serves no more; its process is gone then, and its streams have ended."""
-        if await self._heard_until(client.ended, lambda: client.news, client.ping):
+        if await self._heard_until(client.ended, lambda: client.heartbeats, client.ping):
             reason: Reason = "requested" if self._asked else "died"
             self._state, self._failure = "restarting", client.failure
         else:
@@ -224,21 +224,21 @@ class SupervisedEngine:
         return self._tell_fall(reason)
 
     async def _heard_until(
-        self, end: asyncio.Future[Any], news: Callable[[], int], ping: Callable[[], None]
+        self, end: asyncio.Future[Any], heartbeats: Callable[[], int], ping: Callable[[], None]
     ) -> bool:
-        """Look for news until `end` is done (True), or there were none for too long (False).
+        """Look for heartbeats until `end` is done (True), or there were none for too long (False).
 
         Silence is counted in looks, so that a loop of ours that stood still does not blame the
         engine for what it could not hear.
         """
         clock, limit_s = self._how.clock, self._how.stall_timeout_s
         every_s = min(LOOK_EVERY_S, limit_s / LOOKS_PER_STALL)
-        heard, last_s = news(), clock()
+        heard, last_s = heartbeats(), clock()
         self._silent_s = 0.0
         while not end.done():
             ping()
             await self._pause(every_s, end)
-            now_s, heard_now = clock(), news()
+            now_s, heard_now = clock(), heartbeats()
             silent_s = self._silent_s + min(now_s - last_s, 2 * every_s)
             self._silent_s = silent_s if heard_now == heard else 0.0
             heard, last_s = heard_now, now_s
@@ -303,17 +303,17 @@ class SupervisedEngine:
     async def _load(self, on_loading: Callable[[Loading], None] | None) -> None:
         """Start an engine that serves from then on; HeadraceError where it cannot."""
         began_s = self._how.clock()
-        news = 0
+        heartbeats = 0
 
         def heard(at: Loading) -> None:
-            nonlocal news
-            news += 1
+            nonlocal heartbeats
+            heartbeats += 1
             if on_loading is not None:
                 on_loading(at)
 
         launching = asyncio.ensure_future(self._how.launch(self._config, on_loading=heard))
         try:
-            if not await self._heard_until(launching, lambda: news, lambda: None):
+            if not await self._heard_until(launching, lambda: heartbeats, lambda: None):
                 raise HeadraceError(f"loading stalled: the engine {self._silence()}")
             self._client = launching.result()
         except OSError as error:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from headrace.protocol.openai.error import RATE_LIMIT
 from headrace.server.api_error import ApiError
 
-# Ends that the pace of the queue is taken from: at least so many, and of four rounds of the seats,
+# Ends that the pace of the queue is taken from: at least so many, and of four rounds of the slots,
 # because requests that began together often end together.
 RECENT_ENDS = 64
 RECENT_ROUNDS = 4
@@ -30,13 +30,13 @@ RETRY_UNKNOWN_S = 5
 class Admission:
     """The places of one engine's queue.
 
-    max_requests: that may wait beyond the free seats; with 0 only what can run at once comes in.
-    max_tokens: of their prompts together; one request alone may have more. seats: requests the
+    max_requests: that may wait beyond the free slots; with 0 only what can run at once comes in.
+    max_tokens: of their prompts together; one request alone may have more. slots: requests the
     engine runs at a time. clock: seconds.
     """
 
     def __init__(
-        self, max_requests: int, max_tokens: int, *, seats: int, clock: Callable[[], float]
+        self, max_requests: int, max_tokens: int, *, slots: int, clock: Callable[[], float]
     ) -> None:
         self.max_requests = max_requests
         self.max_tokens = max_tokens
@@ -47,15 +47,15 @@ class Admission:
         self.num_queued_tokens = 0
         self.refused: Counter[str] = Counter()
         """Requests that found no place, by what was full: "requests" or "tokens"."""
-        self._seats = seats
+        self._slots = slots
         self._clock = clock
-        self._ends: deque[float] = deque(maxlen=max(RECENT_ENDS, RECENT_ROUNDS * seats))
+        self._ends: deque[float] = deque(maxlen=max(RECENT_ENDS, RECENT_ROUNDS * slots))
         self._waited_since_s = 0.0  # when the queue was last empty
 
     @property
     def places(self) -> int:
-        """Requests that may wait now: those that a free seat waits for come on top."""
-        return self.max_requests + max(0, self._seats - self.num_running)
+        """Requests that may wait now: those that a free slot waits for come on top."""
+        return self.max_requests + max(0, self._slots - self.num_running)
 
     def check_room(self) -> None:
         """Raise ApiError 429 where not even one more request would find a place.
@@ -73,12 +73,12 @@ class Admission:
         Raises ApiError 429 with Retry-After where the queue is full, and 400 for a number that no
         queue of this server could take.
         """
-        most = self.max_requests + self._seats
+        most = self.max_requests + self._slots
         if num_requests > most:
             raise ApiError(
                 400,
                 f"the request asks for {num_requests} answers (prompts times n or best_of); "
-                f"at most {most} are accepted at once: {self._seats} running (--max-num-seqs) "
+                f"at most {most} are accepted at once: {self._slots} running (--max-num-seqs) "
                 f"and {self.max_requests} waiting (--max-num-queued-reqs). Send several "
                 "requests.",
                 code="too_many_choices",
@@ -130,7 +130,7 @@ class Admission:
         """How long the queue takes to empty at the pace of the latest ends, in whole seconds.
 
         Not until the next place is free: all who are refused now would come back for that one. Ends
-        and not starts, since free seats are filled in a moment whatever the engine's pace. Ends
+        and not starts, since free slots are filled in a moment whatever the engine's pace. Ends
         from before the queue was last empty say how often somebody came, so they do not count.
         """
         since_s, count = self._waited_since_s, len(self._ends)

@@ -88,7 +88,7 @@ class ServerState:
         self.admission = Admission(
             self.config.max_num_queued_reqs,
             self.config.max_num_queued_tokens,
-            seats=self.max_num_seqs,
+            slots=self.max_num_seqs,
             clock=self.clock,
         )
         self.recovery = RecoveryMetrics(self.registry)

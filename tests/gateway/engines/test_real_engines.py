@@ -112,7 +112,7 @@ async def test_the_second_turn_finds_its_prefix_and_a_loaded_engine_is_passed_by
 
 @asynccontextmanager
 async def busy(url: str) -> AsyncIterator[None]:
-    """An engine with one seat and more requests than that, until it is left alone."""
+    """An engine with one slot and more requests than that, until it is left alone."""
     body = {"model": MODEL, "prompt": "x", "max_tokens": 3900, "ignore_eos": True, "stream": True}
 
     async def one(client: httpx.AsyncClient) -> None:
