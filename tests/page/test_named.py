@@ -7,12 +7,12 @@ from xml.etree import ElementTree
 
 from headrace.page.figures import compact
 from headrace.page.plots.frame import Plot, key_at
-from headrace.page.plots.named import Group, Named, Slope, named_points
+from headrace.page.plots.named_points import Group, NamedPoint, Slope, named_points
 from headrace.page.plots.scale import logarithmic
 from tests.page.test_markup import HOSTILE, Parsed
 
 
-def drawn(*points: Named, slopes: tuple[Slope, ...] = ()) -> Plot:
+def drawn(*points: NamedPoint, slopes: tuple[Slope, ...] = ()) -> Plot:
     made = named_points(
         "Plot", [Group(key_at(0, "all"), points)], logarithmic, logarithmic, x_title="x",
         y_title="y", x_label=compact, y_label=compact, slopes=slopes,
@@ -26,13 +26,13 @@ def names_of(made: Plot) -> list[str]:
 
 
 def test_names_stand_beside_their_points() -> None:
-    made = drawn(Named("left", 1, 1), Named("right", 100, 50, "with words"))
+    made = drawn(NamedPoint("left", 1, 1), NamedPoint("right", 100, 50, "with words"))
     assert {"left", "right"} <= set(names_of(made)) and made.caption == ""
     assert "right: with words" in made.svg
 
 
 def test_points_in_one_place_have_one_name_each_as_far_as_there_is_room() -> None:
-    made = drawn(*(Named(f"device {at} of many", 10, 10) for at in range(40)))
+    made = drawn(*(NamedPoint(f"device {at} of many", 10, 10) for at in range(40)))
     named = [one for one in names_of(made) if one.startswith("device")]
     assert 4 <= len(named) < 40 and len(set(named)) == len(named)
     assert f"{40 - len(named)} of 40 points have no room" in made.caption
@@ -40,7 +40,7 @@ def test_points_in_one_place_have_one_name_each_as_far_as_there_is_room() -> Non
 
 
 def test_no_name_covers_another() -> None:
-    made = drawn(*(Named(f"name {at}", 1 + at % 7, 1 + at % 5) for at in range(35)))
+    made = drawn(*(NamedPoint(f"name {at}", 1 + at % 7, 1 + at % 5) for at in range(35)))
     boxes = []
     for one in ElementTree.fromstring(made.svg).iter("text"):
         if (one.text or "").startswith("name"):
@@ -54,7 +54,7 @@ def test_no_name_covers_another() -> None:
 
 
 def test_a_slope_is_a_line_of_equal_ratio() -> None:
-    made = drawn(Named("a", 1, 10), Named("b", 100, 1000), slopes=(Slope(10, "ten"),))
+    made = drawn(NamedPoint("a", 1, 10), NamedPoint("b", 100, 1000), slopes=(Slope(10, "ten"),))
     assert "ten" in names_of(made) and re.search(r'class="limit"', made.svg)
 
 
@@ -64,5 +64,5 @@ def test_no_points_no_plot_and_hostile_names_are_text() -> None:
                      y_label=compact)
         is None
     )  # fmt: skip
-    parsed = Parsed(drawn(Named(HOSTILE, 1, 1, HOSTILE)).markup)
+    parsed = Parsed(drawn(NamedPoint(HOSTILE, 1, 1, HOSTILE)).markup)
     assert not any(name == "script" for name, _ in parsed.tags)

@@ -7,7 +7,13 @@ from dataclasses import replace
 import numpy as np
 
 from headrace.catalog import Catalog
-from headrace.plan.calibration.measured import EngineTest, MachineId, Measured, Row, steps_of
+from headrace.plan.calibration.measurements import (
+    EngineTest,
+    MachineId,
+    MeasurementSet,
+    Row,
+    steps_of,
+)
 from headrace.plan.model_shape import shape_of_catalog
 from headrace.plan.step import StepCounter, Storage
 from headrace.plan.step_rates import StepRates
@@ -51,7 +57,7 @@ def measured(
     noise: float = 0.0,
     seed: int = 0,
     tests: tuple[EngineTest, ...] = TESTS,
-) -> Measured:
+) -> MeasurementSet:
     """Of this very machine, as if its rates were TRUE. noise: deviation of the logarithm."""
     shape = shape_of_catalog(CATALOG.models[model])
     counter = StepCounter(shape, Storage(bytes_per_weight=BYTES[kind]))
@@ -68,7 +74,7 @@ def measured(
                 steps=steps,
             )
         )  # fmt: skip
-    return Measured(
+    return MeasurementSet(
         model=shape.name,
         kind=kind,
         parameters=shape.parameters.total,
@@ -85,5 +91,5 @@ def measured(
     )
 
 
-def of_all_kinds(model: str, *, noise: float = 0.0, seed: int = 0) -> list[Measured]:
+def of_all_kinds(model: str, *, noise: float = 0.0, seed: int = 0) -> list[MeasurementSet]:
     return [measured(model, kind, noise=noise, seed=seed) for kind in TRUE]

@@ -10,7 +10,7 @@ from headrace.errors import ConfigError
 from headrace.plan.calibration.errors import checked, self_checked, spread
 from headrace.plan.calibration.fitting import fit, observed, predict
 from headrace.plan.calibration.latency_fit import fit_latency, terms_of
-from headrace.plan.calibration.measured import EngineTest, Measured
+from headrace.plan.calibration.measurements import EngineTest, MeasurementSet
 from headrace.plan.latency_model import LatencyModel
 from headrace.plan.step import StepWork
 from headrace.plan.step_rates import StepRates
@@ -23,7 +23,7 @@ WORK = StepWork(
 )  # fmt: skip
 
 
-def mean_error(sets: list[Measured], rates: dict[str, StepRates]) -> float:
+def mean_error(sets: list[MeasurementSet], rates: dict[str, StepRates]) -> float:
     found = spread(row.error for row in checked(rates, sets))
     assert found is not None
     return found.mean

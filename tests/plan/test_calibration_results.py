@@ -11,7 +11,7 @@ import pytest
 
 from headrace.errors import ConfigError
 from headrace.plan.calibration.engine_rows import counter_of, engine_lines, measured_of_lines
-from headrace.plan.calibration.measured import (
+from headrace.plan.calibration.measurements import (
     EngineTest,
     Steps,
     joined,
@@ -20,7 +20,7 @@ from headrace.plan.calibration.measured import (
     steps_of,
     write_measured,
 )
-from headrace.plan.calibration.measuring import Book, Planned, grid, measure, seconds_of
+from headrace.plan.calibration.measuring import Book, PlannedTest, grid, measure, seconds_of
 from headrace.plan.calibration.reading import read_engine_results
 from headrace.plan.model_shape import ModelShape, shape_of_catalog, shape_of_checkpoint
 from headrace.plan.roofline import Work
@@ -171,8 +171,8 @@ def test_the_grid_covers_what_plans_are_asked_for() -> None:
 def test_how_long_it_takes_is_known_before() -> None:
     counter = StepCounter(SHAPE, Storage(bytes_per_weight=1.0625))
     planned = [
-        Planned(EngineTest(0, 32, 2, 512), 2, True),
-        Planned(EngineTest(0, 32, 4, 512), 2, False),
+        PlannedTest(EngineTest(0, 32, 2, 512), 2, True),
+        PlannedTest(EngineTest(0, 32, 4, 512), 2, False),
     ]
     rates = Work(1e9, 1e10)
 
@@ -219,7 +219,7 @@ def test_tests_are_repeated_in_rounds(tmp_path: Path) -> None:
     """A slow minute spoils a run of several tests, and no median."""
     path, model = tmp_path / "book.json", measured(tests=())
     short, long = EngineTest(32, 0, 1, 0), EngineTest(64, 0, 1, 0)
-    planned = [Planned(short, 3, True), Planned(long, 1, False)]
+    planned = [PlannedTest(short, 3, True), PlannedTest(long, 1, False)]
     ran: list[tuple[EngineTest, bool]] = []
     ended: list[EngineTest] = []
 

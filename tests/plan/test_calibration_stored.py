@@ -10,7 +10,7 @@ import pytest
 
 from headrace import __version__
 from headrace.errors import ConfigError
-from headrace.plan.calibration.measured import MachineId, Measured
+from headrace.plan.calibration.measurements import MachineId, MeasurementSet
 from headrace.plan.calibration.stored import (
     STALE_AFTER,
     Calibration,
@@ -123,7 +123,7 @@ def test_another_machine_s_is_not_stored(found: Calibration, environ: dict[str, 
     ],
 )
 def test_settings_are_not_mixed(changes: dict[str, object], says: str) -> None:
-    one: Measured = measured(tests=TESTS[:3])
+    one: MeasurementSet = measured(tests=TESTS[:3])
     with pytest.raises(ConfigError, match=says):
         calibrate([one, msgspec.structs.replace(one, **changes)])
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from headrace import __version__
 from headrace.cli.main import cli
 from headrace.errors import ConfigError
-from headrace.plan.calibration.measured import Measured, read_measured, write_measured
+from headrace.plan.calibration.measurements import MeasurementSet, read_measured, write_measured
 from tests.plan.calibrations import LARGE, SMALL, TESTS, measured
 from tests.plan.runs import about, alone, crowded, write_run
 from tests.tiny import write_tiny_gguf
@@ -117,7 +117,7 @@ def test_measure_fit_and_go_on(tmp_path: Path, cache: Path) -> None:
     first = run(*words)
     assert "tests, about 1 min; keep the machine otherwise idle" in first.stderr
     (kept,) = read_measured(cache / "headrace" / "calibration" / "measured.json")
-    assert isinstance(kept, Measured) and kept.kind == "Q8_0" and kept.threads == 1
+    assert isinstance(kept, MeasurementSet) and kept.kind == "Q8_0" and kept.threads == 1
     assert {row.test.positions <= 100 for row in kept.rows} == {True}
     again = run(*words)
     assert f"0 tests, about 0 min, {len(kept.rows)} are kept" in again.stderr

@@ -14,7 +14,7 @@ from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
     from headrace.plan.calibration.errors import CheckedRow
-    from headrace.plan.calibration.measured import Measured
+    from headrace.plan.calibration.measurements import MeasurementSet
     from headrace.plan.calibration.stored import Calibration
     from headrace.plan.model_shape import ModelShape
     from headrace.plan.run_file import Run
@@ -114,7 +114,7 @@ def calibrate(models: tuple[str, ...], **options: Any) -> None:
             )
     shape_of = _shapes()
     runs, files = _runs_and_files(options["sources"])
-    sets: tuple[Measured, ...] = read_engine_results(files, shape_of, options["lines_of"])
+    sets: tuple[MeasurementSet, ...] = read_engine_results(files, shape_of, options["lines_of"])
     others = read_engine_results(options["checks"], shape_of, options["lines_of"])
     if models:
         sets += _measured(models, options)
@@ -166,7 +166,7 @@ def _shapes() -> Any:
     return shape_of
 
 
-def _measured(models: tuple[str, ...], options: dict[str, Any]) -> tuple[Measured, ...]:
+def _measured(models: tuple[str, ...], options: dict[str, Any]) -> tuple[MeasurementSet, ...]:
     from headrace.cli.plan.calibrate_measure import measure_models
     from headrace.plan.calibration.stored import measurements_path
 

@@ -17,8 +17,8 @@ from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
     from headrace.engine.core import EngineCore
-    from headrace.plan.calibration.measured import EngineTest, Measured
-    from headrace.plan.calibration.measuring import Book, Planned
+    from headrace.plan.calibration.measurements import EngineTest, MeasurementSet
+    from headrace.plan.calibration.measuring import Book, PlannedTest
     from headrace.plan.roofline import Work
     from headrace.plan.step_rates import StepRates
 
@@ -32,7 +32,7 @@ def measure_models(
     longest: int,
     threads: int | None,
     cpu_level: str,
-) -> tuple[Measured, ...]:
+) -> tuple[MeasurementSet, ...]:
     """Measure each in turn, keep rows in the file as they come, and give what it then has of this
     setting, earlier models too.
 
@@ -46,7 +46,7 @@ def measure_models(
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"--measurements {path}: {error.strerror}") from error
-    found: tuple[Measured, ...] = ()
+    found: tuple[MeasurementSet, ...] = ()
     for number, model in enumerate(models, 1):
         click.echo(f"{model} ({number} of {len(models)})", err=True)
         found = book.beside(_measure(model, book, fresh, repeats, longest, threads, cpu_level))
@@ -61,12 +61,12 @@ def _measure(
     longest: int,
     threads: int | None,
     cpu_level: str,
-) -> Measured:
+) -> MeasurementSet:
     from headrace.cli.obtain import obtain
     from headrace.config import EngineConfig
     from headrace.engine.load import load_engine
     from headrace.plan.calibration.engine_rows import counter_of, measured_of
-    from headrace.plan.calibration.measured import MachineId
+    from headrace.plan.calibration.measurements import MachineId
     from headrace.plan.calibration.measuring import grid, left_of, measure, seconds_of
     from headrace.plan.model_shape import shape_of_checkpoint
     from headrace.telemetry.machine import this_machine
@@ -136,7 +136,7 @@ def _run(core: EngineCore, test: EngineTest, warm_up: bool, number: int) -> floa
     return run_case(core, case, repeats=1, warm_up=warm_up, first=first).tokens_per_s
 
 
-def _that_fit(core: EngineCore, planned: Sequence[Planned]) -> tuple[Planned, ...]:
+def _that_fit(core: EngineCore, planned: Sequence[PlannedTest]) -> tuple[PlannedTest, ...]:
     """Without the tests that the KV cache cannot hold, which are told."""
     from headrace.bench.engine import Case, check_fits
 
@@ -151,7 +151,7 @@ def _that_fit(core: EngineCore, planned: Sequence[Planned]) -> tuple[Planned, ..
     return tuple(kept)
 
 
-def _guess(model: Measured, core: EngineCore) -> Work | StepRates:
+def _guess(model: MeasurementSet, core: EngineCore) -> Work | StepRates:
     """Rates to tell the time by: of the stored calibration, or half of the machine's limits."""
     from headrace.plan.calibration.stored import stored_calibration
     from headrace.plan.roofline import Work

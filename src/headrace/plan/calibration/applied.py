@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from headrace.catalog import Catalog
 from headrace.catalog.rows import Quantization
-from headrace.plan.calibration.measured import kind_of
+from headrace.plan.calibration.measurements import kind_of
 from headrace.plan.calibration.stored import Calibration, Found
 from headrace.plan.device import Device
 from headrace.plan.efficiency import Efficiencies, Efficiency

@@ -12,10 +12,10 @@ import msgspec
 
 from headrace import __version__
 from headrace.errors import ConfigError
-from headrace.plan.calibration.measured import (
+from headrace.plan.calibration.measurements import (
     EngineTest,
     MachineId,
-    Measured,
+    MeasurementSet,
     Row,
     kind_of,
     steps_of,
@@ -78,7 +78,7 @@ def measured_of_lines(
     lines: Iterable[EngineLine],
     shape_of: Callable[[str], ModelShape],
     model: str | None = None,
-) -> tuple[Measured, ...]:
+) -> tuple[MeasurementSet, ...]:
     """One set for each model and setting of the lines.
 
     shape_of: the shape of what a MODEL argument names. model: for lines that do not name theirs.
@@ -141,10 +141,10 @@ def measured_of(
     measured_at: str,
     rows: tuple[Row, ...],
     version: str = __version__,
-) -> Measured:
+) -> MeasurementSet:
     """A set of a checkpoint in our own engine."""
     assert shape.weight_bytes is not None, "counter_of refuses others"
-    return Measured(
+    return MeasurementSet(
         model=shape.name,
         kind=kind_of(dict(shape.weight_bytes)),
         parameters=shape.parameters.total,

@@ -14,7 +14,7 @@ from headrace.plan.calibration.fitting import (
     predict,
     seconds_left_out,
 )
-from headrace.plan.calibration.measured import Measured
+from headrace.plan.calibration.measurements import MeasurementSet
 from headrace.plan.step_rates import StepRates
 
 _TAIL = 0.9
@@ -55,7 +55,9 @@ def spread(errors: Iterable[float | None]) -> Spread | None:
     return Spread(rows=len(sizes), mean=sum(sizes) / len(sizes), tail=tail, worst=sizes[-1])
 
 
-def checked(rates: Mapping[str, StepRates], sets: Iterable[Measured]) -> tuple[CheckedRow, ...]:
+def checked(
+    rates: Mapping[str, StepRates], sets: Iterable[MeasurementSet]
+) -> tuple[CheckedRow, ...]:
     """Predicted beside measured, of tests that `rates` may never have seen.
 
     Raises ConfigError for a kind of weights that `rates` lacks.
@@ -64,7 +66,7 @@ def checked(rates: Mapping[str, StepRates], sets: Iterable[Measured]) -> tuple[C
     return _rows(sets, predict(rates, observed(sets)))
 
 
-def self_checked(sets: Sequence[Measured], found: Fit) -> tuple[CheckedRow, ...]:
+def self_checked(sets: Sequence[MeasurementSet], found: Fit) -> tuple[CheckedRow, ...]:
     """The tests that `found` was fitted to, and what fits without them say."""
     rows = observed(sets)
     left_out = [
@@ -86,8 +88,8 @@ def self_checked(sets: Sequence[Measured], found: Fit) -> tuple[CheckedRow, ...]
     )
 
 
-def _by_model(sets: Iterable[Measured]) -> list[list[Measured]]:
-    found: dict[tuple[str, int], list[Measured]] = {}
+def _by_model(sets: Iterable[MeasurementSet]) -> list[list[MeasurementSet]]:
+    found: dict[tuple[str, int], list[MeasurementSet]] = {}
     for one in sets:
         found.setdefault(one.identity, []).append(one)
     return list(found.values())
@@ -107,7 +109,7 @@ def _without(others: Sequence[Observed], rows: Sequence[Observed]) -> list[float
     return [next(errors) if one.kind in kinds else None for one in rows]
 
 
-def _rows(sets: Iterable[Measured], seconds: Sequence[float]) -> tuple[CheckedRow, ...]:
+def _rows(sets: Iterable[MeasurementSet], seconds: Sequence[float]) -> tuple[CheckedRow, ...]:
     pairs = [(one, row) for one in sets for row in one.rows]
     return tuple(
         CheckedRow(

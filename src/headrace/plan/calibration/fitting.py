@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import ConfigError
-from headrace.plan.calibration.measured import Measured, Row
+from headrace.plan.calibration.measurements import MeasurementSet, Row
 from headrace.plan.step_rates import StepRates, attention_operations
 
 Array = npt.NDArray[np.float64]
@@ -66,7 +66,7 @@ class Observed:
     group: str
 
 
-def observed(sets: Iterable[Measured]) -> tuple[Observed, ...]:
+def observed(sets: Iterable[MeasurementSet]) -> tuple[Observed, ...]:
     """Every row of the sets."""
     return tuple(Observed(one.kind, row, one.name) for one in sets for row in one.rows)
 

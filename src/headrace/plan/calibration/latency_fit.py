@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from headrace.plan.calibration.measured import EngineTest, Measured
+from headrace.plan.calibration.measurements import EngineTest, MeasurementSet
 from headrace.plan.calibration.nnls import robust_nnls
 from headrace.plan.latency_model import LatencyModel
 
@@ -56,7 +56,7 @@ def terms_of(test: EngineTest, step_tokens: int) -> StepTerms:
     )
 
 
-def fit_latency(measured: Measured) -> LatencyFit | None:
+def fit_latency(measured: MeasurementSet) -> LatencyFit | None:
     """Of one model as measured; None where there are fewer tests than coefficients."""
     if len(measured.rows) < len(StepTerms._fields):
         return None

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from headrace.plan.calibration.measured import (
+from headrace.plan.calibration.measurements import (
     EngineTest,
-    Measured,
+    MeasurementSet,
     Row,
     read_measured,
     steps_of,
@@ -40,7 +40,7 @@ _LONG_REPEATS = 2
 _LONGEST_TOKENS = 4096
 
 
-class Planned(NamedTuple):
+class PlannedTest(NamedTuple):
     """A test and how it is run. warm_up: before each run one that is not counted."""
 
     test: EngineTest
@@ -55,7 +55,7 @@ from 0: each has to have prompts of its own. Gives tokens/s of all its requests 
 
 def grid(
     repeats: int = 3, *, longest: int = LONGEST_TOKENS, most_positions: int = 1 << 30
-) -> tuple[Planned, ...]:
+) -> tuple[PlannedTest, ...]:
     """Short tests first, so that the engine is warm when long ones come.
 
     Left out are tests with longer prompts or contexts than `longest`, and those beyond
@@ -67,7 +67,7 @@ def grid(
     tests += [EngineTest(*each, 0) for each in _TOGETHER]
     tests.sort(key=lambda one: one.batch * (one.positions - 1))
     return tuple(
-        Planned(
+        PlannedTest(
             one,
             _repeats_of(one, repeats),
             one.tokens < _LONG_TOKENS,
@@ -84,7 +84,7 @@ def _repeats_of(test: EngineTest, repeats: int) -> int:
 
 
 def seconds_of(
-    planned: Iterable[Planned], counter: StepCounter, step_tokens: int, rates: Work | StepRates
+    planned: Iterable[PlannedTest], counter: StepCounter, step_tokens: int, rates: Work | StepRates
 ) -> float:
     """About how long the tests take. rates: bytes/s and operations/s, or those of a calibration.
 
@@ -128,14 +128,14 @@ class Book:
         self._sets = list(read_measured(path)) if path.exists() else []
 
     @property
-    def sets(self) -> tuple[Measured, ...]:
+    def sets(self) -> tuple[MeasurementSet, ...]:
         return tuple(self._sets)
 
-    def done(self, model: Measured) -> tuple[Row, ...]:
+    def done(self, model: MeasurementSet) -> tuple[Row, ...]:
         """Rows of the model in this very setting."""
         return next((one.rows for one in self._sets if _same(one, model)), ())
 
-    def add(self, model: Measured, row: Row, now: datetime) -> None:
+    def add(self, model: MeasurementSet, row: Row, now: datetime) -> None:
         """Keep a row of the model, in the place of an earlier one of that test.
 
         Raises OSError where the file cannot be written.
@@ -148,22 +148,24 @@ class Book:
         self._sets = [*(one for one in self._sets if not _same(one, model)), whole]
         write_measured(self._path, self._sets)
 
-    def forget(self, model: Measured) -> None:
+    def forget(self, model: MeasurementSet) -> None:
         """Its rows; the file keeps them until one is added."""
         self._sets = [one for one in self._sets if not _same(one, model)]
 
-    def beside(self, model: Measured) -> tuple[Measured, ...]:
+    def beside(self, model: MeasurementSet) -> tuple[MeasurementSet, ...]:
         """All models that the file has in the setting of this one."""
         return tuple(one for one in self._sets if one.setting == model.setting)
 
 
-def _same(one: Measured, other: Measured) -> bool:
+def _same(one: MeasurementSet, other: MeasurementSet) -> bool:
     return (one.model, one.kind, one.weight_bytes, one.step_tokens, one.setting) == (
         other.model, other.kind, other.weight_bytes, other.step_tokens, other.setting,
     )  # fmt: skip
 
 
-def left_of(book: Book, model: Measured, planned: Iterable[Planned]) -> tuple[Planned, ...]:
+def left_of(
+    book: Book, model: MeasurementSet, planned: Iterable[PlannedTest]
+) -> tuple[PlannedTest, ...]:
     """What `book` does not have of `model`: tests, each with the runs that are wanted still."""
     done = {row.test: row for row in book.done(model)}
     found = []
@@ -177,9 +179,9 @@ def left_of(book: Book, model: Measured, planned: Iterable[Planned]) -> tuple[Pl
 
 def measure(
     book: Book,
-    model: Measured,
+    model: MeasurementSet,
     counter: StepCounter,
-    planned: Iterable[Planned],
+    planned: Iterable[PlannedTest],
     run: Run,
     *,
     now: Callable[[], datetime],

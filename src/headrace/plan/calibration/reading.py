@@ -7,18 +7,23 @@ from pathlib import Path
 
 from headrace.errors import ConfigError
 from headrace.plan.calibration.engine_rows import engine_lines, measured_of_lines
-from headrace.plan.calibration.measured import Measured, is_measured, read_bytes, read_measured
+from headrace.plan.calibration.measurements import (
+    MeasurementSet,
+    is_measured,
+    read_bytes,
+    read_measured,
+)
 from headrace.plan.model_shape import ModelShape
 
 
 def read_engine_results(
     paths: Iterable[Path], shape_of: Callable[[str], ModelShape], model: str | None = None
-) -> tuple[Measured, ...]:
+) -> tuple[MeasurementSet, ...]:
     """What all of them hold. shape_of, model: as measured_of_lines takes them.
 
     Raises ConfigError for a file that holds no results.
     """
-    found: list[Measured] = []
+    found: list[MeasurementSet] = []
     for path in paths:
         data = read_bytes(path)
         if is_measured(data):

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from headrace.errors import ConfigError
-from headrace.plan.calibration.measured import MachineId
+from headrace.plan.calibration.measurements import MachineId
 from headrace.plan.calibration.served import fit_served
 from headrace.plan.calibration.stored import Calibration, ModelFit
 from headrace.plan.run_file import Run, read_run

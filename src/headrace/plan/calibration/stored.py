@@ -21,7 +21,7 @@ from headrace.errors import ConfigError
 from headrace.plan.calibration.errors import CheckedRow, Spread, self_checked, spread
 from headrace.plan.calibration.fitting import fit, observed
 from headrace.plan.calibration.latency_fit import fit_latency
-from headrace.plan.calibration.measured import MachineId, Measured, joined
+from headrace.plan.calibration.measurements import MachineId, MeasurementSet, joined
 from headrace.plan.calibration.served import ServedFit
 from headrace.plan.latency_model import LatencyModel
 from headrace.plan.step_rates import StepRates
@@ -106,7 +106,7 @@ class Found(NamedTuple):
     note: str = ""
 
 
-def calibrate(sets: Sequence[Measured]) -> Calibration:
+def calibrate(sets: Sequence[MeasurementSet]) -> Calibration:
     """Fit rates and latency models to measurements of one setting.
 
     Raises ConfigError for none, and for measurements that differ in machine, runtime, level,
@@ -137,7 +137,7 @@ def calibrate(sets: Sequence[Measured]) -> Calibration:
     )
 
 
-def check_one_setting(sets: Sequence[Measured]) -> None:
+def check_one_setting(sets: Sequence[MeasurementSet]) -> None:
     """Raise ConfigError where measurements cannot be fitted together, naming what differs."""
     if not any(one.rows for one in sets):
         raise ConfigError(
@@ -154,7 +154,7 @@ def check_one_setting(sets: Sequence[Measured]) -> None:
             )
 
 
-def _model_fit(one: Measured) -> ModelFit:
+def _model_fit(one: MeasurementSet) -> ModelFit:
     found = fit_latency(one)
     return ModelFit(
         model=one.model,

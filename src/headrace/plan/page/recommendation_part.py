@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from headrace.page.figures import DASH, compact, duration, figure
 from headrace.page.plots.frame import Key, Plot
-from headrace.page.plots.named import Group, Named, named_points
+from headrace.page.plots.named_points import Group, NamedPoint, named_points
 from headrace.page.plots.scale import logarithmic
 from headrace.page.sheet import Cell, Sheet
 from headrace.plan.formatting import band
@@ -105,7 +105,7 @@ def _scatter(found: Recommendation, ends: Sequence[tuple[str, Option]]) -> Plot 
         Group(
             key,
             [
-                Named(names.get(one.id, ""), usd, seconds * 1e3,
+                NamedPoint(names.get(one.id, ""), usd, seconds * 1e3,
                       f"{_name(one)}: ${usd:,.0f} a month, E2E {duration(seconds * 1e3)}")
                 for one, usd, seconds in with_both
                 if one.paid == paid

@@ -11,7 +11,7 @@ from headrace.catalog.shown_value import shown_value
 from headrace.catalog.span import Span
 from headrace.page.figures import compact
 from headrace.page.plots.frame import Key, Plot, key_at
-from headrace.page.plots.named import Group, Named, Slope, named_points
+from headrace.page.plots.named_points import Group, NamedPoint, Slope, named_points
 from headrace.page.plots.scale import Scale, logarithmic, suited
 from headrace.page.plots.scale import linear as linear_scale
 
@@ -31,12 +31,12 @@ def topic_plots(known: Catalog, topic: str) -> tuple[Plot, ...]:
 
 def perplexity_over_bits(known: Catalog) -> Plot | None:
     """What kinds lose in perplexity against their bits, a colour for each model it was seen on."""
-    by_model: dict[str, list[Named]] = {}
+    by_model: dict[str, list[NamedPoint]] = {}
     for row in known.quantizations:
         for model, delta in row.perplexity_delta.items():
             if row.bits_per_weight is not None and delta > 0:
                 fact = row.fact(f"perplexity_delta.{model}")
-                point = Named(row.name, row.bits_per_weight, delta, _about(row, fact))
+                point = NamedPoint(row.name, row.bits_per_weight, delta, _about(row, fact))
                 by_model.setdefault(model, []).append(point)
     return named_points(
         "Quality against size: perplexity over F16",
@@ -56,8 +56,8 @@ def perplexity_over_bits(known: Catalog) -> Plot | None:
 
 def quality_over_bits(known: Catalog) -> Plot | None:
     """The share of the score at 16 bits that kinds kept, as published."""
-    stated: list[Named] = []
-    claimed: list[Named] = []
+    stated: list[NamedPoint] = []
+    claimed: list[NamedPoint] = []
     for row in known.quantizations:
         span, bits = row.quality_share, row.bits_per_weight or row.nominal_bits
         middle = None if span is None else _middle(span)
@@ -66,7 +66,7 @@ def quality_over_bits(known: Catalog) -> Plot | None:
         ends = (span.low, span.high)
         whole = (ends[0] * 100, ends[1] * 100) if ends[0] and ends[1] else None
         fact = row.fact("quality_share")
-        point = Named(row.name, bits, middle * 100, _about(row, fact), whole)
+        point = NamedPoint(row.name, bits, middle * 100, _about(row, fact), whole)
         (claimed if fact.confidence is Confidence.CLAIM else stated).append(point)
     return named_points(
         "Quality kept, of the score at 16 bits",
@@ -84,7 +84,7 @@ def quality_over_bits(known: Catalog) -> Plot | None:
 
 def compute_over_bandwidth(known: Catalog) -> Plot | None:
     """Dense BF16 against memory bandwidth, with lines of equal operations per byte."""
-    groups: dict[str, list[Named]] = {}
+    groups: dict[str, list[NamedPoint]] = {}
     ratios: list[float] = []
     for row in known.hardware:
         if row.bandwidth_bytes_per_s is None or row.dense_bf16_flops is None:
@@ -92,7 +92,7 @@ def compute_over_bandwidth(known: Catalog) -> Plot | None:
         ratios.append(row.dense_bf16_flops / row.bandwidth_bytes_per_s)
         about = f"{_about(row, row.fact('dense_bf16_flops'))}; {ratios[-1]:.0f} FLOP/byte"
         groups.setdefault(_CATEGORIES.get(row.category or "", _OTHERS), []).append(
-            Named(_short(row), row.bandwidth_bytes_per_s, row.dense_bf16_flops, about)
+            NamedPoint(_short(row), row.bandwidth_bytes_per_s, row.dense_bf16_flops, about)
         )
     middle = [one for one in logarithmic(ratios, 0, 1).ticks(12) if min(ratios) < one < max(ratios)]
     return named_points(
@@ -112,7 +112,7 @@ def compute_over_bandwidth(known: Catalog) -> Plot | None:
 
 def bandwidth_over_price(known: Catalog) -> Plot | None:
     """Bandwidth against dollars an hour, a point for each vendor's price."""
-    groups: dict[str, list[Named]] = {}
+    groups: dict[str, list[NamedPoint]] = {}
     for row in known.hardware:
         for vendor, span in row.price_usd_per_hour.items():
             price = _middle(span)
@@ -120,7 +120,7 @@ def bandwidth_over_price(known: Catalog) -> Plot | None:
                 continue
             about = f"{vendor}, {_about(row, row.fact(f'price_usd_per_hour.{vendor}'))}"
             groups.setdefault(vendor, []).append(
-                Named(_short(row), price, row.bandwidth_bytes_per_s, about)
+                NamedPoint(_short(row), price, row.bandwidth_bytes_per_s, about)
             )
     return named_points(
         "Dollars an hour against bandwidth",
@@ -135,7 +135,7 @@ def bandwidth_over_price(known: Catalog) -> Plot | None:
     )
 
 
-def _groups(points: dict[str, list[Named]]) -> list[Group]:
+def _groups(points: dict[str, list[NamedPoint]]) -> list[Group]:
     return [Group(key_at(at, name), some) for at, (name, some) in enumerate(points.items())]
 
 

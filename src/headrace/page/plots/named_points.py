@@ -19,7 +19,7 @@ _CHARACTER, _LINE, _GAP, _RADIUS = 6.6, 14.0, 6.0, 4.0
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedPoint:
     """A point. span: from and to on the y axis, where that is a range. about: on pointing at it."""
 
     name: str
@@ -34,7 +34,7 @@ class Group:
     """Points of one colour."""
 
     key: Key
-    points: Sequence[Named]
+    points: Sequence[NamedPoint]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ def named_points(
     )
 
 
-def _mark(point: Named, key: Key, x: Scale, y: Scale) -> Markup:
+def _mark(point: NamedPoint, key: Key, x: Scale, y: Scale) -> Markup:
     across, up = x.at(point.x), y.at(point.y)
     parts = [tag("title", ": ".join(filter(None, (point.name, point.about))))]
     if point.span is not None:
@@ -130,7 +130,7 @@ def _mark(point: Named, key: Key, x: Scale, y: Scale) -> Markup:
     return tag("g", *parts)
 
 
-def _label(point: Named, x: Scale, y: Scale, taken: list[_Box]) -> Markup | None:
+def _label(point: NamedPoint, x: Scale, y: Scale, taken: list[_Box]) -> Markup | None:
     """The name at the first place beside the point that is free; takes the place."""
     across, up = x.at(point.x), y.at(point.y)
     width = len(point.name) * _CHARACTER

@@ -92,7 +92,7 @@ class MachineId(msgspec.Struct, frozen=True):
     memory_bytes: int
 
 
-class Measured(msgspec.Struct, frozen=True, kw_only=True):
+class MeasurementSet(msgspec.Struct, frozen=True, kw_only=True):
     """Tests of one model in one runtime on one machine."""
 
     model: str
@@ -131,7 +131,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
 
 class _File(msgspec.Struct, frozen=True, kw_only=True):
     headrace_measured: int
-    measured: tuple[Measured, ...]
+    measured: tuple[MeasurementSet, ...]
 
 
 def kind_of(weight_bytes: dict[str, int]) -> str:
@@ -177,7 +177,7 @@ def steps_of(counter: StepCounter, test: EngineTest, step_tokens: int) -> tuple[
     return tuple(found)
 
 
-def write_measured(path: Path, measured: Iterable[Measured]) -> None:
+def write_measured(path: Path, measured: Iterable[MeasurementSet]) -> None:
     """Whole or not at all; OSError where that cannot be. Its folder is made."""
     path.parent.mkdir(parents=True, exist_ok=True)
     content = _File(headrace_measured=FORMAT, measured=tuple(measured))
@@ -185,7 +185,7 @@ def write_measured(path: Path, measured: Iterable[Measured]) -> None:
         file.write(msgspec.json.encode(content) + b"\n")
 
 
-def read_measured(path: Path) -> tuple[Measured, ...]:
+def read_measured(path: Path) -> tuple[MeasurementSet, ...]:
     """Of a file of `write_measured`; raises ConfigError that says what is wrong with it."""
     data = read_bytes(path)
     try:
@@ -219,9 +219,9 @@ def is_measured(data: bytes) -> bool:
     return b'"headrace_measured"' in data[:200]
 
 
-def joined(sets: Sequence[Measured]) -> tuple[Measured, ...]:
+def joined(sets: Sequence[MeasurementSet]) -> tuple[MeasurementSet, ...]:
     """Sets of one model and setting as one; of a test that stands twice the later one."""
-    found: dict[tuple[object, ...], Measured] = {}
+    found: dict[tuple[object, ...], MeasurementSet] = {}
     for one in sets:
         key = (one.model, one.kind, one.parameters, one.weight_bytes, one.step_tokens, one.setting)
         earlier = found.get(key)
