@@ -10,7 +10,7 @@ import pytest
 
 from headrace.errors import ConfigError
 from headrace.gateway import run
-from headrace.gateway.alerts.telling import Telling
+from headrace.gateway.alerts.sender import AlertSender
 from headrace.gateway.assemble import (
     CliOverrides,
     Current,
@@ -46,7 +46,7 @@ async def test_a_gateway_that_is_not_taken_is_closed(
         AccessSettings(require_key=False), sources, now_ns=lambda: 0, random_bytes=bytes,
         on_alert=lambda alert: None,
     )  # fmt: skip
-    telling = Telling(
+    telling = AlertSender(
         None, sources, wall_s=lambda: 0.0, source=random.Random(1), new_id=lambda: "1"
     )
     around = Surroundings()

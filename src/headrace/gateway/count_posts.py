@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from headrace.errors import RequestError
 from headrace.gateway.access import Access
 from headrace.gateway.accounts.errors import AccountsError
-from headrace.gateway.guards.blocked import FIELD
+from headrace.gateway.guards.action import FIELD
 from headrace.gateway.guards.guarded_sink import GUARDRAILS_HEADER
 from headrace.gateway.logged_post import Header, Told, logged
 from headrace.gateway.routing.model_name import read_name

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.errors import RequestError
 from headrace.gateway.access import Access
-from headrace.gateway.guards.blocked import FIELD
+from headrace.gateway.guards.action import FIELD
 from headrace.gateway.guards.guarded_sink import GUARDRAILS_HEADER
 from headrace.gateway.guards.text_span import EMBEDDINGS
 from headrace.gateway.logged_post import Told, logged
 from headrace.gateway.routing.preferences import Wanted
 from headrace.gateway.routing.query import query_from_body
 from headrace.gateway.serving.embed import embed, embeddings_of
-from headrace.gateway.serving.embedding_asked import Asked, EmbeddingClient
+from headrace.gateway.serving.embedding_request import EmbeddingClient, EmbeddingRequest
 from headrace.gateway.serving.entry import Operation
 from headrace.gateway.serving.guarded import Screened, screened
 from headrace.gateway.serving.incoming import Incoming
@@ -87,7 +87,7 @@ class EmbeddingPost:
                 )
                 if visit is not None:
                     visit.asks(read)
-        asked = Asked(
+        asked = EmbeddingRequest(
             id=incoming.id,
             dialect=self._client.name,
             call=call,

@@ -15,7 +15,7 @@ from headrace.gateway.building.gateway import Gateway
 from headrace.gateway.routing.decision import Decision
 from headrace.gateway.routing.explain import ask_to_explain
 from headrace.gateway.routing.query import RoutingQuery
-from headrace.gateway.serving.composed.explained import Explained, explained
+from headrace.gateway.serving.composed.explanation import CompositeExplanation, explained
 from headrace.protocol.json_object import JsonObject
 
 _CHAT = "openai-chat"
@@ -26,7 +26,7 @@ class Explanation(NamedTuple):
     """The route that a request would take."""
 
     decision: Decision
-    composed: Explained | None
+    composed: CompositeExplanation | None
     """The choice or the stages of a composed model; None for a model with targets."""
     note: str
     """Why the body's messages are not readable as a chat completion; "" if they are."""

@@ -21,7 +21,7 @@ from pathlib import Path
 from headrace.errors import HeadraceError
 from headrace.gateway.accounts.accounts import Accounts
 from headrace.gateway.accounts.counters import CountersState
-from headrace.gateway.alerts.telling import Telling
+from headrace.gateway.alerts.sender import AlertSender
 from headrace.gateway.assemble import (
     CliOverrides,
     Current,
@@ -86,7 +86,7 @@ async def _serve(
     as_json: bool,
     ledger: LedgerStore | None,
 ) -> None:
-    telling = Telling(
+    telling = AlertSender(
         settings.alerts,
         Sources(os.environ, path.parent),
         wall_s=time.time,
@@ -113,7 +113,7 @@ async def _serve_here(
     given: CliOverrides,
     as_json: bool,
     ledger: LedgerStore | None,
-    telling: Telling,
+    telling: AlertSender,
 ) -> None:
     accounts = await accounts_of(
         settings.access,
@@ -167,7 +167,7 @@ async def _serve_here(
 
 
 def surroundings(
-    telemetry: Telemetry, ledger: LedgerStore | None, telling: Telling | None = None
+    telemetry: Telemetry, ledger: LedgerStore | None, telling: AlertSender | None = None
 ) -> Surroundings:
     """The surroundings of a gateway in one process."""
     on_breaker = None if telling is None else telling.breaker
@@ -190,7 +190,7 @@ def _reload(
     current: Current,
     ledger: LedgerStore | None,
     around: Surroundings,
-    telling: Telling,
+    telling: AlertSender,
 ) -> str:
     """Read the configuration again; one with errors changes nothing. Return the problem, "" for
     none."""
@@ -214,7 +214,7 @@ def _reload(
     return ""
 
 
-def _tell_lost(ledger: LedgerStore | None, telling: Telling) -> None:
+def _tell_lost(ledger: LedgerStore | None, telling: AlertSender) -> None:
     if ledger is not None:
         telling.lost(ledger.standing.lost)
 

@@ -14,7 +14,7 @@ import pytest
 from headrace.errors import ConfigError
 from headrace.gateway.accounts.alert import Alert
 from headrace.gateway.accounts.window import Window
-from headrace.gateway.alerts.telling import Telling
+from headrace.gateway.alerts.sender import AlertSender
 from headrace.gateway.alerts.webhook import read_receiver
 from headrace.gateway.settings.alerts import AlertSettings
 from headrace.gateway.settings.secret import Sources
@@ -52,9 +52,9 @@ def telling(
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     wall_s: Callable[[], float] = lambda: 1_790_000_000.5,
     **more: Any,
-) -> Telling:
+) -> AlertSender:
     ids = iter(range(1000))
-    return Telling(
+    return AlertSender(
         AlertSettings(url=url, secret="env:HOOK_SECRET", **more),
         SOURCES,
         wall_s=wall_s,

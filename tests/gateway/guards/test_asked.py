@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from headrace.gateway.guards.action import GuardBlockedError
 from headrace.gateway.guards.asked_tools import requested_tools
-from headrace.gateway.guards.blocked import GuardBlockedError
 from headrace.gateway.guards.guard import Guard, Subject
 from headrace.gateway.guards.request import looked_at
 from headrace.protocol.json_object import JsonObject

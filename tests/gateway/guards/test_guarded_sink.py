@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.gateway.guards.blocked import Acted, GuardBlockedError
+from headrace.gateway.guards.action import Acted, GuardBlockedError
 from headrace.gateway.guards.guard import Guard, Subject, Verdict
 from headrace.gateway.guards.guarded_sink import GuardedSink
 from headrace.gateway.guards.patterns import Patterns

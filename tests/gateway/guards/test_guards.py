@@ -16,7 +16,7 @@ import pytest
 from headrace.config.yaml_file import Document
 from headrace.errors import ConfigError
 from headrace.gateway.building.guards import guard_of
-from headrace.gateway.guards.blocked import Acted, GuardBlockedError
+from headrace.gateway.guards.action import Acted, GuardBlockedError
 from headrace.gateway.guards.check_text import check_text
 from headrace.gateway.guards.guard import NOTHING, Guard, Subject, Verdict
 from headrace.gateway.guards.patterns import Patterns

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.errors import RequestError
-from headrace.gateway.guards.blocked import Action, GuardBlockedError
+from headrace.gateway.guards.action import Action, GuardBlockedError
 from headrace.gateway.guards.guard import Finder, Guard, Subject
 from headrace.gateway.guards.patterns import Patterns
 from headrace.gateway.guards.personal_data import PersonalData

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.gateway.building.dialects import client_sides
-from headrace.gateway.guards.blocked import Acted, Action, GuardBlockedError
+from headrace.gateway.guards.action import Acted, Action, GuardBlockedError
 from headrace.gateway.guards.guard import Finder, Guard, Subject, Verdict
 from headrace.gateway.guards.originals import Originals
 from headrace.gateway.guards.patterns import Patterns, longest_match_chars

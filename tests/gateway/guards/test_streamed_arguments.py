@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.gateway.guards.blocked import GuardBlockedError
+from headrace.gateway.guards.action import GuardBlockedError
 from headrace.gateway.guards.findings import findings
 from headrace.gateway.guards.growing_arguments import GrowingArguments
 from headrace.gateway.guards.guard import Finder

@@ -115,7 +115,7 @@ async def _vectors(config: Path, model: str, texts: list[str]) -> list[bytes]:
     from headrace.gateway.cache.semantic.arithmetic import normalised
     from headrace.gateway.routing.preferences import read_wanted
     from headrace.gateway.serving.embed import embed, embeddings_of
-    from headrace.gateway.serving.embedding_asked import Asked
+    from headrace.gateway.serving.embedding_request import EmbeddingRequest
     from headrace.gateway.serving.target_failures import AllTargetsFailedError
     from headrace.gateway.settings.read import read_settings
     from headrace.protocol.neutral.embedding import EmbeddingCall
@@ -125,7 +125,7 @@ async def _vectors(config: Path, model: str, texts: list[str]) -> list[bytes]:
     found: list[bytes] = []
     try:
         for at in range(0, len(texts), _BATCH):
-            asked = Asked(
+            asked = EmbeddingRequest(
                 id=f"cache-threshold-{at}",
                 dialect="openai-chat",
                 call=EmbeddingCall(

@@ -147,7 +147,7 @@ def _said(part: Callable[[], object]) -> tuple[str, ...]:
 
 
 def _check_alerts(settings: GatewaySettings, sources: Sources) -> None:
-    from headrace.gateway.alerts.telling import check_alerts
+    from headrace.gateway.alerts.sender import check_alerts
 
     check_alerts(settings.alerts, sources)
 

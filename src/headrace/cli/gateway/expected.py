@@ -12,18 +12,18 @@ from headrace.protocol.neutral.dollars import NUSD_PER_USD
 
 if TYPE_CHECKING:
     from headrace.gateway.building.gateway import Gateway
-    from headrace.gateway.serving.composed.expected import Expected
-    from headrace.gateway.serving.composed.explained import Explained
+    from headrace.gateway.serving.composed.estimator import CompositeEstimate
+    from headrace.gateway.serving.composed.explanation import CompositeExplanation
 
 
 def of_composed(
-    built: Gateway, config: Path, said: Explained, name: str, body: bytes
-) -> tuple[Explained, Expected]:
+    built: Gateway, config: Path, said: CompositeExplanation, name: str, body: bytes
+) -> tuple[CompositeExplanation, CompositeEstimate]:
     """What the composed model `name` is expected to cost and how long it takes. Reads the ledger of
     the file, if it keeps one."""
     from headrace.gateway.ledger.schema import reading
     from headrace.gateway.routing.query import query_from_body
-    from headrace.gateway.serving.composed.expected import Estimator
+    from headrace.gateway.serving.composed.estimator import Estimator
     from headrace.protocol.json_object import JsonObject
 
     ways = built.serving.ways
@@ -47,7 +47,7 @@ def of_composed(
         return said, estimator.of(model)
 
 
-def as_dict(said: Explained, expected: Expected) -> dict[str, Any]:
+def as_dict(said: CompositeExplanation, expected: CompositeEstimate) -> dict[str, Any]:
     """The expectation as JSON."""
     import msgspec
 
@@ -61,7 +61,7 @@ def as_dict(said: Explained, expected: Expected) -> dict[str, Any]:
     }
 
 
-def print_composed(said: Explained, expected: Expected) -> None:
+def print_composed(said: CompositeExplanation, expected: CompositeEstimate) -> None:
     """Print the expectation for people."""
     from rich.console import Console
     from rich.table import Table

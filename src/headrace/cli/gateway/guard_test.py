@@ -76,7 +76,7 @@ async def _results(guards: tuple[Guard, ...], text: str) -> list[dict[str, Any]]
 
 
 async def _result(guard: Guard, side: Side, text: str) -> dict[str, Any]:
-    from headrace.gateway.guards.blocked import GuardBlockedError
+    from headrace.gateway.guards.action import GuardBlockedError
     from headrace.gateway.guards.check_text import check_text
     from headrace.gateway.guards.guard import Subject
     from headrace.gateway.guards.text_span import TextSpan

@@ -16,7 +16,7 @@ from headrace.cli.visible import visible
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from headrace.gateway.replaying.answer import Answer, Replayed
+    from headrace.gateway.replaying.answer import Answer, ReplayResult
     from headrace.gateway.request_log.record import LogRecord
 
 _WIDE_COLUMNS = 240
@@ -149,7 +149,7 @@ def _newest(config: Path, since: str | None, model: str | None, limit: int) -> I
         click.echo(f"omitted: {unanswered} that were refused or failed", err=True)
 
 
-def _print(one: Replayed) -> None:
+def _print(one: ReplayResult) -> None:
     from rich.console import Console
     from rich.table import Column, Table
     from rich.text import Text
@@ -189,7 +189,7 @@ def _print(one: Replayed) -> None:
         )
 
 
-def _print_summaries(done: list[Replayed]) -> None:
+def _print_summaries(done: list[ReplayResult]) -> None:
     from rich.console import Console
     from rich.table import Table
 

@@ -10,8 +10,8 @@ from typing import Protocol
 
 from headrace.gateway.accounts.accounts import Accounts
 from headrace.gateway.accounts.caller import Caller
+from headrace.gateway.accounts.caller_lookup import caller_named
 from headrace.gateway.accounts.counters import Reading
-from headrace.gateway.accounts.named import caller_named
 from headrace.gateway.accounts.records import Records
 from headrace.gateway.accounts.store import AccountStore
 from headrace.gateway.admin.feed import Feed

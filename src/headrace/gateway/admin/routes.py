@@ -15,7 +15,7 @@ from headrace.gateway.admin.errors import AdminError
 from headrace.gateway.admin.gatehouse import WorkerStanding
 from headrace.gateway.admin.reply import json_reply
 from headrace.gateway.routing.route import Route
-from headrace.gateway.serving.composed.explained import stages_of, way_of
+from headrace.gateway.serving.composed.explanation import stages_of, way_of
 from headrace.gateway.settings.gateway import GatewaySettings
 from headrace.gateway.settings.model import ModelSettings, Strategy
 from headrace.gateway.settings.traffic import AssignBy

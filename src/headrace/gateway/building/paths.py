@@ -16,7 +16,7 @@ from headrace.gateway.app import ChatPath, Post
 from headrace.gateway.building.dialects import client_side
 from headrace.gateway.building.late import Late
 from headrace.gateway.routing.router import Router
-from headrace.gateway.serving.embedding_asked import EmbeddingClient
+from headrace.gateway.serving.embedding_request import EmbeddingClient
 from headrace.gateway.serving.serving import Serving
 from headrace.gateway.settings.ledger import LedgerSettings
 

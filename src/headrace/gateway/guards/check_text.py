@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
-from headrace.gateway.guards.blocked import Acted, GuardBlockedError
+from headrace.gateway.guards.action import Acted, GuardBlockedError
 from headrace.gateway.guards.findings import findings
 from headrace.gateway.guards.guard import NOTHING, Guard, GuardFailedError, Subject, Verdict
 from headrace.gateway.guards.looking import LeftError, Step, go_on

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
-from headrace.gateway.guards.blocked import Action
+from headrace.gateway.guards.action import Action
 from headrace.gateway.guards.looking import Step
 from headrace.gateway.guards.text_span import TextSpan
 from headrace.gateway.settings.guards import Role

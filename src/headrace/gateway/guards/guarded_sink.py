@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from headrace.gateway.guards.blocked import Acted, GuardBlockedError
+from headrace.gateway.guards.action import Acted, GuardBlockedError
 from headrace.gateway.guards.guard import NAMELESS, Guard, Subject
 from headrace.gateway.guards.reply import guarded_reply
 from headrace.gateway.guards.stream import StreamGuards

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from headrace.config.load import nearest
 from headrace.errors import RequestError, shown
-from headrace.gateway.guards.blocked import FIELD
+from headrace.gateway.guards.action import FIELD
 from headrace.gateway.guards.guard import Guard
 
 _MOST_NAMES = 64

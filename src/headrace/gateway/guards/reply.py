@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from headrace.gateway.guards.action import Acted, GuardBlockedError
 from headrace.gateway.guards.asked_tools import called_tools
-from headrace.gateway.guards.blocked import Acted, GuardBlockedError
 from headrace.gateway.guards.check_text import check_text
 from headrace.gateway.guards.guard import Guard, Subject
 from headrace.gateway.guards.logprobs import logprobs

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from headrace.errors import RequestError, shown
+from headrace.gateway.guards.action import Acted
 from headrace.gateway.guards.asked_tools import requested_tools
-from headrace.gateway.guards.blocked import Acted
 from headrace.gateway.guards.check_text import check_text
 from headrace.gateway.guards.guard import Guard, Subject
 from headrace.gateway.guards.originals import Originals

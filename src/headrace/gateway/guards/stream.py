@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from headrace.gateway.guards.blocked import Acted, GuardBlockedError
+from headrace.gateway.guards.action import Acted, GuardBlockedError
 from headrace.gateway.guards.check_text import check_text
 from headrace.gateway.guards.guard import Guard, Subject
 from headrace.gateway.guards.stream_pieces import Channel, Growth, Piece, Pieces

@@ -10,7 +10,7 @@ import itertools
 from collections import deque
 from collections.abc import Callable
 
-from headrace.gateway.guards.blocked import Acted, GuardBlockedError
+from headrace.gateway.guards.action import Acted, GuardBlockedError
 from headrace.gateway.guards.growing import Growing, GrowingText
 from headrace.gateway.guards.growing_arguments import GrowingArguments
 from headrace.gateway.guards.guard import Guard, Match

@@ -45,7 +45,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
         return self.status == 200
 
 
-class Replayed(msgspec.Struct, frozen=True, kw_only=True):
+class ReplayResult(msgspec.Struct, frozen=True, kw_only=True):
     """A logged request with its logged answer and the new ones."""
 
     id: str
@@ -62,7 +62,7 @@ def replayed(
     sides: Sides,
     *,
     even_if_redacted: bool = False,
-) -> Replayed:
+) -> ReplayResult:
     """Send a logged request to each of the models in turn. Raises ReplayError, before anything is
     sent if the request cannot be replayed."""
     bodies = [replay_body(record, model, even_if_redacted=even_if_redacted) for model in models]
@@ -74,7 +74,7 @@ def replayed(
         for model, body in zip(models, bodies, strict=True)
     )
     redacted = record.request is not None and record.request.redacted > 0
-    return Replayed(id=record.id, redacted=redacted, then=_answer_then(record, read), now=now)
+    return ReplayResult(id=record.id, redacted=redacted, then=_answer_then(record, read), now=now)
 
 
 def _answer_then(record: LogRecord, read: _Read) -> Answer:
@@ -134,7 +134,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """None if nothing was measured."""
 
 
-def summaries(replayed: Sequence[Replayed]) -> list[Summary]:
+def summaries(replayed: Sequence[ReplayResult]) -> list[Summary]:
     """A summary of the logged answers, then one for each model."""
     if not replayed:
         return []

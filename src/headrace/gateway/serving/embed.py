@@ -22,8 +22,8 @@ from headrace.gateway.routing.variants import Who
 from headrace.gateway.serving.attempt_entries import failed_attempts
 from headrace.gateway.serving.bill import most_nusd
 from headrace.gateway.serving.demanded import with_names
-from headrace.gateway.serving.embedding_asked import Asked, Embedded
 from headrace.gateway.serving.embedding_dispatch import EmbeddingDispatch
+from headrace.gateway.serving.embedding_request import EmbeddingRequest, EmbeddingResult
 from headrace.gateway.serving.ending import sent_as
 from headrace.gateway.serving.entry import Entry, Outcome
 from headrace.gateway.serving.free_tier import FreeHold
@@ -48,8 +48,8 @@ def embeddings_of(target: Target) -> EmbeddingProvider | None:
 
 
 async def embed(
-    serving: Serving, asked: Asked, side_of: Callable[[Target], EmbeddingProvider | None]
-) -> Embedded:
+    serving: Serving, asked: EmbeddingRequest, side_of: Callable[[Target], EmbeddingProvider | None]
+) -> EmbeddingResult:
     """Answer a request and write its ledger line. Raises RequestError, AccountsError,
     AllTargetsFailedError."""
     course = _Course(serving, asked, side_of)
@@ -76,7 +76,7 @@ class _Course:
     def __init__(
         self,
         serving: Serving,
-        asked: Asked,
+        asked: EmbeddingRequest,
         side_of: Callable[[Target], EmbeddingProvider | None],
     ) -> None:
         self._serving = serving
@@ -94,7 +94,7 @@ class _Course:
         self.status = 0
         self.error = ""
 
-    async def run(self) -> Embedded:
+    async def run(self) -> EmbeddingResult:
         serving, asked, dispatch = self._serving, self._asked, self._dispatch
         if asked.refusal is not None:
             raise asked.refusal
@@ -119,7 +119,7 @@ class _Course:
         self._target = made.candidate.target
         self.outcome, self.status = "answered", 200
         overhead_us = self._overhead_us(serving.clock_ns())
-        return Embedded(
+        return EmbeddingResult(
             made.reply, made.candidate, dispatch.attempts, overhead_us, self._cost(), made.body
         )
 

@@ -18,7 +18,7 @@ from headrace.gateway.cache.semantic.arithmetic import normalised
 from headrace.gateway.cache.semantic.cache import Embedded, EmbedderFailedError
 from headrace.gateway.routing.preferences import read_wanted
 from headrace.gateway.serving.embed import embed, embeddings_of
-from headrace.gateway.serving.embedding_asked import Asked
+from headrace.gateway.serving.embedding_request import EmbeddingRequest
 from headrace.gateway.serving.serving import Serving
 from headrace.gateway.serving.target_failures import AllTargetsFailedError
 from headrace.protocol.neutral.embedding import EmbeddingCall
@@ -39,7 +39,7 @@ class QuestionEmbedder:
     async def __call__(self, text: str, caller: Caller | None, request_id: str) -> Embedded:
         """See Embedder."""
         serving = self._serving()
-        asked = Asked(
+        asked = EmbeddingRequest(
             id=f"{request_id}/question",
             parent=request_id,
             purpose="cache",

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from headrace.gateway.routing.decision import Candidate
 from headrace.gateway.serving.attempt import AttemptFailedError
 from headrace.gateway.serving.bill import cost_nusd
-from headrace.gateway.serving.embedding_asked import Asked
+from headrace.gateway.serving.embedding_request import EmbeddingRequest
 from headrace.gateway.serving.prepared import without_ours
 from headrace.gateway.serving.scrub import without_secrets
 from headrace.gateway.serving.sent import Sent
@@ -62,7 +62,7 @@ class EmbeddingAttempt:
     """One attempt to embed texts at one target."""
 
     serving: Serving
-    asked: Asked
+    asked: EmbeddingRequest
     candidate: Candidate
     side: EmbeddingProvider
     credential: Credential | None

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from headrace.gateway.routing.decision import Candidate
 from headrace.gateway.serving.attempt import AttemptFailedError
-from headrace.gateway.serving.embedding_asked import Asked
 from headrace.gateway.serving.embedding_attempt import EmbeddingAttempt, Paid
+from headrace.gateway.serving.embedding_request import EmbeddingRequest
 from headrace.gateway.serving.rounds import Rounds
 from headrace.gateway.serving.serving import Serving
 from headrace.gateway.targets.target import Target
@@ -35,7 +35,7 @@ class EmbeddingDispatch(Rounds[Made]):
     """The failover of one request for embeddings from target to target."""
 
     serving: Serving
-    asked: Asked
+    asked: EmbeddingRequest
     side_of: Callable[[Target], EmbeddingProvider | None]
     paid: list[Paid] = field(default_factory=list)
     """All charges, whatever became of the request."""

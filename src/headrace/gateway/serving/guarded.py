@@ -10,7 +10,7 @@ import msgspec
 
 from headrace.errors import RequestError
 from headrace.gateway.accounts.caller import Caller
-from headrace.gateway.guards.blocked import FIELD, Acted, GuardBlockedError
+from headrace.gateway.guards.action import FIELD, Acted, GuardBlockedError
 from headrace.gateway.guards.guard import NAMELESS, Guard, Subject
 from headrace.gateway.guards.guarded_sink import GuardedSink
 from headrace.gateway.guards.guardrails import Guardrails, asked_names

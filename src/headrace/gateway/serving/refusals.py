@@ -11,7 +11,7 @@ from headrace.gateway.accounts.errors import (
     StoresDownError,
     UnknownPriceError,
 )
-from headrace.gateway.guards.blocked import GuardBlockedError
+from headrace.gateway.guards.action import GuardBlockedError
 from headrace.gateway.serving.entry import Outcome
 from headrace.gateway.serving.target_failures import AllTargetsFailedError
 from headrace.gateway.serving.told_error import status_for

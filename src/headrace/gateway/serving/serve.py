@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from headrace.errors import RequestError
 from headrace.gateway.accounts.errors import AccountsError
-from headrace.gateway.guards.blocked import FIELD, GuardBlockedError
+from headrace.gateway.guards.action import FIELD, GuardBlockedError
 from headrace.gateway.routing.decision import Decision
 from headrace.gateway.routing.query import RoutingQuery
 from headrace.gateway.routing.route import Route

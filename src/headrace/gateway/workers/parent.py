@@ -17,7 +17,7 @@ from headrace.errors import HeadraceError
 from headrace.gateway.accounts.accounts import Accounts
 from headrace.gateway.accounts.counters import CountersState
 from headrace.gateway.accounts.memory_counters import MemoryCounters
-from headrace.gateway.alerts.telling import Telling
+from headrace.gateway.alerts.sender import AlertSender
 from headrace.gateway.assemble import CliOverrides, Surroundings, log_changes, made, settings_given
 from headrace.gateway.building.accounts import accounts_of, records_of
 from headrace.gateway.ledger.store import LedgerStore
@@ -46,7 +46,7 @@ class Parts(NamedTuple):
     text: str
     settings: GatewaySettings
     ledger: LedgerStore | None
-    telling: Telling
+    telling: AlertSender
 
 
 async def serve_with_workers(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def caller_at(config: Path, settings: GatewaySettings, key: str) -> Caller:
     """The caller of a key from the gateway's file, or from the store that it names. Raises
     HeadraceError."""
-    from headrace.gateway.accounts.named import caller_named
+    from headrace.gateway.accounts.caller_lookup import caller_named
     from headrace.gateway.accounts.records import NO_RECORDS
     from headrace.gateway.accounts.roster import Roster
     from headrace.gateway.building.accounts import records_without_secrets

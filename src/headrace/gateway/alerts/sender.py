@@ -35,7 +35,7 @@ _MOST_WHY_CHARS = 200
 Data = dict[str, str | int | float | None]
 
 
-class Telling:
+class AlertSender:
     """A sender of alerts. `wall_s` is Unix time; `new_id` makes the id of an alert."""
 
     def __init__(

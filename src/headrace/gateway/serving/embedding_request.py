@@ -32,7 +32,7 @@ class EmbeddingClient(Protocol):
         """The body of a 200."""
 
 
-class Embedded(NamedTuple):
+class EmbeddingResult(NamedTuple):
     """The answer to a request for embeddings."""
 
     reply: EmbeddingReply
@@ -54,7 +54,7 @@ class Embedded(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Asked:
+class EmbeddingRequest:
     """A request for embeddings."""
 
     id: str

@@ -13,7 +13,7 @@ from headrace.gateway.settings.model import ModelSettings
 from headrace.protocol.neutral.call import ChatCall
 
 
-class Explained(NamedTuple):
+class CompositeExplanation(NamedTuple):
     """The steps that a composed model would take for one request."""
 
     model: str | None
@@ -26,7 +26,7 @@ class Explained(NamedTuple):
     """`model`, or else the models that may be called, in order."""
 
 
-def explained(ways: Ways, name: str, body: bytes) -> Explained:
+def explained(ways: Ways, name: str, body: bytes) -> CompositeExplanation:
     """Explain the body of a chat completion; if it is not readable, no choice by content is."""
     why = ""
     try:
@@ -38,10 +38,10 @@ def explained(ways: Ways, name: str, body: bytes) -> Explained:
         choose = model.choose
         if choose is None:
             steps.append(f"{name}: {way_of(model)}")
-            return Explained(None, tuple(steps), asks=stages_of(model))
+            return CompositeExplanation(None, tuple(steps), asks=stages_of(model))
         if call is None:
             steps.append(f"{name}: by {choose.by}, which needs a body with messages ({why})")
-            return Explained(None, tuple(steps), asks=choose.models)
+            return CompositeExplanation(None, tuple(steps), asks=choose.models)
         view = view_of(call)
         choice = choice_of(choose, view, ways.classifier)
         if choice is None:
@@ -52,10 +52,10 @@ def explained(ways: Ways, name: str, body: bytes) -> Explained:
             )
             steps.append(f"{name}: {settings.ask} names the class ({classes})")
             asks = (settings.ask, *choose.models)
-            return Explained(None, tuple(steps), question_of(settings, view), asks)
+            return CompositeExplanation(None, tuple(steps), question_of(settings, view), asks)
         steps.append(f"{name}: {choice.said} -> {choice.model}")
         name = choice.model
-    return Explained(name, tuple(steps), asks=(name,))
+    return CompositeExplanation(name, tuple(steps), asks=(name,))
 
 
 def way_of(model: ModelSettings) -> str:

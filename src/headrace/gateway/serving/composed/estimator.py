@@ -42,7 +42,7 @@ class Path(msgspec.Struct, frozen=True, kw_only=True):
     """None if a duration on the path is unknown."""
 
 
-class Expected(msgspec.Struct, frozen=True, kw_only=True):
+class CompositeEstimate(msgspec.Struct, frozen=True, kw_only=True):
     """The expected cost and duration of a request; `baseline` is one model alone, to compare."""
 
     input_tokens: int
@@ -89,7 +89,7 @@ class Estimator:
         self._answered = 0 if seen is None else seen.answered
         self._notes: list[str] = []
 
-    def of(self, model: ModelSettings) -> Expected:
+    def of(self, model: ModelSettings) -> CompositeEstimate:
         """The expectation for a composed model."""
         if model.choose is not None:
             paths = self._of_choose(model.choose)
@@ -104,7 +104,7 @@ class Estimator:
         composed = model.choose or model.cascade or model.pipeline
         assert composed is not None
         baseline = composed.models[-1] if model.choose is not None else composed.models[0]
-        return Expected(
+        return CompositeEstimate(
             input_tokens=self._ask.input_tokens,
             output_tokens=self._output,
             paths=paths,
