@@ -10,7 +10,7 @@ import pytest
 from headrace.gateway.cache.kept import MOST_BYTES, Kept, is_worth_keeping, read, written
 from headrace.gateway.cache.recording import RecordingTally
 from headrace.protocol.neutral.collect import replayed
-from headrace.protocol.neutral.event import Failed, PartGrew
+from headrace.protocol.neutral.event import PartDelta, ReplyFailure
 from headrace.protocol.neutral.failure import Failure
 from headrace.protocol.neutral.part import (
     Media,
@@ -121,7 +121,7 @@ def test_a_stream_is_recorded_whole_or_not_at_all() -> None:
     for event in events[:-1]:
         cut.take(event)
     assert cut.reply is None
-    cut.take(Failed(Failure(kind="network", message="gone")))
+    cut.take(ReplyFailure(Failure(kind="network", message="gone")))
     assert cut.reply is None
 
 
@@ -129,7 +129,7 @@ def test_what_grows_too_large_is_let_go_of_but_counted() -> None:
     events = list(replayed(with_finish("stop")))
     tally = RecordingTally(1, "d")
     for event in events:
-        if isinstance(event, PartGrew):
+        if isinstance(event, PartDelta):
             for _ in range(9):
                 tally.take(msgspec.structs.replace(event, text="x" * 2**20))
         tally.take(event)
@@ -138,7 +138,7 @@ def test_what_grows_too_large_is_let_go_of_but_counted() -> None:
 
 def test_a_reader_that_breaks_the_grammar_breaks_nothing_else() -> None:
     tally = RecordingTally(1, "d")
-    tally.take(PartGrew(choice=0, part=3, text="x"))
+    tally.take(PartDelta(choice=0, part=3, text="x"))
     for event in replayed(with_finish("stop")):
         tally.take(event)
     assert tally.ended and tally.reply is None

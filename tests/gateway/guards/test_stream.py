@@ -22,14 +22,14 @@ from headrace.gateway.guards.stream_pieces import Pieces
 from headrace.gateway.guards.tool_rules import ToolRules
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.event import (
-    Began,
-    Counted,
-    Ended,
+    ChoiceEnd,
     Event,
-    Finished,
-    PartBegan,
-    PartEnded,
-    PartGrew,
+    PartDelta,
+    PartEnd,
+    PartStart,
+    ReplyEnd,
+    ReplyStart,
+    ReplyUsage,
 )
 from headrace.protocol.neutral.usage import TokenUsage
 
@@ -44,22 +44,22 @@ def guard(finder: Finder | None = None, action: Action = "redact") -> Guard:
 def events(words: Iterable[str], tool: tuple[str, Iterable[str]] | None = None) -> list[Event]:
     """An answer's events, its text in these pieces."""
     told: list[Event] = [
-        Began(id="x", model="m"),
-        PartBegan(choice=0, part=0, kind="text"),
-        *(PartGrew(choice=0, part=0, text=one) for one in words),
-        PartEnded(choice=0, part=0),
+        ReplyStart(id="x", model="m"),
+        PartStart(choice=0, part=0, kind="text"),
+        *(PartDelta(choice=0, part=0, text=one) for one in words),
+        PartEnd(choice=0, part=0),
     ]
     if tool is not None:
         told += [
-            PartBegan(choice=0, part=1, kind="tool_call", id="c1", name=tool[0]),
-            *(PartGrew(choice=0, part=1, text=one) for one in tool[1]),
-            PartEnded(choice=0, part=1),
+            PartStart(choice=0, part=1, kind="tool_call", id="c1", name=tool[0]),
+            *(PartDelta(choice=0, part=1, text=one) for one in tool[1]),
+            PartEnd(choice=0, part=1),
         ]
     return [
         *told,
-        Finished(choice=0, reason="tool_calls" if tool else "stop"),
-        Counted(usage=TokenUsage(input_tokens=1, output_tokens=1)),
-        Ended(),
+        ChoiceEnd(choice=0, reason="tool_calls" if tool else "stop"),
+        ReplyUsage(usage=TokenUsage(input_tokens=1, output_tokens=1)),
+        ReplyEnd(),
     ]
 
 

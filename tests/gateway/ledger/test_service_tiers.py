@@ -10,7 +10,7 @@ import pytest
 
 from headrace.gateway.serving.entry import Entry
 from headrace.gateway.serving.tally import Tally
-from headrace.protocol.neutral.event import Began, PartGrew
+from headrace.protocol.neutral.event import PartDelta, ReplyStart
 from headrace.protocol.neutral.usage import TokenUsage
 from tests.gateway.harness import ask, gateway
 from tests.gateway.hedging.slow import NEVER_S, after
@@ -142,8 +142,8 @@ def test_what_the_start_of_a_cut_stream_counted_is_kept_whole() -> None:
         reasoning_tokens=500,
     )  # fmt: skip
     tally = Tally(99)
-    tally.take(Began(id="", model="", usage=early))
-    tally.take(PartGrew(choice=0, part=0, text="x" * 30))
+    tally.take(ReplyStart(id="", model="", usage=early))
+    tally.take(PartDelta(choice=0, part=0, text="x" * 30))
     usage, usage_from = tally.usage
     assert usage_from == "estimated"
     assert (usage.prompt_tokens, usage.output_tokens, usage.reasoning_tokens) == (6, 10, 500)

@@ -11,7 +11,7 @@ import pytest
 from headrace.gateway.accounts.accounts import Accounts
 from headrace.gateway.serving.entry import Entry
 from headrace.gateway.serving.tally import Tally
-from headrace.protocol.neutral.event import PartGrew
+from headrace.protocol.neutral.event import PartDelta
 from tests.gateway.harness import ask, gateway
 from tests.gateway.openai_provider import (
     STREAM_HEAD,
@@ -186,6 +186,6 @@ async def test_budgets_are_the_sum_of_the_ledger_wherever_clients_leave() -> Non
 
 def test_what_was_seen_of_a_cut_answer_is_estimated_by_bytes() -> None:
     tally = Tally(5)
-    tally.take(PartGrew(choice=0, part=0, text="\u6c34" * 4000))
+    tally.take(PartDelta(choice=0, part=0, text="\u6c34" * 4000))
     usage, usage_from = tally.usage
     assert (usage.output_tokens, usage_from) == (4000, "estimated")

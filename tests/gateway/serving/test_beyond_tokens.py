@@ -18,7 +18,7 @@ from headrace.protocol.dialects.anthropic.usage import read_usage
 from headrace.protocol.dialects.openai_chat.usage import read_usage as read_chat
 from headrace.protocol.dialects.openai_responses import PROVIDER
 from headrace.protocol.dialects.openai_responses.usage import usage_of
-from headrace.protocol.neutral.event import Counted
+from headrace.protocol.neutral.event import ReplyUsage
 from headrace.protocol.neutral.usage import TokenUsage
 from tests.gateway.accounts.parts import standing
 from tests.gateway.harness import ask, gateway
@@ -193,7 +193,7 @@ def test_a_call_that_is_billed_counts_where_the_end_of_a_stream_does_not_tell_of
             {"type": "response.completed", "response": response(usage=PLAIN)},
         ),
     )
-    (counted,) = [one for one in found if isinstance(one, Counted)]
+    (counted,) = [one for one in found if isinstance(one, ReplyUsage)]
     assert counted.usage.is_incomplete == (kind == "web_search_call")
 
 

@@ -15,7 +15,7 @@ from headrace.protocol.dialects.cohere import PROVIDER as COHERE
 from headrace.protocol.dialects.mistral import PROVIDER as MISTRAL
 from headrace.protocol.dialects.ollama import PROVIDER as OLLAMA
 from headrace.protocol.neutral.call import ChatCall, Message, OutputFormat, Tool, ToolChoice
-from headrace.protocol.neutral.dialect import ProviderSide, Written
+from headrace.protocol.neutral.dialect import EncodedRequest, ProviderSide
 from headrace.protocol.neutral.part import (
     CacheMark,
     Media,
@@ -77,7 +77,7 @@ def said(
 @every_provider
 def test_nothing_is_said_that_was_not_asked(provider: Provider) -> None:
     """No temperature, no top_p: a default of ours would rule out the model's own."""
-    assert provider.side.write_call(call(), "a-model") == Written(
+    assert provider.side.write_call(call(), "a-model") == EncodedRequest(
         provider.path,
         {"content-type": "application/json", "accept": "application/json"},
         b'{"model":"a-model","messages":[{"role":"user","content":"Hi"}],"stream":false}',

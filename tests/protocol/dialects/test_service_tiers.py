@@ -13,7 +13,7 @@ from headrace.protocol.dialects.openai_chat.stream_reader import ChatStreamReade
 from headrace.protocol.dialects.openai_responses.stream_reader import ResponsesStreamReader
 from headrace.protocol.neutral.collect import Collector, collected, replayed
 from headrace.protocol.neutral.dialect import StreamReader
-from headrace.protocol.neutral.event import Began, Counted, Event, Failed
+from headrace.protocol.neutral.event import Event, ReplyFailure, ReplyStart, ReplyUsage
 from headrace.protocol.neutral.reply import ChatReply
 from headrace.protocol.neutral.usage import TokenUsage
 
@@ -52,7 +52,7 @@ def tier_of(events: list[Event]) -> str | None:
 )
 def test_a_cut_stream_has_told_it(reader: StreamReader, first: dict[str, Any]) -> None:
     events = reader.feed(data(first))
-    assert isinstance(events[0], Began) and events[0].service_tier == "priority"
+    assert isinstance(events[0], ReplyStart) and events[0].service_tier == "priority"
     assert tier_of(events) == tier_of(events + reader.end()) == "priority"
 
 
@@ -68,8 +68,8 @@ def test_what_the_end_tells_holds() -> None:
 
 def test_a_count_that_tells_none_leaves_the_one_before() -> None:
     collector = Collector("")
-    collector.take(Began(id="", model="", service_tier="flex"))
-    collector.take(Counted(usage=TokenUsage()))
+    collector.take(ReplyStart(id="", model="", service_tier="flex"))
+    collector.take(ReplyUsage(usage=TokenUsage()))
     assert collector.reply().service_tier == "flex"
 
 
@@ -89,9 +89,9 @@ def test_a_response_that_failed_is_billed_as_it_says(kind: str) -> None:
               "service_tier": "flex", "usage": {"input_tokens": 5, "output_tokens": 1}}  # fmt: skip
     events = ResponsesStreamReader("o").feed(data(CREATED, {"type": kind, "response": failed}))
     counted, last = events[-2:]
-    assert isinstance(last, Failed)
+    assert isinstance(last, ReplyFailure)
     usage = TokenUsage(input_tokens=5, output_tokens=1)
-    assert counted == Counted(usage=usage, service_tier="flex")
+    assert counted == ReplyUsage(usage=usage, service_tier="flex")
 
 
 def test_an_answer_that_is_whole_tells_it_without_usage_too() -> None:

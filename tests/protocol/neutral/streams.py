@@ -7,16 +7,16 @@ from itertools import pairwise
 
 from headrace.protocol.neutral.dialect import StreamReader
 from headrace.protocol.neutral.event import (
-    Began,
+    ChoiceEnd,
     CompletePart,
-    Counted,
-    Ended,
     Event,
-    Failed,
-    Finished,
-    PartBegan,
-    PartEnded,
-    PartGrew,
+    PartDelta,
+    PartEnd,
+    PartStart,
+    ReplyEnd,
+    ReplyFailure,
+    ReplyStart,
+    ReplyUsage,
 )
 
 
@@ -50,32 +50,32 @@ def read_at_every_cut(new_reader: Callable[[], StreamReader], stream: bytes) -> 
 def assert_grammar(events: Sequence[Event]) -> None:
     """The order that `headrace.protocol.neutral.event` promises."""
     assert events, "a stream without events"
-    assert isinstance(events[0], Began | Failed), events[0]
-    assert isinstance(events[-1], Ended | Failed), events[-1]
-    assert not any(isinstance(one, Ended | Failed) for one in events[:-1])
-    assert sum(isinstance(one, Began) for one in events) <= 1
-    assert sum(isinstance(one, Counted) for one in events) <= 1
+    assert isinstance(events[0], ReplyStart | ReplyFailure), events[0]
+    assert isinstance(events[-1], ReplyEnd | ReplyFailure), events[-1]
+    assert not any(isinstance(one, ReplyEnd | ReplyFailure) for one in events[:-1])
+    assert sum(isinstance(one, ReplyStart) for one in events) <= 1
+    assert sum(isinstance(one, ReplyUsage) for one in events) <= 1
     next_part: dict[int, int] = {}
     open_parts: dict[int, dict[int, str]] = {}
     finished: set[int] = set()
     for event in events:
-        if isinstance(event, PartBegan | CompletePart):
+        if isinstance(event, PartStart | CompletePart):
             assert event.choice not in finished, event
             assert event.part == next_part.get(event.choice, 0), event
             next_part[event.choice] = event.part + 1
             opened = open_parts.setdefault(event.choice, {})
-            kind = event.kind if isinstance(event, PartBegan) else "complete"
+            kind = event.kind if isinstance(event, PartStart) else "complete"
             assert not opened or (kind == "tool_call" and set(opened.values()) == {"tool_call"})
-            if isinstance(event, PartBegan):
+            if isinstance(event, PartStart):
                 assert (event.kind == "tool_call") == bool(event.name), event
                 opened[event.part] = event.kind
-        elif isinstance(event, PartGrew):
+        elif isinstance(event, PartDelta):
             assert event.part in open_parts.get(event.choice, {}), event
-        elif isinstance(event, PartEnded):
+        elif isinstance(event, PartEnd):
             del open_parts[event.choice][event.part]
-        elif isinstance(event, Finished):
+        elif isinstance(event, ChoiceEnd):
             assert event.choice not in finished, event
             assert not open_parts.get(event.choice), event
             finished.add(event.choice)
-    if isinstance(events[-1], Ended):
+    if isinstance(events[-1], ReplyEnd):
         assert not any(open_parts.values())

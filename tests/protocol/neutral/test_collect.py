@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from headrace.protocol.neutral.collect import Collector, collected, replayed
 from headrace.protocol.neutral.event import (
-    Began,
-    Counted,
-    Failed,
-    Finished,
-    PartBegan,
-    PartEnded,
-    PartGrew,
+    ChoiceEnd,
+    PartDelta,
+    PartEnd,
+    PartStart,
+    ReplyFailure,
+    ReplyStart,
+    ReplyUsage,
 )
 from headrace.protocol.neutral.failure import Failure
 from headrace.protocol.neutral.part import (
@@ -116,15 +116,15 @@ def test_replayed_and_collected_is_the_reply(reply: ChatReply) -> None:
 
 def test_pieces_are_joined_and_extras_merged() -> None:
     events = [
-        Began(id="m", model="x"),
-        PartBegan(choice=0, part=0, kind="text"),
-        PartGrew(choice=0, part=0, text="a", logprobs=[{"token": "a"}], extra={"one": 1}),
-        PartGrew(choice=0, part=0, text="b", logprobs=[{"token": "b"}], extra={"two": 2}),
-        PartEnded(choice=0, part=0),
-        PartBegan(choice=0, part=1, kind="tool_call", id="c", name="f", extra={"caller": 1}),
-        PartGrew(choice=0, part=1, text='{"a"'),
-        PartGrew(choice=0, part=1, text=":1}"),
-        PartEnded(choice=0, part=1, signature=Signature("gemini", "s")),
+        ReplyStart(id="m", model="x"),
+        PartStart(choice=0, part=0, kind="text"),
+        PartDelta(choice=0, part=0, text="a", logprobs=[{"token": "a"}], extra={"one": 1}),
+        PartDelta(choice=0, part=0, text="b", logprobs=[{"token": "b"}], extra={"two": 2}),
+        PartEnd(choice=0, part=0),
+        PartStart(choice=0, part=1, kind="tool_call", id="c", name="f", extra={"caller": 1}),
+        PartDelta(choice=0, part=1, text='{"a"'),
+        PartDelta(choice=0, part=1, text=":1}"),
+        PartEnd(choice=0, part=1, signature=Signature("gemini", "s")),
     ]
     choice = collected("anthropic", events).choices[0]
     assert choice.parts == (
@@ -143,12 +143,12 @@ def test_pieces_are_joined_and_extras_merged() -> None:
 
 def test_tool_calls_may_grow_side_by_side() -> None:
     events = [
-        PartBegan(choice=0, part=0, kind="tool_call", id="a", name="f"),
-        PartBegan(choice=0, part=1, kind="tool_call", id="b", name="g"),
-        PartGrew(choice=0, part=1, text="{}"),
-        PartGrew(choice=0, part=0, text="[]"),
-        PartEnded(choice=0, part=1),
-        PartEnded(choice=0, part=0),
+        PartStart(choice=0, part=0, kind="tool_call", id="a", name="f"),
+        PartStart(choice=0, part=1, kind="tool_call", id="b", name="g"),
+        PartDelta(choice=0, part=1, text="{}"),
+        PartDelta(choice=0, part=0, text="[]"),
+        PartEnd(choice=0, part=1),
+        PartEnd(choice=0, part=0),
     ]
     assert [one.arguments for one in collected("x", events).choices[0].parts] == ["[]", "{}"]
 
@@ -156,26 +156,26 @@ def test_tool_calls_may_grow_side_by_side() -> None:
 def test_a_cut_stream_is_there_as_far_as_it_came() -> None:
     collector = Collector("anthropic")
     for event in (
-        Began(id="m", model="x", usage=TokenUsage(input_tokens=3)),
-        PartBegan(choice=0, part=0, kind="thinking"),
-        PartGrew(choice=0, part=0, text="hm"),
+        ReplyStart(id="m", model="x", usage=TokenUsage(input_tokens=3)),
+        PartStart(choice=0, part=0, kind="thinking"),
+        PartDelta(choice=0, part=0, text="hm"),
     ):
         collector.take(event)
     assert not collector.ended
     assert collector.reply().choices == (Choice(parts=(Thinking(text="hm"),)),)
     assert collector.usage == TokenUsage(input_tokens=3)
     failure = Failure(kind="network", message="cut")
-    collector.take(Failed(failure))
+    collector.take(ReplyFailure(failure))
     assert collector.failure == failure
     assert not collector.ended
 
 
 def test_the_last_usage_counts_and_each_choice_ends_for_itself() -> None:
     events = [
-        Began(id="m", model="x", usage=TokenUsage(input_tokens=3)),
-        Finished(choice=1, reason="length"),
-        Finished(choice=0, reason="stop", stop_sequence="END"),
-        Counted(usage=TokenUsage(input_tokens=3, output_tokens=4), service_tier="standard"),
+        ReplyStart(id="m", model="x", usage=TokenUsage(input_tokens=3)),
+        ChoiceEnd(choice=1, reason="length"),
+        ChoiceEnd(choice=0, reason="stop", stop_sequence="END"),
+        ReplyUsage(usage=TokenUsage(input_tokens=3, output_tokens=4), service_tier="standard"),
     ]
     reply = collected("x", events)
     assert [(one.index, one.finish, one.stop_sequence) for one in reply.choices] == [
@@ -188,9 +188,9 @@ def test_the_last_usage_counts_and_each_choice_ends_for_itself() -> None:
 
 def test_a_part_that_was_not_begun_is_refused() -> None:
     collector = Collector("x")
-    collector.take(Began(id="m", model="x"))
+    collector.take(ReplyStart(id="m", model="x"))
     try:
-        collector.take(PartGrew(choice=0, part=0, text="a"))
+        collector.take(PartDelta(choice=0, part=0, text="a"))
     except ValueError as error:
         assert "part 0 of choice 0" in str(error)
     else:
@@ -198,9 +198,9 @@ def test_a_part_that_was_not_begun_is_refused() -> None:
 
 
 def test_events_are_not_changed_by_collecting() -> None:
-    grew = PartGrew(choice=0, part=0, text="a", extra={"one": 1})
+    grew = PartDelta(choice=0, part=0, text="a", extra={"one": 1})
     before = msgspec.json.encode(grew)
-    began = PartBegan(choice=0, part=0, kind="text")
-    more = PartGrew(choice=0, part=0, text="b", extra={"two": 2})
+    began = PartStart(choice=0, part=0, kind="text")
+    more = PartDelta(choice=0, part=0, text="b", extra={"two": 2})
     collected("x", [began, grew, more])
     assert msgspec.json.encode(grew) == before

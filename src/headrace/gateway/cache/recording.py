@@ -5,7 +5,7 @@ from __future__ import annotations
 from headrace.gateway.cache.kept import MOST_BYTES, is_worth_keeping
 from headrace.gateway.serving.tally import Tally
 from headrace.protocol.neutral.collect import Collector
-from headrace.protocol.neutral.event import CompletePart, Event, PartGrew
+from headrace.protocol.neutral.event import CompletePart, Event, PartDelta
 from headrace.protocol.neutral.reply import ChatReply
 
 # A token's log probabilities with the usual number of alternatives.
@@ -55,7 +55,7 @@ class RecordingTally(Tally):
 
 def _size(event: Event) -> int:
     """Its approximate size in bytes of JSON."""
-    if isinstance(event, PartGrew):
+    if isinstance(event, PartDelta):
         return len(event.text) + _LOGPROB_BYTES * len(event.logprobs or ())
     if isinstance(event, CompletePart):
         value = event.value

@@ -24,7 +24,7 @@ from headrace.gateway.serving.told_error import error_body
 from headrace.gateway.upstream.connection import Reply
 from headrace.gateway.upstream.errors import UpstreamError
 from headrace.protocol.neutral.dialect import AnswerTooLongError
-from headrace.protocol.neutral.event import Event, Failed
+from headrace.protocol.neutral.event import Event, ReplyFailure
 from headrace.protocol.neutral.failure import Failure
 
 Header = tuple[str, str]
@@ -105,13 +105,13 @@ async def _translate(
     while True:
         out = bytearray()
         for event in events:
-            if isinstance(event, Failed):
-                event = Failed(without_secrets(event.failure, opened.secret_headers))
+            if isinstance(event, ReplyFailure):
+                event = ReplyFailure(without_secrets(event.failure, opened.secret_headers))
             tally.take(event)
             try:
                 out += writer.write(event)
             except AnswerTooLongError as error:
-                failed = Failed(Failure(kind="damaged", message=str(error)))
+                failed = ReplyFailure(Failure(kind="damaged", message=str(error)))
                 tally.take(failed)
                 out += writer.write(failed)
                 break
@@ -132,7 +132,7 @@ async def _translate(
             events = reader.feed(piece) if piece else reader.end()
         except UpstreamError as error:
             began_ns = clock_ns()
-            events = [Failed(error.failure)]
+            events = [ReplyFailure(error.failure)]
 
 
 async def _pass_on(
@@ -156,14 +156,14 @@ async def _pass_on(
         tally.worked_ns += clock_ns() - began_ns
         if out:
             await sink.write(out)
-        failed: Failed | None = None
+        failed: ReplyFailure | None = None
         try:
             if whole.too_long:
                 raise UpstreamError("too_large", "an event of the stream does not end")
             piece = await reply.piece()
         except UpstreamError as error:
             if not tally.ended:  # otherwise only the end of the connection was lost
-                failed = Failed(error.failure)
+                failed = ReplyFailure(error.failure)
                 tally.take(failed)
             break
         began_ns = clock_ns()
@@ -180,13 +180,13 @@ async def _pass_on(
         await _tell(failed, prepared, incoming, sink)
 
 
-def _take(event: Event, opened: Opened, scrub: PassedScrub, tally: Tally) -> Failed | None:
+def _take(event: Event, opened: Opened, scrub: PassedScrub, tally: Tally) -> ReplyFailure | None:
     """Count an event; for a failure, return it as the client may see it."""
-    if not isinstance(event, Failed):
+    if not isinstance(event, ReplyFailure):
         tally.take(event)
         return None
     scrub.has_failed = True
-    failed = Failed(without_secrets(event.failure, opened.secret_headers))
+    failed = ReplyFailure(without_secrets(event.failure, opened.secret_headers))
     tally.take(failed)
     return failed
 
@@ -205,10 +205,10 @@ async def answer_failed(
 
 async def tell_failed(failure: Failure, prepared: Prepared, incoming: Incoming, sink: Sink) -> None:
     """Send an error into a stream that has begun."""
-    await _tell(Failed(failure), prepared, incoming, sink)
+    await _tell(ReplyFailure(failure), prepared, incoming, sink)
 
 
-async def _tell(failed: Failed, prepared: Prepared, incoming: Incoming, sink: Sink) -> None:
+async def _tell(failed: ReplyFailure, prepared: Prepared, incoming: Incoming, sink: Sink) -> None:
     told = incoming.side.stream_writer(prepared.stub).write(failed)
     if told:
         await sink.write(told)

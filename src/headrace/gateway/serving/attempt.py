@@ -33,7 +33,14 @@ from headrace.protocol.neutral.dialect import (
     StreamReader,
     UsageSummary,
 )
-from headrace.protocol.neutral.event import Began, Counted, Ended, Event, Failed, has_content
+from headrace.protocol.neutral.event import (
+    Event,
+    ReplyEnd,
+    ReplyFailure,
+    ReplyStart,
+    ReplyUsage,
+    has_content,
+)
 from headrace.protocol.neutral.failure import Failure
 from headrace.protocol.neutral.reply import ChatReply
 from headrace.protocol.sse import MAX_EVENT_BYTES
@@ -222,9 +229,9 @@ async def attempt(
 def _count(events: list[Event], sent: Sent) -> None:
     """Record the usage that was reported before the attempt failed."""
     for event in events:
-        if isinstance(event, Counted):
+        if isinstance(event, ReplyUsage):
             sent.told = event.usage
-        if isinstance(event, Began | Counted):
+        if isinstance(event, ReplyStart | ReplyUsage):
             sent.told_tier = event.service_tier or sent.told_tier
 
 
@@ -248,9 +255,9 @@ async def _open_in_steps(opened: Opened, reply: SteppedAnswer, stream: bool) -> 
         events = await reply.events()
         opened.events += events
         for event in events:
-            if isinstance(event, Failed):
+            if isinstance(event, ReplyFailure):
                 raise AttemptFailedError(event.failure)
-            if isinstance(event, Ended):
+            if isinstance(event, ReplyEnd):
                 if not stream:
                     opened.body = b""
                     side = opened.candidate.target.provider.side
@@ -301,9 +308,9 @@ async def _open(
         if passed_on:
             opened.held.append(piece)
         for event in events:
-            if isinstance(event, Failed):
+            if isinstance(event, ReplyFailure):
                 raise AttemptFailedError(event.failure)
-            if has_content(event) or isinstance(event, Ended):
+            if has_content(event) or isinstance(event, ReplyEnd):
                 reply.limit_idle(timeouts.idle_s)
                 return
         if has_media(reader):

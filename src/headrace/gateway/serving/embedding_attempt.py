@@ -28,7 +28,7 @@ from headrace.gateway.upstream.connection import Reply
 from headrace.gateway.upstream.errors import UpstreamError
 from headrace.gateway.upstream.request import request_bytes
 from headrace.gateway.within import Within
-from headrace.protocol.neutral.dialect import DamagedReplyError, Written
+from headrace.protocol.neutral.dialect import DamagedReplyError, EncodedRequest
 from headrace.protocol.neutral.embedding import EmbeddingProvider, EmbeddingReply
 from headrace.protocol.neutral.failure import Failure
 from headrace.protocol.neutral.usage import TokenUsage
@@ -121,12 +121,12 @@ class EmbeddingAttempt:
         """Whether the client wants vectors as base64, which the provider may not know."""
         return self.asked.call.base64 and not passing.base64
 
-    def _passed(self, passing: EmbeddingPassing) -> Written:
+    def _passed(self, passing: EmbeddingPassing) -> EncodedRequest:
         assert self.asked.body is not None
         model = self.candidate.target.model
         others = ("encoding_format",) if self._is_recoded(passing) else ()
         body = without_ours(self.asked.body, model, *others)
-        return Written(passing.path(model), {"content-type": "application/json"}, body)
+        return EncodedRequest(passing.path(model), {"content-type": "application/json"}, body)
 
     async def _in_batches(self, credential: Credential) -> EmbeddingReply:
         """Send as many requests as the provider needs. Batches that arrived are billed, even if
@@ -156,7 +156,7 @@ class EmbeddingAttempt:
         if error.failure is None or error.usage is not None:
             self._pay(error.usage, of=of)
 
-    async def _send(self, credential: Credential, written: Written, *, of: int) -> bytes:
+    async def _send(self, credential: Credential, written: EncodedRequest, *, of: int) -> bytes:
         """Send one batch of `of`."""
         sent, status, is_lost = Sent(self.serving.clock_ns), 0, False
         try:
@@ -187,7 +187,7 @@ class EmbeddingAttempt:
                     self._pay(None, of=of)
 
     async def _reply(
-        self, credential: Credential, written: Written, sent: Sent
+        self, credential: Credential, written: EncodedRequest, sent: Sent
     ) -> tuple[Reply, TraceHeaders]:
         """The reply, with the secret headers of the request: they must not appear in messages."""
         target = self.candidate.target

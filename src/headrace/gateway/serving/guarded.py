@@ -25,7 +25,7 @@ from headrace.gateway.serving.incoming import Incoming, Sink
 from headrace.gateway.serving.refusals import failure_of
 from headrace.protocol.json_object import JsonObject
 from headrace.protocol.neutral.call import ChatCall
-from headrace.protocol.neutral.event import Failed
+from headrace.protocol.neutral.event import ReplyFailure
 
 PROMPT_HEADER = "x-headrace-prompt"
 _NO_GUARDRAILS = Guardrails((), {})
@@ -113,7 +113,7 @@ class Guarded:
         )
 
         def fails(error: GuardBlockedError) -> bytes:
-            return incoming.side.stream_writer(stub).write(Failed(failure_of(error)))
+            return incoming.side.stream_writer(stub).write(ReplyFailure(failure_of(error)))
 
         bare = self.sink if not isinstance(self.sink, GuardedSink) else self.sink.bare
         return GuardedSink(

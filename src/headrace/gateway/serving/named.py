@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from headrace.protocol.neutral.event import Began, Event
+from headrace.protocol.neutral.event import Event, ReplyStart
 from headrace.protocol.neutral.reply import ChatReply
 
 
@@ -36,7 +36,7 @@ class Names:
                 id=event.id or self._id,
                 created_s=event.created_s or self._created_s,
             )
-            if isinstance(event, Began)
+            if isinstance(event, ReplyStart)
             else event
             for event in events
         ]

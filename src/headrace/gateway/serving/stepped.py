@@ -15,7 +15,7 @@ from headrace.gateway.upstream.connection import Reply
 from headrace.gateway.upstream.limits import Timeouts
 from headrace.gateway.upstream.origin import Origin
 from headrace.gateway.upstream.request import request_bytes
-from headrace.protocol.neutral.event import Ended, Event, Failed
+from headrace.protocol.neutral.event import Event, ReplyEnd, ReplyFailure
 from headrace.protocol.neutral.steps import AnswerSteps, ProviderRequest
 
 Headers = tuple[tuple[str, str], ...]
@@ -54,17 +54,20 @@ class SteppedAnswer:
         self.proof: Headers = ()
 
     async def events(self) -> list[Event]:
-        """The next events, at least one; the last is Ended or Failed. Raises UpstreamError."""
+        """The next events, at least one; the last is a ReplyEnd or a ReplyFailure.
+
+        Raises UpstreamError.
+        """
         while True:
             ask = self._steps.next_request()
             if ask is None:
-                return [Ended()]
+                return [ReplyEnd()]
             events = await self._step(ask)
             if self._body is not None and self._steps.next_request() != ask:
                 self._body.abort()  # the stream is over; its connection is not reused
                 self._body = None
             if events:
-                self._over = isinstance(events[-1], Ended | Failed)
+                self._over = isinstance(events[-1], ReplyEnd | ReplyFailure)
                 return events
 
     def content_came(self) -> None:

@@ -9,14 +9,14 @@ import msgspec
 from headrace.gateway.routing.estimate import BYTES_PER_TOKEN, utf8_bytes
 from headrace.protocol.neutral.dialect import UsageSummary
 from headrace.protocol.neutral.event import (
-    Began,
+    ChoiceEnd,
     CompletePart,
-    Counted,
-    Ended,
     Event,
-    Failed,
-    Finished,
-    PartGrew,
+    PartDelta,
+    ReplyEnd,
+    ReplyFailure,
+    ReplyStart,
+    ReplyUsage,
     has_content,
 )
 from headrace.protocol.neutral.failure import Failure
@@ -49,20 +49,20 @@ class Tally:
     def take(self, event: Event) -> None:
         """Count one event of a stream."""
         self.has_content = self.has_content or has_content(event)
-        if isinstance(event, PartGrew):
+        if isinstance(event, PartDelta):
             self._bytes += utf8_bytes(event.text)
         elif isinstance(event, CompletePart):
             self._bytes += _part_size(event.value)
-        elif isinstance(event, Began):
+        elif isinstance(event, ReplyStart):
             self._early, self.service_tier = event.usage, event.service_tier
-        elif isinstance(event, Counted):
+        elif isinstance(event, ReplyUsage):
             self._counted = event.usage
             self.service_tier = event.service_tier or self.service_tier
-        elif isinstance(event, Finished):
+        elif isinstance(event, ChoiceEnd):
             self.finish = event.reason
-        elif isinstance(event, Failed):
+        elif isinstance(event, ReplyFailure):
             self.failure = event.failure
-        elif isinstance(event, Ended):
+        elif isinstance(event, ReplyEnd):
             self.ended = True
 
     def take_reply(self, reply: ChatReply) -> None:

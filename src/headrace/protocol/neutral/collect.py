@@ -8,17 +8,17 @@ from typing import Any
 import msgspec
 
 from headrace.protocol.neutral.event import (
-    Began,
+    ChoiceEnd,
     CompletePart,
-    Counted,
-    Ended,
     Event,
-    Failed,
-    Finished,
     Kind,
-    PartBegan,
-    PartEnded,
-    PartGrew,
+    PartDelta,
+    PartEnd,
+    PartStart,
+    ReplyEnd,
+    ReplyFailure,
+    ReplyStart,
+    ReplyUsage,
 )
 from headrace.protocol.neutral.failure import Failure
 from headrace.protocol.neutral.part import Part, Refusal, Signature, Text, Thinking, ToolCall
@@ -29,7 +29,7 @@ from headrace.protocol.neutral.usage import TokenUsage
 class _Open:
     """A part while it grows."""
 
-    def __init__(self, began: PartBegan) -> None:
+    def __init__(self, began: PartStart) -> None:
         self.began = began
         self.pieces: list[str] = []
         self.extra: dict[str, Any] = dict(began.extra)
@@ -91,7 +91,7 @@ class Collector:
 
     def __init__(self, dialect: str) -> None:
         self._dialect = dialect
-        self._began = Began(id="", model="")
+        self._began = ReplyStart(id="", model="")
         self._choices: dict[int, _Growing] = {}
         self._service_tier: str | None = None
         self._extra: dict[str, Any] = {}
@@ -101,31 +101,31 @@ class Collector:
 
     def take(self, event: Event) -> None:
         """Add one event."""
-        if isinstance(event, Began):
+        if isinstance(event, ReplyStart):
             self._began = event
             self._extra = event.extra
             self.usage = event.usage
             self._service_tier = event.service_tier
-        elif isinstance(event, Counted):
+        elif isinstance(event, ReplyUsage):
             self.usage = event.usage
             self._service_tier = event.service_tier or self._service_tier
             self._extra = self._extra | event.extra
-        elif isinstance(event, Failed):
+        elif isinstance(event, ReplyFailure):
             self.failure = event.failure
-        elif isinstance(event, Ended):
+        elif isinstance(event, ReplyEnd):
             self.ended = True
         else:
             self._take_content(self._choices.setdefault(event.choice, _Growing()), event)
 
     def _take_content(
-        self, choice: _Growing, event: PartBegan | PartGrew | PartEnded | CompletePart | Finished
+        self, choice: _Growing, event: PartStart | PartDelta | PartEnd | CompletePart | ChoiceEnd
     ) -> None:
-        if isinstance(event, Finished):
+        if isinstance(event, ChoiceEnd):
             choice.finish = event.reason
             choice.stop_sequence = event.stop_sequence
             choice.extra = event.extra
             return
-        if isinstance(event, PartBegan):
+        if isinstance(event, PartStart):
             choice.parts[event.part] = _Open(event)
             return
         if isinstance(event, CompletePart):
@@ -134,7 +134,7 @@ class Collector:
         part = choice.parts.get(event.part)
         if not isinstance(part, _Open):
             raise ValueError(f"part {event.part} of choice {event.choice} is not open")
-        if isinstance(event, PartEnded):
+        if isinstance(event, PartEnd):
             choice.parts[event.part] = part.part(event.signature)
             return
         part.pieces.append(event.text)
@@ -165,7 +165,7 @@ def collected(dialect: str, events: Iterable[Event]) -> ChatReply:
 
 def replayed(reply: ChatReply) -> Iterator[Event]:
     """An answer that is whole already, as the events of a stream: every part in one piece."""
-    yield Began(
+    yield ReplyStart(
         id=reply.id,
         model=reply.model,
         created_s=reply.created_s,
@@ -178,15 +178,15 @@ def replayed(reply: ChatReply) -> Iterator[Event]:
             yield from _part_events(choice, number, part)
     for choice in reply.choices:
         if choice.finish is not None:
-            yield Finished(
+            yield ChoiceEnd(
                 choice=choice.index,
                 reason=choice.finish,
                 stop_sequence=choice.stop_sequence,
                 extra=choice.extra,
             )
     if reply.usage is not None:
-        yield Counted(usage=reply.usage, service_tier=reply.service_tier)
-    yield Ended()
+        yield ReplyUsage(usage=reply.usage, service_tier=reply.service_tier)
+    yield ReplyEnd()
 
 
 def _part_events(choice: Choice, number: int, part: Part) -> Iterator[Event]:
@@ -209,7 +209,7 @@ def _part_events(choice: Choice, number: int, part: Part) -> Iterator[Event]:
     yield ended
 
 
-def _streamed(part: Part, choice: int, number: int) -> tuple[PartBegan, PartGrew, PartEnded] | None:
+def _streamed(part: Part, choice: int, number: int) -> tuple[PartStart, PartDelta, PartEnd] | None:
     """The events of a part; None if only a CompletePart can express it."""
     signature: Signature | None = None
     kind: Kind
@@ -229,7 +229,7 @@ def _streamed(part: Part, choice: int, number: int) -> tuple[PartBegan, PartGrew
         call_id, name, known = part.id, part.name, part.extra
     else:
         return None
-    began = PartBegan(
+    began = PartStart(
         choice=choice,
         part=number,
         kind=kind,
@@ -238,10 +238,10 @@ def _streamed(part: Part, choice: int, number: int) -> tuple[PartBegan, PartGrew
         summary=summary,
         extra=known,
     )
-    grew = PartGrew(choice=choice, part=number, text=text, extra=grown)
+    grew = PartDelta(choice=choice, part=number, text=text, extra=grown)
     again = _Open(began)
     again.pieces.append(text)
     again.extra |= grown
     if again.part(signature) != part:
         return None
-    return began, grew, PartEnded(choice=choice, part=number, signature=signature)
+    return began, grew, PartEnd(choice=choice, part=number, signature=signature)

@@ -19,7 +19,7 @@ from headrace.protocol.neutral.usage import TokenUsage
 Headers = Mapping[str, str]
 
 
-class Written(NamedTuple):
+class EncodedRequest(NamedTuple):
     """A request to a provider, without its address and key."""
 
     path: str
@@ -44,15 +44,15 @@ class StreamReader(Protocol):
     """A reader that is fed bytes as they come."""
 
     def feed(self, piece: bytes) -> list[Event]:
-        """Events completed by `piece`. Damage is a Failed event, never an exception."""
+        """Events completed by `piece`. Damage is a ReplyFailure, never an exception."""
 
     def end(self) -> list[Event]:
-        """After the last byte: [] if Ended or Failed was given, else a Failed that says so."""
+        """After the last byte: [] after a ReplyEnd or ReplyFailure, else a ReplyFailure."""
 
 
 @runtime_checkable
 class ContentEndReader(Protocol):
-    """A StreamReader whose Finished events come with the end of the stream, not of the content."""
+    """A StreamReader whose ChoiceEnd events come with the end of the stream, not of the content."""
 
     @property
     def content_is_over(self) -> bool:
@@ -84,13 +84,13 @@ class ToolUseReader(Protocol):
 
 
 class StreamWriter(Protocol):
-    """A writer of the stream that a client reads. After a Failed or Ended event nothing more is
+    """A writer of the stream that a client reads. After a ReplyFailure or ReplyEnd nothing more is
     written."""
 
     def write(self, event: Event) -> bytes:
         """The bytes an event becomes; b"" for those that the dialect has no words for.
 
-        Raises AnswerTooLongError; a Failed event may be written after it.
+        Raises AnswerTooLongError; a ReplyFailure may be written after it.
         """
 
     def keep_alive(self) -> bytes:
@@ -141,7 +141,7 @@ class ReplySide(Protocol):
 class ProviderSide(ReplySide, Protocol):
     """A dialect that providers speak. Its name is also the origin of its signatures."""
 
-    def write_call(self, call: ChatCall, model: str) -> Written:
+    def write_call(self, call: ChatCall, model: str) -> EncodedRequest:
         """`call` for the provider's `model`; raises RequestError if it cannot be said at all."""
 
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from headrace.protocol.neutral.dialect import Headers, Written
+from headrace.protocol.neutral.dialect import EncodedRequest, Headers
 from headrace.protocol.neutral.failure import Failure
 from headrace.protocol.neutral.usage import TokenUsage
 
@@ -41,7 +41,7 @@ class EmbeddingExchange(NamedTuple):
     their order.
     """
 
-    requests: tuple[Written, ...]
+    requests: tuple[EncodedRequest, ...]
 
 
 class EmbeddingProvider(Protocol):

@@ -2,12 +2,12 @@
 
 The grammar, which readers keep and writers rely on:
 
-    Began  (PartBegan  PartGrew*  PartEnded | CompletePart)*  Finished*  Counted?  Ended
-    ... or Failed at any place, which ends the stream.
+    ReplyStart (PartStart PartDelta* PartEnd | CompletePart)* ChoiceEnd* ReplyUsage? ReplyEnd
+    ... or ReplyFailure at any place, which ends the stream.
 
 Parts of one choice do not overlap, except tool calls, which may be open side by side; `part` is the
-part's number within its choice, counted from 0 without gaps. Counted comes once: a provider that
-tells usage again and again is summed up by its reader.
+part's number within its choice, counted from 0 without gaps. ReplyUsage comes once: a reader sums
+up what a provider reports several times.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from headrace.protocol.neutral.usage import TokenUsage
 Kind = Literal["text", "thinking", "refusal", "tool_call"]
 
 
-class Began(msgspec.Struct, frozen=True, kw_only=True):
-    """The provider has begun to answer. There is no content yet: another provider can still be
-    tried without loss."""
+class ReplyStart(msgspec.Struct, frozen=True, kw_only=True):
+    """The start of a reply, before its content: another provider can still be tried without
+    loss."""
 
     id: str
     model: str
@@ -34,15 +34,15 @@ class Began(msgspec.Struct, frozen=True, kw_only=True):
     usage: TokenUsage | None = None
     """What is known by now (Anthropic reports the input first)."""
     service_tier: str | None = None
-    """As reported by now; one in Counted takes precedence."""
+    """As reported by now; one in ReplyUsage takes precedence."""
     extra: dict[str, Any] = {}
     dialect: str = ""
     """The provider's, "" if its reader does not set it; it names the dialect of the answer's
     extras."""
 
 
-class PartBegan(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of a choice begins."""
+class PartStart(msgspec.Struct, frozen=True, kw_only=True):
+    """The start of a part of a choice."""
 
     choice: int
     part: int
@@ -57,8 +57,8 @@ class PartBegan(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of the part before it grows."""
 
 
-class PartGrew(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of a choice grows."""
+class PartDelta(msgspec.Struct, frozen=True, kw_only=True):
+    """A piece of a part of a choice."""
 
     choice: int
     part: int
@@ -68,8 +68,8 @@ class PartGrew(msgspec.Struct, frozen=True, kw_only=True):
     extra: dict[str, Any] = {}
 
 
-class PartEnded(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of a choice ends."""
+class PartEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """The end of a part of a choice."""
 
     choice: int
     part: int
@@ -85,7 +85,7 @@ class CompletePart(msgspec.Struct, frozen=True, kw_only=True):
     value: Part
 
 
-class Finished(msgspec.Struct, frozen=True, kw_only=True):
+class ChoiceEnd(msgspec.Struct, frozen=True, kw_only=True):
     """The end of a choice, once for each."""
 
     choice: int
@@ -94,7 +94,7 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True):
     extra: dict[str, Any] = {}
 
 
-class Counted(msgspec.Struct, frozen=True, kw_only=True):
+class ReplyUsage(msgspec.Struct, frozen=True, kw_only=True):
     """The usage of the answer."""
 
     usage: TokenUsage
@@ -103,26 +103,34 @@ class Counted(msgspec.Struct, frozen=True, kw_only=True):
     """What else the provider reported about the whole answer by then."""
 
 
-class Ended(msgspec.Struct, frozen=True):
-    """The provider said that this was all. A stream that stops without it was cut."""
+class ReplyEnd(msgspec.Struct, frozen=True):
+    """The end that the provider declared. A stream that stops without it was cut."""
 
 
-class Failed(msgspec.Struct, frozen=True):
-    """The provider gave up in the middle."""
+class ReplyFailure(msgspec.Struct, frozen=True):
+    """The provider's failure in the middle of a reply."""
 
     failure: Failure
 
 
 Event: TypeAlias = (
-    Began | PartBegan | PartGrew | PartEnded | CompletePart | Finished | Counted | Ended | Failed
+    ReplyStart
+    | PartStart
+    | PartDelta
+    | PartEnd
+    | CompletePart
+    | ChoiceEnd
+    | ReplyUsage
+    | ReplyEnd
+    | ReplyFailure
 )
 
 
 def has_content(event: Event) -> bool:
     """Whether a client may see something of the model in it: after it no other target can be "
     "tried."""
-    if isinstance(event, PartGrew):
+    if isinstance(event, PartDelta):
         return bool(event.text)
-    if isinstance(event, PartBegan):
+    if isinstance(event, PartStart):
         return event.kind == "tool_call"
-    return isinstance(event, CompletePart | Finished)
+    return isinstance(event, CompletePart | ChoiceEnd)

@@ -36,7 +36,7 @@ class ProviderRequest(NamedTuple):
 
 class AnswerSteps(Protocol):
     """Events are those of one stream and keep its grammar, whether the call wants a stream or not.
-    After an Ended or Failed there is no next request."""
+    After a ReplyEnd or ReplyFailure there is no next request."""
 
     def next_request(self) -> ProviderRequest | None:
         """The next request; None when the answer is complete. Repeated calls give the same."""

@@ -12,13 +12,13 @@ from headrace.protocol.dialects.anthropic import CLIENT, PROVIDER
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.collect import replayed
 from headrace.protocol.neutral.event import (
-    Began,
-    Ended,
-    Failed,
-    Finished,
-    PartBegan,
-    PartEnded,
-    PartGrew,
+    ChoiceEnd,
+    PartDelta,
+    PartEnd,
+    PartStart,
+    ReplyEnd,
+    ReplyFailure,
+    ReplyStart,
 )
 from headrace.protocol.neutral.failure import Failure
 from headrace.protocol.neutral.part import Signature, Text, Thinking, ToolCall
@@ -154,10 +154,10 @@ def test_raw_events_are_of_the_packages_types() -> None:
 
 def test_a_failure_in_the_midst() -> None:
     events = [
-        Began(id="m", model="x"),
-        PartBegan(choice=0, part=0, kind="text"),
-        PartGrew(choice=0, part=0, text="a"),
-        Failed(Failure(kind="overloaded", message="busy")),
+        ReplyStart(id="m", model="x"),
+        PartStart(choice=0, part=0, kind="text"),
+        PartDelta(choice=0, part=0, text="a"),
+        ReplyFailure(Failure(kind="overloaded", message="busy")),
     ]
     with pytest.raises(anthropic.APIStatusError, match="busy"):
         list(client(_Server(events)).messages.create(**ASK, stream=True))
@@ -165,12 +165,12 @@ def test_a_failure_in_the_midst() -> None:
 
 def test_an_answer_without_usage() -> None:
     events = [
-        Began(id="m", model="x"),
-        PartBegan(choice=0, part=0, kind="text"),
-        PartGrew(choice=0, part=0, text="a"),
-        PartEnded(choice=0, part=0),
-        Finished(choice=0, reason="stop"),
-        Ended(),
+        ReplyStart(id="m", model="x"),
+        PartStart(choice=0, part=0, kind="text"),
+        PartDelta(choice=0, part=0, text="a"),
+        PartEnd(choice=0, part=0),
+        ChoiceEnd(choice=0, reason="stop"),
+        ReplyEnd(),
     ]
     with client(_Server(events)).messages.stream(**ASK) as stream:
         message = stream.get_final_message()

@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 from headrace.protocol.dialects.anthropic import stream_reader
 from headrace.protocol.dialects.anthropic.stream_reader import AnthropicStreamReader
 from headrace.protocol.neutral.collect import collected
-from headrace.protocol.neutral.event import Began, Counted, Ended, Event, Failed, PartGrew
+from headrace.protocol.neutral.event import (
+    Event,
+    PartDelta,
+    ReplyEnd,
+    ReplyFailure,
+    ReplyStart,
+    ReplyUsage,
+)
 from headrace.protocol.neutral.part import Opaque, Signature, Text, Thinking, ToolCall
 from headrace.protocol.neutral.reply import Choice
 from headrace.protocol.neutral.usage import TokenUsage
@@ -103,7 +110,7 @@ def test_every_cut_gives_the_same_events() -> None:
 
 def test_the_start_tells_the_input() -> None:
     began = read(WHOLE)[0]
-    assert began == Began(id="m", model="x", usage=TokenUsage(input_tokens=5, output_tokens=1))
+    assert began == ReplyStart(id="m", model="x", usage=TokenUsage(input_tokens=5, output_tokens=1))
 
 
 def test_the_last_usage_counts_and_keeps_how_writes_were_split() -> None:
@@ -124,9 +131,9 @@ def test_the_last_usage_counts_and_keeps_how_writes_were_split() -> None:
         "server_tool_use": {"web_search_requests": 1},
     }
     events = read(start(first), stop(usage=last))
-    counted = [one for one in events if isinstance(one, Counted)]
+    counted = [one for one in events if isinstance(one, ReplyUsage)]
     assert counted == [
-        Counted(
+        ReplyUsage(
             usage=TokenUsage(
                 input_tokens=7,
                 cache_read_tokens=2,
@@ -250,7 +257,7 @@ def test_a_block_without_its_stop_ends_with_the_next() -> None:
 def test_an_error_in_the_midst() -> None:
     error = {"type": "overloaded_error", "message": "Overloaded"}
     events = read(start(), block(0, {"type": "text", "text": "a"}), event("error", error=error))
-    assert isinstance(events[-1], Failed)
+    assert isinstance(events[-1], ReplyFailure)
     failure = events[-1].failure
     assert (failure.kind, failure.message, failure.code) == (
         "overloaded",
@@ -262,20 +269,20 @@ def test_an_error_in_the_midst() -> None:
 def test_a_cut_stream_failed() -> None:
     for cut in (b"", WHOLE[:40], start(), start() + block(0, {"type": "text", "text": "a"})):
         last = read(cut)[-1]
-        assert isinstance(last, Failed)
+        assert isinstance(last, ReplyFailure)
         assert last.failure.kind == "network"
 
 
 def test_what_was_counted_is_told_even_if_the_end_is_missing() -> None:
     ended = event("message_delta", delta={"stop_reason": "end_turn"}, usage={"output_tokens": 9})
     *_, counted, failed = read(start(), ended)
-    assert counted == Counted(usage=TokenUsage(input_tokens=5, output_tokens=9))
-    assert isinstance(failed, Failed)
+    assert counted == ReplyUsage(usage=TokenUsage(input_tokens=5, output_tokens=9))
+    assert isinstance(failed, ReplyFailure)
 
 
 def test_nothing_comes_after_the_end() -> None:
     reader = AnthropicStreamReader()
-    assert isinstance(reader.feed(WHOLE)[-1], Ended)
+    assert isinstance(reader.feed(WHOLE)[-1], ReplyEnd)
     assert reader.feed(WHOLE) == []
     assert reader.end() == []
 
@@ -315,7 +322,7 @@ def test_damage_is_an_event(stream: bytes) -> None:
     events = read_at_every_cut(AnthropicStreamReader, stream[:4000])
     assert_grammar(events)
     events = read(stream)
-    assert isinstance(events[-1], Failed)
+    assert isinstance(events[-1], ReplyFailure)
     assert events[-1].failure.kind == "damaged"
 
 
@@ -323,11 +330,11 @@ def test_what_is_held_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream_reader, "MAX_HELD_CHARACTERS", 1000)
     long = {"type": "compaction_delta", "content": "a" * 100}
     events = read(start(), block(0, {"type": "compaction"}, *[long] * 20), stop())
-    assert isinstance(events[-1], Failed)
+    assert isinstance(events[-1], ReplyFailure)
     text = {"type": "text_delta", "text": "a" * 100}
-    assert isinstance(read(start(), block(0, {"type": "text"}, *[text] * 20), stop())[-1], Ended)
+    assert isinstance(read(start(), block(0, {"type": "text"}, *[text] * 20), stop())[-1], ReplyEnd)
     events = read(start(), *[event("message_delta", delta={"a": "b" * 50})] * 20)
-    assert isinstance(events[-1], Failed)
+    assert isinstance(events[-1], ReplyFailure)
 
 
 def test_odd_values_are_passed_over() -> None:
@@ -340,8 +347,8 @@ def test_odd_values_are_passed_over() -> None:
         b"data: [DONE]\n\n",
         event("message_stop"),
     )
-    assert isinstance(found[-1], Ended)
-    assert not any(isinstance(one, Counted | PartGrew) for one in found)
+    assert isinstance(found[-1], ReplyEnd)
+    assert not any(isinstance(one, ReplyUsage | PartDelta) for one in found)
 
 
 _VALUES = st.none() | st.integers() | st.text(max_size=3) | st.lists(st.integers(), max_size=2)

@@ -13,16 +13,16 @@ from headrace.protocol.dialects.anthropic import CLIENT, stream_writer
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.dialect import AnswerTooLongError
 from headrace.protocol.neutral.event import (
-    Began,
+    ChoiceEnd,
     CompletePart,
-    Counted,
-    Ended,
     Event,
-    Failed,
-    Finished,
-    PartBegan,
-    PartEnded,
-    PartGrew,
+    PartDelta,
+    PartEnd,
+    PartStart,
+    ReplyEnd,
+    ReplyFailure,
+    ReplyStart,
+    ReplyUsage,
 )
 from headrace.protocol.neutral.failure import Failure
 from headrace.protocol.neutral.part import Media, Opaque, Signature, Thinking
@@ -31,8 +31,8 @@ from tests.protocol.dialects.anthropic.recorded import assembled, stream_events
 from tests.protocol.dialects.anthropic.test_write_reply import back
 
 CALL = ChatCall(dialect="anthropic", model="m", messages=(), stream=True)
-BEGAN = Began(id="chatcmpl-1", model="gpt")
-USAGE = Counted(usage=TokenUsage(input_tokens=3, output_tokens=4))
+BEGAN = ReplyStart(id="chatcmpl-1", model="gpt")
+USAGE = ReplyUsage(usage=TokenUsage(input_tokens=3, output_tokens=4))
 
 
 def write(*events: Event) -> bytes:
@@ -41,19 +41,19 @@ def write(*events: Event) -> bytes:
 
 
 def message(*events: Event) -> dict[str, Any]:
-    return assembled(write(BEGAN, *events, Ended()))
+    return assembled(write(BEGAN, *events, ReplyEnd()))
 
 
-def began(part: int, kind: Any, id: str = "", name: str = "") -> PartBegan:
-    return PartBegan(choice=0, part=part, kind=kind, id=id, name=name)
+def began(part: int, kind: Any, id: str = "", name: str = "") -> PartStart:
+    return PartStart(choice=0, part=part, kind=kind, id=id, name=name)
 
 
-def grew(part: int, text: str, **fields: Any) -> PartGrew:
-    return PartGrew(choice=0, part=part, text=text, **fields)
+def grew(part: int, text: str, **fields: Any) -> PartDelta:
+    return PartDelta(choice=0, part=part, text=text, **fields)
 
 
-def ended(part: int, signature: Signature | None = None) -> PartEnded:
-    return PartEnded(choice=0, part=part, signature=signature)
+def ended(part: int, signature: Signature | None = None) -> PartEnd:
+    return PartEnd(choice=0, part=part, signature=signature)
 
 
 def test_the_events_of_a_text() -> None:
@@ -64,9 +64,9 @@ def test_the_events_of_a_text() -> None:
         grew(0, ""),
         grew(0, "ße"),
         ended(0),
-        Finished(choice=0, reason="stop"),
+        ChoiceEnd(choice=0, reason="stop"),
         USAGE,
-        Ended(),
+        ReplyEnd(),
     )
     usage = {
         "input_tokens": 3,
@@ -121,7 +121,7 @@ def test_the_events_of_a_text() -> None:
 
 
 def test_what_is_known_of_the_input_is_told_first() -> None:
-    stream = write(Began(id="m", model="x", usage=TokenUsage(input_tokens=7)))
+    stream = write(ReplyStart(id="m", model="x", usage=TokenUsage(input_tokens=7)))
     assert stream_events(stream)[0]["message"]["usage"]["input_tokens"] == 7
 
 
@@ -138,8 +138,8 @@ def test_calls_that_grow_side_by_side_follow_one_another() -> None:
         ended(2),
         ended(0),
         ended(1),
-        Finished(choice=0, reason="tool_calls"),
-        Ended(),
+        ChoiceEnd(choice=0, reason="tool_calls"),
+        ReplyEnd(),
     ]
     stream = write(*events)
     open_index = None
@@ -185,10 +185,10 @@ def test_signatures_survive_the_client() -> None:
         began(3, "tool_call", "call_1", "f"),
         grew(3, '{"a":1}'),
         ended(3, gemini),
-        Finished(choice=0, reason="tool_calls"),
+        ChoiceEnd(choice=0, reason="tool_calls"),
     )
     body["content"] += message(
-        PartBegan(choice=0, part=0, kind="thinking", id="rs_2", summary=True),
+        PartStart(choice=0, part=0, kind="thinking", id="rs_2", summary=True),
         grew(0, "on"),
         ended(0, openai),
     )["content"]
@@ -205,14 +205,14 @@ def test_what_has_no_block_leaves_no_gap() -> None:
     body = message(
         CompletePart(choice=0, part=0, value=Opaque("gemini", {"x": 1})),
         CompletePart(choice=0, part=1, value=Media(kind="audio", data="AA==")),
-        PartBegan(choice=1, part=0, kind="text"),
-        PartGrew(choice=1, part=0, text="another answer"),
-        PartEnded(choice=1, part=0),
+        PartStart(choice=1, part=0, kind="text"),
+        PartDelta(choice=1, part=0, text="another answer"),
+        PartEnd(choice=1, part=0),
         began(2, "refusal"),
         grew(2, "no"),
         ended(2),
-        Finished(choice=1, reason="length"),
-        Finished(choice=0, reason="content_filter"),
+        ChoiceEnd(choice=1, reason="length"),
+        ChoiceEnd(choice=0, reason="content_filter"),
     )
     assert body["content"] == [{"type": "text", "text": "no"}]
     assert body["stop_reason"] == "refusal"
@@ -230,13 +230,13 @@ def test_only_citations_of_this_dialect_are_told() -> None:
 
 
 def test_agents_are_told_of_tools_whatever_the_provider_says() -> None:
-    body = message(began(0, "tool_call", "a", "f"), ended(0), Finished(choice=0, reason="stop"))
+    body = message(began(0, "tool_call", "a", "f"), ended(0), ChoiceEnd(choice=0, reason="stop"))
     assert body["stop_reason"] == "tool_use"
     assert body["content"] == [{"type": "tool_use", "id": "a", "name": "f", "input": {}}]
 
 
 def test_a_stop_sequence() -> None:
-    body = message(Finished(choice=0, reason="stop", stop_sequence="END"))
+    body = message(ChoiceEnd(choice=0, reason="stop", stop_sequence="END"))
     assert (body["stop_reason"], body["stop_sequence"]) == ("stop_sequence", "END")
 
 
@@ -246,12 +246,12 @@ def test_a_failure_is_the_last_event(before: tuple[Event, ...]) -> None:
     for event in before:
         writer.write(event)
     failure = Failure(kind="overloaded", message="busy")
-    written = writer.write(Failed(failure))
+    written = writer.write(ReplyFailure(failure))
     assert written.startswith(b"event: error\n")
     assert stream_events(written) == [
         {"type": "error", "error": {"type": "overloaded_error", "message": "busy"}}
     ]
-    assert writer.write(Ended()) == b""
+    assert writer.write(ReplyEnd()) == b""
     assert writer.write(grew(0, "a")) == b""
     assert writer.keep_alive() == b""
 
@@ -269,7 +269,7 @@ def test_calls_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(AnswerTooLongError, match="2164 characters") as raised:
         writer.write(grew(1, "a"))
     told = Failure(kind="damaged", message=str(raised.value))
-    assert b"event: error" in writer.write(Failed(told))
+    assert b"event: error" in writer.write(ReplyFailure(told))
     assert writer.write(ended(0)) == b""
     calls = [began(part, "tool_call", "a", "f") for part in range(3)]
     with pytest.raises(AnswerTooLongError):
@@ -298,7 +298,7 @@ def test_any_order_of_calls_gives_all_of_them(steps: list[tuple[int, str]]) -> N
     events += [ended(part) for part in expected if part not in over]
     pieces: dict[str, str] = {}
     ids: dict[int, str] = {}
-    for event in stream_events(write(BEGAN, *events, Ended())):
+    for event in stream_events(write(BEGAN, *events, ReplyEnd())):
         if event["type"] == "content_block_start":
             ids[event["index"]] = event["content_block"]["id"]
             pieces[ids[event["index"]]] = ""

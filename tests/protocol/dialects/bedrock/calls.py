@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace.protocol.dialects.bedrock import PROVIDER
 from headrace.protocol.neutral.call import ChatCall, Message, Role
-from headrace.protocol.neutral.dialect import Written
+from headrace.protocol.neutral.dialect import EncodedRequest
 from headrace.protocol.neutral.part import Part, Text
 from tests.protocol.dialects.bedrock.service_model import FILE, faults
 
@@ -33,7 +33,7 @@ def call(*messages: Message, **fields: Any) -> ChatCall:
 
 def written(wanted: ChatCall, model: str = CLAUDE) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Body and what was dropped, after a look into the API's description where it is there."""
-    request: Written = PROVIDER.write_call(wanted, model)
+    request: EncodedRequest = PROVIDER.write_call(wanted, model)
     body: dict[str, Any] = json.loads(request.body)
     if FILE.exists():
         shape = "ConverseStreamRequest" if wanted.stream else "ConverseRequest"

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.errors import RequestError
 from headrace.protocol.dialects.bedrock import EMBEDDINGS
-from headrace.protocol.neutral.dialect import DamagedReplyError, Written
+from headrace.protocol.neutral.dialect import DamagedReplyError, EncodedRequest
 from headrace.protocol.neutral.embedding import EmbeddingCall
 from headrace.protocol.neutral.usage import TokenUsage
 
@@ -18,12 +18,12 @@ TITAN = "amazon.titan-embed-text-v2:0"
 COHERE = "cohere.embed-english-v3"
 
 
-def _written(model: str, *inputs: Any, **fields: Any) -> tuple[Written, ...]:
+def _written(model: str, *inputs: Any, **fields: Any) -> tuple[EncodedRequest, ...]:
     call = EmbeddingCall(dialect="openai_chat", model="m", inputs=inputs, **fields)
     return EMBEDDINGS.write_embeddings(call, model).requests
 
 
-def _bodies(requests: tuple[Written, ...]) -> list[dict[str, Any]]:
+def _bodies(requests: tuple[EncodedRequest, ...]) -> list[dict[str, Any]]:
     return [json.loads(one.body) for one in requests]
 
 

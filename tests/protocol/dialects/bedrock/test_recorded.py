@@ -11,7 +11,7 @@ from msgspec import structs
 from headrace.protocol.dialects.bedrock import PROVIDER
 from headrace.protocol.dialects.bedrock.stream_reader import ConverseStreamReader
 from headrace.protocol.neutral.collect import collected, replayed
-from headrace.protocol.neutral.event import Ended
+from headrace.protocol.neutral.event import ReplyEnd
 from headrace.protocol.neutral.part import Media, Opaque, Text, Thinking, ToolCall
 from headrace.protocol.neutral.reply import ChatReply
 from tests.protocol.dialects.bedrock.recorded import (
@@ -136,7 +136,7 @@ def test_streams() -> None:
             continue
         events = read_stream(ConverseStreamReader(), one.body)
         assert_grammar(events)
-        assert events[-1] == Ended(), one.at
+        assert events[-1] == ReplyEnd(), one.at
         raw = raw_events(one.body)
         fields = {name: value for event in raw for name, value in event.fields.items()}
         _check(collected("bedrock", events), _blocks(raw), fields, one.at)

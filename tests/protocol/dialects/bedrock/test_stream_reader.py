@@ -12,16 +12,16 @@ from headrace.protocol.aws.event_stream import write_frame
 from headrace.protocol.dialects.bedrock.stream_reader import ConverseStreamReader
 from headrace.protocol.neutral.collect import collected
 from headrace.protocol.neutral.event import (
-    Began,
+    ChoiceEnd,
     CompletePart,
-    Counted,
-    Ended,
     Event,
-    Failed,
-    Finished,
-    PartBegan,
-    PartEnded,
-    PartGrew,
+    PartDelta,
+    PartEnd,
+    PartStart,
+    ReplyEnd,
+    ReplyFailure,
+    ReplyStart,
+    ReplyUsage,
 )
 from headrace.protocol.neutral.failure import Failure
 from headrace.protocol.neutral.part import Media, Opaque, Signature, Text, Thinking, ToolCall
@@ -39,7 +39,7 @@ from tests.protocol.dialects.bedrock.frames import (
 )
 from tests.protocol.neutral.streams import assert_grammar, read_at_every_cut, read_stream
 
-COUNTED = Counted(usage=TokenUsage(input_tokens=3, output_tokens=4))
+COUNTED = ReplyUsage(usage=TokenUsage(input_tokens=3, output_tokens=4))
 
 
 def _read(raw: bytes) -> list[Event]:
@@ -55,7 +55,7 @@ def _parts(raw: bytes) -> tuple[object, ...]:
 
 def _failure(raw: bytes) -> Failure:
     last = _read(raw)[-1]
-    assert isinstance(last, Failed)
+    assert isinstance(last, ReplyFailure)
     return last.failure
 
 
@@ -73,18 +73,18 @@ def test_text_then_a_tool_call() -> None:
         *ended("tool_use", serviceTier={"type": "flex"}),
     )
     assert _read(raw) == [
-        Began(id="", model=""),
-        PartBegan(choice=0, part=0, kind="text"),
-        PartGrew(choice=0, part=0, text="größe "),
-        PartGrew(choice=0, part=0, text="水😀"),
-        PartEnded(choice=0, part=0),
-        PartBegan(choice=0, part=1, kind="tool_call", id="t1", name="f"),
-        PartGrew(choice=0, part=1, text='{"a":'),
-        PartGrew(choice=0, part=1, text=" 1}"),
-        PartEnded(choice=0, part=1),
-        Finished(choice=0, reason="tool_calls"),
-        Counted(usage=COUNTED.usage, service_tier="flex"),
-        Ended(),
+        ReplyStart(id="", model=""),
+        PartStart(choice=0, part=0, kind="text"),
+        PartDelta(choice=0, part=0, text="größe "),
+        PartDelta(choice=0, part=0, text="水😀"),
+        PartEnd(choice=0, part=0),
+        PartStart(choice=0, part=1, kind="tool_call", id="t1", name="f"),
+        PartDelta(choice=0, part=1, text='{"a":'),
+        PartDelta(choice=0, part=1, text=" 1}"),
+        PartEnd(choice=0, part=1),
+        ChoiceEnd(choice=0, reason="tool_calls"),
+        ReplyUsage(usage=COUNTED.usage, service_tier="flex"),
+        ReplyEnd(),
     ]
 
 
@@ -230,7 +230,9 @@ def test_content_before_the_message_starts_begins_it() -> None:
     ],
 )
 def test_stop_reasons(reason: str, finish: str) -> None:
-    (finished,) = [one for one in _read(stream(START, *ended(reason))) if isinstance(one, Finished)]
+    (finished,) = [
+        one for one in _read(stream(START, *ended(reason))) if isinstance(one, ChoiceEnd)
+    ]
     assert finished.reason == finish
     plain = reason in ("end_turn", "max_tokens", "tool_use")
     assert finished.extra == ({} if plain else {"stopReason": reason})
@@ -243,7 +245,7 @@ def test_the_stop_sequence_and_the_trace_come_with_the_end() -> None:
         ("messageStop", {"stopReason": "stop_sequence", **fields}),
         ("metadata", {"usage": USAGE, "trace": {"guardrail": {}}}),
     )
-    (finished,) = [one for one in _read(raw) if isinstance(one, Finished)]
+    (finished,) = [one for one in _read(raw) if isinstance(one, ChoiceEnd)]
     assert finished.stop_sequence == "END"
     assert finished.extra == {
         **fields,
@@ -265,15 +267,15 @@ def test_an_answer_without_metadata_has_ended_but_tells_no_usage() -> None:
     raw = stream(
         START, delta(0, {"text": "a"}), stop(0), ("messageStop", {"stopReason": "end_turn"})
     )
-    assert _read(raw)[-2:] == [Finished(choice=0, reason="stop"), Ended()]
+    assert _read(raw)[-2:] == [ChoiceEnd(choice=0, reason="stop"), ReplyEnd()]
 
 
 def test_metadata_before_the_stop() -> None:
     last, first = ended()
     assert _read(stream(START, first, last))[-3:] == [
-        Finished(choice=0, reason="stop"),
+        ChoiceEnd(choice=0, reason="stop"),
         COUNTED,
-        Ended(),
+        ReplyEnd(),
     ]
 
 
@@ -288,7 +290,7 @@ def test_content_after_the_stop_is_no_part_of_the_answer() -> None:
 def test_usage_that_is_none_is_not_told() -> None:
     for usage in (None, {}, {"inputTokens": "3"}, {"inputTokens": -1, "outputTokens": 2}):
         raw = stream(START, *ended(usage=usage))
-        assert not any(isinstance(one, Counted) for one in _read(raw))
+        assert not any(isinstance(one, ReplyUsage) for one in _read(raw))
 
 
 def test_a_stream_that_ends_early() -> None:
@@ -367,7 +369,7 @@ def test_damage_is_a_failure(damaged: bytes) -> None:
     events = read_stream(ConverseStreamReader(), raw)
     assert_grammar(events)
     last = events[-1]
-    assert isinstance(last, Failed)
+    assert isinstance(last, ReplyFailure)
     assert last.failure.kind == "damaged"
 
 
@@ -381,19 +383,19 @@ def test_what_is_held_is_bounded() -> None:
         *ended(),
     )
     events = read_stream(ConverseStreamReader(max_held_bytes=2000), raw)
-    assert isinstance(events[-1], Failed)
+    assert isinstance(events[-1], ReplyFailure)
     assert not any(isinstance(one, CompletePart) for one in events)
-    assert isinstance(read_stream(ConverseStreamReader(max_held_bytes=9000), raw)[-1], Ended)
+    assert isinstance(read_stream(ConverseStreamReader(max_held_bytes=9000), raw)[-1], ReplyEnd)
 
 
 def test_nothing_comes_after_the_end() -> None:
     raw = stream(START, *ended())
     reader = ConverseStreamReader()
-    assert reader.feed(raw)[-1] == Ended()
+    assert reader.feed(raw)[-1] == ReplyEnd()
     assert reader.feed(raw) == []
     assert reader.end() == []
     failing = ConverseStreamReader()
-    assert isinstance(failing.feed(b"x" * 12)[-1], Failed)
+    assert isinstance(failing.feed(b"x" * 12)[-1], ReplyFailure)
     assert failing.feed(raw) == []
     assert failing.end() == []
 

@@ -11,7 +11,7 @@ import pytest
 from headrace.protocol.dialects.cohere import PROVIDER
 from headrace.protocol.neutral.call import ChatCall, Message, Tool, ToolChoice
 from headrace.protocol.neutral.collect import collected
-from headrace.protocol.neutral.event import Ended
+from headrace.protocol.neutral.event import ReplyEnd
 from headrace.protocol.neutral.part import Media, Part, Text, Thinking, ToolCall, ToolResult
 from headrace.protocol.neutral.reply import ChatReply
 from tests.protocol.dialects.api_description import assert_as_described
@@ -72,7 +72,7 @@ def test_streams() -> None:
         raw = _events(exchange)
         events = read_stream(PROVIDER.stream_reader(call()), exchange.body)
         assert_grammar(events)
-        assert isinstance(events[-1], Ended), exchange.at
+        assert isinstance(events[-1], ReplyEnd), exchange.at
         reply = collected("cohere", events)
         messages = [one.get("delta", {}).get("message", {}) for one in raw]
         said = "".join(_piece(one) + one.get("tool_plan", "") for one in messages)

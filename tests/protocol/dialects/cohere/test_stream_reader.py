@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 from headrace.protocol.dialects.cohere import PROVIDER
 from headrace.protocol.dialects.cohere.stream_reader import CohereStreamReader
 from headrace.protocol.neutral.collect import collected
-from headrace.protocol.neutral.event import Counted, Ended, Event, Failed, Finished, PartBegan
+from headrace.protocol.neutral.event import (
+    ChoiceEnd,
+    Event,
+    PartStart,
+    ReplyEnd,
+    ReplyFailure,
+    ReplyUsage,
+)
 from headrace.protocol.neutral.part import Text, Thinking, ToolCall
 from headrace.protocol.neutral.usage import TokenUsage
 from tests.protocol.dialects.cohere.samples import delta, message_end, reply, stream
@@ -60,7 +67,7 @@ def test_a_stream_says_what_its_reply_says() -> None:
     message = {"role": "assistant", "content": content, "citations": [citation]}
     whole = reply(message=message, usage=usage, logprobs=[logprob])
     assert collected("cohere", events) == PROVIDER.read_reply(whole)
-    assert events[-1] == Ended()
+    assert events[-1] == ReplyEnd()
 
 
 def test_a_plan_and_calls_side_by_side() -> None:
@@ -107,20 +114,20 @@ def test_nothing_follows_the_end() -> None:
     reader = CohereStreamReader()
     body = stream(START, message_end()) + b"data: [DONE]\n\n"
     events = read_stream(reader, body)
-    assert events[-1] == Ended()
+    assert events[-1] == ReplyEnd()
     assert reader.feed(body) == [] and reader.end() == []
-    assert sum(isinstance(one, Finished) for one in events) == 1
+    assert sum(isinstance(one, ChoiceEnd) for one in events) == 1
 
 
 @pytest.mark.parametrize(("reason", "kind"), [("ERROR", "server"), ("TIMEOUT", "timeout")])
 def test_an_answer_that_failed_is_counted_and_failed(reason: str, kind: str) -> None:
     text = delta("content-delta", 0, content={"text": "a"})
     events = read(START, text, message_end(reason, usage=USAGE, error="gone wrong"))
-    assert events[-2] == Counted(usage=TokenUsage(input_tokens=3, output_tokens=4))
+    assert events[-2] == ReplyUsage(usage=TokenUsage(input_tokens=3, output_tokens=4))
     failed = events[-1]
-    assert isinstance(failed, Failed)
+    assert isinstance(failed, ReplyFailure)
     assert (failed.failure.kind, failed.failure.message) == (kind, "gone wrong")
-    assert not any(isinstance(one, Finished) for one in events)
+    assert not any(isinstance(one, ChoiceEnd) for one in events)
 
 
 @pytest.mark.parametrize(
@@ -142,13 +149,13 @@ def test_an_answer_that_failed_is_counted_and_failed(reason: str, kind: str) -> 
 def test_streams_that_break(body: bytes, kind: str) -> None:
     events = read_at_every_cut(CohereStreamReader, body)
     assert_grammar(events)
-    assert isinstance(events[-1], Failed)
+    assert isinstance(events[-1], ReplyFailure)
     assert events[-1].failure.kind == kind
 
 
 def test_a_cut_in_the_middle_of_a_call_fails() -> None:
     events = read(START, call_start(0, "a", "f"), call_delta(0, '{"x"'))
-    assert isinstance(events[-1], Failed)
+    assert isinstance(events[-1], ReplyFailure)
     assert collected("cohere", events).choices[0].parts == (
         ToolCall(id="a", name="f", arguments='{"x"'),
     )
@@ -157,11 +164,11 @@ def test_a_cut_in_the_middle_of_a_call_fails() -> None:
 def test_what_a_stream_may_make_us_hold_is_bounded() -> None:
     calls = stream(START, *(call_start(index, "a", "f") for index in range(2000)))
     events = read_stream(CohereStreamReader(), calls)
-    assert isinstance(events[-1], Failed)
-    assert sum(isinstance(one, PartBegan) for one in events) <= 1024
+    assert isinstance(events[-1], ReplyFailure)
+    assert sum(isinstance(one, PartStart) for one in events) <= 1024
     citation = delta("citation-start", 0, citations={"text": "a" * 2**20})
     events = read_stream(CohereStreamReader(), stream(START, *[citation] * 20))
-    assert isinstance(events[-1], Failed)
+    assert isinstance(events[-1], ReplyFailure)
 
 
 _VALUES = st.none() | st.integers() | st.text(max_size=3) | st.lists(st.integers(), max_size=2)

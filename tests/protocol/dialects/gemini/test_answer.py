@@ -10,7 +10,7 @@ import pytest
 from headrace.protocol.dialects.gemini import PROVIDER
 from headrace.protocol.neutral.collect import collected
 from headrace.protocol.neutral.dialect import DamagedReplyError
-from headrace.protocol.neutral.event import Counted, Ended, Event, Failed, PartGrew
+from headrace.protocol.neutral.event import Event, PartDelta, ReplyEnd, ReplyFailure, ReplyUsage
 from headrace.protocol.neutral.part import Media, Opaque, Signature, Text, Thinking, ToolCall
 from headrace.protocol.neutral.reply import Choice
 from headrace.protocol.neutral.usage import TokenUsage
@@ -179,9 +179,9 @@ def test_a_model_that_broke_off_is_a_failure(reason: str, content: bool) -> None
     with pytest.raises(DamagedReplyError, match=f"{reason}: why") as damaged:
         PROVIDER.read_reply(json.dumps(piece).encode())
     events = events_of(piece)
-    assert events[-2] == Counted(usage=TokenUsage(input_tokens=4))
+    assert events[-2] == ReplyUsage(usage=TokenUsage(input_tokens=4))
     failed = events[-1]
-    assert isinstance(failed, Failed)
+    assert isinstance(failed, ReplyFailure)
     assert (failed.failure.kind, failed.failure.code) == ("server", reason)
     assert damaged.value.failure == failed.failure
 
@@ -297,7 +297,7 @@ def test_logprobs_in_openais_form() -> None:
         answer({"text": "äb"}, logprobsResult=LOGPROBS, finishReason="STOP"),
     )
     assert streamed(*pieces).logprobs == TOLD * 2
-    grown = [one for one in events_of(*pieces) if isinstance(one, PartGrew)]
+    grown = [one for one in events_of(*pieces) if isinstance(one, PartDelta)]
     assert [one.logprobs for one in grown] == [TOLD, TOLD]
 
 
@@ -371,17 +371,17 @@ def test_counts_of_a_stream_are_the_last_ones() -> None:
         counted(last("c"), promptTokenCount=79, candidatesTokenCount=12, totalTokenCount=91),
     )
     assert events_of(*pieces)[-2:] == [
-        Counted(usage=TokenUsage(input_tokens=79, output_tokens=12)),
-        Ended(),
+        ReplyUsage(usage=TokenUsage(input_tokens=79, output_tokens=12)),
+        ReplyEnd(),
     ]
     cut = events_of(*pieces[:2])
-    assert cut[-2] == Counted(usage=TokenUsage(input_tokens=169, reasoning_tokens=5))
+    assert cut[-2] == ReplyUsage(usage=TokenUsage(input_tokens=169, reasoning_tokens=5))
 
 
 def failed(events: list[Event]) -> str:
     assert_grammar(events)
     event = events[-1]
-    assert isinstance(event, Failed)
+    assert isinstance(event, ReplyFailure)
     return event.failure.kind
 
 
@@ -397,7 +397,7 @@ def test_an_error_in_mid_stream() -> None:
     error = {"error": {"code": 503, "status": "UNAVAILABLE", "message": "busy"}}
     events = events_of(text("a"), error, last("b"))
     assert failed(events) == "overloaded"
-    assert isinstance(events[-1], Failed)
+    assert isinstance(events[-1], ReplyFailure)
     assert (events[-1].failure.status, events[-1].failure.message) == (503, "busy")
 
 

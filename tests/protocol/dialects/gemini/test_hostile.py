@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from headrace.protocol.dialects.gemini import EMBEDDINGS, PROVIDER
 from headrace.protocol.dialects.gemini.stream_reader import GeminiStreamReader
 from headrace.protocol.neutral.dialect import DamagedReplyError
-from headrace.protocol.neutral.event import Event, Failed
+from headrace.protocol.neutral.event import Event, ReplyFailure
 from tests.protocol.dialects.gemini.samples import answer, stream
 from tests.protocol.neutral.streams import assert_grammar, read_stream
 
@@ -77,7 +77,7 @@ def test_any_stream_of_json_keeps_the_grammar(values: list[Any]) -> None:
 def test_any_bytes_are_damaged(body: bytes) -> None:
     with pytest.raises(DamagedReplyError):
         PROVIDER.read_reply(body)
-    assert isinstance(stream_events(b"data: " + body + b"\n\n")[-1], Failed)
+    assert isinstance(stream_events(b"data: " + body + b"\n\n")[-1], ReplyFailure)
 
 
 @pytest.mark.parametrize(
@@ -94,19 +94,19 @@ def test_damaged_replies(body: bytes) -> None:
     with pytest.raises(DamagedReplyError):
         PROVIDER.read_reply(body)
     events = stream_events(b"data: " + body + b"\n\n")
-    assert isinstance(events[-1], Failed)
+    assert isinstance(events[-1], ReplyFailure)
 
 
 def test_what_came_before_damage_in_one_piece_is_told() -> None:
     piece = answer({"text": "a"})
     piece["candidates"][0]["content"]["parts"].append("no part")
     names = [type(one).__name__ for one in stream_events(stream(piece))]
-    assert names == ["Began", "PartBegan", "PartGrew", "PartEnded", "Failed"]
+    assert names == ["ReplyStart", "PartStart", "PartDelta", "PartEnd", "ReplyFailure"]
 
 
 def test_nothing_comes_after_a_failure() -> None:
     reader = GeminiStreamReader()
-    assert isinstance(reader.feed(b"data: {\n\n")[-1], Failed)
+    assert isinstance(reader.feed(b"data: {\n\n")[-1], ReplyFailure)
     assert reader.feed(stream(answer({"text": "a"}, finishReason="STOP"))) == []
     assert reader.end() == []
 
@@ -116,12 +116,12 @@ def test_an_endless_event_is_not_held() -> None:
     events: list[Event] = []
     for _ in range(100):
         events += reader.feed(b"data: " + b"x" * 100)
-    assert [type(one) for one in events] == [Failed]
+    assert [type(one) for one in events] == [ReplyFailure]
 
 
 def test_ever_new_choices_and_fields_are_not_held() -> None:
     many = [{"candidates": [{"index": at}]} for at in range(500)]
-    assert isinstance(stream_events(stream(*many))[-1], Failed)
+    assert isinstance(stream_events(stream(*many))[-1], ReplyFailure)
     for name in ("candidates", "usageMetadata", "promptFeedback"):
         fields = [
             {name: [{f"f{at}": at}] if name == "candidates" else {f"f{at}": at}}
@@ -129,5 +129,5 @@ def test_ever_new_choices_and_fields_are_not_held() -> None:
         ]
         events = read_stream(GeminiStreamReader(), stream(*fields))
         failed = events[-1]
-        assert isinstance(failed, Failed)
+        assert isinstance(failed, ReplyFailure)
         assert "64 fields" in failed.failure.message

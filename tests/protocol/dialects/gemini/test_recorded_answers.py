@@ -8,7 +8,7 @@ import pytest
 
 from headrace.protocol.dialects.gemini import PROVIDER
 from headrace.protocol.neutral.collect import collected
-from headrace.protocol.neutral.event import Counted, Event, Finished
+from headrace.protocol.neutral.event import ChoiceEnd, Event, ReplyUsage
 from headrace.protocol.neutral.part import Media, Opaque, Text, Thinking, ToolCall
 from headrace.protocol.neutral.reply import ChatReply
 from tests.protocol.dialects.gemini.recorded import Told, answers
@@ -65,7 +65,7 @@ def test_a_stream_cut_short_is_a_failure_that_still_counts() -> None:
             continue
         events = read_stream(PROVIDER.stream_reader(a_call()), exchange.body[:first])
         assert_grammar(events)
-        assert _names(events)[-2:] == ["Counted", "Failed"], exchange.at
+        assert _names(events)[-2:] == ["ReplyUsage", "ReplyFailure"], exchange.at
 
 
 def _compare(exchange: Exchange, reply: ChatReply) -> None:
@@ -123,6 +123,6 @@ def _signatures(reply: ChatReply) -> list[str]:
 
 
 def _names(events: list[Event]) -> list[str]:
-    assert not any(isinstance(one, Finished) for one in events)
-    assert sum(isinstance(one, Counted) for one in events) == 1
+    assert not any(isinstance(one, ChoiceEnd) for one in events)
+    assert sum(isinstance(one, ReplyUsage) for one in events) == 1
     return [type(one).__name__ for one in events]

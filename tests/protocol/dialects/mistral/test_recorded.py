@@ -18,7 +18,7 @@ from headrace.protocol.neutral.call import (
     ToolChoice,
 )
 from headrace.protocol.neutral.collect import collected
-from headrace.protocol.neutral.event import Ended
+from headrace.protocol.neutral.event import ReplyEnd
 from headrace.protocol.neutral.part import Media, Part, Text, Thinking, ToolCall, ToolResult
 from headrace.protocol.neutral.reply import ChatReply
 from tests.protocol.dialects.api_description import assert_as_described
@@ -103,7 +103,7 @@ def test_streams() -> None:
         raw = _chunks(exchange)
         events = read_stream(PROVIDER.stream_reader(call()), exchange.body)
         assert_grammar(events)
-        assert isinstance(events[-1], Ended), exchange.at
+        assert isinstance(events[-1], ReplyEnd), exchange.at
         reply = collected("mistral", events)
         deltas = [one["delta"] for chunk in raw for one in chunk["choices"]]
         pairs = [_raw_texts(one.get("content")) for one in deltas]

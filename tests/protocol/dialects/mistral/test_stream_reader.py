@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from headrace.protocol.dialects.mistral import PROVIDER
 from headrace.protocol.dialects.mistral.stream_reader import MistralStreamReader
 from headrace.protocol.neutral.collect import collected
-from headrace.protocol.neutral.event import Counted, Ended, Event, Failed, Finished
+from headrace.protocol.neutral.event import ChoiceEnd, Event, ReplyEnd, ReplyFailure, ReplyUsage
 from headrace.protocol.neutral.part import Opaque, Signature, Text, Thinking, ToolCall
 from headrace.protocol.neutral.usage import TokenUsage
 from tests.protocol.dialects.mistral.samples import DONE, call, chunk, reply, stream
 from tests.protocol.neutral.streams import assert_grammar, read_at_every_cut, read_stream
 
 USAGE = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
-COUNTED = Counted(usage=TokenUsage(input_tokens=3, output_tokens=4))
+COUNTED = ReplyUsage(usage=TokenUsage(input_tokens=3, output_tokens=4))
 
 
 def read(*chunks: dict[str, Any], choices: int | None = None) -> list[Event]:
@@ -66,7 +66,7 @@ def test_a_stream_says_what_its_reply_says() -> None:
         ToolCall(id="pcZFHqej8", name="f", arguments='{"a": 1}'),
         ToolCall(id="Ah0BFgzqX", name="g", arguments="{}"),
     )
-    assert events[-2:] == [COUNTED, Ended()]
+    assert events[-2:] == [COUNTED, ReplyEnd()]
 
 
 def test_a_signature_that_comes_last() -> None:
@@ -109,10 +109,10 @@ def test_several_choices_end_together() -> None:
         choices=2,
     )
     assert events[-4:] == [
-        Finished(choice=0, reason="stop"),
-        Finished(choice=1, reason="length"),
+        ChoiceEnd(choice=0, reason="stop"),
+        ChoiceEnd(choice=1, reason="length"),
         COUNTED,
-        Ended(),
+        ReplyEnd(),
     ]
     assert [one.parts for one in collected("mistral", events).choices] == [
         (Text(text="a"),),
@@ -123,13 +123,13 @@ def test_several_choices_end_together() -> None:
 def test_usage_may_come_on_a_chunk_without_choices() -> None:
     last = {"id": "r1", "model": "m", "choices": [], "usage": USAGE}
     events = read(chunk({"content": "a"}), chunk({}, "stop"), last)
-    assert events[-2:] == [COUNTED, Ended()]
+    assert events[-2:] == [COUNTED, ReplyEnd()]
 
 
 def test_nothing_follows_the_end() -> None:
     reader = MistralStreamReader()
     body = stream(chunk({"content": "a"}, "stop")) + DONE
-    assert read_stream(reader, body + body)[-1] == Ended()
+    assert read_stream(reader, body + body)[-1] == ReplyEnd()
     assert reader.feed(body) == [] and reader.end() == []
 
 
@@ -146,8 +146,8 @@ def test_an_answer_that_failed_is_counted_and_failed() -> None:
     events = read(chunk({"content": "a"}), chunk({"content": ""}, "error", usage=USAGE))
     assert events[-2] == COUNTED
     failed = events[-1]
-    assert isinstance(failed, Failed) and failed.failure.kind == "server"
-    assert not any(isinstance(one, Finished) for one in events)
+    assert isinstance(failed, ReplyFailure) and failed.failure.kind == "server"
+    assert not any(isinstance(one, ChoiceEnd) for one in events)
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_an_answer_that_failed_is_counted_and_failed() -> None:
 def test_streams_that_break(body: bytes, kind: str) -> None:
     events = read_at_every_cut(MistralStreamReader, body)
     assert_grammar(events)
-    assert isinstance(events[-1], Failed)
+    assert isinstance(events[-1], ReplyFailure)
     assert events[-1].failure.kind == kind
 
 
@@ -178,7 +178,7 @@ def test_a_stream_without_its_end_mark_is_counted_all_the_same() -> None:
         MistralStreamReader(), stream(chunk({"content": "a"}, "stop", usage=USAGE))
     )
     assert events[-2] == COUNTED
-    assert isinstance(events[-1], Failed)
+    assert isinstance(events[-1], ReplyFailure)
 
 
 def test_what_a_stream_may_make_us_hold_is_bounded() -> None:
@@ -187,7 +187,7 @@ def test_what_a_stream_may_make_us_hold_is_bounded() -> None:
         for number in range(2000)
     ]
     events = read_stream(MistralStreamReader(), stream(chunk({"tool_calls": calls})))
-    assert isinstance(events[-1], Failed)
+    assert isinstance(events[-1], ReplyFailure)
 
 
 _VALUES = (

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.protocol.dialects.ollama import PROVIDER, OllamaStreamReader
-from headrace.protocol.neutral.event import Failed
+from headrace.protocol.neutral.event import ReplyFailure
 from tests.protocol.neutral.streams import read_stream
 
 
@@ -68,5 +68,5 @@ def test_nothing_that_a_server_says_raises(said: list[Any], status: int) -> None
         one.encode() if isinstance(one, str) else json.dumps(one).encode() for one in said
     )
     events = read_stream(OllamaStreamReader(), stream)
-    assert not any(isinstance(one, Failed) for one in events[:-1])
+    assert not any(isinstance(one, ReplyFailure) for one in events[:-1])
     PROVIDER.read_failure(status, {"retry-after": "x"}, stream)

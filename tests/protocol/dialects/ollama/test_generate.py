@@ -13,7 +13,7 @@ from headrace.protocol.dialects.ollama.generate import GenerateReplies, OllamaGe
 from headrace.protocol.dialects.ollama.read_generate import beyond_chat
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.collect import collected
-from headrace.protocol.neutral.event import Failed
+from headrace.protocol.neutral.event import ReplyFailure
 from headrace.protocol.neutral.part import Media, Text, Thinking
 from tests.protocol.neutral.streams import assert_grammar, read_at_every_cut
 
@@ -115,6 +115,6 @@ def test_a_whole_reply_and_written_again() -> None:
 )
 def test_streams_that_end_badly(body: bytes, kind: str) -> None:
     events = read_at_every_cut(lambda: REPLIES.stream_reader(CALL), body)
-    assert isinstance(events[-1], Failed) and events[-1].failure.kind == kind
+    assert isinstance(events[-1], ReplyFailure) and events[-1].failure.kind == kind
     told = CLIENT.stream_writer(CALL).write(events[-1])
     assert "error" in json.loads(told)

@@ -10,7 +10,7 @@ import pytest
 from headrace.protocol.dialects.ollama import PROVIDER, OllamaStreamReader
 from headrace.protocol.neutral.collect import collected
 from headrace.protocol.neutral.dialect import DamagedReplyError
-from headrace.protocol.neutral.event import Ended, Failed, Finished, PartBegan
+from headrace.protocol.neutral.event import ChoiceEnd, PartStart, ReplyEnd, ReplyFailure
 from headrace.protocol.neutral.part import Media, Text, Thinking, ToolCall
 from headrace.protocol.neutral.reply import ChatReply
 from headrace.protocol.neutral.usage import TokenUsage
@@ -150,7 +150,7 @@ def test_damage_is_told_and_nothing_else_raised(raw: bytes) -> None:
     with pytest.raises(DamagedReplyError):
         PROVIDER.read_reply(raw)
     events = read_stream(reader(), raw + b"\n")
-    assert isinstance(events[-1], Failed)
+    assert isinstance(events[-1], ReplyFailure)
     assert_grammar(events)
 
 
@@ -221,7 +221,7 @@ def test_an_error_in_the_middle_ends_the_stream() -> None:
     stream = lines(chunk(content="a"), {"error": "an error was encountered"}, last())
     events = read_at_every_cut(reader, stream)
     assert_grammar(events)
-    assert isinstance(events[-1], Failed)
+    assert isinstance(events[-1], ReplyFailure)
     assert events[-1].failure.kind == "server"
     assert events[-1].failure.message == "an error was encountered"
     assert events[-1].failure.status is None
@@ -229,18 +229,18 @@ def test_an_error_in_the_middle_ends_the_stream() -> None:
 
 def test_a_stream_that_is_cut_off_failed() -> None:
     events = read_at_every_cut(reader, lines(chunk(content="a"))[:-30])
-    assert isinstance(events[-1], Failed)
+    assert isinstance(events[-1], ReplyFailure)
     events = read_at_every_cut(reader, lines(chunk(content="a")))
     assert_grammar(events)
-    assert isinstance(events[-1], Failed)
+    assert isinstance(events[-1], ReplyFailure)
     assert events[-1].failure.kind == "network"
-    assert isinstance(read_stream(reader())[-1], Failed)
+    assert isinstance(read_stream(reader())[-1], ReplyFailure)
 
 
 def test_the_last_line_needs_no_end_and_nothing_is_read_after_it() -> None:
     stream = lines(chunk(content="a"), last())
     whole = read_stream(reader(), stream)
-    assert isinstance(whole[-1], Ended)
+    assert isinstance(whole[-1], ReplyEnd)
     assert read_at_every_cut(reader, stream[:-1]) == whole
     assert read_at_every_cut(reader, stream + b"garbage\n" + stream) == whole
     assert read_at_every_cut(reader, stream.replace(b"\n", b"\r\n\n  \n")) == whole
@@ -249,15 +249,15 @@ def test_the_last_line_needs_no_end_and_nothing_is_read_after_it() -> None:
 def test_a_line_without_end_is_not_held() -> None:
     stream = lines(chunk(content="a")) + b"x" * 2000
     events = read_at_every_cut(lambda: OllamaStreamReader(1000), stream)
-    assert isinstance(events[-1], Failed)
+    assert isinstance(events[-1], ReplyFailure)
     assert events[-1].failure.kind == "damaged"
-    assert any(isinstance(one, PartBegan) for one in events)
+    assert any(isinstance(one, PartStart) for one in events)
 
 
 def test_an_answer_without_content_still_ends() -> None:
     events = read_at_every_cut(reader, lines(HEAD | {"done": True}))
     assert_grammar(events)
-    assert [type(one) for one in events[1:]] == [Finished, Ended]
+    assert [type(one) for one in events[1:]] == [ChoiceEnd, ReplyEnd]
 
 
 def test_the_provider_makes_new_readers() -> None:

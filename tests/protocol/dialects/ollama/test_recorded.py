@@ -8,7 +8,7 @@ import pytest
 
 from headrace.protocol.dialects.ollama import CLIENT, PROVIDER, OllamaStreamReader
 from headrace.protocol.neutral.collect import collected
-from headrace.protocol.neutral.event import Ended
+from headrace.protocol.neutral.event import ReplyEnd
 from headrace.protocol.neutral.part import Text, ToolCall, ToolResult
 from tests.protocol.dialects.ollama.samples import call
 from tests.protocol.neutral.cassettes import Exchange, exchanges
@@ -52,7 +52,7 @@ def test_streams() -> None:
         lines = [json.loads(line) for line in exchange.body.splitlines() if line.strip()]
         events = read_stream(OllamaStreamReader(), exchange.body)
         assert_grammar(events)
-        assert isinstance(events[-1], Ended)
+        assert isinstance(events[-1], ReplyEnd)
         reply = collected("ollama", events)
         text = "".join(one["message"]["content"] for one in lines)
         assert reply.choices[0].parts == (Text(text=text),), exchange.at

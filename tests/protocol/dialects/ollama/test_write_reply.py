@@ -19,16 +19,16 @@ from headrace.protocol.neutral import carried_id
 from headrace.protocol.neutral.collect import collected, replayed
 from headrace.protocol.neutral.dialect import AnswerTooLongError
 from headrace.protocol.neutral.event import (
-    Began,
+    ChoiceEnd,
     CompletePart,
-    Counted,
-    Ended,
     Event,
-    Failed,
-    Finished,
-    PartBegan,
-    PartEnded,
-    PartGrew,
+    PartDelta,
+    PartEnd,
+    PartStart,
+    ReplyEnd,
+    ReplyFailure,
+    ReplyStart,
+    ReplyUsage,
 )
 from headrace.protocol.neutral.failure import Failure
 from headrace.protocol.neutral.part import (
@@ -187,30 +187,30 @@ def test_signatures_are_carried() -> None:
 
 def test_a_stream() -> None:
     events: list[Event] = [
-        Began(id="x", model="claude", created_s=1751944939),
-        PartBegan(choice=0, part=0, kind="thinking"),
-        PartGrew(choice=0, part=0, text="Hm."),
-        PartEnded(choice=0, part=0),
-        PartBegan(choice=0, part=1, kind="text"),
-        PartGrew(choice=0, part=1, text="Grü\u2028ße", logprobs=[{"token": "x"}]),
-        PartGrew(choice=0, part=1, text=""),
-        PartEnded(choice=0, part=1),
-        PartBegan(choice=0, part=2, kind="tool_call", id="c1", name="f"),
-        PartBegan(choice=0, part=3, kind="tool_call", id="c2", name="g"),
-        PartGrew(choice=0, part=2, text='{"a"'),
-        PartGrew(choice=0, part=3, text="{}"),
-        PartGrew(choice=0, part=2, text=":1}"),
-        PartEnded(choice=0, part=3),
-        PartEnded(choice=0, part=2),
-        PartBegan(choice=1, part=0, kind="text"),
-        PartGrew(choice=1, part=0, text="another choice"),
-        PartEnded(choice=1, part=0),
+        ReplyStart(id="x", model="claude", created_s=1751944939),
+        PartStart(choice=0, part=0, kind="thinking"),
+        PartDelta(choice=0, part=0, text="Hm."),
+        PartEnd(choice=0, part=0),
+        PartStart(choice=0, part=1, kind="text"),
+        PartDelta(choice=0, part=1, text="Grü\u2028ße", logprobs=[{"token": "x"}]),
+        PartDelta(choice=0, part=1, text=""),
+        PartEnd(choice=0, part=1),
+        PartStart(choice=0, part=2, kind="tool_call", id="c1", name="f"),
+        PartStart(choice=0, part=3, kind="tool_call", id="c2", name="g"),
+        PartDelta(choice=0, part=2, text='{"a"'),
+        PartDelta(choice=0, part=3, text="{}"),
+        PartDelta(choice=0, part=2, text=":1}"),
+        PartEnd(choice=0, part=3),
+        PartEnd(choice=0, part=2),
+        PartStart(choice=1, part=0, kind="text"),
+        PartDelta(choice=1, part=0, text="another choice"),
+        PartEnd(choice=1, part=0),
         CompletePart(choice=0, part=4, value=Media(kind="image", data="AAAA")),
         CompletePart(choice=0, part=5, value=Opaque("x", {})),
-        Finished(choice=0, reason="tool_calls"),
-        Finished(choice=1, reason="length"),
-        Counted(usage=USAGE),
-        Ended(),
+        ChoiceEnd(choice=0, reason="tool_calls"),
+        ChoiceEnd(choice=1, reason="length"),
+        ReplyUsage(usage=USAGE),
+        ReplyEnd(),
     ]
     lines = stream(events, OllamaClient(NOW))
     for line in lines:
@@ -244,27 +244,27 @@ def test_a_stream() -> None:
 
 def test_a_streams_times_may_be_set_until_its_end() -> None:
     writer = OllamaClient(NOW).stream_writer(call())
-    writer.write(Began(id="", model="m"))
+    writer.write(ReplyStart(id="", model="m"))
     writer.durations = Durations(total_ns=4)
-    assert json.loads(writer.write(Ended()))["total_duration"] == 4
-    assert writer.write(Ended()) == b""
+    assert json.loads(writer.write(ReplyEnd()))["total_duration"] == 4
+    assert writer.write(ReplyEnd()) == b""
     assert writer.keep_alive() == b""
 
 
 def test_what_is_held_of_one_part_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream_writer, "MAX_EVENT_BYTES", 74)
-    events: list[Event] = [Began(id="", model="m")]
+    events: list[Event] = [ReplyStart(id="", model="m")]
     for number in range(3):
         events += [
-            PartBegan(choice=0, part=number, kind="tool_call", id="c", name="f"),
-            PartGrew(choice=0, part=number, text='{"a":1}'),
-            PartEnded(choice=0, part=number),
+            PartStart(choice=0, part=number, kind="tool_call", id="c", name="f"),
+            PartDelta(choice=0, part=number, text='{"a":1}'),
+            PartEnd(choice=0, part=number),
         ]
-    assert len(stream([*events, Ended()])) == 4
+    assert len(stream([*events, ReplyEnd()])) == 4
     for kind in ("tool_call", "thinking"):
         over: list[Event] = [
-            PartBegan(choice=0, part=3, kind=kind, id="c", name="f"),
-            *[PartGrew(choice=0, part=3, text="     ")] * 2,
+            PartStart(choice=0, part=3, kind=kind, id="c", name="f"),
+            *[PartDelta(choice=0, part=3, text="     ")] * 2,
         ]
         with pytest.raises(AnswerTooLongError, match="74 characters"):
             stream([*events, *over])
@@ -272,7 +272,7 @@ def test_what_is_held_of_one_part_has_a_bound(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_failure_in_mid_stream_is_a_line() -> None:
     failure = Failure(kind="overloaded", message="too busy\u2028now")
-    lines = stream([Began(id="", model="m"), Failed(failure), Ended()])
+    lines = stream([ReplyStart(id="", model="m"), ReplyFailure(failure), ReplyEnd()])
     assert lines == [{"error": "too busy\u2028now"}]
     assert CLIENT.stream_type() == "application/x-ndjson"
     assert json.loads(CLIENT.write_failure(failure, 503, "r")) == {"error": failure.message}

@@ -17,7 +17,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from headrace.protocol.dialects.openai_chat import CLIENT, PRESETS, OpenAIChatProvider
 from headrace.protocol.neutral.collect import collected
 from headrace.protocol.neutral.dialect import DamagedReplyError
-from headrace.protocol.neutral.event import Ended, Failed
+from headrace.protocol.neutral.event import ReplyEnd, ReplyFailure
 from headrace.protocol.neutral.part import Refusal, Text, Thinking, ToolCall
 from headrace.protocol.neutral.reply import ChatReply
 from tests.protocol.dialects.openai_chat.samples import chunks_of, stream_bytes
@@ -206,11 +206,11 @@ def _replay_stream(
         assert read_stream(provider.stream_reader(call), *pieces) == events, one.at
     assert_grammar(events)
     if told.error:
-        assert isinstance(events[-1], Failed), one.at
+        assert isinstance(events[-1], ReplyFailure), one.at
         assert events[-1].failure.kind != "damaged", one.at
         seen["stream that failed"] += 1
         return
-    assert isinstance(events[-1], Ended), (one.at, events[-1])
+    assert isinstance(events[-1], ReplyEnd), (one.at, events[-1])
     reply = collected("openai-chat", events)
     check(reply, told, one.at)
     written = chunks_of(stream_bytes(call, events))

@@ -12,13 +12,13 @@ from headrace.protocol.dialects.openai_chat import PRESETS, OpenAIChatProvider
 from headrace.protocol.dialects.openai_chat.stream_reader import ChatStreamReader
 from headrace.protocol.neutral.collect import Collector, collected
 from headrace.protocol.neutral.event import (
-    Began,
-    Counted,
-    Ended,
+    ChoiceEnd,
     Event,
-    Failed,
-    Finished,
-    PartGrew,
+    PartDelta,
+    ReplyEnd,
+    ReplyFailure,
+    ReplyStart,
+    ReplyUsage,
     has_content,
 )
 from headrace.protocol.neutral.part import (
@@ -59,7 +59,7 @@ def events_of(stream: bytes, variant: str = "generic", choices: int = 1) -> list
 def reply_of(stream: bytes, variant: str = "generic", choices: int = 1) -> ChatReply:
     """The answer of a stream that ends well."""
     events = events_of(stream, variant, choices)
-    assert isinstance(events[-1], Ended), events[-1]
+    assert isinstance(events[-1], ReplyEnd), events[-1]
     return collected("openai-chat", events)
 
 
@@ -71,7 +71,7 @@ def parts_of(*chunks: dict[str, Any]) -> tuple[Part, ...]:
 def failure_of(stream: bytes, variant: str = "generic") -> tuple[str, str]:
     """Kind and message of the failure that ends a stream."""
     last = events_of(stream, variant)[-1]
-    assert isinstance(last, Failed)
+    assert isinstance(last, ReplyFailure)
     return last.failure.kind, last.failure.message
 
 
@@ -88,15 +88,15 @@ def test_a_plain_answer() -> None:
         {**delta(), "choices": [], "usage": USAGE, "service_tier": "default"},
     )
     events = events_of(stream)
-    assert events[0] == Began(
+    assert events[0] == ReplyStart(
         id="r1", model="m", created_s=17, extra={"system_fingerprint": "fp"}, dialect="openai-chat"
     )
     assert not has_content(events[1])
-    assert [one.text for one in events if isinstance(one, PartGrew)] == ["Grü", "ße 🙂"]
+    assert [one.text for one in events if isinstance(one, PartDelta)] == ["Grü", "ße 🙂"]
     assert events[-3:] == [
-        Finished(choice=0, reason="stop"),
-        Counted(usage=COUNTED, service_tier="default"),
-        Ended(),
+        ChoiceEnd(choice=0, reason="stop"),
+        ReplyUsage(usage=COUNTED, service_tier="default"),
+        ReplyEnd(),
     ]
 
 
@@ -120,7 +120,7 @@ def test_a_plain_answer() -> None:
 )
 def test_usage_wherever_it_stands_is_told_once(chunks: list[dict[str, Any]]) -> None:
     events = events_of(sse(*chunks))
-    assert [one.usage for one in events if isinstance(one, Counted)] == [COUNTED]
+    assert [one.usage for one in events if isinstance(one, ReplyUsage)] == [COUNTED]
 
 
 def test_azures_first_chunk_is_no_content() -> None:
@@ -135,7 +135,7 @@ def test_azures_first_chunk_is_no_content() -> None:
     reader = new_reader("azure")
     assert reader.feed(sse(first, done=False)) == []
     events = events_of(sse(first, delta(content="a"), delta("stop")), "azure")
-    assert events[0] == Began(
+    assert events[0] == ReplyStart(
         id="r1",
         model="m",
         created_s=17,
@@ -373,7 +373,7 @@ def test_log_probabilities_go_with_their_text() -> None:
 )
 def test_the_end_is_told_once_and_last(chunks: list[dict[str, Any]]) -> None:
     events = events_of(sse(*chunks))
-    assert events[-2:] == [Finished(choice=0, reason="stop"), Ended()]
+    assert events[-2:] == [ChoiceEnd(choice=0, reason="stop"), ReplyEnd()]
 
 
 def test_a_call_after_stop() -> None:
@@ -414,20 +414,20 @@ def test_frames_of_all_kinds() -> None:
 
 def test_an_end_without_its_mark() -> None:
     whole = sse(delta(content="a"), delta("stop"), done=False)
-    assert isinstance(events_of(whole, "generic")[-1], Ended)
+    assert isinstance(events_of(whole, "generic")[-1], ReplyEnd)
     assert failure_of(whole, "openai")[0] == "network"
     # The last empty line alone is missing.
-    assert isinstance(events_of(whole + b"data: [DONE]", "openai")[-1], Ended)
+    assert isinstance(events_of(whole + b"data: [DONE]", "openai")[-1], ReplyEnd)
     for stream in (b"", b"\n", sse(delta(content="a"), done=False), whole[:-30]):
         assert failure_of(stream)[0] == "network"
     events = events_of(whole, choices=2)
-    assert isinstance(events[-1], Failed)
+    assert isinstance(events[-1], ReplyFailure)
 
 
 def test_a_cut_stream_tells_the_usage_it_had() -> None:
     events = events_of(sse(delta(content="a", top_usage=USAGE), done=False))
-    assert isinstance(events[-1], Failed)
-    assert events[-2] == Counted(usage=COUNTED)
+    assert isinstance(events[-1], ReplyFailure)
+    assert events[-2] == ReplyUsage(usage=COUNTED)
     collector = Collector("openai-chat")
     for event in events:
         collector.take(event)
@@ -458,12 +458,12 @@ def test_errors_in_the_middle(chunk: dict[str, Any] | str, kind: str, message: s
         events = events_of(sse(*before, chunk, delta(content="never")))
         last = events[-1]
         if chunk in (delta("error"), delta("insufficient_system_resource")):
-            assert isinstance(last, Failed) and last.failure.kind == kind
+            assert isinstance(last, ReplyFailure) and last.failure.kind == kind
             continue
-        assert isinstance(last, Failed)
+        assert isinstance(last, ReplyFailure)
         assert last.failure.kind == kind
         assert not message or last.failure.message == message
-        assert not any(isinstance(one, PartGrew) and one.text == "never" for one in events)
+        assert not any(isinstance(one, PartDelta) and one.text == "never" for one in events)
 
 
 def test_a_body_instead_of_a_stream() -> None:
@@ -523,10 +523,10 @@ def test_a_server_cannot_make_us_keep_all() -> None:
     events = reader.feed(sse(held, done=False))
     for _ in range(80):
         events += reader.feed(sse(delta(content=big), done=False))
-    assert isinstance(events[-1], Failed) and events[-1].failure.kind == "damaged"
+    assert isinstance(events[-1], ReplyFailure) and events[-1].failure.kind == "damaged"
     many = sse(*(delta(content="a", index=at) for at in range(1100)))
     last = read_stream(new_reader(), many)[-1]
-    assert isinstance(last, Failed) and last.failure.kind == "damaged"
+    assert isinstance(last, ReplyFailure) and last.failure.kind == "damaged"
     calls = sse(*(call_delta(piece(at, f"c{at}", "f", "")) for at in range(1100)))
     last = read_stream(new_reader(), calls)[-1]
-    assert isinstance(last, Failed) and last.failure.kind == "damaged"
+    assert isinstance(last, ReplyFailure) and last.failure.kind == "damaged"

@@ -13,16 +13,16 @@ from headrace.protocol.dialects.openai_chat import CLIENT
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.collect import collected, replayed
 from headrace.protocol.neutral.event import (
-    Began,
+    ChoiceEnd,
     CompletePart,
-    Counted,
-    Ended,
     Event,
-    Failed,
-    Finished,
-    PartBegan,
-    PartEnded,
-    PartGrew,
+    PartDelta,
+    PartEnd,
+    PartStart,
+    ReplyEnd,
+    ReplyFailure,
+    ReplyStart,
+    ReplyUsage,
 )
 from headrace.protocol.neutral.failure import Failure
 from headrace.protocol.neutral.part import Media, Refusal, Signature, Text, Thinking, ToolCall
@@ -31,19 +31,19 @@ from headrace.protocol.neutral.usage import TokenUsage
 from tests.protocol.dialects.openai_chat.samples import GENERIC, chunks_of, read, stream_bytes
 from tests.protocol.neutral.streams import read_stream
 
-BEGAN = Began(
+BEGAN = ReplyStart(
     id="r1", model="m", created_s=17, extra={"system_fingerprint": "fp"}, dialect="openai-chat"
 )
 USAGE = TokenUsage(input_tokens=3, cache_read_tokens=2, output_tokens=4, reasoning_tokens=1)
 HELLO: list[Event] = [
     BEGAN,
-    PartBegan(choice=0, part=0, kind="text"),
-    PartGrew(choice=0, part=0, text="Hel"),
-    PartGrew(choice=0, part=0, text="lo"),
-    PartEnded(choice=0, part=0),
-    Finished(choice=0, reason="stop"),
-    Counted(usage=USAGE, service_tier="flex"),
-    Ended(),
+    PartStart(choice=0, part=0, kind="text"),
+    PartDelta(choice=0, part=0, text="Hel"),
+    PartDelta(choice=0, part=0, text="lo"),
+    PartEnd(choice=0, part=0),
+    ChoiceEnd(choice=0, reason="stop"),
+    ReplyUsage(usage=USAGE, service_tier="flex"),
+    ReplyEnd(),
 ]
 
 
@@ -96,14 +96,14 @@ def test_usage_only_if_asked_for() -> None:
 
 CALLS: list[Event] = [
     BEGAN,
-    PartBegan(choice=0, part=0, kind="tool_call", id="c1", name="f"),
-    PartBegan(choice=0, part=1, kind="tool_call", id="c2", name="g"),
-    PartGrew(choice=0, part=1, text="{}"),
-    PartGrew(choice=0, part=0, text='{"a":1}'),
-    PartEnded(choice=0, part=0, signature=Signature("gemini", "G")),
-    PartEnded(choice=0, part=1),
-    Finished(choice=0, reason="tool_calls"),
-    Ended(),
+    PartStart(choice=0, part=0, kind="tool_call", id="c1", name="f"),
+    PartStart(choice=0, part=1, kind="tool_call", id="c2", name="g"),
+    PartDelta(choice=0, part=1, text="{}"),
+    PartDelta(choice=0, part=0, text='{"a":1}'),
+    PartEnd(choice=0, part=0, signature=Signature("gemini", "G")),
+    PartEnd(choice=0, part=1),
+    ChoiceEnd(choice=0, reason="tool_calls"),
+    ReplyEnd(),
 ]
 
 
@@ -154,7 +154,7 @@ def test_an_older_client_gets_a_function_call() -> None:
 
 
 def test_the_openai_package_puts_the_answer_together() -> None:
-    events = [*HELLO[:5], *CALLS[1:-2], Finished(choice=0, reason="tool_calls"), *HELLO[6:]]
+    events = [*HELLO[:5], *CALLS[1:-2], ChoiceEnd(choice=0, reason="tool_calls"), *HELLO[6:]]
     call = read(stream=True, stream_options={"include_usage": True})
     state: ChatCompletionStreamState[None] = ChatCompletionStreamState()
     for chunk in chunks(
@@ -179,17 +179,17 @@ def test_the_openai_package_puts_the_answer_together() -> None:
 def test_thoughts_and_their_signatures() -> None:
     events: list[Event] = [
         BEGAN,
-        PartBegan(choice=0, part=0, kind="thinking"),
-        PartGrew(choice=0, part=0, text="a"),
-        PartGrew(choice=0, part=0, text="b"),
-        PartEnded(choice=0, part=0, signature=Signature("anthropic", "S")),
+        PartStart(choice=0, part=0, kind="thinking"),
+        PartDelta(choice=0, part=0, text="a"),
+        PartDelta(choice=0, part=0, text="b"),
+        PartEnd(choice=0, part=0, signature=Signature("anthropic", "S")),
         CompletePart(
             choice=0,
             part=1,
             value=Thinking(text="", signature=Signature("anthropic", "R"), redacted=True),
         ),
-        Finished(choice=0, reason="stop"),
-        Ended(),
+        ChoiceEnd(choice=0, reason="stop"),
+        ReplyEnd(),
     ]
     assert deltas(events)[:-1] == [
         {"reasoning_content": "a"},
@@ -221,14 +221,14 @@ def test_thoughts_and_their_signatures() -> None:
 def test_every_choice_has_its_role_and_its_end() -> None:
     events: list[Event] = [
         BEGAN,
-        PartBegan(choice=1, part=0, kind="text"),
-        PartGrew(choice=1, part=0, text="b"),
-        PartEnded(choice=1, part=0),
+        PartStart(choice=1, part=0, kind="text"),
+        PartDelta(choice=1, part=0, text="b"),
+        PartEnd(choice=1, part=0),
         CompletePart(choice=2, part=0, value=Text(text="c")),
-        Finished(choice=0, reason="length"),
-        Finished(choice=1, reason="stop"),
-        Finished(choice=2, reason="content_filter"),
-        Ended(),
+        ChoiceEnd(choice=0, reason="length"),
+        ChoiceEnd(choice=1, reason="stop"),
+        ChoiceEnd(choice=2, reason="content_filter"),
+        ReplyEnd(),
     ]
     seen: dict[int, list[Any]] = {}
     for one in chunks(events):
@@ -244,16 +244,16 @@ def test_every_choice_has_its_role_and_its_end() -> None:
 def test_words_of_other_vendors_stay_out() -> None:
     flat = {"type": "url_citation", "url": "u", "title": "t", "start_index": 0, "end_index": 1}
     events: list[Event] = [
-        Began(id="r1", model="m", created_s=17, extra={"container": 1, "usage": {"zz": 1}}),
-        PartBegan(choice=0, part=0, kind="text"),
-        PartGrew(choice=0, part=0, text="a", extra={"citations": [1]}),
-        PartGrew(choice=0, part=0, text="", extra={"annotations": [flat]}),
-        PartEnded(choice=0, part=0),
-        PartBegan(choice=0, part=1, kind="tool_call", id="c", name="f", extra={"caller": 1}),
-        PartEnded(choice=0, part=1),
-        Finished(choice=0, reason="tool_calls", extra={"stop_details": 1, "message": {"zz": 1}}),
-        Counted(usage=USAGE, extra={"usage": {"zz": 1}, "zz": 1}),
-        Ended(),
+        ReplyStart(id="r1", model="m", created_s=17, extra={"container": 1, "usage": {"zz": 1}}),
+        PartStart(choice=0, part=0, kind="text"),
+        PartDelta(choice=0, part=0, text="a", extra={"citations": [1]}),
+        PartDelta(choice=0, part=0, text="", extra={"annotations": [flat]}),
+        PartEnd(choice=0, part=0),
+        PartStart(choice=0, part=1, kind="tool_call", id="c", name="f", extra={"caller": 1}),
+        PartEnd(choice=0, part=1),
+        ChoiceEnd(choice=0, reason="tool_calls", extra={"stop_details": 1, "message": {"zz": 1}}),
+        ReplyUsage(usage=USAGE, extra={"usage": {"zz": 1}, "zz": 1}),
+        ReplyEnd(),
     ]
     call = read(stream=True, stream_options={"include_usage": True})
     told = json.dumps(chunks(events, call))
@@ -267,20 +267,20 @@ def test_words_of_other_vendors_stay_out() -> None:
 
 def test_an_error_is_the_last_word() -> None:
     failure = Failure(kind="overloaded", message="busy")
-    stream = stream_bytes(read(), [BEGAN, Failed(failure), *HELLO])
+    stream = stream_bytes(read(), [BEGAN, ReplyFailure(failure), *HELLO])
     assert b"[DONE]" not in stream
     assert chunks_of(stream)[-1] == {
         "error": {"message": "busy", "type": "server_error", "param": None, "code": "overloaded"}
     }
     writer = CLIENT.stream_writer(read())
     assert writer.keep_alive() == b": keep-alive\n\n"
-    writer.write(Ended())
+    writer.write(ReplyEnd())
     assert writer.keep_alive() == b""
 
 
 def test_line_ends_that_some_clients_cut_at() -> None:
     events = list(HELLO)
-    events[2] = PartGrew(choice=0, part=0, text="a\u2028b\u0085c\nd")
+    events[2] = PartDelta(choice=0, part=0, text="a\u2028b\u0085c\nd")
     stream = stream_bytes(read(), events).decode()
     assert "\u2028" not in stream and "\u0085" not in stream
     assert json.loads(stream.split("\n\n")[1][6:])["choices"][0]["delta"]["content"] == (

@@ -17,7 +17,7 @@ from headrace.errors import RequestError
 from headrace.protocol.dialects.openai_completions import CLIENT, REPLIES, beyond_chat
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.collect import collected, replayed
-from headrace.protocol.neutral.event import Ended
+from headrace.protocol.neutral.event import ReplyEnd
 from headrace.protocol.neutral.part import Text
 from headrace.protocol.neutral.reply import ChatReply
 from headrace.protocol.sse import SSEReader
@@ -101,7 +101,7 @@ def test_streams(archive: str) -> None:
                 usage = chunk.get("usage") or usage
         events = read_stream(REPLIES.stream_reader(CALL), exchange.body)
         assert_grammar(events)
-        assert isinstance(events[-1], Ended), exchange.at
+        assert isinstance(events[-1], ReplyEnd), exchange.at
         reply = collected(REPLIES.name, events)
         assert read(reply) == expected
         assert (reply.usage is None) == (usage is None)

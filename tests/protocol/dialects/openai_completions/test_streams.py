@@ -10,7 +10,7 @@ import pytest
 from headrace.protocol.dialects.openai_completions import CLIENT, REPLIES
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.collect import collected
-from headrace.protocol.neutral.event import Event, Failed
+from headrace.protocol.neutral.event import Event, ReplyFailure
 from headrace.protocol.sse import data_event
 from tests.protocol.neutral.streams import assert_grammar, read_at_every_cut
 
@@ -82,7 +82,7 @@ def test_choices_side_by_side() -> None:
 )  # fmt: skip
 def test_streams_that_end_badly(pieces: tuple[bytes, ...], kind: str) -> None:
     last = read(*pieces)[-1]
-    assert isinstance(last, Failed) and last.failure.kind == kind
+    assert isinstance(last, ReplyFailure) and last.failure.kind == kind
 
 
 def test_no_usage_unless_it_is_asked_for() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headrace.errors import RequestError
 from headrace.protocol.dialects.openai_responses import CLIENT, PROVIDER, needs_state
-from headrace.protocol.neutral.event import Began, Ended
+from headrace.protocol.neutral.event import ReplyEnd, ReplyStart
 from tests.protocol.dialects.openai_responses.samples import PATH
 
 _WORDS = [
@@ -123,4 +123,4 @@ def test_any_request_is_read_or_refused(fields: Any, items: Any, tools: Any) -> 
     needs_state(call)
     json.loads(PROVIDER.write_call(call, "m").body)
     writer = CLIENT.stream_writer(call)
-    assert writer.write(Began(id="x", model="m")) and writer.write(Ended())
+    assert writer.write(ReplyStart(id="x", model="m")) and writer.write(ReplyEnd())

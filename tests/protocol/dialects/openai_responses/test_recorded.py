@@ -14,7 +14,7 @@ import pytest
 from headrace.protocol.dialects.openai_responses import CLIENT, PROVIDER
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.collect import collected
-from headrace.protocol.neutral.event import Ended
+from headrace.protocol.neutral.event import ReplyEnd
 from headrace.protocol.neutral.part import Opaque, Part, Refusal, Text, Thinking, ToolCall
 from headrace.protocol.neutral.reply import ChatReply, Choice
 from tests.protocol.dialects.api_description import assert_as_described
@@ -176,7 +176,7 @@ def test_streams() -> None:
         if streams(one):
             events = read_stream(PROVIDER.stream_reader(call_of(one)), one.body)
             assert_grammar(events)
-            assert isinstance(events[-1], Ended), one.at
+            assert isinstance(events[-1], ReplyEnd), one.at
             check_reply(one.at, collected("openai-responses", events), raw_response(one))
 
 

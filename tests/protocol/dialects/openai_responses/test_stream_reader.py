@@ -11,15 +11,15 @@ from headrace.protocol.dialects.openai_responses import PROVIDER
 from headrace.protocol.dialects.openai_responses.stream_reader import ResponsesStreamReader
 from headrace.protocol.neutral.collect import collected
 from headrace.protocol.neutral.event import (
-    Began,
-    Counted,
-    Ended,
+    ChoiceEnd,
     Event,
-    Failed,
-    Finished,
-    PartBegan,
-    PartEnded,
-    PartGrew,
+    PartDelta,
+    PartEnd,
+    PartStart,
+    ReplyEnd,
+    ReplyFailure,
+    ReplyStart,
+    ReplyUsage,
 )
 from headrace.protocol.neutral.part import (
     Opaque,
@@ -102,15 +102,15 @@ def text_stream(*deltas: str) -> list[dict[str, Any]]:
 def test_a_text() -> None:
     got = events(*text_stream("Hel", "lo"))
     began = got[0]
-    assert isinstance(began, Began) and (began.id, began.model) == ("resp_1", "gpt-5")
+    assert isinstance(began, ReplyStart) and (began.id, began.model) == ("resp_1", "gpt-5")
     assert got[1:] == [
-        PartBegan(choice=0, part=0, kind="text", extra={"item_id": "msg_1"}),
-        PartGrew(choice=0, part=0, text="Hel"),
-        PartGrew(choice=0, part=0, text="lo"),
-        PartEnded(choice=0, part=0),
-        Finished(choice=0, reason="stop"),
-        Counted(usage=TokenUsage(input_tokens=3, output_tokens=2)),
-        Ended(),
+        PartStart(choice=0, part=0, kind="text", extra={"item_id": "msg_1"}),
+        PartDelta(choice=0, part=0, text="Hel"),
+        PartDelta(choice=0, part=0, text="lo"),
+        PartEnd(choice=0, part=0),
+        ChoiceEnd(choice=0, reason="stop"),
+        ReplyUsage(usage=TokenUsage(input_tokens=3, output_tokens=2)),
+        ReplyEnd(),
     ]
 
 
@@ -187,7 +187,7 @@ def test_parallel_function_calls() -> None:
         ToolCall(id="call_fc_1", name="f", arguments='{"a":1}', extra={"item_id": "fc_1"}),
         ToolCall(id="call_fc_2", name="g", arguments="{}", extra={"item_id": "fc_2"}),
     )
-    assert Finished(choice=0, reason="tool_calls") in found
+    assert ChoiceEnd(choice=0, reason="tool_calls") in found
 
 
 def test_arguments_that_no_delta_had() -> None:
@@ -316,7 +316,7 @@ def test_incomplete() -> None:
     item = message("Hi", status="incomplete")
     end = whole(item, status="incomplete", incomplete_details={"reason": "max_output_tokens"})
     found = events(CREATED, added(0, item), done(0, item), {**end, "type": "response.incomplete"})
-    assert Finished(choice=0, reason="length") in found
+    assert ChoiceEnd(choice=0, reason="length") in found
 
 
 @pytest.mark.parametrize(
@@ -348,16 +348,16 @@ def test_incomplete() -> None:
 def test_failures_in_mid_stream(event: dict[str, Any], kind: str) -> None:
     found = events(CREATED, added(0, message("")), grew("output_text", 0, "Hi"), event)
     last = found[-1]
-    assert isinstance(last, Failed) and last.failure.kind == kind
+    assert isinstance(last, ReplyFailure) and last.failure.kind == kind
     assert last.failure.message
-    assert PartGrew(choice=0, part=0, text="Hi") in found
+    assert PartDelta(choice=0, part=0, text="Hi") in found
 
 
 def test_a_stream_without_an_end_was_cut() -> None:
     raw = sse(*text_stream("Hi"))
     for cut in range(0, len(raw) - 1, 7):
         last = read_stream(new(), raw[:cut])[-1]
-        assert isinstance(last, Failed) and last.failure.kind == "network"
+        assert isinstance(last, ReplyFailure) and last.failure.kind == "network"
 
 
 def test_nothing_comes_after_the_end() -> None:
@@ -369,7 +369,7 @@ def test_nothing_comes_after_the_end() -> None:
 @pytest.mark.parametrize("data", [b"{", b"[]", b"3", b"[" * 100_000, b"\xff"])
 def test_damaged_events(data: bytes) -> None:
     last = read_stream(new(), sse(CREATED) + b"data: " + data + b"\n\n")[-1]
-    assert isinstance(last, Failed) and last.failure.kind == "damaged"
+    assert isinstance(last, ReplyFailure) and last.failure.kind == "damaged"
 
 
 @pytest.mark.load
@@ -380,7 +380,7 @@ def test_a_stream_of_endless_items_is_cut() -> None:
         raw = (added(block * 1000 + one, {"type": "message"}) for one in range(1000))
         found = reader.feed(sse(*raw))
         last = found[-1] if found else last
-    assert isinstance(last, Failed) and last.failure.kind == "damaged"
+    assert isinstance(last, ReplyFailure) and last.failure.kind == "damaged"
 
 
 _ITEM = st.fixed_dictionaries(
@@ -461,7 +461,7 @@ def test_a_provider_cannot_have_us_hold_everything() -> None:
     for index in range(1, 80):
         item = message("x" * 2**20, id=f"msg_{index}")
         found += reader.feed(sse(done(index, item)))
-    assert isinstance(found[-1], Failed) and found[-1].failure.kind == "damaged"
+    assert isinstance(found[-1], ReplyFailure) and found[-1].failure.kind == "damaged"
 
 
 @pytest.mark.load
@@ -471,4 +471,4 @@ def test_items_without_content_are_counted_too() -> None:
     for block in range(80):
         raw = (done(block * 1000 + one, {"type": "message"}) for one in range(1000))
         found = reader.feed(sse(*raw)) or found
-    assert isinstance(found[-1], Failed) and found[-1].failure.kind == "damaged"
+    assert isinstance(found[-1], ReplyFailure) and found[-1].failure.kind == "damaged"

@@ -15,17 +15,17 @@ from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.carried_id import pack
 from headrace.protocol.neutral.collect import replayed
 from headrace.protocol.neutral.event import (
-    Began,
+    ChoiceEnd,
     CompletePart,
-    Counted,
-    Ended,
     Event,
-    Failed,
-    Finished,
     Kind,
-    PartBegan,
-    PartEnded,
-    PartGrew,
+    PartDelta,
+    PartEnd,
+    PartStart,
+    ReplyEnd,
+    ReplyFailure,
+    ReplyStart,
+    ReplyUsage,
 )
 from headrace.protocol.neutral.failure import Failure
 from headrace.protocol.neutral.part import (
@@ -43,15 +43,15 @@ from headrace.protocol.neutral.usage import TokenUsage
 from tests.protocol.dialects.openai_responses.samples import PATH, read, streamed, told
 
 _EVENTS: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
-BEGAN = Began(id="chatcmpl-1", model="m", created_s=1700000000)
+BEGAN = ReplyStart(id="chatcmpl-1", model="m", created_s=1700000000)
 USAGE = TokenUsage(input_tokens=3, cache_read_tokens=2, output_tokens=4, reasoning_tokens=1)
-END: list[Event] = [Finished(choice=0, reason="stop"), Counted(usage=USAGE), Ended()]
+END: list[Event] = [ChoiceEnd(choice=0, reason="stop"), ReplyUsage(usage=USAGE), ReplyEnd()]
 
 
 def part(number: int, kind: Kind, *pieces: str, **fields: Any) -> list[Event]:
-    ended = PartEnded(choice=0, part=number, signature=fields.pop("signature", None))
-    began = PartBegan(choice=0, part=number, kind=kind, **fields)
-    return [began, *(PartGrew(choice=0, part=number, text=one) for one in pieces), ended]
+    ended = PartEnd(choice=0, part=number, signature=fields.pop("signature", None))
+    began = PartStart(choice=0, part=number, kind=kind, **fields)
+    return [began, *(PartDelta(choice=0, part=number, text=one) for one in pieces), ended]
 
 
 def client_reads(call: ChatCall, events: list[Event]) -> list[dict[str, Any]]:
@@ -189,7 +189,7 @@ def test_thoughts() -> None:
 
 def test_summaries_of_one_item() -> None:
     hidden = Thinking(text="", redacted=True, signature=Signature("openai", "gAAA"), id="rs_1")
-    own = Began(id="resp_1", model="m", created_s=1, extra={"object": "response"})
+    own = ReplyStart(id="resp_1", model="m", created_s=1, extra={"object": "response"})
     found = client_reads(
         read(),
         [
@@ -228,23 +228,23 @@ def test_summaries_of_one_item() -> None:
 
 def test_function_calls_side_by_side() -> None:
     def grew(number: int, text: str) -> Event:
-        return PartGrew(choice=0, part=number, text=text)
+        return PartDelta(choice=0, part=number, text=text)
 
     found = client_reads(
         read(),
         [
             BEGAN,
-            PartBegan(choice=0, part=0, kind="tool_call", id="a", name="f"),
-            PartBegan(choice=0, part=1, kind="tool_call", id="b", name="g"),
+            PartStart(choice=0, part=0, kind="tool_call", id="a", name="f"),
+            PartStart(choice=0, part=1, kind="tool_call", id="b", name="g"),
             grew(1, "{"),
             grew(1, '"x":'),
             grew(0, "{"),
             grew(1, "1}"),
             grew(0, "}"),
-            PartEnded(choice=0, part=1),
-            PartEnded(choice=0, part=0),
-            Finished(choice=0, reason="tool_calls"),
-            Ended(),
+            PartEnd(choice=0, part=1),
+            PartEnd(choice=0, part=0),
+            ChoiceEnd(choice=0, reason="tool_calls"),
+            ReplyEnd(),
         ],
     )
     assert [(one["call_id"], one["name"], one["arguments"]) for one in output(found)] == [
@@ -300,7 +300,7 @@ def test_signatures_of_calls_and_texts_come_back() -> None:
     ],
 )
 def test_how_it_ends(reason: Finish, kind: str, details: Any, status: str) -> None:
-    events = [BEGAN, *part(0, "text", "Hi"), Finished(choice=0, reason=reason), Ended()]
+    events = [BEGAN, *part(0, "text", "Hi"), ChoiceEnd(choice=0, reason=reason), ReplyEnd()]
     found = client_reads(read(), events)
     whole = found[-1]["response"]
     assert found[-1]["type"] == f"response.{kind}" and whole["status"] == kind
@@ -313,21 +313,21 @@ def test_a_failure_in_mid_stream_tells_what_came() -> None:
     events = [
         BEGAN,
         *part(0, "tool_call", "{", '"a"', id="a", name="f")[:-1],
-        Failed(failure),
-        Ended(),
+        ReplyFailure(failure),
+        ReplyEnd(),
     ]
     found = client_reads(read(), events)
     assert found[-1]["type"] == "response.failed"
     whole = found[-1]["response"]
     assert whole["error"] == {"code": "rate_limit_exceeded", "message": "slow down"}
     assert (whole["status"], whole["output"][0]["arguments"]) == ("failed", '{"a"')
-    text = client_reads(read(), [BEGAN, *part(0, "text", "Hi")[:-1], Failed(failure)])
+    text = client_reads(read(), [BEGAN, *part(0, "text", "Hi")[:-1], ReplyFailure(failure)])
     assert output(text)[0]["content"][0]["text"] == "Hi"
     assert output(text)[0]["status"] == "incomplete"
 
 
 def test_a_failure_before_anything() -> None:
-    found = client_reads(read(), [Failed(Failure(kind="server", message="no", param="p"))])
+    found = client_reads(read(), [ReplyFailure(Failure(kind="server", message="no", param="p"))])
     assert found == [
         {
             "type": "error",
@@ -342,7 +342,7 @@ def test_a_failure_before_anything() -> None:
 def test_nothing_is_written_after_the_end() -> None:
     writer = CLIENT.stream_writer(read())
     raw = b"".join([writer.write(one) for one in [BEGAN, *part(0, "text", "x"), *END]])
-    assert writer.write(Ended()) == b"" and writer.write(BEGAN) == b""
+    assert writer.write(ReplyEnd()) == b"" and writer.write(BEGAN) == b""
     assert b"[DONE]" not in raw
     assert told(writer.keep_alive()) == []
 
@@ -363,10 +363,10 @@ def test_logprobs_and_annotations() -> None:
     flat = {"type": "url_citation", **citation["url_citation"]}  # type: ignore[dict-item]
     events: list[Event] = [
         BEGAN,
-        PartBegan(choice=0, part=0, kind="text"),
-        PartGrew(choice=0, part=0, text="Hi", logprobs=[one]),
-        PartGrew(choice=0, part=0, text="", extra={"annotations": [citation, {"type": "odd"}]}),
-        PartEnded(choice=0, part=0),
+        PartStart(choice=0, part=0, kind="text"),
+        PartDelta(choice=0, part=0, text="Hi", logprobs=[one]),
+        PartDelta(choice=0, part=0, text="", extra={"annotations": [citation, {"type": "odd"}]}),
+        PartEnd(choice=0, part=0),
         *END,
     ]
     found = client_reads(read(), events)
@@ -382,7 +382,7 @@ def test_logprobs_and_annotations() -> None:
     [("flex", "flex"), ("standard", "default"), ("odd", None), (None, None)],
 )
 def test_service_tiers_are_those_that_clients_know(told_tier: str | None, expected: str) -> None:
-    events = [*END[:1], Counted(usage=USAGE, service_tier=told_tier), Ended()]
+    events = [*END[:1], ReplyUsage(usage=USAGE, service_tier=told_tier), ReplyEnd()]
     found = client_reads(read(service_tier="auto"), [BEGAN, *events])
     assert found[-1]["response"]["service_tier"] == expected
 
@@ -391,10 +391,10 @@ def test_other_choices_are_not_told() -> None:
     events: list[Event] = [
         BEGAN,
         *part(0, "text", "a"),
-        PartBegan(choice=1, part=0, kind="text"),
-        PartGrew(choice=1, part=0, text="b"),
-        PartEnded(choice=1, part=0),
-        Finished(choice=1, reason="length"),
+        PartStart(choice=1, part=0, kind="text"),
+        PartDelta(choice=1, part=0, text="b"),
+        PartEnd(choice=1, part=0),
+        ChoiceEnd(choice=1, reason="length"),
         *END,
     ]
     found = client_reads(read(), events)

@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from headrace.protocol.dialects.openai_responses import CLIENT, PROVIDER
 from headrace.protocol.neutral.collect import collected
 from headrace.protocol.neutral.event import (
-    Began,
+    ChoiceEnd,
     CompletePart,
-    Counted,
-    Ended,
     Event,
-    Finished,
-    PartBegan,
-    PartEnded,
-    PartGrew,
+    PartDelta,
+    PartEnd,
+    PartStart,
+    ReplyEnd,
+    ReplyStart,
+    ReplyUsage,
 )
 from headrace.protocol.neutral.part import Part, Refusal, Signature, Text, Thinking, ToolCall
 from headrace.protocol.neutral.usage import TokenUsage
@@ -38,7 +38,7 @@ _PIECES = st.lists(st.text("aé\u2028👋", max_size=3), max_size=3)
 @st.composite
 def _events(draw: st.DrawFn) -> list[Event]:
     """A stream that keeps the grammar."""
-    events: list[Event] = [Began(id="x", model="m")]
+    events: list[Event] = [ReplyStart(id="x", model="m")]
     number = 0
     for _ in range(draw(st.integers(0, 5))):
         kind = draw(st.sampled_from(["text", "refusal", "thinking", "redacted", "calls"]))
@@ -55,28 +55,28 @@ def _events(draw: st.DrawFn) -> list[Event]:
             signature = draw(_SIGNATURES) if kind != "refusal" else None
             if kind == "thinking" and signature is None and not any(pieces):
                 pieces = ["hm"]
-            events.append(PartBegan(choice=0, part=number, kind=kind))  # type: ignore[arg-type]
-            events += [PartGrew(choice=0, part=number, text=one) for one in pieces]
-            events.append(PartEnded(choice=0, part=number, signature=signature))
+            events.append(PartStart(choice=0, part=number, kind=kind))  # type: ignore[arg-type]
+            events += [PartDelta(choice=0, part=number, text=one) for one in pieces]
+            events.append(PartEnd(choice=0, part=number, signature=signature))
             number += 1
     reason = draw(st.sampled_from(["stop", "length", "content_filter"]))
     usage = TokenUsage(input_tokens=draw(st.integers(0, 9)), reasoning_tokens=2)
-    return [*events, Finished(choice=0, reason=reason), Counted(usage=usage), Ended()]
+    return [*events, ChoiceEnd(choice=0, reason=reason), ReplyUsage(usage=usage), ReplyEnd()]
 
 
 def _calls(draw: st.DrawFn, first: int, count: int) -> list[Event]:
     """Calls side by side, their pieces in any order."""
     numbers = range(first, first + count)
     begun: list[Event] = [
-        PartBegan(choice=0, part=one, kind="tool_call", id=f"call_{one}", name="f")
+        PartStart(choice=0, part=one, kind="tool_call", id=f"call_{one}", name="f")
         for one in numbers
     ]
     pieces = [(one, piece) for one in numbers for piece in draw(_PIECES)]
     grown = [
-        PartGrew(choice=0, part=one, text=piece) for one, piece in draw(st.permutations(pieces))
+        PartDelta(choice=0, part=one, text=piece) for one, piece in draw(st.permutations(pieces))
     ]
     ended = [
-        PartEnded(choice=0, part=one, signature=draw(_SIGNATURES))
+        PartEnd(choice=0, part=one, signature=draw(_SIGNATURES))
         for one in draw(st.permutations(list(numbers)))
     ]
     return [*begun, *grown, *ended]
@@ -131,7 +131,7 @@ def test_any_answer_comes_out_in_order_and_is_read_again(events: list[Event]) ->
 
     again = read_stream(PROVIDER.stream_reader(read()), raw)
     assert_grammar(again)
-    assert isinstance(again[-1], Ended)
+    assert isinstance(again[-1], ReplyEnd)
     (choice,) = collected("x", again).choices
     assert [one.text for one in said(choice.parts, Text)] == [one.text for one in said(parts, Text)]
     assert said(choice.parts, Refusal) == said(parts, Refusal)
@@ -163,6 +163,8 @@ def test_a_deep_answer_can_be_written() -> None:
     for _ in range(380):
         deep = {"a": deep}
     call = read(metadata=None, tools=[{"type": "x", "deep": deep}])
-    written = b"".join(map(CLIENT.stream_writer(call).write, [Began(id="x", model="m"), Ended()]))
+    written = b"".join(
+        map(CLIENT.stream_writer(call).write, [ReplyStart(id="x", model="m"), ReplyEnd()])
+    )
     assert told(written)[0]["response"]["tools"][0]["type"] == "x"
     assert msgspec.json.decode(PROVIDER.write_call(call, "m").body)["tools"][0]["type"] == "x"

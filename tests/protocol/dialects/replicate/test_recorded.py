@@ -9,7 +9,7 @@ import pytest
 from headrace.protocol.dialects.replicate import PROVIDER
 from headrace.protocol.dialects.replicate.prediction import read_prediction
 from headrace.protocol.neutral.collect import collected
-from headrace.protocol.neutral.event import Ended
+from headrace.protocol.neutral.event import ReplyEnd
 from headrace.protocol.neutral.part import Text
 from tests.protocol.dialects.replicate.samples import call
 from tests.protocol.neutral.cassettes import Exchange, exchanges
@@ -39,7 +39,7 @@ def test_a_stream_from_its_creation_to_its_end() -> None:
     assert ask.url.endswith(streamed.path)
     events = steps.feed(streamed.body) + steps.end_of_body()
     gone = steps.take(404, {}, b"")
-    assert isinstance(gone[-1], Ended)
+    assert isinstance(gone[-1], ReplyEnd)
     text = collected("replicate", events + gone).choices[0].parts
     # As its events say it: a line end stands for each further line of data.
     wanted = []

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from headrace.protocol.dialects.replicate import PROVIDER
 from headrace.protocol.neutral.collect import collected
 from headrace.protocol.neutral.dialect import DamagedReplyError, StreamReader
-from headrace.protocol.neutral.event import Failed
+from headrace.protocol.neutral.event import ReplyFailure
 from headrace.protocol.neutral.part import Text
 from headrace.protocol.neutral.usage import TokenUsage
 from tests.protocol.dialects.replicate.samples import call, prediction
@@ -130,14 +130,14 @@ def test_a_stream_at_every_cut() -> None:
 def test_streams_that_end_badly(end: str, kind: str, message: str) -> None:
     events = read_at_every_cut(reader, (STREAM + end).encode())
     assert_grammar(events)
-    assert isinstance(events[-1], Failed)
+    assert isinstance(events[-1], ReplyFailure)
     assert events[-1].failure.kind == kind
     assert message in events[-1].failure.message
 
 
 def test_an_error_at_once_is_no_beginning() -> None:
     (failed,) = read_stream(reader(), b"event: error\ndata: no\n\n")
-    assert isinstance(failed, Failed)
+    assert isinstance(failed, ReplyFailure)
 
 
 @settings(max_examples=100, deadline=None)

@@ -7,7 +7,7 @@ import pytest
 from headrace.errors import RequestError
 from headrace.protocol.dialects.replicate import PROVIDER, ReplicateSteps
 from headrace.protocol.neutral.collect import collected
-from headrace.protocol.neutral.event import Counted, Ended, Event, Failed
+from headrace.protocol.neutral.event import Event, ReplyEnd, ReplyFailure, ReplyUsage
 from headrace.protocol.neutral.part import Text
 from headrace.protocol.neutral.usage import TokenUsage
 from tests.protocol.dialects.replicate.samples import STREAM, call, prediction
@@ -48,7 +48,7 @@ def drive(steps: ReplicateSteps, *answers: bytes | int) -> tuple[list[str], list
 
 def assert_whole(events: list[Event]) -> None:
     reply = collected("replicate", events)
-    assert isinstance(events[-1], Ended)
+    assert isinstance(events[-1], ReplyEnd)
     assert reply.choices[0].parts == (Text(text="Hello"),)
     assert reply.choices[0].finish == "stop"
     assert reply.usage == TokenUsage(input_tokens=7, output_tokens=2)
@@ -93,8 +93,8 @@ def test_usage_is_waited_for_a_little_and_missed_without_harm() -> None:
     assert_whole(events)
     for late in ((running, running, running), (500,), (b"garbage",), (prediction("succeeded"),)):
         _, events = drive(steps(stream=True), prediction("starting"), BODY, *late)
-        assert isinstance(events[-1], Ended)
-        assert not any(isinstance(one, Counted) for one in events)
+        assert isinstance(events[-1], ReplyEnd)
+        assert not any(isinstance(one, ReplyUsage) for one in events)
 
 
 @pytest.mark.parametrize(
@@ -130,12 +130,12 @@ def test_failures(stream: bool) -> None:
     for answers in ([failed], [402], [b"garbage"], [prediction("starting", id="a/b")]):
         asked, events = drive(steps(stream), *answers)
         assert len(asked) == len(events) == 1
-        assert isinstance(events[0], Failed)
+        assert isinstance(events[0], ReplyFailure)
     _, events = drive(steps(), prediction("starting"), prediction("failed", error="NSFW"))
-    assert isinstance(events[0], Failed)
+    assert isinstance(events[0], ReplyFailure)
     assert events[0].failure.kind == "content_policy"
     _, events = drive(steps(), prediction("starting"), prediction("succeeded", id="other"))
-    assert isinstance(events[0], Failed)
+    assert isinstance(events[0], ReplyFailure)
     assert events[0].failure.kind == "damaged"
 
 
@@ -145,9 +145,9 @@ def test_a_prediction_is_not_given_up_for_a_bad_moment() -> None:
     )
     assert_whole(events)
     _, events = drive(steps(), prediction("starting"), 502, 502, 502, 502)
-    assert isinstance(events[0], Failed)
+    assert isinstance(events[0], ReplyFailure)
     _, events = drive(steps(), prediction("starting"), 401)
-    assert isinstance(events[0], Failed)
+    assert isinstance(events[0], ReplyFailure)
 
 
 def test_what_runs_can_be_cancelled() -> None:

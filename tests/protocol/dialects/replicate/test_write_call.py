@@ -10,7 +10,7 @@ import pytest
 from headrace.errors import RequestError
 from headrace.protocol.dialects.replicate import PROVIDER, ReplicateProvider
 from headrace.protocol.neutral.call import Message, OutputFormat, Reasoning, Tool
-from headrace.protocol.neutral.dialect import Written
+from headrace.protocol.neutral.dialect import EncodedRequest
 from headrace.protocol.neutral.part import (
     CacheMark,
     Media,
@@ -32,7 +32,7 @@ def given(*texts: str, **fields: Any) -> dict[str, Any]:
 
 
 def test_one_turn_is_the_prompt_as_it_is() -> None:
-    assert PROVIDER.write_call(call("Tell me a joke"), LLAMA) == Written(
+    assert PROVIDER.write_call(call("Tell me a joke"), LLAMA) == EncodedRequest(
         f"/v1/models/{LLAMA}/predictions",
         {"content-type": "application/json", "accept": "application/json", "prefer": "wait"},
         b'{"input":{"prompt":"Tell me a joke"}}',

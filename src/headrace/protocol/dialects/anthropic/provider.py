@@ -15,7 +15,7 @@ from headrace.protocol.dialects.anthropic.read_reply import read_reply, read_tok
 from headrace.protocol.dialects.anthropic.stream_reader import AnthropicStreamReader
 from headrace.protocol.dialects.anthropic.write_call import write_call, write_count
 from headrace.protocol.neutral.call import ChatCall
-from headrace.protocol.neutral.dialect import Headers, Written
+from headrace.protocol.neutral.dialect import EncodedRequest, Headers
 from headrace.protocol.neutral.failure import Failure
 from headrace.protocol.neutral.reply import ChatReply
 
@@ -31,7 +31,7 @@ class AnthropicProvider:
     """What the model's requests may contain; None for what its name implies."""
     name: str = NAME
 
-    def write_call(self, call: ChatCall, model: str) -> Written:
+    def write_call(self, call: ChatCall, model: str) -> EncodedRequest:
         """`call` for the provider's `model`; raises RequestError if it cannot be said at all."""
         return write_call(call, model, self._rules(model), self.default_max_tokens)
 
@@ -47,7 +47,7 @@ class AnthropicProvider:
         """Any body at all: what does not parse gives a Failure by the status alone."""
         return read_failure(status, headers, body)
 
-    def write_count(self, call: ChatCall, model: str) -> Written:
+    def write_count(self, call: ChatCall, model: str) -> EncodedRequest:
         """A request for the number of tokens of `call`."""
         return write_count(call, model, self._rules(model))
 

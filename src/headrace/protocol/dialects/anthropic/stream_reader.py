@@ -30,17 +30,17 @@ from headrace.protocol.dialects.anthropic.usage import (
 from headrace.protocol.dialects.anthropic.values import decoded, mapping, rest, text
 from headrace.protocol.neutral.dialect import DamagedReplyError
 from headrace.protocol.neutral.event import (
-    Began,
+    ChoiceEnd,
     CompletePart,
-    Counted,
-    Ended,
     Event,
-    Failed,
-    Finished,
     Kind,
-    PartBegan,
-    PartEnded,
-    PartGrew,
+    PartDelta,
+    PartEnd,
+    PartStart,
+    ReplyEnd,
+    ReplyFailure,
+    ReplyStart,
+    ReplyUsage,
 )
 from headrace.protocol.neutral.failure import Failure, FailureKind
 from headrace.protocol.sse import (
@@ -101,7 +101,7 @@ class AnthropicStreamReader:
         self._events: list[Event] = []
 
     def feed(self, piece: bytes) -> list[Event]:
-        """Events completed by `piece`. Damage is a Failed event, never an exception."""
+        """Events completed by `piece`. Damage is a ReplyFailure event, never an exception."""
         if self._over:
             return []
         events = self._fresh()
@@ -117,7 +117,7 @@ class AnthropicStreamReader:
         return events
 
     def end(self) -> list[Event]:
-        """After the last byte: [] if Ended or Failed was given, else a Failed that says so."""
+        """After the last byte: [] after a ReplyEnd or ReplyFailure, else a ReplyFailure."""
         if self._over:
             return []
         events = self._fresh()
@@ -170,7 +170,7 @@ class AnthropicStreamReader:
         self._start_extra = start_extra(self._first_usage)
         self._fields = rest(message, MESSAGE)
         self._events.append(
-            Began(
+            ReplyStart(
                 id=text(message.get("id")),
                 model=text(message.get("model")),
                 usage=read_usage(self._first_usage),
@@ -190,13 +190,13 @@ class AnthropicStreamReader:
         part = self._parts
         if start["type"] == "text":
             kind, piece = "text", text(start.get("text"))
-            began = PartBegan(choice=0, part=part, kind=kind)
+            began = PartStart(choice=0, part=part, kind=kind)
         elif start["type"] == "thinking":
             kind, piece = "thinking", text(start.get("thinking"))
-            began = PartBegan(choice=0, part=part, kind=kind)
+            began = PartStart(choice=0, part=part, kind=kind)
         elif start["type"] == "tool_use":
             kind, call = "tool_call", tool_call(start)
-            began = PartBegan(
+            began = PartStart(
                 choice=0, part=part, kind=kind, id=call.id, name=call.name, extra=call.extra
             )
         self._parts += 1
@@ -211,7 +211,7 @@ class AnthropicStreamReader:
     def _give(self, block: _Block, piece: str) -> None:
         if piece:
             block.grown = True
-            self._events.append(PartGrew(choice=0, part=block.part, text=piece))
+            self._events.append(PartDelta(choice=0, part=block.part, text=piece))
 
     def _grow(self, value: dict[str, Any], characters: int) -> None:
         block = self._block
@@ -253,9 +253,9 @@ class AnthropicStreamReader:
             # Some servers tell all of the input at the start.
             self._give(block, arguments_of(block.start.get("input")))
         if extra:
-            self._events.append(PartGrew(choice=0, part=block.part, text="", extra=extra))
+            self._events.append(PartDelta(choice=0, part=block.part, text="", extra=extra))
         signature = own_signature("".join(block.signature)) if block.kind == "thinking" else None
-        self._events.append(PartEnded(choice=0, part=block.part, signature=signature))
+        self._events.append(PartEnd(choice=0, part=block.part, signature=signature))
 
     def _take_delta(self, value: dict[str, Any]) -> None:
         delta = mapping(value.get("delta"))
@@ -274,7 +274,7 @@ class AnthropicStreamReader:
         if reason is not None:
             fields = self._fields | {"usage": unread_usage(usage, self._start_extra)}
             self._events.append(
-                Finished(
+                ChoiceEnd(
                     choice=0,
                     reason=reason,
                     stop_sequence=text(self._stop_sequence) or None,
@@ -282,13 +282,13 @@ class AnthropicStreamReader:
                 )
             )
         self._count(usage)
-        self._events.append(Ended())
+        self._events.append(ReplyEnd())
         self._over = True
 
     def _count(self, usage: dict[str, Any]) -> None:
         counted = read_usage(usage)
         if counted is not None:
-            self._events.append(Counted(usage=counted, service_tier=read_tier(usage)))
+            self._events.append(ReplyUsage(usage=counted, service_tier=read_tier(usage)))
 
     def _limit(self, characters: int) -> None:
         if characters > MAX_HELD_CHARACTERS:
@@ -308,7 +308,7 @@ class AnthropicStreamReader:
             self._count(merged_usage(self._first_usage, self._last_usage))
         if not failure.message:
             failure = Failure(kind=failure.kind, message="the stream ended in an error")
-        self._events.append(Failed(failure))
+        self._events.append(ReplyFailure(failure))
 
 
 def _hold(block: _Block, delta: dict[str, Any]) -> None:

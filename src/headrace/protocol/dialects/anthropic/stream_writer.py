@@ -21,16 +21,16 @@ from headrace.protocol.dialects.anthropic.values import encoded, mapping
 from headrace.protocol.dialects.anthropic.write_reply import citations, reply_block, tool_use
 from headrace.protocol.neutral.dialect import AnswerTooLongError
 from headrace.protocol.neutral.event import (
-    Began,
+    ChoiceEnd,
     CompletePart,
-    Counted,
-    Ended,
     Event,
-    Failed,
-    Finished,
-    PartBegan,
-    PartEnded,
-    PartGrew,
+    PartDelta,
+    PartEnd,
+    PartStart,
+    ReplyEnd,
+    ReplyFailure,
+    ReplyStart,
+    ReplyUsage,
 )
 from headrace.protocol.neutral.failure import Failure
 from headrace.protocol.neutral.part import Signature, Thinking
@@ -59,7 +59,7 @@ _BESIDE_DELTA = ("context_management",)
 class _Block:
     """A block of the answer. index: that of its first event, None before that."""
 
-    def __init__(self, began: PartBegan) -> None:
+    def __init__(self, began: PartStart) -> None:
         self.began = began
         self.index: int | None = None
         self.waiting: list[str] = []
@@ -97,7 +97,7 @@ class AnthropicStreamWriter:
         self._over = False
         self._next_index = 0
         self._blocks: dict[int, _Block] = {}
-        self._finished: Finished | None = None
+        self._finished: ChoiceEnd | None = None
         self._usage: TokenUsage | None = None
         self._service_tier: str | None = None
         self._with_tools = False
@@ -110,25 +110,25 @@ class AnthropicStreamWriter:
         """
         if self._over:
             return b""
-        if isinstance(event, PartGrew):
+        if isinstance(event, PartDelta):
             return self._grow(event) if event.choice == 0 else b""
-        if isinstance(event, Began):
+        if isinstance(event, ReplyStart):
             return self._begin(event)
-        if isinstance(event, Failed):
+        if isinstance(event, ReplyFailure):
             return self._fail(event.failure)
-        if isinstance(event, Ended):
+        if isinstance(event, ReplyEnd):
             return self._end()
-        if isinstance(event, Counted):
+        if isinstance(event, ReplyUsage):
             self._usage, self._service_tier = event.usage, event.service_tier
             return b""
         if event.choice != 0:
             return b""
-        if isinstance(event, Finished):
+        if isinstance(event, ChoiceEnd):
             self._finished = event
             return b""
         if isinstance(event, CompletePart):
             return self._complete(event)
-        if isinstance(event, PartBegan):
+        if isinstance(event, PartStart):
             return self._begin_part(event)
         return self._end_part(event)
 
@@ -136,7 +136,7 @@ class AnthropicStreamWriter:
         """The API's own."""
         return b"" if self._over else PING
 
-    def _begin(self, event: Began) -> bytes:
+    def _begin(self, event: ReplyStart) -> bytes:
         self._usage = event.usage
         message: dict[str, Any] = {
             "id": event.id,
@@ -150,7 +150,7 @@ class AnthropicStreamWriter:
         }
         return _event("message_start", {"message": message})
 
-    def _begin_part(self, event: PartBegan) -> bytes:
+    def _begin_part(self, event: PartStart) -> bytes:
         block = self._blocks[event.part] = _Block(event)
         if event.kind == "tool_call":
             self._with_tools = True
@@ -159,7 +159,7 @@ class AnthropicStreamWriter:
             return b""
         return block.begin(self._take_index())
 
-    def _grow(self, event: PartGrew) -> bytes:
+    def _grow(self, event: PartDelta) -> bytes:
         block = self._blocks.get(event.part)
         if block is None:
             return b""
@@ -194,7 +194,7 @@ class AnthropicStreamWriter:
         block.waiting.clear()
         return block.grow(piece) if piece else b""
 
-    def _end_part(self, event: PartEnded) -> bytes:
+    def _end_part(self, event: PartEnd) -> bytes:
         block = self._blocks.get(event.part)
         if block is None:
             return b""

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from headrace.protocol.dialects.anthropic.provider import AnthropicProvider
 from headrace.protocol.json_object import JsonObject
 from headrace.protocol.neutral.call import ChatCall
-from headrace.protocol.neutral.dialect import Written
+from headrace.protocol.neutral.dialect import EncodedRequest
 
 _VERSION: Final = b'"vertex-2023-10-16"'
 
@@ -53,13 +53,13 @@ class VertexAnthropicProvider(AnthropicProvider):
 
     place: VertexPlace
 
-    def write_call(self, call: ChatCall, model: str) -> Written:
+    def write_call(self, call: ChatCall, model: str) -> EncodedRequest:
         """`call` for the provider's `model`; raises RequestError if it cannot be said at all."""
         written = super().write_call(call, model)
         body = JsonObject.read(written.body).edited(VERTEX_EDITS)
         return written._replace(path=self.place.path(model, stream=call.stream), body=body)
 
-    def write_count(self, call: ChatCall, model: str) -> Written:
+    def write_count(self, call: ChatCall, model: str) -> EncodedRequest:
         """A request for the number of tokens of `call`."""
         written = super().write_count(call, model)
         body = JsonObject.read(written.body).edited({"anthropic_version": _VERSION})

@@ -32,7 +32,7 @@ from headrace.protocol.dialects.anthropic.values import encoded
 from headrace.protocol.dialects.anthropic.write_blocks import BlockWriter
 from headrace.protocol.dialects.anthropic.write_messages import write_messages
 from headrace.protocol.neutral.call import ChatCall
-from headrace.protocol.neutral.dialect import Written
+from headrace.protocol.neutral.dialect import EncodedRequest
 
 # What the API has no words for, with the values that ask for what happens anyway.
 _UNSAID: dict[str, tuple[object, ...]] = {
@@ -65,7 +65,7 @@ _LEAST_TOP_P_OF_THOUGHTS = 0.95
 
 def write_call(
     call: ChatCall, model: str, rules: ModelRules, default_max_tokens: int | None
-) -> Written:
+) -> EncodedRequest:
     """A request for an answer; raises RequestError for what cannot be said at all."""
     try:
         body, blocks = _body(call, model, rules, default_max_tokens)
@@ -74,7 +74,7 @@ def write_call(
         raise RequestError("the call is nested too deeply") from None
 
 
-def write_count(call: ChatCall, model: str, rules: ModelRules) -> Written:
+def write_count(call: ChatCall, model: str, rules: ModelRules) -> EncodedRequest:
     """A request for the number of tokens of the same call."""
     try:
         body, blocks = _body(call, model, rules, None)
@@ -86,12 +86,14 @@ def write_count(call: ChatCall, model: str, rules: ModelRules) -> Written:
         raise RequestError("the call is nested too deeply") from None
 
 
-def _written(path: str, call: ChatCall, body: dict[str, Any], blocks: BlockWriter) -> Written:
+def _written(
+    path: str, call: ChatCall, body: dict[str, Any], blocks: BlockWriter
+) -> EncodedRequest:
     headers = {"content-type": "application/json", "anthropic-version": VERSION}
     asked = call.extra.get(BETAS, ()) if call.dialect == NAME else ()
     if betas := dict.fromkeys((*asked, *blocks.betas)):
         headers["anthropic-beta"] = ",".join(betas)
-    return Written(path, headers, encoded(body), tuple(blocks.dropped))
+    return EncodedRequest(path, headers, encoded(body), tuple(blocks.dropped))
 
 
 def _body(

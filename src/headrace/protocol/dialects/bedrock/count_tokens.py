@@ -8,7 +8,7 @@ from headrace.protocol.dialects.bedrock.write_call import write_call
 from headrace.protocol.dialects.json_values import encoded, read_object
 from headrace.protocol.dialects.token_count import read_count
 from headrace.protocol.neutral.call import ChatCall
-from headrace.protocol.neutral.dialect import Written
+from headrace.protocol.neutral.dialect import EncodedRequest
 
 _COUNTED = ("messages", "system", "toolConfig", "additionalModelRequestFields")
 
@@ -19,7 +19,7 @@ class BedrockTokenCounter:
     def __init__(self, vendor: str = "") -> None:
         self._vendor = vendor
 
-    def write_count(self, call: ChatCall, model: str) -> Written:
+    def write_count(self, call: ChatCall, model: str) -> EncodedRequest:
         """Raises RequestError if it cannot be said."""
         whole = msgspec.structs.replace(call, stream=False)
         written = write_call(whole, model, self._vendor)

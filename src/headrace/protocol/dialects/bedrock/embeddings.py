@@ -22,7 +22,7 @@ from headrace.protocol.dialects.bedrock.json_text import NOT_JSON
 from headrace.protocol.dialects.bedrock.names import DIALECT
 from headrace.protocol.dialects.bedrock.usage import count
 from headrace.protocol.dialects.token_count import summed
-from headrace.protocol.neutral.dialect import DamagedReplyError, Headers, Written
+from headrace.protocol.neutral.dialect import DamagedReplyError, EncodedRequest, Headers
 from headrace.protocol.neutral.embedding import EmbeddingCall, EmbeddingExchange, EmbeddingReply
 from headrace.protocol.neutral.failure import Failure
 from headrace.protocol.neutral.usage import TokenUsage
@@ -79,7 +79,9 @@ class BedrockEmbeddings:
         path = f"/model/{quote(model, safe='')}/invoke"
         return EmbeddingExchange(
             tuple(
-                Written(path, _HEADERS, msgspec.json.encode(body | call.extra), tuple(dropped))
+                EncodedRequest(
+                    path, _HEADERS, msgspec.json.encode(body | call.extra), tuple(dropped)
+                )
                 for body in bodies
             )
         )

@@ -10,7 +10,7 @@ from headrace.protocol.dialects.bedrock.read_reply import read_reply
 from headrace.protocol.dialects.bedrock.stream_reader import ConverseStreamReader
 from headrace.protocol.dialects.bedrock.write_call import write_call
 from headrace.protocol.neutral.call import ChatCall
-from headrace.protocol.neutral.dialect import Headers, Written
+from headrace.protocol.neutral.dialect import EncodedRequest, Headers
 from headrace.protocol.neutral.failure import Failure
 from headrace.protocol.neutral.reply import ChatReply
 
@@ -24,7 +24,7 @@ class BedrockProvider:
 
     name = DIALECT
 
-    def write_call(self, call: ChatCall, model: str) -> Written:
+    def write_call(self, call: ChatCall, model: str) -> EncodedRequest:
         """`call` for a model id, an inference profile or an ARN."""
         return write_call(call, model, self.vendor)
 

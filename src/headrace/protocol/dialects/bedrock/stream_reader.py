@@ -31,17 +31,17 @@ from headrace.protocol.dialects.bedrock.read_reply import (
 from headrace.protocol.dialects.bedrock.usage import as_list, read_usage
 from headrace.protocol.neutral.dialect import DamagedReplyError
 from headrace.protocol.neutral.event import (
-    Began,
+    ChoiceEnd,
     CompletePart,
-    Counted,
-    Ended,
     Event,
-    Failed,
-    Finished,
     Kind,
-    PartBegan,
-    PartEnded,
-    PartGrew,
+    PartDelta,
+    PartEnd,
+    PartStart,
+    ReplyEnd,
+    ReplyFailure,
+    ReplyStart,
+    ReplyUsage,
 )
 from headrace.protocol.neutral.failure import Failure, FailureKind
 from headrace.protocol.neutral.part import Opaque, Part, Signature
@@ -104,7 +104,7 @@ class ConverseStreamReader:
             raise DamagedReplyError("it is not an object")
         if not self._began:
             self._began = True
-            self._events.append(Began(id="", model=""))
+            self._events.append(ReplyStart(id="", model=""))
         if "stopReason" in self._ending and name != "metadata":
             return  # the answer is whole
         self._HANDLERS[name](self, fields)
@@ -139,7 +139,7 @@ class ConverseStreamReader:
             choice = ending(self._ending)
             assert choice.finish is not None
             self._events.append(
-                Finished(
+                ChoiceEnd(
                     choice=0,
                     reason=choice.finish,
                     stop_sequence=choice.stop_sequence,
@@ -148,12 +148,12 @@ class ConverseStreamReader:
             )
         usage = read_usage(self._ending.get("usage"))
         if usage is not None:
-            self._events.append(Counted(usage=usage, service_tier=read_tier(self._ending)))
+            self._events.append(ReplyUsage(usage=usage, service_tier=read_tier(self._ending)))
         if malformed:
             message = f"the model's output was malformed (stopReason {reason})"
-            self._events.append(Failed(Failure(kind="server", message=message, code=reason)))
+            self._events.append(ReplyFailure(Failure(kind="server", message=message, code=reason)))
         else:
-            self._events.append(Ended())
+            self._events.append(ReplyEnd())
 
     def _fail(self, kind: FailureKind, message: str) -> None:
         self._give_up(Failure(kind=kind, message=message))
@@ -161,7 +161,7 @@ class ConverseStreamReader:
     def _give_up(self, failure: Failure) -> None:
         if not self._over:
             self._over = True
-            self._events.append(Failed(failure))
+            self._events.append(ReplyFailure(failure))
 
     _HANDLERS: ClassVar[dict[str, Callable[[ConverseStreamReader, dict[str, Any]], None]]] = {
         "messageStart": lambda _reader, _fields: None,
@@ -242,7 +242,7 @@ class _Blocks:
         if self._open != kind:
             self._close_part(events)
             self._begin(kind, events)
-        events.append(PartGrew(choice=0, part=self._next_part - 1, text=text))
+        events.append(PartDelta(choice=0, part=self._next_part - 1, text=text))
 
     def _grow_tool(self, text: Any, events: list[Event]) -> None:
         if not isinstance(text, str):
@@ -253,7 +253,7 @@ class _Blocks:
         elif self._open != "tool_call":
             raise DamagedReplyError("a tool's input arrived before its name")
         elif text:
-            events.append(PartGrew(choice=0, part=self._next_part - 1, text=text))
+            events.append(PartDelta(choice=0, part=self._next_part - 1, text=text))
 
     def _grow_thought(self, thought: dict[str, Any], events: list[Event]) -> None:
         text, signature = thought.get("text"), thought.get("signature")
@@ -280,7 +280,7 @@ class _Blocks:
             raise DamagedReplyError(f"a part exceeds {self._max_held_bytes} bytes")
 
     def _begin(self, kind: Kind, events: list[Event], call_id: str = "", name: str = "") -> None:
-        events.append(PartBegan(choice=0, part=self._next_part, kind=kind, id=call_id, name=name))
+        events.append(PartStart(choice=0, part=self._next_part, kind=kind, id=call_id, name=name))
         self._next_part += 1
         self._open = kind
 
@@ -294,10 +294,10 @@ class _Blocks:
         if self._open is not None:
             if self._citations:
                 extra = {CITATIONS: self._citations}
-                events.append(PartGrew(choice=0, part=part, text="", extra=extra))
+                events.append(PartDelta(choice=0, part=part, text="", extra=extra))
             value = "".join(self._signature)
             signature = Signature(SIGNER, value) if value else None
-            events.append(PartEnded(choice=0, part=part, signature=signature))
+            events.append(PartEnd(choice=0, part=part, signature=signature))
         elif self._held is not None:
             events.append(CompletePart(choice=0, part=part + 1, value=self._held.part()))
             self._next_part += 1

@@ -17,7 +17,7 @@ from headrace.protocol.dialects.bedrock.sampling import inference_config
 from headrace.protocol.dialects.bedrock.write_tools import cache_point, tool_config
 from headrace.protocol.dialects.bedrock.write_turns import write_turns
 from headrace.protocol.neutral.call import ChatCall
-from headrace.protocol.neutral.dialect import Written
+from headrace.protocol.neutral.dialect import EncodedRequest
 
 HEADERS = {"content-type": "application/json"}
 
@@ -50,7 +50,7 @@ _UNSAID: dict[str, tuple[object, ...]] = {
 }
 
 
-def write_call(call: ChatCall, model: str, vendor: str = "") -> Written:
+def write_call(call: ChatCall, model: str, vendor: str = "") -> EncodedRequest:
     """`call` for `model`: an id, an inference profile or an ARN. vendor: see `family_of`.
 
     What the API cannot say is dropped: seed, penalties, log probabilities and others. A JSON schema
@@ -64,7 +64,7 @@ def write_call(call: ChatCall, model: str, vendor: str = "") -> Written:
         raise RequestError("the request is nested too deeply", code=TOO_COMPLEX) from None
 
 
-def _written(call: ChatCall, model: str, vendor: str) -> Written:
+def _written(call: ChatCall, model: str, vendor: str) -> EncodedRequest:
     family = family_of(model, vendor)
     dropped = [name for name, harmless in _UNSAID.items() if getattr(call, name) not in harmless]
     if call.parallel_tool_calls is False and call.tools:
@@ -85,7 +85,7 @@ def _written(call: ChatCall, model: str, vendor: str) -> Written:
         body["additionalModelResponseFieldPaths"] = ["/stop_sequence"]
     _pass_on(call, family, body, dropped)
     operation = "converse-stream" if call.stream else "converse"
-    return Written(
+    return EncodedRequest(
         path=f"/model/{quote(model, safe='')}/{operation}",
         headers=HEADERS,
         body=encoded(body),

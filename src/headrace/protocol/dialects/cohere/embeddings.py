@@ -11,7 +11,7 @@ from headrace.protocol.dialects.cohere.names import DIALECT
 from headrace.protocol.dialects.float_vectors import decoded, packed
 from headrace.protocol.dialects.json_values import encoded, mapping
 from headrace.protocol.dialects.token_count import summed, told_tokens
-from headrace.protocol.neutral.dialect import DamagedReplyError, Written
+from headrace.protocol.neutral.dialect import DamagedReplyError, EncodedRequest
 from headrace.protocol.neutral.embedding import (
     EmbeddingCall,
     EmbeddingExchange,
@@ -87,7 +87,7 @@ def write_embeddings(call: EmbeddingCall, model: str) -> EmbeddingExchange:
     if call.user is not None:
         dropped["user"] = None
     requests = (
-        Written("/v2/embed", _HEADERS, encoded(body | {"texts": some}), tuple(dropped))
+        EncodedRequest("/v2/embed", _HEADERS, encoded(body | {"texts": some}), tuple(dropped))
         for some in (texts[at : at + MOST_TEXTS] for at in range(0, len(texts), MOST_TEXTS))
     )
     return EmbeddingExchange(tuple(requests))

@@ -9,7 +9,7 @@ from headrace.protocol.dialects.cohere.read_reply import read_reply
 from headrace.protocol.dialects.cohere.stream_reader import CohereStreamReader
 from headrace.protocol.dialects.cohere.write_call import write_call
 from headrace.protocol.neutral.call import ChatCall
-from headrace.protocol.neutral.dialect import Headers, Written
+from headrace.protocol.neutral.dialect import EncodedRequest, Headers
 from headrace.protocol.neutral.embedding import (
     EmbeddingCall,
     EmbeddingExchange,
@@ -24,7 +24,7 @@ class CohereProvider:
 
     name = DIALECT
 
-    def write_call(self, call: ChatCall, model: str) -> Written:
+    def write_call(self, call: ChatCall, model: str) -> EncodedRequest:
         """`call` for Cohere's `model`; its base URL has no version in it."""
         return write_call(call, model)
 

@@ -19,16 +19,16 @@ from headrace.protocol.dialects.json_values import (
 from headrace.protocol.dialects.status_failure import short
 from headrace.protocol.neutral.dialect import DamagedReplyError
 from headrace.protocol.neutral.event import (
-    Began,
-    Counted,
-    Ended,
+    ChoiceEnd,
     Event,
-    Failed,
-    Finished,
     Kind,
-    PartBegan,
-    PartEnded,
-    PartGrew,
+    PartDelta,
+    PartEnd,
+    PartStart,
+    ReplyEnd,
+    ReplyFailure,
+    ReplyStart,
+    ReplyUsage,
 )
 from headrace.protocol.neutral.failure import Failure, FailureKind
 from headrace.protocol.sse import DONE_DATA, SSEReader, StreamTooLargeError
@@ -44,7 +44,7 @@ _PLAN: _Place = ("text", -1)
 
 
 class CohereStreamReader:
-    """A `StreamReader`. Empty pieces open no part. Citations come with Finished, as in a reply."""
+    """A `StreamReader`. Empty pieces open no part. Citations come with ChoiceEnd, as in a reply."""
 
     def __init__(self) -> None:
         self._sse = SSEReader()
@@ -71,7 +71,7 @@ class CohereStreamReader:
         return events
 
     def end(self) -> list[Event]:
-        """A Failed if the stream stopped before message-end."""
+        """A ReplyFailure if the stream stopped before message-end."""
         events: list[Event] = []
         if not self._over:
             self._fail(events, "network", "Cohere's stream stopped before its end")
@@ -79,7 +79,7 @@ class CohereStreamReader:
 
     def _fail(self, events: list[Event], kind: FailureKind, message: str) -> None:
         self._over = True
-        events.append(Failed(Failure(kind=kind, message=short(message))))
+        events.append(ReplyFailure(Failure(kind=kind, message=short(message))))
 
     def _take(self, one: ServerSentEvent, events: list[Event]) -> None:
         if one.data == DONE_DATA:
@@ -119,7 +119,7 @@ class CohereStreamReader:
     def _begin(self, events: list[Event], id: str = "") -> None:
         if not self._began:
             self._began = True
-            events.append(Began(id=id, model=""))
+            events.append(ReplyStart(id=id, model=""))
 
     def _take_content(
         self, value: dict[str, Any], content: dict[str, Any], events: list[Event]
@@ -140,11 +140,11 @@ class CohereStreamReader:
         if self._place != place:
             self._close_all(events)
             self._begin(events)
-            events.append(PartBegan(choice=0, part=self._parts, kind=place[0]))
+            events.append(PartStart(choice=0, part=self._parts, kind=place[0]))
             self._place = place
             self._parts += 1
         events.append(
-            PartGrew(
+            PartDelta(
                 choice=0,
                 part=self._parts - 1,
                 text=piece,
@@ -163,7 +163,7 @@ class CohereStreamReader:
         self._close_call(index, events)
         self._begin(events)
         id = text(call.get("id"))
-        events.append(PartBegan(choice=0, part=self._parts, kind="tool_call", id=id, name=name))
+        events.append(PartStart(choice=0, part=self._parts, kind="tool_call", id=id, name=name))
         self._calls[index] = self._parts
         self._parts += 1
         self._grow_call(index, call, events)
@@ -174,17 +174,17 @@ class CohereStreamReader:
         if part is None:
             raise DamagedReplyError(f"arguments arrived for tool call {index}, which is not open")
         if arguments:
-            events.append(PartGrew(choice=0, part=part, text=arguments))
+            events.append(PartDelta(choice=0, part=part, text=arguments))
 
     def _close_text(self, events: list[Event]) -> None:
         if self._place is not None:
             self._place = None
-            events.append(PartEnded(choice=0, part=self._parts - 1))
+            events.append(PartEnd(choice=0, part=self._parts - 1))
 
     def _close_call(self, index: int, events: list[Event]) -> None:
         part = self._calls.pop(index, None)
         if part is not None:
-            events.append(PartEnded(choice=0, part=part))
+            events.append(PartEnd(choice=0, part=part))
 
     def _close_all(self, events: list[Event]) -> None:
         self._close_text(events)
@@ -207,11 +207,11 @@ class CohereStreamReader:
         finish = read_finish(text(delta.get("finish_reason")), text(delta.get("error")))
         if not isinstance(finish, Failure):
             extra = {"citations": self._citations} if self._citations else {}
-            events.append(Finished(choice=0, reason=finish, extra=extra))
+            events.append(ChoiceEnd(choice=0, reason=finish, extra=extra))
         usage = read_usage(delta.get("usage"))
         if usage is not None:
-            events.append(Counted(usage=usage))
-        events.append(Failed(finish) if isinstance(finish, Failure) else Ended())
+            events.append(ReplyUsage(usage=usage))
+        events.append(ReplyFailure(finish) if isinstance(finish, Failure) else ReplyEnd())
         self._over = True
 
 

@@ -10,7 +10,7 @@ from headrace.protocol.dialects.cohere.write_messages import MessageWriter
 from headrace.protocol.dialects.json_values import encoded, text
 from headrace.protocol.dialects.sampling_range import nearest, whole_seed
 from headrace.protocol.neutral.call import ChatCall, HostedTool, OutputFormat, Reasoning, Tool
-from headrace.protocol.neutral.dialect import Written
+from headrace.protocol.neutral.dialect import EncodedRequest
 
 _WHOLE = {"content-type": "application/json", "accept": "application/json"}
 _STREAM = {"content-type": "application/json", "accept": "text/event-stream"}
@@ -24,7 +24,7 @@ _MOST_K = 500
 _LEAST_P, _MOST_P = 0.01, 0.99
 
 
-def write_call(call: ChatCall, model: str) -> Written:
+def write_call(call: ChatCall, model: str) -> EncodedRequest:
     """The request. Raises RequestError for media that Cohere does not accept and for a choice
     without its tool.
 
@@ -51,7 +51,7 @@ def write_call(call: ChatCall, model: str) -> Written:
         body["documents"] = (more if isinstance(more, list) else []) + writer.documents
     dropped |= dict.fromkeys(_unsaid(call))
     headers = _STREAM if call.stream else _WHOLE
-    return Written("/v2/chat", headers, encoded(extra | body), tuple(dropped))
+    return EncodedRequest("/v2/chat", headers, encoded(extra | body), tuple(dropped))
 
 
 def _extra(call: ChatCall, dropped: dict[str, None]) -> dict[str, Any]:

@@ -29,17 +29,17 @@ from headrace.protocol.dialects.gemini.values import DIALECT
 from headrace.protocol.dialects.json_values import mapping, text
 from headrace.protocol.neutral.dialect import DamagedReplyError
 from headrace.protocol.neutral.event import (
-    Began,
+    ChoiceEnd,
     CompletePart,
-    Counted,
-    Ended,
     Event,
-    Failed,
-    Finished,
     Kind,
-    PartBegan,
-    PartEnded,
-    PartGrew,
+    PartDelta,
+    PartEnd,
+    PartStart,
+    ReplyEnd,
+    ReplyFailure,
+    ReplyStart,
+    ReplyUsage,
 )
 from headrace.protocol.neutral.failure import Failure
 from headrace.protocol.neutral.part import Opaque, Signature
@@ -67,24 +67,24 @@ class _Choice:
         self.reason = ""
         self.extra: dict[str, Any] = {}
 
-    def began(self, kind: Kind, call_id: str = "", name: str = "") -> PartBegan:
+    def began(self, kind: Kind, call_id: str = "", name: str = "") -> PartStart:
         self.part += 1
         self.open = kind
-        return PartBegan(choice=self.index, part=self.part, kind=kind, id=call_id, name=name)
+        return PartStart(choice=self.index, part=self.part, kind=kind, id=call_id, name=name)
 
-    def grew(self, piece: str) -> PartGrew:
-        return PartGrew(choice=self.index, part=self.part, text=piece)
+    def grew(self, piece: str) -> PartDelta:
+        return PartDelta(choice=self.index, part=self.part, text=piece)
 
-    def ended(self, signature: Signature | None = None) -> PartEnded:
+    def ended(self, signature: Signature | None = None) -> PartEnd:
         self.open = None
-        return PartEnded(choice=self.index, part=self.part, signature=signature)
+        return PartEnd(choice=self.index, part=self.part, signature=signature)
 
 
 class AnswerReader:
     """A reader of one answer's objects, in order."""
 
     def __init__(self) -> None:
-        self._began: Began | None = None
+        self._began: ReplyStart | None = None
         self._choices: dict[int, _Choice] = {}
         self._usage: dict[str, Any] = {}
         self._feedback: dict[str, Any] = {}
@@ -113,10 +113,10 @@ class AnswerReader:
             self._take_candidate(events, candidate, position)
 
     def finish(self, *, streamed: bool = False) -> list[Event]:
-        """The last events: Ended, or Failed if it was cut or the model broke off."""
+        """The last events: ReplyEnd, or ReplyFailure if it was cut or the model broke off."""
         failure = self._failure(streamed)
         if failure is not None:
-            return [*self.broken_off(), Failed(failure)]
+            return [*self.broken_off(), ReplyFailure(failure)]
         events = self._closed()
         if not self._choices:
             self._choices[0] = _Choice(0)
@@ -124,20 +124,20 @@ class AnswerReader:
             events += self._finished(choice)
         usage = usage_of(self._usage)
         if usage is not None:
-            events.append(Counted(usage=usage, service_tier=service_tier_of(self._usage)))
-        events.append(Ended())
+            events.append(ReplyUsage(usage=usage, service_tier=service_tier_of(self._usage)))
+        events.append(ReplyEnd())
         return events
 
     def broken_off(self) -> list[Event]:
-        """The events before a Failed: open parts end, tokens so far are counted."""
+        """The events before a ReplyFailure: open parts end, tokens so far are counted."""
         events = self._closed()
         usage = usage_of(self._usage)
         if usage is not None:
-            events.append(Counted(usage=usage, service_tier=service_tier_of(self._usage)))
+            events.append(ReplyUsage(usage=usage, service_tier=service_tier_of(self._usage)))
         return events
 
-    def _beginning(self, piece: dict[str, Any]) -> Began:
-        return Began(
+    def _beginning(self, piece: dict[str, Any]) -> ReplyStart:
+        return ReplyStart(
             id=text(piece.get("responseId")),
             model=text(piece.get("modelVersion")),
             created_s=_unix_s(text(piece.get("createTime"))),
@@ -242,11 +242,11 @@ class AnswerReader:
         if not choice.reason:
             if not self._blocked():
                 return []
-            return [Finished(choice=choice.index, reason="content_filter", extra=extra)]
+            return [ChoiceEnd(choice=choice.index, reason="content_filter", extra=extra)]
         if not is_plain(choice.reason):
             extra = {**extra, "finishReason": choice.reason}
         reason = finish_of(choice.reason, calls=choice.calls)
-        return [Finished(choice=choice.index, reason=reason, extra=extra)]
+        return [ChoiceEnd(choice=choice.index, reason=reason, extra=extra)]
 
     def _blocked(self) -> bool:
         return bool(text(self._feedback.get("blockReason")))
@@ -295,9 +295,9 @@ def _take_text(
 def _put_logprobs(events: list[Event], start: int, logprobs: list[dict[str, Any]]) -> bool:
     """Give them to the first text of this piece, or to what else grew in it, if anything did."""
     kinds = {
-        (event.choice, event.part): event.kind for event in events if isinstance(event, PartBegan)
+        (event.choice, event.part): event.kind for event in events if isinstance(event, PartStart)
     }
-    grown = [at for at in range(start, len(events)) if isinstance(events[at], PartGrew)]
+    grown = [at for at in range(start, len(events)) if isinstance(events[at], PartDelta)]
     if not grown:
         return False
     texts = [at for at in grown if kinds.get(_place(events[at]), "text") == "text"]
@@ -307,7 +307,7 @@ def _put_logprobs(events: list[Event], start: int, logprobs: list[dict[str, Any]
 
 
 def _place(event: Event) -> tuple[int, int]:
-    assert isinstance(event, PartGrew)
+    assert isinstance(event, PartDelta)
     return event.choice, event.part
 
 

@@ -9,7 +9,7 @@ from headrace.protocol.dialects.gemini.write_call import write_call
 from headrace.protocol.dialects.json_values import encoded, read_object
 from headrace.protocol.dialects.token_count import read_count
 from headrace.protocol.neutral.call import ChatCall
-from headrace.protocol.neutral.dialect import Written
+from headrace.protocol.neutral.dialect import EncodedRequest
 
 # Of a request to Vertex AI; the Gemini API takes all of it, as one object.
 _COUNTED = ("contents", "systemInstruction", "tools", "generationConfig")
@@ -20,7 +20,7 @@ class GeminiTokenCounter(msgspec.Struct, frozen=True, kw_only=True):
 
     place: Place
 
-    def write_count(self, call: ChatCall, model: str) -> Written:
+    def write_count(self, call: ChatCall, model: str) -> EncodedRequest:
         """Raises RequestError if it cannot be said."""
         path = self.place.path(model, "countTokens")
         whole = msgspec.structs.replace(call, stream=False)

@@ -23,7 +23,7 @@ from headrace.protocol.dialects.gemini.place import GeminiApi, Place
 from headrace.protocol.dialects.gemini.values import DIALECT
 from headrace.protocol.dialects.json_values import encoded, mapping, objects, read_object
 from headrace.protocol.dialects.token_count import as_tokens, summed
-from headrace.protocol.neutral.dialect import DamagedReplyError, Headers, Written
+from headrace.protocol.neutral.dialect import DamagedReplyError, EncodedRequest, Headers
 from headrace.protocol.neutral.embedding import EmbeddingCall, EmbeddingExchange, EmbeddingReply
 from headrace.protocol.neutral.failure import Failure
 from headrace.protocol.neutral.usage import TokenUsage
@@ -86,7 +86,7 @@ class GeminiEmbeddings(msgspec.Struct, frozen=True, kw_only=True):
             action = "predict"
         path = self.place.path(model, action)
         return EmbeddingExchange(
-            tuple(Written(path, _HEADERS, encoded(body), tuple(dropped)) for body in bodies)
+            tuple(EncodedRequest(path, _HEADERS, encoded(body), tuple(dropped)) for body in bodies)
         )
 
     def read_embeddings(self, bodies: tuple[bytes, ...]) -> EmbeddingReply:

@@ -13,8 +13,13 @@ from headrace.protocol.dialects.gemini.write_call import write_call
 from headrace.protocol.dialects.json_values import mapping, read_object
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.collect import collected
-from headrace.protocol.neutral.dialect import DamagedReplyError, Headers, StreamReader, Written
-from headrace.protocol.neutral.event import Event, Failed
+from headrace.protocol.neutral.dialect import (
+    DamagedReplyError,
+    EncodedRequest,
+    Headers,
+    StreamReader,
+)
+from headrace.protocol.neutral.event import Event, ReplyFailure
 from headrace.protocol.neutral.failure import Failure
 from headrace.protocol.neutral.reply import ChatReply
 
@@ -30,7 +35,7 @@ class GeminiProvider(msgspec.Struct, frozen=True, kw_only=True):
         """The dialect's name, the origin of its signatures: the same for both places."""
         return DIALECT
 
-    def write_call(self, call: ChatCall, model: str) -> Written:
+    def write_call(self, call: ChatCall, model: str) -> EncodedRequest:
         """`call` for the provider's `model`; raises RequestError if it cannot be said at all."""
         return write_call(call, model, self.place)
 
@@ -46,7 +51,7 @@ class GeminiProvider(msgspec.Struct, frozen=True, kw_only=True):
         reader.take(reply, events)
         events += reader.finish()
         last = events[-1]
-        if isinstance(last, Failed):
+        if isinstance(last, ReplyFailure):
             raise DamagedReplyError(last.failure.message, last.failure)
         return collected(DIALECT, events)
 

@@ -11,13 +11,13 @@ from headrace.protocol.dialects.gemini.failures import failure_of
 from headrace.protocol.dialects.gemini.values import json_value
 from headrace.protocol.dialects.json_values import mapping
 from headrace.protocol.neutral.dialect import DamagedReplyError
-from headrace.protocol.neutral.event import Event, Failed
+from headrace.protocol.neutral.event import Event, ReplyFailure
 from headrace.protocol.neutral.failure import Failure
 from headrace.protocol.sse import DONE_DATA, MAX_EVENT_BYTES, SSEReader, StreamTooLargeError
 
 
 class GeminiStreamReader:
-    """A state machine over bytes; Finished, Counted and Ended come from `end`."""
+    """A state machine over bytes; `end` gives ChoiceEnd, ReplyUsage and ReplyEnd."""
 
     def __init__(self, *, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
         self._sse = SSEReader(max_event_bytes=max_event_bytes)
@@ -25,7 +25,7 @@ class GeminiStreamReader:
         self._over = False
 
     def feed(self, piece: bytes) -> list[Event]:
-        """Events completed by `piece`. Damage is a Failed event, never an exception."""
+        """Events completed by `piece`. Damage is a ReplyFailure event, never an exception."""
         events: list[Event] = []
         if self._over:
             return events
@@ -39,7 +39,7 @@ class GeminiStreamReader:
         return events
 
     def end(self) -> list[Event]:
-        """After the last byte: how the answer ended, or a Failed that says that it did not."""
+        """After the last byte: how the reply ended, or a ReplyFailure that it did not."""
         if self._over:
             return []
         self._over = True
@@ -61,4 +61,4 @@ class GeminiStreamReader:
 
     def _fail(self, failure: Failure) -> list[Event]:
         self._over = True
-        return [*self._answer.broken_off(), Failed(failure)]
+        return [*self._answer.broken_off(), ReplyFailure(failure)]

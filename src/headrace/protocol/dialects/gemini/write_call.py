@@ -20,7 +20,7 @@ from headrace.protocol.dialects.gemini.values import DIALECT
 from headrace.protocol.dialects.json_values import encoded
 from headrace.protocol.dialects.sampling_range import nearest
 from headrace.protocol.neutral.call import ChatCall
-from headrace.protocol.neutral.dialect import Written
+from headrace.protocol.neutral.dialect import EncodedRequest
 
 _TIER_HEADER = "x-vertex-ai-llm-shared-request-type"
 _TIERS = {"default": "standard", "standard": "standard", "flex": "flex", "priority": "priority"}
@@ -48,7 +48,7 @@ _MOST_SEED = 2**31 - 1
 _UNSAID = ("min_p", "repetition_penalty", "logit_bias", "user", "metadata")
 
 
-def write_call(call: ChatCall, model: str, place: Place) -> Written:
+def write_call(call: ChatCall, model: str, place: Place) -> EncodedRequest:
     """The request; raises RequestError for what cannot be said at all."""
     path = place.path(model, "streamGenerateContent" if call.stream else "generateContent")
     if call.stream:
@@ -76,7 +76,7 @@ def write_call(call: ChatCall, model: str, place: Place) -> Written:
         body = _with_own(call.extra, body)
     else:
         dropped += [f"extra.{name}" for name in call.extra]
-    return Written(path, headers, encoded(body), tuple(dict.fromkeys(dropped)))
+    return EncodedRequest(path, headers, encoded(body), tuple(dict.fromkeys(dropped)))
 
 
 def _with_own(extra: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:

@@ -11,9 +11,9 @@ from headrace.protocol.neutral.event import (
     CompletePart,
     Event,
     Kind,
-    PartBegan,
-    PartEnded,
-    PartGrew,
+    PartDelta,
+    PartEnd,
+    PartStart,
 )
 from headrace.protocol.neutral.part import Opaque, Signature
 
@@ -59,14 +59,14 @@ class ChoiceReader:
         """Ends what is open."""
         self._close_text(events)
         for call in self._calls.values():
-            events.append(PartEnded(choice=self._choice, part=call.part))
+            events.append(PartEnd(choice=self._choice, part=call.part))
         self._calls.clear()
 
     def _close_text(self, events: list[Event]) -> None:
         if self._kind is not None:
             self._kind = None
             events.append(
-                PartEnded(choice=self._choice, part=self._parts - 1, signature=self._signature)
+                PartEnd(choice=self._choice, part=self._parts - 1, signature=self._signature)
             )
             self._signature = None
 
@@ -77,11 +77,11 @@ class ChoiceReader:
         )
         if self._kind != piece.kind or signed_anew:
             self.close(events)
-            events.append(PartBegan(choice=self._choice, part=self._parts, kind=piece.kind))
+            events.append(PartStart(choice=self._choice, part=self._parts, kind=piece.kind))
             self._kind = piece.kind
             self._parts += 1
         if piece.text:
-            events.append(PartGrew(choice=self._choice, part=self._parts - 1, text=piece.text))
+            events.append(PartDelta(choice=self._choice, part=self._parts - 1, text=piece.text))
         self._signature = piece.signature or self._signature
 
     def _take_call(
@@ -100,7 +100,7 @@ class ChoiceReader:
             opened = self._open_call(_Call(self._parts, id, name), key, events)
         arguments = json_text(function.get("arguments"))
         if arguments:
-            events.append(PartGrew(choice=self._choice, part=opened.part, text=arguments))
+            events.append(PartDelta(choice=self._choice, part=opened.part, text=arguments))
 
     def _open_call(self, call: _Call, key: int, events: list[Event]) -> _Call:
         if not call.name:
@@ -110,9 +110,9 @@ class ChoiceReader:
         self._close_text(events)
         before = self._calls.pop(key, None)
         if before is not None:
-            events.append(PartEnded(choice=self._choice, part=before.part))
+            events.append(PartEnd(choice=self._choice, part=before.part))
         events.append(
-            PartBegan(
+            PartStart(
                 choice=self._choice,
                 part=call.part,
                 kind="tool_call",

@@ -11,7 +11,7 @@ from headrace.protocol.dialects.float_vectors import decoded, packed
 from headrace.protocol.dialects.json_values import encoded
 from headrace.protocol.dialects.mistral.names import DIALECT
 from headrace.protocol.dialects.mistral.usage import read_usage
-from headrace.protocol.neutral.dialect import DamagedReplyError, Written
+from headrace.protocol.neutral.dialect import DamagedReplyError, EncodedRequest
 from headrace.protocol.neutral.embedding import (
     EmbeddingCall,
     EmbeddingExchange,
@@ -65,7 +65,7 @@ def write_embeddings(call: EmbeddingCall, model: str) -> EmbeddingExchange:
         for name, value in (("task", call.task), ("user", call.user))
         if value is not None
     }
-    written = Written("/v1/embeddings", _HEADERS, encoded(body), tuple(dropped))
+    written = EncodedRequest("/v1/embeddings", _HEADERS, encoded(body), tuple(dropped))
     return EmbeddingExchange((written,))
 
 

@@ -9,7 +9,7 @@ from headrace.protocol.dialects.mistral.read_reply import read_reply
 from headrace.protocol.dialects.mistral.stream_reader import MistralStreamReader
 from headrace.protocol.dialects.mistral.write_call import write_call
 from headrace.protocol.neutral.call import ChatCall
-from headrace.protocol.neutral.dialect import Headers, Written
+from headrace.protocol.neutral.dialect import EncodedRequest, Headers
 from headrace.protocol.neutral.embedding import (
     EmbeddingCall,
     EmbeddingExchange,
@@ -24,7 +24,7 @@ class MistralProvider:
 
     name = DIALECT
 
-    def write_call(self, call: ChatCall, model: str) -> Written:
+    def write_call(self, call: ChatCall, model: str) -> EncodedRequest:
         """`call` for Mistral's `model`; its base URL has no version in it."""
         return write_call(call, model)
 

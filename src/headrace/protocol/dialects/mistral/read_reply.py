@@ -12,7 +12,7 @@ from headrace.protocol.dialects.mistral.names import DIALECT
 from headrace.protocol.dialects.mistral.usage import read_usage
 from headrace.protocol.neutral.collect import collected
 from headrace.protocol.neutral.dialect import DamagedReplyError
-from headrace.protocol.neutral.event import Began, Counted, Event, Finished
+from headrace.protocol.neutral.event import ChoiceEnd, Event, ReplyStart, ReplyUsage
 from headrace.protocol.neutral.failure import Failure
 from headrace.protocol.neutral.reply import ChatReply
 
@@ -43,15 +43,15 @@ def read_reply(body: bytes) -> ChatReply:
         _read_choice(index, choice, events)
     usage = read_usage(reply.get("usage"))
     if usage is not None:
-        events.append(Counted(usage=usage))
+        events.append(ReplyUsage(usage=usage))
     return collected(DIALECT, events)
 
 
-def read_began(reply: dict[str, Any]) -> Began:
-    """The Began event of a reply or of the first event of a stream."""
+def read_began(reply: dict[str, Any]) -> ReplyStart:
+    """The ReplyStart event of a reply or of the first event of a stream."""
     created = reply.get("created")
     whole = isinstance(created, int) and not isinstance(created, bool)
-    return Began(
+    return ReplyStart(
         id=text(reply.get("id")),
         model=text(reply.get("model")),
         created_s=created if whole else None,
@@ -77,4 +77,4 @@ def _read_choice(index: int, choice: dict[str, Any], events: list[Event]) -> Non
     reader = ChoiceReader(index)
     reader.take(message, events, whole=True)
     reader.close(events)
-    events.append(Finished(choice=index, reason=finish))
+    events.append(ChoiceEnd(choice=index, reason=finish))

@@ -12,7 +12,7 @@ from headrace.protocol.dialects.mistral.read_reply import read_began, read_index
 from headrace.protocol.dialects.mistral.usage import read_usage
 from headrace.protocol.dialects.status_failure import short
 from headrace.protocol.neutral.dialect import DamagedReplyError
-from headrace.protocol.neutral.event import Counted, Ended, Event, Failed, Finished
+from headrace.protocol.neutral.event import ChoiceEnd, Event, ReplyEnd, ReplyFailure, ReplyUsage
 from headrace.protocol.neutral.failure import Failure
 from headrace.protocol.neutral.usage import TokenUsage
 from headrace.protocol.sse import DONE_DATA, SSEReader, StreamTooLargeError
@@ -31,7 +31,7 @@ class MistralStreamReader:
         self._began = False
         self._over = False
         self._choices: dict[int, ChoiceReader] = {}
-        self._finished: dict[int, Finished] = {}
+        self._finished: dict[int, ChoiceEnd] = {}
         self._usage: TokenUsage | None = None
 
     def feed(self, piece: bytes) -> list[Event]:
@@ -52,7 +52,7 @@ class MistralStreamReader:
         return events
 
     def end(self) -> list[Event]:
-        """A Failed if the stream stopped before [DONE]."""
+        """A ReplyFailure if the stream stopped before [DONE]."""
         events: list[Event] = []
         if not self._over:
             words = "Mistral's stream stopped before its end"
@@ -63,8 +63,8 @@ class MistralStreamReader:
         """End with a failure; usage is reported all the same, since it may be billed."""
         self._over = True
         if self._usage is not None:
-            events.append(Counted(usage=self._usage))
-        events.append(Failed(failure))
+            events.append(ReplyUsage(usage=self._usage))
+        events.append(ReplyFailure(failure))
 
     def _take(self, chunk: dict[str, Any], events: list[Event]) -> None:
         if is_error(chunk):
@@ -99,7 +99,7 @@ class MistralStreamReader:
         if isinstance(finish, Failure):
             self._fail(events, finish)
         else:
-            self._finished[index] = Finished(choice=index, reason=finish)
+            self._finished[index] = ChoiceEnd(choice=index, reason=finish)
 
     def _tell_ends(self, events: list[Event]) -> None:
         events += (self._finished[index] for index in sorted(self._finished))
@@ -114,5 +114,5 @@ class MistralStreamReader:
             return
         self._over = True
         if self._usage is not None:
-            events.append(Counted(usage=self._usage))
-        events.append(Ended())
+            events.append(ReplyUsage(usage=self._usage))
+        events.append(ReplyEnd())

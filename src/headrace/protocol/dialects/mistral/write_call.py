@@ -17,7 +17,7 @@ from headrace.protocol.neutral.call import (
     Tool,
     ToolChoice,
 )
-from headrace.protocol.neutral.dialect import Written
+from headrace.protocol.neutral.dialect import EncodedRequest
 
 _WHOLE = {"content-type": "application/json", "accept": "application/json"}
 _STREAM = {"content-type": "application/json", "accept": "text/event-stream"}
@@ -38,7 +38,7 @@ _OWN_FIELDS = frozenset(
 _CHOICES = {"auto": "auto", "none": "none", "required": "any"}
 
 
-def write_call(call: ChatCall, model: str) -> Written:
+def write_call(call: ChatCall, model: str) -> EncodedRequest:
     """The request. Raises RequestError for media that Mistral does not accept and for a choice
     without its tool.
 
@@ -62,7 +62,7 @@ def write_call(call: ChatCall, model: str) -> Written:
         body["reasoning_effort"] = effort
     dropped |= dict.fromkeys(_unsaid(call))
     headers = _STREAM if call.stream else _WHOLE
-    return Written("/v1/chat/completions", headers, encoded(extra | body), tuple(dropped))
+    return EncodedRequest("/v1/chat/completions", headers, encoded(extra | body), tuple(dropped))
 
 
 def _extra(call: ChatCall, dropped: dict[str, None]) -> dict[str, Any]:

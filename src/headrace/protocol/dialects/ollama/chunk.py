@@ -69,7 +69,7 @@ class Chunk(msgspec.Struct):
     """Replaces all other fields."""
 
     def origin(self) -> dict[str, Any]:
-        """The extra of Began and ChatReply."""
+        """The extra of ReplyStart and ChatReply."""
         told = {"remote_model": self.remote_model, "remote_host": self.remote_host}
         told = {name: value for name, value in told.items() if value is not None}
         return {"ollama": told} if told else {}

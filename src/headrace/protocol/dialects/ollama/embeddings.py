@@ -13,7 +13,7 @@ from headrace.protocol.dialects.ollama.failures import line_failure
 from headrace.protocol.dialects.ollama.fields import Fields, encoded, read_fields
 from headrace.protocol.dialects.ollama.usage import NO_DURATIONS, Durations
 from headrace.protocol.dialects.token_count import as_tokens, summed
-from headrace.protocol.neutral.dialect import DamagedReplyError, Written
+from headrace.protocol.neutral.dialect import DamagedReplyError, EncodedRequest
 from headrace.protocol.neutral.embedding import EmbeddingCall, EmbeddingExchange, EmbeddingReply
 from headrace.protocol.neutral.usage import TokenUsage
 
@@ -49,7 +49,9 @@ def write_embeddings(call: EmbeddingCall, model: str) -> EmbeddingExchange:
         body |= call.extra
     else:
         dropped += [f"extra.{name}" for name in call.extra]
-    return EmbeddingExchange((Written("/api/embed", _HEADERS, encoded(body), tuple(dropped)),))
+    return EmbeddingExchange(
+        (EncodedRequest("/api/embed", _HEADERS, encoded(body), tuple(dropped)),)
+    )
 
 
 def read_embeddings(bodies: tuple[bytes, ...]) -> EmbeddingReply:

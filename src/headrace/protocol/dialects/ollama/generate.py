@@ -15,7 +15,7 @@ from headrace.protocol.dialects.ollama.stream_reader import OllamaStreamReader
 from headrace.protocol.dialects.ollama.write_chunk import line
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.dialect import Headers, StreamWriter
-from headrace.protocol.neutral.event import Event, Failed
+from headrace.protocol.neutral.event import Event, ReplyFailure
 from headrace.protocol.neutral.failure import Failure
 from headrace.protocol.neutral.reply import ChatReply
 
@@ -74,7 +74,7 @@ class GenerateStreamReader:
         if self._lines.too_long and not self._is_over:
             self._is_over = True
             told = f"a line of the stream exceeds {self._lines.max_line_bytes} bytes"
-            events.append(Failed(Failure(kind="damaged", message=told)))
+            events.append(ReplyFailure(Failure(kind="damaged", message=told)))
         return events
 
     def end(self) -> list[Event]:

@@ -8,7 +8,7 @@ from headrace.protocol.dialects.ollama.read_reply import read_reply
 from headrace.protocol.dialects.ollama.stream_reader import OllamaStreamReader
 from headrace.protocol.dialects.ollama.write_call import write_call
 from headrace.protocol.neutral.call import ChatCall
-from headrace.protocol.neutral.dialect import Headers, StreamReader, Written
+from headrace.protocol.neutral.dialect import EncodedRequest, Headers, StreamReader
 from headrace.protocol.neutral.embedding import EmbeddingCall, EmbeddingExchange, EmbeddingReply
 from headrace.protocol.neutral.failure import Failure
 from headrace.protocol.neutral.reply import ChatReply
@@ -19,7 +19,7 @@ class OllamaProvider:
 
     name = "ollama"
 
-    def write_call(self, call: ChatCall, model: str) -> Written:
+    def write_call(self, call: ChatCall, model: str) -> EncodedRequest:
         """As `write_call.write_call`."""
         return write_call(call, model)
 

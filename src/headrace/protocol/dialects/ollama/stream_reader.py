@@ -18,17 +18,17 @@ from headrace.protocol.dialects.ollama.timestamp import unix_s
 from headrace.protocol.dialects.ollama.usage import read_usage
 from headrace.protocol.neutral.dialect import DamagedReplyError
 from headrace.protocol.neutral.event import (
-    Began,
+    ChoiceEnd,
     CompletePart,
-    Counted,
-    Ended,
     Event,
-    Failed,
-    Finished,
     Kind,
-    PartBegan,
-    PartEnded,
-    PartGrew,
+    PartDelta,
+    PartEnd,
+    PartStart,
+    ReplyEnd,
+    ReplyFailure,
+    ReplyStart,
+    ReplyUsage,
 )
 from headrace.protocol.neutral.failure import Failure, FailureKind
 from headrace.protocol.neutral.part import Media, Text, Thinking, ToolCall
@@ -81,14 +81,14 @@ class OllamaStreamReader:
     def _take_chunk(self, chunk: Chunk, line: bytes, events: list[Event]) -> None:
         if chunk.error is not None:
             self._is_over = True
-            events.append(Failed(line_failure(chunk.error)))
+            events.append(ReplyFailure(line_failure(chunk.error)))
             return
         found = list(parts(chunk.message, self._calls))
         done = read_done(line) if chunk.done else None
         if not self._has_begun:
             self._has_begun = True
             events.append(
-                Began(
+                ReplyStart(
                     id="",
                     model=chunk.model or "",
                     created_s=unix_s(chunk.created_at),
@@ -122,31 +122,31 @@ class OllamaStreamReader:
             self._close(events)
             self._begin(kind, events)
         logprobs, self._logprobs = self._logprobs or None, []
-        events.append(PartGrew(choice=0, part=self._parts - 1, text=text, logprobs=logprobs))
+        events.append(PartDelta(choice=0, part=self._parts - 1, text=text, logprobs=logprobs))
 
     def _begin(self, kind: Kind, events: list[Event], id: str = "", name: str = "") -> None:
-        events.append(PartBegan(choice=0, part=self._parts, kind=kind, id=id, name=name))
+        events.append(PartStart(choice=0, part=self._parts, kind=kind, id=id, name=name))
         self._open = kind
         self._parts += 1
 
     def _close(self, events: list[Event]) -> None:
         if self._open is not None:
             self._open = None
-            events.append(PartEnded(choice=0, part=self._parts - 1))
+            events.append(PartEnd(choice=0, part=self._parts - 1))
 
     def _finish(self, chunk: Chunk, done: dict[str, Any], events: list[Event]) -> None:
         if self._logprobs and self._open is not None:
             self._grow(self._open, "", events)
         self._close(events)
         reason = finish(chunk.done_reason, self._calls > 0)
-        events.append(Finished(choice=0, reason=reason, extra=done_extra(done)))
+        events.append(ChoiceEnd(choice=0, reason=reason, extra=done_extra(done)))
         usage = read_usage(done)
         if usage is not None:
-            events.append(Counted(usage=usage))
-        events.append(Ended())
+            events.append(ReplyUsage(usage=usage))
+        events.append(ReplyEnd())
         self._is_over = True
 
     def _fail(self, kind: FailureKind, message: str, events: list[Event]) -> None:
         if not self._is_over:
             self._is_over = True
-            events.append(Failed(Failure(kind=kind, message=message)))
+            events.append(ReplyFailure(Failure(kind=kind, message=message)))

@@ -18,16 +18,16 @@ from headrace.protocol.dialects.ollama.write_chunk import (
 from headrace.protocol.dialects.openai_chat.thoughts import write_detail
 from headrace.protocol.neutral.dialect import AnswerTooLongError
 from headrace.protocol.neutral.event import (
-    Began,
+    ChoiceEnd,
     CompletePart,
-    Counted,
-    Ended,
     Event,
-    Failed,
-    Finished,
-    PartBegan,
-    PartEnded,
-    PartGrew,
+    PartDelta,
+    PartEnd,
+    PartStart,
+    ReplyEnd,
+    ReplyFailure,
+    ReplyStart,
+    ReplyUsage,
 )
 from headrace.protocol.neutral.part import Thinking, ToolCall
 from headrace.protocol.neutral.reply import Finish
@@ -41,7 +41,7 @@ _PIECE_CHARACTERS = 64
 class _Held:
     """A part that is written when it is whole, or whose text may be needed then."""
 
-    def __init__(self, began: PartBegan) -> None:
+    def __init__(self, began: PartStart) -> None:
         self.began = began
         self.pieces: list[str] = []
 
@@ -54,7 +54,7 @@ class OllamaStreamWriter:
 
     Tool calls are written when they are complete, as one object. Ollama's answers have one choice:
     others are dropped. created_at: the time in all lines; "" for that of the provider, or else
-    1970. durations: may be set until Ended is written; a writer has no clock.
+    1970. durations: may be set until ReplyEnd is written; a writer has no clock.
     """
 
     def __init__(self, model: str, created_at: str = "") -> None:
@@ -74,26 +74,26 @@ class OllamaStreamWriter:
         """The lines that an event becomes. Raises AnswerTooLongError."""
         if self._is_over:
             return b""
-        if isinstance(event, PartGrew):
+        if isinstance(event, PartDelta):
             return self._grow(event) if event.choice == 0 else b""
-        if isinstance(event, Began):
+        if isinstance(event, ReplyStart):
             self._begin(event)
-        elif isinstance(event, Counted):
+        elif isinstance(event, ReplyUsage):
             self._usage = event.usage
-        elif isinstance(event, Ended):
+        elif isinstance(event, ReplyEnd):
             return self._end()
-        elif isinstance(event, Failed):
+        elif isinstance(event, ReplyFailure):
             return self._fail(event.failure.message)
         elif event.choice != 0:
             return b""
-        elif isinstance(event, PartBegan):
+        elif isinstance(event, PartStart):
             if event.kind in ("tool_call", "thinking"):
                 self._held[event.part] = _Held(event)
-        elif isinstance(event, PartEnded):
+        elif isinstance(event, PartEnd):
             return self._end_part(event)
         elif isinstance(event, CompletePart):
             return self._complete(event)
-        elif isinstance(event, Finished):
+        elif isinstance(event, ChoiceEnd):
             self._finish = event.reason
             self._extra = event.extra
         return b""
@@ -102,14 +102,14 @@ class OllamaStreamWriter:
         """Nothing: clients read every line as JSON, empty ones too."""
         return b""
 
-    def _begin(self, event: Began) -> None:
+    def _begin(self, event: ReplyStart) -> None:
         self._head = Head(
             event.model or self._head.model,
             self._created_at or rfc3339(event.created_s),
             own_extra(event.extra),
         )
 
-    def _grow(self, event: PartGrew) -> bytes:
+    def _grow(self, event: PartDelta) -> bytes:
         held = self._held.get(event.part)
         if held is not None:
             self._held_characters += len(event.text) + _PIECE_CHARACTERS
@@ -125,7 +125,7 @@ class OllamaStreamWriter:
         name = "content" if held is None else "thinking"
         return self._chunk({name: event.text}, event.logprobs)
 
-    def _end_part(self, event: PartEnded) -> bytes:
+    def _end_part(self, event: PartEnd) -> bytes:
         held = self._held.pop(event.part, None)
         if held is None:
             return b""

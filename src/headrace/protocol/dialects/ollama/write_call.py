@@ -9,13 +9,13 @@ from headrace.protocol.dialects.ollama.options import write_options
 from headrace.protocol.dialects.ollama.think import write_think
 from headrace.protocol.dialects.ollama.write_messages import MessageWriter
 from headrace.protocol.neutral.call import ChatCall, HostedTool, OutputFormat, Tool
-from headrace.protocol.neutral.dialect import Written
+from headrace.protocol.neutral.dialect import EncodedRequest
 
 _WHOLE = {"content-type": "application/json", "accept": "application/json"}
 _STREAM = {"content-type": "application/json", "accept": "application/x-ndjson"}
 
 
-def write_call(call: ChatCall, model: str) -> Written:
+def write_call(call: ChatCall, model: str) -> EncodedRequest:
     """The request. Raises RequestError for images by address, other media, and arguments that are
     not an object.
 
@@ -47,7 +47,7 @@ def write_call(call: ChatCall, model: str) -> Written:
         body["options"] = options
     dropped |= dict.fromkeys((*think.dropped, *_unsaid(call)))
     headers = _STREAM if call.stream else _WHOLE
-    return Written("/api/chat", headers, encoded(body | extra), tuple(dropped))
+    return EncodedRequest("/api/chat", headers, encoded(body | extra), tuple(dropped))
 
 
 def _extra(call: ChatCall, dropped: dict[str, None]) -> dict[str, Any]:

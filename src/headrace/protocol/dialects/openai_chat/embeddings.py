@@ -23,7 +23,7 @@ from headrace.protocol.dialects.openai_chat.values import (
 )
 from headrace.protocol.dialects.openai_chat.variant import Variant
 from headrace.protocol.dialects.openai_chat.write_call import path_for
-from headrace.protocol.neutral.dialect import DamagedReplyError, Written
+from headrace.protocol.neutral.dialect import DamagedReplyError, EncodedRequest
 from headrace.protocol.neutral.embedding import EmbeddingCall, EmbeddingExchange, EmbeddingReply
 from headrace.protocol.neutral.usage import TokenUsage
 
@@ -97,7 +97,9 @@ def write_embeddings(call: EmbeddingCall, model: str, variant: Variant) -> Embed
         dropped += [f"extra.{name}" for name in call.extra]
     path = path_for(variant.embeddings_path, model)
     headers = {"Content-Type": "application/json"}
-    return EmbeddingExchange((Written(path, headers, msgspec.json.encode(body), tuple(dropped)),))
+    return EmbeddingExchange(
+        (EncodedRequest(path, headers, msgspec.json.encode(body), tuple(dropped)),)
+    )
 
 
 def read_embeddings(bodies: tuple[bytes, ...]) -> EmbeddingReply:

@@ -13,7 +13,7 @@ import msgspec
 from headrace.protocol.dialects.openai_chat.read_message import call_extra, made_id, read_arguments
 from headrace.protocol.dialects.openai_chat.thoughts import read_call_signature
 from headrace.protocol.dialects.openai_chat.values import DIALECT, mapping, text, whole
-from headrace.protocol.neutral.event import Event, PartBegan, PartEnded, PartGrew
+from headrace.protocol.neutral.event import Event, PartDelta, PartEnd, PartStart
 from headrace.protocol.neutral.part import Opaque, Signature
 
 _MOST_CALLS = 1024
@@ -104,7 +104,7 @@ class GrowingCalls:
             self.kept += 1
         elif arguments:
             events.append(
-                PartGrew(choice=self._choice, part=call.part, text=arguments, logprobs=logprobs)
+                PartDelta(choice=self._choice, part=call.part, text=arguments, logprobs=logprobs)
             )
 
     def _find(self, fragment: dict[str, Any], name: str, arguments: str) -> _Call | None:
@@ -148,7 +148,7 @@ class GrowingCalls:
         self.named += 1
         call.whole = bool(arguments) and not call.early and _is_json(arguments)
         events.append(
-            PartBegan(
+            PartStart(
                 choice=self._choice,
                 part=call.part,
                 kind="tool_call",
@@ -161,7 +161,7 @@ class GrowingCalls:
         call.early = []
         if piece:
             events.append(
-                PartGrew(choice=self._choice, part=call.part, text=piece, logprobs=logprobs)
+                PartDelta(choice=self._choice, part=call.part, text=piece, logprobs=logprobs)
             )
 
     def end(
@@ -178,7 +178,7 @@ class GrowingCalls:
             signature = call.signature or hidden.pop(call.id, None)
             if signature is None:
                 signature, google = google, None
-            events.append(PartEnded(choice=self._choice, part=call.part, signature=signature))
+            events.append(PartEnd(choice=self._choice, part=call.part, signature=signature))
         return google
 
     def take_custom(self, fragment: dict[str, Any]) -> None:

@@ -28,13 +28,13 @@ from headrace.protocol.dialects.openai_chat.thoughts import (
 )
 from headrace.protocol.dialects.openai_chat.values import left_over, mapping, objects, text
 from headrace.protocol.neutral.event import (
+    ChoiceEnd,
     CompletePart,
     Event,
-    Finished,
     Kind,
-    PartBegan,
-    PartEnded,
-    PartGrew,
+    PartDelta,
+    PartEnd,
+    PartStart,
 )
 from headrace.protocol.neutral.failure import FailureKind
 from headrace.protocol.neutral.part import Part, Signature, Text, Thinking
@@ -245,7 +245,7 @@ class GrowingChoice:
         self._close(events)
         part = self._numbers.take()
         events.append(
-            PartBegan(
+            PartStart(
                 choice=self._index, part=part, kind=kind, id=one.id or "", summary=one.summary
             )
         )
@@ -260,7 +260,7 @@ class GrowingChoice:
     def _grow(self, piece: str, events: list[Event], extra: dict[str, Any] | None = None) -> None:
         if self._open is not None:
             events.append(
-                PartGrew(
+                PartDelta(
                     choice=self._index,
                     part=self._open[0],
                     text=piece,
@@ -284,7 +284,7 @@ class GrowingChoice:
             elif self._logprobs:
                 self._grow("", events)
             self._open = None
-            events.append(PartEnded(choice=self._index, part=part, signature=signature))
+            events.append(PartEnd(choice=self._index, part=part, signature=signature))
         if self._calls.open:
             self._google = self._calls.end(self._hidden, self._google, events)
 
@@ -297,7 +297,7 @@ class GrowingChoice:
             else:
                 self._audio[name] = value
 
-    def finish(self, events: list[Event]) -> Finished:
+    def finish(self, events: list[Event]) -> ChoiceEnd:
         """End all open parts, and return the choice's end, to be reported when all choices have
         ended."""
         self._close(events)
@@ -332,7 +332,7 @@ class GrowingChoice:
         if reason == "stop" and has_calls:  # said before the calls came
             reason = "tool_calls"
             self._extra["finish_reason"] = "stop"
-        return Finished(
+        return ChoiceEnd(
             choice=self._index, reason=reason, stop_sequence=stop_sequence, extra=self._extra
         )
 

@@ -13,7 +13,7 @@ from headrace.protocol.dialects.openai_chat.stream_reader import ChatStreamReade
 from headrace.protocol.dialects.openai_chat.values import DIALECT
 from headrace.protocol.dialects.openai_chat.variant import Variant
 from headrace.protocol.neutral.call import ChatCall
-from headrace.protocol.neutral.dialect import Headers, UsageSummary, Written
+from headrace.protocol.neutral.dialect import EncodedRequest, Headers, UsageSummary
 from headrace.protocol.neutral.embedding import EmbeddingCall, EmbeddingExchange, EmbeddingReply
 from headrace.protocol.neutral.failure import Failure
 from headrace.protocol.neutral.reply import ChatReply
@@ -27,7 +27,7 @@ class OpenAIChatProvider:
     def __init__(self, variant: Variant) -> None:
         self.variant = variant
 
-    def write_call(self, call: ChatCall, model: str) -> Written:
+    def write_call(self, call: ChatCall, model: str) -> EncodedRequest:
         """`call` for the provider's `model`; raises RequestError if it cannot be said at all."""
         return write_call.write_call(call, model, self.variant)
 

@@ -19,7 +19,14 @@ from headrace.protocol.dialects.openai_chat.usage import find_usage, read_usage,
 from headrace.protocol.dialects.openai_chat.values import DIALECT, left_over, text, whole
 from headrace.protocol.neutral.collect import replayed
 from headrace.protocol.neutral.dialect import DamagedReplyError
-from headrace.protocol.neutral.event import Began, Counted, Ended, Event, Failed, Finished
+from headrace.protocol.neutral.event import (
+    ChoiceEnd,
+    Event,
+    ReplyEnd,
+    ReplyFailure,
+    ReplyStart,
+    ReplyUsage,
+)
 from headrace.protocol.neutral.failure import Failure, FailureKind
 from headrace.protocol.neutral.usage import TokenUsage
 from headrace.protocol.sse import DONE_DATA, MAX_EVENT_BYTES, SSEReader, StreamTooLargeError
@@ -93,7 +100,9 @@ class ChatStreamReader:
             return self._end_body(bytes(self._body))
         # A last event whose empty line is missing; what was cut inside of it does not decode.
         events = self.feed(b"\n\n") if self._sniffed else []
-        failed = events and isinstance(events[-1], Failed) and events[-1].failure.kind == "damaged"
+        failed = (
+            events and isinstance(events[-1], ReplyFailure) and events[-1].failure.kind == "damaged"
+        )
         if self._over and not failed:
             return events
         if failed:
@@ -131,8 +140,11 @@ class ChatStreamReader:
         except DamagedReplyError as error:
             failure = error.failure or Failure(kind="damaged", message=str(error))
             if error.usage is None:
-                return [Failed(failure)]
-            return [Counted(usage=error.usage, service_tier=error.service_tier), Failed(failure)]
+                return [ReplyFailure(failure)]
+            return [
+                ReplyUsage(usage=error.usage, service_tier=error.service_tier),
+                ReplyFailure(failure),
+            ]
         return list(replayed(reply))
 
     def _take_event(self, event: ServerSentEvent, events: list[Event]) -> None:
@@ -195,7 +207,7 @@ class ChatStreamReader:
         self._told_extra = self._extra
         self._extra = {}
         events.append(
-            Began(
+            ReplyStart(
                 id=self._id,
                 model=text(chunk.get("model")),
                 created_s=whole(chunk.get("created")) or None,
@@ -227,12 +239,12 @@ class ChatStreamReader:
         if not self._choices:
             self._fail("damaged", "the stream ended without any choice", events)
             return
-        ends: list[Finished] = []
+        ends: list[ChoiceEnd] = []
         for _, growing in sorted(self._choices.items()):
             ends.append(growing.finish(events))
         events += ends
         self._count(events)
-        events.append(Ended())
+        events.append(ReplyEnd())
         self._over = True
 
     def _count(self, events: list[Event]) -> None:
@@ -247,7 +259,7 @@ class ChatStreamReader:
         more = usage_extra(self._usage)
         if more:
             extra["usage"] = more
-        events.append(Counted(usage=usage, service_tier=self._service_tier, extra=extra))
+        events.append(ReplyUsage(usage=usage, service_tier=self._service_tier, extra=extra))
 
     def _fail(self, kind: FailureKind, message: str, events: list[Event]) -> None:
         self._fail_with(Failure(kind=kind, message=message), events)
@@ -258,4 +270,4 @@ class ChatStreamReader:
             self._count(events)
             self._usage = {}
         self._over = True
-        events.append(Failed(failure))
+        events.append(ReplyFailure(failure))

@@ -25,16 +25,16 @@ from headrace.protocol.dialects.openai_chat.write_part import (
 )
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.event import (
-    Began,
+    ChoiceEnd,
     CompletePart,
-    Counted,
-    Ended,
     Event,
-    Failed,
-    Finished,
-    PartBegan,
-    PartEnded,
-    PartGrew,
+    PartDelta,
+    PartEnd,
+    PartStart,
+    ReplyEnd,
+    ReplyFailure,
+    ReplyStart,
+    ReplyUsage,
 )
 from headrace.protocol.neutral.part import (
     Media,
@@ -65,7 +65,7 @@ class _Shown:
 class _Part:
     """An open part. call: its index among the tool calls. thoughts: kept for their signature."""
 
-    def __init__(self, began: PartBegan, call: int) -> None:
+    def __init__(self, began: PartStart, call: int) -> None:
         self.began = began
         self.call = call
         self.thoughts: list[str] = []
@@ -80,7 +80,7 @@ class ChatStreamWriter:
         self._choices: dict[int, _Shown] = {}
         self._usage_extra: dict[str, Any] = {}
         self._own = False
-        self._head = self._frame(Began(id="", model=""))
+        self._head = self._frame(ReplyStart(id="", model=""))
         self._tail = b"]}\n\n"
         self._over = False
 
@@ -88,35 +88,35 @@ class ChatStreamWriter:
         """The bytes an event becomes."""
         if self._over:
             return b""
-        if isinstance(event, PartGrew):
+        if isinstance(event, PartDelta):
             return self._grew(event)
-        if isinstance(event, PartBegan):
+        if isinstance(event, PartStart):
             return self._opened(event.choice) + self._began(event)
-        if isinstance(event, PartEnded):
+        if isinstance(event, PartEnd):
             return self._ended(event)
         if isinstance(event, CompletePart):
             opened = self._opened(event.choice)
             delta = self._complete(self._shown(event.choice), event.value)
             return opened + (self._chunk(event.choice, delta) if delta else b"")
-        if isinstance(event, Finished):
+        if isinstance(event, ChoiceEnd):
             return self._opened(event.choice) + self._finished(event)
-        if isinstance(event, Began):
+        if isinstance(event, ReplyStart):
             self._own = event.dialect == DIALECT
             self._head = self._frame(event)
             self._usage_extra = mapping(self._extra(event).get("usage"))
             return self._opened(0)
-        if isinstance(event, Counted):
+        if isinstance(event, ReplyUsage):
             return self._counted(event)
         self._over = True
-        if isinstance(event, Failed):
+        if isinstance(event, ReplyFailure):
             return data_event(msgspec.json.encode(error_body(event.failure, "")))
-        return DONE if isinstance(event, Ended) else b""
+        return DONE if isinstance(event, ReplyEnd) else b""
 
     def keep_alive(self) -> bytes:
         """A comment."""
         return b"" if self._over else KEEP_ALIVE
 
-    def _frame(self, began: Began) -> bytes:
+    def _frame(self, began: ReplyStart) -> bytes:
         """All of a chunk up to its choices."""
         top: dict[str, Any] = {
             "id": began.id,
@@ -129,7 +129,7 @@ class ChatStreamWriter:
             top["usage"] = None
         return one_line(b"data: " + msgspec.json.encode(top)[:-1] + b',"choices":[')
 
-    def _extra(self, event: Began | PartBegan | Finished | Counted) -> dict[str, Any]:
+    def _extra(self, event: ReplyStart | PartStart | ChoiceEnd | ReplyUsage) -> dict[str, Any]:
         """Fields without a neutral form, if they are of this dialect."""
         return event.extra if self._own else {}
 
@@ -162,7 +162,7 @@ class ChatStreamWriter:
             written |= more
         return self._head + one_line(msgspec.json.encode(written)) + self._tail
 
-    def _began(self, event: PartBegan) -> bytes:
+    def _began(self, event: PartStart) -> bytes:
         shown = self._shown(event.choice)
         shown.parts[event.part] = _Part(event, shown.calls)
         if event.kind != "tool_call":
@@ -180,7 +180,7 @@ class ChatStreamWriter:
         }
         return self._chunk(event.choice, {"tool_calls": [call]})
 
-    def _grew(self, event: PartGrew) -> bytes:
+    def _grew(self, event: PartDelta) -> bytes:
         part = self._shown(event.choice).parts.get(event.part)
         if part is None:
             return b""
@@ -209,7 +209,7 @@ class ChatStreamWriter:
             return b""
         return self._chunk(event.choice, delta, logprobs=logprobs)
 
-    def _ended(self, event: PartEnded) -> bytes:
+    def _ended(self, event: PartEnd) -> bytes:
         shown = self._shown(event.choice)
         part = shown.parts.pop(event.part, None)
         if part is None or event.signature is None:
@@ -261,7 +261,7 @@ class ChatStreamWriter:
             return {"audio": write_sound(value)}
         return {}
 
-    def _finished(self, event: Finished) -> bytes:
+    def _finished(self, event: ChoiceEnd) -> bytes:
         extra = self._extra(event)
         more = {name: value for name, value in extra.items() if name not in _BESIDE_CHOICE}
         if event.stop_sequence is not None:
@@ -269,7 +269,7 @@ class ChatStreamWriter:
         finish = write_finish(event.reason, extra, legacy=self._legacy)
         return self._chunk(event.choice, mapping(extra.get("message")), finish=finish, more=more)
 
-    def _counted(self, event: Counted) -> bytes:
+    def _counted(self, event: ReplyUsage) -> bytes:
         if not self._with_usage:
             return b""
         head = self._head[: self._head.rindex(b',"usage":null')]

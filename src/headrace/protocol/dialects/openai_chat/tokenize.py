@@ -9,7 +9,7 @@ from headrace.protocol.dialects.openai_chat.variant import Variant
 from headrace.protocol.dialects.openai_chat.write_call import write_call
 from headrace.protocol.dialects.token_count import read_count
 from headrace.protocol.neutral.call import ChatCall
-from headrace.protocol.neutral.dialect import Written
+from headrace.protocol.neutral.dialect import EncodedRequest
 
 _COUNTED = ("model", "messages", "tools", "chat_template_kwargs")
 
@@ -20,7 +20,7 @@ class EngineTokenCounter:
     def __init__(self, variant: Variant) -> None:
         self._variant = variant
 
-    def write_count(self, call: ChatCall, model: str) -> Written:
+    def write_count(self, call: ChatCall, model: str) -> EncodedRequest:
         """Raises RequestError if it cannot be said."""
         whole = msgspec.structs.replace(call, stream=False)
         written = write_call(whole, model, self._variant)

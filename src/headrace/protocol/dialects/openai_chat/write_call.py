@@ -18,7 +18,7 @@ from headrace.protocol.dialects.openai_chat.values import DIALECT, add_missing
 from headrace.protocol.dialects.openai_chat.variant import Variant
 from headrace.protocol.dialects.openai_chat.write_message import MessageWriter
 from headrace.protocol.neutral.call import ChatCall, HostedTool, OutputFormat, Tool, ToolChoice
-from headrace.protocol.neutral.dialect import Written
+from headrace.protocol.neutral.dialect import EncodedRequest
 
 # Field of the call, and its name on the wire, where the value goes over as it is.
 _PLAIN = (
@@ -48,7 +48,7 @@ def path_for(path: str, model: str) -> str:
     return path.replace("{model}", quote(model, safe=""))
 
 
-def write_call(call: ChatCall, model: str, variant: Variant) -> Written:
+def write_call(call: ChatCall, model: str, variant: Variant) -> EncodedRequest:
     """Raises RequestError for a call that this variant cannot do at all."""
     messages = MessageWriter(variant, same_dialect=call.dialect == DIALECT)
     body: dict[str, Any] = {
@@ -85,7 +85,7 @@ def write_call(call: ChatCall, model: str, variant: Variant) -> Written:
         if variant.stream_usage:
             body["stream_options"] = {"include_usage": True}
     _write_extra(body, call, variant, messages)
-    return Written(
+    return EncodedRequest(
         path_for(variant.chat_path, model), _JSON, _encoded(body), tuple(messages.dropped)
     )
 

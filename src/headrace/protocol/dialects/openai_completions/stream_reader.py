@@ -13,15 +13,15 @@ from headrace.protocol.dialects.openai_completions.logprobs import read_columns
 from headrace.protocol.dialects.openai_completions.read_reply import CHOICE, TOP, index_of
 from headrace.protocol.dialects.openai_completions.values import DIALECT
 from headrace.protocol.neutral.event import (
-    Began,
-    Counted,
-    Ended,
+    ChoiceEnd,
     Event,
-    Failed,
-    Finished,
-    PartBegan,
-    PartEnded,
-    PartGrew,
+    PartDelta,
+    PartEnd,
+    PartStart,
+    ReplyEnd,
+    ReplyFailure,
+    ReplyStart,
+    ReplyUsage,
 )
 from headrace.protocol.neutral.failure import Failure, FailureKind
 from headrace.protocol.sse import DONE_DATA, SSEReader, StreamTooLargeError
@@ -72,7 +72,9 @@ class CompletionStreamReader:
         # A last event whose empty line is missing; what was cut inside of it does not decode.
         events = self.feed(b"\n\n")
         failed = events[-1] if events else None
-        if self._over and not (isinstance(failed, Failed) and failed.failure.kind == "damaged"):
+        if self._over and not (
+            isinstance(failed, ReplyFailure) and failed.failure.kind == "damaged"
+        ):
             return events
         if self._over:
             events.pop()
@@ -116,7 +118,7 @@ class CompletionStreamReader:
             return
         self._began = True
         events.append(
-            Began(
+            ReplyStart(
                 id=text(chunk.get("id")),
                 model=text(chunk.get("model")),
                 created_s=whole(chunk.get("created")) or None,
@@ -137,8 +139,8 @@ class CompletionStreamReader:
         if piece or logprobs:
             if not growing.began:
                 growing.began = True
-                events.append(PartBegan(choice=index, part=0, kind="text"))
-            events.append(PartGrew(choice=index, part=0, text=piece, logprobs=logprobs))
+                events.append(PartStart(choice=index, part=0, kind="text"))
+            events.append(PartDelta(choice=index, part=0, text=piece, logprobs=logprobs))
         growing.stop_sequence = text(choice.get("stop_reason")) or growing.stop_sequence
         if not choice.keys() <= CHOICE:
             growing.extra |= left_over(choice, CHOICE)
@@ -153,11 +155,11 @@ class CompletionStreamReader:
             return
         for index, growing in sorted(self._choices.items()):
             if growing.began:
-                events.append(PartEnded(choice=index, part=0))
+                events.append(PartEnd(choice=index, part=0))
         for index, growing in sorted(self._choices.items()):
             finish = growing.finish
             events.append(
-                Finished(
+                ChoiceEnd(
                     choice=index,
                     reason=(finish.reason if finish else None) or "stop",
                     stop_sequence=growing.stop_sequence,
@@ -165,14 +167,14 @@ class CompletionStreamReader:
                 )
             )
         self._count(events)
-        events.append(Ended())
+        events.append(ReplyEnd())
         self._over = True
 
     def _count(self, events: list[Event]) -> None:
         usage = read_usage(self._usage)
         if usage is not None:
             more = usage_extra(self._usage)
-            events.append(Counted(usage=usage, extra={"usage": more} if more else {}))
+            events.append(ReplyUsage(usage=usage, extra={"usage": more} if more else {}))
 
     def _fail(self, kind: FailureKind, message: str, events: list[Event]) -> None:
         self._fail_with(Failure(kind=kind, message=message), events)
@@ -182,4 +184,4 @@ class CompletionStreamReader:
         if self._began:
             self._count(events)
         self._over = True
-        events.append(Failed(failure))
+        events.append(ReplyFailure(failure))

@@ -17,15 +17,15 @@ from headrace.protocol.dialects.openai_completions.values import DIALECT, OBJECT
 from headrace.protocol.dialects.openai_completions.write_reply import write_finish
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.event import (
-    Began,
+    ChoiceEnd,
     CompletePart,
-    Counted,
-    Ended,
     Event,
-    Failed,
-    Finished,
-    PartBegan,
-    PartGrew,
+    PartDelta,
+    PartStart,
+    ReplyEnd,
+    ReplyFailure,
+    ReplyStart,
+    ReplyUsage,
 )
 from headrace.protocol.neutral.part import Refusal, Text
 from headrace.protocol.sse import DONE, KEEP_ALIVE, data_event
@@ -48,27 +48,27 @@ class CompletionStreamWriter:
         """The bytes an event becomes."""
         if self._over:
             return b""
-        if isinstance(event, PartGrew):
+        if isinstance(event, PartDelta):
             return self._grew(event)
-        if isinstance(event, PartBegan):
+        if isinstance(event, PartStart):
             if event.kind in _SEEN:
                 self._seen.add((event.choice, event.part))
         elif isinstance(event, CompletePart):
             if isinstance(event.value, Text | Refusal) and event.value.text:
                 return self._event(event.choice, event.value.text)
-        elif isinstance(event, Finished):
+        elif isinstance(event, ChoiceEnd):
             extra = event.extra if self._own else {}
             return self._event(event.choice, "", finish=write_finish(event.reason), more=extra)
-        elif isinstance(event, Began):
+        elif isinstance(event, ReplyStart):
             self._begin(event)
-        elif isinstance(event, Counted):
+        elif isinstance(event, ReplyUsage):
             if self._with_usage:
                 told = {**self._head, "choices": [], "usage": write_usage(event.usage, {})}
                 return data_event(msgspec.json.encode(told))
-        elif isinstance(event, Failed):
+        elif isinstance(event, ReplyFailure):
             self._over = True
             return data_event(msgspec.json.encode(error_body(event.failure, "")))
-        elif isinstance(event, Ended):
+        elif isinstance(event, ReplyEnd):
             self._over = True
             return DONE
         return b""
@@ -77,7 +77,7 @@ class CompletionStreamWriter:
         """A comment."""
         return b"" if self._over else KEEP_ALIVE
 
-    def _begin(self, event: Began) -> None:
+    def _begin(self, event: ReplyStart) -> None:
         self._own = event.dialect == DIALECT
         self._head |= {
             "id": event.id,
@@ -87,7 +87,7 @@ class CompletionStreamWriter:
         if self._own:
             self._head = {**event.extra, **self._head}
 
-    def _grew(self, event: PartGrew) -> bytes:
+    def _grew(self, event: PartDelta) -> bytes:
         if (event.choice, event.part) not in self._seen or not (event.text or event.logprobs):
             return b""
         columns = None

@@ -5,14 +5,14 @@ from __future__ import annotations
 from headrace.protocol.dialects.openai_responses.sealed import seal_call
 from headrace.protocol.dialects.openai_responses.told_items import OpenItem, ToldItems
 from headrace.protocol.neutral.carried_id import pack
-from headrace.protocol.neutral.event import PartBegan
+from headrace.protocol.neutral.event import PartStart
 from headrace.protocol.neutral.part import Signature
 
 
 class _Call:
     """A call while it grows. item: set once the client knows of it."""
 
-    def __init__(self, began: PartBegan) -> None:
+    def __init__(self, began: PartStart) -> None:
         self.began = began
         self.pieces: list[str] = []
         self.item: OpenItem | None = None
@@ -32,7 +32,7 @@ class CallsOutput:
     def __contains__(self, part: int) -> bool:
         return part in self._calls
 
-    def began(self, event: PartBegan) -> None:
+    def began(self, event: PartStart) -> None:
         """A call's id and name are known."""
         self._calls[event.part] = _Call(event)
 

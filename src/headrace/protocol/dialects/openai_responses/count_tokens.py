@@ -8,7 +8,7 @@ from headrace.protocol.dialects.json_values import encoded, read_object
 from headrace.protocol.dialects.openai_responses.provider import OpenAIResponsesProvider
 from headrace.protocol.dialects.token_count import read_count
 from headrace.protocol.neutral.call import ChatCall
-from headrace.protocol.neutral.dialect import Written
+from headrace.protocol.neutral.dialect import EncodedRequest
 
 COUNT_PATH = "/responses/input_tokens"
 _COUNTED = (
@@ -23,7 +23,7 @@ class ResponsesTokenCounter:
     def __init__(self) -> None:
         self._side = OpenAIResponsesProvider()
 
-    def write_count(self, call: ChatCall, model: str) -> Written:
+    def write_count(self, call: ChatCall, model: str) -> EncodedRequest:
         """Raises RequestError if it cannot be said."""
         whole = msgspec.structs.replace(call, stream=False)
         written = self._side.write_call(whole, model)

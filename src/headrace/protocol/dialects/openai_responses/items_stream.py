@@ -19,9 +19,9 @@ from headrace.protocol.neutral.event import (
     CompletePart,
     Event,
     Kind,
-    PartBegan,
-    PartEnded,
-    PartGrew,
+    PartDelta,
+    PartEnd,
+    PartStart,
 )
 from headrace.protocol.neutral.part import Part, Refusal, Text, Thinking, ToolCall
 
@@ -99,7 +99,7 @@ class ItemsStream:
             self._open_calls += 1
             self.has_tool_calls = True
             self.out.append(
-                PartBegan(
+                PartStart(
                     choice=0,
                     part=item.call.number,
                     kind="tool_call",
@@ -204,7 +204,7 @@ class ItemsStream:
     ) -> None:
         if piece or logprobs:
             part.told_chars += len(piece)
-            self.out.append(PartGrew(choice=0, part=part.number, text=piece, logprobs=logprobs))
+            self.out.append(PartDelta(choice=0, part=part.number, text=piece, logprobs=logprobs))
 
     def _open(self, item: _Item, sort: Sort, at: int) -> _Part | None:
         """Begins a text, or goes on with one that another cut off; None while it may not."""
@@ -221,7 +221,7 @@ class ItemsStream:
         id = foreign_id(text(item.value.get("id"))) if thinking else None
         part.extra = {} if thinking else message_extra(item.value)
         self.out.append(
-            PartBegan(
+            PartStart(
                 choice=0,
                 part=part.number,
                 kind=_KINDS[sort],
@@ -236,11 +236,11 @@ class ItemsStream:
         live, self._live = self._live, None
         if live is not None:
             live.ended = True
-            self.out.append(PartEnded(choice=0, part=live.number))
+            self.out.append(PartEnd(choice=0, part=live.number))
 
     def _end_call(self, call: _Part, arguments: str) -> None:
         self._tell(call, arguments[call.told_chars :])
-        self.out.append(PartEnded(choice=0, part=call.number))
+        self.out.append(PartEnd(choice=0, part=call.number))
         self._open_calls -= 1
         if self._open_calls == 0:
             held, self._held, self._held_bytes = self._held, [], 0
@@ -284,28 +284,28 @@ class ItemsStream:
                 if part.extra.get(name) != one
             }
             if more:
-                self.out.append(PartGrew(choice=0, part=part.number, text="", extra=more))
+                self.out.append(PartDelta(choice=0, part=part.number, text="", extra=more))
         if self._live is part:
             self._end_live()
 
     def _tell_whole(self, part: Part) -> None:
         self._end_live()
         number = self._next()
-        began: PartBegan | None = None
+        began: PartStart | None = None
         words = ""
         if isinstance(part, Text):
-            began = PartBegan(choice=0, part=number, kind="text", extra=part.extra)
+            began = PartStart(choice=0, part=number, kind="text", extra=part.extra)
             words = part.text
         elif isinstance(part, Refusal):
-            began = PartBegan(choice=0, part=number, kind="refusal")
+            began = PartStart(choice=0, part=number, kind="refusal")
             words = part.text
         elif isinstance(part, Thinking) and not part.redacted and part.signature is None:
             id = part.id or ""
-            began = PartBegan(choice=0, part=number, kind="thinking", id=id, summary=part.summary)
+            began = PartStart(choice=0, part=number, kind="thinking", id=id, summary=part.summary)
             words = part.text
         elif isinstance(part, ToolCall):
             self.has_tool_calls = True
-            began = PartBegan(
+            began = PartStart(
                 choice=0,
                 part=number,
                 kind="tool_call",
@@ -319,5 +319,5 @@ class ItemsStream:
             return
         self.out.append(began)
         if words:
-            self.out.append(PartGrew(choice=0, part=number, text=words))
-        self.out.append(PartEnded(choice=0, part=number))
+            self.out.append(PartDelta(choice=0, part=number, text=words))
+        self.out.append(PartEnd(choice=0, part=number))

@@ -6,7 +6,7 @@ import msgspec
 
 from headrace.protocol.dialects.openai_responses.values import objects
 from headrace.protocol.neutral.dialect import AnswerTooLongError
-from headrace.protocol.neutral.event import CompletePart, PartBegan, PartEnded, PartGrew
+from headrace.protocol.neutral.event import CompletePart, PartDelta, PartEnd, PartStart
 from headrace.protocol.sse import MAX_EVENT_BYTES
 
 # Of a part, a piece or a token that might have come instead, beside its text: the least that the
@@ -21,17 +21,17 @@ class Kept:
         self._most_bytes = most_bytes
         self._bytes = 0
 
-    def take(self, event: PartBegan | PartGrew | PartEnded | CompletePart) -> None:
+    def take(self, event: PartStart | PartDelta | PartEnd | CompletePart) -> None:
         """Raises AnswerTooLongError."""
         self._bytes += _BESIDE_TEXT_BYTES
-        if isinstance(event, PartGrew):
+        if isinstance(event, PartDelta):
             self._bytes += len(event.text)
             for one in event.logprobs or ():
                 others = objects(one.get("top_logprobs"))
                 self._bytes += _BESIDE_TEXT_BYTES * (1 + len(others))
         elif isinstance(event, CompletePart):
             self._bytes += len(msgspec.json.encode(event.value))
-        elif isinstance(event, PartEnded) and event.signature is not None:
+        elif isinstance(event, PartEnd) and event.signature is not None:
             self._bytes += len(event.signature.value)
         if self._bytes > self._most_bytes:
             raise AnswerTooLongError(

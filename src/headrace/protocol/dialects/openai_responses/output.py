@@ -15,7 +15,7 @@ from headrace.protocol.dialects.openai_responses.sealed import seal, seal_text
 from headrace.protocol.dialects.openai_responses.text_parts import written_text
 from headrace.protocol.dialects.openai_responses.told_items import OpenItem, ToldItems
 from headrace.protocol.dialects.openai_responses.values import DIALECT
-from headrace.protocol.neutral.event import CompletePart, Kind, PartBegan, PartEnded, PartGrew
+from headrace.protocol.neutral.event import CompletePart, Kind, PartDelta, PartEnd, PartStart
 from headrace.protocol.neutral.part import (
     Media,
     Opaque,
@@ -62,13 +62,13 @@ class Output:
         """The items so far, by output_index."""
         return self._items.values
 
-    def take(self, event: PartBegan | PartGrew | PartEnded | CompletePart) -> Told:
+    def take(self, event: PartStart | PartDelta | PartEnd | CompletePart) -> Told:
         """The events for a streaming client, without sequence numbers."""
-        if isinstance(event, PartGrew):
+        if isinstance(event, PartDelta):
             self._grew(event)
-        elif isinstance(event, PartBegan):
+        elif isinstance(event, PartStart):
             self._began(event)
-        elif isinstance(event, PartEnded):
+        elif isinstance(event, PartEnd):
             self._ended(event)
         else:
             self._complete(event.value)
@@ -87,14 +87,14 @@ class Output:
         self._calls.cut()
         self._close("incomplete")
 
-    def _began(self, event: PartBegan) -> None:
+    def _began(self, event: PartStart) -> None:
         if event.kind == "tool_call":
             self._close()
             self._calls.began(event)
         else:
             self._words = _Words(event.kind, event.id, event.summary, event.extra)
 
-    def _grew(self, event: PartGrew) -> None:
+    def _grew(self, event: PartDelta) -> None:
         words = self._words
         if event.part in self._calls:
             self._calls.grew(event.part, event.text)
@@ -103,14 +103,14 @@ class Output:
             if event.text or event.logprobs:
                 self._words_grew(words, event)
 
-    def _ended(self, event: PartEnded) -> None:
+    def _ended(self, event: PartEnd) -> None:
         words, self._words = self._words, None
         if event.part in self._calls:
             self._calls.ended(event.part, event.signature)
         elif words is not None:
             self._words_ended(words, event.signature)
 
-    def _words_grew(self, words: _Words, event: PartGrew) -> None:
+    def _words_grew(self, words: _Words, event: PartDelta) -> None:
         place = self._open(words)
         words.pieces.append(event.text)
         if words.kind == "text":
@@ -269,12 +269,12 @@ class Output:
         elif isinstance(part, ToolCall):
             kind, id, name, extra = "tool_call", part.id, part.name, part.extra
         text = part.arguments if isinstance(part, ToolCall) else part.text
-        began = PartBegan(
+        began = PartStart(
             choice=0, part=at, kind=kind, id=id, name=name, summary=summary, extra=extra
         )
         self._began(began)
-        self._grew(PartGrew(choice=0, part=at, text=text))
-        self._ended(PartEnded(choice=0, part=at, signature=signature))
+        self._grew(PartDelta(choice=0, part=at, text=text))
+        self._ended(PartEnd(choice=0, part=at, signature=signature))
 
 
 def _image(part: Media, id: str) -> dict[str, Any]:

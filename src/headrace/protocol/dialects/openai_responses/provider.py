@@ -11,7 +11,7 @@ from headrace.protocol.dialects.openai_responses.stream_reader import ResponsesS
 from headrace.protocol.dialects.openai_responses.values import DIALECT
 from headrace.protocol.dialects.openai_responses.write_call import write_call
 from headrace.protocol.neutral.call import ChatCall
-from headrace.protocol.neutral.dialect import Headers, Written
+from headrace.protocol.neutral.dialect import EncodedRequest, Headers
 from headrace.protocol.neutral.failure import Failure
 from headrace.protocol.neutral.reply import ChatReply
 
@@ -26,7 +26,7 @@ class OpenAIResponsesProvider:
     takes_unsigned_thoughts: bool = False
     """Whether it accepts thoughts without a signature (DeepSeek, vLLM), which OpenAI does not."""
 
-    def write_call(self, call: ChatCall, model: str) -> Written:
+    def write_call(self, call: ChatCall, model: str) -> EncodedRequest:
         """Raises RequestError for media that the API has no place for."""
         return write_call(call, model, origin=self.origin, unsigned=self.takes_unsigned_thoughts)
 

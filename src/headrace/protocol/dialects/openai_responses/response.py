@@ -10,7 +10,7 @@ from headrace.protocol.dialects.openai_responses.tools import write_tool, write_
 from headrace.protocol.dialects.openai_responses.usage import write_usage
 from headrace.protocol.dialects.openai_responses.values import DIALECT, SERVICE_TIERS, mapping
 from headrace.protocol.neutral.call import ChatCall, Tool
-from headrace.protocol.neutral.event import Began
+from headrace.protocol.neutral.event import ReplyStart
 from headrace.protocol.neutral.failure import Failure
 from headrace.protocol.neutral.reply import Finish
 from headrace.protocol.neutral.usage import TokenUsage
@@ -38,7 +38,7 @@ class Response:
     false unless the provider itself reports otherwise.
     """
 
-    def __init__(self, call: ChatCall, began: Began) -> None:
+    def __init__(self, call: ChatCall, began: ReplyStart) -> None:
         self.own = began.extra.get("object") == "response"
         self.id = response_id(began.id, own=self.own)
         self._head: dict[str, Any] = {

@@ -31,7 +31,14 @@ from headrace.protocol.dialects.openai_responses.values import (
     text,
     whole,
 )
-from headrace.protocol.neutral.event import Began, Counted, Ended, Event, Failed, Finished
+from headrace.protocol.neutral.event import (
+    ChoiceEnd,
+    Event,
+    ReplyEnd,
+    ReplyFailure,
+    ReplyStart,
+    ReplyUsage,
+)
 from headrace.protocol.neutral.failure import Failure, FailureKind
 from headrace.protocol.sse import DONE_DATA, SSEReader, StreamTooLargeError
 from headrace.protocol.sse import Event as ServerSentEvent
@@ -112,7 +119,7 @@ class ResponsesStreamReader:
         response = response_of(told)
         tier = text(response.get("service_tier"))
         self._out.append(
-            Began(
+            ReplyStart(
                 id=text(response.get("id")),
                 model=text(response.get("model")),
                 created_s=whole(response.get("created_at")),
@@ -201,9 +208,9 @@ class ResponsesStreamReader:
         if more := usage_extra(response.get("usage")):
             extra["usage"] = more
         reason = read_finish(response, has_tool_calls=self._items.has_tool_calls)
-        self._out.append(Finished(choice=0, reason=reason or "stop", extra=extra))
+        self._out.append(ChoiceEnd(choice=0, reason=reason or "stop", extra=extra))
         self._count(response)
-        self._out.append(Ended())
+        self._out.append(ReplyEnd())
         self._over = True
 
     def _gave_up(self, told: dict[str, Any]) -> None:
@@ -217,7 +224,7 @@ class ResponsesStreamReader:
         usage = usage_of(response, tools_used=self.tools_used)
         if usage is not None:
             tier = text(response.get("service_tier")) or None
-            self._out.append(Counted(usage=usage, service_tier=tier))
+            self._out.append(ReplyUsage(usage=usage, service_tier=tier))
 
     def _fail(self, kind: FailureKind, message: str) -> None:
         self._failed(Failure(kind=kind, message=message))
@@ -226,7 +233,7 @@ class ResponsesStreamReader:
         if not self._over:
             if not failure.message:
                 failure = msgspec.structs.replace(failure, message="the provider gave up")
-            self._out.append(Failed(failure))
+            self._out.append(ReplyFailure(failure))
         self._over = True
 
 

@@ -11,7 +11,14 @@ from headrace.protocol.dialects.openai_responses.kept import Kept
 from headrace.protocol.dialects.openai_responses.output import Output
 from headrace.protocol.dialects.openai_responses.response import Response
 from headrace.protocol.neutral.call import ChatCall
-from headrace.protocol.neutral.event import Began, Counted, Ended, Event, Failed, Finished
+from headrace.protocol.neutral.event import (
+    ChoiceEnd,
+    Event,
+    ReplyEnd,
+    ReplyFailure,
+    ReplyStart,
+    ReplyUsage,
+)
 from headrace.protocol.neutral.usage import TokenUsage
 from headrace.protocol.sse import KEEP_ALIVE, one_line
 
@@ -27,7 +34,7 @@ class ResponsesStreamWriter:
         self._response: Response | None = None
         self._output: Output | None = None
         self._kept = Kept()
-        self._finished: Finished | None = None
+        self._finished: ChoiceEnd | None = None
         self._usage: TokenUsage | None = None
         self._service_tier: str | None = None
         self._sequence_number = 0
@@ -37,20 +44,20 @@ class ResponsesStreamWriter:
         """The bytes that an event becomes. Raises AnswerTooLongError."""
         if self._over:
             return b""
-        if isinstance(event, Began):
+        if isinstance(event, ReplyStart):
             return self._began(event)
-        if isinstance(event, Failed):
+        if isinstance(event, ReplyFailure):
             return self._failed(event)
         if self._response is None or self._output is None:
             return b""
-        if isinstance(event, Counted):
+        if isinstance(event, ReplyUsage):
             self._usage, self._service_tier = event.usage, event.service_tier
             return b""
-        if isinstance(event, Ended):
+        if isinstance(event, ReplyEnd):
             return self._ended(self._response, self._output)
         if event.choice != 0:
             return b""
-        if isinstance(event, Finished):
+        if isinstance(event, ChoiceEnd):
             self._finished = event
             return self._events(self._output.finish(event.reason))
         self._kept.take(event)
@@ -60,7 +67,7 @@ class ResponsesStreamWriter:
         """A comment, which every reader of server-sent events skips."""
         return KEEP_ALIVE
 
-    def _began(self, event: Began) -> bytes:
+    def _began(self, event: ReplyStart) -> bytes:
         self._response = Response(self._call, event)
         self._output = Output(self._response.id, own=self._response.own)
         self._usage = event.usage
@@ -69,7 +76,7 @@ class ResponsesStreamWriter:
             {"type": "response.in_progress", "response": begun}
         )
 
-    def _failed(self, event: Failed) -> bytes:
+    def _failed(self, event: ReplyFailure) -> bytes:
         self._over = True
         if self._response is None or self._output is None:
             return self._event(error_event(event.failure))

@@ -13,7 +13,7 @@ from headrace.protocol.dialects.openai_responses.tools import write_tool, write_
 from headrace.protocol.dialects.openai_responses.values import DIALECT, SERVICE_TIERS
 from headrace.protocol.dialects.openai_responses.write_input import InputWriter
 from headrace.protocol.neutral.call import ChatCall, Reasoning, Tool
-from headrace.protocol.neutral.dialect import Written
+from headrace.protocol.neutral.dialect import EncodedRequest
 
 # Fields that OpenAI's chat completions have under the same name and with the same meaning.
 _OF_OPENAI = frozenset(
@@ -39,7 +39,7 @@ _UNSAID = (
 )
 
 
-def write_call(call: ChatCall, model: str, *, origin: str, unsigned: bool) -> Written:
+def write_call(call: ChatCall, model: str, *, origin: str, unsigned: bool) -> EncodedRequest:
     """The body of POST /responses.
 
     A limit of fewer than 16 tokens, which the API refuses, is written as 16 and told as dropped.
@@ -78,7 +78,7 @@ def write_call(call: ChatCall, model: str, *, origin: str, unsigned: bool) -> Wr
         body["stream"] = True
     _extra(call, body, dropped)
     _unsaid(call, dropped)
-    return Written(
+    return EncodedRequest(
         "/responses",
         {"content-type": "application/json"},
         _encoded(body),

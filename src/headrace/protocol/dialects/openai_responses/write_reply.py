@@ -8,15 +8,15 @@ from headrace.protocol.dialects.openai_responses.output import Output
 from headrace.protocol.dialects.openai_responses.response import Response
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.collect import replayed
-from headrace.protocol.neutral.event import Began, CompletePart, PartBegan, PartEnded, PartGrew
+from headrace.protocol.neutral.event import CompletePart, PartDelta, PartEnd, PartStart, ReplyStart
 from headrace.protocol.neutral.reply import ChatReply, Choice
 
-_OF_PARTS = PartBegan | PartGrew | PartEnded | CompletePart
+_OF_PARTS = PartStart | PartDelta | PartEnd | CompletePart
 
 
 def write_reply(reply: ChatReply, call: ChatCall) -> bytes:
     """The body of a 200. The API has one choice: of several the first is written."""
-    began = Began(id=reply.id, model=reply.model, created_s=reply.created_s, extra=reply.extra)
+    began = ReplyStart(id=reply.id, model=reply.model, created_s=reply.created_s, extra=reply.extra)
     response = Response(call, began)
     output = Output(response.id, own=response.own)
     choice = next((one for one in reply.choices if one.index == 0), Choice())

@@ -8,8 +8,8 @@ from headrace.protocol.dialects.replicate.steps import ReplicateSteps
 from headrace.protocol.dialects.replicate.stream_reader import ReplicateStreamReader
 from headrace.protocol.dialects.replicate.write_call import write_call
 from headrace.protocol.neutral.call import ChatCall
-from headrace.protocol.neutral.dialect import Headers, StreamReader, Written
-from headrace.protocol.neutral.event import Began
+from headrace.protocol.neutral.dialect import EncodedRequest, Headers, StreamReader
+from headrace.protocol.neutral.event import ReplyStart
 from headrace.protocol.neutral.failure import Failure
 from headrace.protocol.neutral.reply import ChatReply
 
@@ -27,7 +27,7 @@ class ReplicateProvider:
         self.max_tokens_input = max_tokens_input
         self.own_origin = own_origin
 
-    def write_call(self, call: ChatCall, model: str) -> Written:
+    def write_call(self, call: ChatCall, model: str) -> EncodedRequest:
         """The first request alone."""
         return write_call(call, model, self.max_tokens_input)
 
@@ -41,7 +41,7 @@ class ReplicateProvider:
 
     def stream_reader(self, call: ChatCall) -> StreamReader:
         """A reader of the stream alone, which tells neither id nor usage."""
-        return ReplicateStreamReader(Began(id="", model=call.model))
+        return ReplicateStreamReader(ReplyStart(id="", model=call.model))
 
     def read_failure(self, status: int, headers: Headers, body: bytes) -> Failure:
         """The failure in a reply whose status is neither 200 nor 201."""

@@ -9,8 +9,9 @@
             events += steps.take(status, headers, body)
 
 Events are those of one stream and keep its grammar, whether the call wants a stream or not; where
-it does not, `neutral.collect.collected` makes the reply of them. After an Ended or Failed there is
-no next request. When nobody wants the answer any more, `cancel_request` says how to stop paying.
+it does not, `neutral.collect.collected` makes the reply of them. After a ReplyEnd or
+ReplyFailure there is no next request. When no client waits for the reply any more, `cancel_request`
+stops it, and with it the cost.
 
     create --> succeeded or failed (Prefer: wait)                        --> over
            --> still running, streams    --> stream --> get, for usage   --> over
@@ -37,7 +38,7 @@ from headrace.protocol.dialects.replicate.write_call import write_call
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.collect import replayed
 from headrace.protocol.neutral.dialect import DamagedReplyError, Headers
-from headrace.protocol.neutral.event import Began, Counted, Ended, Event, Failed
+from headrace.protocol.neutral.event import Event, ReplyEnd, ReplyFailure, ReplyStart, ReplyUsage
 from headrace.protocol.neutral.failure import Failure, FailureKind
 from headrace.protocol.neutral.steps import ProviderRequest
 
@@ -58,8 +59,11 @@ _Stage = Literal["create", "stream", "poll", "usage", "over"]
 
 
 class ReplicateSteps:
-    """The sequence of requests for one answer. dropped: of the call, as in Written. own_origin:
-    scheme and host of the provider's address, to which the key is sent anyway."""
+    """The sequence of requests for one answer.
+
+    dropped: of the call, as in EncodedRequest. own_origin: scheme and host of the provider's
+    address, to which the key is sent anyway.
+    """
 
     def __init__(
         self,
@@ -181,19 +185,19 @@ class ReplicateSteps:
         if usage is None and is_running and self._tries < _USAGE_TRIES:
             return []
         self._stage = "over"
-        return [*([] if usage is None else [Counted(usage=usage)]), Ended()]
+        return [*([] if usage is None else [ReplyUsage(usage=usage)]), ReplyEnd()]
 
     def _stream(self) -> ReplicateStreamReader:
         if self._reader is None:
             told = self._prediction
             id, created_s = ("", None) if told is None else (told.id, told.created_s)
-            began = Began(id=id, model=self._model, created_s=created_s)
+            began = ReplyStart(id=id, model=self._model, created_s=created_s)
             self._reader = ReplicateStreamReader(began, at_end=())
         return self._reader
 
     def _watched(self, events: list[Event]) -> list[Event]:
         if self._stream().is_over:
-            ended_badly = bool(events) and isinstance(events[-1], Failed)
+            ended_badly = bool(events) and isinstance(events[-1], ReplyFailure)
             self._stage = "over" if ended_badly else "usage"
             self._is_settled = not ended_badly
         return events
@@ -218,4 +222,4 @@ class ReplicateSteps:
 
     def _fail(self, failure: Failure) -> list[Event]:
         self._stage = "over"
-        return [Failed(failure)]
+        return [ReplyFailure(failure)]

@@ -11,14 +11,14 @@ from headrace.protocol import sse
 from headrace.protocol.dialects.replicate.prediction import error_kind
 from headrace.protocol.dialects.status_failure import short
 from headrace.protocol.neutral.event import (
-    Began,
-    Ended,
+    ChoiceEnd,
     Event,
-    Failed,
-    Finished,
-    PartBegan,
-    PartEnded,
-    PartGrew,
+    PartDelta,
+    PartEnd,
+    PartStart,
+    ReplyEnd,
+    ReplyFailure,
+    ReplyStart,
 )
 from headrace.protocol.neutral.failure import Failure, FailureKind
 
@@ -30,8 +30,8 @@ class ReplicateStreamReader:
     that follow the choice's end; with () the answer continues elsewhere, as `steps` has it.
     """
 
-    def __init__(self, began: Began, at_end: tuple[Event, ...] = (Ended(),)) -> None:
-        self._began: Began | None = began
+    def __init__(self, began: ReplyStart, at_end: tuple[Event, ...] = (ReplyEnd(),)) -> None:
+        self._began: ReplyStart | None = began
         self._at_end = at_end
         self._events = sse.SSEReader()
         self._is_open = False
@@ -72,8 +72,8 @@ class ReplicateStreamReader:
             return
         if not self._is_open:
             self._is_open = True
-            events.append(PartBegan(choice=0, part=0, kind="text"))
-        events.append(PartGrew(choice=0, part=0, text=data))
+            events.append(PartStart(choice=0, part=0, kind="text"))
+        events.append(PartDelta(choice=0, part=0, text=data))
 
     def _error(self, data: str, events: list[Event]) -> None:
         message = short(_field(data, "detail") or _field(data, "error") or data)
@@ -86,14 +86,14 @@ class ReplicateStreamReader:
             events += self._fail("server", f"the prediction ended with {reason[:40]!r}")
             return
         if self._is_open:
-            events.append(PartEnded(choice=0, part=0))
-        events.append(Finished(choice=0, reason="stop"))
+            events.append(PartEnd(choice=0, part=0))
+        events.append(ChoiceEnd(choice=0, reason="stop"))
         events += self._at_end
         self.is_over = True
 
     def _fail(self, kind: FailureKind, message: str) -> list[Event]:
         self.is_over = True
-        return [Failed(Failure(kind=kind, message=message))]
+        return [ReplyFailure(Failure(kind=kind, message=message))]
 
 
 _TAKES: dict[str, Callable[[ReplicateStreamReader, str, list[Event]], None]] = {

@@ -21,7 +21,7 @@ import msgspec
 from headrace.errors import RequestError, shown
 from headrace.protocol.body_bounds import TOO_COMPLEX
 from headrace.protocol.neutral.call import ChatCall, Message
-from headrace.protocol.neutral.dialect import Written
+from headrace.protocol.neutral.dialect import EncodedRequest
 from headrace.protocol.neutral.part import Media, Opaque, Refusal, Text, Thinking
 
 _SPEAKERS = {"user": "User", "assistant": "Assistant", "system": "System"}
@@ -53,7 +53,7 @@ _UNSAID = (
 )
 
 
-def write_call(call: ChatCall, model: str, max_tokens_input: str = "max_tokens") -> Written:
+def write_call(call: ChatCall, model: str, max_tokens_input: str = "max_tokens") -> EncodedRequest:
     """A prediction of `model`, waited for or streamed as the call wants it.
 
     model: "owner/name", "owner/name:version", a version alone, or "deployments/owner/name".
@@ -82,7 +82,7 @@ def write_call(call: ChatCall, model: str, max_tokens_input: str = "max_tokens")
     else:
         headers["prefer"] = "wait"
     try:
-        return Written(path, headers, msgspec.json.encode(body), tuple(dropped))
+        return EncodedRequest(path, headers, msgspec.json.encode(body), tuple(dropped))
     except RecursionError:
         raise RequestError("the request is nested too deeply", code=TOO_COMPLEX) from None
 
