@@ -117,12 +117,37 @@ def test_a_smoke_test_without_a_marker_is_an_error(pytester: pytest.Pytester) ->
     result.stderr.fnmatch_lines(["*smoke tests without one of*"])
 
 
+@pytest.mark.parametrize("tier", ["rest", "all"])
+def test_a_marker_without_a_smoke_test_is_an_error_where_the_whole_suite_is_collected(
+    pytester: pytest.Pytester, tier: str
+) -> None:
+    pytester.makeini("[pytest]\ntestpaths = .\n")
+    pytester.makepyfile(test_suite=SUITE, test_whole=WHOLE)
+    result = run(pytester, f"--tier={tier}")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "markers without a smoke test: ['matrix']" in result.stderr.str()
+
+
+def test_a_marker_without_a_smoke_test_is_no_error_where_one_file_is_collected(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makeini("[pytest]\ntestpaths = .\n")
+    pytester.makepyfile(test_whole=WHOLE)
+    assert names(run(pytester, "--tier=rest", "test_whole.py")) == {"test_every_shape"}
+
+
+def test_no_marker_lacks_a_smoke_test_where_each_has_one(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\ntestpaths = .\n")
+    pytester.makepyfile(test_suite=SUITE)
+    assert names(run(pytester, "--tier=rest")) == {"test_dear"}
+
+
 def test_a_dear_test_fails_unless_it_is_marked(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         BURN + "import pytest\n"
         "def test_cheap(): pass\n"
         "def test_dear(): burn(0.06)\n"
-        "@pytest.mark.load\ndef test_marked(): burn(0.06)\n"
+        "@pytest.mark.long\ndef test_marked(): burn(0.06)\n"
         "@pytest.fixture\ndef made(): burn(0.06)\n"
         "def test_set_up_is_not_counted(made): pass\n"
     )

@@ -23,7 +23,8 @@ MARKERS = {
     "clients": "drives real client packages in an environment of their own",
     "soak": "keeps a load running to see what stays flat",
     "torch": "needs PyTorch or what imports it",
-    "load": "puts load on a server or computes for long, in this process",
+    "load": "puts load on a server or an engine",
+    "long": "computes for long in the test's own process",
 }
 SMOKE = "smoke"
 # Of the properties of a report: the tier markers of its test, with spaces between them.

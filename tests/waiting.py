@@ -1,7 +1,8 @@
 """Wait for what comes about by itself, a bounded time.
 
 What a test counts (tasks, file handles, threads, processes, requests) is awaited until it holds: at
-one instant a heartbeat may be alive or a process not yet reaped. Nothing waits for a clock.
+one instant a heartbeat may be alive or a process not yet reaped. A fixed sleep is left where the
+time is the test's subject, or where something is shown not to happen meanwhile.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
 from collections.abc import Mapping
@@ -91,6 +92,21 @@ def completed(url: str) -> str:
         return completion_text(json.load(reply))
 
 
+def first_line(server: subprocess.Popen[str], within_s: float) -> str:
+    """The first line that a server prints; empty if it ends, or is killed, without one.
+
+    within_s: it is killed where it prints nothing for so long.
+    """
+    if server.stdout is None:
+        return ""
+    watchdog = threading.Timer(within_s, server.kill)
+    watchdog.start()
+    try:
+        return server.stdout.readline()
+    finally:
+        watchdog.cancel()
+
+
 def served(programs: Path, environment: Mapping[str, str], folder: Path) -> list[str]:
     """What was seen of `headrace serve`. Raises WheelError."""
     command = [str(programs / "headrace"), "serve", "--host", "127.0.0.1", "--port", "0", "--json"]
@@ -104,13 +120,13 @@ def served(programs: Path, environment: Mapping[str, str], folder: Path) -> list
         ) as server,
     ):  # fmt: skip
         try:
-            # Ends with the server too: the line is then empty.
-            line = server.stdout.readline() if server.stdout else ""
+            line = first_line(server, START_S)
+            ready_s = time.monotonic() - began
             if not line:
                 raise WheelError(
-                    f"headrace serve exited {server.wait(END_S)}:\n{log.read_text('utf-8')}"
+                    f"headrace serve printed no line in {ready_s:.0f} s (of {START_S}) and exited "
+                    f"{server.wait(END_S)}:\n{log.read_text('utf-8')}"
                 )
-            ready_s = time.monotonic() - began
             about = json.loads(line)
             text = completed(about["url"])
             server.terminate()

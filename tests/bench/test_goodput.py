@@ -124,7 +124,7 @@ def test_a_metric_that_the_definition_lacks() -> None:
         under("stall:5", definition=DEFINITIONS["vllm"])
 
 
-@pytest.mark.load
+@pytest.mark.long
 @unhurried
 @given(st.lists(st.tuples(records(), st.booleans()), min_size=1, max_size=6), st.integers(1, 5000))
 def test_goodput_is_never_more_than_throughput(

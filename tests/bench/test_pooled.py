@@ -38,7 +38,7 @@ def test_the_error_of_a_mean_is_that_of_its_requests() -> None:
     assert one_each([1.0]).mean_error is None
 
 
-@pytest.mark.load
+@pytest.mark.long
 def test_intervals_of_gaps_hold_the_truth_and_are_wider_than_those_of_single_gaps() -> None:
     held = 0
     for seed in range(60):

@@ -311,7 +311,7 @@ def _finite(value: object) -> bool:
     return not isinstance(value, float) or math.isfinite(value)
 
 
-@pytest.mark.load
+@pytest.mark.long
 @unhurried
 @given(
     st.lists(st.tuples(records(), st.booleans()), max_size=5),

@@ -136,7 +136,7 @@ _VALUES = st.recursive(
 )
 
 
-@pytest.mark.load
+@pytest.mark.long
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from(sorted(KINDS)), st.dictionaries(st.text(max_size=12), _VALUES, max_size=5))
 def test_whatever_a_row_says_is_a_row_or_a_fault(kind: str, table: dict[str, object]) -> None:

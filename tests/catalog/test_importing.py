@@ -206,7 +206,7 @@ def test_any_text_becomes_a_file_that_can_be_read(name: str, model: str, price: 
     assert said["input_usd_per_million_tokens"] == price
 
 
-@pytest.mark.load
+@pytest.mark.long
 def test_the_real_tables(tmp_path: Path, shared_assets: Path) -> None:
     prices = shared_assets / "api-specs" / "prices"
     lite = read_litellm((prices / "litellm-full-2026-07-24.json").read_bytes())

@@ -45,7 +45,7 @@ def measure(*more: str) -> None:
     run("bench", "machine", "--threads", "1", "--repeats", "1", "--footprints", "1,512", *more)
 
 
-@pytest.mark.load
+@pytest.mark.long
 def test_a_machine_is_measured_and_stored(cache: dict[str, str]) -> None:
     result = run("bench", "machine", "--threads", "1", "--repeats", "1", "--footprints", "1,512")
     machine = stored_machine(cache)
@@ -56,7 +56,7 @@ def test_a_machine_is_measured_and_stored(cache: dict[str, str]) -> None:
     assert limits is not None and limits.bytes_per_s > 1e8 and limits.ops_per_s > 1e8
 
 
-@pytest.mark.load
+@pytest.mark.long
 def test_levels_are_measured_one_after_another(cache: dict[str, str]) -> None:
     measure()
     measure("--cpu-level", "portable")
@@ -88,7 +88,7 @@ def test_a_measurement_can_be_printed_only(cache: dict[str, str]) -> None:
     assert stored_machine(cache) is None
 
 
-@pytest.mark.load
+@pytest.mark.long
 def test_shares_appear_once_the_machine_is_measured(
     model: str, tmp_path: Path, cache: dict[str, str]
 ) -> None:
@@ -119,7 +119,7 @@ def test_what_cannot_be_measured_is_refused(model: str) -> None:
     assert bad.exit_code == 2
 
 
-@pytest.mark.load
+@pytest.mark.long
 def test_tests_that_do_not_fit_are_refused_before_anything_is_timed(
     model: str, tmp_path: Path
 ) -> None:
@@ -199,7 +199,7 @@ def test_text_is_split_as_the_command_says(tmp_path: Path, monkeypatch: pytest.M
     assert "perplexity" in run(*arguments, "--tokenizer-pre", "gpt-2").stdout
 
 
-@pytest.mark.load
+@pytest.mark.long
 def test_a_measurement_of_another_machine_is_not_used(model: str, cache: dict[str, str]) -> None:
     measure()
     machine = stored_machine(cache)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -12,8 +14,10 @@ from tests.docs.pages import ROOT
 
 pytestmark = pytest.mark.process
 EXAMPLES = ROOT / "examples"
+NAMED = sorted(f"examples/{path.name}" for path in EXAMPLES.glob("*.py"))
 
 
+@cache
 def printed(name: str) -> str:
     """What an example prints."""
     command = [sys.executable, str(EXAMPLES / name)]
@@ -48,6 +52,34 @@ def test_a_users_text_does_not_become_a_control_token() -> None:
     (harmless, ends), (attack, ends_of_attack) = found
     assert (ends, ends_of_attack) == ("1", "1")
     assert int(attack) > int(harmless) + 10
+
+
+def claims() -> list[tuple[str, list[str]]]:
+    """Of each row of README's table of claims: the command, and the quotations of what it prints.
+
+    In a table a bar inside a quotation is escaped.
+    """
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    found = []
+    for line in text.splitlines():
+        cells = re.split(r"(?<!\\)\|", line)
+        if len(cells) == 5 and (command := re.fullmatch(r" `python ([\w/]+\.py)` ", cells[2])):
+            found.append((command[1], re.findall(r"`([^`]+)`", cells[3].replace("\\|", "|"))))
+    return found
+
+
+@pytest.mark.parametrize("path", NAMED)
+def test_an_example_prints_what_the_readme_quotes(path: str) -> None:
+    ((_, quotations),) = (claim for claim in claims() if claim[0] == path)
+    assert quotations
+    text = printed(Path(path).name)
+    assert [quotation for quotation in quotations if quotation not in text] == []
+
+
+def test_the_readme_quotes_nothing_that_no_example_prints() -> None:
+    assert len(claims()) == 5
+    quoting = {path for path, quotations in claims() if quotations}
+    assert quoting == set(NAMED)
 
 
 def test_every_example_is_in_the_readme_and_has_a_test() -> None:

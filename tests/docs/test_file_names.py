@@ -27,6 +27,9 @@ PATHS = re.compile(rf"`([\w.-]+(?:/[\w.-]+)+\.{ENDINGS})`")
 BARE = re.compile(r"`(\w+\.(?:py|cpp|h|sh))`")
 IN_SOURCES = re.compile(rf"(?<![\w/.-])((?:{'|'.join(FOLDERS)})/[\w./-]+\.{ENDINGS})\b(?!/)")
 
+IN_ROOM = re.compile(r"`([\w-]+(?:/[\w-]+)*(?:/|\.py))`")
+"""A file or a folder in a table of the files of one room."""
+
 WITHOUT = {"compatibility.md", "words.md"}
 """Pages that name files of other programs, and files that are no longer there."""
 OF_OTHERS = {
@@ -59,6 +62,39 @@ def test_files_that_a_page_names_are_there(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     named = {*PATHS.findall(text), *BARE.findall(text)} - OF_OTHERS
     assert page.name in WITHOUT or sorted(named - files()) == []
+
+
+def tables_of_rooms(text: str) -> dict[str, list[str]]:
+    """What the tables under headings like "Inside the server" name, by room."""
+    parts = re.split(r"^#+ (.*)\n", text, flags=re.MULTILINE)
+    return {
+        heading.removeprefix("Inside the "): IN_ROOM.findall(
+            "\n".join(line for line in body.splitlines() if line.startswith("|"))
+        )
+        for heading, body in zip(parts[1::2], parts[2::2], strict=True)
+        if heading.startswith("Inside the ")
+    }
+
+
+def missing_in(room: Path, names: list[str]) -> list[str]:
+    """Names that are not there when read from the room's own folder."""
+    return [name for name in names if not (room / name).exists()]
+
+
+def test_a_table_of_a_room_names_what_is_in_that_room() -> None:
+    rooms = tables_of_rooms((ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"))
+    assert set(rooms) >= {"server", "gateway"}
+    for room, names in rooms.items():
+        assert len(names) > 20, room
+        assert missing_in(ROOT / "src" / "headrace" / room, names) == [], room
+
+
+def test_a_name_of_another_room_is_missing_in_this_one() -> None:
+    table = "### Inside the server\n| files |\n|---|\n| `run.py`, `routing/`, `router.py` |\n"
+    assert tables_of_rooms(table) == {"server": ["run.py", "routing/", "router.py"]}
+    server = ROOT / "src" / "headrace" / "server"
+    assert missing_in(server, ["run.py", "routing/", "router.py"]) == ["routing/", "router.py"]
+    assert "router.py" in files()
 
 
 def test_files_that_sources_name_are_there() -> None:

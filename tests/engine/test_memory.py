@@ -197,7 +197,7 @@ def test_every_flag_value_that_an_error_suggests_works(**drawn: Any) -> None:
     check_suggestion(**drawn)
 
 
-@pytest.mark.load
+@pytest.mark.long
 @settings(max_examples=400)
 @any_sizes
 def test_many_flag_values_that_errors_suggest_work(**drawn: Any) -> None:

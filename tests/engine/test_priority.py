@@ -13,6 +13,11 @@ from headrace.errors import RequestError
 from tests.engine.mock import Collected, MockModel, answer, collect, drain, make_core, submit
 from tests.engine.plans import names_of, plans_of, prompt, request, sizes_of
 
+FLOODS = pytest.mark.parametrize(
+    ("flood", "kept"), [(800, 100), pytest.param(2000, 200, marks=pytest.mark.load)]
+)
+"""How many requests arrive at once, and how many of them are not cancelled."""
+
 
 def waiting_of(core: EngineCore) -> list[str]:
     return [one.request_id for one in core.scheduler.waiting]
@@ -218,7 +223,10 @@ def test_no_place_is_taken_that_would_get_no_budget() -> None:
     drain(core)
 
 
-def test_in_a_flood_a_step_looks_at_few_of_those_that_wait_for_a_prefix() -> None:
+@FLOODS
+def test_in_a_flood_a_step_looks_at_few_of_those_that_wait_for_a_prefix(
+    flood: int, kept: int
+) -> None:
     core = make_core(num_gpu_blocks_override=200, max_num_seqs=64, max_num_batched_tokens=8)
     finds: list[str] = []
     find = core.kv.find
@@ -228,17 +236,17 @@ def test_in_a_flood_a_step_looks_at_few_of_those_that_wait_for_a_prefix() -> Non
         return find(one)  # type: ignore[arg-type]
 
     core.kv.find = counted  # type: ignore[assignment,method-assign]
-    for i in range(800):
+    for i in range(flood):
         core.submit(submit(str(i), [*prompt(64, 1), i % 40, i // 40 % 40], max_tokens=1))
     for _ in range(3):
         finds.clear()
         core.step()
         assert len(finds) <= 2 * MAX_LOOKED_AT
     assert core.stats().num_deferred == MAX_LOOKED_AT
-    for i in range(100, 800):
+    for i in range(kept, flood):
         core.cancel(str(i))
     results = drain(core)
-    assert len(results) == 800
+    assert len(results) == flood
 
 
 @pytest.mark.parametrize(
@@ -306,7 +314,10 @@ def test_equal_priorities_plan_what_fcfs_plans(seed: int) -> None:
     assert planned[0] == planned[1]
 
 
-def test_in_a_flood_of_urgent_ones_a_step_looks_at_few_that_wait_for_a_prefix() -> None:
+@FLOODS
+def test_in_a_flood_of_urgent_ones_a_step_looks_at_few_that_wait_for_a_prefix(
+    flood: int, kept: int
+) -> None:
     core = make_core(
         scheduling_policy="priority", num_gpu_blocks_override=200, max_num_seqs=64,
         max_num_batched_tokens=512,
@@ -326,7 +337,7 @@ def test_in_a_flood_of_urgent_ones_a_step_looks_at_few_that_wait_for_a_prefix() 
     weighed: list[object] = []
     before = core.scheduler._tokens_before
     core.scheduler._tokens_before = lambda one: weighed.append(one) or before(one)  # type: ignore[func-returns-value,method-assign]
-    for i in range(800):
+    for i in range(flood):
         core.submit(submit(str(i), [*prompt(640, 1), i % 40, i // 40 % 40], max_tokens=1))
     for _ in range(4):
         looked_up.clear()
@@ -334,9 +345,9 @@ def test_in_a_flood_of_urgent_ones_a_step_looks_at_few_that_wait_for_a_prefix() 
         assert len(looked_up) <= 3 * (MAX_LOOKED_AT + 1)
     assert running_of(core) == ["reads", "idle"]
     assert not weighed, "of whoever waits nobody asks what runs, which costs as much as what runs"
-    for i in range(100, 800):
+    for i in range(kept, flood):
         core.cancel(str(i))
-    assert len(drain(core)) == 802
+    assert len(drain(core)) == flood + 2
 
 
 def test_blocks_that_the_urgent_one_shares_with_its_victim_are_no_gain() -> None:

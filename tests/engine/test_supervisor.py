@@ -87,9 +87,13 @@ async def test_a_stopped_engine_is_replaced(model: Path) -> None:
     how = Supervision(stall_timeout_s=2.0)
     engine = await SupervisedEngine.start(config_of(model), how)
     try:
-        signs = engine._client.heartbeats
+        signs, idle_since_s = engine._client.heartbeats, how.clock()
         await until(
-            lambda: engine._client.heartbeats >= signs + 3, "answers of an idle engine to pings"
+            lambda: (
+                how.clock() - idle_since_s > 1.2 * how.stall_timeout_s
+                and engine._client.heartbeats >= signs + 3
+            ),
+            "answers of an idle engine to pings, for longer than a silent one is left alone",
         )
         assert engine.status.restarts == 0
         stream = engine.generate(request("open", max_tokens=400))

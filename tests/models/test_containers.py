@@ -12,14 +12,22 @@ from headrace.models import load_model
 from headrace.ops.interface import Ops
 from headrace.weights.convert import write_hf_folder
 from headrace.weights.open import open_checkpoint
-from tests.models.cases import CASES, IN_GGUF, NOT_IN_GGUF, Session, prompt
+from tests.models.cases import CASES, IN_GGUF, NOT_IN_GGUF, PROMPT_TOKENS, Session, prompt
 from tests.tiny import tiny_checkpoint, write_tiny_gguf, write_tiny_hf
 from tests.tiny_families import tiny_family_names
 
 FILE_CODECS = ("F32", "F16", "BF16")
+SHORT_PROMPT_TOKENS = 40
+PROMPT_LENGTHS = [
+    SHORT_PROMPT_TOKENS,
+    pytest.param(PROMPT_TOKENS, marks=pytest.mark.matrix, id="whole prompt"),
+]
+"""Cheap in every run; longer than an attention span in the matrix."""
 
 
-def check_both_files(name: str, codec: str, backends: list[Ops], folder: Path) -> None:
+def check_both_files(
+    name: str, codec: str, backends: list[Ops], folder: Path, prompt_tokens: int = PROMPT_TOKENS
+) -> None:
     family, shape = CASES[name]
     files = (
         write_tiny_hf(folder, family, codec, **shape),
@@ -27,7 +35,7 @@ def check_both_files(name: str, codec: str, backends: list[Ops], folder: Path) -
     )
     for ops in backends:
         models = [load_model(open_checkpoint(path), ops) for path in files]
-        one, other = (Session(model, ops).feed(prompt(0)[:40]) for model in models)
+        one, other = (Session(model, ops).feed(prompt(0)[:prompt_tokens]) for model in models)
         assert np.array_equal(one, other), (codec, ops)
         assert models[0].weight_codec == models[1].weight_codec == codec, ops
         assert models[0].max_positions == models[1].max_positions, ops
@@ -35,8 +43,9 @@ def check_both_files(name: str, codec: str, backends: list[Ops], folder: Path) -
 
 @pytest.mark.parametrize("name", IN_GGUF)
 def test_gguf_and_safetensors_agree(name: str, kernels: Ops, tmp_path: Path) -> None:
-    """The codecs in turn."""
-    check_both_files(name, FILE_CODECS[IN_GGUF.index(name) % 3], [kernels], tmp_path)
+    """The codecs in turn, on a short prompt."""
+    codec = FILE_CODECS[IN_GGUF.index(name) % 3]
+    check_both_files(name, codec, [kernels], tmp_path, SHORT_PROMPT_TOKENS)
 
 
 @pytest.mark.matrix
@@ -56,32 +65,34 @@ def test_what_gguf_has_no_word_for_is_not_written(tmp_path: Path) -> None:
             write_tiny_gguf(tmp_path / name, family, **shape)
 
 
+@pytest.mark.parametrize("prompt_tokens", PROMPT_LENGTHS)
 @pytest.mark.parametrize(
     # A GGUF file has llama3's divisors alone; only the published numbers are found again in them.
     "name",
     [name for name in IN_GGUF if not name.endswith("llama3")],
 )
 def test_a_folder_written_from_a_file_is_the_same_model(
-    name: str, kernels: Ops, tmp_path: Path
+    name: str, prompt_tokens: int, kernels: Ops, tmp_path: Path
 ) -> None:
     family, shape = CASES[name]
     file = open_checkpoint(write_tiny_gguf(tmp_path, family, **shape))
     write_hf_folder(file, tmp_path / "out")
     models = [load_model(item, kernels) for item in (file, open_checkpoint(tmp_path / "out"))]
-    one, other = (Session(model, kernels).feed(prompt(0)[:40]) for model in models)
+    one, other = (Session(model, kernels).feed(prompt(0)[:prompt_tokens]) for model in models)
     assert np.array_equal(one, other)
     assert models[0].config.windows == models[1].config.windows
 
 
+@pytest.mark.parametrize("prompt_tokens", PROMPT_LENGTHS)
 @pytest.mark.parametrize("family", tiny_family_names())
 def test_a_q8_0_file_is_the_model_in_memory(
-    family: str, every_ops: list[Ops], tmp_path: Path
+    family: str, prompt_tokens: int, every_ops: list[Ops], tmp_path: Path
 ) -> None:
     checkpoint = tiny_checkpoint(family, "Q8_0")
     path = write_tiny_gguf(tmp_path, family, "Q8_0")
     for ops in every_ops:
         models = [load_model(c, ops) for c in (checkpoint, open_checkpoint(path))]
-        one, other = (Session(model, ops).feed(prompt(0)[:40]) for model in models)
+        one, other = (Session(model, ops).feed(prompt(0)[:prompt_tokens]) for model in models)
         assert np.array_equal(one, other), ops
         assert models[1].weight_codec == "Q8_0", ops
 

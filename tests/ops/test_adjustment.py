@@ -77,7 +77,7 @@ def test_rows_are_changed_by_the_words(backend: str, **drawn: Any) -> None:
     check_rows(backend, **drawn)
 
 
-@pytest.mark.load
+@pytest.mark.long
 @backends
 @settings(max_examples=100)
 @two_rows

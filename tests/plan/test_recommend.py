@@ -122,7 +122,7 @@ def test_private_and_edge_rule_apis_out(catalog: Catalog) -> None:
     assert "rule-edge" in {one.rule for one in edge.ruled_out}
 
 
-@pytest.mark.load
+@pytest.mark.long
 def test_the_impossible_names_what_would_do(catalog: Catalog) -> None:
     nothing = asked(
         catalog, private=True, slo="tpot:2", models=("qwen3-32b",), hardware=("h100-sxm",)

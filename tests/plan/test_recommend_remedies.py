@@ -23,7 +23,7 @@ def catalog() -> Catalog:
     return Catalog.load()
 
 
-@pytest.mark.load
+@pytest.mark.long
 def test_each_remedy_was_planned(catalog: Catalog) -> None:
     question = question_of(
         catalog, "chat", DAY, slo="ttft:1000", rate=2.0, budget_usd=5.0,

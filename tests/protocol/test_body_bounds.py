@@ -42,7 +42,7 @@ def test_a_body_may_be_any_buffer(kind: Callable[[bytes], bytes | bytearray | me
     check_bounds(kind(b"[" + b'"[]",' * MAX_CONTAINERS + b"[]]"))
 
 
-@pytest.mark.load
+@pytest.mark.long
 def test_names_are_counted_to_one() -> None:
     names = [f'"{number}:":0' for number in range(MAX_NAMES)]
     assert not refused(f"{{{','.join(names)}}}".encode())
@@ -55,7 +55,7 @@ def test_what_strings_hold_does_not_count(text: str) -> None:
     assert not refused(json.dumps({"prompt": text * 2**18}, ensure_ascii=False).encode())
 
 
-@pytest.mark.load
+@pytest.mark.long
 @settings(max_examples=15, deadline=None)
 @given(st.recursive(st.text('"\\[{:é\n') | st.integers(), st.lists, max_leaves=20))
 def test_it_agrees_with_the_decoder(value: object) -> None:
@@ -67,7 +67,7 @@ def test_it_agrees_with_the_decoder(value: object) -> None:
     assert refused(json.dumps([value, *filler, []]).encode())
 
 
-@pytest.mark.load
+@pytest.mark.long
 @pytest.mark.parametrize(
     "unit", [b'"[', b'\\"[', b'"\\"[', b"\\", b'"', b"[", b'"\\\\"[:', b'\\\\"{:'], ids=repr
 )

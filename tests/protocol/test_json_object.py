@@ -77,7 +77,7 @@ def _objects(draw: st.DrawFn) -> Written:
     return Written(head, members, between, tail, names)
 
 
-@pytest.mark.load
+@pytest.mark.long
 @settings(max_examples=150, deadline=None)
 @given(st.data(), _objects())
 def test_only_what_is_edited_changes(data: st.DataObject, written: Written) -> None:

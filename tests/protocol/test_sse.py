@@ -63,7 +63,7 @@ def test_every_cut_into_three() -> None:
             assert _read(stream[:first], stream[first:second], stream[second:]) == events
 
 
-@pytest.mark.load
+@pytest.mark.long
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.text(), min_size=1, max_size=5), st.data())
 def test_what_is_written_is_read(texts: list[str], data: st.DataObject) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -54,6 +55,30 @@ def test_cached_tokens_are_told(running: Process) -> None:
     assert second["usage"]["prompt_tokens_details"]["cached_tokens"] >= 128
     salted = running.post("/v1/completions", prompt=prompt, cache_salt="other", **GREEDY).json()
     assert salted["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
+
+
+@pytest.mark.smoke
+@pytest.mark.load
+def test_a_short_load_gets_what_each_request_gets_alone(running: Process) -> None:
+    prompts = [f"{number} bottles" for number in range(12)]
+
+    def completed(prompt: str, client: httpx.Client) -> list[int]:
+        reply = client.post("/v1/completions", json={"prompt": prompt, **GREEDY})
+        assert reply.status_code == 200, reply.text
+        ids: list[int] = reply.json()["choices"][0]["token_ids"]
+        return ids
+
+    with (
+        httpx.Client(base_url=running.url, timeout=60, verify=False) as client,
+        ThreadPoolExecutor(8) as users,
+    ):
+        alone = [completed(prompt, client) for prompt in prompts]
+        together = list(users.map(lambda prompt: completed(prompt, client), prompts * 4))
+        lines = client.get("/metrics").text.splitlines()
+    assert together == alone * 4
+    assert len({tuple(ids) for ids in alone}) > 1
+    (running_requests,) = (line for line in lines if line.startswith("vllm:num_requests_running{"))
+    assert float(running_requests.rpartition(" ")[2]) == 0
 
 
 @pytest.mark.load

@@ -83,7 +83,7 @@ def test_continuing_a_prompt(tokenizer: Tokenizer, data: st.DataObject) -> None:
     check_continuing(tokenizer, data)
 
 
-@pytest.mark.load
+@pytest.mark.long
 @tokenizers
 @given(data=st.data())
 @settings(max_examples=300)

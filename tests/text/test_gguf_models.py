@@ -27,7 +27,7 @@ def test_gemma4_merges_over_text() -> None:
     ]
 
 
-@pytest.mark.load
+@pytest.mark.long
 def test_gemma4_and_sentencepiece_agree_on_one_vocabulary(shared_assets: Path) -> None:
     """The same merges said in scores and said in pairs."""
     folder = shared_assets / "tokenizers" / "ggml-vocab"

@@ -155,7 +155,7 @@ SLOW = ("chameleon", "deepseek-coder", "deepseek-llm", "kimi-k2", "laguna", "you
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=pytest.mark.load) if name in SLOW else name for name in RULES],
+    [pytest.param(name, marks=pytest.mark.long) if name in SLOW else name for name in RULES],
 )
 def test_long_runs_take_no_quadratic_time(name: str) -> None:
     """12 times the text may take 70 times as long; quadratic is 144."""

@@ -158,7 +158,7 @@ def test_the_end_of_a_text_within_min_tokens_is_not_searched() -> None:
     assert stream.take(half, "length") == TextDelta("\ufffd", 1, None, (0,))
 
 
-@pytest.mark.load
+@pytest.mark.long
 @settings(max_examples=300)
 @given(
     text=st.text(alphabet="abé", max_size=14),

@@ -114,7 +114,7 @@ BOMBS = {
 }
 
 
-@pytest.mark.load
+@pytest.mark.long
 @pytest.mark.parametrize("source", BOMBS.values(), ids=BOMBS.keys())
 def test_bombs_are_refused(source: str) -> None:
     limits = RenderLimits(max_steps=300_000, max_chars=2_000_000)
@@ -260,7 +260,7 @@ def test_what_a_template_may_use_is_accounted_for(monkeypatch: pytest.MonkeyPatc
         pytest.param(
             "{{1}}" * MAX_NODES,
             f"expressions and statements; at most {MAX_NODES}",
-            marks=pytest.mark.load,
+            marks=pytest.mark.long,
         ),
         ("{{[" + "1," * MAX_NODES + "]}}", f"at most {MAX_NODES}"),
         ("{% for a in b %}" * 25 + "{% endfor %}" * 25, "too many statically nested blocks"),

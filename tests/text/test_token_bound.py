@@ -36,7 +36,7 @@ def test_no_text_has_fewer(arrays: dict[str, Any]) -> None:
     assert tokenizer.fewest_tokens("x" * 100_000) >= 100_000 // 64
 
 
-@pytest.mark.load
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["qwen2", "llama-bpe", "llama-spm"])
 def test_no_text_has_fewer_in_real_vocabularies(shared_assets: Path, name: str) -> None:
     tokenizer = real(shared_assets, name)
@@ -112,7 +112,7 @@ def test_unknown_spellings_and_missing_bytes_have_none() -> None:
     assert most_token_bytes(from_gguf(sentencepiece())._vocabulary) is not None
 
 
-@pytest.mark.load
+@pytest.mark.long
 def test_nfc_shrinks_no_text_by_more() -> None:
     """Every text that NFC makes of others is that of a sequence of decomposed characters.
 

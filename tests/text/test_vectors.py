@@ -64,7 +64,7 @@ def _hugging_face(assets: Path) -> dict[str, dict[str, Any]]:
     return vectors
 
 
-@pytest.mark.load
+@pytest.mark.long
 @pytest.mark.parametrize("name", LLAMA_CPP)
 def test_llama_cpp_vectors(shared_assets: Path, name: str) -> None:
     cases = _llama_cpp(shared_assets, name)
@@ -76,7 +76,7 @@ def test_llama_cpp_vectors(shared_assets: Path, name: str) -> None:
         assert tokenizer.decode(ids) == text
 
 
-@pytest.mark.load
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("vectors", "how"), [(name, how) for name, hows in CHECKED.items() for how in hows]
 )
@@ -161,7 +161,7 @@ def _sample_ids(assets: Path, folder: Path, version: int, template: str, legacy:
     return tokenizer.encode_segments(segments)
 
 
-@pytest.mark.load
+@pytest.mark.long
 def test_requests_to_mistral_give_their_token_ids(shared_assets: Path) -> None:
     """tokenizer.model, template and encoding together, in both ways of placing spaces."""
     checked = []
@@ -183,7 +183,7 @@ def test_requests_to_mistral_give_their_token_ids(shared_assets: Path) -> None:
     assert len(checked) == 11
 
 
-@pytest.mark.load
+@pytest.mark.long
 @pytest.mark.parametrize("version", sorted(MISTRAL))
 def test_mistral_models_lose_nothing(shared_assets: Path, version: int) -> None:
     """Without `legacy` no space is put before one, as in transformers, so one is lost there."""
@@ -200,7 +200,7 @@ def test_a_list_of_ranks_is_no_sentencepiece_model(shared_assets: Path) -> None:
             sentencepiece_entries(shared_assets / "tokenizers" / name / "tokenizer.model", {})
 
 
-@pytest.mark.load
+@pytest.mark.long
 def test_harmony_ids_decode_to_what_they_were_made_of(shared_assets: Path) -> None:
     path = shared_assets / "chat-templates" / "openai-harmony" / "test_simple_tool_call.txt"
     ids = [int(word) for word in path.read_text(encoding="utf-8").split()]

@@ -11,7 +11,7 @@ from headrace.protocol.openai.fields import ENDPOINTS
 from tools.fuzz import bodies, harness
 
 
-@pytest.mark.parametrize("iterations", [700, pytest.param(1500, marks=pytest.mark.load)])
+@pytest.mark.parametrize("iterations", [700, pytest.param(1500, marks=pytest.mark.long)])
 def test_bodies_keep_their_promises(iterations: int) -> None:
     report = harness.run(bodies.make_target(), seed=1, iterations=iterations, limit_s=30)
     assert report.findings == {}

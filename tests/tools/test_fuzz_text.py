@@ -18,7 +18,7 @@ def _no_assets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HEADRACE_ASSETS", raising=False)
 
 
-@pytest.mark.load
+@pytest.mark.long
 def test_tokenizers_keep_their_promises(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tokenizers, "LONG_CHARS", 20_000)
     report = harness.run(tokenizers.make_target(), seed=1, iterations=150, limit_s=60)
@@ -26,7 +26,7 @@ def test_tokenizers_keep_their_promises(monkeypatch: pytest.MonkeyPatch) -> None
     assert report.outcomes["right"] > 100
 
 
-@pytest.mark.parametrize("iterations", [40, pytest.param(150, marks=pytest.mark.load)])
+@pytest.mark.parametrize("iterations", [40, pytest.param(150, marks=pytest.mark.long)])
 def test_templates_keep_theirs(iterations: int) -> None:
     report = harness.run(templates.make_target(), seed=1, iterations=iterations, limit_s=60)
     assert report.findings == {}

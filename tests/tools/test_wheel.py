@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import signal
+import subprocess
 import sys
 import tomllib
 import zipfile
@@ -148,3 +150,23 @@ def test_the_build_file_of_other_systems_says_what_was_never_run() -> None:
     assert f"-C{define}=ON" in (ROOT / "Makefile").read_text(encoding="utf-8")
     cmake = (ROOT / "native" / "CMakeLists.txt").read_text(encoding="utf-8")
     assert f"option({define.removeprefix('cmake.define.')} " in cmake
+
+
+@pytest.mark.parametrize(
+    ("program", "line", "code"),
+    [
+        ("print('ready', flush=True); input()", "ready\n", 0),
+        ("raise SystemExit(3)", "", 3),
+        ("import time; time.sleep(600)", "", -signal.SIGKILL),
+    ],
+    ids=["it serves", "it ends", "it hangs"],
+)
+def test_a_server_that_prints_nothing_is_killed(program: str, line: str, code: int) -> None:
+    within_s = 0.2 if code == -signal.SIGKILL else 60.0
+    with subprocess.Popen(
+        [sys.executable, "-S", "-c", program],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as server:  # fmt: skip
+        assert check_wheel.first_line(server, within_s) == line
+        server.communicate("\n", timeout=60)
+    assert server.returncode == code

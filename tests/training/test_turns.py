@@ -179,7 +179,7 @@ def test_every_answer_states_the_fact(corpus: Path) -> None:
             assert expected.lower() in exchange.answer.lower()
 
 
-@pytest.mark.load
+@pytest.mark.long
 def test_running_facts_hold_what_is_best_known() -> None:
     names = {fact.full_name for fact in improved([], running_facts())}
     known = {
@@ -212,7 +212,7 @@ def test_what_is_written_by_hand_is_python() -> None:
         compile(code, task, "exec")
 
 
-@pytest.mark.load
+@pytest.mark.long
 def test_the_same_corpus_gives_the_same_files(
     corpus: Path, written: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -65,7 +65,7 @@ def test_values_encode_as_gguf_py(name: str, data: st.DataObject) -> None:
     check_encoding(name, data)
 
 
-@pytest.mark.load
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=100, deadline=None)
 @given(data=st.data())

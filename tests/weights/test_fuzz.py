@@ -61,7 +61,7 @@ def test_a_gguf_file_cut_at_every_byte_of_its_header(
             read_gguf(path)
 
 
-@pytest.mark.parametrize("n_flips", [400, pytest.param(1500, marks=pytest.mark.load)])
+@pytest.mark.parametrize("n_flips", [400, pytest.param(1500, marks=pytest.mark.long)])
 def test_flipped_bytes_in_a_gguf_header(n_flips: int, small_gguf: Path, tmp_path: Path) -> None:
     raw = bytearray(small_gguf.read_bytes())
     strings = raw.find(b"tokenizer.ggml.tokens")
@@ -102,7 +102,7 @@ def test_a_safetensors_file_cut_at_every_byte(tmp_path: Path) -> None:
             read_safetensors(path)
 
 
-@pytest.mark.parametrize("n_flips", [200, pytest.param(400, marks=pytest.mark.load)])
+@pytest.mark.parametrize("n_flips", [200, pytest.param(400, marks=pytest.mark.long)])
 def test_flipped_bytes_in_a_safetensors_header(n_flips: int, tmp_path: Path) -> None:
     folder = write_hf(tmp_path, hf_arrays(), hf_config())
     path = folder / "model.safetensors"
@@ -188,8 +188,8 @@ def test_damaged_json_beside_the_weights(tmp_path: Path) -> None:
     [
         pytest.param(gguf_fuzzer, 100, id="gguf"),
         pytest.param(safetensors_fuzzer, 250, id="hf"),
-        pytest.param(gguf_fuzzer, 1200, id="gguf-longer", marks=pytest.mark.load),
-        pytest.param(safetensors_fuzzer, 500, id="hf-longer", marks=pytest.mark.load),
+        pytest.param(gguf_fuzzer, 1200, id="gguf-longer", marks=pytest.mark.long),
+        pytest.param(safetensors_fuzzer, 500, id="hf-longer", marks=pytest.mark.long),
     ],
 )
 def test_a_short_run_of_the_fuzzer_finds_nothing(fuzzer: ModuleType, iterations: int) -> None:

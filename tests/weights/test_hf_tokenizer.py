@@ -333,7 +333,7 @@ def test_merges_that_scores_cannot_say_are_refused() -> None:
         scores_of_merges(tokens, types, [*every, "ab d"])
 
 
-@pytest.mark.load
+@pytest.mark.long
 def test_a_real_byte_level_tokenizer(shared_assets: Path) -> None:
     """Qwen2's own tokenizer.json is not here; its vocabulary, merges and expression are."""
     folder = shared_assets / "tokenizers" / "qwen2"

@@ -20,7 +20,7 @@ def model_path(shared_assets: Path, name: str) -> Path:
     return shared_assets / "models" / name / f"{name}.gguf"
 
 
-@pytest.mark.load
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_headers_and_tensors_are_what_gguf_py_reads(shared_assets: Path, name: str) -> None:
     path = model_path(shared_assets, name)
@@ -82,7 +82,7 @@ def test_stories260k_holds_the_rows_its_training_code_saved(shared_assets: Path)
     assert checkpoint.conventions.rope_layout == "interleaved"
 
 
-@pytest.mark.load
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_to_hugging_face_and_back_gives_the_same_bytes(
     shared_assets: Path, tmp_path: Path, name: str
@@ -106,7 +106,7 @@ def test_to_hugging_face_and_back_gives_the_same_bytes(
         assert np.array_equal(back.tensors[tensor_name].data, tensor.data)
 
 
-@pytest.mark.load
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["deepseek-coder", "llama-spm"])
 def test_vocabulary_files_are_read(shared_assets: Path, name: str) -> None:
     path = shared_assets / "tokenizers" / "ggml-vocab" / f"ggml-vocab-{name}.gguf"

@@ -203,7 +203,7 @@ KINDS = st.sampled_from(
 )
 
 
-@pytest.mark.load
+@pytest.mark.long
 @given(kind=KINDS, values=st.lists(JSON, max_size=4), stream=st.booleans())
 def test_no_json_is_too_strange(kind: str, values: list[Any], stream: bool) -> None:
     texts = [json.dumps(value).encode() for value in values]

@@ -25,6 +25,7 @@ from headrace.bench.mock.http import RECEIVED_HEADER
 from headrace.bench.mock.settings import MockSettings
 from headrace.bench.record import CONTENT_KINDS, RequestRecord, Usage
 from tests.bench.client.wire import MS, QUICK, ask, ask_mock, ask_script, client_of, scripted
+from tests.waiting import until
 
 # As much as a busy machine with two cores keeps a process from running.
 SLACK_NS = 2_000 * MS
@@ -240,9 +241,14 @@ async def test_the_end_of_a_run_ends_what_is_on_its_way() -> None:
         request = build_request(at, Prompt(text="a", max_tokens=9))
         client = client_of(request, max_connections=2)
         sent = [asyncio.ensure_future(client.send(request)) for _ in range(5)]
-        while endpoint.running < 2:
-            await asyncio.sleep(0.005)
-        await asyncio.sleep(0.05)
+        await until(
+            lambda: (
+                client.waiting == 3
+                and endpoint.running == 2
+                and all(exchange.body_bytes for exchange in client._working)
+            ),
+            "two replies that have begun and three requests that wait",
+        )
         assert client.cancel_all() == 5
         raws = await asyncio.gather(*sent)
         assert [raw.failure.kind for raw in raws if raw.failure] == ["cancelled"] * 5

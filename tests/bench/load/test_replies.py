@@ -111,7 +111,7 @@ def test_replies_in_pieces_of_any_size_cost_no_more(size: int, decoded: list[Raw
     assert shown.output_tokens == 5000
 
 
-@pytest.mark.load
+@pytest.mark.long
 @unhurried
 @given(st.data())
 def test_an_excerpt_has_events_of_the_reply_and_no_others(data: st.DataObject) -> None:

@@ -97,7 +97,7 @@ def named(waits_of: Waits, seed: int) -> SearchResult:
     return search(trial, 1.0, clock_s=lambda: 0.0)
 
 
-@pytest.mark.load
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("waits_of", "limit", "seeds"),
     [

@@ -35,7 +35,7 @@ def test_a_resample_takes_requests_whole() -> None:
     assert seen == {(1.0, 1.0), (1.0, 2.0), (2.0, 2.0)}
 
 
-@pytest.mark.load
+@pytest.mark.long
 def test_intervals_hold_the_true_ratio_as_often_as_they_say() -> None:
     """Of gaps taken one by one they would be some six times too narrow here."""
     held = 0

@@ -107,7 +107,7 @@ def test_what_the_runs_do_not_share_is_said() -> None:
     assert sheet.title == "How the runs differ"
 
 
-@pytest.mark.load
+@pytest.mark.long
 def test_good_news_and_bad_news_have_a_colour() -> None:
     first, *_ = comparison_sheets(compared(FAST, SLOW))
     tpot = next(row for row in first.rows if (row[0].text, row[1].text) == ("tpot", "p50"))

@@ -142,7 +142,7 @@ def test_a_sweep_has_a_curve_with_knee_and_limit() -> None:
     assert "TTFT over requests per second" in titles(page) and "knee" in page
 
 
-@pytest.mark.load
+@pytest.mark.long
 def test_a_run_of_thousands_is_no_large_page() -> None:
     """Counted in chunks: 4000 requests of 60 chunks would be 240 000 marks."""
     chunks = [Chunk(at * 20 * MS, "text", "ab") for at in range(5, 65)]

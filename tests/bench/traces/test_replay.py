@@ -176,7 +176,7 @@ def test_azures_conversations(shared_assets: Path) -> None:
     assert [one.at_ns for one in replay][:2] == [0, 4_314_579_000]
 
 
-@pytest.mark.load
+@pytest.mark.long
 def test_mooncakes_conversations(shared_assets: Path) -> None:
     path = shared_assets / "traces" / "mooncake" / "conversation_trace.jsonl"
     trace = read_trace(path, limit=40)

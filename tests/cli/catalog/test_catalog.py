@@ -169,12 +169,12 @@ def test_the_coverage_as_json(run: Any) -> None:
     assert {(item["does"], item["topic"]) for item in few["items"]} == {("plans", "costs")}
 
 
-@pytest.mark.load
+@pytest.mark.long
 def test_without_own_files_nothing_differs(run: Any) -> None:
     assert run("diff").output == "no difference\n"
 
 
-@pytest.mark.load
+@pytest.mark.long
 def test_what_own_files_change(run: Any, tmp_path: Path) -> None:
     folder(tmp_path / "config" / "headrace" / "catalog", CHANGED)
     output = run("diff").output
@@ -182,7 +182,7 @@ def test_what_own_files_change(run: Any, tmp_path: Path) -> None:
     assert "h100-sxm" in output and "700 W" in output and "500 W" in output
 
 
-@pytest.mark.load
+@pytest.mark.long
 def test_what_own_files_change_is_shown(run: Any, tmp_path: Path) -> None:
     first = folder(tmp_path / "a", CHANGED)
     folder(tmp_path / "config" / "headrace" / "catalog", CHANGED.replace("500", "600"))

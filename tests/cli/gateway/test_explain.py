@@ -62,7 +62,7 @@ def test_a_body_that_cannot_be_read_is_told(config: Path) -> None:
     assert "auto: by rules, which needs a body with messages" in bare.stdout and not bare.stderr
 
 
-@pytest.mark.load
+@pytest.mark.long
 def test_it_is_explained_for_a_key(tmp_path: Path) -> None:
     path = tmp_path / "gateway.yaml"
     at = {"base_url": "http://127.0.0.1:9/v1"}

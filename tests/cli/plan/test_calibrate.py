@@ -48,7 +48,7 @@ def sets(tmp_path: Path) -> list[Path]:
     return found
 
 
-@pytest.mark.load
+@pytest.mark.long
 def test_fit_store_plan_and_turn_off(sets: list[Path], cache: Path) -> None:
     fitted = run("calibrate", "--from", sets[0]).output
     (path,) = (cache / "headrace" / "calibration").glob("headrace-*.json")

@@ -19,7 +19,7 @@ def run(*words: str) -> Result:
     return CliRunner().invoke(plan, list(words))
 
 
-@pytest.mark.load
+@pytest.mark.long
 def test_the_last_plan_is_explained() -> None:
     done = run(*FIT)
     assert "headrace plan explain most-users" in done.output
@@ -101,7 +101,7 @@ def test_a_page_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     assert isinstance(done.exception, HeadraceError) and "plan.html" in str(done.exception)
 
 
-@pytest.mark.load
+@pytest.mark.long
 def test_a_report_is_all_three() -> None:
     done = run(*REPORT, "--plot")
     assert done.exit_code == 0, done.output
@@ -114,7 +114,7 @@ def test_a_report_is_all_three() -> None:
     assert "quantities" not in found["fit"] and found["refused"] == []
 
 
-@pytest.mark.load
+@pytest.mark.long
 def test_plots_are_drawn_where_they_are_asked_for() -> None:
     words = ("cost", "llama-3.3-70b", "--hardware", "h100", "--count", "4")
     assert "x: tokens a month (log)" in run(*words, "--plot").output
@@ -130,7 +130,7 @@ CASCADE = ("cost", "llama-3.3-70b", "--hardware", "h100", "--count", "4", "--qua
 APART = ("speed", "llama-3.1-8b", "--hardware", "h100", "--apart", "1:2")
 
 
-@pytest.mark.load
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("words", "title", "example"),
     [
@@ -162,7 +162,7 @@ def test_every_figure_of_a_plan_is_kept_explained_and_on_its_page(
     assert json.loads(run("explain", example, "--plan", str(saved), "--json").output)["inputs"]
 
 
-@pytest.mark.load
+@pytest.mark.long
 def test_a_plan_of_fit_says_where_heads_do_not_divide() -> None:
     said = run("fit", "llama-3.1-8b", "--hardware", "h100", "--count", "3", "--no-keep").output
     assert "32 attention heads cannot be divided over 3 devices" in " ".join(said.split())

@@ -74,7 +74,7 @@ def test_this_machine_is_its_cards(with_cards: Callable[..., dict[str, str]]) ->
     assert many.exit_code == 2 and "this machine has 1" in many.output
 
 
-@pytest.mark.load
+@pytest.mark.long
 def test_the_list() -> None:
     assert all(one.id in run("--list").output for one in CHECKS)
     assert [one["id"] for one in json.loads(run("--list", "--json").output)] == [

@@ -56,7 +56,7 @@ def test_progress_is_for_terminals_alone(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "models" in shown.getvalue()
 
 
-@pytest.mark.load
+@pytest.mark.long
 def test_nothing_left_says_what_would_do() -> None:
     said = run(*FEW, "--private", "--slo", "tpot:2").output
     assert "no option keeps every rule" in said
@@ -77,7 +77,7 @@ def test_bad_input_is_told() -> None:
     assert run("--sort", "price").exit_code == 2
 
 
-@pytest.mark.load
+@pytest.mark.long
 def test_this_machine_is_its_cards(with_cards: Callable[..., dict[str, str]]) -> None:
     env = with_cards(*["NVIDIA H100 80GB HBM3, 81559"] * 2)
     words = ["recommend", "--task", "chat", "--model", "qwen3-32b", "--on", "2026-11-22",

@@ -44,7 +44,7 @@ def test_a_narrow_terminal_has_all_that_a_wide_one_has() -> None:
     assert "columns that do not fit:" in done.output
 
 
-@pytest.mark.load
+@pytest.mark.long
 def test_json_has_facts_with_source_and_date() -> None:
     (found,) = json.loads(run("metrics", "--json").output)
     assert found["topic"] == "metrics"
@@ -63,7 +63,7 @@ def test_the_page_is_written(tmp_path: Path) -> None:
     assert isinstance(done.exception, HeadraceError)
 
 
-@pytest.mark.load
+@pytest.mark.long
 def test_a_tree_is_walked_by_choices() -> None:
     done = run("trees", "runtime-by-use", "--choose", "app", "--choose", "production")
     assert "vllm: vLLM (runtime)" in done.output and "2026-03-01" in done.output

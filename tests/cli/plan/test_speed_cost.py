@@ -60,7 +60,7 @@ def test_speed_is_the_library_s() -> None:
         assert word in table
 
 
-@pytest.mark.load
+@pytest.mark.long
 def test_speed_has_a_line_for_speculation() -> None:
     words = ("speed", *SPEED, "--draft-acceptance", "0.8", "--draft-model", "llama-3.2-1b")
     found = json.loads(run(*words, "--json").output)["speculation"]
@@ -176,7 +176,7 @@ def test_a_cascade_that_cannot_be_is_told(words: tuple[str, ...], says: str) -> 
     assert says in str(done.exception)
 
 
-@pytest.mark.load
+@pytest.mark.long
 def test_pools_apart_are_printed_and_refused() -> None:
     words = ("speed", *SPEED, "--batch", "16", "--apart", "1:2", "--transfer", "50")
     done = run(*words)
@@ -231,7 +231,7 @@ def test_ids_are_whole() -> None:
     assert len(ids) > 5 and all(id in said.output for id in ids)
 
 
-@pytest.mark.load
+@pytest.mark.long
 def test_a_report_has_the_batch_of_cost() -> None:
     words = ("llama-3.1-8b", "--hardware", "h100", "--on", "2026-11-22", "--no-keep", "--json")
     report = json.loads(run("report", *words).output)
@@ -247,7 +247,7 @@ def test_a_report_has_the_batch_of_cost() -> None:
     assert "choose another" not in run("report", *words[:-1], "--batch", "1").output
 
 
-@pytest.mark.load
+@pytest.mark.long
 def test_a_knee_beyond_what_fits_is_called_that(tmp_path: Path) -> None:
     words = ("speed", "gpt-oss-120b", "--quantization", "mxfp4", "--hardware", "h100", "--count",
              "2", "--no-keep")  # fmt: skip
@@ -264,7 +264,7 @@ def test_a_knee_beyond_what_fits_is_called_that(tmp_path: Path) -> None:
     assert json.loads(run(*small, "--json").output)["knee_fits"]
 
 
-@pytest.mark.load
+@pytest.mark.long
 def test_the_band_of_tpot_holds_what_others_measured() -> None:
     def tpot(*words: str) -> tuple[float, float, str]:
         told = json.loads(run("speed", *words, "--json").output)
@@ -300,7 +300,7 @@ def test_help_has_examples(command: str) -> None:
     assert run(command, "--help").output.count(f"headrace plan {command}") >= 3
 
 
-@pytest.mark.load
+@pytest.mark.long
 def test_this_is_a_card_where_there_is_one(with_cards: Callable[..., dict[str, str]]) -> None:
     env = with_cards(*["NVIDIA H100 80GB HBM3, 81559"] * 2)
     runner = CliRunner()

@@ -79,6 +79,17 @@ class RedisServer:
             self._process.wait(30)
             self._process = None
 
+    def unread_bytes(self) -> int:
+        """What clients have sent and it has not read yet."""
+        total = 0
+        for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+            fields = line.split()
+            address, state, queues = fields[1], fields[3], fields[4]
+            # 01 is an established connection; a listener's queue counts connections.
+            if state == "01" and address.endswith(f":{self.port:04X}"):
+                total += int(queues.partition(":")[2], 16)
+        return total
+
     @contextmanager
     def paused(self) -> Iterator[None]:
         """It takes what is sent, and does it only afterwards."""

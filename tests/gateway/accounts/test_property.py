@@ -7,7 +7,7 @@ from hypothesis import settings
 
 from tests.gateway.accounts.machine import AccountsMachine
 
-pytestmark = pytest.mark.load
+pytestmark = pytest.mark.long
 
 TestMemoryCounters = AccountsMachine.TestCase
 TestMemoryCounters.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

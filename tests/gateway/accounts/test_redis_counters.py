@@ -45,6 +45,7 @@ from tests.gateway.accounts.parts import (
     take,
 )
 from tests.gateway.accounts.redis_server import RedisServer, redis_program
+from tests.waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -194,7 +195,7 @@ async def _begun_then_cancelled(server: RedisServer, work: Coroutine[Any, Any, o
     """Redis has been told what `work` wants when that is cancelled, and does it afterwards."""
     with server.paused():
         task = asyncio.ensure_future(work)
-        await asyncio.sleep(0.1)
+        await until(lambda: server.unread_bytes() > 0, "bytes that wait for a paused Redis")
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

@@ -30,6 +30,7 @@ from tests.gateway.accounts.parts import (
     take,
 )
 from tests.gateway.accounts.redis_server import RedisServer, redis_program
+from tests.waiting import until
 
 OPEN = Terms(when_stores_are_down="open")
 
@@ -138,12 +139,17 @@ async def test_killed_under_load_nothing_is_lost_or_doubled(
             await asyncio.sleep(0.05)
 
     tasks = [asyncio.create_task(ask()) for _ in range(8)] + [asyncio.create_task(tick())]
+
+    async def settles(requests: int) -> None:
+        wanted = settled + 7 * requests
+        await until(lambda: settled >= wanted, lambda: f"{settled} of {wanted} settled")
+
     for _ in range(3):
-        await asyncio.sleep(0.3)
+        await settles(200)
         mortal.kill()
-        await asyncio.sleep(0.2)
+        await settles(50)
         await asyncio.to_thread(mortal.start)
-    await asyncio.sleep(0.3)
+    await settles(200)
     stop.set()
     await asyncio.gather(*tasks)
     await accounts.tick()

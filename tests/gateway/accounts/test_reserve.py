@@ -115,7 +115,7 @@ async def test_what_took_more_than_reserved_counts_in_full() -> None:
     assert (error.used, error.reserved, error.limit, error.wanted) == (115, 0, 100, 1)
 
 
-@pytest.mark.load
+@pytest.mark.long
 async def test_a_forgotten_reservation_comes_back() -> None:
     accounts = accounts_of(hierarchy(key=Terms(limits=(Limits(concurrency=1),))))
     reservation = await accounts.reserve(accounts.caller(KEY), demand())

@@ -37,6 +37,7 @@ from tests.gateway.accounts.parts import (
     standing,
 )
 from tests.gateway.accounts.sqlite_files import Files, files_in
+from tests.waiting import until
 
 DAY_MS = 86_400_000
 
@@ -275,7 +276,7 @@ async def test_a_tick_that_is_cancelled_saves_once(files: Files) -> None:
     gate = threading.Event()
     blocked = asyncio.ensure_future(store._run(lambda _: gate.wait(30)))
     tick = asyncio.ensure_future(accounts.tick())
-    await asyncio.sleep(0.05)
+    await until(lambda: store._queued == 2, "a tick whose change waits behind another")
     tick.cancel()
     await asyncio.gather(tick, return_exceptions=True)
     gate.set()

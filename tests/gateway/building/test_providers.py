@@ -82,7 +82,7 @@ def test_every_row_says_where_and_how() -> None:
             assert re.fullmatch(r"[A-Z0-9_]+", row.key_variable), row.id
 
 
-@pytest.mark.load
+@pytest.mark.long
 def test_every_row_makes_a_provider() -> None:
     for row in usable_rows():
         side = provider_side(str(row.dialect), row.variant or "generic", ProviderSettings())

@@ -52,7 +52,7 @@ def key(body: dict[str, Any], around: Around = AROUND, **dump: Any) -> bytes:
     return found
 
 
-@pytest.mark.load
+@pytest.mark.long
 @settings(max_examples=200, deadline=None)
 @given(name=FIELDS, value=VALUES)
 def test_every_change_of_a_field_that_matters_changes_the_key(name: str, value: Any) -> None:
@@ -68,7 +68,7 @@ def test_values_that_differ_have_keys_that_differ(one: Any, other: Any) -> None:
     assert (key({"x": one}) == key({"x": other})) == same
 
 
-@pytest.mark.load
+@pytest.mark.long
 @settings(max_examples=100, deadline=None)
 @given(body=st.dictionaries(st.text(max_size=5), VALUES, max_size=6), seed=st.integers())
 def test_order_and_white_space_do_not_count(body: dict[str, Any], seed: int) -> None:

@@ -15,6 +15,7 @@ from headrace.config.yaml_file import Document
 from headrace.gateway.building.accounts import accounts_of
 from headrace.gateway.settings.read import parse_settings
 from headrace.gateway.settings.secret import Sources
+from tests import waiting
 from tests.gateway.accounts.redis_server import RedisServer, redis_program
 from tests.gateway.chaos.faults import GOOD, Provider
 from tests.gateway.openai_provider import USAGE
@@ -60,6 +61,13 @@ class Load:
                 self.answered_s.append(time.monotonic())
             await asyncio.sleep(0.01)
 
+    async def grows(self, status: int, replies: int) -> None:
+        """Wait for so many more replies with a status."""
+        wanted = self.statuses[status] + replies
+        await waiting.until(
+            lambda: self.statuses[status] >= wanted, lambda: f"{wanted} of {self.statuses}"
+        )
+
     def stop(self) -> None:
         self._stop = True
 
@@ -92,14 +100,14 @@ async def test_redis_dies_and_comes_back(tmp_path: Path, when_down: str) -> None
             async with running(tmp_path, config, workers=1) as gateway:
                 load = Load(gateway)
                 clients = [asyncio.ensure_future(load.client()) for _ in range(CLIENTS)]
-                await asyncio.sleep(0.5)
+                await load.grows(200, 50)
                 assert set(load.statuses) == {200}
                 redis.kill()
-                await asyncio.sleep(1.0)
+                await load.grows(503 if when_down == "closed" else 200, 50)
                 while_down = Counter(load.statuses)
                 redis.start()
                 back_s = time.monotonic()
-                await asyncio.sleep(2.5)
+                await load.grows(200, 100)
                 load.stop()
                 await asyncio.gather(*clients)
                 after = [one for one in load.answered_s if one > back_s]

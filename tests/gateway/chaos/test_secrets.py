@@ -16,6 +16,7 @@ from tests.gateway.chaos.written_secrets import found_in
 from tests.gateway.openai_provider import STREAM_HEAD, body_of, chunk, framed, reply
 from tests.gateway.upstream.scripted import served
 from tests.gateway.workers.gateway_process import KEY, MASTER, Running, running
+from tests.waiting import until
 
 PRICE = {"input": 1, "output": 2}
 PROVIDER_KEY = "sk-provider-0123456789-never-seen"
@@ -134,7 +135,10 @@ async def everything(gateway: Running, redis: RedisServer) -> list[bytes]:
         told = await gateway.fresh("GET", path, key=MASTER)
         heard.append(told.body)
     gateway.reload("providers: {p: {api_key: [" + PROVIDER_KEY + "], unknown: 1}}")
-    await asyncio.sleep(0.3)
+    await until(
+        lambda: "the previous one stays" in gateway.log.read_text(),
+        "a line about the file",
+    )
     return heard
 
 

@@ -46,7 +46,7 @@ def printed(config: Path, *arguments: str) -> tuple[int, bytes]:
     return told.exit_code, text.encode()
 
 
-@pytest.mark.load
+@pytest.mark.long
 def test_of_a_file_that_is_right(config: Path) -> None:
     told = {}
     for more in ((), ("--json",)):
@@ -62,7 +62,7 @@ def test_of_a_file_that_is_right(config: Path) -> None:
     assert not found, "\n".join(found[:10])
 
 
-@pytest.mark.load
+@pytest.mark.long
 def test_of_files_that_are_wrong(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     catalog = Catalog.load(())  # to read it anew for each file takes most of the time
     monkeypatch.setattr(Catalog, "load", lambda _folders: catalog)

@@ -219,7 +219,7 @@ async def test_a_request_that_is_nested_too_deep_is_refused() -> None:
         await asked(CHAT, said(text), "block")
 
 
-@pytest.mark.load
+@pytest.mark.long
 async def test_a_request_of_too_many_texts_is_refused() -> None:
     numbers = used({"values": [1] * (MOST_TEXTS + 1)})
     texts = {"stop": ["a"] * (MOST_TEXTS + 1)}

@@ -122,7 +122,7 @@ def an_event_in_many_pieces(number: int) -> Work:
     return streamed([told[at : at + 100] for at in range(0, len(told), 100)])
 
 
-@pytest.mark.load
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("made", "number"),
     [

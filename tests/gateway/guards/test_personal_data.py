@@ -46,7 +46,7 @@ class Counting(PersonalData):
         return super().find(text, start)
 
 
-@pytest.mark.load
+@pytest.mark.long
 @settings(max_examples=400, deadline=None)
 @given(st.lists(TEXTS, max_size=8))
 @example([BLOCK, "a@example.org", "4111111111111111"])
@@ -55,7 +55,7 @@ def test_texts_beside_each_other_are_found_in_as_alone(texts: list[str]) -> None
     assert list(ALL.find_each(texts, go_on)) == [ALL.find(one, 0) for one in texts]
 
 
-@pytest.mark.load
+@pytest.mark.long
 @settings(max_examples=40, deadline=None)
 @given(
     st.lists(PIECES.filter(lambda one: one != BLOCK), min_size=1, max_size=12), st.integers(0, 9)
@@ -83,7 +83,7 @@ def test_what_is_cut_by_a_slice_is_found_whole(secret: str, at: int) -> None:
     assert (found[0].start, found[0].end) == (at, at + len(secret))
 
 
-@pytest.mark.load
+@pytest.mark.long
 @settings(max_examples=200, deadline=None)
 @given(st.lists(TEXTS | st.integers() | st.floats(allow_nan=False) | st.just(4111e12), max_size=8),
        st.booleans())  # fmt: skip

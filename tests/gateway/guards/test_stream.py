@@ -118,7 +118,7 @@ async def test_a_match_is_never_let_through_whatever_the_cut(dialect: str, secre
             assert set(text_in(dialect, out)) == {wanted}, at
 
 
-@pytest.mark.load
+@pytest.mark.long
 @settings(max_examples=150, deadline=None)
 @given(
     st.sampled_from(DIALECTS),
@@ -142,7 +142,7 @@ async def test_any_cuts_of_texts_and_bytes_give_what_one_piece_gives(
         assert out == stream, "what nothing is found in is passed on byte for byte"
 
 
-@pytest.mark.load
+@pytest.mark.long
 @settings(max_examples=100, deadline=None)
 @given(st.text("abc \n", max_size=60), st.lists(st.integers(0, 60), max_size=20))
 async def test_patterns_of_bounded_length_are_seen_whole(text: str, cuts: list[int]) -> None:

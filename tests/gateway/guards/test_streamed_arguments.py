@@ -217,7 +217,7 @@ values = st.recursive(
 )
 
 
-@pytest.mark.load
+@pytest.mark.long
 @settings(max_examples=200, deadline=None)
 @given(
     value=values,

@@ -154,7 +154,7 @@ def test_an_organization_is_a_header_and_a_base_model_a_note() -> None:
     )
 
 
-@pytest.mark.load
+@pytest.mark.long
 def test_variables_and_googles_own_credentials_carry_over(tmp_path: Path) -> None:
     theirs, ours = tmp_path / "litellm.yaml", tmp_path / "gateway.yaml"
     theirs.write_text(

@@ -71,7 +71,7 @@ def entries() -> st.SearchStrategy[Entry]:
     )
 
 
-@pytest.mark.load
+@pytest.mark.long
 @settings(deadline=None)
 @given(entries())
 def test_an_entry_comes_back_as_it_was(one: Entry) -> None:

@@ -149,7 +149,7 @@ REQUESTS = st.lists(
 )
 
 
-@pytest.mark.load
+@pytest.mark.long
 @settings(deadline=None)
 @given(REQUESTS)
 def test_sums_are_exact_and_percentiles_are_of_the_nearest_rank(

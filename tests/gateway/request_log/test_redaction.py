@@ -117,7 +117,7 @@ JSON = st.recursive(
 )
 
 
-@pytest.mark.load
+@pytest.mark.long
 @given(JSON, st.booleans(), st.sampled_from([None, 1]))
 def test_any_json_stays_what_it_is(value: Any, ascii_only: bool, indent: int | None) -> None:
     body = json.dumps(value, ensure_ascii=ascii_only, indent=indent)

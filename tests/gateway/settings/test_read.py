@@ -234,7 +234,7 @@ def test_circles_and_bombs_of_aliases(tmp_path: Path) -> None:
         ("? [a, b]\n: c\n", "not valid YAML"),
         ("a: 2026-02-31\n", "not usable YAML"),
         ("a: !!timestamp foo\n", "not usable YAML"),
-        pytest.param("[" * 5000, "YAML", marks=pytest.mark.load),
+        pytest.param("[" * 5000, "YAML", marks=pytest.mark.long),
         ("{}\n---\n{}\n", "has 2 documents; keep one"),
         ("a: \x07\n", "not valid YAML"),
     ],

@@ -146,7 +146,7 @@ def check_rows_alone(level: str, codec: str, with_norm: bool, row_counts: Sequen
     assert (results[0] == results[2]).all(), (codec, with_norm)
 
 
-@pytest.mark.load
+@pytest.mark.long
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_row_does_not_depend_on_the_batch_or_the_threads(level: str) -> None:
     """Numbers of rows below, at and above a tile; with a norm and without in turn."""

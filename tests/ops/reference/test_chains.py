@@ -158,7 +158,7 @@ def test_any_order_by_its_words(**drawn: Any) -> None:
 
 
 @pytest.mark.smoke
-@pytest.mark.load
+@pytest.mark.long
 @settings(max_examples=300)
 @any_order
 def test_many_orders_by_their_words(**drawn: Any) -> None:

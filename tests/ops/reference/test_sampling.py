@@ -139,7 +139,7 @@ def test_sampling_by_sorting_upwards(**drawn: Any) -> None:
     check_row(**drawn)
 
 
-@pytest.mark.load
+@pytest.mark.long
 @settings(max_examples=200)
 @any_row
 def test_sampling_many_rows_by_sorting_upwards(**drawn: Any) -> None:

@@ -64,7 +64,7 @@ def test_a_recommendation_has_ends_ranks_scatter_commands_and_rules() -> None:
     assert page.count("a month, E2E ") == drawn > 4
 
 
-@pytest.mark.load
+@pytest.mark.long
 def test_where_nothing_is_left_the_nearest_are_told() -> None:
     found = recommended(private=True, slo="tpot:2")
     page = plan_page(CATALOG, ABOUT, recommendation=found)

@@ -58,7 +58,7 @@ def test_trees_unfold_answer_by_answer() -> None:
     assert "runtime-by-use.app" in names
 
 
-@pytest.mark.load
+@pytest.mark.long
 def test_the_page_needs_no_network_and_allows_none() -> None:
     assert_stands_alone(PAGE, most_script=6144)
     assert not any(name == "input" for name, _ in PARSED.tags)

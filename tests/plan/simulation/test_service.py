@@ -60,7 +60,7 @@ def test_what_a_broken_replica_had_begins_again_from_its_arrival() -> None:
     assert run.finished.times("ttft")[0] == pytest.approx(1.1 + LATENCY.step([(0, 10)], 0, 0))
 
 
-@pytest.mark.load
+@pytest.mark.long
 @pytest.mark.parametrize(("by", "target"), [("queue", 1.0), ("kv", 0.3), ("slo", 0.8)])
 def test_an_autoscaler_adds_replicas_under_load_and_takes_them_away(
     by: ScaleBy, target: float
@@ -107,7 +107,7 @@ def test_pools_hand_the_cache_over_and_decode_without_prefill() -> None:
     assert [one.computed_tokens for one in decoded] == [2]
 
 
-@pytest.mark.load
+@pytest.mark.long
 def test_prefill_in_a_pool_of_its_own_leaves_decode_steps_even() -> None:
     load = poisson(12, 100, (2000,), (60,))
     mixed = Service(service(engine(num_blocks=20_000), replicas=4), load).run()
@@ -130,7 +130,7 @@ def test_prefix_aware_routing_finds_more_than_round_robin() -> None:
     assert hits["prefix-aware"] > 1.3 * hits["round-robin"]
 
 
-@pytest.mark.load
+@pytest.mark.long
 def test_the_same_seed_gives_the_same_result_and_another_does_not() -> None:
     def result(seed: int) -> object:
         failures = FailureSettings(mtbf_s=10, mttr_s=2)
@@ -179,7 +179,7 @@ def test_requests_too_long_for_a_replica_are_refused_and_counted_bad() -> None:
         simulate(service(), [])
 
 
-@pytest.mark.load
+@pytest.mark.long
 def test_the_fewest_replicas_are_found_and_one_fewer_misses() -> None:
     load = poisson(60, 300, (400,), (50,))
     slo = parse_slo("ttft:300 tpot:25").conditions

@@ -33,7 +33,7 @@ def in_system(run: Run, arrivals: list[Arrival]) -> float:
     return area / last
 
 
-@pytest.mark.load
+@pytest.mark.long
 @pytest.mark.parametrize("load", [0.3, 0.6, 0.8])
 def test_the_queue_of_equal_requests_is_that_of_m_d_1(load: float) -> None:
     service_s = 1.0 + 0.01 * 100
@@ -42,7 +42,7 @@ def test_the_queue_of_equal_requests_is_that_of_m_d_1(load: float) -> None:
     assert waits.mean() == pytest.approx(load * service_s / (2 * (1 - load)), rel=0.1)
 
 
-@pytest.mark.load
+@pytest.mark.long
 def test_the_queue_of_unequal_requests_is_pollaczek_and_khinchine_s() -> None:
     prompts, outputs = (100, 300), (1, 4)
     times = np.array([0.01 * prompt + output for prompt in prompts for output in outputs])

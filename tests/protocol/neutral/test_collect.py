@@ -105,7 +105,7 @@ def _replies(draw: st.DrawFn) -> ChatReply:
     )
 
 
-@pytest.mark.load
+@pytest.mark.long
 @settings(max_examples=100)
 @given(_replies())
 def test_replayed_and_collected_is_the_reply(reply: ChatReply) -> None:

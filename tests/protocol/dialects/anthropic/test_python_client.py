@@ -221,7 +221,7 @@ def _final(stream: bytes) -> Any:
         return events.get_final_message().model_dump(warnings=False)
 
 
-@pytest.mark.load
+@pytest.mark.long
 def test_recorded_streams_are_the_same_to_it_after_they_were_read_and_written() -> None:
     for exchange in streams():
         writer = CLIENT.stream_writer(CALL)

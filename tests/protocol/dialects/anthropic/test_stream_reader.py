@@ -366,7 +366,7 @@ _KINDS = st.sampled_from(
 _TYPES = st.sampled_from(("text", "tool_use", "thinking", "odd", "text_delta", "input_json_delta"))
 
 
-@pytest.mark.load
+@pytest.mark.long
 @given(st.lists(st.tuples(_KINDS, _TYPES, _DELTAS, _VALUES), max_size=12))
 def test_no_stream_breaks_the_grammar(
     told: list[tuple[str, str, dict[str, Any], Any]],

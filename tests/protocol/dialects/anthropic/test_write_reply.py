@@ -237,7 +237,7 @@ _JSON = st.recursive(
 _KINDS = ("text", "tool_use", "thinking", "redacted_thinking", "image", "odd")
 
 
-@pytest.mark.load
+@pytest.mark.long
 @given(
     st.lists(st.dictionaries(st.sampled_from(("text", "id", "name", "input", "data")), _JSON)),
     st.lists(st.sampled_from(_KINDS)),

@@ -217,7 +217,7 @@ VALUES = st.recursive(
 )
 
 
-@pytest.mark.load
+@pytest.mark.long
 @settings(max_examples=150, deadline=None)
 @given(VALUES, VALUES, VALUES)
 def test_any_content_is_read_or_damaged(block: Any, usage: Any, native: Any) -> None:

@@ -435,7 +435,7 @@ EVENTS = st.tuples(
 )
 
 
-@pytest.mark.load
+@pytest.mark.long
 @settings(max_examples=150, deadline=None)
 @given(st.lists(EVENTS, max_size=8))
 def test_any_events_keep_the_grammar(events: list[tuple[str, object]]) -> None:

@@ -53,7 +53,7 @@ def stream_events(body: bytes) -> list[Event]:
     return events
 
 
-@pytest.mark.load
+@pytest.mark.long
 @settings(max_examples=150, deadline=None)
 @given(ANSWERS)
 def test_any_json_is_an_answer_or_damaged(value: Any) -> None:
@@ -65,7 +65,7 @@ def test_any_json_is_an_answer_or_damaged(value: Any) -> None:
     assert PROVIDER.read_failure(500, {}, body).message
 
 
-@pytest.mark.load
+@pytest.mark.long
 @settings(max_examples=100, deadline=None)
 @given(st.lists(ANSWERS, max_size=4))
 def test_any_stream_of_json_keeps_the_grammar(values: list[Any]) -> None:

@@ -128,7 +128,7 @@ def test_requests(fields: dict[str, Any]) -> None:
         CLIENT.read_embedding_call(body.encode())
 
 
-@pytest.mark.load
+@pytest.mark.long
 @_FEW
 @given(st.lists(_values(_MESSAGE_NAMES).filter(lambda one: isinstance(one, dict)), max_size=3))
 def test_messages(values: list[dict[str, Any]]) -> None:

@@ -240,7 +240,7 @@ def test_pydantics() -> None:
     assert seen["stream that failed"] >= 2, seen
 
 
-@pytest.mark.load
+@pytest.mark.long
 def test_openllmetrys() -> None:
     seen = replay(recorded("openllmetry.tar.gz"))
     assert seen["reply"] >= 60 and seen["stream"] >= 20, seen

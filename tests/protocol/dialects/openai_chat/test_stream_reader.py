@@ -515,7 +515,7 @@ def test_a_stream_says_what_the_whole_reply_says() -> None:
     assert reply_of(sse(*chunks)) == read_body(body)
 
 
-@pytest.mark.load
+@pytest.mark.long
 def test_a_server_cannot_make_us_keep_all() -> None:
     reader = new_reader()
     big = "x" * 2**20

@@ -107,7 +107,7 @@ _FIELDS = [
 ]
 
 
-@pytest.mark.load
+@pytest.mark.long
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(
     fields=st.dictionaries(st.sampled_from(_FIELDS), _VALUES, max_size=3),

@@ -362,7 +362,7 @@ def test_failures() -> None:
     assert "bad_request" in kinds
 
 
-@pytest.mark.load
+@pytest.mark.long
 def test_requests_are_written_as_openai_describes_them() -> None:
     """Some of them: each takes a while. What a client sent against the description may stay so."""
     for one in answers()[::3]:

@@ -372,7 +372,7 @@ def test_damaged_events(data: bytes) -> None:
     assert isinstance(last, ReplyFailure) and last.failure.kind == "damaged"
 
 
-@pytest.mark.load
+@pytest.mark.long
 def test_a_stream_of_endless_items_is_cut() -> None:
     reader = new()
     last: Event | None = None
@@ -442,7 +442,7 @@ _EVENT = st.fixed_dictionaries(
 )
 
 
-@pytest.mark.load
+@pytest.mark.long
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(st.lists(_EVENT, max_size=14))
 def test_any_events_keep_the_grammar(raw: list[dict[str, Any]]) -> None:
@@ -464,7 +464,7 @@ def test_a_provider_cannot_have_us_hold_everything() -> None:
     assert isinstance(found[-1], ReplyFailure) and found[-1].failure.kind == "damaged"
 
 
-@pytest.mark.load
+@pytest.mark.long
 def test_items_without_content_are_counted_too() -> None:
     reader = new()
     found = reader.feed(sse(CREATED))

@@ -117,7 +117,7 @@ def said(parts: tuple[Part, ...], kind: type[Any]) -> list[Any]:
     return [one for one in parts if isinstance(one, kind)]
 
 
-@pytest.mark.load
+@pytest.mark.long
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(_events())
 def test_any_answer_comes_out_in_order_and_is_read_again(events: list[Event]) -> None:

@@ -85,7 +85,7 @@ _JSON = st.recursive(
 _NAMES = st.sampled_from(["output", "error", "metrics", "created_at", "urls", "status", "id"])
 
 
-@pytest.mark.load
+@pytest.mark.long
 @settings(max_examples=100, deadline=None)
 @given(st.dictionaries(_NAMES, _JSON, max_size=4))
 def test_a_prediction_is_read_or_damaged(fields: dict[str, Any]) -> None:
