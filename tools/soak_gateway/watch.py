@@ -12,16 +12,25 @@ from tools.soak_gateway.gateway import MASTER
 
 
 class Held(NamedTuple):
-    """At one moment, of all its processes. handles: without connections to providers that rest in
-    its pools, of which there may be more or fewer. in_flight: requests that are not over."""
+    """What all processes of a gateway hold at one moment."""
 
     at_s: float
     memory_bytes: int
     handles: int
+    """Open files, without the idle connections of its pools, of which there may be any number."""
     threads: int
     tasks: int
     in_flight: int
+    """Requests that are not over."""
     resting_connections: int
+
+    def is_at_most(self, other: Held) -> bool:
+        """Whether handles, threads and tasks are no more than those of `other`."""
+        return (
+            self.handles <= other.handles
+            and self.threads <= other.threads
+            and self.tasks <= other.tasks
+        )
 
 
 async def held(client: httpx.AsyncClient, pid: int, at_s: float) -> Held:
@@ -30,7 +39,7 @@ async def held(client: httpx.AsyncClient, pid: int, at_s: float) -> Held:
     resting = sum(
         value
         for name, value in metrics.items()
-        if name.startswith("headrace:gateway_connections{") and 'state="resting"' in name
+        if name.startswith("headrace:gateway_connections{") and 'state="idle"' in name
     )
     every = [pid, *children(pid)]
     return Held(
