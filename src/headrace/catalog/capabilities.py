@@ -96,7 +96,10 @@ def with_headrace(
 def _own_row(row: Written, running: Iterable[Capability]) -> Written:
     running = list(running)
     made = {
-        name: {"value": [word for one in running for word in getattr(one, name)], **_SOURCE}
+        name: {
+            "value": [word for capability in running for word in getattr(capability, name)],
+            **_SOURCE,
+        }
         for name in ("formats", "features")
     }
     return row._replace(table={**row.table, **made})

@@ -8,9 +8,9 @@ from headrace.bench.providers.identity import (
     FINGERPRINT,
     all_differences,
     differences,
+    joined_briefly,
     provider_facts,
     said_facts,
-    told_shortly,
 )
 from tests.bench.providers.made import priced, provider
 
@@ -37,7 +37,7 @@ def test_a_fingerprint_is_told_where_it_alone_differs() -> None:
 
 
 def test_many_are_told_shortly() -> None:
-    told = told_shortly([f"fact {number}" for number in range(30)])
+    told = joined_briefly([f"fact {number}" for number in range(30)])
     assert told.endswith("; and 22 more")
 
 

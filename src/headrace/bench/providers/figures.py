@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from headrace.bench.providers.costs import ProviderCost, cost
-from headrace.bench.providers.identity import differences, told_shortly
+from headrace.bench.providers.identity import differences, joined_briefly
 from headrace.bench.providers.read_store import Contents
 from headrace.bench.providers.rows import RequestRow, SeriesRow, VisitRow
 from headrace.bench.providers.samples import (
@@ -167,7 +167,7 @@ def _labels(series: Sequence[SeriesRow]) -> tuple[dict[int, str], tuple[str, ...
         if before is not None:
             found = differences(before.workload, one.workload)
             found += differences(before.provider, one.provider)
-            changes.append(f"{labels[one.id]}: {told_shortly(found)}")
+            changes.append(f"{labels[one.id]}: {joined_briefly(found)}")
         seen[one.name] = one
     return labels, tuple(changes)
 

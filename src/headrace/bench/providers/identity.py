@@ -90,7 +90,7 @@ def all_differences(
     return told
 
 
-def told_shortly(found: list[str]) -> str:
-    """At most a few of them, and how many more there are."""
-    more = len(found) - _MOST_NAMED
-    return "; ".join([*found[:_MOST_NAMED], *([f"and {more} more"] if more > 0 else [])])
+def joined_briefly(changes: list[str]) -> str:
+    """The first few changes, and the number of the others."""
+    more = len(changes) - _MOST_NAMED
+    return "; ".join([*changes[:_MOST_NAMED], *([f"and {more} more"] if more > 0 else [])])

@@ -13,9 +13,9 @@ from headrace.bench.providers.campaign import Plan
 from headrace.bench.providers.endpoints import make_endpoints
 from headrace.bench.providers.identity import (
     all_differences,
+    joined_briefly,
     provider_facts,
     said_facts,
-    told_shortly,
     workload_facts,
 )
 from headrace.bench.providers.prompts import PromptSource
@@ -54,7 +54,7 @@ def make_plan(
         found = all_differences((before.workload, before.providers), (workload, measured))
         if found and not append:
             raise ConfigError(
-                f"--db {store.path}: was filled with other settings: {told_shortly(found)}; "
+                f"--db {store.path}: was filled with other settings: {joined_briefly(found)}; "
                 "name another --db, or add to it as separate series with --append"
             )
         same = before.schedule._replace(duration_s=file.duration_s)

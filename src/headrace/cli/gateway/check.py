@@ -189,8 +189,8 @@ def _warnings_of_settings(settings: GatewaySettings) -> list[str]:
     return [
         *access_warnings(settings.access),
         *(
-            f"{one}: the secret is written into the file; write env:NAME or file:PATH instead"
-            for one in plain
+            f"{place}: the secret is written into the file; write env:NAME or file:PATH instead"
+            for place in plain
         ),
         *guardrail_warnings(settings),
     ]

@@ -25,7 +25,7 @@ def wait_s(
     return max(drawn, retry_after_s or 0.0)
 
 
-def asked_wait_s(target: Target, failure: Failure, now_s: float) -> float:
+def requested_wait_s(target: Target, failure: Failure, now_s: float) -> float:
     """How long to leave a target alone after a failure: as its provider demands, and until one of
     its keys may be used for the model again."""
     rests_s = target.provider.auth.rests_s(now_s, target.model)

@@ -22,11 +22,11 @@ from headrace.gateway.routing.router import Router
 from headrace.gateway.routing.turns import NoTurnError, Turns
 from headrace.gateway.serving.after_failure import Tried, class_of
 from headrace.gateway.serving.attempt import AttemptFailedError
-from headrace.gateway.serving.backoff import asked_wait_s, wait_s
+from headrace.gateway.serving.backoff import requested_wait_s, wait_s
 from headrace.gateway.serving.holding import Holding
 from headrace.gateway.serving.settle import Took
 from headrace.gateway.serving.target_failures import AllTargetsFailedError, nobody_answered
-from headrace.gateway.targets.auth import said_of
+from headrace.gateway.targets.auth import failure_summary
 from headrace.protocol.neutral.failure import Failure
 
 _S_PER_NS = 1e-9
@@ -248,16 +248,16 @@ class Rounds(ABC, Generic[Answer]):
         """A target worth a second try, after its wait; the shortest wait first."""
         while again:
             now_s = self.clock_ns() * _S_PER_NS
-            asked_s = [
-                asked_wait_s(candidate.target, failure, now_s) for candidate, failure in again
+            waits_s = [
+                requested_wait_s(candidate.target, failure, now_s) for candidate, failure in again
             ]
-            at = asked_s.index(min(asked_s))
+            at = waits_s.index(min(waits_s))
             candidate, _ = again[at]
             del again[at]
             tries = self._tries_at.get(candidate.target.name, 1)
             if tries >= route.retries.same_target:
                 continue
-            for_s = wait_s(route.retries, tries, asked_s[at], self.source)
+            for_s = wait_s(route.retries, tries, waits_s[at], self.source)
             if for_s > route.retries.backoff_max_s:
                 continue
             began_ns = self.clock_ns()
@@ -280,4 +280,4 @@ class Rounds(ABC, Generic[Answer]):
 
 
 def _told(failure: Failure) -> str:
-    return f"{said_of(failure)}: {failure.message[:120]}"
+    return f"{failure_summary(failure)}: {failure.message[:120]}"

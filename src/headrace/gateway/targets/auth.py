@@ -177,8 +177,8 @@ class InTurn:
         elif failure.kind == "permission":
             self._rest_of(at, model, _Rest(now_s + _FORBIDDEN_REST_S, failure), now_s)
         elif failure.kind == "rate_limit":
-            asked_s = failure.retry_after_s
-            rest_s = _LIMITED_REST_S if asked_s is None else min(asked_s, _MOST_REST_S)
+            requested_s = failure.retry_after_s
+            rest_s = _LIMITED_REST_S if requested_s is None else min(requested_s, _MOST_REST_S)
             self._rest_of(at, model, _Rest(now_s + rest_s, failure), now_s)
         else:
             return False
@@ -199,7 +199,8 @@ class InTurn:
     def refusals(self, now_s: float) -> tuple[str, ...]:
         """Why each key rests that is wrong or without money, in the provider's words."""
         return tuple(
-            f"key {at + 1} of {len(self._rests)}: {said_of(why)}: {why.message[:_MOST_SAID_CHARS]}"
+            f"key {at + 1} of {len(self._rests)}: {failure_summary(why)}: "
+            f"{why.message[:_MOST_SAID_CHARS]}"
             for at, why in sorted(self._whys(now_s).items())
         )
 
@@ -267,7 +268,7 @@ class InTurn:
         every[at, model] = rest
 
 
-def said_of(failure: Failure) -> str:
+def failure_summary(failure: Failure) -> str:
     """Its kind and status: safe for any client, while a provider's words may quote a request."""
     return f"{failure.kind} {failure.status}" if failure.status else failure.kind
 
@@ -279,7 +280,7 @@ def all_rest(provider: str, auth: Auth, now_s: float, model: str) -> Failure:
     if why is None:
         return Failure(kind="rate_limit", message=message, retry_after_s=rests_s)
     since = "a key was refused" if why.kind == "payment" else f"{model} was refused"
-    message = f"{message}, since {since}: {said_of(why)}"
+    message = f"{message}, since {since}: {failure_summary(why)}"
     if why.kind in ("authentication", "payment"):
         message += f"; {_CURE}"
     return Failure(kind=why.kind, message=message, retry_after_s=rests_s)

@@ -28,7 +28,7 @@ def cost_part(found: CostPlan) -> PlanPart:
         )
     ]
     verdicts += [(f"{crossing_told(one)}.", None) for one in found.crossings]
-    verdicts += [(f"Not known: {one}.", False) for one in found.missing]
+    verdicts += [(f"Not known: {fact}.", False) for fact in found.missing]
     return PlanPart(
         title="At what cost",
         subject=(

@@ -60,7 +60,7 @@ def document(
     """A page of parts: each with verdicts, figures, plots and tables, then where they come from."""
     quantities = {one.id: one for part in parts for one in part.quantities}
     kept = SavedPlan(
-        tuple(msgspec.convert(one.as_dict(), SavedFigure) for one in quantities.values()),
+        tuple(msgspec.convert(quantity.as_dict(), SavedFigure) for quantity in quantities.values()),
         about=about,
     )
     details, disputes = figure_details(kept.quantities, Explainer(kept, catalog))
