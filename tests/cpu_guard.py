@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 
 from tests.tiers import MARKERS, tier_marks
+from tests.waiting import children
 
 LIMIT_S = 0.5
 # The same test takes up to so many times its CPU time on a virtual machine whose neighbours are
@@ -51,7 +52,7 @@ def _timed_loop() -> float:
 def descendants_cpu_s(pid: int) -> float:
     """CPU seconds of the living processes under `pid` and of those that they have waited for."""
     total_s = 0.0
-    waiting = _children(pid)
+    waiting = list(_children(pid))
     while waiting:
         child = waiting.pop()
         try:
@@ -64,14 +65,12 @@ def descendants_cpu_s(pid: int) -> float:
     return total_s
 
 
-def _children(pid: int) -> list[int]:
-    found: list[int] = []
+def _children(pid: int) -> set[int]:
+    """The children of a process; none of one that has ended."""
     try:
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            found += map(int, (task / "children").read_text(encoding="ascii").split())
+        return children(pid)
     except OSError:
-        pass
-    return found
+        return set()
 
 
 def cpu_s() -> float:

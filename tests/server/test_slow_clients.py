@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -19,6 +19,7 @@ from headrace.server.state import ServerState
 from headrace.text import Tokenizer
 from tests.server.conftest import served_model
 from tests.server.mock_engine import MockEngine, output
+from tests.waiting import until
 
 PATIENCE_S = 60.0
 STALLED_S = 0.3
@@ -29,12 +30,6 @@ async def endless(submit: Submit) -> AsyncIterator[Output]:
     while True:
         yield output(submit, [*b"x" * 2000])
         await asyncio.sleep(0)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 def ask(port: int, *, stream: bool = True) -> socket.socket:
@@ -76,7 +71,7 @@ def test_who_reads_nothing_is_cut_after_a_while(
     async def main() -> None:
         http, state, port = started(engine, tokenizer, STALLED_S)
         sock = ask(port)
-        await until(lambda: len(engine.cancelled) == 1)
+        await until(lambda: len(engine.cancelled) == 1, "the engine cancels the request")
         http.stop()
         assert await http.ended(PATIENCE_S)
         state.close()
@@ -106,7 +101,7 @@ def test_who_reads_slowly_is_not_cut(
             await asyncio.sleep(0.001)
         assert engine.cancelled == []
         sock.close()
-        await until(lambda: len(engine.cancelled) == 1)
+        await until(lambda: len(engine.cancelled) == 1, "the engine cancels the request")
         http.stop()
         assert await http.ended(PATIENCE_S)
         state.close()
@@ -125,7 +120,7 @@ def test_at_the_end_the_rest_is_cut_with_one_line(
     async def main() -> None:
         http, state, port = started(engine, tokenizer, 60.0)
         socks = [ask(port) for _ in range(3)]
-        await until(lambda: len(engine.submitted) == 3)
+        await until(lambda: len(engine.submitted) == 3, "three requests at the engine")
         http.stop()
         assert not await http.ended(0.5)
         http.cut()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 from tests.gateway.admin.house import House, admin
 from tests.gateway.admin.listening import events, over_sockets
 from tests.gateway.openai_provider import STREAM_HEAD, answers, chunk, fails, framed
+from tests.waiting import until
 
 ASKED = {"models": ["chat", "own"], "messages": [{"role": "user", "content": "<script>"}]}
 
@@ -27,12 +27,6 @@ async def tried(house: House, **more: Any) -> list[dict[str, Any]]:
 
 def of(found: list[dict[str, Any]], at: int, kind: str) -> list[dict[str, Any]]:
     return [one for one in found if one["at"] == at and one["kind"] == kind]
-
-
-async def until(done: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not done():
-            await asyncio.sleep(0.005)
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -90,10 +84,10 @@ async def test_who_leaves_ends_all_of_them_and_pays_for_what_came(tmp_path: Path
                 seen |= {one["at"]} if one["kind"] == "text" else set()
                 if seen == {0, 1}:
                     break
-        await until(lambda: len(house.lines) == 2)
+        await until(lambda: len(house.lines) == 2, "two lines in the ledger")
         assert [one.outcome for one in house.lines] == ["client_gone"] * 2
         assert all(one.usage is not None for one in house.lines)
-        await until(lambda: gone == 2)
+        await until(lambda: gone == 2, "both providers saw the client leave")
         assert house.feed.listeners == 0
 
 
@@ -133,9 +127,9 @@ async def test_lines_come_as_requests_end(tmp_path: Path) -> None:
         async with client.stream("GET", "/api/log/stream?model=own") as reply:
             assert reply.headers["content-type"].startswith("text/event-stream")
             assert reply.headers["cache-control"] == "no-store"
-            await until(lambda: house.feed.listeners == 1)
+            await until(lambda: house.feed.listeners == 1, "one listener")
             found = await tried(house)
             assert len(of(found, 1, "ended")) == 1
             first = await anext(events(reply))
             assert (first["line"]["entry"]["model"], first["lost"]) == ("own", 0)
-        await until(lambda: house.feed.listeners == 0)
+        await until(lambda: house.feed.listeners == 0, "no listener")
