@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import ssl
 import threading
 from collections.abc import Awaitable, Callable, Iterator
@@ -85,6 +86,19 @@ def always(reply: bytes, *, keep: bool = True) -> Answer:
         writer.write(reply)
         await writer.drain()
         return keep
+
+    return answer
+
+
+def then_closed(reply: bytes) -> Answer:
+    """The same bytes for every request, in one packet with the end of the connection."""
+
+    async def answer(_request: Request, writer: asyncio.StreamWriter) -> bool:
+        corked = writer.get_extra_info("socket")
+        corked.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
+        writer.write(reply)
+        await writer.drain()
+        return False
 
     return answer
 

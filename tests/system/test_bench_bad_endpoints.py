@@ -32,6 +32,7 @@ from tests.bench.misbehaving import (
     misbehaving,
     piece,
     stream_head,
+    then_closed,
     usage,
     whole,
 )
@@ -163,7 +164,7 @@ def test_nothing_succeeds(answer: Answer, kind: str, told: str, tmp_path: Path) 
         (always(stream(good_body(event(**usage(2)), event(**usage(2))))), "a b"),
         (always(stream(BAD_BYTES, *GOOD_EVENTS, DONE)), "\ufffd\ufffda b"),
         (always(stream(event(role="assistant"), STOP, event(**usage(0)), DONE)), ""),
-        (always(stream(good_body()), keep=False), "a b"),
+        (then_closed(stream(good_body())), "a b"),
     ],
     ids=["good", "bytes", "no usage", "usage twice", "not UTF-8", "no tokens", "closes"],
 )

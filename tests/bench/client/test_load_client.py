@@ -25,6 +25,14 @@ from headrace.bench.mock.http import RECEIVED_HEADER
 from headrace.bench.mock.settings import MockSettings
 from headrace.bench.record import CONTENT_KINDS, RequestRecord, Usage
 from tests.bench.client.wire import MS, QUICK, ask, ask_mock, ask_script, client_of, scripted
+from tests.bench.misbehaving import (
+    LAST_PIECE,
+    good_body,
+    misbehaving,
+    piece,
+    stream_head,
+    then_closed,
+)
 from tests.waiting import until
 
 # As much as a busy machine with two cores keeps a process from running.
@@ -232,6 +240,20 @@ async def test_a_server_that_closes_after_each_reply_costs_a_connection_each() -
             assert raw.complete
             await asyncio.sleep(0.02)
         await client.close()
+
+
+async def test_a_close_that_the_loop_has_not_read_is_seen_before_the_next_request() -> None:
+    """A reply and the server's close are one packet, and the next request follows at once."""
+    body = stream_head() + piece(good_body()) + LAST_PIECE
+    with misbehaving(then_closed(body)) as url:
+        at = Endpoint(kind="openai-chat", base_url=url + "/v1", model="m")
+        request = build_request(at, Prompt(text="a"))
+        client = client_of(request, max_connections=2)
+        first = await client.send(request)
+        raws = [first, *[await client.send(request) for _ in range(20)]]
+        await client.close()
+    assert [raw.failure for raw in raws] == [None] * 21
+    assert all(raw.new_connection for raw in raws)
 
 
 async def test_the_end_of_a_run_ends_what_is_on_its_way() -> None:

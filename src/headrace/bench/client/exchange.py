@@ -9,6 +9,7 @@ is sent once; nothing here repeats it.
 from __future__ import annotations
 
 import asyncio
+import select
 from collections.abc import Callable
 from typing import cast
 
@@ -37,6 +38,8 @@ _KEPT_HEADERS = frozenset(
         b"x-queue-time",
     }
 )
+# That the server has closed its side; where a system has no such event only an error is seen.
+_HUNG_UP = getattr(select, "POLLRDHUP", select.POLLHUP)
 # A TLS record with an alert: what a port for https says to plain HTTP.
 _TLS_ALERT = b"\x15\x03"
 
@@ -172,6 +175,19 @@ class ClientConnection(asyncio.Protocol):
     def is_free(self) -> bool:
         """Whether another request can be sent: the last reply was whole, and nobody closes."""
         return not self.closed and self._exchange is None and self._may_stay
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether it cannot carry a request: either side has closed it, read by the loop or not.
+
+        A server's close may lie unread in the socket for as long as the loop is busy; a request
+        sent then would be reset, and count as the server's failure.
+        """
+        if self.closed:
+            return True
+        poll = select.poll()
+        poll.register(self._transport.get_extra_info("socket").fileno(), _HUNG_UP)
+        return bool(poll.poll(0))
 
     def abort(self) -> None:
         """Cut the connection."""

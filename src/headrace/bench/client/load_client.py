@@ -147,7 +147,7 @@ class LoadClient:
         oldest_ns = begun_ns - round(self.limits.keepalive_s * _NS_PER_S)
         while self._resting:
             connection = self._resting.pop()
-            if not connection.closed and connection.rests_since_ns >= oldest_ns:
+            if connection.rests_since_ns >= oldest_ns and not connection.is_ended:
                 return connection
             if not connection.closed:
                 connection.abort()
@@ -156,8 +156,10 @@ class LoadClient:
             self._taken += 1
         else:
             found = await self._wait_for_place()
-            if found is not None and not found.closed:
+            if found is not None and not found.is_ended:
                 return found
+            if found is not None:
+                found.abort()
         return await self._make()
 
     async def _wait_for_place(self) -> ClientConnection | None:
@@ -192,7 +194,7 @@ class LoadClient:
 
     def _offer(self, connection: ClientConnection) -> None:
         """A connection is done with its request, or new: the next one has it."""
-        if connection.closed or not (connection.is_free or connection.rests_since_ns == 0):
+        if connection.is_ended or not (connection.is_free or connection.rests_since_ns == 0):
             if not connection.closed:
                 connection.abort()
             self._free_place()
