@@ -73,6 +73,8 @@ TRICKS = [
           b"GET /version HTTP/1.1\r\nX-Empty:\r\nHost: x\r\n\r\n", 200, True),
     Trick("no Host", b"GET /version HTTP/1.1\r\n\r\n", 400),
     Trick("two Hosts", b"GET /version HTTP/1.1\r\n" + HEAD + HEAD + b"\r\n", 400),
+    Trick("two keys", get("/version", "Authorization: Bearer a", "Authorization: Bearer b"), 400),
+    Trick("two keys of Anthropic's kind", get("/version", "x-api-key: a", "X-API-Key: a"), 400),
     Trick("a Host that is not a name", b"GET /nothing HTTP/1.1\r\nHost: [\r\n\r\n", 404, True,
           "not_found"),
     Trick("an absolute URL", b"GET http://evil/version HTTP/1.1\r\n" + HEAD + b"\r\n", 200, True),

@@ -12,6 +12,9 @@ from collections.abc import Sequence
 from headrace.http.client_limits import MAX_HEADERS, MAX_URL_BYTES
 from headrace.http.refusal import NOT_HTTP, Refusal
 
+# Of several keys a proxy may check the first and a server the last.
+_KEY_HEADERS = (b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key")
+
 
 class RefusedError(Exception):
     """A way out of the parser's callbacks; the meter's `refusal` says why."""
@@ -92,6 +95,10 @@ class RequestMeter:
         if hosts > 1 or (hosts == 0 and version == "1.1"):
             message = f"the request has {hosts} Host headers; send one"
             self._refuse(Refusal(400, message, code="bad_request"))
+        for name in _KEY_HEADERS:
+            if sum(name == other for other, _ in headers) > 1:
+                message = f"the request has several {name.decode().title()} headers; send one"
+                self._refuse(Refusal(400, message, code="bad_request"))
         codings = [value for name, value in headers if name == b"transfer-encoding"]
         if codings and version == "1.0":
             message = "HTTP/1.0 has no Transfer-Encoding; speak HTTP/1.1"

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from headrace.errors import RequestError, shown
-from headrace.protocol.body_bounds import TOO_COMPLEX, check_bounds
+from headrace.protocol.body_bounds import TOO_COMPLEX
+from headrace.protocol.body_json import decode_object, lone_surrogate
 
 MAX_FIELDS = 4096
 """Names at the top level. APIs have some fifty; the walk over them is in Python."""
@@ -64,7 +65,7 @@ class JsonObject:
         what was checked here might not be what a provider obeys. Readers in Go take names that
         differ in case alone for the same.
         """
-        values = _decoded(body)
+        values = decode_object(body, _FIELDS.decode)
         if len(values) > MAX_FIELDS:
             raise RequestError(
                 f"the body has {len(values)} fields; at most {MAX_FIELDS} are read",
@@ -113,8 +114,9 @@ class JsonObject:
         try:
             return _TEXT.decode(value)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            told = shown(value[:80].decode(errors="replace"))
-            raise RequestError(f"{name}: must be a string, not {told}", param=name) from None
+            start = shown(value[:80].decode(errors="replace"))
+            problem = lone_surrogate(value) or f"must be a string, not {start}"
+            raise RequestError(f"{name}: {problem}", param=name) from None
 
     def decoded(self, name: str) -> Any:
         """The value as plain objects; None where it is absent or null. Raises RequestError.
@@ -127,7 +129,8 @@ class JsonObject:
         try:
             return msgspec.json.decode(value)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise RequestError(f"{name}: cannot be read: {error}", param=name) from None
+            problem = lone_surrogate(value) or error
+            raise RequestError(f"{name}: cannot be read: {problem}", param=name) from None
 
     def edited(self, changes: Mapping[str, bytes | None]) -> bytes:
         """The body with other values: JSON for each name, or None to take the field out.
@@ -164,19 +167,6 @@ class JsonObject:
             return at, at
         spans = list(self._spans.values())
         return spans[0].name_at, spans[-1].end
-
-
-def _decoded(body: bytes) -> dict[str, msgspec.Raw]:
-    check_bounds(body)
-    try:
-        return _FIELDS.decode(body)
-    except msgspec.ValidationError:
-        told = shown(body[:80].decode(errors="replace"))
-        raise RequestError(f"the body must be a JSON object, not {told}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise RequestError(f"the body is not valid JSON: {error}") from None
-    except RecursionError:
-        raise RequestError("the body is nested too deeply", code=TOO_COMPLEX) from None
 
 
 def _spans(body: bytes, values: dict[str, msgspec.Raw]) -> dict[str, _Span]:

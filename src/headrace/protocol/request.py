@@ -17,19 +17,13 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import msgspec
 
 from headrace.errors import RequestError
-from headrace.protocol.body_bounds import check_bounds
+from headrace.protocol.body_json import decode_object
 
 T = TypeVar("T", bound=msgspec.Struct)
 
 _PATH = re.compile(r" - at `(?:key in )?\$?(.*)`$")
 _REQUIRED = re.compile(r"^Object missing required field `([^`]+)`$")
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
-# An escape in a JSON string, a surrogate pair being one.
-_ESCAPE = re.compile(
-    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
-    rb"|u(?P<lone>[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
-    re.DOTALL,
-)
 _SHOWN_CHARS = 80
 # Unknown names that are kept: a header has room for fewer, and clients may send half a million.
 _MAX_IGNORED = 1000
@@ -113,7 +107,7 @@ class Parsed(NamedTuple, Generic[T]):
 
 def parse_request(body: bytes | bytearray | memoryview, endpoint: Endpoint[T]) -> Parsed[T]:
     """Decode and check the body of a request; raises RequestError naming the field at fault."""
-    values, ignored = _sorted_out(_json_object(body), endpoint)
+    values, ignored = _sorted_out(decode_object(body), endpoint)
     try:
         request = msgspec.convert(values, endpoint.struct)
     except msgspec.ValidationError as error:
@@ -122,33 +116,6 @@ def parse_request(body: bytes | bytearray | memoryview, endpoint: Endpoint[T]) -
         raise RequestError("the body is nested too deeply") from None
     endpoint.check(request)
     return Parsed(request, tuple(sorted(ignored)))
-
-
-def _json_object(body: bytes | bytearray | memoryview) -> dict[str, Any]:
-    check_bounds(body)
-    if not body:
-        raise RequestError("the body is not valid JSON: it is empty; a JSON object is required")
-    try:
-        values = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        problem = _lone_surrogate(body) or error
-        raise RequestError(f"the body is not valid JSON: {problem}") from None
-    except RecursionError:
-        raise RequestError("the body is nested too deeply") from None
-    if not isinstance(values, dict):
-        raise RequestError(f"the body must be a JSON object, not {_shown(values)}")
-    return values
-
-
-def _lone_surrogate(body: bytes | bytearray | memoryview) -> str | None:
-    """The message for half a surrogate pair, which the decoder may take for a cut body."""
-    for escape in _ESCAPE.finditer(body):
-        if lone := escape["lone"]:
-            return (
-                f"\\u{lone.decode()} (byte {escape.start()}) is half of a surrogate pair and "
-                "not a character; send both halves, or the character itself in UTF-8"
-            )
-    return None
 
 
 def _sorted_out(values: dict[str, Any], endpoint: Endpoint[T]) -> tuple[dict[str, Any], set[str]]:

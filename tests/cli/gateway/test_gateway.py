@@ -194,6 +194,18 @@ def test_check_of_a_right_file(tmp_path: Path) -> None:
     assert json.loads(told.stdout) == {"right": True, "models": ["chat"], "warnings": []}
 
 
+def test_options_before_a_subcommand_are_its_own(tmp_path: Path) -> None:
+    config = write(tmp_path / "other.yaml", "http://127.0.0.1:9")
+    told = run("--config", config, "--json", "check")
+    assert (told.exit_code, json.loads(told.stdout)["models"]) == (0, ["chat"])
+    elsewhere = tmp_path / "absent.yaml"
+    assert run("--config", elsewhere, "check", "--config", config).exit_code == 0
+    assert "absent.yaml" in str(run("--config", elsewhere, "keys", "list").exception)
+    told = run("--port", "1", "check", "--config", config)
+    assert told.exit_code == 2
+    assert "--port is not an option of `headrace gateway check`" in told.stderr
+
+
 def test_check_warns(tmp_path: Path) -> None:
     config = tmp_path / "gateway.yaml"
     config.write_text(

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headrace.config.yaml_file import Document
 from headrace.errors import ConfigError
+from headrace.gateway.admin.server import admin_key, admin_warnings
 from headrace.gateway.admin.shown_settings import HIDDEN, shown_settings
+from headrace.gateway.settings.admin import AdminSettings
 from headrace.gateway.settings.changes import changes, wait_for_start
 from headrace.gateway.settings.gateway import GatewaySettings
 from headrace.gateway.settings.read import parse_settings
+from headrace.gateway.settings.secret import Sources
 
 FILE: dict[str, Any] = {
     "providers": {
@@ -57,6 +61,21 @@ def test_without_a_key_only_this_machine_itself(host: str) -> None:
     found = settings(admin={"require_key": False, "host": host}).admin
     assert found is not None and found.host == host
     assert settings(admin=None).admin is None
+
+
+def test_a_short_key_is_refused_where_others_reach_the_port_and_warned_of_here(
+    tmp_path: Path,
+) -> None:
+    sources = Sources({"KEY": "short"}, tmp_path)
+    weak = AdminSettings(host="0.0.0.0", key="env:KEY")
+    with pytest.raises(ConfigError, match=r"admin.key has 5 characters.*at least 16"):
+        admin_key(weak, sources)
+    (warning,) = admin_warnings(AdminSettings(key="env:KEY"), sources)
+    assert warning.startswith("admin.key has 5 characters") and "openssl rand" in warning
+    strong = Sources({"KEY": "0123456789abcdef"}, tmp_path)
+    assert admin_warnings(AdminSettings(key="env:KEY"), strong) == ()
+    (warning,) = admin_warnings(weak, strong)
+    assert "admin.host 0.0.0.0" in warning and "without TLS" in warning
 
 
 def test_no_secret_of_the_file_is_shown() -> None:

@@ -125,3 +125,31 @@ def test_what_a_deployment_says_besides_is_told() -> None:
     assert "model_info.id" not in told and "model_info.mode" not in told
     assert list(found.settings["models"]) == ["a"]
     parse_settings(Document(found.settings, {}), "gateway.yaml")
+
+
+@pytest.mark.parametrize(
+    ("model", "mode"),
+    [
+        ("cohere/rerank-english-v3.0", "rerank"),
+        ("openai/dall-e-3", "image_generation"),
+        ("openai/gpt-image-1", "image_generation"),
+        ("openai/whisper-1", "audio_transcription"),
+        ("openai/gpt-4o-mini-tts", "audio_speech"),
+        ("openai/omni-moderation-latest", "moderation"),
+        ("openai/sora-2", "video_generation"),
+    ],
+)
+def test_models_that_do_not_answer_are_known_by_name_where_no_mode_says_so(
+    model: str, mode: str
+) -> None:
+    entry = deployment("a")
+    other = {"model_name": "b", "litellm_params": {**entry["litellm_params"], "model": model}}
+    found = import_litellm({"model_list": [entry, other]})
+    assert list(found.settings["models"]) == ["a"]
+    assert f"model_list.1 (b): models of mode {mode} are not served here" in found.notes[0]
+
+
+@pytest.mark.parametrize("model", ["openai/gpt-4o-audio-preview", "openai/whisperer", "a/fluxion"])
+def test_models_that_answer_are_imported_whatever_their_name_resembles(model: str) -> None:
+    entry = {"model_name": "b", "litellm_params": {"model": model, "api_base": "http://a/v1"}}
+    assert list(import_litellm({"model_list": [entry]}).settings["models"]) == ["b"]

@@ -46,7 +46,7 @@ def check(ctx: click.Context, config: Path, as_json: bool) -> None:
 
     Exit status 0: it would start; 1: it would not.
     """
-    from headrace.gateway.settings.secret import missing_variables
+    from headrace.gateway.settings.secret import Sources, missing_variables
 
     settings, built, problems = checked(config)
     if settings is None or built is None:
@@ -62,7 +62,11 @@ def check(ctx: click.Context, config: Path, as_json: bool) -> None:
                 listed = ", ".join(f"{name} ({setting})" for name, setting in missing.items())
                 click.echo(f"these variables are not set in the environment: {listed}", err=True)
         ctx.exit(1)
-    warnings = [*_warnings_of_settings(settings), *_warnings_of_targets(settings, built)]
+    warnings = [
+        *_warnings_of_settings(settings),
+        *_warnings_of_admin(settings, Sources(os.environ, config.parent)),
+        *_warnings_of_targets(settings, built),
+    ]
     if as_json:
         models = list(built.router.routes)
         click.echo(json.dumps({"right": True, "models": models, "warnings": warnings}))
@@ -194,6 +198,12 @@ def _warnings_of_settings(settings: GatewaySettings) -> list[str]:
         ),
         *guardrail_warnings(settings),
     ]
+
+
+def _warnings_of_admin(settings: GatewaySettings, sources: Sources) -> tuple[str, ...]:
+    from headrace.gateway.admin.server import admin_warnings
+
+    return () if settings.admin is None else admin_warnings(settings.admin, sources)
 
 
 def _warnings_of_targets(settings: GatewaySettings, built: Gateway) -> list[str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
+from click.core import ParameterSource
 
 from headrace.cli.gateway.cache_threshold import cache_threshold
 from headrace.cli.gateway.check import check
@@ -66,11 +67,47 @@ def gateway(
     headrace gateway explain chat             show the targets of a model; sends nothing
     """
     if ctx.invoked_subcommand is not None:
+        _pass_on(ctx, ctx.invoked_subcommand)
         return
     from headrace.gateway.assemble import CliOverrides
     from headrace.gateway.run import run
 
     ctx.exit(run(config, CliOverrides(host, port, workers), as_json=as_json))
+
+
+def _pass_on(ctx: click.Context, name: str) -> None:
+    """Make options that stand before a subcommand its defaults; refuse those it does not have."""
+    command = gateway.get_command(ctx, name)
+    assert command is not None  # click found it
+    given = {
+        option: value
+        for option, value in ctx.params.items()
+        if ctx.get_parameter_source(option) is ParameterSource.COMMANDLINE
+    }
+    flags = {param.name: param.opts[0] for param in ctx.command.params}
+    accepted = _option_names(command)
+    for option in given:
+        if option not in accepted:
+            raise click.UsageError(
+                f"{flags[option]} is not an option of `headrace gateway {name}`; it only has a "
+                "meaning when the gateway is started"
+            )
+    ctx.default_map = {name: _defaults(command, given)}
+
+
+def _option_names(command: click.Command) -> set[str | None]:
+    """Of a command, and of its subcommands."""
+    names: set[str | None] = {param.name for param in command.params}
+    if isinstance(command, click.Group):
+        names = names.union(*map(_option_names, command.commands.values()))
+    return names
+
+
+def _defaults(command: click.Command, given: dict[str, Any]) -> dict[str, Any]:
+    """As `default_map` has them: those of subcommands by their name."""
+    if not isinstance(command, click.Group):
+        return given
+    return given | {name: _defaults(sub, given) for name, sub in command.commands.items()}
 
 
 @gateway.command()

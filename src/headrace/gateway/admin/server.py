@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from headrace.errors import ConfigError
 from headrace.gateway.accounts.accounts import Accounts
 from headrace.gateway.admin.app import admin_app
 from headrace.gateway.admin.feed import Feed
@@ -21,7 +22,7 @@ from headrace.gateway.admin.in_process import InProcess, Running
 from headrace.gateway.admin.in_workers import InWorkers, Workers
 from headrace.gateway.assemble import Surroundings
 from headrace.gateway.building.accounts import records_of
-from headrace.gateway.settings.admin import AdminSettings
+from headrace.gateway.settings.admin import AdminSettings, is_loopback
 from headrace.gateway.settings.changes import changes, wait_for_start
 from headrace.gateway.settings.gateway import GatewaySettings
 from headrace.gateway.settings.secret import Secret, Sources, read_secret
@@ -34,13 +35,40 @@ from headrace.http.server import HttpServer
 _GRACE_S = 2
 _MOST_CONNECTIONS = 256
 _OWN_KEY_BYTES = 32
+# 64 bits where a key is written in hexadecimal: out of reach of guesses over a network.
+_MIN_KEY_CHARS = 16
 
 
 def admin_key(settings: AdminSettings, sources: Sources) -> Secret | None:
     """The admin key; None where none is required. Raises ConfigError."""
     if not settings.require_key:
         return None
-    return read_secret(settings.key or "", sources, "admin.key")
+    key = read_secret(settings.key or "", sources, "admin.key")
+    length = len(key.reveal())
+    if length < _MIN_KEY_CHARS and not is_loopback(settings.host):
+        raise ConfigError(
+            f"admin.key has {length} characters, and admin.host {settings.host} can be reached by "
+            f"other machines, which may guess it: at least {_MIN_KEY_CHARS} are needed (`openssl "
+            "rand -hex 24` makes one), or `host: 127.0.0.1`"
+        )
+    return key
+
+
+def admin_warnings(settings: AdminSettings, sources: Sources) -> tuple[str, ...]:
+    """What is weak in settings that work. Raises ConfigError."""
+    key = admin_key(settings, sources)
+    warnings = []
+    if key is not None and len(key.reveal()) < _MIN_KEY_CHARS:
+        warnings.append(
+            f"admin.key has {len(key.reveal())} characters and can be guessed by programs on this "
+            f"machine; use {_MIN_KEY_CHARS} or more (`openssl rand -hex 24` makes one)"
+        )
+    if not is_loopback(settings.host):
+        warnings.append(
+            f"admin.host {settings.host}: the admin port speaks HTTP without TLS, and its key and "
+            "all it shows can be read on the way; listen on 127.0.0.1 behind a proxy with TLS"
+        )
+    return tuple(warnings)
 
 
 class AdminServer:

@@ -1,4 +1,7 @@
-"""Refusal of all requests from an address for a while after too many wrong keys."""
+"""Refusal of wrong keys from an address for a while after too many of them.
+
+It keeps logs and callers from a flood; that a key cannot be guessed is up to its length.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import ipaddress
 from collections import OrderedDict, deque
 from collections.abc import Callable
 
-# A person mistypes a key twice; a key of 20 random characters is not found at ten tries a minute.
+# A person mistypes a key twice.
 _MOST_TRIES = 10
 _WITHIN_S = 60.0
 # Of an attacker with many addresses the oldest are forgotten, not memory filled.
@@ -23,7 +26,7 @@ class Tries:
         self._failed: OrderedDict[str, deque[float]] = OrderedDict()
 
     def wait_s(self, address: str) -> float:
-        """How long requests from there are refused; 0 if they are not."""
+        """How long requests without the right key are refused there; 0 if they are not."""
         failed = self._recent(_network(address))
         if failed is None or len(failed) < _MOST_TRIES:
             return 0.0

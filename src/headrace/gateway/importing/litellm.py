@@ -168,7 +168,7 @@ class _Reader:
             self.notes.append(f"{where}: a mock has no counterpart here; it was omitted")
             return
         info = info_of(entry)
-        if why := unserved(info, where):
+        if why := unserved(info, params["model"], where):
             self.notes.append(why)
             return
         prefix, model = _parts(params["model"])

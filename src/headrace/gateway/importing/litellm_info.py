@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 # What models are asked for here; LiteLLM's others are other APIs.
 _MODES = frozenset(("chat", "completion", "responses", "embedding"))
+# LiteLLM takes the mode of a deployment without one from its table of prices. Names say as much.
+_NAMED = {
+    re.compile(rf"(?i)(?<![a-z])(?:{names})(?![a-z])"): mode
+    for names, mode in (
+        ("rerank(?:er)?", "rerank"),
+        ("dall-e|gpt-image|stable-diffusion|sdxl|flux|imagen|ideogram|recraft|nova-canvas|"
+         "titan-image-generator", "image_generation"),
+        ("whisper|transcribe", "audio_transcription"),
+        ("tts|speech", "audio_speech"),
+        ("moderation", "moderation"),
+        ("sora|veo", "video_generation"),
+    )
+}  # fmt: skip
 _ENTRY = frozenset(("model_name", "litellm_params", "model_info"))
 _KNOWN = frozenset(
     (
@@ -21,9 +35,11 @@ def info_of(entry: dict[str, Any]) -> dict[str, Any]:
     return info if isinstance(info, dict) else {}
 
 
-def unserved(info: dict[str, Any], where: str) -> str | None:
-    """Why a deployment has no place here, None if it has."""
+def unserved(info: dict[str, Any], model: str, where: str) -> str | None:
+    """Why a deployment has no place here, None if it has. model: the provider's name of it."""
     mode = info.get("mode")
+    if mode is None:
+        mode = next((mode for name, mode in _NAMED.items() if name.search(model)), None)
     if mode is None or str(mode) in _MODES:
         return None
     return f"{where}: models of mode {mode} are not served here; it was omitted"

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from headrace.errors import RequestError, shown
-from headrace.protocol.body_bounds import check_bounds
+from headrace.errors import RequestError
+from headrace.protocol.body_json import decode_object
 from headrace.protocol.dialects.anthropic.checks import (
     Json,
     refuse,
@@ -29,7 +29,7 @@ from headrace.protocol.dialects.anthropic.names import BETAS, NAME, header
 from headrace.protocol.dialects.anthropic.read_blocks import read_content, read_texts
 from headrace.protocol.dialects.anthropic.thinking import read_reasoning
 from headrace.protocol.dialects.anthropic.tools import read_tool_choice, read_tools
-from headrace.protocol.dialects.anthropic.values import decoded, rest
+from headrace.protocol.dialects.anthropic.values import rest
 from headrace.protocol.neutral.call import ChatCall, Message, OutputFormat, Reasoning
 from headrace.protocol.neutral.dialect import Headers
 from headrace.protocol.neutral.part import Part, ToolResult
@@ -70,13 +70,7 @@ def read_call(body: bytes, headers: Headers, *, counting: bool) -> ChatCall:
 
 
 def _object(body: bytes) -> Json:
-    check_bounds(body)
-    try:
-        values = decoded(body)
-    except ValueError as error:
-        raise RequestError(f"the body is not valid JSON: {error}") from None
-    if not isinstance(values, dict):
-        raise RequestError(f"the body must be a JSON object, not {shown(values)}")
+    values = decode_object(body)
     return {key: value for key, value in values.items() if value is not None}
 
 

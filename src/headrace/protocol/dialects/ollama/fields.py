@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 from headrace.errors import RequestError, shown
-from headrace.protocol.body_bounds import TOO_COMPLEX, check_bounds
+from headrace.protocol.body_bounds import TOO_COMPLEX
+from headrace.protocol.body_json import decode_object
 
 # Ollama holds integers in 64 bits.
 _LARGEST = 2**63 - 1
@@ -119,17 +120,8 @@ class Fields:
 
 
 def read_fields(body: bytes) -> Fields:
-    """The fields of a body; raises RequestError if it is no JSON object."""
-    check_bounds(body)
-    try:
-        values = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise RequestError(f"the body is not valid JSON: {error}") from None
-    except RecursionError:
-        raise RequestError("the body is nested too deeply", code=TOO_COMPLEX) from None
-    if not isinstance(values, dict):
-        raise RequestError(f"the body must be a JSON object, not {shown(values)}")
-    return Fields(values)
+    """The fields of a body; raises RequestError if it is not a JSON object."""
+    return Fields(decode_object(body))
 
 
 def encoded(values: dict[str, Any]) -> bytes:

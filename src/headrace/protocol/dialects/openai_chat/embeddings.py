@@ -9,9 +9,10 @@ from typing import Any
 
 import msgspec
 
+from headrace.protocol.body_json import decode_object
 from headrace.protocol.dialects.float_vectors import decoded, packed
 from headrace.protocol.dialects.openai_chat.failures import failure_in
-from headrace.protocol.dialects.openai_chat.fields import Fields, decode_object, refuse
+from headrace.protocol.dialects.openai_chat.fields import Fields, refuse
 from headrace.protocol.dialects.openai_chat.usage import read_usage
 from headrace.protocol.dialects.openai_chat.values import (
     DIALECT,

@@ -5,27 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import msgspec
-
 from headrace.errors import RequestError, shown
-from headrace.protocol.body_bounds import check_bounds
 
 
 def refuse(param: str, value: object, wanted: str, *, code: str | None = None) -> RequestError:
     """The error for a field whose value is not what it must be."""
     return RequestError(f"{param}: {shown(value)} is not {wanted}", param=param, code=code)
-
-
-def decode_object(body: bytes) -> dict[str, Any]:
-    """A request's body; raises RequestError if it is not one JSON object or is too complex."""
-    check_bounds(body)
-    try:
-        decoded = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise RequestError(f"the body is not JSON: {error}", code="invalid_json") from None
-    if not isinstance(decoded, dict):
-        raise RequestError("the body is not a JSON object", code="invalid_json")
-    return decoded
 
 
 class Fields:

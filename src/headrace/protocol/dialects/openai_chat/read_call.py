@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.protocol.dialects.openai_chat.fields import Fields, decode_object, refuse
+from headrace.protocol.body_json import decode_object
+from headrace.protocol.dialects.openai_chat.fields import Fields, refuse
 from headrace.protocol.dialects.openai_chat.read_message import read_messages
 from headrace.protocol.dialects.openai_chat.reasoning import read_reasoning
 from headrace.protocol.dialects.openai_chat.values import DIALECT, left_over, mapping

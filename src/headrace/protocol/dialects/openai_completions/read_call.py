@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.protocol.dialects.openai_chat.fields import Fields, decode_object, refuse
+from headrace.protocol.body_json import decode_object
+from headrace.protocol.dialects.openai_chat.fields import Fields, refuse
 from headrace.protocol.dialects.openai_completions.values import DIALECT
 from headrace.protocol.neutral.call import ChatCall, Message
 from headrace.protocol.neutral.part import Text

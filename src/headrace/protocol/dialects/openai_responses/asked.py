@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import msgspec
-
 from headrace.errors import RequestError, shown
 from headrace.protocol.body_bounds import TOO_COMPLEX
+from headrace.protocol.body_json import decode_object
 from headrace.protocol.dialects.openai_responses.depth import MAX_DEPTH, too_deep
 
 Holder = dict[str, Any]
@@ -16,14 +15,7 @@ Holder = dict[str, Any]
 
 def request_object(body: bytes) -> Holder:
     """The JSON object that a request's body is."""
-    try:
-        value = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise RequestError(f"the body is not valid JSON: {error}") from None
-    except RecursionError:
-        raise RequestError("the body is nested too deeply", code=TOO_COMPLEX) from None
-    if not isinstance(value, dict):
-        raise RequestError(f"the body must be a JSON object, not {shown(value)}")
+    value = decode_object(body)
     if too_deep(value, body):
         raise RequestError(
             f"the body is nested more than {MAX_DEPTH} levels deep", code=TOO_COMPLEX
