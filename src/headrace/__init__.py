@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from headrace.async_llm import AsyncLLM
-    from headrace.engine.params import SamplingParams
     from headrace.llm import LLM
+    from headrace.offline.params import SamplingParams
 
 __all__ = ["LLM", "AsyncLLM", "SamplingParams", "__version__"]
 
@@ -30,7 +30,7 @@ def __getattr__(name: str) -> Any:
 
         return AsyncLLM
     if name == "SamplingParams":
-        from headrace.engine.params import SamplingParams
+        from headrace.offline.params import SamplingParams
 
         return SamplingParams
     raise AttributeError(f"module 'headrace' has no attribute {name!r}")

@@ -22,8 +22,10 @@ from typing import Any
 from headrace.config.settings import EngineConfig
 from headrace.engine.client import EngineClient
 from headrace.engine.messages import EngineInfo, Loading, Output, Stats
-from headrace.engine.params import SamplingParams
+from headrace.engine.params import SamplingParams as EngineParams
+from headrace.engine.sampling_defaults import SamplingDefaults, sampling_defaults
 from headrace.offline import arguments
+from headrace.offline.params import SamplingParams
 from headrace.offline.progress import Progress, ProgressMeter, reporting
 from headrace.offline.prompts import Message, Prompt, PromptEncoder
 from headrace.offline.request import OpenRequest, Options, choices, number_of_choices
@@ -39,10 +41,14 @@ logger = logging.getLogger(__name__)
 class AsyncLLM:
     """A model loaded into a process of its own. Made by `start`; used from one event loop."""
 
-    def __init__(self, engine: EngineClient, encoder: PromptEncoder) -> None:
-        """engine: one that serves the model `encoder` is of. `start` makes both."""
+    def __init__(
+        self, engine: EngineClient, encoder: PromptEncoder, defaults: SamplingDefaults
+    ) -> None:
+        """engine: one that serves the model that `encoder` and `defaults` are of. `start` makes
+        all three."""
         self._engine = engine
         self._encoder = encoder
+        self._defaults = defaults
         self._num_requests = 0
 
     @classmethod
@@ -62,8 +68,8 @@ class AsyncLLM:
         config = await asyncio.to_thread(located, config, logger)
         engine_task = asyncio.ensure_future(EngineClient.start(config, on_loading=on_loading))
         try:
-            encoder = await asyncio.to_thread(_load_encoder, config)
-            return cls(await engine_task, encoder)
+            encoder, defaults = await asyncio.to_thread(_load_text, config)
+            return cls(await engine_task, encoder, defaults)
         except BaseException:
             engine_task.cancel()
             await asyncio.gather(engine_task, return_exceptions=True)
@@ -102,6 +108,11 @@ class AsyncLLM:
         return self._engine.alive
 
     @property
+    def sampling_defaults(self) -> SamplingDefaults:
+        """What `generation_config` says of sampling parameters that a call leaves out, by name."""
+        return self._defaults
+
+    @property
     def has_chat_template(self) -> bool:
         """Whether `chat` can be used."""
         return self._encoder.has_chat_template
@@ -125,7 +136,7 @@ class AsyncLLM:
         """
         listed = arguments.prompts(prompts)
         count = number_of_choices(n)
-        each = choices(arguments.params_for(params, len(listed)), count)
+        each = choices(arguments.params_for(params, len(listed), self._defaults), count)
         options = Options.of(stop, cache_salt, priority, timeout_s)
         encoded = await asyncio.to_thread(self._encode_all, listed)
         with reporting(False if progress is None else progress, len(each)) as meter:
@@ -183,7 +194,7 @@ class AsyncLLM:
         otherwise when the iterator is forgotten. Several steps may come as one delta to a reader
         that is behind.
         """
-        one = arguments.sampling_params(params)
+        one = arguments.sampling_params(params, self._defaults)
         options = Options.of(stop, cache_salt, priority, timeout_s)
         [ids] = await asyncio.to_thread(self._encode_all, [arguments.prompt(prompt)])
         request, outputs = self._open(ids, one, options)
@@ -198,7 +209,7 @@ class AsyncLLM:
     def _open(
         self,
         ids: list[int],
-        params: SamplingParams,
+        params: EngineParams,
         options: Options,
         meter: ProgressMeter | None = None,
     ) -> tuple[OpenRequest, AsyncGenerator[Output, None]]:
@@ -209,8 +220,10 @@ class AsyncLLM:
         return request, self._engine.generate(request.submit)
 
 
-def _load_encoder(config: EngineConfig) -> PromptEncoder:
-    return PromptEncoder.of(open_checkpoint(resolve_model(config.model)), config)
+def _load_text(config: EngineConfig) -> tuple[PromptEncoder, SamplingDefaults]:
+    checkpoint = open_checkpoint(resolve_model(config.model))
+    defaults = sampling_defaults(checkpoint, config.generation_config)
+    return PromptEncoder.of(checkpoint, config), defaults
 
 
 async def _deltas(

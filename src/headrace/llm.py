@@ -17,9 +17,11 @@ from typing import Any
 
 from headrace.engine.load import load_engine
 from headrace.engine.messages import EngineInfo, Stats
-from headrace.engine.params import SamplingParams
+from headrace.engine.params import SamplingParams as EngineParams
+from headrace.engine.sampling_defaults import SamplingDefaults, sampling_defaults, stated_defaults
 from headrace.offline import arguments
 from headrace.offline.interrupt import DeferredInterrupt
+from headrace.offline.params import SamplingParams
 from headrace.offline.progress import GenerationProgress, Progress, ProgressMeter, reporting
 from headrace.offline.prompts import Message, Prompt, PromptEncoder
 from headrace.offline.request import OpenRequest, Options, choices, number_of_choices
@@ -44,7 +46,9 @@ class LLM:
         out of range.
         """
         config = located(checked_config("LLM", model, engine_settings), logger)
+        stated_defaults(config.generation_config)  # a wrong path fails before weights are read
         self._core, checkpoint = load_engine(config)
+        self._defaults = sampling_defaults(checkpoint, config.generation_config)
         self._encoder = PromptEncoder.of(checkpoint, config)
         self._requests: dict[str, OpenRequest] = {}
         self._num_requests = 0
@@ -65,6 +69,11 @@ class LLM:
         return self._core.stats()
 
     @property
+    def sampling_defaults(self) -> SamplingDefaults:
+        """What `generation_config` says of sampling parameters that a call leaves out, by name."""
+        return self._defaults
+
+    @property
     def has_chat_template(self) -> bool:
         """Whether `chat` can be used."""
         return self._encoder.has_chat_template
@@ -83,7 +92,8 @@ class LLM:
     ) -> list[GenerationResult]:
         """Continue every prompt, all together; results in the order of the prompts.
 
-        prompts: a text, texts, or lists of token ids. params: for all, or one per prompt.
+        prompts: a text, texts, or lists of token ids. params: for all, or one per prompt; what they
+        leave out of `sampling_defaults` is as there.
         n: answers to each prompt; the first is the result, `result.choices` are all of them.
         stop: texts that end an answer; min_tokens holds for them too.
         priority, timeout_s: of every request, as in Submit (engine/messages.py).
@@ -94,7 +104,7 @@ class LLM:
         """
         listed = arguments.prompts(prompts)
         count = number_of_choices(n)
-        each = choices(arguments.params_for(params, len(listed)), count)
+        each = choices(arguments.params_for(params, len(listed), self._defaults), count)
         options = Options.of(stop, cache_salt, priority, timeout_s)
         open_requests: list[OpenRequest] = []
         with reporting(progress, len(each)) as meter:
@@ -164,7 +174,7 @@ class LLM:
         """
         request = self._make(
             self._encoder.encode(arguments.prompt(prompt)),
-            arguments.sampling_params(params),
+            arguments.sampling_params(params, self._defaults),
             Options.of(stop, cache_salt, priority, timeout_s),
         )
         try:
@@ -182,7 +192,7 @@ class LLM:
     def _make(
         self,
         ids: list[int],
-        params: SamplingParams,
+        params: EngineParams,
         options: Options,
         meter: ProgressMeter | None = None,
     ) -> OpenRequest:

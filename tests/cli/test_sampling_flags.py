@@ -9,7 +9,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from headrace.cli.sampling import sampling_options, sampling_params
-from headrace.engine.params import SAMPLERS, SamplingParams
+from headrace.engine.params import SAMPLERS
+from headrace.offline.params import SamplingParams
 
 
 def run(*arguments: str) -> tuple[Result, list[SamplingParams]]:

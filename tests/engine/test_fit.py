@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -62,3 +63,13 @@ def test_show_says_it(tmp_path: Path) -> None:
     text = CliRunner().invoke(cli, ["show", path], catch_exceptions=False).stdout
     assert f"{memory['token_bytes']:,} bytes a token in f32" in text
     assert "512 of 512 tokens of context" in text
+
+
+def test_show_says_what_the_model_recommends_for_sampling(tmp_path: Path) -> None:
+    def shown(*arguments: str) -> str:
+        return CliRunner().invoke(cli, ["show", *arguments], catch_exceptions=False).stdout
+
+    assert json.loads(shown("--json"))["sampling_defaults"] == {"temperature": 0.6, "top_p": 0.9}
+    assert re.search(r"^sampling defaults +temperature 0\.6, top_p 0\.9$", shown(), re.M)
+    none_named = shown(str(write_tiny_gguf(tmp_path)))
+    assert re.search(r"^sampling defaults +none named$", none_named, re.M)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from headrace import LLM, SamplingParams
+from headrace.engine.params import SamplingParams as EngineParams
 from headrace.errors import RequestError
 from headrace.offline import arguments
 from tests.tiny import write_tiny_hf
@@ -28,11 +29,10 @@ def llm(tmp_path_factory: pytest.TempPathFactory) -> LLM:
 @pytest.mark.parametrize(
     ("field", "value", "expected"),
     [
-        ("temperature", None, "a number"),
         ("temperature", "1", "a number"),
         ("temperature", True, "a number"),
         ("top_k", 1.0, "an integer"),
-        ("top_k", None, "an integer"),
+        ("top_k", "2", "an integer"),
         ("top_p", [1], "a number"),
         ("min_p", 1j, "a number"),
         ("seed", 1.5, "an integer or None"),
@@ -106,7 +106,7 @@ def test_a_stop_id_of_another_type_is_named_with_its_place(llm: LLM, value: Any)
 )
 def test_parts_of_another_type_are_named(field: str, value: Any, words: str) -> None:
     with pytest.raises(RequestError, match=words):
-        arguments.sampling_params(SamplingParams(**{field: value}))
+        arguments.sampling_params(SamplingParams(**{field: value}), {})
 
 
 @pytest.mark.parametrize(
@@ -217,8 +217,8 @@ def test_numbers_of_numpy_become_those_of_messages() -> None:
         bad_words_token_ids=[np.array([5, 6]), (7,)],  # type: ignore[arg-type]
         samplers=["temperature", "top_p", "top_k"],  # type: ignore[arg-type]
     )
-    converted = arguments.sampling_params(given)
-    assert converted == SamplingParams(
+    converted = arguments.sampling_params(given, {})
+    assert converted == EngineParams(
         temperature=0.5, top_k=7, top_p=1, seed=9, stop_token_ids=(3, 4), ignore_eos=True,
         logit_bias={4: 0.5, 6: 1}, allowed_token_ids=(1, 2), bad_words_token_ids=((5, 6), (7,)),
         samplers=("temperature", "top_p", "top_k"),
@@ -228,15 +228,30 @@ def test_numbers_of_numpy_become_those_of_messages() -> None:
     assert type(converted.ignore_eos) is bool
 
 
+def test_what_is_left_out_is_the_models_and_what_is_given_wins() -> None:
+    of_model = {"temperature": 0.6, "top_k": 20}
+    assert arguments.params_for(None, 1, of_model) == [EngineParams(temperature=0.6, top_k=20)]
+    for given, expected in (
+        (SamplingParams(seed=1), EngineParams(temperature=0.6, top_k=20, seed=1)),
+        (SamplingParams(temperature=1.0), EngineParams(temperature=1.0, top_k=20)),
+        (SamplingParams(temperature=0, top_k=0), EngineParams(temperature=0)),
+        (SamplingParams(samplers=("top_k",)), EngineParams(top_k=20, samplers=("top_k",))),
+        (EngineParams(seed=1), EngineParams(seed=1)),
+    ):
+        assert arguments.sampling_params(given, of_model) == expected
+        assert arguments.params_for([given], 1, of_model) == [expected]
+
+
 def test_numbers_of_any_length_are_left_to_the_limits() -> None:
-    huge = SamplingParams(logit_bias={1 << 50000: 1 << 50000}, top_k=1 << 50000)
-    assert arguments.sampling_params(huge) == huge
+    huge = {"logit_bias": {1 << 50000: 1 << 50000}, "top_k": 1 << 50000}
+    converted = arguments.sampling_params(SamplingParams(**huge), {})  # type: ignore[arg-type]
+    assert converted == EngineParams(**huge)  # type: ignore[arg-type]
 
 
 def test_what_is_right_is_taken_as_it_is() -> None:
-    params = SamplingParams(seed=5, stop_token_ids=(1, 2), logprobs=2, max_tokens=None)
-    assert arguments.sampling_params(params) == params
-    assert arguments.params_for(None, 2) == [SamplingParams()] * 2
+    params = EngineParams(seed=5, stop_token_ids=(1, 2), logprobs=2, max_tokens=None)
+    assert arguments.sampling_params(params, {}) == params
+    assert arguments.params_for(None, 2, {}) == [EngineParams()] * 2
     assert arguments.stop_strings("ab") == arguments.stop_strings(["ab"]) == ("ab",)
     assert arguments.prompts("ab") == arguments.prompts(("ab",)) == ["ab"]
     assert arguments.prompts([]) == []

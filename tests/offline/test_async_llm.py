@@ -57,6 +57,7 @@ async def test_results_are_those_of_llm_to_the_last_bit(llm: AsyncLLM, alone: LL
     for result in (expected[1], expected[2]):
         assert result.logprobs is not None
         assert len(result.logprobs) == len(result.token_ids)
+    assert llm.sampling_defaults == alone.sampling_defaults == {}
     scored = msgspec.structs.replace(hot, prompt_logprobs=1)
     assert await llm.generate("scored", scored) == alone.generate("scored", scored)
     stop = expected[0].text[4:6]

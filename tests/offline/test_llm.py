@@ -38,6 +38,26 @@ def test_one_text_may_stand_alone_and_none_gives_none(llm: LLM) -> None:
     assert llm.generate([], GREEDY) == []
 
 
+def test_what_a_call_leaves_out_is_the_models_own(tmp_path: Path) -> None:
+    """generation_config.json of the folder: greedy, which no neutral draw of this seed is."""
+    path = write_tiny_hf(tmp_path, logit_scale=4.0)
+    (path / "generation_config.json").write_text('{"temperature": 0, "top_k": 3}')
+    left = SamplingParams(max_tokens=12, ignore_eos=True, seed=1)
+    hot = SamplingParams(temperature=1, top_k=0, max_tokens=12, ignore_eos=True, seed=1)
+    settings: dict[str, Any] = {"backend": "reference", "num_gpu_blocks_override": 64}
+    own, neutral = LLM(path, **settings), LLM(path, generation_config="vllm", **settings)
+    assert own.sampling_defaults == {"temperature": 0, "top_k": 3}
+    assert neutral.sampling_defaults == {}
+    [greedy], [drawn] = own.generate("alpha", GREEDY), neutral.generate("alpha", left)
+    assert own.generate("alpha", left) == own.generate("alpha", [left]) == [greedy]
+    assert "".join(delta.text for delta in own.stream("alpha", left)) == greedy.text
+    assert own.generate("alpha")[0].token_ids[:3] == greedy.token_ids[:3]
+    assert own.generate("alpha", hot) == [drawn]
+    assert drawn.token_ids != greedy.token_ids
+    with pytest.raises(ConfigError, match=r"--generation-config 'Auto': .*auto, vllm, none, or"):
+        LLM(path, generation_config="Auto", **settings)
+
+
 def test_a_stop_string_ends_the_text_before_it_and_frees_the_request(llm: LLM) -> None:
     (free,) = llm.generate("stop here", SamplingParams(temperature=0, max_tokens=40))
     assert len(free.text) > 8

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from headrace.engine.params import MODEL_DEFAULTS
 from headrace.errors import RequestError
 from headrace.protocol.openai.chat import ROLES
 from headrace.protocol.openai.completions import MAX_PROMPTS, prompts_of
@@ -350,9 +351,9 @@ def test_the_number_of_prompts_is_bounded() -> None:
     assert len(prompts_of(parse(COMPLETIONS, prompt=[1] * 5000).request)) == 1
 
 
-def test_defaults_are_those_of_openai() -> None:
+def test_what_a_request_leaves_out_is_the_models() -> None:
     request = parse(CHAT).request
-    assert (request.temperature, request.top_p, request.top_k, request.min_p) == (1, 1, 0, 0)
+    assert [getattr(request, name) for name in MODEL_DEFAULTS] == [None] * len(MODEL_DEFAULTS)
     assert request.wanted_tokens is None
     assert request.stop_strings == ()
     assert request.opens_turn

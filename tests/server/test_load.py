@@ -53,13 +53,22 @@ def test_the_digest_of_a_file_is_stable(tmp_path: Path) -> None:
     ],
 )
 def test_the_fingerprint_changes_with_what_computes(field: str, value: Any) -> None:
-    base = fingerprint(b"weights", INFO)
+    base = fingerprint(b"weights", INFO, {})
     assert base.startswith("fp_")
     assert len(base) == 15
     changed = msgspec.structs.replace(INFO, **{field: value})
-    assert fingerprint(b"weights", changed) != base
-    assert fingerprint(b"other", INFO) != base
-    assert fingerprint(b"weights", msgspec.structs.replace(INFO, num_blocks=3)) == base
+    assert fingerprint(b"weights", changed, {}) != base
+    assert fingerprint(b"other", INFO, {}) != base
+    assert fingerprint(b"weights", msgspec.structs.replace(INFO, num_blocks=3), {}) == base
+    assert fingerprint(b"weights", INFO, {"temperature": 0.6}) != base
+
+
+@pytest.mark.parametrize(
+    ("setting", "expected"), [("auto", {"temperature": 0.6, "top_p": 0.9}), ("none", {})]
+)
+def test_sampling_defaults_of_the_model_are_served(setting: str, expected: Any) -> None:
+    config = EngineConfig(generation_config=setting)
+    assert load_text(config, ServerConfig()).sampling_defaults == expected
 
 
 def test_the_text_side_of_a_file(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import logging
 import socket
 import sys
@@ -16,8 +17,13 @@ import httpx
 import pytest
 
 from headrace.config import EngineConfig, ServerConfig
+from headrace.engine.sampling_defaults import in_full
 from headrace.errors import HeadraceError
 from headrace.server import announce, run
+from headrace.server.state import ServerState
+from headrace.text import Tokenizer
+from tests.server.conftest import served_model
+from tests.server.mock_engine import MockEngine, says
 from tests.server.serve_process import READY_TIMEOUT_S, Process
 
 
@@ -26,6 +32,7 @@ def test_what_it_says_when_ready(running: Process, model: Path) -> None:
     assert running.ready["url"].startswith("http://127.0.0.1:")
     assert running.ready["ready_s"] > 0
     assert running.ready["max_model_len"] == 512
+    assert running.ready["default_sampling_params"]["temperature"] == 1
     assert {"spawn", "import", "weights"} <= set(running.ready["phases_s"])
     assert {"import", "open", "tokenizer"} == set(running.ready["server_phases_s"])
     for phases in (running.ready["phases_s"], running.ready["server_phases_s"]):
@@ -106,6 +113,34 @@ def test_strangers_without_a_key_are_warned_of(
     assert [f"--host {settings.get('host') or chr(39) * 2}" in one for one in caplog.messages] == (
         [True] if warned else []
     )
+
+
+@pytest.mark.parametrize(
+    ("defaults", "line"),
+    [
+        (
+            {"temperature": 0.6, "top_k": 20},
+            "sampling defaults: temperature 0.6, top_k 20, for requests that name no value",
+        ),
+        ({}, "sampling defaults: neutral (temperature 1, no filter)"),
+    ],
+)
+def test_sampling_defaults_in_force_are_logged_and_announced(
+    tokenizer: Tokenizer,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+    defaults: dict[str, float],
+    line: str,
+) -> None:
+    state = ServerState(config=ServerConfig())
+    engine = MockEngine(says("x"))
+    state.set_model(served_model(engine, tokenizer=tokenizer, sampling_defaults=defaults))
+    with caplog.at_level(logging.INFO):
+        announce.announce(state, "http://127.0.0.1:1", announce.Times(1.0, {}, {}), as_json=True)
+    state.close()
+    assert any(message.startswith(line) for message in caplog.messages)
+    announced = json.loads(capsys.readouterr().out)["default_sampling_params"]
+    assert announced == in_full(defaults)
 
 
 @pytest.mark.parametrize("stdout", [None, "closed"])

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from headrace.engine.params import SAMPLERS, SamplingParams
+from headrace.engine.params import MODEL_DEFAULTS, SAMPLERS, SamplingParams
 from headrace.protocol.openai.fields import CHAT
 from tests.server.conftest import MODEL, Running
 from tests.server.mock_engine import INFO, VOCAB_SIZE, MockEngine, says
@@ -149,3 +149,48 @@ def test_stop_strings_are_not_searched_within_min_tokens(
         text = choice["text"] if "text" in choice else choice["message"]["content"]
         assert (text, choice["stop_reason"]) == ("aXb", "X")
         assert reply["usage"]["completion_tokens"] == 4
+
+
+OF_MODEL = {"temperature": 0.6, "top_k": 20, "top_p": 0.95, "repetition_penalty": 1.05}
+
+
+@both
+def test_fields_that_a_request_leaves_out_are_the_models(
+    start: Start, path: str, body: Any
+) -> None:
+    engine = MockEngine(says("x"))
+    server = start(engine, sampling_defaults=OF_MODEL)
+    left_out: tuple[dict[str, Any], ...] = (
+        {},
+        {"temperature": None},
+        {"samplers": list(SAMPLERS)},
+        {"temperature": 0},
+        {"top_k": -1, "top_p": 1, "repetition_penalty": 1},
+        {"samplers": ["temperature"]},
+    )
+    for fields in left_out:
+        reply = server.post(path, {**body, **fields})
+        assert reply.status_code == 200, reply.text
+    taken = [
+        {name: getattr(submit.params, name) for name in MODEL_DEFAULTS}
+        for submit in engine.submitted
+    ]
+    whole = {**OF_MODEL, "min_p": 0.0}
+    assert taken == [
+        whole, whole, whole,
+        {**whole, "temperature": 0},
+        {**whole, "top_k": -1, "top_p": 1, "repetition_penalty": 1},
+        {"temperature": 0.6, "top_k": 0, "top_p": 1, "min_p": 0, "repetition_penalty": 1},
+    ]  # fmt: skip
+
+
+def test_a_models_own_defaults_are_listed_with_it(start: Start) -> None:
+    server = start(MockEngine(says("x")), sampling_defaults=OF_MODEL)
+    listed = server.client.get("/v1/models").json()["data"]
+    single = server.client.get(f"/v1/models/{MODEL}").json()
+    assert single == listed[0]
+    assert single["default_sampling_params"] == {**OF_MODEL, "min_p": 0.0}
+    neutral = start(MockEngine(says("x"))).client.get(f"/v1/models/{MODEL}").json()
+    assert neutral["default_sampling_params"] == {
+        "temperature": 1, "top_k": 0, "top_p": 1, "min_p": 0, "repetition_penalty": 1,
+    }  # fmt: skip

@@ -12,29 +12,39 @@ from headrace.cli.sections import SectionOption
 from headrace.engine.params import RANGES, SAMPLERS
 
 if TYPE_CHECKING:
-    from headrace.engine.params import SamplingParams
+    from headrace.offline.params import SamplingParams
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _OPTIONS: tuple[tuple[str, Any, str], ...] = (
     ("--max-tokens", integer, "Maximum number of new tokens; default: up to the model's length."),
-    ("--temperature", click.FLOAT, "Sampling temperature; 0 is greedy. [default: 1.0]"),
-    ("--top-k", click.INT, "Keep the k most likely tokens; 0 and -1 keep all. [default: 0]"),
+    (
+        "--temperature",
+        click.FLOAT,
+        "Sampling temperature; 0 is greedy. [default: the model's, or 1.0]",
+    ),
+    (
+        "--top-k",
+        click.INT,
+        "Keep the k most likely tokens; 0 and -1 keep all. [default: the model's, or 0]",
+    ),
     (
         "--top-p",
         click.FLOAT,
-        "Keep the most likely tokens that together reach p; 0 keeps one. [default: 1.0]",
+        "Keep the most likely tokens that together reach p; 0 keeps one. "
+        "[default: the model's, or 1.0]",
     ),
     (
         "--min-p",
         click.FLOAT,
-        "Keep tokens at least this likely, relative to the most likely one. [default: 0.0]",
+        "Keep tokens at least this likely, relative to the most likely one. "
+        "[default: the model's, or 0.0]",
     ),
     (
         "--repetition-penalty",
         click.FLOAT,
         "Divide the logits of tokens in the prompt or output by this (multiply negative "
-        "ones); above 1 makes them rarer. [default: 1.0]",
+        "ones); above 1 makes them rarer. [default: the model's, or 1.0]",
     ),
     (
         "--frequency-penalty",
@@ -112,8 +122,8 @@ def sampling_options(function: F) -> F:
 
 
 def sampling_params(values: dict[str, Any]) -> SamplingParams:
-    """The parameters typed among `values`; what was not typed keeps its default."""
-    from headrace.engine.params import SamplingParams
+    """The parameters typed among `values`; what was not typed keeps its default, or the model's."""
+    from headrace.offline.params import SamplingParams
 
     names = [_name(flag) for flag, _, _ in _OPTIONS]
     typed = {name: values[name] for name in names if values.get(name) is not None}

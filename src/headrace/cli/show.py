@@ -53,6 +53,7 @@ def show(model: str, with_tensors: bool, with_template: bool, as_json: bool) -> 
 
 def describe(checkpoint: Checkpoint) -> dict[str, Any]:
     """What is worth knowing of a checkpoint, ready for JSON; sizes in bytes."""
+    from headrace.engine.sampling_defaults import model_defaults
     from headrace.weights.pretokenizers import splitting_of
 
     bytes_by_codec: Counter[str] = Counter()
@@ -70,6 +71,7 @@ def describe(checkpoint: Checkpoint) -> dict[str, Any]:
         "tokenizer_pre": splitting_of(checkpoint.tokenizer.gguf),
         "eos_token_ids": list(checkpoint.eos_token_ids),
         "chat_templates": sorted(checkpoint.chat_templates),
+        "sampling_defaults": dict(model_defaults(checkpoint)),
     }
 
 
@@ -93,6 +95,8 @@ def _plain(value: Any) -> Any:
 
 
 def _print(facts: dict[str, Any]) -> None:
+    from headrace.engine.sampling_defaults import described
+
     rows = [
         ("path", facts["path"]),
         ("format", facts["format"]),
@@ -106,6 +110,7 @@ def _print(facts: dict[str, Any]) -> None:
         *([("text split by", facts["tokenizer_pre"])] if facts["tokenizer_pre"] else []),
         ("end tokens", ", ".join(map(str, facts["eos_token_ids"])) or "none named"),
         ("chat template", ", ".join(facts["chat_templates"]) or "none"),
+        ("sampling defaults", described(facts["sampling_defaults"]) or "none named"),
     ]
     rows += _memory_rows(facts["memory"])
     rows += [(key, _shown(value)) for key, value in sorted(facts["config"].items())]

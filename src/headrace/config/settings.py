@@ -111,6 +111,16 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             "file names none or one that headrace does not know."
         ),
     ] = None
+    generation_config: Annotated[
+        str,
+        Meta(
+            description="Sampling parameters (temperature, top_k, top_p, min_p, "
+            "repetition_penalty) of requests that leave them out. auto: what the model's "
+            "generation_config.json or general.sampling.* recommends; vllm or none: neutral "
+            "values, temperature 1 and no filter; or the path of a generation_config.json or "
+            "of its folder."
+        ),
+    ] = "auto"
     offline: Annotated[
         bool, Meta(description="Never fetch a model: use only what is on this disk.")
     ] = False

@@ -44,6 +44,9 @@ SAMPLERS = ("penalties", "temperature", "min_p", "top_k", "top_p")
 """What turns logits into a choice, in the order it is applied by default, which is vLLM's.
 Bias and masks (logit_bias, allowed_token_ids, bad_words, min_tokens) always come before."""
 
+MODEL_DEFAULTS = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
+"""The parameters that a model's own files may have a default for (`engine.sampling_defaults`)."""
+
 RANGES = {
     "temperature": Range(0, MAX_TEMPERATURE),
     "top_k": Range(-1, MAX_INT),
@@ -62,7 +65,7 @@ RANGES = {
 
 
 class _NamesOfVllm(msgspec.StructMeta):
-    """The type of SamplingParams, which knows the fields that vLLM's has and this one does not."""
+    """The type of RequestParams, which knows the fields that vLLM's has and this one does not."""
 
     def __call__(cls, *args: Any, **fields: Any) -> Any:
         """Make one. A field of vLLM's whose value changes nothing here is dropped.
@@ -94,20 +97,10 @@ def _own_fields(fields: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any
     return {name: value for name, value in fields.items() if name in names}
 
 
-class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, metaclass=_NamesOfVllm):
-    """The parameters of one request: how it is sampled and when it ends. Numbers are within
-    `RANGES`."""
+class RequestParams(msgspec.Struct, frozen=True, kw_only=True, metaclass=_NamesOfVllm):
+    """The parameters of one request but those in MODEL_DEFAULTS, which a caller may leave to the
+    model. Numbers are within `RANGES`."""
 
-    temperature: float = 1.0
-    """0 is greedy."""
-    top_k: int = 0
-    """0 and -1 keep all."""
-    top_p: float = 1.0
-    """0 keeps the likeliest token alone."""
-    min_p: float = 0.0
-    repetition_penalty: float = 1.0
-    """Logits of tokens that the prompt or the output has are divided by it where they are positive
-    and multiplied where negative (CTRL, arXiv:1909.05858); 1 has no effect."""
     frequency_penalty: float = 0.0
     """Taken off a token's logit for each time that the output has it (OpenAI's formula); 0 has no
     effect."""
@@ -139,3 +132,18 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, metaclass=_Names
     prompt_logprobs: int | None = None
     """The same for each token of the prompt but the first, which follows nothing. Such a request
     computes its whole prompt; what is cached of it is not used."""
+
+
+class SamplingParams(RequestParams, frozen=True, kw_only=True):
+    """The parameters of one request, each with a value: what the engine computes with."""
+
+    temperature: float = 1.0
+    """0 is greedy."""
+    top_k: int = 0
+    """0 and -1 keep all."""
+    top_p: float = 1.0
+    """0 keeps the likeliest token alone."""
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    """Logits of tokens that the prompt or the output has are divided by it where they are positive
+    and multiplied where negative (CTRL, arXiv:1909.05858); 1 has no effect."""

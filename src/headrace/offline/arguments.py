@@ -16,8 +16,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from headrace.engine.params import SamplingParams
+from headrace.engine.params import MODEL_DEFAULTS, SAMPLERS, RequestParams, SamplingParams
+from headrace.engine.sampling_defaults import SamplingDefaults, completed
 from headrace.errors import RequestError
+from headrace.offline.params import SamplingParams as CallerParams
 
 TOKEN_IDS = "a list of token ids (integers)"
 NO_ITEMS = (str, bytes, bytearray, memoryview)
@@ -41,10 +43,10 @@ def prompt(value: object, param: str = "prompt") -> str | list[int]:
     return value if isinstance(value, str) else _ids(value, param, f"a text or {TOKEN_IDS}")
 
 
-def params_for(value: object, num_prompts: int) -> list[SamplingParams]:
+def params_for(value: object, num_prompts: int, defaults: SamplingDefaults) -> list[SamplingParams]:
     """The parameters of each prompt, from one for all, one per prompt, or None for the defaults."""
-    if value is None or isinstance(value, SamplingParams):
-        return [sampling_params(value)] * num_prompts
+    if value is None or isinstance(value, RequestParams):
+        return [sampling_params(value, defaults)] * num_prompts
     given = _items(value, "params", "SamplingParams, a list of them (one per prompt) or None")
     if len(given) != num_prompts:
         raise RequestError(
@@ -53,25 +55,26 @@ def params_for(value: object, num_prompts: int) -> list[SamplingParams]:
         )
     each = []
     for index, one in enumerate(given):
-        if not isinstance(one, SamplingParams):
+        if not isinstance(one, RequestParams):
             raise _unexpected(f"params[{index}]", one, "SamplingParams")
-        each.append(sampling_params(one, f"params[{index}]."))
+        each.append(sampling_params(one, defaults, f"params[{index}]."))
     return each
 
 
-def sampling_params(value: object, prefix: str = "") -> SamplingParams:
-    """`value` with every field of its declared type; None gives the defaults.
+def sampling_params(value: object, defaults: SamplingDefaults, prefix: str = "") -> SamplingParams:
+    """`value` with every field of its declared type; what it leaves out is the model's.
 
-    prefix: put before the names of fields in errors.
+    defaults: the model's. prefix: put before the names of fields in errors.
     """
     if value is None:
-        return SamplingParams()
-    if not isinstance(value, SamplingParams):
+        return SamplingParams(**completed(dict.fromkeys(MODEL_DEFAULTS), defaults, SAMPLERS))
+    if not isinstance(value, RequestParams):
         raise _unexpected("params", value, "SamplingParams or None")
     fields: dict[str, Any] = {
         name: convert(getattr(value, name), prefix + name) for name, convert in _FIELDS.items()
     }
-    return SamplingParams(**fields)
+    given = {name: fields.pop(name) for name in MODEL_DEFAULTS}
+    return SamplingParams(**fields, **completed(given, defaults, fields["samplers"]))
 
 
 def stop_strings(value: object) -> tuple[str, ...]:
@@ -96,7 +99,7 @@ def integer(value: object, param: str) -> int:
 
 def number_or_none(value: object, param: str) -> float | None:
     """A number, or None."""
-    return None if value is None else _number(value, param)
+    return None if value is None else _number(value, param, "a number or None")
 
 
 def messages(value: object) -> Sequence[Any]:
@@ -161,12 +164,12 @@ def _bias(value: object, param: str) -> dict[int, float]:
     return biases
 
 
-def _number(value: object, param: str) -> float:
+def _number(value: object, param: str, expected: str = "a number") -> float:
     if isinstance(value, int) and not isinstance(value, bool):
         return value  # of any size; its range is checked later
     if isinstance(value, (float, np.floating, np.integer)):
         return float(value)
-    raise _unexpected(param, value, "a number")
+    raise _unexpected(param, value, expected)
 
 
 def _boolean(value: object, param: str) -> bool:
@@ -177,6 +180,7 @@ def _boolean(value: object, param: str) -> bool:
 
 _CONVERTERS: dict[Any, Callable[[Any, str], object]] = {
     float: _number,
+    float | None: number_or_none,
     int: _integer,
     bool: _boolean,
     int | None: _integer_or_none,
@@ -187,7 +191,7 @@ _CONVERTERS: dict[Any, Callable[[Any, str], object]] = {
     dict[int, float]: _bias,
 }
 
-_FIELDS = {one.name: _CONVERTERS[one.type] for one in msgspec.structs.fields(SamplingParams)}
+_FIELDS = {field.name: _CONVERTERS[field.type] for field in msgspec.structs.fields(CallerParams)}
 
 
 def _unexpected(param: str, value: object, expected: str) -> RequestError:

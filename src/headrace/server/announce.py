@@ -14,6 +14,7 @@ import msgspec
 
 from headrace.config.server_settings import ServerConfig
 from headrace.engine.memory_report import memory_report
+from headrace.engine.sampling_defaults import SamplingDefaults, described, in_full
 
 if TYPE_CHECKING:
     from headrace.server.state import ServerState
@@ -40,6 +41,7 @@ class _Announcement(msgspec.Struct, frozen=True):
     model: str
     ready_s: float
     max_model_len: int
+    default_sampling_params: dict[str, float]
     phases_s: dict[str, float]
     server_phases_s: dict[str, float]
 
@@ -68,6 +70,7 @@ def announce(state: ServerState, url: str, times: Times, as_json: bool) -> None:
     model = state.serving().model
     for line in memory_report(model.engine.info):
         logger.info("%s", line)
+    logger.info("%s", _defaults_line(model.sampling_defaults))
     logger.debug(
         "ready in %.2f s; engine: %s; server: %s",
         times.ready_s,
@@ -80,6 +83,7 @@ def announce(state: ServerState, url: str, times: Times, as_json: bool) -> None:
             model.name,
             round(times.ready_s, 4),
             model.limits.context_tokens,
+            in_full(model.sampling_defaults),
             times.engine_phases_s,
             times.server_phases_s,
         )
@@ -104,6 +108,15 @@ def _silence_stdout() -> None:
     """Lead stdout nowhere: what waits in its buffer would fail again when Python ends."""
     with suppress(AttributeError, OSError, ValueError), Path(os.devnull).open("wb") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
+
+
+def _defaults_line(defaults: SamplingDefaults) -> str:
+    if not defaults:
+        return "sampling defaults: neutral (temperature 1, no filter)"
+    return (
+        f"sampling defaults: {described(defaults)}, for requests that name no value "
+        "(--generation-config vllm: neutral values)"
+    )
 
 
 def _listed(phases_s: dict[str, float]) -> str:

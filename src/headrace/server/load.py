@@ -20,6 +20,7 @@ from headrace.config.settings import EngineConfig
 from headrace.config.text_file import read_text_file
 from headrace.embedded import EMBEDDED_NAME
 from headrace.engine.messages import EngineInfo
+from headrace.engine.sampling_defaults import SamplingDefaults, sampling_defaults
 from headrace.server.prompt import TAKEN
 from headrace.server.templates import chosen_template, template_defaults
 from headrace.text import ChatTemplate, Tokenizer, load_tokenizer
@@ -44,6 +45,8 @@ class TextSide:
     """None for a model without one."""
     template_defaults: dict[str, Any]
     trust_request_template: bool
+    sampling_defaults: SamplingDefaults
+    """The values of sampling fields that a request leaves out."""
     weights_digest: bytes
     """Digest of the config and samples of the weights."""
     phases_s: dict[str, float]
@@ -67,6 +70,7 @@ def load_text(engine_config: EngineConfig, server_config: ServerConfig) -> TextS
         template=_template(checkpoint, tokenizer, server_config),
         template_defaults=template_defaults(server_config.default_chat_template_kwargs, TAKEN),
         trust_request_template=server_config.trust_request_chat_template,
+        sampling_defaults=sampling_defaults(checkpoint, engine_config.generation_config),
         weights_digest=weights_digest(checkpoint, engine_config.tokenizer_pre or ""),
         phases_s={"open": opened_s - begun_s, "tokenizer": done_s - opened_s},
     )
@@ -127,7 +131,7 @@ def _sample(tensor: Tensor) -> bytes:
     return flat[middle : middle + _SAMPLE_BYTES].tobytes()
 
 
-def fingerprint(weights: bytes, info: EngineInfo) -> str:
+def fingerprint(weights: bytes, info: EngineInfo, defaults: SamplingDefaults) -> str:
     """`fp_` and 12 digits that change with anything that changes results of a seeded request."""
     facts = (
         __version__,
@@ -136,6 +140,7 @@ def fingerprint(weights: bytes, info: EngineInfo) -> str:
         info.cpu_level,
         info.kv_cache_dtype,
         str(info.max_model_len),
+        *(f"{name} {value!r}" for name, value in sorted(defaults.items())),
     )
     return "fp_" + hashlib.blake2b(b"\0".join(_encoded(facts)) + weights, digest_size=6).hexdigest()
 

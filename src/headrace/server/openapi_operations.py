@@ -148,7 +148,7 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = {
         "getModel",
         "Models",
         "One served name",
-        _json("The model, with its `max_model_len`.", Model),
+        _json("The model, with its `max_model_len` and `default_sampling_params`.", Model),
         replies={404: _NO_MODEL},
         path_params={"model": "A served name; it may contain slashes."},
     ),

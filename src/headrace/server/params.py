@@ -15,7 +15,8 @@ from headrace.engine.limits import (
     check_length,
     check_params,
 )
-from headrace.engine.params import SAMPLERS, SamplingParams
+from headrace.engine.params import MODEL_DEFAULTS, SAMPLERS, SamplingParams
+from headrace.engine.sampling_defaults import SamplingDefaults, completed
 from headrace.errors import RequestError, shown
 from headrace.protocol.openai.sampling import SamplingFields
 
@@ -73,29 +74,29 @@ def check_fewest_tokens(fewest_tokens: int, limits: Limits, param: str) -> None:
 def sampling_params(
     fields: SamplingFields,
     limits: Limits,
+    defaults: SamplingDefaults,
     *,
     logprobs: int | None = None,
     bad_words: tuple[tuple[int, ...], ...] = (),
 ) -> SamplingParams:
     """The engine's parameters but for max_tokens, which depends on the prompt, and the choice.
 
-    Raises RequestError where the engine could not honour them. bad_words: as ids. The seed goes
-    through as it is, so that a request gives the same tokens here as in process.
+    defaults: the model's, of the fields that the request leaves out. bad_words: as ids. The seed
+    goes through as it is, so that a request gives the same tokens here as in process.
+    Raises RequestError where the engine could not honour them.
     """
     check_bad_words(bad_words, limits, "bad_words")
     allowed = fields.allowed_token_ids
+    samplers = SAMPLERS if fields.samplers is None else tuple(fields.samplers)
+    given = {name: getattr(fields, name) for name in MODEL_DEFAULTS}
     params = SamplingParams(
-        temperature=fields.temperature,
-        top_k=fields.top_k,
-        top_p=fields.top_p,
-        min_p=fields.min_p,
-        repetition_penalty=fields.repetition_penalty,
+        **completed(given, defaults, samplers),
         frequency_penalty=fields.frequency_penalty,
         presence_penalty=fields.presence_penalty,
         logit_bias=_logit_bias(fields.logit_bias, limits),
         allowed_token_ids=None if allowed is None else tuple(allowed),
         bad_words_token_ids=bad_words,
-        samplers=SAMPLERS if fields.samplers is None else tuple(fields.samplers),
+        samplers=samplers,
         seed=fields.seed,
         max_tokens=None,
         min_tokens=fields.min_tokens,

@@ -83,7 +83,9 @@ def make_plan(
     check_logprobs(wanted.logprobs or 0, limits, wanted.logprobs_param)
     check_logprobs(fields.prompt_logprobs or 0, limits, "prompt_logprobs")
     check_priority(fields.priority, limits)
-    base = sampling_params(fields, limits, logprobs=wanted.logprobs, bad_words=bad_words)
+    base = sampling_params(
+        fields, limits, model.sampling_defaults, logprobs=wanted.logprobs, bad_words=bad_words
+    )
     submits: list[Submit] = []
     for prompt in prompts:
         check_prompt(prompt.token_ids, limits, prompt.param)

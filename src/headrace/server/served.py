@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from headrace.engine.limits import Limits
+from headrace.engine.sampling_defaults import SamplingDefaults
 from headrace.errors import RequestError, TemplateError, shown
 from headrace.protocol.openai.sampling import SamplingFields
 from headrace.server.api_error import MODEL_NOT_FOUND
@@ -37,6 +38,8 @@ class ServedModel:
     """Name of the file or folder."""
     template_defaults: Mapping[str, Any] = field(default_factory=dict)
     """Variables of every rendering."""
+    sampling_defaults: SamplingDefaults = field(default_factory=dict)
+    """The values of sampling fields that a request leaves out."""
     trust_request_template: bool = False
     """Whether a request may bring a chat template of its own."""
 

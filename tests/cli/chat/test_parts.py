@@ -24,8 +24,10 @@ from headrace.cli.chat.conversation import (
 )
 from headrace.cli.chat.input import Entry, entries, history_path
 from headrace.cli.chat.session import Session
-from headrace.engine.params import RANGES, SamplingParams
+from headrace.engine.params import RANGES
+from headrace.engine.params import SamplingParams as EngineParams
 from headrace.errors import ConfigError, HeadraceError
+from headrace.offline.params import SamplingParams
 from headrace.offline.results import GenerationDelta
 
 
@@ -168,7 +170,7 @@ def test_parameters_are_set_within_their_ranges() -> None:
     for name in chat_settings.NAMES:
         low, high = RANGES[name]
         for value in (low, high):
-            kind = type(getattr(SamplingParams(seed=0, max_tokens=1), name))
+            kind = type(getattr(EngineParams(seed=0, max_tokens=1), name))
             told = chat_settings.changed(params, name, repr(kind(value)))
             assert getattr(told, name) == value
         for outside in (repr(low - 1), "nan", "inf", "", "x", "1e", "True"):
@@ -182,10 +184,24 @@ def test_parameters_are_set_within_their_ranges() -> None:
         chat_settings.changed(params, "choice", "1")
 
 
+def test_what_is_left_to_the_model_is_shown_with_its_value() -> None:
+    params = chat_settings.changed(chat_settings.DEFAULT, "top_k", 5)
+    texts = chat_settings.shown(params, {"temperature": 0.6, "top_k": 20})
+    assert tuple(texts) == chat_settings.NAMES
+    assert texts["temperature"] == "default (0.6)"
+    assert texts["top_p"] == "default (1)"
+    assert texts["top_k"] == "5"
+    assert texts["seed"] == texts["max_tokens"] == "default"
+    assert chat_settings.chosen(params) == {"top_k": 5}
+    assert chat_settings.changed(params, "top_k", "default") == chat_settings.DEFAULT
+    neutral = chat_settings.changed(params, "temperature", "1")
+    assert chat_settings.chosen(neutral) == {"top_k": 5, "temperature": 1.0}
+
+
 def test_settings_of_a_file() -> None:
     base = SamplingParams(temperature=0.5, top_k=3, samplers=("temperature", "top_k"))
     params = chat_settings.of_file({"temperature": 0.2}, base)
-    assert (params.temperature, params.top_k) == (0.2, 0)
+    assert (params.temperature, params.top_k) == (0.2, None)
     assert params.samplers == ("temperature", "top_k")
     assert chat_settings.chosen(params) == {"temperature": 0.2}
     with pytest.raises(ConfigError, match="temprature"):

@@ -58,6 +58,7 @@ def chat(
     from headrace.cli.chat.conversation import Conversation
     from headrace.cli.chat.input import entries, line_editing, read_line
     from headrace.cli.chat.session import Session
+    from headrace.engine.sampling_defaults import described
     from headrace.llm import LLM
 
     llm = LLM(**asdict(config))
@@ -68,6 +69,8 @@ def chat(
         )
     if sys.stdin.isatty() and not as_json:
         note(_HINT)
+        if llm.sampling_defaults:
+            note(f"Sampling defaults of the model: {described(llm.sampling_defaults)}.")
     session = Session(
         llm,
         Conversation(system),

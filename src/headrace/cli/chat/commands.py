@@ -137,11 +137,9 @@ def _tokens(session: Session, _argument: str) -> None:
 
 
 def _settings(session: Session) -> str:
-    width = max(map(len, chat_settings.NAMES))
-    values = ((name, getattr(session.params, name)) for name in chat_settings.NAMES)
-    return "\n".join(
-        f"{name.ljust(width)}  {'default' if value is None else value}" for name, value in values
-    )
+    texts = chat_settings.shown(session.params, session.llm.sampling_defaults)
+    width = max(map(len, texts))
+    return "\n".join(f"{name.ljust(width)}  {text}" for name, text in texts.items())
 
 
 def _counted(session: Session) -> str:

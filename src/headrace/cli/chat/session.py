@@ -12,8 +12,8 @@ from headrace.cli.notes import note
 from headrace.errors import HeadraceError, RequestError
 
 if TYPE_CHECKING:
-    from headrace.engine.params import SamplingParams
     from headrace.llm import LLM
+    from headrace.offline.params import SamplingParams
 
 
 class Session:

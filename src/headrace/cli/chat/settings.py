@@ -7,10 +7,12 @@ from typing import Any
 
 import msgspec
 
-from headrace.engine.params import RANGES, SamplingParams
+from headrace.engine.params import RANGES
+from headrace.engine.sampling_defaults import SamplingDefaults, in_full
 from headrace.errors import ConfigError
+from headrace.offline.params import SamplingParams
 
-_FIELDS = {one.name: one for one in msgspec.structs.fields(SamplingParams)}
+_FIELDS = {field.name: field for field in msgspec.structs.fields(SamplingParams)}
 
 NAMES = tuple(name for name in RANGES if name in _FIELDS and name != "choice")
 """What can be set: the numbers of SamplingParams."""
@@ -35,7 +37,7 @@ def changed(params: SamplingParams, name: str, value: object) -> SamplingParams:
 
 
 def _number(name: str, value: object) -> float:
-    is_float = _FIELDS[name].type is float
+    is_float = _FIELDS[name].type in (float, float | None)
     try:
         if isinstance(value, bool) or not isinstance(value, (int, float, str)):
             raise ValueError
@@ -55,6 +57,21 @@ def of_file(values: dict[str, Any], params: SamplingParams) -> SamplingParams:
     for name in values:
         changed(params, name, values[name])  # raises for a name that cannot be set
     return params
+
+
+def shown(params: SamplingParams, defaults: SamplingDefaults) -> dict[str, str]:
+    """Every parameter that can be set, as text; what is left to the model with the model's value.
+
+    defaults: the model's.
+    """
+    of_model = in_full(defaults)
+    texts = {}
+    for name in NAMES:
+        value = getattr(params, name)
+        texts[name] = str(value)
+        if value is None:
+            texts[name] = f"default ({of_model[name]:g})" if name in of_model else "default"
+    return texts
 
 
 def chosen(params: SamplingParams) -> dict[str, Any]:

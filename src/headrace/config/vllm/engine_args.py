@@ -63,9 +63,7 @@ ENGINE_ARGS = table(
     without_effect("pt_load_map_location", "PyTorch's files are not read"),
     without_effect("allow_deprecated_quantization", "the file says how its weights are quantized"),
     without_effect("max_parallel_loading_workers", "weights are mapped from their files"),
-    differs("generation_config", "sampling defaults are the same for every model, vLLM's own",
-            "vllm"),
-    differs("override_generation_config", "a request has its own SamplingParams", {}),
+    differs("override_generation_config", "{generation_config} takes a file with other values", {}),
     differs("seed", "each request has a seed of its own, which SamplingParams takes"),
     # Memory
     renamed("gpu_memory_utilization", "the KV cache is sized with {kv_cache_memory_bytes}"),

@@ -55,25 +55,31 @@ class SamplingFields(msgspec.Struct, frozen=True, kw_only=True):
         Choices, Meta(description="Answers per prompt, each with a random stream of its own.")
     ] = 1
     temperature: Annotated[
-        float, Meta(description="0 is greedy. Default 1, whatever the model's own default.")
-    ] = 1.0
+        float | None,
+        Meta(
+            description="0 is greedy. Default of this and of the four below: the model's own "
+            "(`--generation-config`), which `/v1/models` shows; where it has none, 1."
+        ),
+    ] = None
     top_p: Annotated[
-        float,
+        float | None,
         Meta(description="Keep the likeliest tokens up to this mass; 0 keeps one."),
-    ] = 1.0
-    top_k: Annotated[int, Meta(description="Keep the k likeliest tokens; 0 and -1 keep all.")] = 0
+    ] = None
+    top_k: Annotated[
+        int | None, Meta(description="Keep the k likeliest tokens; 0 and -1 keep all.")
+    ] = None
     min_p: Annotated[
-        float,
+        float | None,
         Meta(description="Keep tokens at least this likely relative to the likeliest."),
-    ] = 0.0
+    ] = None
     repetition_penalty: Annotated[
-        float,
+        float | None,
         Meta(
             description="The logit of each token that occurs in the prompt or the output is "
             "divided by "
             "it if positive and multiplied by it if negative; 1 has no effect."
         ),
-    ] = 1.0
+    ] = None
     frequency_penalty: Annotated[
         float,
         Meta(description="Subtracted from a token's logit for each time it occurs in the output."),

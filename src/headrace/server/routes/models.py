@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
+from headrace.engine.sampling_defaults import in_full
 from headrace.protocol.openai.models import Model, ModelList
 from headrace.server.call import Call
 from headrace.server.reply import json_reply
@@ -31,4 +32,5 @@ def _entry(model: ServedModel, name: str) -> Model:
         root=model.root or name,
         parent=None,
         max_model_len=model.limits.context_tokens,
+        default_sampling_params=in_full(model.sampling_defaults),
     )

@@ -1,0 +1,22 @@
+"""SamplingParams as a caller in Python writes them."""
+
+from __future__ import annotations
+
+from headrace.engine.params import RequestParams
+
+
+class SamplingParams(RequestParams, frozen=True, kw_only=True):
+    """The parameters of one request as a caller gives them. None, the default of the fields below,
+    stands for the model's own value (`LLM.sampling_defaults`), or the neutral one where the model
+    names none."""
+
+    temperature: float | None = None
+    """0 is greedy. Neutral: 1."""
+    top_k: int | None = None
+    """0 and -1 keep all. Neutral: 0."""
+    top_p: float | None = None
+    """0 keeps the likeliest token alone. Neutral: 1."""
+    min_p: float | None = None
+    """Neutral: 0."""
+    repetition_penalty: float | None = None
+    """As in engine/params.py. Neutral: 1."""
