@@ -130,6 +130,7 @@ async def _translate(
             piece = await reply.piece()
             began_ns = clock_ns()
             events = reader.feed(piece) if piece else reader.end()
+            opened.took(piece, events)
         except UpstreamError as error:
             began_ns = clock_ns()
             events = [ReplyFailure(error.failure)]
@@ -161,13 +162,15 @@ async def _pass_on(
             if whole.too_long:
                 raise UpstreamError("too_large", "an event of the stream does not end")
             piece = await reply.piece()
+            began_ns = clock_ns()
+            events = reader.feed(piece) if piece else reader.end()
+            opened.took(piece, events)
         except UpstreamError as error:
             if not tally.ended:  # otherwise only the end of the connection was lost
                 failed = ReplyFailure(error.failure)
                 tally.take(failed)
             break
-        began_ns = clock_ns()
-        for event in reader.feed(piece) if piece else reader.end():
+        for event in events:
             failed = _take(event, opened, scrub, tally) or failed
         if opened.idle_s is not None and (tally.has_content or has_media(reader)):
             opened.content_came()

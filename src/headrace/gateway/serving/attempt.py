@@ -8,7 +8,7 @@ nothing; after that the target's answer is the answer, whatever happens to it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -18,6 +18,7 @@ from headrace.gateway.serving.prepared import Prepared, Ready
 from headrace.gateway.serving.scrub import without_secrets
 from headrace.gateway.serving.sent import Sent
 from headrace.gateway.serving.stepped import SteppedAnswer
+from headrace.gateway.serving.stream_watch import StreamWatch
 from headrace.gateway.serving.told_error import with_body
 from headrace.gateway.targets.auth import Credential, Outgoing, all_rest
 from headrace.gateway.upstream.connection import Reply
@@ -102,6 +103,9 @@ class Opened:
     """The bytes of those events, where the stream is passed through."""
     proof: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     """Headers that authenticated the request."""
+    watch: StreamWatch | None = None
+    """Limits the rest of a stream; None for a whole answer, and for one that takes several
+    requests."""
     idle_s: float | None = None
     """Longest pause between two pieces once content arrives, where a stream is passed through
     before its first content."""
@@ -111,6 +115,14 @@ class Opened:
         assert isinstance(self.reply, Reply)
         self.reply.limit_idle(self.idle_s)
         self.idle_s = None
+
+    def took(self, piece: bytes, events: Sequence[Event]) -> None:
+        """Call for each piece of the rest of a stream. Raises UpstreamError where it is to end."""
+        if self.watch is not None:
+            # Before the first content a provider may think in silence, as long as it may at all.
+            thinks = self.idle_s is not None
+            media = self.reader is not None and has_media(self.reader)
+            self.watch.took(piece, events, silent=not (thinks or media))
 
     def read(self) -> ChatReply:
         """A whole answer in neutral form, parsed on first use; not for streams."""
@@ -138,6 +150,7 @@ async def attempt(
     *,
     stream: bool,
     most_reply_bytes: int,
+    most_stream_bytes: int,
     clock_ns: Callable[[], int],
     now_s: float,
     trace_headers: tuple[tuple[str, str], ...] = (),
@@ -188,6 +201,8 @@ async def attempt(
                 candidate=candidate, ready=ready, sent_ns=sent_ns, first_ns=sent_ns, reply=reply
             )
             opened.proof = proof
+            if stream:
+                opened.watch = StreamWatch(most_stream_bytes, timeouts.idle_s, clock_ns)
             await _open(opened, reply, prepared, stream, most_reply_bytes, timeouts)
         opened.first_ns = clock_ns()
         return opened

@@ -20,6 +20,7 @@ from headrace.gateway.serving.prepared import Prepared
 from headrace.gateway.serving.rounds import Rounds
 from headrace.gateway.serving.sent import Sent, Unanswered, unanswered_of
 from headrace.gateway.serving.settle import Took
+from headrace.gateway.serving.stream_watch import most_stream_bytes
 from headrace.gateway.telemetry.tracing import UNTRACED, RequestTrace
 
 _S_PER_NS = 1e-9
@@ -139,6 +140,9 @@ class Dispatch(Rounds[Opened]):
                 ready,
                 stream=self.stream,
                 most_reply_bytes=self.most_reply_bytes,
+                most_stream_bytes=most_stream_bytes(
+                    self.most_reply_bytes, self.ask.most_output_tokens, self.ask.choices
+                ),
                 clock_ns=self.clock_ns,
                 now_s=began_ns * _S_PER_NS,
                 trace_headers=trace.headers,

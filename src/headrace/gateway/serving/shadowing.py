@@ -165,6 +165,7 @@ class _Copy:
                     self._ready,
                     stream=told.incoming.stream,
                     most_reply_bytes=most_reply_bytes,
+                    most_stream_bytes=most_reply_bytes,
                     clock_ns=self._clock_ns,
                     now_s=self._clock_ns() * _S_PER_NS,
                     sent=self._sent,

@@ -63,7 +63,12 @@ class ListenSettings(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = 2**28
     max_reply_bytes: Annotated[
-        int, Meta(ge=1024, description="Largest reply of a provider without a stream.")
+        int,
+        Meta(
+            ge=1024,
+            description="Largest reply of a provider; a stream may have 4 KiB for each token that "
+            "its request allows, if that is more.",
+        ),
     ] = 64 * 2**20
 
 
