@@ -243,6 +243,7 @@ def test_the_five_names_schedulers_read(start: Start) -> None:
 
 
 def test_request_metrics(start: Start) -> None:
+    # The event loop's timers end up to a millisecond early: a tenth is allowed below.
     server = start(MockEngine(says("abcd", delay_s=0.02)))
     server.complete(prompt="x" * 12, max_tokens=30)
     server.complete(prompt="x" * 12, max_tokens=3)
@@ -264,12 +265,12 @@ def test_request_metrics(start: Start) -> None:
     assert histogram("request_prefill_time_seconds") == (2, 1.0)
     count, first_s = histogram("time_to_first_token_seconds")
     assert count == 2
-    assert first_s >= 0.04
+    assert first_s >= 0.9 * 0.04
     count, between_s = histogram("inter_token_latency_seconds")
     assert count == 4 + 2
-    assert between_s >= 0.1
-    assert histogram("request_decode_time_seconds")[1] >= 0.1
-    assert histogram("request_inference_time_seconds")[1] >= 1.1
+    assert between_s >= 0.9 * 0.1
+    assert histogram("request_decode_time_seconds")[1] >= 0.9 * 0.1
+    assert histogram("request_inference_time_seconds")[1] >= 1 + 0.9 * 0.1
     assert histogram("request_time_per_output_token_seconds")[0] == 2
     assert histogram("e2e_request_latency_seconds")[1] >= first_s + between_s
 

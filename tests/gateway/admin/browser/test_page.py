@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +12,28 @@ import pytest
 
 from tests.gateway.admin.browser.page import HTML, KEY, seen
 
+async_api = pytest.importorskip("playwright.async_api", reason="playwright is not installed")
 pytestmark = pytest.mark.browser
 
 STORE: dict[str, Any] = {"require_key": True, "store": "gateway.db"}
 
 
-async def rows(page: Any, selector: str) -> list[str]:
-    """Texts of a table's rows, on one line each."""
-    found: list[str] = await page.locator(f"{selector} tbody tr").all_inner_texts()
+async def rows(page: Any, selector: str, least: int = 1) -> list[str]:
+    """Texts of a table's rows, on one line each, once there are at least so many."""
+    lines = page.locator(f"{selector} tbody tr")
+    await lines.nth(least - 1).wait_for()
+    found: list[str] = await lines.all_inner_texts()
     return [" ".join(one.split()) for one in found]
+
+
+async def until_shown(act: Callable[[], Awaitable[object]], expected: Any) -> None:
+    """Repeat what makes the page ask again until it shows what is written in batches."""
+    for _ in range(50):
+        await act()
+        with contextlib.suppress(async_api.TimeoutError):
+            await expected.wait_for(timeout=300)
+            return
+    raise AssertionError(f"never shown: {expected}")
 
 
 @pytest.mark.smoke
@@ -63,10 +78,11 @@ async def test_the_overview_has_the_numbers_of_the_ledger(tmp_path: Path) -> Non
         await page.get_by_text("No requests in this time").wait_for()
         for model, stream in (("chat", False), ("chat", True), ("large", False), ("broken", False)):
             await one.chat(model, "hi", stream=stream)
-        await page.wait_for_timeout(100)  # the ledger is written in batches of 50 ms
-        await page.get_by_role("button", name="1 hour").click()
         tile = page.locator(".tile")
-        await tile.filter(has_text="Requests").get_by_text("4", exact=True).wait_for()
+        await until_shown(
+            page.get_by_role("button", name="1 hour").click,
+            tile.filter(has_text="Requests").get_by_text("4", exact=True),
+        )
         texts = [" ".join(text.split()) for text in await tile.all_inner_texts()]
         assert texts[1].startswith("Failed 25 % 1 failed of 4; 0 refused, not counted")
         assert texts[2].startswith("Cost $0.000054 every price known")
@@ -172,7 +188,7 @@ async def test_the_log_is_live_searched_and_has_details(tmp_path: Path) -> None:
         await page.get_by_role("button", name="Pause").click()
         await one.chat("broken", HTML)
         await page.get_by_role("button", name="Resume (1 new)").click()
-        assert len(await rows(page, ".log")) == 2
+        assert len(await rows(page, ".log", 2)) == 2
         await page.get_by_label("Search the log").fill("THE PROVIDER SAYS")
         await page.locator(".log tbody tr").filter(has_text="chat").wait_for(state="detached")
         await page.locator(".log tbody tr button").click()
@@ -192,11 +208,17 @@ async def test_what_was_said_is_searched_and_shown_as_text(tmp_path: Path) -> No
         page = one.page
         await one.chat("chat", f"a needle {HTML}")
         await one.chat("large", "hay")
-        await page.wait_for_timeout(200)  # the request log is written in batches
         await one.open("log")
         await page.get_by_label("Where to search").select_option("bodies")
-        await page.get_by_label("Search the log").fill("A NEEDLE")
         row = page.locator(".log tbody tr")
+        search = page.get_by_label("Search the log")
+
+        async def find(text: str) -> None:
+            await search.fill("")
+            await search.fill(text)
+
+        await until_shown(lambda: find("HAY"), row.filter(has_text="large"))
+        await until_shown(lambda: find("A NEEDLE"), row.filter(has_text="chat"))
         await row.filter(has_text="large").wait_for(state="detached")
         await row.filter(has_text="chat").locator("button").click()
         drawer = page.get_by_role("dialog")
@@ -245,8 +267,7 @@ async def test_two_models_answer_side_by_side(tmp_path: Path) -> None:
         await page.get_by_role("button", name="Stop").click()
         await large.get_by_text("Stopped.").wait_for()
         await one.go("Live log")
-        await page.locator(".log tbody tr").nth(1).wait_for()
-        told = await rows(page, ".log")
+        told = await rows(page, ".log", 2)
         assert any("Client left" in row and "a/slow" in row and "admin" in row for row in told)
 
 
