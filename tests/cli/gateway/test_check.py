@@ -89,3 +89,32 @@ providers:
     told = run("check", "--config", config, "--json")
     warnings = [one for one in json.loads(told.stdout)["warnings"] if "no path" in one]
     assert len(warnings) == 1 and warnings[0].startswith("providers.own: "), warnings
+
+
+def test_targets_of_a_model_that_support_different_parameters_are_warned_of(tmp_path: Path) -> None:
+    config = tmp_path / "gateway.yaml"
+    text = """
+providers: {openai: env:HOME, anthropic: env:HOME}
+models:
+  mixed: [openai/gpt-5, anthropic/claude-sonnet-4-5]
+  alike: [openai/gpt-5, openai/gpt-5-mini]
+  one: anthropic/claude-sonnet-4-5
+"""
+    config.write_text(text, encoding="utf-8")
+
+    def warned() -> list[str]:
+        told = run("check", "--config", config, "--json")
+        found: list[str] = json.loads(told.stdout)["warnings"]
+        return [warning for warning in found if "same parameters" in warning]
+
+    (warning,) = warned()
+    assert warning == (
+        "models.mixed: its targets do not support the same parameters: openai/gpt-5 is tried "
+        "after the others for top_k; anthropic/claude-sonnet-4-5 is skipped for n, logit_bias, "
+        "logprobs and is tried after the others for seed, frequency_penalty, presence_penalty, "
+        "metadata"
+    )
+    config.write_text(f"{text}unsupported: refuse\n", encoding="utf-8")
+    assert "tried after" not in warned()[0]
+    config.write_text(f"{text}unsupported: drop\n", encoding="utf-8")
+    assert warned() == []

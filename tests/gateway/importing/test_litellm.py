@@ -72,7 +72,7 @@ def test_what_it_says_is_what_ours_says() -> None:
     assert own.model == "vllm-server/qwen3" and own.max_in_flight == 32
     assert {one.strategy for one in read.models.values()} == {"latency"}
     assert read.models["gpt"].fallbacks == read.models["gpt"].context_fallbacks == ("claude",)
-    assert read.aliases == {"gpt-4": "gpt"} and read.drop_unsupported
+    assert read.aliases == {"gpt-4": "gpt"} and read.unsupported == "drop"
     assert (read.retries.same_target, read.timeouts.first_token_s) == (3, 30.0)
     assert read.breaker.cooldown_s == 60.0
     assert read.access.master_key == "os.environ/MASTER" and read.access.require_key

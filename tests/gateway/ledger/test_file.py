@@ -255,19 +255,27 @@ def test_the_newest_of_what_is_wanted(tmp_path: Path) -> None:
         assert ids(model="' OR 1 --") == []
 
 
-def test_a_file_of_version_1_is_brought_up_to_date_and_loses_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_file_of_an_older_version_is_brought_up_to_date_and_loses_nothing(
+    tmp_path: Path, version: int
+) -> None:
+    since = {
+        1: ("purpose", "parent", "variant", "assigned", "guardrails", "prompt"),
+        2: ("ignored", "skipped"),
+    }
     path = written(tmp_path / "ledger", entry(1))
     connection = sqlite3.connect(path)
-    for name in ("purpose", "parent", "variant", "assigned", "guardrails", "prompt"):
+    for name in (name for older in range(version, 3) for name in since[older]):
         connection.execute(f"ALTER TABLE requests DROP COLUMN {name}")
-    connection.execute("PRAGMA user_version = 1")
+    connection.execute(f"PRAGMA user_version = {version}")
     connection.commit()
     connection.close()
     with pytest.raises(LedgerError, match="older headrace"), reading(path):
         pass
-    written(path, entry(2, purpose="judge", parent="req-1"))
+    second = entry(2, purpose="judge", parent="req-1", ignored=("seed",), skipped=("a/m: why",))
+    written(path, second)
     with reading(path) as found:
-        assert newest(found, EntryFilter()) == [entry(2, purpose="judge", parent="req-1"), entry(1)]
+        assert newest(found, EntryFilter()) == [second, entry(1)]
 
 
 def test_opening_it_twice_in_one_process_keeps_the_locks_of_the_first(tmp_path: Path) -> None:

@@ -218,6 +218,51 @@ def test_preferred_speeds_put_others_last_and_leave_nobody_out() -> None:
     assert names(one.decide(asking(provider={"preferred_max_latency": {}}), 0.0))[0] == "slow/m"
 
 
+def test_the_route_fallback_tries_targets_in_their_order() -> None:
+    for strategy in ("weighted", "least_busy", "price"):
+        for seed in range(8):
+            one = router(route("m", A, B, C, strategy=strategy), seed=seed)
+            decision = one.decide(asking(route="fallback"), 0.0)
+            assert names(decision) == ["a/m", "b/m", "c/m"], (strategy, seed)
+    assert decision.candidates[0].reasons == ("ordered: number 1 of the list",)
+
+
+def test_the_route_fallback_goes_before_the_session_and_after_a_sort() -> None:
+    cheap = target("cheap/m", usd=(1.0, 1.0))
+    dear = target("dear/m", usd=(5.0, 5.0))
+    one = router(route("m", dear, cheap, sticky="session"))
+    ask = asking(route="fallback", session="s")
+    one.served("m", ask, cheap, 0.0)
+    assert names(one.decide(asking(session="s"), 0.0)) == ["cheap/m", "dear/m"]
+    assert names(one.decide(ask, 0.0)) == ["dear/m", "cheap/m"]
+    sorted_ = asking(route="fallback", provider={"sort": "price"})
+    assert names(one.decide(sorted_, 0.0)) == ["cheap/m", "dear/m"]
+
+
+def test_the_route_load_balance_draws_targets_by_their_weights() -> None:
+    first = set()
+    for seed in range(20):
+        one = router(route("m", A, B, strategy="ordered"), seed=seed)
+        first.add(names(one.decide(asking(route="load-balance"), 0.0))[0])
+    assert first == {"a/m", "b/m"}
+
+
+def test_the_route_sort_and_the_partition_none_sort_the_targets_of_all_models() -> None:
+    one = router(
+        route("m", target("x/m", usd=(5.0, 5.0)), target("y/m", usd=(2.0, 2.0))),
+        route("n", target("z/n", usd=(3.0, 3.0))),
+    )
+    both: dict[str, Any] = {"models": ["n"], "provider": {"sort": "price"}}
+    in_turn = ["y/m", "x/m", "z/n"]
+    assert names(one.decide(asking(**both), 0.0)) == in_turn
+    assert names(one.decide(asking(**both, route="fallback"), 0.0)) == in_turn
+    assert names(one.decide(asking(**both, route="sort"), 0.0)) == ["y/m", "z/n", "x/m"]
+    for partition, expected in (("model", in_turn), ("none", ["y/m", "z/n", "x/m"])):
+        sort = {"by": "price", "partition": partition}
+        asked = asking(models=["n"], provider={"sort": sort})
+        assert names(one.decide(asked, 0.0)) == expected
+
+
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
@@ -269,7 +314,7 @@ def test_errors_are_in_the_words_of_json(given: Any, said: str) -> None:
     [
         ({"enforce_distillable_text": True}, "enforce_distillable_text"),
         ({"max_price": {"image": 1}}, "image"),
-        ({"sort": {"by": "price", "partition": "none"}}, "partition"),
+        ({"sort": {"by": "price", "partition": "all"}}, "partition"),
     ],
 )
 def test_what_is_not_done_is_refused(given: dict[str, Any], said: str) -> None:

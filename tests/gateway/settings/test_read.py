@@ -72,6 +72,21 @@ aliases: {first: one}
     assert settings.models["three"].strategy == "price"
 
 
+def test_a_bare_list_of_targets_is_tried_in_its_order(tmp_path: Path) -> None:
+    text = """
+    providers: {a: env:A, b: env:B}
+    models:
+      bare: [a/m, b/m]
+      settings: [{model: a/m, order: 1}, b/m]
+      weights: [{model: a/m, weight: 2}, b/m]
+      whole: {targets: [a/m, b/m]}
+    """
+    models = read(tmp_path, text).models
+    assert {name: model.strategy for name, model in models.items()} == {
+        "bare": "ordered", "settings": "ordered", "weights": "weighted", "whole": "weighted",
+    }  # fmt: skip
+
+
 def test_json_is_yaml(tmp_path: Path) -> None:
     assert read(tmp_path, '{"listen": {"port": 0}}').listen.port == 0
 

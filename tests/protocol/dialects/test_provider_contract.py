@@ -120,7 +120,7 @@ def test_what_messages_hold_and_cannot_be_told_is_named(provider: Provider) -> N
     assert dropped == {
         "messages.cache",
         "messages.text.annotations",
-        "messages.anthropic",
+        "messages.search_result",
         "messages.name",
         "messages.extra.weight",
     }

@@ -207,6 +207,7 @@ def _warnings_of_admin(settings: GatewaySettings, sources: Sources) -> tuple[str
 
 
 def _warnings_of_targets(settings: GatewaySettings, built: Gateway) -> list[str]:
+    from headrace.gateway.building.parameters import parameter_warnings
     from headrace.protocol.dialects.openai_chat import OpenAIChatProvider
     from headrace.protocol.dialects.openai_chat.presets import OPENAI_API
 
@@ -220,6 +221,7 @@ def _warnings_of_targets(settings: GatewaySettings, built: Gateway) -> list[str]
         and isinstance(one.side, OpenAIChatProvider)
         and one.side.variant.chat_path == OPENAI_API.chat_path
     ]
+    warnings += parameter_warnings(built.router.routes, settings.unsupported)
     priced = False
     for name, route in built.router.routes.items():
         for target in route.targets:

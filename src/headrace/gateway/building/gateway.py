@@ -190,7 +190,7 @@ def gateway_of(
         shadows = Shadows(
             router,
             most_reply_bytes=settings.listen.max_reply_bytes,
-            drop_unsupported=settings.drop_unsupported,
+            unsupported=settings.unsupported,
             clock_ns=clock_ns,
             source=source,
             on_entry=take,
@@ -201,7 +201,7 @@ def gateway_of(
         accounts=counted_in(settings, accounts),
         free_tier=free_tier_of(settings, accounts),
         stored_ids=stored_ids_of(settings, accounts),
-        drop_unsupported=settings.drop_unsupported,
+        unsupported=settings.unsupported,
         most_reply_bytes=settings.listen.max_reply_bytes,
         clock_ns=clock_ns,
         wall_s=wall_s,

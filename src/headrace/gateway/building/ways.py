@@ -33,7 +33,7 @@ def ways_of(
         router=router,
         chat=chat,
         chosen=chosen,
-        drop_unsupported=settings.drop_unsupported,
+        unsupported=settings.unsupported,
         most_reply_bytes=settings.listen.max_reply_bytes,
         clock_ns=clock_ns,
         source=source,

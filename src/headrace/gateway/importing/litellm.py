@@ -290,7 +290,7 @@ class _Reader:
     def library(self, section: dict[str, Any]) -> None:
         """litellm_settings."""
         if section.get("drop_params") is True:
-            self._top["drop_unsupported"] = True
+            self._top["unsupported"] = "drop"
         self._common(section, "litellm_settings")
         if section.get("request_timeout") is not None:
             self._top.setdefault("timeouts", {})["total_s"] = section["request_timeout"]

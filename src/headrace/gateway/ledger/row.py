@@ -68,6 +68,8 @@ def row_of(entry: Entry) -> tuple[Value, ...]:
         entry.assigned,
         _encode(entry.guardrails).decode() if entry.guardrails else "[]",
         entry.prompt,
+        _encode(entry.ignored).decode() if entry.ignored else "[]",
+        _encode(entry.skipped).decode() if entry.skipped else "[]",
     )
 
 
@@ -88,6 +90,8 @@ def entry_of(row: tuple[Any, ...]) -> Entry:
         "attempts": _attempts.decode(one["attempts"]),
         "tags": _tags.decode(one["tags"]),
         "guardrails": _tags.decode(one["guardrails"]),
+        "ignored": _tags.decode(one["ignored"]),
+        "skipped": _tags.decode(one["skipped"]),
         "usage": usage,
     }
     del found["at_ms"]

@@ -7,7 +7,7 @@ import sqlite3
 from headrace.gateway.ledger.errors import LedgerError
 from headrace.gateway.sqlite_file import FileKind
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 # "HRle": tells our files from other programs' (PRAGMA application_id).
 APPLICATION_ID = 0x48526C65
 
@@ -55,9 +55,11 @@ COLUMNS = (
     ("assigned", "TEXT NOT NULL DEFAULT ''"),
     ("guardrails", "TEXT NOT NULL DEFAULT '[]'"),
     ("prompt", "TEXT NOT NULL DEFAULT ''"),
+    ("ignored", "TEXT NOT NULL DEFAULT '[]'"),
+    ("skipped", "TEXT NOT NULL DEFAULT '[]'"),
 )
-# What files of version 1 lack.
-_SINCE_VERSION_2 = 6
+# The number of columns that files of a version lack.
+_LACKING = {1: 8, 2: 2}
 COLUMN_NAMES = tuple(name for name, _ in COLUMNS)
 
 _SCHEMA = (
@@ -69,13 +71,12 @@ _SCHEMA = (
 
 
 def _columns_of(version: int) -> list[str]:
-    known = COLUMN_NAMES if version > 1 else COLUMN_NAMES[:-_SINCE_VERSION_2]
-    return ["number", *known]
+    return ["number", *COLUMN_NAMES[: len(COLUMN_NAMES) - _LACKING.get(version, 0)]]
 
 
 def _upgrade(connection: sqlite3.Connection, version: int) -> None:
     """A file of an older version gets the columns it lacks."""
-    for name, kind in COLUMNS[-_SINCE_VERSION_2:]:
+    for name, kind in COLUMNS[-_LACKING[version] :]:
         connection.execute(f"ALTER TABLE requests ADD COLUMN {name} {kind}")
 
 

@@ -1,7 +1,9 @@
 """Routing preferences in a client's request, in OpenRouter's format.
 
 The `provider` object, the `models` list, suffixes of a model's name (`:nitro`, `:floor`, `:free`)
-and the older `route`. Source: openrouter.ai/docs, "Provider routing" and "Model routing".
+and the older `route`: "fallback" tries models and their targets in order, "load-balance" draws the
+targets by weight, "sort" sorts the targets of all models together, as `sort.partition` "none" does.
+Source: openrouter.ai/docs, "Provider routing" and "Model routing".
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from headrace.errors import RequestError, shown
 from headrace.gateway.routing.model_name import check_name
 
 Sort = Literal["price", "throughput", "latency"]
+RouteWord = Literal["fallback", "load-balance", "sort"]
 SUFFIXES: dict[str, Sort] = {"nitro": "throughput", "floor": "price"}
 FREE = "free"
 
@@ -38,8 +41,8 @@ class MaxPrice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 class _SortObject(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     by: Sort
-    # Models are tried in turn; sorting targets of several together is not supported.
-    partition: Literal["model"] | None = None
+    partition: Literal["model", "none"] | None = None
+    """"model": models are tried in turn; "none": the targets of all are sorted together."""
 
 
 class Preferences(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -66,6 +69,11 @@ class Preferences(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         """The sort key, in whichever form it was written."""
         return self.sort.by if isinstance(self.sort, _SortObject) else self.sort
 
+    @property
+    def sorts_all(self) -> bool:
+        """Whether the targets of all models are sorted together."""
+        return isinstance(self.sort, _SortObject) and self.sort.partition == "none"
+
 
 NONE = Preferences()
 
@@ -80,6 +88,18 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """The sort key of a suffix."""
     free: bool = False
     """Whether only free targets are allowed."""
+    route: RouteWord | None = None
+    """The older `route`."""
+
+    @property
+    def sort_by(self) -> Sort | None:
+        """The sort key of `provider` or of a suffix."""
+        return self.preferences.sort_by or self.sort
+
+    @property
+    def sorts_all(self) -> bool:
+        """Whether the targets of all models are sorted together."""
+        return self.sort_by is not None and (self.route == "sort" or self.preferences.sorts_all)
 
 
 def read_wanted(model: str, fields: dict[str, Any]) -> Wanted:
@@ -105,7 +125,7 @@ def read_wanted(model: str, fields: dict[str, Any]) -> Wanted:
     route = fields.get("route")
     if route not in (None, "fallback", "load-balance", "sort"):
         raise RequestError(
-            f"route: {shown(route)} is not `fallback` or `load-balance`", param="route"
+            f"route: {shown(route)} is not `fallback`, `load-balance` or `sort`", param="route"
         )
     listed = fields.get("models")
     if listed is None:
@@ -134,4 +154,4 @@ def read_wanted(model: str, fields: dict[str, Any]) -> Wanted:
             names.append(name)
     if not names:
         raise RequestError("model: a name is required", param="model", code="missing_model")
-    return Wanted(models=tuple(names), preferences=preferences, sort=sort, free=free)
+    return Wanted(models=tuple(names), preferences=preferences, sort=sort, free=free, route=route)

@@ -18,7 +18,7 @@ from headrace.gateway.routing.context import surely_fitting_first
 from headrace.gateway.routing.decision import Candidate, Decision, LeftOut
 from headrace.gateway.routing.eligible import cannot_serve, is_named, is_preferred, not_now
 from headrace.gateway.routing.model_name import plain_name, plain_names
-from headrace.gateway.routing.preferences import FREE, NONE, Sort
+from headrace.gateway.routing.preferences import FREE, NONE, RouteWord, Sort, Wanted
 from headrace.gateway.routing.query import RoutingQuery
 from headrace.gateway.routing.route import Route
 from headrace.gateway.routing.sticky import Sticky
@@ -32,6 +32,7 @@ from headrace.gateway.targets.target import Target
 _SORTS: dict[Sort, Strategy] = {
     "price": "price", "throughput": "throughput", "latency": "latency",
 }  # fmt: skip
+_ROUTES: dict[RouteWord, Strategy] = {"fallback": "ordered", "load-balance": "weighted"}
 
 _LATEST = ":latest"
 # A model's fallbacks have fallbacks; a cycle ends here at the latest.
@@ -159,8 +160,21 @@ class Router:
             candidates += found
             left_out += without
         assigned = sides[0][1] if sides and sides[0][0] == names[0] else ""
+        if ask.wanted.sorts_all and len(names) > 1:
+            candidates = self._sorted_together(candidates, ask, now_s)
         candidates = _continued_first(candidates, ask)
         return Decision(tuple(candidates), tuple(left_out), assigned, tuple(sides))
+
+    def _sorted_together(
+        self, candidates: list[Candidate], ask: RoutingQuery, now_s: float
+    ) -> list[Candidate]:
+        """The candidates of all models by the client's sort key; ties keep the models' order."""
+        strategy = _strategy_of(ask.wanted)
+        assert strategy is not None
+        targets = list(dict.fromkeys(candidate.target for candidate in candidates))
+        scored = ORDERS[strategy](targets, ask, self._source, now_s)
+        places = {entry.target: place for place, entry in enumerate(scored)}
+        return sorted(candidates, key=lambda candidate: places[candidate.target])
 
     def fallbacks(self, models: Iterable[str], ask: RoutingQuery, now_s: float) -> Decision:
         """The targets that are tried after all others failed; unknown names are skipped."""
@@ -267,21 +281,21 @@ class Router:
             else:
                 left_out.append(LeftOut(target.name, route.name, *reason))
         preferences = ask.wanted.preferences
-        sort = preferences.sort_by or ask.wanted.sort
-        strategy = _SORTS[sort] if sort else route.strategy
+        chosen = _strategy_of(ask.wanted)
+        strategy = chosen or route.strategy
         kept = None
         if key := _sticky_key(route, ask):
             kept = self._sticky.target(route.name, key, now_s)
         own = route.engine_order
         found: list[Candidate] = []
         for group, why in _groups(usable, preferences.order):
-            order = ORDERS[strategy] if sort or own is None else own
+            order = ORDERS[strategy] if chosen or own is None else own
             scored = order(group, ask, self._source, now_s)
-            if key and kept is None and strategy == "weighted" and not sort:
+            if key and kept is None and strategy == "weighted" and not chosen:
                 scored = of_session(group, key)
             if preferences is not NONE:
                 scored.sort(key=lambda one: not is_preferred(one.target, preferences))
-            if kept is not None and not sort:
+            if kept is not None and not chosen:
                 scored.sort(key=lambda one: one.target.name != kept)
             found += [
                 _candidate(scored_target, route, why, strategy, kept) for scored_target in scored
@@ -311,6 +325,13 @@ class Router:
             known.engine_order.served(ask, target)
         if known is not None and (key := _sticky_key(known, ask)):
             self._sticky.had(route, key, target.name, now_s)
+
+
+def _strategy_of(wanted: Wanted) -> Strategy | None:
+    """The strategy that the client chooses instead of the model's."""
+    if wanted.sort_by is not None:
+        return _SORTS[wanted.sort_by]
+    return None if wanted.route is None else _ROUTES.get(wanted.route)
 
 
 def _taken_out(route: Route, variants: Variants, found: list[Candidate]) -> list[LeftOut]:

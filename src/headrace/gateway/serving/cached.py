@@ -201,7 +201,7 @@ class AtCache:
             model=opened.candidate.model,
             target=target.name,
             provider=target.provider.name,
-            ignored=opened.ready.dropped,
+            ignored=opened.ready.losses.all,
         )
         self._land(kept)
         self._cache.keep(self._visit, kept)

@@ -82,6 +82,10 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """Guardrails that found something, each as "name=action"."""
     prompt: str = ""
     """The configured prompt it was made with, as "name@version"."""
+    ignored: tuple[str, ...] = ()
+    """Parameters of the client's body that the target of the answer does not support."""
+    skipped: tuple[str, ...] = ()
+    """Targets that were not tried, each as "target: reason"."""
 
     def __post_init__(self) -> None:
         """Shorten the error: lines wait in memory and go to other processes."""

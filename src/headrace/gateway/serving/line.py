@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
+from headrace.gateway.routing.decision import LeftOut
 from headrace.gateway.serving.after_failure import Tried
 from headrace.gateway.serving.attempt import Opened
 from headrace.gateway.serving.attempt_entries import failed_attempts
 from headrace.gateway.serving.entry import AttemptEntry, Entry, Outcome
 from headrace.gateway.serving.incoming import Incoming
 from headrace.gateway.serving.sent import Unanswered
+from headrace.gateway.serving.target_failures import reasons_of
 from headrace.protocol.neutral.reply import Finish
 from headrace.protocol.neutral.usage import TokenUsage
 
@@ -33,11 +36,13 @@ def line_of(
     overhead_us: int,
     assigned: str,
     unanswered: Unanswered | None = None,
+    skipped: Sequence[LeftOut] = (),
 ) -> Entry:
     """Make the line.
 
     `opened` is the answer, None if no target answered; `tried` holds the attempts that failed
-    before it; `unanswered` is the attempt under way at the end.
+    before it; `unanswered` is the attempt under way at the end; `skipped` holds the targets that
+    were not tried.
     """
     caller = incoming.caller
     target = None if opened is None else opened.candidate.target
@@ -93,4 +98,6 @@ def line_of(
         error=error,
         variant=assigned if opened is None else opened.candidate.variant,
         assigned=assigned,
+        ignored=() if opened is None else opened.ready.losses.all,
+        skipped=reasons_of(skipped) if skipped else (),
     )

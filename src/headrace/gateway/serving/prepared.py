@@ -6,6 +6,7 @@ change, and no other byte does.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -18,11 +19,24 @@ from headrace.protocol.dialects.openai_responses.state import needs_state
 from headrace.protocol.json_object import JsonObject
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.dialect import ReplySide
+from headrace.protocol.neutral.losses import NO_LOSSES, Losses, losses
 
 _SERVICE_TIER = "service_tier"
 _BACKGROUND = "background"
 # Fields meant for the gateway: a provider would refuse them.
 _OURS = ("provider", "models", "route", "cache")
+
+
+TRANSLATION = "translation"
+"""The code of an error about what no other dialect has at all."""
+
+# Their values are large, and paths in them are not looked up.
+_LARGE = frozenset(("functions", "input", "messages", "prompt", "tools"))
+_NEUTRAL_PLACE = re.compile(r"(messages|instructions|tools)\[\d+\](?:\.\w+\[\d+\])*")
+
+
+class UntranslatableError(RequestError):
+    """A valid request that one target's dialect cannot express; another target may."""
 
 
 class Ready(NamedTuple):
@@ -32,7 +46,7 @@ class Ready(NamedTuple):
     """Comes after the base URL's."""
     headers: tuple[tuple[str, str], ...]
     body: bytes
-    dropped: tuple[str, ...]
+    losses: Losses
     """Parameters that the provider does not support."""
     passed_on: bool
     """Whether the answer can be passed through as well."""
@@ -141,7 +155,8 @@ class Prepared:
         )
 
     def for_target(self, target: Target) -> Ready:
-        """The request for one target. Raises RequestError if the target cannot take it at all."""
+        """The request for one target. Raises UntranslatableError if the target cannot take it at
+        all, RequestError if it is invalid."""
         ready = self._ready(target)
         if not target.pass_priority:
             return ready
@@ -160,7 +175,7 @@ class Prepared:
                 passing.path(target.model, incoming.stream),
                 headers,
                 edited.body,
-                (),
+                NO_LOSSES,
                 True,
                 edited.hides_usage,
                 passing.replies,
@@ -169,23 +184,61 @@ class Prepared:
             )
         call = self.call
         if kept := needs_state(call):
-            raise RequestError(
+            raise UntranslatableError(
                 f"{kept[0]}: it does not store conversations; send the whole conversation as input",
                 param=kept[0],
-                code="translation",
+                code=TRANSLATION,
             )
         if unsaid := _beyond_chat(incoming.side.name, call):
-            raise RequestError(unsaid[1], param=unsaid[0], code="translation")
-        written = provider.side.write_call(call, target.model)
+            raise UntranslatableError(unsaid[1], param=unsaid[0], code=TRANSLATION)
+        try:
+            written = provider.side.write_call(call, target.model)
+        except RequestError as error:
+            raise _untranslatable(error, incoming) from None
         return Ready(
             written.path,
             tuple(written.headers.items()),
             written.body,
-            written.dropped,
+            losses(
+                call,
+                written.dropped,
+                incoming.side.field_paths,
+                lambda path: _has(incoming.body, path),
+            ),
             False,
             False,
             service_tier=None if _SERVICE_TIER in written.dropped else call.service_tier,
         )
+
+
+def _untranslatable(error: RequestError, incoming: Incoming) -> UntranslatableError:
+    """The error of a provider's dialect; it names the list in the client's body instead of a place
+    in the neutral call, whose numbers differ from the client's."""
+    paths = incoming.side.field_paths
+
+    def place(found: re.Match[str]) -> str:
+        known = paths.get(found[1], (found[1],))
+        return next((path for path in known if _has(incoming.body, path)), known[0])
+
+    message = _NEUTRAL_PLACE.sub(place, str(error))
+    param = None if error.param is None else _NEUTRAL_PLACE.sub(place, error.param)
+    return UntranslatableError(message, param=param, code=error.code)
+
+
+def _has(body: JsonObject, path: str) -> bool:
+    """Whether a client's body has a field; of those within large values the list is enough."""
+    _, mark, name = path.rpartition("..")
+    if mark:
+        return not name.isidentifier() or f'"{name}"'.encode() in body.body
+    names = path.partition("[")[0].split(".")
+    if names[0] not in body:
+        return False
+    if len(names) == 1 or names[0] in _LARGE:
+        return True
+    value = body.decoded(names[0])
+    for name in names[1:]:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value is not None
 
 
 def asked_service_tier(body: JsonObject) -> str | None:

@@ -1,7 +1,8 @@
 """The failover loop: which target is tried next until one answers, for chats and embeddings.
 
-All candidates are tried before any is tried again; busy ones are waited for once the others have
-been tried. A client's own fault ends the loop at once.
+All candidates are tried before any is tried again; of one model those that ignore hints of the
+request after those that ignore nothing. Busy ones are waited for once the others have been tried.
+A client's own fault ends the loop at once.
 """
 
 from __future__ import annotations
@@ -59,6 +60,9 @@ class Rounds(ABC, Generic[Answer]):
     _no_room: Reason | None = None
     _most_attempts: int = 0
     _unasked: int = 0
+    _put_off: list[Candidate] = field(default_factory=list)
+    _hints_may_drop: set[str] = field(default_factory=set)
+    """Models of which all targets that ignore nothing have been tried."""
     _tries_at: dict[str, int] = field(default_factory=dict)
     _keys_left: dict[str, int] = field(default_factory=dict)
     _followed: dict[str, tuple[LeftOut, ...]] = field(default_factory=dict)
@@ -95,6 +99,7 @@ class Rounds(ABC, Generic[Answer]):
                     break
                 self._unheld.clear()
             has_turn = False
+            self._take_put_off(queue)
             if queue:
                 candidate = queue.popleft()
                 if turns is not None and turns.is_full(candidate.target):
@@ -127,6 +132,7 @@ class Rounds(ABC, Generic[Answer]):
                 fallback = self._fallback(failed.next, candidate, route)
                 if fallback is not None:
                     queue = deque(fallback.candidates)
+                    self._put_off.clear()
                     if own_limit is None:
                         self._most_attempts = max(self._most_attempts, self.attempts + len(queue))
                     self.left_out += fallback.left_out
@@ -143,7 +149,8 @@ class Rounds(ABC, Generic[Answer]):
                     again.append((candidate, failure.failure))
         if self.attempts >= self._most_attempts:
             names = {attempt.target for attempt in self.tried}
-            self._unasked = len({candidate.target.name for candidate in (*queue, *busy)} - names)
+            waiting = (*queue, *self._put_off, *busy)
+            self._unasked = len({candidate.target.name for candidate in waiting} - names)
         raise self._nobody()
 
     async def _turn(self, turns: Turns, busy: list[Candidate]) -> Candidate:
@@ -268,6 +275,25 @@ class Rounds(ABC, Generic[Answer]):
                 self._keys_left.pop(candidate.target.name, None)
                 return candidate
         return None
+
+    def _puts_off(self, candidate: Candidate) -> bool:
+        """Whether a target that ignores hints is put off, as others of its model come first."""
+        if candidate.model in self._hints_may_drop:
+            return False
+        self._put_off.append(candidate)
+        return True
+
+    def _take_put_off(self, queue: deque[Candidate]) -> None:
+        """Let those that were put off be next, once no others of their model are left."""
+        if not self._put_off:
+            return
+        model = self._put_off[0].model
+        if any(candidate.model == model for candidate in queue):
+            return
+        self._hints_may_drop.add(model)
+        of_model = [candidate for candidate in self._put_off if candidate.model == model]
+        self._put_off = [candidate for candidate in self._put_off if candidate.model != model]
+        queue.extendleft(reversed(of_model))
 
     def _leave_out(self, candidate: Candidate, reason: str) -> None:
         self.left_out.append(LeftOut(candidate.target.name, candidate.model, reason))

@@ -262,7 +262,7 @@ class _Course:
             ask=ask,
             prepared=prepared or self._prepared,
             stream=incoming.stream,
-            drop_unsupported=serving.drop_unsupported,
+            unsupported=serving.unsupported,
             most_reply_bytes=serving.most_reply_bytes,
             clock_ns=serving.clock_ns,
             source=serving.source,
@@ -352,6 +352,7 @@ class _Course:
             cost_nusd=bill.cost_nusd, finish=None if tally is None else tally.finish,
             overhead_us=overhead_us + (0 if tally is None else tally.worked_ns // 1000),
             assigned=self._traffic.assigned, unanswered=unanswered,
+            skipped=() if self._dispatch is None else self._dispatch.left_out,
         )  # fmt: skip
         if opened is None and tally is not None:
             entry = self._at_cache.entry(entry)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from headrace.gateway.settings.reliability import Unsupported
 from headrace.gateway.telemetry.tracing import NOT_TRACED, Tracing
 
 if TYPE_CHECKING:  # what the configuration does not use is not imported
@@ -29,7 +30,7 @@ class Serving:
     router: Router
     accounts: Accounts | None
     """None if nothing is counted."""
-    drop_unsupported: bool
+    unsupported: Unsupported
     most_reply_bytes: int
     clock_ns: Callable[[], int]
     """A monotonic clock."""

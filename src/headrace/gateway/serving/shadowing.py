@@ -29,10 +29,12 @@ from headrace.gateway.serving.bill import cost_nusd
 from headrace.gateway.serving.entry import Entry, Outcome
 from headrace.gateway.serving.incoming import Incoming, Sink
 from headrace.gateway.serving.named import Names
+from headrace.gateway.serving.parameter_support import why_skipped
 from headrace.gateway.serving.prepared import Prepared, Ready
 from headrace.gateway.serving.sent import Sent
 from headrace.gateway.serving.tally import Tally
 from headrace.gateway.settings.check_traffic import SHADOW_KEY
+from headrace.gateway.settings.reliability import Unsupported
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +60,7 @@ class Shadows:
         router: Router,
         *,
         most_reply_bytes: int,
-        drop_unsupported: bool,
+        unsupported: Unsupported,
         clock_ns: Callable[[], int],
         source: random.Random,
         on_entry: Callable[[Entry], None],
@@ -66,7 +68,7 @@ class Shadows:
     ) -> None:
         self._router = router
         self._most_reply_bytes = most_reply_bytes
-        self._drop_unsupported = drop_unsupported
+        self._unsupported = unsupported
         self._clock_ns = clock_ns
         self._source = source
         self._on_entry = on_entry
@@ -111,8 +113,9 @@ class Shadows:
             ready = told.prepared.for_target(shadow.target)
         except RequestError:
             return None
-        missing = any(not name.startswith("extra.") for name in ready.dropped)
-        return None if missing and not self._drop_unsupported else ready
+        require_parameters = told.ask.wanted.preferences.require_parameters
+        why = why_skipped(ready.losses, self._unsupported, require_parameters=require_parameters)
+        return ready if why is None else None
 
     async def _run(self, shadow: Shadow, told: Told, ready: Ready) -> None:
         copy = _Copy(shadow, told, ready, self._clock_ns)

@@ -14,6 +14,7 @@ from headrace.protocol.neutral.failure import Failure
 _CLIENTS = frozenset(("stop", "context_fallback", "policy_fallback"))
 # Failures that concern one provider alone: another may have the model, or accept the request.
 _OF_ONE = frozenset(("not_found", "account_limit"))
+_MOST_REASONS = 8
 _NONE: Mapping[str, tuple[LeftOut, ...]] = MappingProxyType({})
 
 
@@ -69,6 +70,8 @@ def nobody_answered(
             wait_s = max(wait_s or 0.0, no_room.for_s)
     if unasked:
         told += f"; {unasked} more not tried, as `retries.attempts` is {len(tried)}"
+    if left_out:
+        told += f"; skipped: {_reasons(left_out)}"
     if worst.kind in _OF_ONE and any(skipped.for_s is not None for skipped in left_out):
         return _nobody_free(tried, left_out)  # a target that was not tried may have it
     all_told = all(attempt.failure.as_told is not None for attempt in tried)
@@ -146,5 +149,13 @@ def _nobody_free(tried: tuple[Tried, ...], left_out: tuple[LeftOut, ...]) -> All
     return AllTargetsFailedError(status, failure, tried, left_out)
 
 
+def reasons_of(left_out: Sequence[LeftOut]) -> tuple[str, ...]:
+    """Each skipped target with its reason, once; of many the first, and how many more there are."""
+    found = tuple(dict.fromkeys(f"{skipped.target}: {skipped.reason}" for skipped in left_out))
+    if len(found) <= _MOST_REASONS:
+        return found
+    return (*found[:_MOST_REASONS], f"{len(found) - _MOST_REASONS} more")
+
+
 def _reasons(left_out: tuple[LeftOut, ...]) -> str:
-    return "; ".join(f"{skipped.target}: {skipped.reason}" for skipped in left_out[:8])
+    return "; ".join(reasons_of(left_out))

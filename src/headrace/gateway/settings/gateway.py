@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from headrace.config.nested import formerly
 from headrace.gateway.settings.access import AccessSettings
 from headrace.gateway.settings.admin import AdminSettings
 from headrace.gateway.settings.alerts import AlertSettings
@@ -18,7 +19,12 @@ from headrace.gateway.settings.model import ModelSettings
 from headrace.gateway.settings.prompts import PromptSettings
 from headrace.gateway.settings.provider import ProviderSettings, Text
 from headrace.gateway.settings.queue import QueueSettings
-from headrace.gateway.settings.reliability import BreakerSettings, RetrySettings, TimeoutSettings
+from headrace.gateway.settings.reliability import (
+    BreakerSettings,
+    RetrySettings,
+    TimeoutSettings,
+    Unsupported,
+)
 from headrace.gateway.settings.request_log import RequestLogSettings
 from headrace.gateway.settings.telemetry import LogSettings, TracingSettings
 
@@ -103,14 +109,16 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
             "names it."
         ),
     ] = True
-    drop_unsupported: Annotated[
-        bool,
+    unsupported: Annotated[
+        Unsupported,
         Meta(
-            description="Whether a parameter that a target does not support is dropped and named "
-            "in "
-            "X-Ignored-Params; otherwise such targets are skipped."
+            description="What becomes of parameters that a target does not support. `drop_hints`: "
+            "hints (`seed`, `user`) are dropped and named in X-Ignored-Params; for others (`n`, a "
+            "response schema) the target is skipped. `drop`: all are dropped and named. `refuse`: "
+            "the target is skipped for any."
         ),
-    ] = False
+        formerly("drop_unsupported"),
+    ] = "drop_hints"
     free_tier: Annotated[
         FreeTierSettings | None,
         Meta(description="Rate limits for models that cost nothing; none if omitted."),

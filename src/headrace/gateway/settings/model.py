@@ -38,7 +38,11 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
         Meta(min_length=1, description="Where it is served; `variants` may be given instead."),
     ] = ()
     strategy: Annotated[
-        Strategy, Meta(description="Which of the targets with the lowest order goes first.")
+        Strategy,
+        Meta(
+            description="Which of the targets with the lowest order goes first. A bare list of "
+            "targets without weights (`NAME: [provider/model, ...]`) is `ordered`."
+        ),
     ] = "weighted"
     sticky: Annotated[
         Literal["none", "session", "prefix"],

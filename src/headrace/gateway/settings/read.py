@@ -110,6 +110,9 @@ def _written_out(loaded: Any) -> Any:
     providers = found.get("providers")
     if isinstance(providers, dict):
         found["providers"] = {name: _provider(one) for name, one in providers.items()}
+    former = found.get("drop_unsupported")
+    if isinstance(former, bool):
+        found["drop_unsupported"] = "drop" if former else "drop_hints"
     if "guardrails" in found:
         found["guardrails"] = guardrails_named(found["guardrails"])
     if "prompts" in found:
@@ -137,13 +140,19 @@ def _lines(document: Document) -> dict[str, int]:
 
 
 def _model(value: Any) -> Any:
-    if isinstance(value, str | list):
+    if isinstance(value, list) and not any(_has_weight(target) for target in value):
+        value = {"targets": value, "strategy": "ordered"}
+    elif isinstance(value, str | list):
         value = {"targets": value}
     if not isinstance(value, dict):
         return value
     if "targets" in value:
         value = {**value, "targets": written_targets(value["targets"])}
     return written_out(written_traffic(value))
+
+
+def _has_weight(target: Any) -> bool:
+    return isinstance(target, dict) and "weight" in target
 
 
 def _provider(value: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -11,6 +11,8 @@ from headrace.config.nested import formerly
 
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Share = Annotated[float, Meta(gt=0, le=1)]
+Unsupported = Literal["drop_hints", "drop", "refuse"]
+"""What becomes of parameters that a target does not support."""
 
 
 class TimeoutSettings(msgspec.Struct, frozen=True, kw_only=True):

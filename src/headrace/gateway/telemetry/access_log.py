@@ -136,7 +136,7 @@ def _is_plain(entry: Entry) -> bool:
         and len(entry.attempts) == 1
         and entry.attempts[0].failure is None
         and not (entry.cache or entry.guardrails or entry.prompt or entry.purpose)
-        and not entry.variant
+        and not (entry.variant or entry.ignored or entry.skipped)
     )
 
 
@@ -165,6 +165,8 @@ def fields_of(entry: Entry) -> dict[str, Any]:
         "key": entry.key or None,
         "attempts": len(attempts),
         "failures": failures or None,
+        "skipped": "; ".join(entry.skipped) or None,
+        "ignored": ", ".join(entry.ignored) or None,
         "cache": entry.cache or None,
         "guardrails": "; ".join(entry.guardrails) or None,
         "prompt": entry.prompt or None,

@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.event import Event
 from headrace.protocol.neutral.failure import Failure
+from headrace.protocol.neutral.losses import FieldPaths
 from headrace.protocol.neutral.reply import ChatReply, Finish
 from headrace.protocol.neutral.usage import TokenUsage
 
@@ -104,6 +105,10 @@ class ClientSide(Protocol):
     @property
     def name(self) -> str:
         """The same for clients and providers of the dialect."""
+
+    @property
+    def field_paths(self) -> FieldPaths:
+        """Where its clients write the fields of a neutral call."""
 
     def read_call(self, body: bytes, path: str, headers: Headers) -> ChatCall:
         """Raises RequestError naming the field at fault."""

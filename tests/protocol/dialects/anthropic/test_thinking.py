@@ -42,7 +42,7 @@ def enabled(budget: int) -> dict[str, Any]:
         (NEW, Reasoning(effort="minimal"), ADAPTIVE, "low", ()),
         (NEW, Reasoning(effort="none"), {"type": "disabled"}, None, ()),
         (NEW, Reasoning(budget_tokens=0), {"type": "disabled"}, None, ()),
-        (NEW, Reasoning(budget_tokens=5000), ADAPTIVE, "high", ("reasoning.budget_tokens",)),
+        (NEW, Reasoning(budget_tokens=5000), ADAPTIVE, "high", ()),
         (
             NEW,
             Reasoning(effort="low", summary="auto"),

@@ -233,7 +233,7 @@ def test_opaque_parts_go_to_their_dialect_alone() -> None:
     )
     assert body["messages"][1]["content"] == [ours, text("a")]
     assert body["messages"][2]["content"] == [text("no")]
-    assert dropped == ("messages.gemini",)
+    assert dropped == ("messages.assistant.gemini",)
 
 
 def test_a_result_block_without_a_neutral_form_comes_back() -> None:

@@ -127,10 +127,10 @@ def test_efforts_of_others(model: str, effort: str, fields: dict[str, Any]) -> N
     ("model", "wanted", "dropped"),
     [
         (GPT, {"effort": "none"}, {"reasoning.effort"}),
-        (QWEN, {"budget_tokens": 0}, {"reasoning.effort"}),
+        (QWEN, {"budget_tokens": 0}, {"reasoning.budget_tokens"}),
+        (LLAMA, {"budget_tokens": 2000}, {"reasoning.budget_tokens"}),
         (LLAMA, {"effort": "high"}, {"reasoning.effort"}),
         (NOVA, {"effort": "high"}, {"reasoning.effort"}),
-        (GPT, {"budget_tokens": 2000}, {"reasoning.budget_tokens"}),
         (
             NOVA,
             {"adaptive": True, "shown": True, "summary": "auto"},

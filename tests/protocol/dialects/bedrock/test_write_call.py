@@ -137,7 +137,7 @@ def test_what_has_no_field_is_dropped_and_told() -> None:
         "metadata",
         "service_tier",
         "parallel_tool_calls",
-        "tools[1]",
+        "tools[1].web_search",
         "top_k",
         "extra.store",
     }

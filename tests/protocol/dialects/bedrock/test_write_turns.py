@@ -123,9 +123,9 @@ def test_what_cannot_be_said_of_messages_is_told() -> None:
     _, dropped = written(call(message))
     assert set(dropped) == {
         "messages[0].name",
-        "messages[0].weight",
-        "messages[0].parts[0].citations",
-        "messages[0].parts[1]",
+        "messages[0].extra.weight",
+        "messages[0].parts[0].extra.citations",
+        "messages.search_result",
         "messages[0].parts[2].detail",
     }
 
@@ -250,10 +250,10 @@ def test_fields_of_parts_that_others_have() -> None:
         **fields,
     }
     assert set(dropped) == {
-        "messages[0].parts[1].title",
-        "messages[0].parts[2].context",
-        "messages[0].parts[2].citations",
-        "messages[1].parts[0].caller",
+        "messages[0].parts[1].extra.title",
+        "messages[0].parts[2].extra.context",
+        "messages[0].parts[2].extra.citations",
+        "messages[1].parts[0].extra.caller",
     }
 
 

@@ -283,7 +283,7 @@ def test_what_gemini_cannot_say_of_a_message_is_told() -> None:
     assert dropped(call) == (
         "messages.name",
         "cache",
-        "messages.anthropic",
+        "messages.assistant.server_tool_use",
         "messages.extra.id",
         "messages.extra.citations",
     )

@@ -102,7 +102,7 @@ def test_name_detail_and_signature() -> None:
         "inlineData": {"mimeType": "image/png", "data": "QUJD"},
         "thoughtSignature": "c2ln",
     }
-    assert dropped == ("messages.detail", "messages.name")
+    assert dropped == ("messages.detail", "messages.title")
     part, dropped = write_media(media, VERTEX)
     assert part["inlineData"]["displayName"] == "a.png"
     assert dropped == ("messages.detail",)

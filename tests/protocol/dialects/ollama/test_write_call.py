@@ -193,7 +193,7 @@ def test_what_ollama_has_no_words_for_is_named() -> None:
     )
     assert sorted(PROVIDER.write_call(asked, "m").dropped) == sorted(
         [
-            "tools",
+            "tools.web_search",
             "tools.strict",
             "cache",
             "tool_choice",

@@ -198,7 +198,7 @@ def test_requests_are_as_openai_describes_them() -> None:
         ({"service_tier": "standard_only"}, ()),
         ({"choices": 1, "modalities": ("text",)}, ()),
         ({"modalities": ("text", "audio")}, ("modalities",)),
-        ({"reasoning": Reasoning(budget_tokens=1000)}, ("reasoning.budget_tokens",)),
+        ({"reasoning": Reasoning(budget_tokens=1000)}, ()),
         ({"reasoning": Reasoning(budget_tokens=0)}, ()),
         ({"extra": {"top_a": 1, "store": True}}, ("extra.store", "extra.top_a")),
         ({"tools": (HostedTool("anthropic", {"type": "bash_1"}),)}, ("tools.bash_1",)),
@@ -243,11 +243,11 @@ def test_fields_that_only_another_dialect_knows_are_told() -> None:
         tools=(Tool(name="f", extra={"examples": []}),),
     )
     assert PROVIDER.write_call(call, "m").dropped == (
+        "messages.extra.weight",
         "messages.media.a",
         "messages.text.citations",
         "messages.tool_calls.caller",
-        "messages.weight",
-        "tools.examples",
+        "tools.extra.examples",
     )
 
 

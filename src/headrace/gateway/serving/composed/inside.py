@@ -26,6 +26,7 @@ from headrace.gateway.serving.incoming import Incoming
 from headrace.gateway.serving.prepared import Prepared
 from headrace.gateway.serving.rate import note_opened
 from headrace.gateway.serving.tally import Tally
+from headrace.gateway.settings.reliability import Unsupported
 from headrace.protocol.json_object import JsonObject
 from headrace.protocol.neutral.dialect import ClientSide, DamagedReplyError
 from headrace.protocol.neutral.part import Text
@@ -67,7 +68,7 @@ class Inside:
     """The dialect in which the gateway's own questions are written."""
     incoming: Incoming
     ask: RoutingQuery
-    drop_unsupported: bool
+    unsupported: Unsupported
     most_reply_bytes: int
     clock_ns: Callable[[], int]
     source: random.Random
@@ -113,7 +114,7 @@ class Inside:
             ask=ask,
             prepared=prepared,
             stream=False,
-            drop_unsupported=self.drop_unsupported or is_ours,
+            unsupported="drop" if is_ours else self.unsupported,
             most_reply_bytes=self.most_reply_bytes,
             clock_ns=self.clock_ns,
             source=self.source,

@@ -31,6 +31,7 @@ from headrace.gateway.serving.prepared import Prepared, asked_service_tier
 from headrace.gateway.settings.cascade import AcceptSettings, StageSettings
 from headrace.gateway.settings.complexity import MOST_ROUTER_CHARS, ChooseSettings
 from headrace.gateway.settings.model import ModelSettings
+from headrace.gateway.settings.reliability import Unsupported
 from headrace.protocol.dialects.token_count import MOST_TOKENS
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.dialect import ClientSide
@@ -48,7 +49,7 @@ class Ways:
     chat: ClientSide
     chosen: Sticky
     """The model chosen for each conversation."""
-    drop_unsupported: bool
+    unsupported: Unsupported
     most_reply_bytes: int
     clock_ns: Callable[[], int]
     source: random.Random
@@ -79,7 +80,7 @@ class Ways:
             chat=self.chat,
             incoming=incoming,
             ask=ask,
-            drop_unsupported=self.drop_unsupported,
+            unsupported=self.unsupported,
             most_reply_bytes=self.most_reply_bytes,
             clock_ns=self.clock_ns,
             source=self.source,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.protocol.dialects.anthropic.failures import write_failure
+from headrace.protocol.dialects.anthropic.field_paths import FIELD_PATHS
 from headrace.protocol.dialects.anthropic.names import NAME
 from headrace.protocol.dialects.anthropic.read_call import read_call
 from headrace.protocol.dialects.anthropic.stream_writer import AnthropicStreamWriter
@@ -12,6 +13,7 @@ from headrace.protocol.dialects.anthropic.write_reply import write_reply, write_
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.dialect import Headers
 from headrace.protocol.neutral.failure import Failure
+from headrace.protocol.neutral.losses import FieldPaths
 from headrace.protocol.neutral.reply import ChatReply
 
 
@@ -20,6 +22,11 @@ class AnthropicClient:
     """A ClientSide; beside it what count_tokens needs."""
 
     name: str = NAME
+
+    @property
+    def field_paths(self) -> FieldPaths:
+        """Where its clients write the fields of a neutral call."""
+        return FIELD_PATHS
 
     def read_call(self, body: bytes, path: str, headers: Headers) -> ChatCall:
         """Raises RequestError naming the field at fault.

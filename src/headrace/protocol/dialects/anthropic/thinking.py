@@ -137,7 +137,6 @@ def _adaptive(reasoning: Reasoning, rules: ModelRules, most: int) -> Thought:
     dropped = []
     effort = _word(reasoning.effort)
     if reasoning.budget_tokens:
-        dropped.append("reasoning.budget_tokens")
         effort = effort or _nearest(reasoning.budget_tokens)
     if effort == "xhigh" and not rules.xhigh:
         dropped.append("reasoning.effort")

@@ -11,6 +11,7 @@ from headrace.protocol.dialects.anthropic.media import FILES_BETA, write_media
 from headrace.protocol.dialects.anthropic.names import NAME
 from headrace.protocol.dialects.anthropic.read_blocks import BLOCK
 from headrace.protocol.neutral.call import Role
+from headrace.protocol.neutral.losses import opaque_loss
 from headrace.protocol.neutral.part import (
     Media,
     Opaque,
@@ -52,7 +53,7 @@ class BlockWriter:
             return self._media(part, role, path)
         if isinstance(part, Refusal):
             return self.text(Text(text=part.text))
-        return self._opaque(part)
+        return self._opaque(part, role)
 
     def text(self, part: Text) -> dict[str, Any] | None:
         """The block of a text; None for white space alone, which the API refuses; calls of this
@@ -105,10 +106,10 @@ class BlockWriter:
         block = write_media(part, path, own=self.own)
         return block | self.extra(part.extra)
 
-    def _opaque(self, part: Opaque) -> dict[str, Any] | None:
+    def _opaque(self, part: Opaque, role: Role) -> dict[str, Any] | None:
         if part.dialect == NAME:
             return dict(part.value)
-        self.dropped[f"messages.{part.value.get('type', part.dialect)}"] = None
+        self.dropped[opaque_loss(part, role)] = None
         return None
 
 

@@ -18,6 +18,7 @@ from typing import Any
 from headrace.protocol.dialects.anthropic.model_rules import rules_of
 from headrace.protocol.dialects.anthropic.thinking import write_reasoning
 from headrace.protocol.dialects.bedrock.family import Family
+from headrace.protocol.dialects.effort import effort_of
 from headrace.protocol.neutral.call import ChatCall, Effort, Reasoning
 
 BETAS = frozenset(
@@ -84,10 +85,11 @@ def _thinking(wanted: Reasoning, vendor: str, model: str, dropped: list[str]) ->
     for name in ("summary", "shown"):
         if getattr(wanted, name) is not None:
             dropped.append(f"reasoning.{name}")
-    for name in ("adaptive", "budget_tokens"):
-        if getattr(wanted, name):
-            dropped.append(f"reasoning.{name}")
-    effort: Effort | None = "none" if wanted.budget_tokens == 0 else wanted.effort
+    if wanted.adaptive:
+        dropped.append("reasoning.adaptive")
+    effort: Effort | None = wanted.effort
+    if wanted.budget_tokens == 0 or (effort is None and wanted.budget_tokens is not None):
+        effort = effort_of(wanted.budget_tokens)
     if effort is None:
         return {}
     if "nova-2" in model:
@@ -98,5 +100,5 @@ def _thinking(wanted: Reasoning, vendor: str, model: str, dropped: list[str]) ->
         return {"reasoning_effort": _THREE[effort]}
     if effort != "none" and vendor == "qwen":
         return {"reasoning_config": _TWO[effort]}
-    dropped.append("reasoning.effort")
+    dropped.append("reasoning.effort" if wanted.effort else "reasoning.budget_tokens")
     return {}

@@ -61,7 +61,7 @@ def _tools(call: ChatCall, family: Family, dropped: list[str]) -> list[dict[str,
     for number, tool in enumerate(call.tools):
         at = f"tools[{number}]"
         if isinstance(tool, Tool):
-            dropped += [f"{at}.{name}" for name in tool.extra]
+            dropped += [f"{at}.extra.{name}" for name in tool.extra]
             tools.append(_tool(tool, at, family, dropped))
             if tool.cache is not None:
                 if family.tool_cache_points:
@@ -71,7 +71,7 @@ def _tools(call: ChatCall, family: Family, dropped: list[str]) -> list[dict[str,
         elif tool.dialect == DIALECT:
             tools.append(tool.value)
         else:
-            dropped.append(at)
+            dropped.append(f"{at}.{tool.value.get('type', tool.dialect)}")
     return tools
 
 

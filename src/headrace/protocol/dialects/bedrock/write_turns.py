@@ -20,7 +20,8 @@ from headrace.protocol.dialects.bedrock.family import ANY, Family
 from headrace.protocol.dialects.bedrock.names import DIALECT, SIGNER
 from headrace.protocol.dialects.bedrock.write_media import DOCUMENT_FIELDS, MediaWriter
 from headrace.protocol.dialects.bedrock.write_tools import cache_point
-from headrace.protocol.neutral.call import Message
+from headrace.protocol.neutral.call import Message, Role
+from headrace.protocol.neutral.losses import opaque_loss
 from headrace.protocol.neutral.part import (
     CacheMark,
     Media,
@@ -111,12 +112,12 @@ class _TurnWriter:
         if message.name is not None:
             self._dropped.append(f"{at}.name")
         # A system message between turns: models take those of the user in its place.
-        self._dropped += [f"{at}.{name}" for name in message.extra if name != "role"]
+        self._dropped += [f"{at}.extra.{name}" for name in message.extra if name != "role"]
         blocks: list[Block] = []
         moved: list[Block] = []
         for number, part in enumerate(message.parts):
             here = f"{at}.parts[{number}]"
-            block = self._block(part, here, moved)
+            block = self._block(part, message.role, here, moved)
             if block is not None:
                 blocks.append(block)
             mark = None if isinstance(part, Refusal | Thinking | Opaque) else part.cache
@@ -132,9 +133,9 @@ class _TurnWriter:
                 blocks.append(_SEPARATOR)
             blocks.append(cache_point(mark))
 
-    def _block(self, part: Part, at: str, moved: list[Block]) -> Block | None:
+    def _block(self, part: Part, role: Role, at: str, moved: list[Block]) -> Block | None:
         if isinstance(part, Text | ToolCall):
-            self._dropped += [f"{at}.{name}" for name in part.extra]
+            self._dropped += [f"{at}.extra.{name}" for name in part.extra]
         if isinstance(part, Text):
             # The API refuses blank text, and nothing is lost without it.
             return {"text": part.text} if part.text.strip() else None
@@ -150,14 +151,14 @@ class _TurnWriter:
             return self._tool_result(part, at, moved)
         if part.dialect == DIALECT:
             return part.value
-        self._dropped.append(at)
+        self._dropped.append(opaque_loss(part, role))
         return None
 
     def _write_media(self, media: Media, at: str) -> Block:
         if media.detail not in (None, "auto"):
             self._dropped.append(f"{at}.detail")
         known = DOCUMENT_FIELDS if media.kind == "document" else ()
-        self._dropped += [f"{at}.{name}" for name in media.extra if name not in known]
+        self._dropped += [f"{at}.extra.{name}" for name in media.extra if name not in known]
         return self._media.write(media, at)
 
     def _thinking(self, part: Thinking) -> Block | None:

@@ -7,7 +7,8 @@ from typing import Any
 from headrace.protocol.dialects.cohere.names import DIALECT
 from headrace.protocol.dialects.unsaid_parts import note_unsaid
 from headrace.protocol.dialects.write_media import address, document_text, refused
-from headrace.protocol.neutral.call import ChatCall, Message
+from headrace.protocol.neutral.call import ChatCall, Message, Role
+from headrace.protocol.neutral.losses import opaque_loss
 from headrace.protocol.neutral.part import (
     Media,
     Opaque,
@@ -80,7 +81,7 @@ class MessageWriter:
                 else:
                     blocks.append(_image(part, path))
             elif isinstance(part, Opaque):
-                self._opaque(part, blocks)
+                self._opaque(part, "user", blocks)
         return _shortest(blocks)
 
     def _assistant(self, parts: tuple[Part, ...], extra: dict[str, Any]) -> dict[str, Any]:
@@ -102,7 +103,7 @@ class MessageWriter:
             elif isinstance(part, Media):
                 self.dropped[f"messages.{part.kind}"] = None
             elif isinstance(part, Opaque):
-                self._opaque(part, blocks)
+                self._opaque(part, "assistant", blocks)
         told: dict[str, Any] = {"role": "assistant"}
         joined = "".join(texts)
         if calls and joined and "tool_plan" not in extra:
@@ -132,11 +133,11 @@ class MessageWriter:
                 )
         return {"role": "tool", "tool_call_id": part.call_id, "content": _shortest(blocks)}
 
-    def _opaque(self, part: Opaque, blocks: list[dict[str, Any]]) -> None:
+    def _opaque(self, part: Opaque, role: Role, blocks: list[dict[str, Any]]) -> None:
         if part.dialect == DIALECT:
             blocks.append(part.value)
         else:
-            self.dropped[f"messages.{part.dialect}"] = None
+            self.dropped[opaque_loss(part, role)] = None
 
 
 def _shortest(blocks: list[dict[str, Any]]) -> str | list[dict[str, Any]]:

@@ -26,7 +26,8 @@ from headrace.protocol.dialects.gemini.model_name import (
 )
 from headrace.protocol.dialects.gemini.place import Place
 from headrace.protocol.dialects.gemini.values import DIALECT
-from headrace.protocol.neutral.call import ChatCall, Message
+from headrace.protocol.neutral.call import ChatCall, Message, Role
+from headrace.protocol.neutral.losses import opaque_loss
 from headrace.protocol.neutral.part import (
     Media,
     Opaque,
@@ -92,7 +93,7 @@ class ContentsWriter:
             if isinstance(part, ToolResult):
                 self._take_result(part)
                 continue
-            written = self._part(part)
+            written = self._part(part, message.role)
             if written is not None:
                 parts.append(written)
             empty = empty or isinstance(part, Text)
@@ -102,7 +103,7 @@ class ContentsWriter:
             self._close_results()
             self._add(role, False, parts)
 
-    def _part(self, part: Part) -> dict[str, Any] | None:
+    def _part(self, part: Part, role: Role) -> dict[str, Any] | None:
         if isinstance(part, Text):
             self._tell(part)
             return _signed({"text": part.text}, part.signature) if _says(part) else None
@@ -120,7 +121,7 @@ class ContentsWriter:
             self.dropped += dropped
             return written
         if isinstance(part, Opaque) and part.dialect != DIALECT:
-            self.dropped.append(f"messages.{part.dialect}")
+            self.dropped.append(opaque_loss(part, role))
             return None
         return dict(part.value) if isinstance(part, Opaque) else None
 

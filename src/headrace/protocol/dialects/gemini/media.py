@@ -79,7 +79,7 @@ def write_media(media: Media, place: Place) -> tuple[dict[str, Any], tuple[str, 
         if isinstance(place, VertexAi):
             held["displayName"] = media.name
         else:
-            dropped.append("messages.name")
+            dropped.append("messages.title")
     if media.signature is not None and media.signature.origin == DIALECT:
         part["thoughtSignature"] = media.signature.value
     return part, tuple(dropped)

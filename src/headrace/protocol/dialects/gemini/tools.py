@@ -63,8 +63,7 @@ def _declared(tool: Tool, dropped: list[str]) -> dict[str, Any]:
         dropped += [f"tools.parameters.{keyword}" for keyword in lost]
     if tool.cache is not None:
         dropped.append("cache")
-    if tool.extra:
-        dropped.append("tools.extra")
+    dropped += [f"tools.extra.{name}" for name in tool.extra]
     return declared
 
 

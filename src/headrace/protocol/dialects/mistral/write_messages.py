@@ -8,7 +8,8 @@ from headrace.protocol.dialects.mistral.names import DIALECT, SIGNER
 from headrace.protocol.dialects.mistral.tool_ids import provider_id
 from headrace.protocol.dialects.unsaid_parts import note_unsaid
 from headrace.protocol.dialects.write_media import address, document_text, is_text, refused
-from headrace.protocol.neutral.call import ChatCall, Message
+from headrace.protocol.neutral.call import ChatCall, Message, Role
+from headrace.protocol.neutral.losses import opaque_loss
 from headrace.protocol.neutral.part import (
     Media,
     Opaque,
@@ -85,7 +86,10 @@ class MessageWriter:
             }
             for index, part in enumerate(one for one in parts if isinstance(one, ToolCall))
         ]
-        told: dict[str, Any] = {"role": "assistant", "content": self._content(parts, path)}
+        told: dict[str, Any] = {
+            "role": "assistant",
+            "content": self._content(parts, path, "assistant"),
+        }
         return told | {"tool_calls": calls} if calls else told
 
     def _result(self, part: ToolResult, path: str) -> dict[str, Any]:
@@ -97,7 +101,9 @@ class MessageWriter:
             told["name"] = part.name
         return told | {"content": self._content(part.content, path)}
 
-    def _content(self, parts: tuple[Part, ...], path: str) -> str | list[dict[str, Any]]:
+    def _content(
+        self, parts: tuple[Part, ...], path: str, role: Role = "user"
+    ) -> str | list[dict[str, Any]]:
         """Texts alone as such where they are one, anything else as chunks. No tool calls."""
         chunks: list[dict[str, Any]] = []
         for part in parts:
@@ -112,7 +118,7 @@ class MessageWriter:
                 if part.dialect == DIALECT:
                     chunks.append(part.value)
                 else:
-                    self.dropped[f"messages.{part.dialect}"] = None
+                    self.dropped[opaque_loss(part, role)] = None
         if not chunks:
             return ""
         words = chunks[0].get("text")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.protocol.dialects.ollama import embeddings, write_reply
+from headrace.protocol.dialects.ollama.field_paths import FIELD_PATHS
 from headrace.protocol.dialects.ollama.read_call import read_call
 from headrace.protocol.dialects.ollama.stream_writer import OllamaStreamWriter
 from headrace.protocol.dialects.ollama.usage import NO_DURATIONS, Durations
@@ -10,6 +11,7 @@ from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.dialect import Headers
 from headrace.protocol.neutral.embedding import EmbeddingCall, EmbeddingReply
 from headrace.protocol.neutral.failure import Failure
+from headrace.protocol.neutral.losses import FieldPaths
 from headrace.protocol.neutral.reply import ChatReply
 
 
@@ -22,6 +24,7 @@ class OllamaClient:
     """
 
     name = "ollama"
+    field_paths: FieldPaths = FIELD_PATHS
 
     def __init__(self, created_at: str = "", durations: Durations = NO_DURATIONS) -> None:
         self.created_at = created_at

@@ -66,12 +66,14 @@ def _tools(call: ChatCall, dropped: dict[str, None]) -> list[dict[str, Any]]:
     tools = []
     for tool in call.tools:
         if isinstance(tool, HostedTool):
-            dropped["tools"] = None
+            dropped[f"tools.{tool.value.get('type', tool.dialect)}"] = None
             continue
         if tool.strict:
             dropped["tools.strict"] = None
         if tool.cache is not None:
             dropped["cache"] = None
+        if call.dialect != "ollama":
+            dropped |= {f"tools.extra.{name}": None for name in tool.extra}
         tools.append({"type": "function", "function": _function(tool)})
     return tools
 

@@ -9,6 +9,7 @@ import msgspec
 from headrace.errors import RequestError
 from headrace.protocol.dialects.ollama.images import write_image
 from headrace.protocol.neutral.call import ChatCall, Message
+from headrace.protocol.neutral.losses import opaque_loss
 from headrace.protocol.neutral.part import (
     Media,
     Opaque,
@@ -76,7 +77,9 @@ class MessageWriter:
             elif isinstance(part, ToolCall):
                 calls.append(self._call(part, len(calls), path))
             elif isinstance(part, Opaque):
-                self.dropped[f"messages.{part.dialect}"] = None
+                self.dropped[opaque_loss(part, "assistant" if role == "assistant" else "user")] = (
+                    None
+                )
         # A model's pieces of text are one text; a user's are paragraphs, as Ollama itself joins
         # messages of one role.
         told: dict[str, Any] = {

@@ -6,12 +6,14 @@ from types import MappingProxyType
 from typing import Final
 
 from headrace.protocol.dialects.openai_chat import embeddings, read_call, write_failure, write_reply
+from headrace.protocol.dialects.openai_chat.field_paths import FIELD_PATHS
 from headrace.protocol.dialects.openai_chat.stream_writer import ChatStreamWriter
 from headrace.protocol.dialects.openai_chat.values import DIALECT
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.dialect import Headers
 from headrace.protocol.neutral.embedding import EmbeddingCall, EmbeddingReply
 from headrace.protocol.neutral.failure import Failure
+from headrace.protocol.neutral.losses import FieldPaths
 from headrace.protocol.neutral.reply import ChatReply
 
 NO_HEADERS: Final[Headers] = MappingProxyType({})
@@ -21,6 +23,7 @@ class OpenAIChatClient:
     """A `ClientSide`, and the same for embeddings."""
 
     name: str = DIALECT
+    field_paths: FieldPaths = FIELD_PATHS
 
     def read_call(self, body: bytes, path: str, headers: Headers) -> ChatCall:
         """Raises RequestError naming the field at fault."""

@@ -2,22 +2,21 @@
 
 Read are `reasoning_effort` (OpenAI), `reasoning` {effort, max_tokens, exclude, enabled}
 (OpenRouter) and `thinking` {type, budget_tokens} (DeepSeek, Z.ai). Written is the one form that the
-variant has. Where it has words alone a number of tokens becomes the word for it: up to 4096 low, up
-to 16384 medium, more high; the caller is told that the number itself was dropped.
+variant has. Where it has words alone a number of tokens becomes the word for it (`effort.py`);
+where thinking can only be switched on or off, the number is reported as dropped.
 """
 
 from __future__ import annotations
 
 from typing import Any, get_args
 
+from headrace.protocol.dialects.effort import effort_of
 from headrace.protocol.dialects.openai_chat.fields import Fields, refuse
 from headrace.protocol.dialects.openai_chat.values import whole
 from headrace.protocol.dialects.openai_chat.variant import Variant
 from headrace.protocol.neutral.call import Effort, Reasoning
 
 EFFORTS: tuple[Effort, ...] = get_args(Effort)
-_LOW_TOKENS = 4096
-_MEDIUM_TOKENS = 16384
 
 
 def read_reasoning(fields: Fields) -> Reasoning | None:
@@ -111,9 +110,9 @@ def write_reasoning(asked: Reasoning, variant: Variant, dropped: list[str]) -> d
     if style == "none":
         dropped.append("reasoning.effort" if asked.effort else "reasoning.budget_tokens")
         return {}
-    if asked.budget_tokens:
-        dropped.append("reasoning.budget_tokens")
     if style == "thinking":
+        if asked.budget_tokens:
+            dropped.append("reasoning.budget_tokens")
         if asked.effort not in (None, "none"):
             dropped.append("reasoning.effort")
         return {"thinking": {"type": "disabled" if off else "enabled"}}
@@ -136,9 +135,6 @@ def _write_object(asked: Reasoning, variant: Variant, dropped: list[str]) -> dic
         written["max_tokens"] = asked.budget_tokens
     elif asked.budget_tokens is not None:
         written["effort"] = _nearest(_effort_of(asked), variant, dropped)
-    # OpenRouter takes the one or the other.
-    if asked.budget_tokens is not None and "max_tokens" not in written:
-        dropped.append("reasoning.budget_tokens")
     if asked.shown is not None:
         written["exclude"] = not asked.shown
     if asked.summary is not None:
@@ -149,12 +145,7 @@ def _write_object(asked: Reasoning, variant: Variant, dropped: list[str]) -> dic
 def _effort_of(asked: Reasoning) -> Effort:
     if asked.effort is not None:
         return asked.effort
-    tokens = asked.budget_tokens or 0
-    if tokens == 0:
-        return "none"
-    if tokens <= _LOW_TOKENS:
-        return "low"
-    return "medium" if tokens <= _MEDIUM_TOKENS else "high"
+    return effort_of(asked.budget_tokens or 0)
 
 
 def _nearest(effort: Effort, variant: Variant, dropped: list[str]) -> Effort:

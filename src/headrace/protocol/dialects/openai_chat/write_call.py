@@ -148,8 +148,9 @@ def _tool(tool: Tool, call: ChatCall, variant: Variant, messages: MessageWriter)
             messages.drop("cache")
     if call.dialect == DIALECT:
         add_missing(written, tool.extra)
-    elif tool.extra:
-        messages.drop("tools.extra")
+    else:
+        for name in tool.extra:
+            messages.drop(f"tools.extra.{name}")
     return written
 
 

@@ -16,6 +16,7 @@ from headrace.protocol.dialects.openai_chat.thoughts import write_call_signature
 from headrace.protocol.dialects.openai_chat.values import DIALECT, add_missing, mapping
 from headrace.protocol.dialects.openai_chat.variant import Variant
 from headrace.protocol.neutral.call import Message
+from headrace.protocol.neutral.losses import opaque_loss
 from headrace.protocol.neutral.part import (
     CacheMark,
     Media,
@@ -161,8 +162,10 @@ class MessageWriter:
             return part.value
         if isinstance(part, Refusal):
             return {"type": "text", "text": part.text}
-        if not isinstance(part, Thinking):
-            self.drop("messages.part")
+        if isinstance(part, Opaque):
+            self.drop(opaque_loss(part, "user"))
+        elif not isinstance(part, Thinking):
+            self.drop(f"messages.{type(part).__name__.lower()}")
         return None
 
     def _mark(self, written: dict[str, Any], cache: CacheMark | None) -> dict[str, Any]:
@@ -189,7 +192,7 @@ class MessageWriter:
                 if written is not None:
                     held.append(written)
         if result.is_error:
-            self.drop("tool_result.is_error")
+            self.drop("messages.is_error")
         content = self._content(texts, extra=False) if texts else ""
         if result.cache is not None:
             if self._variant.cache_marks == "cache_control" and isinstance(content, str):
@@ -232,8 +235,8 @@ class MessageWriter:
 
     def _opaque(self, part: Opaque, calls: list[dict[str, Any]], texts: list[Part]) -> None:
         if part.dialect != DIALECT:
-            return
-        if "custom" in part.value or part.value.get("type") == "custom":
+            self.drop(opaque_loss(part, "assistant"))
+        elif "custom" in part.value or part.value.get("type") == "custom":
             calls.append(part.value)
         else:
             texts.append(part)
@@ -271,8 +274,8 @@ class MessageWriter:
             written["extra_content"] = write_call_signature(call.signature)
         if self._same_dialect:
             written.update(call.extra)
-        elif call.extra:
-            self.drop("tool_call.extra")
+        for name in () if self._same_dialect else call.extra:
+            self.drop(f"messages.tool_calls.{name}")
         if call.cache is not None:
             self.drop("cache")
         return written

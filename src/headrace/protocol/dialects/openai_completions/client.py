@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from headrace.protocol.dialects.openai_chat.field_paths import FIELD_PATHS
 from headrace.protocol.dialects.openai_chat.write_failure import write_failure
 from headrace.protocol.dialects.openai_completions.read_call import read_call
 from headrace.protocol.dialects.openai_completions.stream_writer import CompletionStreamWriter
@@ -12,6 +13,7 @@ from headrace.protocol.dialects.openai_completions.write_reply import write_repl
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.dialect import Headers
 from headrace.protocol.neutral.failure import Failure
+from headrace.protocol.neutral.losses import FieldPaths
 from headrace.protocol.neutral.reply import ChatReply
 
 
@@ -19,6 +21,7 @@ class OpenAICompletionsClient:
     """A `ClientSide`."""
 
     name: str = DIALECT
+    field_paths: FieldPaths = FIELD_PATHS
 
     def read_call(self, body: bytes, path: str, headers: Headers) -> ChatCall:
         """Raises RequestError naming the field at fault."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from headrace.protocol.dialects.openai_responses.failures import write_failure
+from headrace.protocol.dialects.openai_responses.field_paths import FIELD_PATHS
 from headrace.protocol.dialects.openai_responses.read_call import read_call
 from headrace.protocol.dialects.openai_responses.stream_writer import ResponsesStreamWriter
 from headrace.protocol.dialects.openai_responses.values import DIALECT
@@ -12,6 +13,7 @@ from headrace.protocol.dialects.openai_responses.write_reply import write_reply
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.dialect import Headers
 from headrace.protocol.neutral.failure import Failure
+from headrace.protocol.neutral.losses import FieldPaths
 from headrace.protocol.neutral.reply import ChatReply
 
 
@@ -20,6 +22,11 @@ class OpenAIResponsesClient:
     """POST /v1/responses."""
 
     name: str = DIALECT
+
+    @property
+    def field_paths(self) -> FieldPaths:
+        """Where its clients write the fields of a neutral call."""
+        return FIELD_PATHS
 
     def read_call(self, body: bytes, path: str, headers: Headers) -> ChatCall:
         """Raises RequestError naming the field at fault."""

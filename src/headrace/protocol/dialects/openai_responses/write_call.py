@@ -8,6 +8,7 @@ import msgspec
 
 from headrace.errors import RequestError
 from headrace.protocol.body_bounds import TOO_COMPLEX
+from headrace.protocol.dialects.effort import effort_of
 from headrace.protocol.dialects.openai_responses.read_call import ENCRYPTED, LOGPROBS
 from headrace.protocol.dialects.openai_responses.tools import write_tool, write_tool_choice
 from headrace.protocol.dialects.openai_responses.values import DIALECT, SERVICE_TIERS
@@ -69,7 +70,7 @@ def write_call(call: ChatCall, model: str, *, origin: str, unsigned: bool) -> En
     _put(body, "top_p", call.top_p)
     _put(body, "top_logprobs", call.top_logprobs)
     _put(body, "text", _text(call) or None)
-    _put(body, "reasoning", _reasoning(call, dropped) or None)
+    _put(body, "reasoning", _reasoning(call) or None)
     _put(body, "include", _include(call) or None)
     _put(body, "metadata", call.metadata)
     _put(body, "user", call.user)
@@ -112,7 +113,7 @@ def _tools(call: ChatCall, dropped: set[str]) -> list[dict[str, Any]]:
         if isinstance(tool, Tool):
             tools.append(write_tool(tool, own=own))
             if not own:
-                dropped.update(f"tools.{name}" for name in tool.extra)
+                dropped.update(f"tools.extra.{name}" for name in tool.extra)
             if tool.cache is not None:
                 dropped.add("tools.cache")
         elif tool.dialect == DIALECT:
@@ -143,15 +144,13 @@ def _text(call: ChatCall) -> dict[str, Any]:
     return text
 
 
-def _reasoning(call: ChatCall, dropped: set[str]) -> dict[str, Any]:
+def _reasoning(call: ChatCall) -> dict[str, Any]:
     written: dict[str, Any] = {}
     asked = call.reasoning
     if asked is not None:
         effort = asked.effort
-        if effort is None and asked.budget_tokens == 0:
-            effort = "none"
-        elif asked.budget_tokens:
-            dropped.add("reasoning.budget_tokens")
+        if effort is None and asked.budget_tokens is not None:
+            effort = effort_of(asked.budget_tokens)
         _put(written, "effort", effort)
         if asked.shown is not False:
             _put(written, "summary", asked.summary or ("auto" if asked.shown else None))

@@ -11,7 +11,8 @@ from headrace.protocol.dialects.openai_responses.media import write_media
 from headrace.protocol.dialects.openai_responses.text_parts import written_text
 from headrace.protocol.dialects.openai_responses.thoughts import reasoning_item
 from headrace.protocol.dialects.openai_responses.values import DIALECT
-from headrace.protocol.neutral.call import ChatCall, Message
+from headrace.protocol.neutral.call import ChatCall, Message, Role
+from headrace.protocol.neutral.losses import opaque_loss
 from headrace.protocol.neutral.part import (
     CacheMark,
     Media,
@@ -64,7 +65,7 @@ class InputWriter:
             if message.name is not None:
                 self.dropped.add("messages.name")
             if not self._own:
-                self._note("messages", message.extra)
+                self._note("messages.extra", message.extra)
             if message.role == "assistant":
                 self._said(message.parts, at)
             elif message.role == "tool":
@@ -96,7 +97,7 @@ class InputWriter:
                 content = []
                 self._result(part, {}, at)
             else:
-                self._leave(part)
+                self._leave(part, "user")
         self._item(head, content)
 
     def _item(self, head: dict[str, Any], content: list[dict[str, Any]]) -> None:
@@ -138,9 +139,11 @@ class InputWriter:
         if cache is not None and not self._own:
             self.dropped.add("messages.cache")
 
-    def _leave(self, part: Part) -> None:
-        dialect = part.dialect if isinstance(part, Opaque) else type(part).__name__
-        self.dropped.add(f"messages.{dialect}")
+    def _leave(self, part: Part, role: Role) -> None:
+        if isinstance(part, Opaque):
+            self.dropped.add(opaque_loss(part, role))
+        else:
+            self.dropped.add(f"messages.{type(part).__name__.lower()}")
 
     def _results(self, message: Message, at: str) -> None:
         more = dict(message.extra) if self._own else {}
@@ -150,7 +153,7 @@ class InputWriter:
             if isinstance(part, ToolResult):
                 self._result(part, more, at)
             else:
-                self._leave(part)
+                self._leave(part, "tool")
 
     def _result(self, part: ToolResult, more: dict[str, Any], at: str) -> None:
         if part.is_error:
@@ -190,7 +193,7 @@ class InputWriter:
             if isinstance(part, Thinking):
                 thoughts.append(part)
             elif isinstance(part, Opaque) and part.dialect != DIALECT:
-                self._leave(part)
+                self._leave(part, "assistant")
             elif of_message:
                 assert isinstance(part, Text | Refusal | Opaque)
                 texts.append(part)
@@ -206,7 +209,7 @@ class InputWriter:
                     code="unsupported_media",
                 )
             else:
-                self._leave(part)
+                self._leave(part, "assistant")
         self._message(texts)
         self._thoughts(thoughts)
 

@@ -22,6 +22,7 @@ from headrace.errors import RequestError, shown
 from headrace.protocol.body_bounds import TOO_COMPLEX
 from headrace.protocol.neutral.call import ChatCall, Message
 from headrace.protocol.neutral.dialect import EncodedRequest
+from headrace.protocol.neutral.losses import opaque_loss
 from headrace.protocol.neutral.part import Media, Opaque, Refusal, Text, Thinking
 
 _SPEAKERS = {"user": "User", "assistant": "Assistant", "system": "System"}
@@ -168,7 +169,7 @@ def _text(message: Message, path: str, images: list[str], dropped: dict[str, Non
             if part.detail not in (None, "auto"):
                 dropped["messages.detail"] = None
         elif isinstance(part, Opaque):
-            dropped[f"messages.{part.dialect}"] = None
+            dropped[opaque_loss(part, message.role)] = None
         elif not isinstance(part, Thinking):
             raise RequestError(
                 f"{path}: holds a tool call or result, which models on Replicate do not "
