@@ -12,7 +12,12 @@ from headrace.plan.kv_cache import kv_kind
 from headrace.plan.memory import Storage
 from headrace.plan.model_shape import shape_of_catalog
 from headrace.plan.recommendation.advice import Adviser, Chosen, device_answers, is_server, scale_of
-from headrace.plan.recommendation.capacity import capacity_of, latency_at, quantile_of
+from headrace.plan.recommendation.capacity import (
+    Capacity,
+    capacity_of,
+    latency_at,
+    quantile_of,
+)
 from headrace.plan.recommendation.money import hour_price, month_of_api
 from headrace.plan.recommendation.option import Option
 from headrace.plan.recommendation.places import sites
@@ -58,6 +63,23 @@ def test_capacity_is_the_largest_batch_that_keeps_the_slo(
     never = capacity_of(model, question_of(catalog, "chat", DAY, slo="tpot:1,ttft:1"), 64)
     assert [limit.metric for limit, _ in never.missed] == ["tpot", "ttft"]
     assert all(seen > limit.seconds for limit, seen in never.missed)
+
+
+def test_a_limit_on_ttft_excludes_what_prefill_misses_and_decides_no_batch(
+    catalog: Catalog, replica: Replica
+) -> None:
+    """What a served request waits for is not planned, so nothing can be shown to keep the limit."""
+    prefill_ms = replica.model.prefill(1024).seconds * 1e3
+
+    def capacity(slo: str) -> Capacity:
+        return capacity_of(replica.model, question_of(catalog, "chat", DAY, slo=slo), 64)
+
+    without = capacity("tpot:50")
+    assert without.batch > 1
+    for limit in ("ttft:", "ttft:p99<"):
+        assert capacity(f"tpot:50,{limit}{prefill_ms * 1.01:.4f}") == without
+        [(missed, seen_s)] = capacity(f"tpot:50,{limit}{prefill_ms * 0.99:.4f}").missed
+        assert missed.metric == "ttft" and seen_s * 1e3 == pytest.approx(prefill_ms)
 
 
 def test_latency_grows_with_the_rate(catalog: Catalog, replica: Replica) -> None:

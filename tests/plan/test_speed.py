@@ -120,7 +120,7 @@ def test_bands_are_the_ends_of_the_efficiencies() -> None:
 
 def test_what_is_left_out_is_said() -> None:
     said = " ".join(MODEL.speed(Load(prompt_tokens=9, output_tokens=9)).assumptions)
-    assert "queue and on the network come on top" in said
+    assert "TTFT is prefill alone" in said and "waits in the queue" in said
     assert "uniformly" not in said
     assert "uniformly" in " ".join(SpeedModel(replace(NOTIONAL, shape=MOE)).assumptions)
 

@@ -109,7 +109,10 @@ def disaggregated_speed(
         ),
     )  # fmt: skip
     prefill, step = speed.ttft, speed.tpot
-    ttft = _time("apart.ttft", "TTFT apart", prefill, slower_first, "D1", first_input, transfer)
+    ttft = _time(
+        "apart.ttft", "TTFT apart, prefill and transfer alone", prefill, slower_first, "D1",
+        first_input, transfer,
+    )  # fmt: skip
     tpot = _time("apart.tpot", "TPOT apart", step, slower_each, "D2", each_input)
 
     def rates(many: Pools, first_s: float, each_s: float) -> tuple[float, float]:

@@ -21,18 +21,18 @@ FORMULAS = {
     "M9": "too much = needed − usable",
     "M10": "saving = needed − needed with the change",
     "M11": "weights of a device = weights / devices",
-    "T1": "TTFT = Σ over chunks of max(bytes / bandwidth, operations / peak), each with its "
-    "efficiency, + links + launches; queue and network on top",
+    "T1": "prefill = Σ over chunks of max(bytes / bandwidth, operations / peak), each with its "
+    "efficiency, + links + launches; TTFT is this and all waiting",
     "T2": "TPOT = max((weights + KV) / bandwidth, operations of the batch / peak), each with its "
     "efficiency, + links + launches",
-    "T1C": "TTFT = Σ over chunks of join(weights / bandwidth, operations / rate) + attention alike "
-    "+ values + layers, with calibrated rates; join(x, y) = (x^p + y^p)^(1/p); queue and network "
-    "on top",
+    "T1C": "prefill = Σ over chunks of join(weights / bandwidth, operations / rate) + attention "
+    "alike + values + layers, with calibrated rates; join(x, y) = (x^p + y^p)^(1/p); TTFT is this "
+    "and all waiting",
     "T2C": "TPOT = join(weights / bandwidth, operations of the batch / rate) + attention alike + "
     "values + logits + layers, with calibrated rates; join(x, y) = (x^p + y^p)^(1/p)",
     "F3": "E2E = TTFT + TPOT · (output tokens − 1)",
     "T4": "throughput = batch / TPOT",
-    "T5": "served = batch · (prompt + output) / (batch · TTFT + (output − 1) · TPOT), of prompt "
+    "T5": "served = batch · (prompt + output) / (batch · prefill + (output − 1) · TPOT), of prompt "
     "and output together, as prefill stops decoding",
     "T6": "tokens/s of a user = 1 / TPOT",
     "T7": "ridge = peak · compute efficiency / (bandwidth · bandwidth efficiency)",
@@ -40,11 +40,11 @@ FORMULAS = {
     "efficiency",
     "S3": "speedup = (1 − α^(K+1)) / (1 − α) / (K · draft step / step + step of K + 1 tokens / "
     "step)",
-    "D1": "TTFT apart = prefill · correction + latency + KV of the prompt / bandwidth",
+    "D1": "prefill and transfer = prefill · correction + latency + KV of the prompt / bandwidth",
     "D2": "TPOT apart = TPOT · correction, as no prefill stops a decode step",
     "D3": "requests/s apart = min(prefill replicas / prefill, decode replicas · batch "
     "/ ((output − 1) · TPOT))",
-    "D4": "requests/s together = replicas · batch / (batch · TTFT + (output − 1) · TPOT)",
+    "D4": "requests/s together = replicas · batch / (batch · prefill + (output − 1) · TPOT)",
     "D5": "transfer = latency + KV of the prompt on a device / bandwidth",
     "P1": "own = (devices · (price / (years · 8760 h) + kW · PUE · USD/kWh) + operations) "
     "/ (served · 3600 s · utilisation)",
@@ -61,11 +61,11 @@ FORMULAS = {
     "P10": "a month by API = volume · USD/1M tokens",
     "P11": "cascade = USD/request of the small model + escalation · USD/request of the large one",
     "P12": "E2E of a cascade = E2E of the small model + escalation · E2E of the large one",
-    "O1": "capacity = batch / (batch · TTFT + (output − 1) · TPOT), of the largest batch that fits "
-    "and keeps the SLO",
+    "O1": "capacity = batch / (batch · prefill + (output − 1) · TPOT), of the largest batch that "
+    "fits and keeps the limits on TPOT and E2E",
     "O2": "replicas = ⌈rate / (capacity · utilisation)⌉; in flight = rate · E2E (Little)",
-    "O3": "TTFT under load = prefill + ρ · prefill / (2 · (1 − ρ)), ρ = rate of a replica · "
-    "prefill (M/D/1); quantile q of the wait = mean wait / ρ · ln(ρ / (1 − q))",
+    "O3": "prefill and the wait for other prompts = prefill + ρ · prefill / (2 · (1 − ρ)), ρ = "
+    "rate of a replica · prefill (M/D/1); quantile q of the wait = mean wait / ρ · ln(ρ / (1 − q))",
     "O4": "TPOT under load = TPOT of the batch / (1 − ρ), as prefills take ρ of the time",
     "O5": "USD a month = replicas · devices · USD/h · 730 h; by API: mean rate · 730 h · USD a "
     "request",

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from headrace.catalog.fact import Confidence
 from headrace.catalog.rows import Model
 from headrace.errors import ConfigError
-from headrace.plan.config_fields import fields_of_config, notes_of_config
+from headrace.plan.config_fields import fields_of_config, notes_of_config, text_part
 from headrace.plan.header import PartCounts, bytes_by_codec, parameters_by_part
 from headrace.plan.layer_building import layers_of
 from headrace.plan.layer_shape import (
@@ -24,6 +24,7 @@ from headrace.plan.layer_shape import (
     LayerKind,
     StateLayers,
 )
+from headrace.plan.published_kind import PublishedKind, kind_of_checkpoints, kind_of_config
 from headrace.weights.open import open_checkpoint
 
 ShapeSource = Literal["catalog", "config.json", "GGUF header", "safetensors header"]
@@ -74,6 +75,9 @@ class ModelShape:
     """Context that the model was made for."""
     weight_bytes: Mapping[str, int] | None = None
     """Bytes by storage kind ("Q4_K"), from a header; None if only shapes are known."""
+    published: PublishedKind | None = None
+    """The storage kind of the published checkpoint, where it has fewer than 16 bits and no header
+    was read."""
     as_of: str = ""
     origin: str = ""
     notes: tuple[str, ...] = field(default=())
@@ -128,16 +132,23 @@ def shape_of_catalog(row: Model) -> ModelShape:
     shape = _shape(row.name, "catalog", fields, layers, notes)
     dates = [fact.as_of for fact in row.facts.values()]
     shape = replace(shape, origin=f"catalog model {row.id}", as_of=str(max(dates)) if dates else "")
-    return _as_stated(shape, row)
+    published = kind_of_checkpoints(row.checkpoints, bool(shape.moe))
+    return _as_published(_as_stated(shape, row), published)
 
 
 def shape_of_config(
     config: Mapping[str, Any], name: str = "config.json", origin: str = "config.json"
 ) -> ModelShape:
-    """The shape of a Hugging Face config.json.
+    """The shape of a Hugging Face config.json, with the kind that it is published in.
 
-    Raises ConfigError naming the key that is missing or is no size.
+    Raises ConfigError naming the key that is missing or is not a size.
     """
+    shape = shape_of_layers(config, name, origin)
+    return _as_published(shape, kind_of_config(config, text_part(config)))
+
+
+def shape_of_layers(config: Mapping[str, Any], name: str, origin: str) -> ModelShape:
+    """The shape of a config.json whose weights are beside it: their headers state the kind."""
     fields = fields_of_config(config)
     layers, notes = layers_of(fields, name)
     notes += notes_of_config(config)
@@ -152,7 +163,7 @@ def shape_of_checkpoint(path: str | Path) -> ModelShape:
     checkpoint = open_checkpoint(path)
     name = str(checkpoint.metadata.get("general.name") or Path(path).stem or path)
     kind: ShapeSource = "GGUF header" if checkpoint.format == "gguf" else "safetensors header"
-    shape = shape_of_config(checkpoint.config, name, str(checkpoint.path))
+    shape = shape_of_layers(checkpoint.config, name, str(checkpoint.path))
     parts = parameters_by_part(checkpoint.tensors.values())
     return replace(
         shape,
@@ -161,6 +172,12 @@ def shape_of_checkpoint(path: str | Path) -> ModelShape:
         parameters=counted_parameters(shape, parts),
         weight_bytes=bytes_by_codec(checkpoint.tensors.values()),
     )
+
+
+def _as_published(shape: ModelShape, published: PublishedKind | None) -> ModelShape:
+    if published is None:
+        return shape
+    return replace(shape, published=published, notes=(*shape.notes, published.note))
 
 
 def counted_parameters(shape: ModelShape, parts: PartCounts) -> Parameters:

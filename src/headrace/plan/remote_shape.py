@@ -13,7 +13,7 @@ from headrace.plan.model_shape import (
     ModelShape,
     counted_parameters,
     shape_of_checkpoint,
-    shape_of_config,
+    shape_of_layers,
 )
 from headrace.weights.store.hub_cache import cache_folder, is_offline
 from headrace.weights.store.model_name import HubModel
@@ -50,7 +50,7 @@ def shape_on_hub(model: HubModel, environ: Mapping[str, str]) -> ModelShape:
         if found.gguf is not None:
             shape = shape_of_checkpoint(found.gguf)
             return replace(shape, origin=origin, notes=(*shape.notes, note))
-    shape = shape_of_config(found.config, str(model), origin)
+    shape = shape_of_layers(found.config, str(model), origin)
     sizes: dict[str, int] = {}
     counts = dict.fromkeys(PARTS, 0)
     for tensor in found.tensors:

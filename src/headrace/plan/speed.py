@@ -1,6 +1,6 @@
-"""How fast a model answers on a machine: TTFT, TPOT, throughput, and what bounds them.
+"""How fast a model answers on a machine: prefill, TPOT, throughput, and what bounds them.
 
-    TTFT = prefill of what the prefix cache has not            (queue and network come on top)
+    TTFT = prefill of what is not in the prefix cache, alone   (a served request waits as well)
     TPOT = a decode step of the batch, half way through the answers
     E2E  = TTFT + TPOT · (output tokens − 1)
 
@@ -103,8 +103,10 @@ class Speed:
 
     load: Load
     ttft: Band
+    """Prefill alone: the part of a served TTFT that is computed."""
     tpot: Band
     e2e: Band
+    """Prefill alone and the tokens after it."""
     user_tokens_per_s: float
     system_tokens_per_s: float
     """Output rate of all requests together while they decode."""
@@ -306,7 +308,9 @@ class SpeedModel:
         bandwidth, compute = setup.efficiencies.bandwidth, setup.efficiencies.compute
         basis = setup.efficiencies.basis
         said = [
-            "TTFT is prefill alone: time in the queue and on the network come on top",
+            "TTFT is prefill alone, and E2E begins with it: a served request also waits in the "
+            "queue, for the step that runs, for the host and for the network (`headrace plan "
+            "simulate` adds the queue, `headrace bench load` measures all of it)",
             "a prompt is prefilled with nothing else in the step",
             f"{basis}: {setup.efficiencies.origin}" if setup.efficiencies.origin else basis,
         ]

@@ -12,7 +12,7 @@ from headrace.plan.speed import Band, Speed, SpeedModel
 def speed_figures(
     model: SpeedModel, speed: Speed, weights: Quantity | None = None
 ) -> tuple[Quantity, ...]:
-    """TTFT, TPOT, E2E and throughput of `speed`, which `model` gave.
+    """Prefill (TTFT without any waiting), TPOT, E2E and throughput of `speed`, which `model` gave.
 
     weights: the figure that bytes per weight come from, where there is one.
     """
@@ -40,10 +40,12 @@ def speed_figures(
         _given("context", load.middle_context_tokens, "tokens"),
     )
     decode += _spread(efficiencies, load.batch)
-    ttft = _seconds("speed.ttft", "TTFT", speed.ttft, formulas[0], (*prompt, *common))
+    ttft = _seconds(
+        "speed.ttft", "TTFT, prefill alone", speed.ttft, formulas[0], (*prompt, *common)
+    )
     tpot = _seconds("speed.tpot", "TPOT", speed.tpot, formulas[1], (*decode, *common))
     e2e = _seconds(
-        "speed.e2e", "E2E latency", speed.e2e, "F3",
+        "speed.e2e", "E2E, without waiting", speed.e2e, "F3",
         (_figure(ttft), _figure(tpot), _given("output", load.output_tokens, "tokens")),
     )  # fmt: skip
     throughput = Quantity(

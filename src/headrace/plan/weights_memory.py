@@ -11,7 +11,7 @@ from headrace.plan.quantity import Input, Quantity, input_of_fact
 
 # Kinds of these families leave embedding and head at 16 bits, as what is on the hub does.
 _WIDE_ENDS = ("gpu",)
-_END_BITS = 16.0
+_WIDE_BITS = 16.0
 
 
 def weights_quantity(
@@ -34,9 +34,9 @@ def weights_quantity(
             f"bits_per_weight of {row.name} is not known: it is a method, or varies by model; "
             "choose a storage kind (`headrace catalog list quantization`)"
         )
-    parts = shape.parameters
-    ends = parts.embedding + parts.head if row.family in _WIDE_ENDS else 0
-    value = round(((parts.total - ends) * bits + ends * _END_BITS) / 8)
+    wide = _wide_parts(shape, row)
+    wider = sum(wide.values())
+    value = round(((shape.parameters.total - wider) * bits + wider * _WIDE_BITS) / 8)
     inputs = [
         _parameters(shape),
         input_of_fact(row, path, row.facts[path]),
@@ -45,10 +45,10 @@ def weights_quantity(
     if row.family != "float" and catalog is not None:
         error, error_input = constant(catalog, _error_id(row, stated))
         inputs.append(error_input)
-    if ends:
-        inputs.append(
-            Input("embedding and head, at 16 bits", ends, "parameters", shape.origin, "exact")
-        )
+    inputs += [
+        Input(f"{part}, at 16 bits", count, "parameters", shape.origin, "exact")
+        for part, count in wide.items()
+    ]
     return Quantity(
         id="weights",
         name=f"weights, {row.name}",
@@ -59,6 +59,35 @@ def weights_quantity(
         low=value * (1 - error),
         high=value * (1 + error),
     )
+
+
+def default_kind(shape: ModelShape) -> str:
+    """The kind, by id, of weights of which no header is read and no kind is chosen.
+
+    Raises ConfigError for a checkpoint that is published in a kind that the catalog does not have.
+    """
+    published = shape.published
+    if published is None:
+        return "bf16"
+    if not published.id:
+        raise ConfigError(
+            f"{shape.name} is published in a storage kind that is not known here "
+            f"({published.stated}); name one with --quantization (`headrace catalog list "
+            "quantization`)"
+        )
+    return published.id
+
+
+def _wide_parts(shape: ModelShape, row: Quantization) -> dict[str, int]:
+    """Parameters that stay at 16 bits, by part."""
+    if row.family not in _WIDE_ENDS:
+        return {}
+    parts, published = shape.parameters, shape.published
+    wide = {"embedding and head": parts.embedding + parts.head}
+    if published is not None and published.id == row.id:
+        counts = {"attention": parts.attention, "ffn": parts.ffn}
+        wide |= {part: counts[part] for part in sorted(published.wide)}
+    return {part: count for part, count in wide.items() if count}
 
 
 def _error_id(row: Quantization, stated: str | None) -> str:

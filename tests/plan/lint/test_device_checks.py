@@ -111,6 +111,8 @@ def test_sixteen_bits_on_a_device_with_fp8() -> None:
     assert outcome("L-quantization", subject(VLLM, shape="llama-3.1-8b",
                                              hardware="a100-sxm")) == ()  # fmt: skip
     assert outcome("L-quantization", subject(f"{VLLM} -q fp8")) == ()
+    published = subject(VLLM, shape="deepseek-v3", hardware="h200-sxm")
+    assert outcome("L-quantization", published) == ()
 
 
 def drafts(accepted: float, running: float = 4.0) -> Any:

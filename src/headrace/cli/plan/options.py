@@ -62,7 +62,7 @@ storage_options = _together(
     click.option(
         "--quantization",
         help="Storage kind of the weights, as the catalog names it (q4-k-m, fp8). [default: as the "
-        "file has them; bf16 where only shapes are known]",
+        "file has them, or as the checkpoint is published; bf16 where nothing states it]",
     ),
     click.option(
         "--kv-type",
@@ -173,9 +173,10 @@ def storage_of(
     """What the options of storage name; raises CatalogError or ConfigError."""
     from headrace.plan.kv_cache import kv_kind
     from headrace.plan.memory import Storage
+    from headrace.plan.weights_memory import default_kind
 
     if quantization is None and shape.weight_bytes is None:
-        quantization = "bf16"
+        quantization = default_kind(shape)
     weights = None if quantization is None else known.quantizations[quantization]
     keys, _, values = kv_type.partition(",")
     key_kind = kv_kind(keys.strip(), known)

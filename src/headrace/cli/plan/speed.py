@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from headrace.plan.speed_plan import Draft
 
 
-@click.command(short_help="Predict TTFT, TPOT and throughput, and what limits them.")
+@click.command(short_help="Predict prefill, TPOT and throughput, and what limits them.")
 @click.argument("model")
 @place_options
 @request_options
@@ -72,14 +72,15 @@ if TYPE_CHECKING:
 @catalog_options
 @output_options
 def speed(model: str, **options: Any) -> None:
-    """Predict how fast MODEL answers: TTFT, TPOT, E2E, throughput, the bottleneck and the knee.
+    """Predict how fast MODEL computes: prefill, TPOT, E2E, throughput, the bottleneck and the knee.
 
     MODEL is named as for `headrace plan fit`. Times come from the roofline of bytes and operations
-    with stated efficiencies; the range of the efficiencies is the error band.
+    with stated efficiencies; the range of the efficiencies is the error band. Of TTFT only prefill
+    is predicted: what a served request waits for is not in it.
 
     \b
     headrace plan speed llama-3.1-8b --hardware h100 --batch 32
-    headrace plan speed deepseek-v3 --quantization fp8 --hardware h200 --count 8 --prompt 4096
+    headrace plan speed deepseek-v3 --hardware h200 --count 8 --prompt 4096
     headrace plan speed llama-3.3-70b --hardware h100 --count 4 --draft-acceptance 0.7
     """
     from headrace.plan.find_model import shape_named

@@ -36,7 +36,10 @@ def weight_kind(subject: Subject) -> Quantization | None:
         return subject.catalog.quantizations[subject.quantization]
     if shape is not None and shape.weight_bytes is not None:
         return None
-    stated = engine.quantization.value.lower() if engine and engine.quantization else "bf16"
+    stated = engine.quantization.value.lower() if engine and engine.quantization else ""
+    if not stated and shape is not None and shape.published is not None:
+        stated = shape.published.id
+    stated = stated or "bf16"
     found = subject.catalog.quantizations.find(_WEIGHT_NAMES.get(stated, stated))
     if found is None or found.bits_per_weight is None:
         found = subject.catalog.quantizations["bf16"]

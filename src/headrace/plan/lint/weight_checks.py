@@ -233,6 +233,8 @@ def fitting_quantization(subject: Subject) -> Outcome:
     kinds = shape.weight_bytes or {"BF16": 1}
     if any(name not in _FLOATS for name in kinds) or subject.quantization not in (None, "bf16"):
         return ()
+    if subject.quantization is None and shape.published is not None:
+        return ()
     sixteen, eight = (
         weights_quantity(shape, subject.catalog.quantizations[name]).value
         for name in ("bf16", "fp8")

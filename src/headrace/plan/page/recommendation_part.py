@@ -83,9 +83,9 @@ def _tiles(found: Recommendation) -> tuple[tuple[str, str], ...]:
     one = found.ranked[0].option
     return (
         ("a month", _usd(one)),
-        ("TTFT under load", _time(one.ttft)),
+        ("TTFT under load", _least(one) + _time(one.ttft)),
         ("TPOT under load", _time(one.tpot)),
-        ("E2E under load", _time(one.e2e)),
+        ("E2E under load", _least(one) + _time(one.e2e)),
     )
 
 
@@ -143,7 +143,9 @@ def _alternatives(ends: Sequence[tuple[str, Option]]) -> Sheet:
             Cell(title),
             Cell(_name(one), one.id),
             _money(one),
-            *(_timed(figure) for figure in (one.ttft, one.tpot, one.e2e)),
+            _timed(one.ttft, _least(one)),
+            _timed(one.tpot),
+            _timed(one.e2e, _least(one)),
             Cell(_size(one)),
         )
         for title, one in ends
@@ -166,7 +168,7 @@ def _ranks(found: Recommendation) -> Sheet:
             Cell(f"{one.place}"),
             Cell(_name(one.option), ", ".join(mark.rule for mark in one.option.marks)),
             _money(one.option),
-            _timed(one.option.ttft),
+            _timed(one.option.ttft, _least(one.option)),
             _timed(one.option.tpot),
             Cell(_size(one.option)),
             Cell(f"{one.score.total:.2f}"),
@@ -250,8 +252,13 @@ def _time(one: Quantity | None) -> str:
     return DASH if one is None else duration(one.value * 1e3)
 
 
-def _timed(one: Quantity | None) -> Cell:
-    return Cell(DASH) if one is None else Cell(_time(one), band(*one.band, "s"))
+def _timed(one: Quantity | None, least: str = "") -> Cell:
+    return Cell(DASH) if one is None else Cell(least + _time(one), band(*one.band, "s"))
+
+
+def _least(option: Option) -> str:
+    """Mark of times of which only a part is planned: waiting comes on top."""
+    return "≥ " if option.machines is not None else ""
 
 
 def _size(one: Option) -> str:

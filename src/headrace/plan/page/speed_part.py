@@ -59,7 +59,7 @@ def speed_part(found: SpeedPlan) -> PlanPart:
         tiles=(
             ("TTFT, prefill alone", duration(speed.ttft.value_s * 1e3)),
             ("TPOT", duration(speed.tpot.value_s * 1e3)),
-            ("E2E latency", duration(speed.e2e.value_s * 1e3)),
+            ("E2E, without waiting", duration(speed.e2e.value_s * 1e3)),
             ("tokens/s of a replica", figure(speed.system_tokens_per_s)),
         ),
         plots=tuple(one for one in (_roofline(found), _frontier(found)) if one is not None),

@@ -47,8 +47,9 @@ def latency_figures(
         name: str, formula: str, ends: tuple[float, float, float], inputs: tuple[Input, ...]
     ) -> Quantity:
         low, value, high = ends
+        least = "" if name == "TPOT" else ", at least"  # beside prefill, waiting is not planned
         return Quantity(
-            f"{id}.{name.lower()}", f"{name} under load", value, "s", formula, inputs,
+            f"{id}.{name.lower()}", f"{name} under load{least}", value, "s", formula, inputs,
             min(low, value), max(high, value),
         )  # fmt: skip
 

@@ -232,7 +232,8 @@ class SelfHosted:
             model_name=model.row.name, quality=quality_of(model.row, setting.kind),
             paid="unknown" if site.price is None else site.price.paid, usd_per_month=month,
             quantization=setting.kind.id, runtime=setting.runtime.id, machines=machines,
-            e2e_s=latency.e2e_s, marks=tuple(self._marks(model, setting, plan)),
+            e2e_s=latency.e2e_s,
+            marks=tuple(self._marks(model, setting, plan, capacity.alone.ttft_s)),
             advice=self._adviser.advice(answers, chosen),
         )  # fmt: skip
 
@@ -272,10 +273,11 @@ class SelfHosted:
         }
 
     def _marks(
-        self, model: Shaped, setting: RuntimeCandidate, plan: MemoryPlan
+        self, model: Shaped, setting: RuntimeCandidate, plan: MemoryPlan, prefill_s: float
     ) -> Iterator[Breach]:
         """Soft rules."""
         yield from model_marks(self.catalog, self.question, model.row)
+        yield from _unplanned(self.question, prefill_s)
         origin = origin_of(model.row, setting.kind, setting.runtime.id)
         if origin in ("unseen", "converted"):
             text = f"check that there is a checkpoint in {setting.kind.name}: none is known"
@@ -321,6 +323,17 @@ def _excess(breach: Breach) -> float:
     return math.inf if breach.excess is None else breach.excess
 
 
+def _unplanned(question: Question, prefill_s: float) -> Iterator[Breach]:
+    """Limits on TTFT, of which only prefill is planned."""
+    limits = [limit.text for limit in question.slo if limit.metric == "ttft"]
+    if limits:
+        yield Breach(
+            rule="rule-ttft-served",
+            text=f"not checked: {', '.join(limits)}; prefill alone takes "
+            f"{prefill_s * 1e3:.4g} ms of it, and waiting is not planned",
+        )
+
+
 def _too_large(needed: float, usable: float, what: str, devices: int) -> Breach:
     over = needed - usable
     each = " on each device" if devices > 1 else ""
@@ -336,9 +349,10 @@ def _too_large(needed: float, usable: float, what: str, devices: int) -> Breach:
 def _too_slow(limit: Limit, seen_s: float, allowed_s: float, option: str) -> Breach:
     """allowed_s: the looser limit that `option` asks for."""
     of = "" if limit.quantile is None else f"p{limit.quantile * 100:g} of "
+    what = "prefill" if limit.metric == "ttft" else f"{of}{limit.metric.upper()}"
     return Breach(
         rule=f"rule-{limit.metric}",
-        text=f"{of}{limit.metric.upper()} is {seen_s * 1e3:.4g} ms for one request alone, "
+        text=f"{what} is {seen_s * 1e3:.4g} ms for one request alone, "
         f"{(seen_s - limit.seconds) * 1e3:.4g} ms over {limit.seconds * 1e3:g} ms",
         excess=allowed_s / limit.seconds - 1,
         option=option,

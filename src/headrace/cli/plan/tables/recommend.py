@@ -62,7 +62,7 @@ def _ranks(console: Console, found: Recommendation) -> None:
         option = one.option
         size = option.quality.parameters
         table.add_row(
-            str(one.place), _usd(option), _ms(option.ttft), _ms(option.tpot),
+            str(one.place), _usd(option), _least(option) + _ms(option.ttft), _ms(option.tpot),
             "?" if size is None else f"{size / 1e9:.3g}", f"{one.score.total:.2f}",
             escape(visible(_whole_name(option))) + (" *" if option.marks else ""),
         )  # fmt: skip
@@ -95,8 +95,12 @@ def _option(console: Console, found: Recommendation, option: Option, title: str)
     _line(console, f"{title}: {_whole_name(option)}", style="bold")
     cost = f"${_usd(option)} a month" if option.usd_per_month else "price not stated"
     times = [
-        f"{name} {_ms(figure)} ms ({_number(figure.band[0])} to {_number(figure.band[1])})"
-        for name, figure in (("TTFT", option.ttft), ("TPOT", option.tpot), ("E2E", option.e2e))
+        f"{name} {least}{_ms(figure)} ms ({_number(figure.band[0])} to {_number(figure.band[1])})"
+        for name, figure, least in (
+            ("TTFT", option.ttft, _least(option)),
+            ("TPOT", option.tpot, ""),
+            ("E2E", option.e2e, _least(option)),
+        )
         if figure is not None
     ]
     _line(console, "; ".join([f"{cost} ({option.paid})", *times]), indent=2)
@@ -157,6 +161,11 @@ def _whole_name(option: Option) -> str:
 
 def _usd(option: Option) -> str:
     return "?" if option.usd_per_month is None else f"{option.usd_per_month.value:,.0f}"
+
+
+def _least(option: Option) -> str:
+    """Mark of times of which only a part is planned: waiting comes on top."""
+    return "≥ " if option.machines is not None else ""
 
 
 def _ms(figure: Quantity | None) -> str:

@@ -145,9 +145,10 @@ def _apart(console: Console, found: SpeedPlan) -> None:
         return
     pools = one.pools
     console.print(
-        f"apart, {pools.prefill} replicas that prefill and {pools.decode} that decode: TTFT "
-        f"{one.ttft.value * 1e3:,.1f} ms ({one.transfer.value * 1e3:,.2f} of it the KV cache's "
-        f"transfer), TPOT {one.tpot.value * 1e3:,.2f} ms",
+        f"apart, {pools.prefill} replicas that prefill and {pools.decode} that decode: "
+        f"prefill and transfer {one.ttft.value * 1e3:,.1f} ms "
+        f"({one.transfer.value * 1e3:,.2f} of it the KV cache's transfer), "
+        f"TPOT {one.tpot.value * 1e3:,.2f} ms",
         highlight=False,
     )
     console.print(
