@@ -276,6 +276,19 @@ def test_messages_are_a_list(messages: Any) -> None:
         ChatTemplate(CHATML).render(calls)
 
 
+@pytest.mark.parametrize("arguments", ["", " ", "null", " null\n", None, "{}", {}])
+def test_a_call_without_arguments_has_an_empty_object(arguments: Any) -> None:
+    """Models write null for a tool without parameters, and clients send it back as it came."""
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
+    messages = [*HI, {"role": "assistant", "content": "", "tool_calls": [call]}]
+    place = "messages[1].tool_calls[0].function.arguments"
+    as_object = (
+        f"{{% for name, value in {place}.items() %}}x{{% endfor %}}{{{{ {place} | tojson }}}}"
+    )
+    assert ChatTemplate(as_object).render(messages) == "{}"
+    assert ChatTemplate(f"{{{{ {place} }}}}").render(messages) == "{}"
+
+
 def test_whatever_a_filter_raises_is_a_template_error() -> None:
     with pytest.raises(TemplateError, match="AssertionError: expected length >= 3"):
         ChatTemplate("{{ 'abcdefgh' | truncate(1, leeway=0) }}").render(HI)

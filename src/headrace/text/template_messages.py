@@ -105,6 +105,9 @@ def _tool_call(call: Any, at: str, traits: TemplateTraits) -> Any:
     if not isinstance(function, dict) or "arguments" not in function:
         return call
     arguments = function["arguments"]
+    # Clients and models write "" or null for a call without arguments.
+    if arguments is None or (isinstance(arguments, str) and arguments.strip() in ("", "null")):
+        arguments = {}
     if traits.arguments_as_text:
         if not isinstance(arguments, str):
             arguments = json.dumps(arguments, ensure_ascii=False)
@@ -115,8 +118,7 @@ def _tool_call(call: Any, at: str, traits: TemplateTraits) -> Any:
 
 def _parsed(arguments: str, at: str) -> Any:
     try:
-        # Some clients send "" for a call without arguments.
-        parsed = json.loads(arguments) if arguments.strip() else {}
+        parsed = json.loads(arguments)
     except ValueError as error:
         raise RequestError(f"{at} is not JSON ({error}); send an object", param=at) from error
     if not isinstance(parsed, dict):

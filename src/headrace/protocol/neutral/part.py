@@ -10,6 +10,8 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from headrace.protocol.neutral.arguments import given_arguments
+
 Lifetime = Literal["5m", "1h"]
 
 
@@ -85,11 +87,16 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     name: str
     arguments: str
-    """JSON text as the model wrote it, perhaps invalid."""
+    """JSON text as the model wrote it, perhaps invalid; "{}" where it gave nothing or null."""
     signature: Signature | None = None
     cache: CacheMark | None = None
     extra: dict[str, Any] = {}
     """Fields of the part that have no neutral form (Anthropic's caller)."""
+
+    def __post_init__(self) -> None:
+        given = given_arguments(self.arguments)
+        if given is not self.arguments:
+            msgspec.structs.force_setattr(self, "arguments", given)
 
 
 class ToolResult(msgspec.Struct, frozen=True, kw_only=True):

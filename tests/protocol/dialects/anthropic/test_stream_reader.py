@@ -108,6 +108,37 @@ def test_every_cut_gives_the_same_events() -> None:
         assert reply.usage == TokenUsage(input_tokens=5, output_tokens=9)
 
 
+HELLO = block(0, {"type": "text", "text": ""}, {"type": "text_delta", "text": "Hello"})
+
+
+def test_a_repeated_start_is_the_same_answer() -> None:
+    """Some servers write message_start twice."""
+    once = read(start() + HELLO + stop())
+    assert read(start() + start() + HELLO + stop()) == once
+    later = block(1, {"type": "text", "text": ""}, {"type": "text_delta", "text": "!"})
+    assert read(start() + HELLO + start() + later + stop()) == read(
+        start() + HELLO + later + stop()
+    )
+    unnamed = start(id=None)
+    assert collected("anthropic", read(unnamed + unnamed + HELLO + stop())).choices[0].parts == (
+        Text(text="Hello"),
+    )
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        start() + HELLO + start(id="other") + HELLO + stop(),
+        start() + start(id="other") + HELLO + stop(),
+        start() + HELLO + start() + HELLO + stop(),
+    ],
+)
+def test_two_answers_in_one_stream_are_damage(stream: bytes) -> None:
+    last = read_at_every_cut(AnthropicStreamReader, stream)[-1]
+    assert isinstance(last, ReplyFailure)
+    assert last.failure.kind == "damaged"
+
+
 def test_the_start_tells_the_input() -> None:
     began = read(WHOLE)[0]
     assert began == ReplyStart(id="m", model="x", usage=TokenUsage(input_tokens=5, output_tokens=1))
@@ -295,7 +326,7 @@ def test_nothing_comes_after_the_end() -> None:
         b"data: " + b"[" * 100_000 + b"\n\n",
         block(0, {"type": "text", "text": "a"}),
         event("message_stop"),
-        start() + start(),
+        start() + start(id="n"),
         start() + event("content_block_start", index=0),
         start() + event("content_block_start", index=0, content_block={"type": 1}),
         start() + block(0, {"type": "tool_use", "id": "a", "name": ""}),

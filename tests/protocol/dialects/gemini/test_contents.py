@@ -165,7 +165,7 @@ def test_a_result_of_an_unknown_call_needs_a_name() -> None:
         ("[1]", {"arguments": "[1]"}),
         ('{"cut": "of', {"arguments": '{"cut": "of'}),
         ('{"a": {"b": [1,}}', {"arguments": '{"a": {"b": [1,}}'}),
-        ("null", {"arguments": "null"}),
+        ("null", {}),
     ],
 )
 def test_arguments_are_always_an_object(arguments: str, args: dict[str, object]) -> None:

@@ -28,6 +28,7 @@ from headrace.protocol.dialects.anthropic.usage import (
     unread_usage,
 )
 from headrace.protocol.dialects.anthropic.values import decoded, mapping, rest, text
+from headrace.protocol.neutral.arguments import GrowingArguments
 from headrace.protocol.neutral.dialect import DamagedReplyError
 from headrace.protocol.neutral.event import (
     ChoiceEnd,
@@ -72,6 +73,7 @@ class _Block:
         self.kind = kind
         self.start = start
         self.grown = False
+        self.arguments = GrowingArguments()
         self.signature = [text(start.get("signature"))]
         self.citations: list[Any] = []
         self.pieces: dict[str, list[str]] = {}
@@ -89,7 +91,10 @@ class AnthropicStreamReader:
         self._began = False
         self._over = False
         self.has_data = self.tools_used = False
+        self._id = ""
         self._parts = 0
+        self._last_index = 0
+        self._repeated_after: int | None = None
         self._block: _Block | None = None
         self._first_usage: dict[str, Any] = {}
         self._start_extra: dict[str, Any] = {}
@@ -162,10 +167,16 @@ class AnthropicStreamReader:
             self.has_data = True
 
     def _begin(self, value: dict[str, Any]) -> None:
-        if self._began:
-            raise DamagedReplyError("the stream has two message_start events")
-        self._began = True
         message = mapping(value.get("message"))
+        if self._began:
+            if text(message.get("id")) != self._id:
+                raise DamagedReplyError("the stream has two message_start events")
+            # Some servers repeat it. After content the answer may go on, but not begin again.
+            if self._parts:
+                self._repeated_after = self._last_index
+            return
+        self._began = True
+        self._id = text(message.get("id"))
         self._first_usage = mapping(message.get("usage"))
         self._start_extra = start_extra(self._first_usage)
         self._fields = rest(message, MESSAGE)
@@ -185,6 +196,11 @@ class AnthropicStreamReader:
         start = value.get("content_block")
         if not isinstance(start, dict) or not text(start.get("type")):
             raise DamagedReplyError("a content_block_start of the stream has no block")
+        index = value.get("index")
+        if isinstance(index, int):
+            if self._repeated_after is not None and index <= self._repeated_after:
+                raise DamagedReplyError("the stream begins its answer again")
+            self._last_index = index
         kind: Kind | None = None
         piece = ""
         part = self._parts
@@ -200,7 +216,7 @@ class AnthropicStreamReader:
                 choice=0, part=part, kind=kind, id=call.id, name=call.name, extra=call.extra
             )
         self._parts += 1
-        self._block = block = _Block(value.get("index"), part, kind, start)
+        self._block = block = _Block(index, part, kind, start)
         if kind is None:
             self.has_data = True
             self.tools_used = self.tools_used or is_billed(start)
@@ -211,6 +227,9 @@ class AnthropicStreamReader:
     def _give(self, block: _Block, piece: str) -> None:
         if piece:
             block.grown = True
+        if block.kind == "tool_call":
+            piece = block.arguments.take(piece)
+        if piece:
             self._events.append(PartDelta(choice=0, part=block.part, text=piece))
 
     def _grow(self, value: dict[str, Any], characters: int) -> None:
@@ -249,9 +268,12 @@ class AnthropicStreamReader:
             extra = text_extra(block.start)
             if block.citations:
                 extra["citations"] = [*(extra.get("citations") or ()), *block.citations]
-        elif block.kind == "tool_call" and not block.grown:
-            # Some servers tell all of the input at the start.
-            self._give(block, arguments_of(block.start.get("input")))
+        elif block.kind == "tool_call":
+            if not block.grown:
+                # Some servers tell all of the input at the start.
+                self._give(block, arguments_of(block.start.get("input")))
+            if rest := block.arguments.end():
+                self._events.append(PartDelta(choice=0, part=block.part, text=rest))
         if extra:
             self._events.append(PartDelta(choice=0, part=block.part, text="", extra=extra))
         signature = own_signature("".join(block.signature)) if block.kind == "thinking" else None

@@ -29,6 +29,7 @@ from headrace.protocol.dialects.bedrock.read_reply import (
     redacted,
 )
 from headrace.protocol.dialects.bedrock.usage import as_list, read_usage
+from headrace.protocol.neutral.arguments import GrowingArguments
 from headrace.protocol.neutral.dialect import DamagedReplyError
 from headrace.protocol.neutral.event import (
     ChoiceEnd,
@@ -185,6 +186,7 @@ class _Blocks:
         self._index: Any = None
         self._next_part = 0
         self._open: Kind | None = None
+        self._arguments = GrowingArguments()
         self._held: _Held | None = None
         self._signature: list[str] = []
         self._citations: list[Any] = []
@@ -252,8 +254,8 @@ class _Blocks:
             self._held.deltas.append(text)
         elif self._open != "tool_call":
             raise DamagedReplyError("a tool's input arrived before its name")
-        elif text:
-            events.append(PartDelta(choice=0, part=self._next_part - 1, text=text))
+        elif piece := self._arguments.take(text):
+            events.append(PartDelta(choice=0, part=self._next_part - 1, text=piece))
 
     def _grow_thought(self, thought: dict[str, Any], events: list[Event]) -> None:
         text, signature = thought.get("text"), thought.get("signature")
@@ -283,6 +285,7 @@ class _Blocks:
         events.append(PartStart(choice=0, part=self._next_part, kind=kind, id=call_id, name=name))
         self._next_part += 1
         self._open = kind
+        self._arguments = GrowingArguments()
 
     def close(self, events: list[Event]) -> None:
         """A contentBlockStop, or what has to be one."""
@@ -292,6 +295,8 @@ class _Blocks:
     def _close_part(self, events: list[Event]) -> None:
         part = self._next_part - 1
         if self._open is not None:
+            if self._open == "tool_call" and (rest := self._arguments.end()):
+                events.append(PartDelta(choice=0, part=part, text=rest))
             if self._citations:
                 extra = {CITATIONS: self._citations}
                 events.append(PartDelta(choice=0, part=part, text="", extra=extra))

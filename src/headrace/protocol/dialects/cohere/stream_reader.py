@@ -17,6 +17,7 @@ from headrace.protocol.dialects.json_values import (
     text,
 )
 from headrace.protocol.dialects.status_failure import short
+from headrace.protocol.neutral.arguments import GrowingArguments
 from headrace.protocol.neutral.dialect import DamagedReplyError
 from headrace.protocol.neutral.event import (
     ChoiceEnd,
@@ -52,7 +53,8 @@ class CohereStreamReader:
         self._over = False
         self._parts = 0
         self._place: _Place | None = None
-        self._calls: dict[int, int] = {}
+        self._calls: dict[int, tuple[int, GrowingArguments]] = {}
+        """Number of the part, and arguments, of each open call."""
         self._citations: list[dict[str, Any]] = []
         self._citation_characters = 0
 
@@ -164,17 +166,17 @@ class CohereStreamReader:
         self._begin(events)
         id = text(call.get("id"))
         events.append(PartStart(choice=0, part=self._parts, kind="tool_call", id=id, name=name))
-        self._calls[index] = self._parts
+        self._calls[index] = self._parts, GrowingArguments()
         self._parts += 1
         self._grow_call(index, call, events)
 
     def _grow_call(self, index: int, call: dict[str, Any], events: list[Event]) -> None:
-        arguments = json_text(mapping(call.get("function")).get("arguments"))
-        part = self._calls.get(index)
-        if part is None:
+        if index not in self._calls:
             raise DamagedReplyError(f"arguments arrived for tool call {index}, which is not open")
-        if arguments:
-            events.append(PartDelta(choice=0, part=part, text=arguments))
+        part, arguments = self._calls[index]
+        piece = arguments.take(json_text(mapping(call.get("function")).get("arguments")))
+        if piece:
+            events.append(PartDelta(choice=0, part=part, text=piece))
 
     def _close_text(self, events: list[Event]) -> None:
         if self._place is not None:
@@ -182,9 +184,12 @@ class CohereStreamReader:
             events.append(PartEnd(choice=0, part=self._parts - 1))
 
     def _close_call(self, index: int, events: list[Event]) -> None:
-        part = self._calls.pop(index, None)
-        if part is not None:
-            events.append(PartEnd(choice=0, part=part))
+        if index not in self._calls:
+            return
+        part, arguments = self._calls.pop(index)
+        if rest := arguments.end():
+            events.append(PartDelta(choice=0, part=part, text=rest))
+        events.append(PartEnd(choice=0, part=part))
 
     def _close_all(self, events: list[Event]) -> None:
         self._close_text(events)

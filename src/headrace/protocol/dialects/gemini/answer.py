@@ -6,7 +6,8 @@ A reply without a stream is a stream of one piece: both are read by the same rul
                     side by side in one piece are parts of their own
     thought: true   Thinking; other media than text among thoughts stay Opaque
     functionCall    a ToolCall, whole; without an id it is "call_{responseId}_{n}", n counted
-                    through the answer, so that ids of a long conversation differ
+                    through the answer, so that ids of a long conversation differ; one whose
+                    arguments are streamed is reported when it is whole
     inlineData      Media, as is fileData
     anything else   Opaque: executableCode, codeExecutionResult, Google's own tools
 
@@ -21,9 +22,10 @@ from typing import Any
 
 import msgspec
 
-from headrace.protocol.dialects.gemini.finish import UNSAID, finish_of, is_failure, is_plain
+from headrace.protocol.dialects.gemini.finish import ENDED, UNSAID, finish_of, is_failure, is_plain
 from headrace.protocol.dialects.gemini.logprobs import logprobs_of
 from headrace.protocol.dialects.gemini.media import read_media
+from headrace.protocol.dialects.gemini.streamed_call import StreamedCall
 from headrace.protocol.dialects.gemini.usage import service_tier_of, usage_of
 from headrace.protocol.dialects.gemini.values import DIALECT
 from headrace.protocol.dialects.json_values import mapping, text
@@ -57,13 +59,15 @@ _OF_PART = frozenset(("text", "thought", "thoughtSignature", "partMetadata"))
 
 
 class _Choice:
-    """A choice while it is received. open: the kind of the part that may still grow."""
+    """A choice while it is received. open: the kind of the part that may still grow. streamed: the
+    call whose arguments are incomplete."""
 
     def __init__(self, index: int) -> None:
         self.index = index
         self.part = -1
         self.open: Kind | None = None
         self.calls = False
+        self.streamed: StreamedCall | None = None
         self.reason = ""
         self.extra: dict[str, Any] = {}
 
@@ -121,6 +125,8 @@ class AnswerReader:
         if not self._choices:
             self._choices[0] = _Choice(0)
         for _, choice in sorted(self._choices.items()):
+            if choice.streamed is not None:
+                self._end_streamed(events, choice, choice.streamed)
             events += self._finished(choice)
         usage = usage_of(self._usage)
         if usage is not None:
@@ -212,15 +218,40 @@ class AnswerReader:
         signature: Signature | None,
     ) -> None:
         name, arguments = text(call.get("name")), call.get("args")
+        if choice.streamed is None and name and ("partialArgs" in call or call.get("willContinue")):
+            choice.streamed = StreamedCall(name, text(call.get("id")))
+        if choice.streamed is not None:
+            choice.streamed.signature = signature or choice.streamed.signature
+            if choice.streamed.take(call):
+                self._end_streamed(events, choice, choice.streamed)
+            return
         if not name or not (arguments is None or isinstance(arguments, dict)):
             raise DamagedReplyError(
                 "a functionCall has no name, or its arguments are not an object"
             )
-        call_id = text(call.get("id")) or self._new_id()
+        written = msgspec.json.encode(arguments or {}).decode()
+        self._tell_call(events, choice, name, text(call.get("id")), written, signature)
+
+    def _end_streamed(self, events: list[Event], choice: _Choice, call: StreamedCall) -> None:
+        choice.streamed = None
+        self._tell_call(events, choice, call.name, call.id, call.arguments, call.signature)
+
+    def _tell_call(
+        self,
+        events: list[Event],
+        choice: _Choice,
+        name: str,
+        call_id: str,
+        arguments: str,
+        signature: Signature | None,
+    ) -> None:
+        if choice.open is not None:
+            events.append(choice.ended())
+        call_id = call_id or self._new_id()
         choice.calls = True
         self._call_count += 1
         events.append(choice.began("tool_call", call_id, name))
-        events.append(choice.grew(msgspec.json.encode(arguments or {}).decode()))
+        events.append(choice.grew(arguments))
         events.append(choice.ended(signature))
 
     def _new_id(self) -> str:
@@ -259,6 +290,8 @@ class AnswerReader:
             return Failure(kind="damaged", message="the reply holds no candidates")
         if streamed and not self._blocked() and not all(one.reason for one in choices):
             return Failure(kind="network", message="the stream ended before the answer did")
+        if any(_is_within_call(choice) for choice in choices):
+            return Failure(kind="damaged", message="the answer ended within a functionCall")
         if choices and all(
             is_failure(choice.reason, content=choice.part >= 0) for choice in choices
         ):
@@ -269,6 +302,13 @@ class AnswerReader:
             message = f"the model broke off with {reason}" + (f": {told}" if told else "")
             return Failure(kind="server", message=message, code=reason)
         return None
+
+
+def _is_within_call(choice: _Choice) -> bool:
+    """Whether a choice ended before a call of it was whole. Some leave out the last piece, which
+    says nothing, but none stops in the middle of a call."""
+    call = choice.streamed
+    return call is not None and (call.has_open_text or choice.reason not in ENDED)
 
 
 def _take_text(

@@ -42,7 +42,7 @@ _BROKEN = frozenset(
     )
 )
 UNSAID = "FINISH_REASON_UNSPECIFIED"
-_ENDED = frozenset(("STOP", UNSAID))
+ENDED = frozenset(("STOP", UNSAID))
 
 
 def finish_of(reason: str, *, calls: bool) -> Finish:
@@ -56,7 +56,7 @@ def finish_of(reason: str, *, calls: bool) -> Finish:
 
 def is_plain(reason: str) -> bool:
     """Whether the neutral word says all that Google's does."""
-    return reason in _ENDED or reason == "MAX_TOKENS"
+    return reason in ENDED or reason == "MAX_TOKENS"
 
 
 def is_failure(reason: str, *, content: bool) -> bool:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from headrace.protocol.dialects.json_values import json_text, mapping, objects, text
 from headrace.protocol.dialects.mistral.content import Piece, read_content
+from headrace.protocol.neutral.arguments import GrowingArguments
 from headrace.protocol.neutral.dialect import DamagedReplyError
 from headrace.protocol.neutral.event import (
     CompletePart,
@@ -25,6 +26,7 @@ class _Call(NamedTuple):
     part: int
     id: str
     name: str
+    arguments: GrowingArguments
 
 
 class ChoiceReader:
@@ -59,8 +61,13 @@ class ChoiceReader:
         """Ends what is open."""
         self._close_text(events)
         for call in self._calls.values():
-            events.append(PartEnd(choice=self._choice, part=call.part))
+            self._close_call(call, events)
         self._calls.clear()
+
+    def _close_call(self, call: _Call, events: list[Event]) -> None:
+        if rest := call.arguments.end():
+            events.append(PartDelta(choice=self._choice, part=call.part, text=rest))
+        events.append(PartEnd(choice=self._choice, part=call.part))
 
     def _close_text(self, events: list[Event]) -> None:
         if self._kind is not None:
@@ -97,10 +104,10 @@ class ChoiceReader:
         opened = self._calls.get(key)
         # Mistral sends calls whole, at times all of them with the index 0.
         if opened is None or whole or (id and id != opened.id) or (name and name != opened.name):
-            opened = self._open_call(_Call(self._parts, id, name), key, events)
-        arguments = json_text(function.get("arguments"))
-        if arguments:
-            events.append(PartDelta(choice=self._choice, part=opened.part, text=arguments))
+            opened = self._open_call(_Call(self._parts, id, name, GrowingArguments()), key, events)
+        piece = opened.arguments.take(json_text(function.get("arguments")))
+        if piece:
+            events.append(PartDelta(choice=self._choice, part=opened.part, text=piece))
 
     def _open_call(self, call: _Call, key: int, events: list[Event]) -> _Call:
         if not call.name:
@@ -110,7 +117,7 @@ class ChoiceReader:
         self._close_text(events)
         before = self._calls.pop(key, None)
         if before is not None:
-            events.append(PartEnd(choice=self._choice, part=before.part))
+            self._close_call(before, events)
         events.append(
             PartStart(
                 choice=self._choice,

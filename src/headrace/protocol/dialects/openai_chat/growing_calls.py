@@ -13,6 +13,7 @@ import msgspec
 from headrace.protocol.dialects.openai_chat.read_message import call_extra, made_id, read_arguments
 from headrace.protocol.dialects.openai_chat.thoughts import read_call_signature
 from headrace.protocol.dialects.openai_chat.values import DIALECT, mapping, text, whole
+from headrace.protocol.neutral.arguments import GrowingArguments
 from headrace.protocol.neutral.event import Event, PartDelta, PartEnd, PartStart
 from headrace.protocol.neutral.part import Opaque, Signature
 
@@ -45,6 +46,7 @@ class _Call:
         self.part: int | None = None
         self.id = ""
         self.early: list[str] = []
+        self.arguments = GrowingArguments()
         self.whole = False
         self.signature: Signature | None = None
 
@@ -103,9 +105,7 @@ class GrowingCalls:
             call.early.append(arguments)
             self.kept += 1
         elif arguments:
-            events.append(
-                PartDelta(choice=self._choice, part=call.part, text=arguments, logprobs=logprobs)
-            )
+            self._grow(call, call.part, arguments, logprobs, events)
 
     def _find(self, fragment: dict[str, Any], name: str, arguments: str) -> _Call | None:
         """The open call that a fragment is of; None if it opens one.
@@ -160,9 +160,19 @@ class GrowingCalls:
         piece = "".join(call.early) + arguments
         call.early = []
         if piece:
-            events.append(
-                PartDelta(choice=self._choice, part=call.part, text=piece, logprobs=logprobs)
-            )
+            self._grow(call, call.part, piece, logprobs, events)
+
+    def _grow(
+        self,
+        call: _Call,
+        part: int,
+        piece: str,
+        logprobs: list[dict[str, Any]] | None,
+        events: list[Event],
+    ) -> None:
+        piece = call.arguments.take(piece)
+        if piece or logprobs:
+            events.append(PartDelta(choice=self._choice, part=part, text=piece, logprobs=logprobs))
 
     def end(
         self, hidden: dict[str, Signature], google: Signature | None, events: list[Event]
@@ -178,6 +188,8 @@ class GrowingCalls:
             signature = call.signature or hidden.pop(call.id, None)
             if signature is None:
                 signature, google = google, None
+            if rest := call.arguments.end():
+                events.append(PartDelta(choice=self._choice, part=call.part, text=rest))
             events.append(PartEnd(choice=self._choice, part=call.part, signature=signature))
         return google
 

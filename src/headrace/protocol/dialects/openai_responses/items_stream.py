@@ -15,6 +15,7 @@ from headrace.protocol.dialects.openai_responses.read_items import (
 from headrace.protocol.dialects.openai_responses.text_parts import content_part, message_extra
 from headrace.protocol.dialects.openai_responses.thoughts import sealed_thought
 from headrace.protocol.dialects.openai_responses.values import objects, text
+from headrace.protocol.neutral.arguments import GrowingArguments
 from headrace.protocol.neutral.event import (
     CompletePart,
     Event,
@@ -47,10 +48,11 @@ _SORTS: dict[str, Sort] = {
 
 
 class _Part:
-    """A text that was reported. told_chars: how much of it."""
+    """A text that was reported. told_chars: how much of it. arguments: of a function call."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, arguments: GrowingArguments | None = None) -> None:
         self.number = number
+        self.arguments = arguments
         self.told_chars = 0
         self.extra: dict[str, Any] = {}
         self.ended = False
@@ -95,7 +97,7 @@ class ItemsStream:
         name, call_id = text(value.get("name")), text(value.get("call_id"))
         if value.get("type") == "function_call" and name and call_id:
             self._end_live()
-            item.call = _Part(self._next())
+            item.call = _Part(self._next(), GrowingArguments())
             self._open_calls += 1
             self.has_tool_calls = True
             self.out.append(
@@ -204,6 +206,9 @@ class ItemsStream:
     ) -> None:
         if piece or logprobs:
             part.told_chars += len(piece)
+            if part.arguments is not None:
+                piece = part.arguments.take(piece)
+        if piece or logprobs:
             self.out.append(PartDelta(choice=0, part=part.number, text=piece, logprobs=logprobs))
 
     def _open(self, item: _Item, sort: Sort, at: int) -> _Part | None:
@@ -240,6 +245,8 @@ class ItemsStream:
 
     def _end_call(self, call: _Part, arguments: str) -> None:
         self._tell(call, arguments[call.told_chars :])
+        if call.arguments is not None and (rest := call.arguments.end()):
+            self.out.append(PartDelta(choice=0, part=call.number, text=rest))
         self.out.append(PartEnd(choice=0, part=call.number))
         self._open_calls -= 1
         if self._open_calls == 0:
