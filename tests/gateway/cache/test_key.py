@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.gateway.accounts.caller import Caller
+from headrace.gateway.accounts.tenant import tenant_of
 from headrace.gateway.cache.key import Around, fields_of, has_state, is_repeatable, key_of
-from headrace.gateway.cache.tenant import tenant_of
 
 AROUND = Around(
     tenant=("key", "k"),

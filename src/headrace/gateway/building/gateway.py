@@ -115,9 +115,10 @@ def providers_of(
     tls = None if plain else ssl.create_default_context()
     found: dict[str, Provider] = {}
     problems: list[str] = []
+    scope = settings.prompt_cache.scope
     for name, one in every:
         try:
-            found[name] = provider_of(name, one, catalog, settings.timeouts, sources, tls)
+            found[name] = provider_of(name, one, catalog, settings.timeouts, sources, tls, scope)
         except ConfigError as error:
             problems.append(str(error))
     if problems:
@@ -171,6 +172,7 @@ def gateway_of(
         unknown=unknown_routes(settings, targets, providers),
         turns=None if settings.queue is None else Turns(settings.queue),
         told_responses=told_responses,
+        prompt_cache_scope=settings.prompt_cache.scope,
     )
     access = access_of(settings, accounts, sources, own_key)
 

@@ -21,6 +21,7 @@ from headrace.gateway.building.dialects import (
 )
 from headrace.gateway.building.from_environment import with_variables
 from headrace.gateway.building.passings import embedding_passings_of, passings_of
+from headrace.gateway.settings.cache import CacheScope
 from headrace.gateway.settings.provider import AwsSettings, ProviderSettings
 from headrace.gateway.settings.reliability import TimeoutSettings
 from headrace.gateway.settings.secret import Sources, is_plain, read_secret
@@ -30,6 +31,7 @@ from headrace.gateway.upstream.limits import PoolLimits, Timeouts
 from headrace.gateway.upstream.origin import BaseUrl, read_base_url
 from headrace.gateway.upstream.pool import Pool
 from headrace.gateway.upstream.request import request_bytes
+from headrace.protocol.neutral.dialect import PromptCacheSide, ProviderSide
 
 _HEADERS = {
     "bearer": ("authorization", "Bearer "),
@@ -66,6 +68,7 @@ def provider_of(
     timeouts: TimeoutSettings,
     sources: Sources,
     tls: ssl.SSLContext | None,
+    prompt_cache_scope: CacheScope = "key",
 ) -> Provider:
     """Raises ConfigError saying what is missing; secrets are in none of its texts."""
     row = _row(name, settings, catalog)
@@ -111,12 +114,21 @@ def provider_of(
         in_steps=in_steps_of(side, limits, tls),
         passes=passings_of(dialect, side, completions=completions, responses=responses),
         glance=glance_of(side),
+        prompt_cache_field=_prompt_cache_field(settings, side),
+        prompt_cache_scope=prompt_cache_scope,
         region=settings.region,
         keeps_data=settings.keeps_data,
         zero_retention=settings.zero_retention,
         local=local,
         self_hosted=row is not None and row.self_hosted is True,
     )
+
+
+def _prompt_cache_field(settings: ProviderSettings, side: ProviderSide) -> str | None:
+    """The given one, or what is known of its kind."""
+    if settings.prompt_cache_field is not None:
+        return None if settings.prompt_cache_field == "none" else settings.prompt_cache_field
+    return side.prompt_cache_field if isinstance(side, PromptCacheSide) else None
 
 
 def _row(name: str, settings: ProviderSettings, catalog: Catalog) -> ProviderRow | None:

@@ -13,13 +13,13 @@ from fnmatch import fnmatchcase
 from typing import Literal, NamedTuple
 
 from headrace.gateway.accounts.caller import Caller
+from headrace.gateway.accounts.tenant import tenant_of
 from headrace.gateway.cache.flights import Flights
 from headrace.gateway.cache.kept import Kept, read, written
 from headrace.gateway.cache.key import Around, fields_of, has_state, is_repeatable, key_of
 from headrace.gateway.cache.semantic.cache import LookUp, SemanticCache
 from headrace.gateway.cache.semantic.question import Question, question_of
 from headrace.gateway.cache.store import CacheStore
-from headrace.gateway.cache.tenant import tenant_of
 from headrace.gateway.cache.wish import FIELD, wish_of
 from headrace.gateway.routing.query import RoutingQuery
 from headrace.gateway.routing.router import Router

@@ -20,8 +20,10 @@ MOST_BLOCKS = 256
 BYTES_PER_TOKEN = 4
 
 
-def prompt_blocks(body: JsonObject) -> tuple[int, ...]:
+def prompt_blocks(body: JsonObject, salt: str = "") -> tuple[int, ...]:
     """One hash for each whole block of at most the first 64 KiB; valid in this process only.
+
+    Prompts match only under the same salt.
 
     Raises RequestError for JSON that is not readable.
     """
@@ -31,7 +33,7 @@ def prompt_blocks(body: JsonObject) -> tuple[int, ...]:
         if len(data) >= BLOCK_BYTES * MOST_BLOCKS:
             break
     hashes = []
-    before = 0
+    before = hash(salt) if salt else 0
     for at in range(0, min(len(data), BLOCK_BYTES * MOST_BLOCKS) - BLOCK_BYTES + 1, BLOCK_BYTES):
         before = hash((before, bytes(data[at : at + BLOCK_BYTES])))
         hashes.append(before)

@@ -26,6 +26,7 @@ from headrace.gateway.routing.strategies import ORDERS, Scored, of_session
 from headrace.gateway.routing.told_responses import ToldResponses
 from headrace.gateway.routing.turns import Turns
 from headrace.gateway.routing.variants import Side, Variants
+from headrace.gateway.settings.cache import CacheScope
 from headrace.gateway.settings.model import Strategy
 from headrace.gateway.targets.target import Target
 
@@ -56,9 +57,12 @@ class Router:
         unknown: Callable[[str], Route | None] = lambda name: None,
         turns: Turns | None = None,
         told_responses: ToldResponses | None = None,
+        prompt_cache_scope: CacheScope = "all",
     ) -> None:
         """`turns` is where requests wait for busy targets, None if they do not. `told_responses`
-        records which target stores which response; None makes a new record."""
+        records which target stores which response; None makes a new record. `prompt_cache_scope`
+        says whose requests share what engines have cached."""
+        self.prompt_cache_scope: CacheScope = prompt_cache_scope
         self.turns = turns
         self.told_responses = ToldResponses() if told_responses is None else told_responses
         self.routes = routes

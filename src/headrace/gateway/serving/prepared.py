@@ -14,6 +14,7 @@ import msgspec
 
 from headrace.errors import RequestError
 from headrace.gateway.serving.incoming import Incoming
+from headrace.gateway.serving.prompt_salt import salt_edits
 from headrace.gateway.targets.target import Target
 from headrace.protocol.dialects.openai_responses.state import needs_state
 from headrace.protocol.json_object import JsonObject
@@ -169,7 +170,8 @@ class Prepared:
         provider, incoming = target.provider, self._incoming
         passing = provider.passes.get(incoming.side.name)
         if passing is not None:
-            edited = EDITS[incoming.side.name](incoming.body, target.model, passing.edits)
+            edits = {**passing.edits, **salt_edits(provider, incoming.caller, incoming.body)}
+            edited = EDITS[incoming.side.name](incoming.body, target.model, edits)
             headers = (("content-type", "application/json"), *forwarded(incoming))
             return Ready(
                 passing.path(target.model, incoming.stream),
@@ -195,10 +197,14 @@ class Prepared:
             written = provider.side.write_call(call, target.model)
         except RequestError as error:
             raise _untranslatable(error, incoming) from None
+        body = written.body
+        if provider.prompt_cache_field is not None and incoming.caller is not None:
+            fields = JsonObject.read(body)
+            body = fields.edited(salt_edits(provider, incoming.caller, fields))
         return Ready(
             written.path,
             tuple(written.headers.items()),
-            written.body,
+            body,
             losses(
                 call,
                 written.dropped,

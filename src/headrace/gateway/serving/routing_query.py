@@ -10,10 +10,10 @@ from headrace.gateway.routing.router import Router
 from headrace.gateway.routing.told_responses import ToldResponse
 from headrace.gateway.routing.variants import NOBODY
 from headrace.gateway.serving.incoming import Incoming
+from headrace.gateway.serving.prompt_salt import tenant_salt
 from headrace.gateway.serving.stored_references import PREVIOUS, RESPONSES
 from headrace.gateway.serving.who import SESSION_HEADERS, who_of
 from headrace.protocol.dialects.token_count import MOST_TOKENS
-from headrace.protocol.json_object import JsonObject
 
 
 def query_for(incoming: Incoming, router: Router) -> RoutingQuery:
@@ -42,7 +42,7 @@ def query_for(incoming: Incoming, router: Router) -> RoutingQuery:
         keeps_no_data=policy.data_collection == "deny",
         priority=0 if incoming.caller is None else incoming.caller.priority,
         who=who_of(incoming) if router.has_variants else NOBODY,
-        blocks=_blocks(body) if router.has_engines else (),
+        blocks=_blocks(incoming, router) if router.has_engines else (),
         hears_names=incoming.caller is None or not incoming.caller.allowed_models,
     )
 
@@ -61,7 +61,9 @@ def _session_key(key: str, session: str) -> str:
     return hashlib.blake2b(of_both, digest_size=16).hexdigest()
 
 
-def _blocks(body: JsonObject) -> tuple[int, ...]:
+def _blocks(incoming: Incoming, router: Router) -> tuple[int, ...]:
     from headrace.gateway.routing.prompt_blocks import prompt_blocks
 
-    return prompt_blocks(body)
+    # What one tenant sent must not lead the requests of another.
+    salt = tenant_salt(incoming.caller, router.prompt_cache_scope)
+    return prompt_blocks(incoming.body, salt or "")

@@ -14,6 +14,19 @@ from headrace.gateway.settings.provider import SecretText, Text
 CacheScope = Literal["key", "team", "organisation", "all"]
 
 
+class PromptCacheSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The prompt caches of providers and engines, which hold beginnings of prompts."""
+
+    scope: Annotated[
+        CacheScope,
+        Meta(
+            description="Who shares cached beginnings of prompts: requests of one key, team or "
+            "organisation, or all (anyone who guesses the beginning of another's prompt then "
+            "learns from `cached_tokens`, or from the speed, that it was sent before)."
+        ),
+    ] = "key"
+
+
 class SemanticSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The semantic cache: a question with the same meaning gets the answer of the earlier one."""
 

@@ -11,7 +11,7 @@ from headrace.config.nested import formerly
 from headrace.gateway.settings.access import AccessSettings
 from headrace.gateway.settings.admin import AdminSettings
 from headrace.gateway.settings.alerts import AlertSettings
-from headrace.gateway.settings.cache import CacheSettings
+from headrace.gateway.settings.cache import CacheSettings, PromptCacheSettings
 from headrace.gateway.settings.free_tier import FreeTierSettings
 from headrace.gateway.settings.guards import GuardrailSettings
 from headrace.gateway.settings.ledger import LedgerSettings
@@ -140,6 +140,7 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
         Meta(description="Where alerts are sent; nowhere if omitted."),
     ] = None
     cache: CacheSettings = CacheSettings()
+    prompt_cache: PromptCacheSettings = PromptCacheSettings()
     guardrails: Annotated[
         dict[str, GuardrailSettings],
         Meta(description="Checks of requests and answers, by name, in this order."),

@@ -12,6 +12,7 @@ from headrace.gateway.settings.reliability import TimeoutSettings
 Text = Annotated[str, Meta(min_length=1)]
 # Where a secret is, or the secret itself: in no error and no repr.
 SecretText = Annotated[str, Meta(min_length=1, extra={"secret": True})]
+PromptCacheField = Literal["cache_salt", "prompt_cache_key", "prompt_cache_isolation_key", "none"]
 
 
 class EntraSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,6 +140,13 @@ class ProviderSettings(msgspec.Struct, frozen=True, kw_only=True):
     connections: Annotated[
         int, Meta(ge=1, le=65_535, description="Most connections to it from each process.")
     ] = 1024
+    prompt_cache_field: Annotated[
+        PromptCacheField | None,
+        Meta(
+            description="The field of a request that keeps tenants apart in its prompt cache "
+            "(`prompt_cache.scope`); `none` sends none. Default: what its kind has."
+        ),
+    ] = None
     keeps_data: Annotated[
         bool | None,
         Meta(description="Whether it keeps or trains on what is sent; unknown if omitted."),

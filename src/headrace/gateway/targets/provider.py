@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from headrace.gateway.settings.cache import CacheScope
 from headrace.gateway.targets.auth import Auth
 from headrace.gateway.targets.counting import Counting
 from headrace.gateway.targets.in_steps import InSteps
@@ -43,6 +44,10 @@ class Provider:
     """How it counts tokens; None if it cannot."""
     in_steps: InSteps | None = None
     """Set if its answers take more than one request."""
+    prompt_cache_field: str | None = None
+    """The field of a request that separates its prompt cache; None if it has none."""
+    prompt_cache_scope: CacheScope = "all"
+    """Whose requests share the cache."""
     region: str | None = None
     keeps_data: bool | None = None
     zero_retention: bool | None = None

@@ -150,6 +150,15 @@ class ProviderSide(ReplySide, Protocol):
         """`call` for the provider's `model`; raises RequestError if it cannot be said at all."""
 
 
+@runtime_checkable
+class PromptCacheSide(Protocol):
+    """A ProviderSide whose provider can keep cached prompts apart."""
+
+    @property
+    def prompt_cache_field(self) -> str | None:
+        """The top-level field of a request whose value does; None if this provider has none."""
+
+
 class AnswerTooLongError(ValueError):
     """An answer that a stream's writer has to keep to its end does not come to one."""
 

@@ -23,6 +23,7 @@ class MistralProvider:
     """A `ProviderSide` and an `EmbeddingProvider`."""
 
     name = DIALECT
+    prompt_cache_field = "prompt_cache_key"
 
     def write_call(self, call: ChatCall, model: str) -> EncodedRequest:
         """`call` for Mistral's `model`; its base URL has no version in it."""

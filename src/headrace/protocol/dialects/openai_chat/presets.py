@@ -25,6 +25,7 @@ OPENAI_API = Variant(
     done_mark=True,
     refuses=frozenset({"reasoning", "thinking", "chat_template_kwargs", "enable_thinking"}),
     cache_marks="prompt_cache_breakpoint",
+    prompt_cache_field="prompt_cache_key",
     base64_embeddings=True,
 )
 
@@ -149,6 +150,7 @@ FIREWORKS = Variant(
     effort_style="reasoning_effort",
     efforts=("none", "low", "medium", "high"),
     takes=(OPENAI | SAMPLERS | {"video"}) - {"modalities", "hosted_tools", "document"},
+    prompt_cache_field="prompt_cache_isolation_key",
 )
 
 # inference-docs.cerebras.ai/api-reference: text alone; no penalties, no n.
@@ -183,6 +185,7 @@ VLLM = Variant(
     efforts=("none", "low", "medium", "high"),
     done_mark=True,
     takes=_ENGINE,
+    prompt_cache_field="cache_salt",
     base64_embeddings=True,
 )
 

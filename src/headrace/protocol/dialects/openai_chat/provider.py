@@ -27,6 +27,11 @@ class OpenAIChatProvider:
     def __init__(self, variant: Variant) -> None:
         self.variant = variant
 
+    @property
+    def prompt_cache_field(self) -> str | None:
+        """See PromptCacheSide."""
+        return self.variant.prompt_cache_field
+
     def write_call(self, call: ChatCall, model: str) -> EncodedRequest:
         """`call` for the provider's `model`; raises RequestError if it cannot be said at all."""
         return write_call.write_call(call, model, self.variant)

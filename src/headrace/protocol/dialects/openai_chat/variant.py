@@ -86,6 +86,9 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True):
     """Further top-level fields that it does not accept."""
     cache_marks: Literal["cache_control", "prompt_cache_breakpoint", "none"] = "none"
     """The field of a content part that marks the end of what to cache."""
+    prompt_cache_field: str | None = None
+    """The field that separates its prompt cache: requests with other values share nothing, or, at
+    OpenAI and Azure, are routed to other machines."""
     google_signatures: bool = False
     """Whether tool calls carry Google's `extra_content`."""
     gap_is_thoughts: bool = False

@@ -21,6 +21,7 @@ class OpenAIResponsesProvider:
     """The ProviderSide of OpenAI's Responses API."""
 
     name: str = DIALECT
+    prompt_cache_field: str | None = "prompt_cache_key"
     origin: str = OPENAI
     """The vendor whose encrypted_content the provider returns and accepts."""
     takes_unsigned_thoughts: bool = False

@@ -1,4 +1,4 @@
-"""The group of callers that share cached answers."""
+"""The group of callers that share what is cached."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from headrace.gateway.settings.cache import CacheScope
 
 
 def tenant_of(caller: Caller | None, scope: CacheScope) -> tuple[str, ...]:
-    """The group of a caller; equal for callers that share answers.
+    """The group of a caller; equal for callers that share.
 
     A key without a team or organisation shares within the next smaller group, at last only with
     itself. If keys are not required, all callers are one group.
