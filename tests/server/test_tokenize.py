@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from tests.server.conftest import MODEL, Running
 from tests.server.mock_engine import MAX_MODEL_LEN, VOCAB_SIZE, MockEngine, says
 from tests.server.test_chat import HELLO, HELLO_IDS
+from tests.text.test_library import EXPLODES, EXPLODING, write_and_load
 from tests.tiny import IM_END, NUM_TOKENS
 
 Start = Callable[..., Running]
@@ -51,6 +53,27 @@ def test_a_conversation_is_what_generation_would_take(start: Start) -> None:
 def test_a_long_text(start: Start) -> None:
     server = start(MockEngine(says("x")))
     assert tokenize(server, prompt="y" * 50_000)["count"] == 50_000
+
+
+def test_a_text_the_tokenizer_fails_on_is_a_400_that_says_what_of_it(
+    start: Start, tmp_path: Path
+) -> None:
+    server = start(MockEngine(says("x")), tokenizer=write_and_load(tmp_path, EXPLODING))
+    chat = {"messages": [{"role": "user", "content": EXPLODES}]}
+    for path, body, param in (
+        ("/tokenize", {"prompt": EXPLODES}, "prompt"),
+        ("/tokenize", chat, "messages"),
+        ("/v1/completions", {"prompt": ["a", EXPLODES]}, "prompt[1]"),
+        ("/v1/completions", {"prompt": "a", "bad_words": [EXPLODES]}, "bad_words[0]"),
+        ("/v1/chat/completions", chat, "messages"),
+    ):
+        reply = server.post(path, body)
+        error = reply.json()["error"]
+        assert (reply.status_code, error["code"]) == (400, "text_cannot_be_tokenized"), path
+        assert error["param"] == param
+        assert error["message"].startswith(f"{param}: this text of ")
+        assert "Its longest run of characters without white space has 1" in error["message"]
+    assert tokenize(server, prompt="hi")["count"] == 2
 
 
 def test_back_to_text(start: Start) -> None:

@@ -19,6 +19,7 @@ from headrace.weights.safetensors_file import read_safetensors
 from tools.fuzz import gguf as gguf_fuzzer
 from tools.fuzz import harness
 from tools.fuzz import safetensors as safetensors_fuzzer
+from tools.fuzz import tokenizer_json as tokenizer_json_fuzzer
 
 from .builders import hf_arrays, hf_config, write_gguf_with_library, write_hf
 
@@ -188,8 +189,10 @@ def test_damaged_json_beside_the_weights(tmp_path: Path) -> None:
     [
         pytest.param(gguf_fuzzer, 100, id="gguf"),
         pytest.param(safetensors_fuzzer, 250, id="hf"),
+        pytest.param(tokenizer_json_fuzzer, 14, id="tokenizer"),
         pytest.param(gguf_fuzzer, 1200, id="gguf-longer", marks=pytest.mark.long),
         pytest.param(safetensors_fuzzer, 500, id="hf-longer", marks=pytest.mark.long),
+        pytest.param(tokenizer_json_fuzzer, 200, id="tokenizer-longer", marks=pytest.mark.long),
     ],
 )
 def test_a_short_run_of_the_fuzzer_finds_nothing(fuzzer: ModuleType, iterations: int) -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import CheckpointError
+from headrace.text import load_tokenizer
+from headrace.weights import json_file
 from headrace.weights.json_file import read_json_object, read_text
 from headrace.weights.open import open_checkpoint
 from headrace.weights.safetensors_file import read_safetensors
@@ -27,7 +29,7 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (folder / "generation_config.json").unlink()
     os.mkfifo(folder / "generation_config.json")
     # Where the check is missing, this fails rather than waits.
-    monkeypatch.setattr(Path, "read_bytes", lambda path: pytest.fail(f"{path} is read"))
+    monkeypatch.setattr(os, "read", lambda *_: pytest.fail("it is read"))
     for read in (read_json_object, read_text):
         with pytest.raises(CheckpointError, match="not a regular file"):
             read(folder / "generation_config.json")
@@ -49,6 +51,75 @@ def test_a_tokenizer_that_is_gone_is_still_the_one_meant(tmp_path: Path) -> None
     (folder / "tokenizer.json").unlink()
     (folder / "tokenizer.json").symlink_to(tmp_path / "gone")
     assert open_checkpoint(folder).tokenizer.json_path == folder / "tokenizer.json"
+
+
+@pytest.mark.parametrize("name", [*OPTIONAL[:3], "config.json", "tokenizer.json"])
+def test_every_json_file_is_a_regular_one_of_bounded_size(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_tiny_hf(tmp_path)
+
+    def read() -> None:
+        tokenizer = open_checkpoint(folder).tokenizer
+        assert tokenizer.num_tokens
+        load_tokenizer(tokenizer)
+
+    read()
+    (folder / name).unlink(missing_ok=True)
+    (folder / name).symlink_to("/dev/zero")
+    with pytest.raises(CheckpointError, match=rf"{name}: not a regular file"):
+        read()
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    with pytest.raises(CheckpointError, match=rf"{name}: not a regular file"):
+        read()
+    (folder / name).unlink()
+    with (folder / name).open("wb") as out:
+        out.truncate(json_file.MAX_JSON_BYTES + 1)
+    with pytest.raises(CheckpointError, match=rf"{name}: \d+ bytes; the limit is \d+"):
+        read()
+
+
+def test_a_file_that_grows_while_it_is_read_is_bounded(tmp_path: Path) -> None:
+    path = tmp_path / "grows"
+    path.write_bytes(b"x" * 10)
+    assert read_small_file(path, 10) == b"x" * 10
+    with pytest.raises(CheckpointError, match="10 bytes; the limit is 9"):
+        read_small_file(path, 9)
+    # Files of /proc claim to be empty.
+    assert read_small_file(Path("/proc/self/status"), 1 << 20).startswith(b"Name:")
+    with pytest.raises(CheckpointError, match="more than 5 bytes"):
+        read_small_file(Path("/proc/self/status"), 5)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b'{"model_type": "llama", "model_type": "qwen2"}', "'model_type' appears twice"),
+        (b'{"a": {"b": 1, "b": 1}}', "'b' appears twice"),
+        (b'{"a": ' + b"[" * 70 + b"]" * 70 + b"}", "nested deeper than 64"),
+        (b'{"a": ' + b"[" * 200_000, "not valid JSON"),
+        (b'{"a": "\xff"}', "not valid JSON"),
+        ('{"a": 1}'.encode("utf-16"), "not valid JSON"),
+        (b"[" + b"[]," * 9 + b"[]]", r"about \d+ values; the limit is 8"),
+    ],
+)
+def test_json_that_is_not_taken(
+    tmp_path: Path, content: bytes, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if "values" in message:
+        monkeypatch.setattr(json_file, "MAX_JSON_VALUES", 8)
+    path = tmp_path / "config.json"
+    path.write_bytes(content)
+    with pytest.raises(CheckpointError, match=message) as caught:
+        read_json_object(path)
+    assert str(path) in str(caught.value)
+
+
+def test_json_with_a_byte_order_mark_is_taken(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_bytes(b'\xef\xbb\xbf{"a": 1}')
+    assert read_json_object(path) == {"a": 1}
 
 
 def test_half_a_surrogate_pair_is_no_text(tmp_path: Path) -> None:

@@ -35,7 +35,6 @@ def test_kinds_are_numbered_as_in_gguf_py() -> None:
     [
         ([1, 1, 5, 1, 5], 4),
         ([1, 3, 1, 1, 1], 5),
-        ([5, 5, 5, 5, 5], 0),
         (np.array([1, 1, 1, 5, 5], np.int32), 3),
         (None, 5),
     ],
@@ -43,6 +42,20 @@ def test_kinds_are_numbered_as_in_gguf_py() -> None:
 def test_padding_at_the_end_of_a_gguf_vocabulary_is_not_counted(kinds: Any, count: int) -> None:
     entries = {"tokens": ["a", "b", "c", "d", "e"], "token_type": kinds}
     assert TokenizerData("gguf", gguf=entries).num_tokens == count
+
+
+def test_a_vocabulary_without_a_token_is_damaged(tmp_path: Path) -> None:
+    entries = {"tokens": ["a", "b"], "token_type": [5, 5]}
+    path, negative = tmp_path / "tokenizer.json", tmp_path / "negative.json"
+    write_json(path, {"model": {"vocab": {}}})
+    write_json(negative, {"model": {"vocab": {"a": -1}}})
+    for data in (
+        TokenizerData("gguf", gguf=entries),
+        TokenizerData("tokenizer.json", json_path=path),
+        TokenizerData("tokenizer.json", json_path=negative),
+    ):
+        with pytest.raises(CheckpointError, match="no id is a token's"):
+            data.num_tokens  # noqa: B018
 
 
 def test_tokens_of_a_gguf_file_are_counted_without_decoding_them(
@@ -68,7 +81,6 @@ def test_tokens_of_a_tokenizer_json_are_counted_to_the_highest_id(tmp_path: Path
     added = [{"id": 7, "content": "x"}, {"id": 5, "content": "y"}]
     assert count({"model": {"vocab": vocab, "merges": [["a", "b"]]}, "added_tokens": added}) == 8
     assert count({"model": {"type": "Unigram", "vocab": [["a", -1.5], ["b", -2]]}}) == 2
-    assert count({"model": {"vocab": {}}}) == 0
     for broken in ({}, {"model": {"vocab": {"a": "b"}}}, {"model": {"vocab": 3}}, []):
         with pytest.raises(CheckpointError, match=r"tokenizer\.json"):
             count(broken)

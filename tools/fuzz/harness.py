@@ -110,8 +110,10 @@ def _attempt(target: Target, data: bytes, number: int, limit_s: float, report: R
     signal.setitimer(signal.ITIMER_REAL, limit_s)
     try:
         outcome = target.attempt(data)
-    # Finding exceptions nobody thought of is the purpose here.
-    except Exception as error:
+    # Finding exceptions nobody thought of is the purpose here; a panic of Rust is a BaseException.
+    except BaseException as error:
+        if isinstance(error, (KeyboardInterrupt, SystemExit)):
+            raise
         signal.setitimer(signal.ITIMER_REAL, 0)
         frames = traceback.extract_tb(error.__traceback__)
         place = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "?"

@@ -24,6 +24,7 @@ from headrace.weights.open import open_checkpoint
 from headrace.weights.safetensors_writer import write_safetensors_file
 from headrace.weights.source import source_of_array
 from tools.fuzz.harness import Target, main
+from tools.fuzz.json_values import change_json
 from tools.fuzz.mutations import Span, damage
 
 # What an input's first byte chooses.
@@ -124,7 +125,7 @@ def _mutate(seeds: Sequence[bytes], rng: random.Random) -> bytes:
     which, content = data[:1], data[1:]
     prefix, text, rest = _parts(which, content)
     if rng.random() < 0.5:
-        text = _change_json(text, rng)
+        text = change_json(text, rng, _VALUES)
         if prefix:
             prefix = len(text).to_bytes(8, "little")
     content = prefix + text + rest
@@ -152,34 +153,6 @@ def _spans(content: bytes, has_length: bool) -> list[Span]:
             spans += [Span(start, at, False), Span(at, at + 1, False)]
             start = at + 1
     return spans or [Span(0, len(content), False)]
-
-
-def _change_json(text: bytes, rng: random.Random) -> bytes:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-    for _ in range(rng.choice((1, 1, 2, 3))):
-        value = _change(value, rng)
-    return json.dumps(value).encode()
-
-
-def _change(value: Any, rng: random.Random) -> Any:
-    """`value` with one change at a random depth."""
-    if isinstance(value, dict) and value and rng.random() < 0.9:
-        key = rng.choice(list(value))
-        kind = rng.random()
-        if kind < 0.15:
-            return {name: entry for name, entry in value.items() if name != key}
-        if kind < 0.3:
-            return value | {rng.choice((key + "x", "", "a", "x" * 3000)): value[key]}
-        return value | {key: _change(value[key], rng)}
-    if isinstance(value, list) and value and rng.random() < 0.7:
-        at = rng.randrange(len(value))
-        return [*value[:at], _change(value[at], rng), *value[at + 1 :]]
-    if isinstance(value, int) and not isinstance(value, bool) and rng.random() < 0.5:
-        return value + rng.choice((-4, -1, 1, 4, 2**32))
-    return rng.choice(_VALUES)
 
 
 if __name__ == "__main__":

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 
 from headrace.catalog import Catalog
-from headrace.errors import CheckpointError, ConfigError, FetchError
+from headrace.errors import ConfigError, FetchError
 from headrace.plan.model_shape import (
     ModelShape,
     shape_of_catalog,
@@ -15,10 +14,9 @@ from headrace.plan.model_shape import (
     shape_of_config,
 )
 from headrace.plan.remote_shape import shape_on_hub
+from headrace.weights.json_file import read_json_object
 from headrace.weights.store.model_name import hub_model, is_explicit
 from headrace.weights.store.resolve import locate_model
-
-_MAX_CONFIG_BYTES = 16 << 20
 
 
 def shape_named(catalog: Catalog, model: str, environ: Mapping[str, str]) -> ModelShape:
@@ -31,7 +29,7 @@ def shape_named(catalog: Catalog, model: str, environ: Mapping[str, str]) -> Mod
     """
     if model.endswith(".json"):
         path = Path(model).expanduser()
-        return shape_of_config(_config(path), path.parent.name or path.stem, str(path))
+        return shape_of_config(read_json_object(path), path.parent.name or path.stem, str(path))
     try:
         path = locate_model(model, environ).path
         found = path.exists()
@@ -58,19 +56,3 @@ def shape_named(catalog: Catalog, model: str, environ: Mapping[str, str]) -> Mod
         f"disk{on_disk}, and the catalog has none{meant}; `headrace catalog list model` lists "
         "those it has"
     )
-
-
-def _config(path: Path) -> Mapping[str, object]:
-    try:
-        if path.stat().st_size > _MAX_CONFIG_BYTES:
-            raise CheckpointError(
-                f"{path}: above {_MAX_CONFIG_BYTES:,} bytes, too large for a config.json"
-            )
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise CheckpointError(f"{path}: cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path}: is not JSON: {error}") from error
-    if not isinstance(config, dict):
-        raise CheckpointError(f"{path}: is not a JSON object; name a config.json")
-    return config

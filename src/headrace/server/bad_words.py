@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from headrace.errors import RequestError, shown
+from headrace.text.library import naming
 
 
 class Encoder(Protocol):
@@ -25,7 +26,11 @@ def bad_word_ids(words: Sequence[str], tokenizer: Encoder) -> tuple[tuple[int, .
     sequences: dict[tuple[int, ...], None] = {}
     for index, word in enumerate(words):
         bare = word.lstrip()
-        ids = tuple(tokenizer.encode(bare, add_special_tokens=False)) if bare else ()
+        with naming(f"bad_words[{index}]"):
+            ids, spaced = (
+                tuple(tokenizer.encode(text, add_special_tokens=False)) if bare else ()
+                for text in (bare, f" {bare}")
+            )
         if not ids:
             raise RequestError(
                 f"bad_words[{index}]: {shown(word)} has no tokens, so there is nothing to "
@@ -34,5 +39,5 @@ def bad_word_ids(words: Sequence[str], tokenizer: Encoder) -> tuple[tuple[int, .
                 code="invalid_value",
             )
         sequences[ids] = None
-        sequences[tuple(tokenizer.encode(f" {bare}", add_special_tokens=False))] = None
+        sequences[spaced] = None
     return tuple(sequences)

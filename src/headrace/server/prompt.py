@@ -20,6 +20,7 @@ from headrace.protocol.openai.chat import Message
 from headrace.server.params import check_fewest_tokens
 from headrace.server.served import ServedModel
 from headrace.text import ChatTemplate
+from headrace.text.library import naming
 
 logger = logging.getLogger(__name__)
 
@@ -51,9 +52,11 @@ def tokenize(
 
     must_fit: the field to name in the RequestError for a large text that the context cannot hold,
     which is found out before tokenizing; None takes any text.
+    Raises RequestError for a text the tokenizer fails on.
     """
     _check_fits(model, text, must_fit)
-    ids = model.tokenizer.encode(text, add_special_tokens=add_special_tokens)
+    with naming(must_fit or "prompt"):
+        ids = model.tokenizer.encode(text, add_special_tokens=add_special_tokens)
     if model.tokenizer.has_double_bos(ids):
         logger.warning(
             "a prompt begins with two beginning-of-text tokens, which lowers quality: the "
@@ -99,7 +102,8 @@ def render(
     except RecursionError:
         raise RequestError("messages: an object in them is nested too deeply") from None
     _check_fits(model, "".join(piece for piece, _ in segments), must_fit)
-    ids = tokenizer.encode_segments(segments, add_special_tokens=add_special_tokens)
+    with naming("messages"):
+        ids = tokenizer.encode_segments(segments, add_special_tokens=add_special_tokens)
     if tokenizer.has_double_bos(ids):
         logger.warning(
             "a conversation begins with two beginning-of-text tokens, which lowers quality: "

@@ -4,19 +4,25 @@ What the file's post-processor adds is what `add_special_tokens` adds, as in tra
 where it adds nothing is `add_bos_token: true` of the config honoured (older Llama classes did that
 themselves). Truncation and padding stored in the file are switched off: a prompt is never cut.
 How pieces spell bytes is read off the decoder.
+The file may be a stranger's, so it is checked before the library gets it, and the tokenizer it
+makes is tried before it serves anybody.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.errors import CheckpointError
+from headrace.errors import CheckpointError, shown
 from headrace.text.byte_alphabet import SPACE_MARK, Spelling
+from headrace.text.library import building
+from headrace.text.trial import try_out
 from headrace.text.vocabulary import Vocabulary
+from headrace.weights.small_file import is_named
 from headrace.weights.tokenizer_data import token_text
+from headrace.weights.tokenizer_json import read_tokenizer_json
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Backend
@@ -30,21 +36,31 @@ def vocabulary_from_json(
 ) -> Vocabulary:
     """Read `path` (tokenizer.json). config: tokenizer_config.json, or {}.
 
-    Raises CheckpointError when the file is absent or no tokenizer.json.
+    Raises CheckpointError when the file is absent, not a tokenizer.json, or makes a tokenizer that
+    fails on plain texts; UnsupportedModelError for a step this version does not know.
     """
     from tokenizers import Tokenizer
 
-    if not path.is_file():
+    if not is_named(path):
         raise CheckpointError(f"{path} is missing: the folder has no tokenizer that can be read")
-    try:
-        backend = Tokenizer.from_file(str(path))
-    except Exception as error:  # the library raises nothing narrower
-        raise CheckpointError(f"{path} is not a usable tokenizer.json: {error}") from error
-    backend.no_truncation()
-    backend.no_padding()
-    named = {role: text for role in _ROLES if (text := token_text(config.get(role)))}
-    _add_config_tokens(backend, config, named)
+    file = read_tokenizer_json(path)
+    with building(str(path)):
+        backend = Tokenizer.from_str(file.text)
+        backend.no_truncation()
+        backend.no_padding()
+        named = {role: text for role in _ROLES if (text := token_text(config.get(role)))}
+        _add_config_tokens(backend, config, named)
+        try_out(backend, file, str(path))
+        return _vocabulary(backend, config, named, eos_token_ids, file.growth)
 
+
+def _vocabulary(
+    backend: Backend,
+    config: Mapping[str, Any],
+    named: Mapping[str, str],
+    eos_token_ids: tuple[int, ...],
+    growth: int,
+) -> Vocabulary:
     added = backend.get_added_tokens_decoder()
     spelling, strips, marked = _spelling(backend)
     bos_id = _id(backend, named.get("bos_token"))
@@ -59,7 +75,7 @@ def vocabulary_from_json(
 
     return Vocabulary(
         backend=backend,
-        piece=lambda token_id: backend.id_to_token(token_id) if token_id >= 0 else None,
+        piece=lambda token_id: backend.id_to_token(token_id) if 0 <= token_id < 2**32 else None,
         spelling=spelling,
         literal={token_id: printed(token.content) for token_id, token in added.items()},
         special_ids=frozenset(token_id for token_id, token in added.items() if token.special),
@@ -68,6 +84,7 @@ def vocabulary_from_json(
         strips_first_space=strips,
         bos_token_id=bos_id,
         eos_token_ids=eos_token_ids or (() if eos_id is None else (eos_id,)),
+        growth=growth,
         named=named,
     )
 
@@ -76,7 +93,9 @@ def _id(backend: Backend, text: str | None) -> int | None:
     return None if text is None else backend.token_to_id(text)
 
 
-def _add_config_tokens(backend: Backend, config: Mapping[str, Any], named: dict[str, str]) -> None:
+def _add_config_tokens(
+    backend: Backend, config: Mapping[str, Any], named: Mapping[str, str]
+) -> None:
     """Register the special tokens only tokenizer_config.json names; ids the file lacks stay out."""
     from tokenizers import AddedToken
 
@@ -84,6 +103,10 @@ def _add_config_tokens(backend: Backend, config: Mapping[str, Any], named: dict[
     for key in _LISTS:
         values = config.get(key) or ()
         entries = values.values() if isinstance(values, Mapping) else values
+        if isinstance(entries, str) or not isinstance(entries, Iterable):
+            raise CheckpointError(
+                f"tokenizer_config.json: {key} is {shown(values)}; a list of tokens is required"
+            )
         texts += [text for value in entries if (text := token_text(value))]
     known = {token.content for token in backend.get_added_tokens_decoder().values()}
     missing = [

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 
 from headrace.errors import CheckpointError, UnsupportedModelError
 from headrace.text.byte_alphabet import bytes_of_byte_level, bytes_of_sentencepiece
+from headrace.text.growth import ORDINARY_GROWTH, check_growth
+from headrace.text.library import building, encoding, whole_text
 from headrace.text.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 Segment = tuple[str, bool]
 """A piece of text and whether special tokens are recognised in it."""
 
+_BUILT = "the model's tokenizer.json or GGUF file"
 _SPELLINGS = {"bytes": bytes_of_byte_level, "sentencepiece": bytes_of_sentencepiece}
 
 
@@ -44,7 +47,8 @@ def load_tokenizer(
     if data.kind == "gguf":
         from headrace.text.gguf_vocabulary import vocabulary_from_gguf
 
-        return Tokenizer(vocabulary_from_gguf(data.gguf, eos_token_ids, pre))
+        with building("the data in tokenizer.ggml"):
+            return Tokenizer(vocabulary_from_gguf(data.gguf, eos_token_ids, pre))
     if data.kind == "tokenizer.json" and data.json_path is not None:
         from headrace.text.json_vocabulary import vocabulary_from_json
 
@@ -87,12 +91,14 @@ class Tokenizer:
     ) -> list[int]:
         """Token ids of a text.
 
+        Raises RequestError for a text the tokenizer fails on, as one whose runs of white space are
+        too long for its splitting expressions.
         add_special_tokens: begin and end as the tokenizer does for a raw text (True for raw
         completions, False for rendered chats). parse_special: control tokens written in the text
         become those tokens; with False they are ordinary text. Lone surrogates count as U+FFFD.
         """
         backend = self._vocabulary.backend if parse_special else self._plain_backends[0]
-        return self._framed(_ids(backend, text), add_special_tokens)
+        return self._framed(self._ids(backend, text), add_special_tokens)
 
     def encode_segments(
         self, segments: Sequence[Segment], *, add_special_tokens: bool = False
@@ -160,6 +166,21 @@ class Tokenizer:
             return ids
         return [*self._vocabulary.prefix_ids, *ids, *self._vocabulary.suffix_ids]
 
+    def _ids(self, backend: Backend, text: str) -> list[int]:
+        with encoding(text):
+            if (growth := self._vocabulary.growth) > ORDINARY_GROWTH:
+                check_growth(backend.normalizer, text, growth)
+            # Of the library's ways to encode, the one without offsets is the quickest at every
+            # length, and those for batches let other threads run meanwhile: `encode` keeps the GIL
+            # for seconds.
+            try:
+                (encoded,) = backend.encode_batch_fast([text], add_special_tokens=False)
+            except TypeError:  # what the library makes of a lone surrogate
+                whole = whole_text(text)
+                (encoded,) = backend.encode_batch_fast([whole], add_special_tokens=False)
+            ids: list[int] = encoded.ids
+            return ids
+
     def _spell(self, token_id: int) -> bytes:
         literal = self._vocabulary.literal.get(token_id)
         if literal is not None:
@@ -187,7 +208,7 @@ class Tokenizer:
             token_id, token = added[match.group()] if match else (-1, None)
             if token is not None and token.lstrip:
                 plain = plain.rstrip()
-            ids += _ids(self._plain_backends[0 if done == 0 else 1], plain)
+            ids += self._ids(self._plain_backends[0 if done == 0 else 1], plain)
             if match and token is not None:
                 ids.append(token_id)
                 done, strip_next = match.end(), token.rstrip
@@ -202,7 +223,8 @@ class Tokenizer:
     def _most_token_bytes(self) -> int | None:
         from headrace.text.token_bound import most_token_bytes
 
-        return most_token_bytes(self._vocabulary)
+        with building(_BUILT):
+            return most_token_bytes(self._vocabulary)
 
     @cached_property
     def _control_pattern(self) -> re.Pattern[str]:
@@ -214,20 +236,9 @@ class Tokenizer:
         """Backends that read control tokens as text: for the start of a text, and for later."""
         from headrace.text.plain_backend import plain_backend
 
-        first = plain_backend(self._vocabulary.backend, text_start=True)
-        return first, plain_backend(self._vocabulary.backend, text_start=False)
-
-
-def _ids(backend: Backend, text: str) -> list[int]:
-    # Of the library's ways to encode, the one without offsets is the quickest at every length,
-    # and those for batches let other threads run meanwhile: `encode` keeps the GIL for seconds.
-    try:
-        (encoding,) = backend.encode_batch_fast([text], add_special_tokens=False)
-    except TypeError:  # what the library makes of a lone surrogate
-        whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        (encoding,) = backend.encode_batch_fast([whole], add_special_tokens=False)
-    ids: list[int] = encoding.ids
-    return ids
+        with building(_BUILT):
+            first = plain_backend(self._vocabulary.backend, text_start=True)
+            return first, plain_backend(self._vocabulary.backend, text_start=False)
 
 
 def _allowed_runs(segments: Sequence[Segment]) -> list[tuple[int, int]]:

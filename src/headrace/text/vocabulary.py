@@ -38,5 +38,8 @@ class Vocabulary:
     """The first space of a whole decoded text is not part of it."""
     bos_token_id: int | None
     eos_token_ids: tuple[int, ...]
+    growth: int = 1
+    """How many times longer, in bytes, the backend's normalizer can make a text at most; 1 where it
+    is one of ours."""
     named: Mapping[str, str] = field(default_factory=dict)
     """Special tokens by role ("bos_token", "eos_token", "pad_token", ...), as text."""

@@ -1,6 +1,6 @@
 """A Hugging Face folder as a checkpoint: config.json, safetensors and what lies beside them.
 
-tokenizer.json is named, not parsed: making a tokenizer of it is the business of `headrace.text`.
+tokenizer.json is named; making a tokenizer of it is the business of `headrace.text`.
 Where only SentencePiece's tokenizer.model is there, its pieces are taken as a GGUF file has them.
 Pickled weights (pytorch_model.bin) are never opened, because reading them runs code.
 """
@@ -23,6 +23,7 @@ from headrace.weights.small_file import is_named
 from headrace.weights.tensor import Tensor
 from headrace.weights.text_part import text_config, text_tensors
 from headrace.weights.tokenizer_data import TokenizerData, token_text
+from headrace.weights.tokenizer_json import read_tokenizer_json
 
 # What file systems hold; beyond it every question about the file fails.
 _MAX_FILE_NAME_BYTES = 255
@@ -209,11 +210,5 @@ def _end_ids(
     if not ids:
         name = token_text(tokenizer.config.get("eos_token"))
         if name is not None and tokenizer.json_path is not None:
-            ids = {
-                entry["id"]
-                for entry in read_json_object(tokenizer.json_path).get("added_tokens", [])
-                if isinstance(entry, dict)
-                and entry.get("content") == name
-                and isinstance(entry.get("id"), int)
-            }
+            ids = read_tokenizer_json(tokenizer.json_path).added_ids(name)
     return tuple(sorted(ids))

@@ -90,23 +90,12 @@ def _read_header(path: Path, data: npt.NDArray[np.uint8]) -> tuple[dict[str, Any
         )
     base = _LENGTH_BYTES + n_bytes
     try:
-        header = parse_json(data[_LENGTH_BYTES:base].tobytes(), _unique)
+        header = parse_json(data[_LENGTH_BYTES:base].tobytes())
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{path}: the header is not valid JSON: {error}") from error
     if not isinstance(header, dict):
         raise CheckpointError(f"{path}: the header is not a JSON object")
     return header, base
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        seen: set[str] = set()
-        for name, _ in pairs:
-            if name in seen:
-                raise ValueError(f"{shown(name)} appears twice")
-            seen.add(name)
-    return found
 
 
 def _is_strings(value: object) -> bool:

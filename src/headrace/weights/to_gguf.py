@@ -26,11 +26,11 @@ from headrace.weights.gguf_tokenizer import TEMPLATE_KEY, TOKENIZER_PREFIX
 from headrace.weights.gguf_values import FILE_TYPES, Metadata
 from headrace.weights.gguf_writer import write_gguf_file
 from headrace.weights.hf_tokenizer import tokenizer_arrays
-from headrace.weights.json_file import read_json_object
 from headrace.weights.open import open_checkpoint
 from headrace.weights.source import TensorSource, source_of_array
 from headrace.weights.tensor import Tensor
 from headrace.weights.tokenizer_data import END_KEYS
+from headrace.weights.tokenizer_json import read_tokenizer_json
 
 # A table of learned positions, which llama.cpp's converter and quantizer leave as it is: it is
 # small, and each of its rows is added to the residual stream of every text.
@@ -174,7 +174,7 @@ def _entries_of_folder(
     }
     if checkpoint.tokenizer.json_path is not None:
         arrays = tokenizer_arrays(
-            read_json_object(checkpoint.tokenizer.json_path),
+            read_tokenizer_json(checkpoint.tokenizer.json_path).content,
             checkpoint.tokenizer.config,
             vocab_size,
             checkpoint.eos_token_ids,

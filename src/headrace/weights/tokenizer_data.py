@@ -8,6 +8,7 @@ Source: gguf-py constants.py (token types), the tokenizers library (fields of to
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -18,6 +19,8 @@ import msgspec
 
 from headrace.errors import CheckpointError
 from headrace.weights.gguf_values import Metadata
+from headrace.weights.json_file import MAX_JSON_BYTES
+from headrace.weights.small_file import read_small_file
 
 
 class TokenKind(IntEnum):
@@ -57,12 +60,13 @@ class TokenizerData:
 
         None without a tokenizer. GGUF files list the padding too, as unused tokens at the end. No
         string is decoded for GGUF; a tokenizer.json of 151k tokens takes 0.06 s.
-        Raises CheckpointError for a tokenizer.json that is none.
+        Raises CheckpointError for a damaged tokenizer.json, and where no id is a token's: there
+        would be nothing to choose from.
         """
         if self.kind == "gguf":
-            return _count_gguf(self.gguf)
+            return _at_least_one(_count_gguf(self.gguf), "tokenizer.ggml.tokens")
         if self.kind == "tokenizer.json" and self.json_path is not None:
-            return _count_json(self.json_path)
+            return _at_least_one(_count_json(self.json_path), str(self.json_path))
         return None
 
 
@@ -93,6 +97,12 @@ def end_ids(gguf: Mapping[str, Any], vocab_size: int) -> tuple[int, ...]:
     )
 
 
+def _at_least_one(num_tokens: int, source: str) -> int:
+    if num_tokens < 1:
+        raise CheckpointError(f"{source}: no id is a token's; the vocabulary is damaged")
+    return num_tokens
+
+
 def _count_gguf(entries: Mapping[str, Any]) -> int:
     # Asking `Metadata` for the tokens themselves would decode all of them.
     lazy = entries.length("tokens") if isinstance(entries, Metadata) else None
@@ -120,8 +130,9 @@ class _TokenizerJson(msgspec.Struct):
 
 def _count_json(path: Path) -> int:
     try:
-        parsed = msgspec.json.decode(path.read_bytes(), type=_TokenizerJson)
-    except (OSError, msgspec.DecodeError) as error:
+        raw = read_small_file(path, MAX_JSON_BYTES).removeprefix(codecs.BOM_UTF8)
+        parsed = msgspec.json.decode(raw, type=_TokenizerJson)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CheckpointError(f"{path}: cannot be read as a tokenizer: {error}") from error
     vocabulary = parsed.model.vocab
     ids = vocabulary.values() if isinstance(vocabulary, dict) else range(len(vocabulary))

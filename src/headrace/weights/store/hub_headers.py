@@ -7,7 +7,6 @@ what reads a GGUF file reads these; its header has no length, and is fetched unt
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -143,7 +142,7 @@ class _Ranges:
                 f"{_MOST_JSON_BYTES:,}"
             )
         try:
-            found = json.loads(self.read(name, 0, _MOST_JSON_BYTES))
+            found = parse_json(self.read(name, 0, _MOST_JSON_BYTES))
         except (ValueError, RecursionError) as error:
             raise CheckpointError(f"{self.model}: {name} is not JSON: {error}") from error
         if not isinstance(found, dict):
@@ -162,7 +161,7 @@ def _safetensors(ranges: _Ranges, name: str) -> Iterator[StoredTensor]:
     end = _LENGTH_BYTES + length
     text = start[_LENGTH_BYTES:end] + ranges.read(name, len(start), end)
     try:
-        header = parse_json(text, dict)
+        header = parse_json(text)
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{where}: the header is not valid JSON: {error}") from error
     if not isinstance(header, dict):
