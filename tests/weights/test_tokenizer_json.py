@@ -66,6 +66,7 @@ DAMAGED = [
     ({"model": {"type": "Unigram", "vocab": []}}, "has no token with a text"),
     ({"model": {"type": "Unigram", "vocab": [["a", 0.0]], "unk_id": 1}}, "unk_id is 1, outside"),
     ({"model": {"type": "Trie"}}, "Invalid enum value 'Trie'"),
+    ({"model": {"type": "x" * 5000}}, "a value of a wrong type"),
     ({"model": {"merges": [["a"]]}}, r"\$.model.merges"),
     ({"model": {"max_input_chars_per_word": 10**6}}, "<= 4096"),
     (

@@ -49,6 +49,8 @@ _COMPOSED_GROWTH = 3
 _COMPATIBLE_GROWTH = 11
 _LOWER_GROWTH = 2
 
+_MAX_REASON_CHARS = 500
+
 _Id = Annotated[int, msgspec.Meta(ge=0, lt=2**32 - 1)]
 
 
@@ -117,7 +119,9 @@ def read_tokenizer_json(path: Path) -> TokenizerJson:
     try:
         file = msgspec.convert(content, _File)
     except msgspec.ValidationError as error:
-        raise CheckpointError(f"{path} is not a usable tokenizer.json: {error}") from error
+        # It may repeat a value of the file.
+        reason = str(error) if len(str(error)) < _MAX_REASON_CHARS else "a value of a wrong type"
+        raise CheckpointError(f"{path} is not a usable tokenizer.json: {reason}") from error
     try:
         num_tokens = _check_vocabulary(file)
         growth = _growth(_steps(file.normalizer, "normalizer"), _NORMALIZERS, MAX_GROWTH)
