@@ -22,6 +22,7 @@ SOURCE = ROOT / "src" / "headrace"
 SHOWN = {
     "host": "http/test_listen.py::test_host_and_port",
     "port": "http/test_listen.py::test_host_and_port",
+    "allowed_hosts": "http/test_host_names.py::test_names_of_a_listener",
     "uds": "server/test_tls.py::test_headrace_serve_on_a_unix_socket",
     "ssl_certfile": "server/test_tls.py::test_it_speaks_tls",
     "ssl_keyfile": "server/test_tls.py::test_it_speaks_tls",

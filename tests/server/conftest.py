@@ -18,6 +18,7 @@ import uvloop
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headrace.config import ServerConfig
+from headrace.http.host_names import HostNames
 from headrace.http.listen import listen, url_of
 from headrace.http.server import HttpServer
 from headrace.server.app import build_app
@@ -123,7 +124,8 @@ def uvicorn_thread() -> Iterator[Uvicorn]:
     started: Future[tuple[HttpServer, asyncio.AbstractEventLoop]] = Future()
 
     async def main() -> None:
-        http = HttpServer(switch, sock, grace_s=1)
+        hosts = HostNames.of_listener(sock, "", (), "--allowed-hosts")
+        http = HttpServer(switch, sock, grace_s=1, hosts=hosts)
         http.start()
         started.set_result((http, asyncio.get_running_loop()))
         await http.ended()

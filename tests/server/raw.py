@@ -21,7 +21,7 @@ from headrace.http.listen import listen
 from headrace.http.server import HttpServer
 
 PATIENCE_S = 10.0
-HEAD = b"Host: x\r\n"
+HEAD = b"Host: localhost\r\n"
 JSON = HEAD + b"Content-Type: application/json\r\n"
 
 

@@ -102,7 +102,7 @@ def test_what_only_begins_like_admin_is_no_admin_path(start: Start) -> None:
 )
 def test_nothing_else_is_below_the_page(guarded: Running, path: str) -> None:
     with RawClient(guarded.url) as client:
-        client.send(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        client.send(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         assert client.reply().status == 404
 
 
@@ -123,7 +123,7 @@ def test_nothing_else_is_below_the_page(guarded: Running, path: str) -> None:
 def test_what_is_no_key(guarded: Running, line: bytes) -> None:
     with RawClient(guarded.url) as client:
         for path in (b"/v1/models", b"/admin/settings"):
-            client.send(b"GET " + path + b" HTTP/1.1\r\nHost: x\r\n" + line + b"\r\n\r\n")
+            client.send(b"GET " + path + b" HTTP/1.1\r\nHost: localhost\r\n" + line + b"\r\n\r\n")
             reply = client.reply()
             assert (reply.status, reply.code) == (401, "invalid_api_key")
 
@@ -138,7 +138,7 @@ def test_what_is_no_key(guarded: Running, line: bytes) -> None:
 )  # fmt: skip
 def test_ways_to_send_one(guarded: Running, line: bytes) -> None:
     with RawClient(guarded.url) as client:
-        client.send(b"GET /v1/models HTTP/1.1\r\nHost: x\r\n" + line + b"\r\n\r\n")
+        client.send(b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n" + line + b"\r\n\r\n")
         assert client.reply().status == 200
 
 

@@ -63,8 +63,8 @@ def test_limits_are_those_of_the_settings() -> None:
 
 def padded(size: int) -> bytes:
     """A GET whose request line and headers have exactly `size` bytes, as they are counted."""
-    # "/health" + "Host: x\r\n" + "A: …\r\n"
-    return get("/health", "A: " + "b" * (size - len("/health") - 9 - 5))
+    # "/health" + HEAD + "A: …\r\n"
+    return get("/health", "A: " + "b" * (size - len("/health") - len(HEAD) - 5))
 
 
 @pytest.mark.parametrize("pieces", [None, 1000, 7])
@@ -133,7 +133,7 @@ def test_the_rest_of_a_refused_body_is_read_only_so_far(server: Server) -> None:
 
 
 @pytest.mark.parametrize(
-    "begun", [b"G", b"GET /health HTTP/1.1\r\n", b"GET /health HTTP/1.1\r\nHost: x\r\nA: b"]
+    "begun", [b"G", b"GET /health HTTP/1.1\r\n", b"GET /health HTTP/1.1\r\nHost: localhost\r\nA: b"]
 )
 def test_headers_that_are_not_complete_in_time(server: Server, begun: bytes) -> None:
     url = server.start(MockEngine(says("x")), slow_client_s=SLOW_S)

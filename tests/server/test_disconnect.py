@@ -39,7 +39,7 @@ def _connect(server: Running, path: str, body: dict[str, Any]) -> socket.socket:
     payload = json.dumps(body).encode()
     sock = socket.create_connection((host, int(port)), timeout=10)
     sock.sendall(
-        f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         f"Content-Length: {len(payload)}\r\n\r\n".encode()
         + payload
     )
@@ -92,7 +92,7 @@ def test_going_away_before_the_body_is_there(start: Start) -> None:
     host, port = server.url.removeprefix("http://").split(":")
     sock = socket.create_connection((host, int(port)))
     sock.sendall(
-        b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         b'Content-Length: 100\r\n\r\n{"prompt": '
     )
     time.sleep(0.1)

@@ -179,7 +179,9 @@ def _under_pressure(client: Client) -> list[int]:
         body = json.dumps({"prompt": gone, "max_tokens": 9}).encode()
         host, _, port = client.url.removeprefix("http://").partition(":")
         with socket.create_connection((host, int(port))) as connection:
-            head = f"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}"
+            head = (
+                f"POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}"
+            )
             connection.sendall(head.encode() + b"\r\n\r\n" + body)
             _wait_until(client, "vllm:num_requests_waiting_by_reason", 1, reason="capacity")
         client.seen.statuses["/v1/completions", 499] += 1

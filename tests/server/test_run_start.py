@@ -40,6 +40,15 @@ def test_what_it_says_when_ready(running: Process, model: Path) -> None:
     assert httpx.get(f"{running.url}/health").json()["status"] == "ok"
 
 
+def test_a_name_of_a_page_is_refused(running: Process) -> None:
+    """On loopback, where a page may have made its own name point."""
+    refused = httpx.get(f"{running.url}/v1/models", headers={"host": "evil.example"})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (403, "unknown_host")
+    assert "--allowed-hosts" in refused.json()["error"]["message"]
+    named = {"host": "localhost"}
+    assert httpx.get(f"{running.url}/v1/models", headers=named).status_code == 200
+
+
 @pytest.mark.process
 def test_how_far_loading_is_can_be_asked(started: Callable[..., Process], model: Path) -> None:
     """The server listens long before the engine is there."""

@@ -62,7 +62,7 @@ def drawn(rng: random.Random) -> bytes:
     if rng.random() < 0.1:
         body["timeout_s"] = rng.choice([1e-9, 0.01, 0.2])
     data = json.dumps(body).encode()
-    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     return f"{head}Content-Length: {len(data)}\r\nConnection: close\r\n\r\n".encode() + data
 
 
@@ -195,7 +195,7 @@ def test_clients_that_take_every_file_do_not_keep_an_engine_from_starting(model:
     idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(100)]
     try:
         os.kill(engine_pid(process), signal.SIGKILL)
-        idle[0].sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+        idle[0].sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert idle[0].recv(4096).startswith(b"HTTP/1.1 ")
         for one in idle[1:90]:
             one.close()

@@ -14,6 +14,8 @@ NotNegative = Annotated[int, Meta(ge=0)]
 Seconds = Annotated[float, Meta(gt=0)]
 # Visible ASCII characters: what a header can carry.
 Key = Annotated[str, Meta(pattern=r"^[!-~]+\Z")]
+# A name, every name below one (*.name), or all (*); no scheme and no port.
+AllowedHost = Annotated[str, Meta(pattern=r"^(\*|(\*\.)?[A-Za-z0-9_][A-Za-z0-9_.-]*)\Z")]
 
 
 class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -23,6 +25,15 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     port: Annotated[
         int, Meta(ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
     ] = 8000
+    allowed_hosts: Annotated[
+        tuple[AllowedHost, ...],
+        Meta(
+            description="Names beside localhost and IP addresses that requests may have in `Host` "
+            "(may be repeated): `*.name` for all below a name, `*` for any. Others get a 403, so "
+            "that no web page can reach the server by a name of its own. Default: none where "
+            "--host is loopback, else any."
+        ),
+    ] = ()
     uds: Annotated[
         Annotated[str, Meta(min_length=1)] | None,
         Meta(description="Path of a Unix socket to listen on, in place of --host and --port."),

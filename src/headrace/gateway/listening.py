@@ -12,6 +12,7 @@ from starlette.types import ASGIApp
 
 from headrace.gateway.settings.gateway import ListenSettings
 from headrace.http.client_limits import ClientLimits
+from headrace.http.host_names import HostNames
 from headrace.http.server import HttpServer
 from headrace.http.signals import Signals
 
@@ -35,7 +36,10 @@ async def listen_until(
     """Serve until `heard.stop`; then finish requests under way, until none are left, the grace is
     over or `heard.hurry` is set. `later` runs in a thread once requests are answered."""
     limits = ClientLimits(max_discarded_bytes=2 * settings.max_body_bytes)
-    http = HttpServer(app, sock, grace_s=GRACE_S, limits=limits)
+    hosts = HostNames.of_listener(
+        sock, settings.host, settings.allowed_hosts, "listen.allowed_hosts"
+    )
+    http = HttpServer(app, sock, grace_s=GRACE_S, limits=limits, hosts=hosts)
     # Objects that exist by now stay, so collections need not visit them. A request makes hundreds
     # of objects and nearly all are freed with it, so collecting after each 700 would be in vain.
     gc.freeze()

@@ -27,6 +27,7 @@ from headrace.http.client_limits import (
     RETRY_AFTER_S,
     ClientLimits,
 )
+from headrace.http.host_names import HostNames
 from headrace.http.refusal import Refusal
 from headrace.http.reply_transport import ReplyTransport
 from headrace.http.request_id import random_id
@@ -39,13 +40,13 @@ _BODY_FRAMING = (b"content-length", b"transfer-encoding")
 
 
 class Connection(HttpToolsProtocol):
-    """A connection within `limits`. `on_refused` hears the status of each reply made here.
-
-    starts: of all connections of a server.
-    """
+    """A connection within `limits`. `on_refused` hears the status of each reply made here."""
 
     limits = ClientLimits()
+    hosts: HostNames | None = None
+    """The names that requests may be addressed to; None for any."""
     starts = Starts()
+    """Those of all connections of a server."""
     on_refused: Callable[[int], None] = staticmethod(lambda status: None)
     new_id: Callable[[], str] = staticmethod(random_id)
 
@@ -54,7 +55,7 @@ class Connection(HttpToolsProtocol):
         self._running: RequestResponseCycle | None = None  # whose reply is due
         self._reply: ReplyTransport | None = None  # what it is written to
         self._receiving = False  # a request has begun and is not complete
-        self._meter = RequestMeter(self.limits.max_header_bytes)
+        self._meter = RequestMeter(self.limits.max_header_bytes, self.hosts)
         self._muted = False  # the parser is told what it knew before
         self._deaf = False  # what still comes is thrown away
         self._ending = False  # the server stops; the next reply is the last

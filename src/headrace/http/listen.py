@@ -11,6 +11,7 @@ from types import TracebackType
 
 from headrace.config.server_settings import ServerConfig
 from headrace.errors import ConfigError
+from headrace.http.host_names import HostNames
 
 BACKLOG = 2048
 # Whoever may connect may use the server: only its own user, unless that changes the mode.
@@ -19,7 +20,10 @@ _WILDCARDS = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 class Listener:
-    """A listening socket of the settings, until the end of a `with`; `url` has no path."""
+    """A listening socket of the settings, until the end of a `with`.
+
+    `url` has no path. `hosts` are the names that requests may be addressed to, None for any.
+    """
 
     def __init__(self, config: ServerConfig) -> None:
         """Raises ConfigError naming flag, address and remedy."""
@@ -32,6 +36,9 @@ class Listener:
             self.socket = listen_unix(self._path)
             self.url = f"unix:{self._path}"
             self._inode = self._path.stat().st_ino
+        self.hosts = HostNames.of_listener(
+            self.socket, config.host, config.allowed_hosts, "--allowed-hosts"
+        )
 
     def __enter__(self) -> Listener:
         return self

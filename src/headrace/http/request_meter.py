@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.http.client_limits import MAX_HEADERS, MAX_URL_BYTES
+from headrace.http.host_names import HostNames
 from headrace.http.refusal import NOT_HTTP, Refusal
 
 # Of several keys a proxy may check the first and a server the last.
@@ -23,12 +24,14 @@ class RefusedError(Exception):
 class RequestMeter:
     """The request that is being received; `begin` at each. Methods raise RefusedError."""
 
-    def __init__(self, max_header_bytes: int) -> None:
+    def __init__(self, max_header_bytes: int, hosts: HostNames | None = None) -> None:
+        """hosts: the names that requests may be addressed to; None for any."""
         self.refusal = NOT_HTTP
         """Why the request is refused, where it is."""
         self.in_head = False
         """Whether it has begun and its headers are not complete."""
         self._most = max_header_bytes
+        self._hosts = hosts
         self._url_bytes = self._head_bytes = self._num_headers = 0
         self._silent_bytes = 0
         self._spoke = False
@@ -91,14 +94,18 @@ class RequestMeter:
         if method == b"CONNECT":
             message = "CONNECT is for proxies; this is not a proxy"
             self._refuse(Refusal(400, message, code="bad_request"))
-        hosts = sum(name == b"host" for name, _ in headers)
-        if hosts > 1 or (hosts == 0 and version == "1.1"):
-            message = f"the request has {hosts} Host headers; send one"
+        hosts = [value for name, value in headers if name == b"host"]
+        if len(hosts) > 1 or (not hosts and version == "1.1"):
+            message = f"the request has {len(hosts)} Host headers; send one"
             self._refuse(Refusal(400, message, code="bad_request"))
         for name in _KEY_HEADERS:
             if sum(name == other for other, _ in headers) > 1:
                 message = f"the request has several {name.decode().title()} headers; send one"
                 self._refuse(Refusal(400, message, code="bad_request"))
+        if hosts and self._hosts is not None:
+            foreign = self._hosts.refusal(hosts[0].decode("latin-1"))
+            if foreign is not None:
+                self._refuse(Refusal(403, foreign, code="unknown_host"))
         codings = [value for name, value in headers if name == b"transfer-encoding"]
         if codings and version == "1.0":
             message = "HTTP/1.0 has no Transfer-Encoding; speak HTTP/1.1"

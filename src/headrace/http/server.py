@@ -15,6 +15,7 @@ from starlette.types import ASGIApp
 
 from headrace.http.client_limits import ClientLimits
 from headrace.http.connection import Connection
+from headrace.http.host_names import HostNames
 from headrace.http.starts import Starts
 
 logger = logging.getLogger(__name__)
@@ -46,13 +47,16 @@ class HttpServer:
         *,
         grace_s: int,
         limits: ClientLimits | None = None,
+        hosts: HostNames | None = None,
         tls: ssl.SSLContext | None = None,
         on_refused: Callable[[int], None] | None = None,
     ) -> None:
         """grace_s: how long open requests may go on after `stop`. limits: what a client may take.
-        tls: the server's certificate; without it connections are plain. on_refused: hears the
-        status of each reply to what never reached the app."""
+        hosts: the names that requests may be addressed to; None for any. tls: the server's
+        certificate; without it connections are plain. on_refused: hears the status of each reply
+        to what never reached the app."""
         protocol: dict[str, Any] = {"limits": limits or ClientLimits(), "starts": Starts()}
+        protocol["hosts"] = hosts
         if on_refused is not None:
             protocol["on_refused"] = staticmethod(on_refused)
         config = uvicorn.Config(

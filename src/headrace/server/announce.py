@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import os
 import sys
@@ -15,6 +14,7 @@ import msgspec
 from headrace.config.server_settings import ServerConfig
 from headrace.engine.memory_report import memory_report
 from headrace.engine.sampling_defaults import SamplingDefaults, described, in_full
+from headrace.http.host_names import is_loopback
 
 if TYPE_CHECKING:
     from headrace.server.state import ServerState
@@ -48,21 +48,12 @@ class _Announcement(msgspec.Struct, frozen=True):
 
 def warn_of_strangers(config: ServerConfig) -> None:
     """Log that whoever reaches an address beyond this machine can use a server without keys."""
-    if config.uds is None and not config.api_key and not _is_loopback(config.host):
+    if config.uds is None and not config.api_key and not is_loopback(config.host):
         logger.warning(
             "--host %s is reachable from other machines and no --api-key is set: anyone who "
             "can reach it can use the model",
             config.host or "''",
         )
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:  # a name: what it stands for is not known here
-        return False
 
 
 def announce(state: ServerState, url: str, times: Times, as_json: bool) -> None:

@@ -121,6 +121,7 @@ async def _serve(
             listener.socket,
             grace_s=LAST_WORDS_S,
             limits=ClientLimits.of(server_config),
+            hosts=listener.hosts,
             tls=tls,
             on_refused=lambda status: state.http.answered("other", status),
         )

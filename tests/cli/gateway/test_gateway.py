@@ -83,6 +83,11 @@ async def test_it_serves_reloads_and_ends(tmp_path: Path) -> None:
                 assert (await client.post(PATH, json=CHAT)).status_code == 200
 
                 began_s = (await client.get("/health")).json()["uptime_s"]
+                foreign = await client.get("/v1/models", headers={"host": "evil.example"})
+                assert (foreign.status_code, foreign.json()["error"]["code"]) == (
+                    403, "unknown_host",
+                )  # fmt: skip
+                assert "listen.allowed_hosts" in foreign.json()["error"]["message"]
                 moved = {"host": "127.0.0.2", "port": 0}
                 write(config, provider.origin, aliases={"gpt-4": "chat"}, listen=moved)
                 process.signal(signal.SIGHUP)

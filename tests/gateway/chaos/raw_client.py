@@ -38,7 +38,7 @@ def request(
     length: bool = True,
 ) -> bytes:
     """A request; headers as they are."""
-    lines: list[bytes] = [f"{method} {target} HTTP/1.1".encode("latin-1"), b"host: gateway"]
+    lines: list[bytes] = [f"{method} {target} HTTP/1.1".encode("latin-1"), b"host: localhost"]
     lines += [auth.encode("latin-1")] if auth else []
     lines += [f"content-length: {len(body)}".encode()] if length else []
     lines += [one if isinstance(one, bytes) else one.encode("latin-1") for one in headers]

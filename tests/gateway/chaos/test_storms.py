@@ -149,10 +149,11 @@ async def test_slow_clients_hold_nobody_up(tmp_path: Path) -> None:
             address = gateway.pool.origin.host, gateway.pool.origin.port
             slow = [await asyncio.open_connection(*address) for _ in range(100)]
             for _, writer in slow:
-                writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nx-a: ")
+                writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nx-a: ")
             body = b'{"model": "long", "stream": true, "messages": [{"role":"user","content":"a"}]}'
             head = (
-                f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {KEY}\r\n"
+                "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n"
+                f"authorization: Bearer {KEY}\r\n"
                 f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
             ).encode()
             deaf = [await asyncio.open_connection(*address, limit=1024) for _ in range(10)]

@@ -9,7 +9,6 @@ logs nothing.
 from __future__ import annotations
 
 import hmac
-import ipaddress
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from urllib.parse import urlsplit
@@ -22,6 +21,7 @@ from headrace.gateway.admin.errors import AdminError
 from headrace.gateway.admin.reply import SECURITY, error_reply
 from headrace.gateway.admin.tries import Tries
 from headrace.gateway.settings.secret import Secret
+from headrace.http.host_names import HostNames
 
 API = "/api/"
 _OWN_SITES = ("same-origin", "none")
@@ -38,7 +38,7 @@ class Guard:
     ) -> None:
         self._app = app
         self._digest = None if key is None else sha256(key.reveal().encode()).digest()
-        self._hosts = {"localhost", *(host.casefold() for host in hosts)}
+        self._hosts = HostNames.of(hosts, "admin.hosts")
         self._tries = tries
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -61,7 +61,9 @@ class Guard:
 
     def _check(self, scope: Scope) -> None:
         headers = Headers(scope=scope)
-        self._check_host(headers.get("host", ""))
+        foreign = self._hosts.refusal(headers.get("host", ""))
+        if foreign is not None:
+            raise AdminError(403, foreign, "unknown_host")
         _check_origin(headers)
         if self._digest is None or not scope["path"].startswith(API):
             return
@@ -87,20 +89,11 @@ class Guard:
         self._tries.failed(address)
         raise AdminError(401, "the key that was sent is not the admin key", "wrong_key")
 
-    def _check_host(self, host: str) -> None:
-        name = _name_of(host)
-        if name in self._hosts or _is_address(name):
-            return
-        raise AdminError(
-            403, f"the admin page does not answer to the name {name!r}; open it by its address, "
-                "or add the name to admin.hosts", "unknown_host",
-        )  # fmt: skip
-
 
 def _check_origin(headers: Mapping[str, str]) -> None:
     site = headers.get("sec-fetch-site", "none")
     origin = headers.get("origin")
-    is_own = origin is None or _place_of(origin) == headers["host"].casefold()
+    is_own = origin is None or _place_of(origin) == headers.get("host", "").casefold()
     # A link on another site may open the page; what it asks for then is told to the page alone.
     opens = headers.get("sec-fetch-mode") == "navigate"
     if not is_own or (site not in _OWN_SITES and not opens):
@@ -117,20 +110,3 @@ def _place_of(origin: str) -> str | None:
         return urlsplit(origin).netloc.casefold()
     except ValueError:  # "http://["
         return None
-
-
-def _name_of(host: str) -> str:
-    """A Host header without its port."""
-    try:
-        return (urlsplit(f"//{host}").hostname or "").casefold()
-    except ValueError:
-        return ""
-
-
-def _is_address(name: str) -> bool:
-    """Nobody can make a name of theirs point to where the browser goes for an address."""
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from typing import Annotated
 
 import msgspec
@@ -10,6 +9,7 @@ from msgspec import Meta
 
 from headrace.errors import ConfigError
 from headrace.gateway.settings.provider import SecretText, Text
+from headrace.http.host_names import is_loopback
 
 
 class AdminSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,13 +55,3 @@ class AdminSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         return f"<settings of the admin port {self.host}:{self.port}>"
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches it."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -9,9 +9,9 @@ import msgspec
 
 # What a running gateway keeps until it is started anew.
 _AT_NEXT_START = (
-    "listen.host", "listen.port", "listen.workers", "ledger.path", "access.store", "access.redis",
-    "admin", "request_log.store", "request_log.path", "request_log.url",
-    "request_log.max_waiting", "request_log.max_waiting_bytes",
+    "listen.host", "listen.port", "listen.allowed_hosts", "listen.workers", "ledger.path",
+    "access.store", "access.redis", "admin", "request_log.store", "request_log.path",
+    "request_log.url", "request_log.max_waiting", "request_log.max_waiting_bytes",
 )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from headrace.config.nested import formerly
+from headrace.config.server_settings import AllowedHost
 from headrace.gateway.settings.access import AccessSettings
 from headrace.gateway.settings.admin import AdminSettings
 from headrace.gateway.settings.alerts import AlertSettings
@@ -36,6 +37,14 @@ class ListenSettings(msgspec.Struct, frozen=True, kw_only=True):
     port: Annotated[
         int, Meta(ge=0, le=65_535, description="Port to listen on; 0 takes a free one.")
     ] = 4000
+    allowed_hosts: Annotated[
+        tuple[AllowedHost, ...],
+        Meta(
+            description="Names beside localhost and IP addresses that requests may have in `Host`; "
+            "`*.name` for all below a name, `*` for any. Others get a 403. Default: none if `host` "
+            "is loopback, else any. Read only at start."
+        ),
+    ] = ()
     workers: Annotated[
         int,
         Meta(
