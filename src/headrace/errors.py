@@ -62,6 +62,20 @@ class RequestError(HeadraceError):
         self.code = code
 
 
+class ContextLengthError(RequestError):
+    """Prompt and output do not fit into the context; the numbers are there for programs, too."""
+
+    CODE = "context_length_exceeded"
+
+    def __init__(
+        self, message: str, *, param: str, context_tokens: int, prompt_tokens: int | None = None
+    ) -> None:
+        """prompt_tokens: None where the prompt is known not to fit without counting them."""
+        super().__init__(message, param=param, code=self.CODE)
+        self.context_tokens = context_tokens
+        self.prompt_tokens = prompt_tokens
+
+
 class EngineDeadError(HeadraceError):
     """The engine process ended; nothing more will be produced."""
 

@@ -30,6 +30,7 @@ CONFIG = ServerConfig(api_key=KEYS, admin_api_key=ADMIN)
 OPEN = [
     ("GET", "/health"), ("GET", "/ready"), ("HEAD", "/health"),
     ("GET", "/docs"), ("GET", "/docs/app.js"), ("HEAD", "/docs"),
+    ("GET", "/"), ("HEAD", "/"), ("GET", "/v1"), ("GET", "/v1/"), ("GET", "/ping"),
 ]  # fmt: skip
 
 
@@ -45,7 +46,9 @@ def guarded(start: Start) -> Running:
 PATHS = [(method, path.replace("{model:path}", "m").replace("{name}", "app.js"))
          for method, path, _ in ROUTES]  # fmt: skip
 MORE = [
-    ("GET", "/"), ("GET", "/nothing"), ("POST", "/health"), ("DELETE", "/ready"),
+    ("HEAD", "/"), ("POST", "/"), ("GET", "/v1"), ("GET", "/v1/"), ("GET", "/ping"),
+    ("GET", "/models"), ("POST", "/chat/completions"), ("GET", "//"), ("POST", "/v1/messages"),
+    ("GET", "/nothing"), ("POST", "/health"), ("DELETE", "/ready"),
     ("GET", "/health/"), ("GET", "//health"), ("GET", "/health/x"), ("GET", "/v1/health"),
     ("OPTIONS", "/v1/models"), ("GET", "/admin"), ("HEAD", "/docs"), ("POST", "/docs"),
     ("POST", "/docs/app.js"), ("GET", "//docs"), ("GET", "/docsx"), ("GET", "/docs%2Fx/../v1"),

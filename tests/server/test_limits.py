@@ -40,6 +40,7 @@ def test_prompt_and_output_have_to_fit(start: Start) -> None:
     assert f"maximum context length is {MAX_MODEL_LEN} tokens" in error["message"]
     for number in ("300", "200", "100"):
         assert number in error["message"]
+    assert (error["n_prompt_tokens"], error["n_ctx"]) == (200, MAX_MODEL_LEN)
     reply = server.post("/v1/completions", {"prompt": "y" * MAX_MODEL_LEN})
     assert reply.json()["error"]["code"] == "context_length_exceeded"
     assert reply.json()["error"]["param"] == "prompt"
@@ -81,6 +82,8 @@ def test_what_can_never_fit_is_refused_before_it_is_tokenized(
     assert (error["code"], error["param"]) == ("context_length_exceeded", param)
     assert f"maximum context length is {MAX_MODEL_LEN} tokens" in error["message"]
     assert re.search(r"at least \d{3} tokens", error["message"])
+    assert error["n_ctx"] == MAX_MODEL_LEN
+    assert "n_prompt_tokens" not in error  # nobody has counted them
     assert max(encoded, default=0) < 5000
     shorter = server.post("/v1/completions", {"prompt": "y" * 3000}).json()["error"]
     assert "3000 of prompt" in shorter["message"]

@@ -37,15 +37,14 @@ GREEDY = {"temperature": 0, "max_tokens": 12, "ignore_eos": True, "return_token_
 @pytest.mark.parametrize(
     ("method", "path"),
     [
-        ("POST", "/completion"), ("POST", "/completions"), ("POST", "/chat/completions"),
-        ("GET", "/models"), ("GET", "/props"), ("GET", "/slots"), ("POST", "/slots/0"),
+        ("POST", "/completion"), ("GET", "/props"), ("GET", "/slots"), ("POST", "/slots/0"),
         ("POST", "/infill"), ("POST", "/apply-template"), ("POST", "/embedding"),
         ("POST", "/v1/embeddings"), ("POST", "/v1/rerank"), ("POST", "/v1/responses"),
-        ("POST", "/v1/messages"), ("GET", "/lora-adapters"), ("GET", "/"),
+        ("POST", "/v1/messages"), ("GET", "/lora-adapters"),
     ],
 )  # fmt: skip
 def test_paths_of_llama_server_alone_do_not_exist(start: Start, method: str, path: str) -> None:
-    """OpenAI's paths have /v1 in front; others are other work, or have another shape here."""
+    """They are other work, or have another shape here."""
     reply = start(MockEngine(says("x"))).client.request(method, path, json={"prompt": "x"})
     assert error_of(reply, 404)["code"] == "not_found"
 
@@ -116,6 +115,7 @@ def test_a_conversation_that_does_not_fit_is_a_plain_400_with_the_numbers(
     assert error["code"] == "context_length_exceeded"
     assert str(MAX_MODEL_LEN) in error["message"]
     assert "911 of prompt" in error["message"]
+    assert (error["n_prompt_tokens"], error["n_ctx"]) == (911, MAX_MODEL_LEN)
 
 
 def test_events_of_one_reply_have_one_id_and_one_role(start: Start) -> None:

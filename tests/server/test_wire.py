@@ -155,7 +155,7 @@ def test_an_unknown_model(server: Running, path: str, body: Any) -> None:
     assert server.post(path, {**body, "model": "alias"}).status_code == 200
 
 
-@pytest.mark.parametrize("path", ["/", "/v1", "/v1/nothing", "/v1/completions/", "/doc", "/../x"])
+@pytest.mark.parametrize("path", ["/v2", "/v1/nothing", "/v1/completions/", "/doc", "/../x"])
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
 def test_unknown_paths(server: Running, method: str, path: str) -> None:
     error = error_of(server.client.request(method, path), 404)
@@ -170,6 +170,9 @@ def test_unknown_paths(server: Running, method: str, path: str) -> None:
         ("POST", "/v1/models", "GET"),
         ("DELETE", f"/v1/models/{MODEL}", "GET"),
         ("POST", "/health", "GET"),
+        ("POST", "/", "GET"),
+        ("DELETE", "/v1", "GET"),
+        ("GET", "/chat/completions", "POST"),
         ("GET", "/tokenize", "POST"),
     ],
 )

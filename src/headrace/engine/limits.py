@@ -13,7 +13,7 @@ import msgspec
 from headrace.engine.messages import EngineInfo, Submit
 from headrace.engine.params import MAX_LOGIT_BIAS, RANGES, SAMPLERS, SamplingParams
 from headrace.engine.sampler_order import NEUTRAL, acting
-from headrace.errors import RequestError
+from headrace.errors import ContextLengthError, RequestError
 
 MAX_STOP_TOKEN_IDS = 1024
 """Each new token is looked for among them, one by one: far fewer microseconds than a step takes."""
@@ -25,8 +25,6 @@ of two ids each, are looked through in about a millisecond."""
 MAX_PROMPT_LOGPROBS_VALUES = 1 << 22
 """Log probabilities of one prompt, its tokens' own and their rivals': 60 MB on the wire and half a
 gigabyte as objects. 20 rivals for each of 131,072 tokens are 2.8 million."""
-
-CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -241,13 +239,14 @@ def check_length(
     cause = "--max-model-len"
     if longest < limits.max_model_len:
         cause = "what the KV cache holds; --kv-cache-memory-bytes"
-    raise RequestError(
+    raise ContextLengthError(
         # Clients look for the code, and for the words "maximum context length is".
         f"This model's maximum context length is {longest} tokens ({cause}); the request needs "
         f"{wanted}: {prompt_tokens} of prompt and {asked} of output. "
         f"Shorten the prompt or lower {tokens_param}.",
         param=prompt_param if prompt_tokens >= longest else tokens_param,
-        code=CONTEXT_LENGTH_EXCEEDED,
+        context_tokens=longest,
+        prompt_tokens=prompt_tokens,
     )
 
 

@@ -10,8 +10,11 @@ import logging
 import math
 from collections.abc import Mapping
 
+from msgspec import UNSET, UnsetType
+
 from headrace.engine.status import EngineStatus
 from headrace.errors import (
+    ContextLengthError,
     EngineDeadError,
     EngineRestartingError,
     HeadraceError,
@@ -48,6 +51,8 @@ class ApiError(Exception):
         param: str | None = None,
         code: str | None = None,
         headers: Mapping[str, str] | None = None,
+        n_prompt_tokens: int | UnsetType = UNSET,
+        n_ctx: int | UnsetType = UNSET,
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -57,6 +62,8 @@ class ApiError(Exception):
             type=type,
             param=None if param is None else _cut(param, MAX_PARAM_CHARS),
             code=code,
+            n_prompt_tokens=n_prompt_tokens,
+            n_ctx=n_ctx,
         )
 
     @property
@@ -141,6 +148,16 @@ def api_error(
     """
     if isinstance(failure, ApiError):
         return failure
+    if isinstance(failure, ContextLengthError):
+        counted = failure.prompt_tokens
+        return ApiError(
+            400,
+            str(failure),
+            param=failure.param,
+            code=failure.code,
+            n_prompt_tokens=UNSET if counted is None else counted,
+            n_ctx=failure.context_tokens,
+        )
     if isinstance(failure, RequestError):
         status = 404 if failure.code == MODEL_NOT_FOUND else 400
         return ApiError(status, str(failure), param=failure.param, code=failure.code)

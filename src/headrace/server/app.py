@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -21,7 +23,8 @@ from headrace.server.routes import admin
 from headrace.server.routes.chat import chat_completions
 from headrace.server.routes.completions import completions
 from headrace.server.routes.docs import docs, docs_file, openapi
-from headrace.server.routes.health import health, metrics, ready, version
+from headrace.server.routes.greeting import greet
+from headrace.server.routes.health import health, load, metrics, ready, version
 from headrace.server.routes.models import list_models, one_model
 from headrace.server.routes.tokenize import detokenize, tokenize_text
 from headrace.server.state import ServerState
@@ -36,8 +39,10 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("GET", "/v1/models/{model:path}", one_model),
     ("POST", "/tokenize", tokenize_text),
     ("POST", "/detokenize", detokenize),
+    ("GET", "/", greet),
     ("GET", "/health", health),
     ("GET", "/ready", ready),
+    ("GET", "/load", load),
     ("GET", "/version", version),
     ("GET", "/metrics", metrics),
     ("GET", "/openapi.json", openapi),
@@ -50,12 +55,29 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("GET", "/admin/settings", admin.settings),
 )
 
+# Other paths of the same endpoints: base URLs without /v1, the URL that the server prints, and the
+# health check of Amazon SageMaker and of balancers.
+ALIASES: Mapping[str, str] = {
+    **{path.removeprefix("/v1"): path for _, path, _ in ROUTES if path.startswith("/v1/")},
+    "/v1": "/",
+    "/v1/": "/",
+    "/ping": "/health",
+}
+
+# Paths of other APIs, by how they begin: `headrace gateway` speaks these for any server.
+OTHER_APIS = (
+    ("/v1/messages", "Anthropic's API"),
+    ("/v1/responses", "OpenAI's Responses API"),
+    ("/api/v1/", "OpenRouter's API"),
+    ("/api/", "Ollama's API"),
+)
+
 # Paths that a 404 may suggest: those that are always there and have one name.
 SUGGESTED = frozenset(
     path
     for _, path, _ in ROUTES
     if "{" not in path and not path.startswith(("/admin", "/docs", "/openapi"))
-)
+) - {"/"}
 
 
 def build_app(state: ServerState) -> ASGIApp:
@@ -63,8 +85,8 @@ def build_app(state: ServerState) -> ASGIApp:
 
     def refusal(request: Request, failure: HTTPException) -> Response:
         """404 for unknown paths, 405 for known ones, in OpenAI's shape."""
-        # Not request.url: that is made from the Host header, which may be anything.
-        message = unknown_path(request.scope["path"], SUGGESTED, docs=state.config.enable_docs)
+        # Not request.url: that is made from the Host header.
+        message = _nothing_at(request.scope["path"], docs=state.config.enable_docs)
         code = "not_found"
         if failure.status_code == 405:
             allowed = (failure.headers or {}).get("Allow", "")
@@ -76,10 +98,15 @@ def build_app(state: ServerState) -> ASGIApp:
         state.http.answered(OTHER, failure.status_code)
         return error_reply(ApiError(failure.status_code, message, code=code), headers)
 
-    routes = [
-        Route(path, Observed(path, EndpointApp(path, handler, state), state), methods=[method])
-        for method, path, handler in ROUTES
-    ]
+    routes = []
+    for method, path, handler in ROUTES:
+        endpoint = Observed(path, EndpointApp(path, handler, state), state)
+        routes.append(Route(path, endpoint, methods=[method]))
+        routes += [
+            Route(alias, endpoint, methods=[method], include_in_schema=False)
+            for alias, meant in ALIASES.items()
+            if meant == path
+        ]
     # A redirect would be built from the Host header, and clients drop the body on the way.
     router = Router(routes, redirect_slashes=False)
 
@@ -93,7 +120,8 @@ def build_app(state: ServerState) -> ASGIApp:
 
     def refused(scope: Scope, status: int, request_id: str) -> None:
         state.http.answered(OTHER, status)
-        endpoint = scope["path"] if scope["path"] in paths else OTHER
+        path = ALIASES.get(scope["path"], scope["path"])
+        endpoint = path if path in paths else OTHER
         tell_refused(state, endpoint, status, request_id)
 
     paths = {path for _, path, _ in ROUTES}
@@ -104,3 +132,11 @@ def build_app(state: ServerState) -> ASGIApp:
         refused=refused,
     )
     return with_cors(guarded, state.config, state.new_id)
+
+
+def _nothing_at(path: str, *, docs: bool) -> str:
+    """The message of a 404: what speaks an API that this server does not, or a near path."""
+    for beginning, api in OTHER_APIS:
+        if path == beginning or path.startswith(beginning.rstrip("/") + "/"):
+            return f"{shown(path)} does not exist here; `headrace gateway` in front speaks {api}"
+    return unknown_path(path, SUGGESTED, docs=docs)

@@ -1,9 +1,9 @@
 """Who may call: keys of clients, and one of administrators.
 
-Every path needs a key but GET /health and /ready, which load balancers ask, and the page of /docs,
-whose three files are the same on every server; what needs one is decided before any body is read.
-Keys are kept and compared as SHA-256 digests, each with each, so that the time a comparison takes
-says nothing of them. This file logs nothing.
+Every path needs a key but GET /health (also as /ping) and /ready, which load balancers ask, the
+greeting of / and /v1, and the page of /docs, which are the same on every server. What needs a key
+is decided before any body is read. Keys are kept and compared as SHA-256 digests, each with each,
+so that the time a comparison takes says nothing of them. This file logs nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from headrace.http.headers import REQUEST_ID, request_id_from
 from headrace.server.api_error import ApiError
 from headrace.server.reply import error_reply
 
-OPEN_PATHS = frozenset({"/health", "/ready", "/docs"})
+OPEN_PATHS = frozenset({"/health", "/ping", "/ready", "/", "/v1", "/v1/", "/docs"})
 # A browser asks for the page's files without a key; the document they show needs one.
 OPEN_BELOW = "/docs/"
 ADMIN = "/admin"

@@ -24,6 +24,7 @@ from headrace.server.service_messages import (
     Cancelled,
     EngineRestart,
     Health,
+    Load,
     OpenRequests,
     PrefixCacheReset,
     Settings,
@@ -170,6 +171,13 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = {
         key="none",
         needs_model=False,
     ),
+    ("GET", "/load"): Operation(
+        "load",
+        "Operation",
+        "How many requests are open",
+        _json("Their number.", Load),
+        needs_model=False,
+    ),
     ("GET", "/version"): Operation(
         "version", "Operation", "What runs here", _json("The version.", Version), needs_model=False
     ),
@@ -221,6 +229,15 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = {
         "Every setting, secrets hidden",
         _json("Settings of server and engine.", Settings),
         key="admin",
+        needs_model=False,
+    ),
+    ("GET", "/"): Operation(
+        "greet",
+        "Documentation",
+        "A greeting, also at `/v1`",
+        Reply("A line of text.", {TEXT: None}),
+        replies={303: Reply("A browser is sent to `/docs`.", {})},
+        key="none",
         needs_model=False,
     ),
     ("GET", "/openapi.json"): Operation(

@@ -9,7 +9,6 @@ import re
 from collections.abc import Mapping
 
 from headrace.engine.limits import (
-    CONTEXT_LENGTH_EXCEEDED,
     Limits,
     check_bad_words,
     check_length,
@@ -17,7 +16,7 @@ from headrace.engine.limits import (
 )
 from headrace.engine.params import MODEL_DEFAULTS, SAMPLERS, SamplingParams
 from headrace.engine.sampling_defaults import SamplingDefaults, completed
-from headrace.errors import RequestError, shown
+from headrace.errors import ContextLengthError, RequestError, shown
 from headrace.protocol.openai.sampling import SamplingFields
 
 # As many digits as an id of 64 bits can have; int() of a longer text takes its time.
@@ -62,12 +61,12 @@ def check_fewest_tokens(fewest_tokens: int, limits: Limits, param: str) -> None:
     fewest_tokens: a bound from below, known before the text is tokenized.
     """
     if fewest_tokens >= limits.context_tokens:
-        raise RequestError(
+        raise ContextLengthError(
             # Clients look for the code, and for the words "maximum context length is".
             f"This model's maximum context length is {limits.context_tokens} tokens; {param} has "
             f"at least {fewest_tokens} tokens. Shorten it.",
             param=param,
-            code=CONTEXT_LENGTH_EXCEEDED,
+            context_tokens=limits.context_tokens,
         )
 
 

@@ -40,6 +40,14 @@ class Health(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     error: ErrorDetail | None = None
 
 
+class Load(msgspec.Struct, frozen=True):
+    """The load of the server."""
+
+    server_load: Annotated[
+        int, Meta(description="Open requests for generation, waiting ones included.")
+    ]
+
+
 class Version(msgspec.Struct, frozen=True):
     """The version of the package."""
 

@@ -9,7 +9,7 @@ import click
 from headrace.cli.chat.answer import Answer, receive
 from headrace.cli.chat.conversation import Conversation, plain
 from headrace.cli.notes import note
-from headrace.errors import HeadraceError, RequestError
+from headrace.errors import ContextLengthError, HeadraceError
 
 if TYPE_CHECKING:
     from headrace.llm import LLM
@@ -102,7 +102,7 @@ class Session:
 
 def _what_now(error: HeadraceError) -> str:
     kept = "(the message was dropped; the conversation before it is kept"
-    if isinstance(error, RequestError) and error.code == "context_length_exceeded":
+    if isinstance(error, ContextLengthError):
         return (
             f"{kept} whole. /undo removes the last exchange, /clear starts again, /set "
             "max_tokens asks for a shorter answer)"

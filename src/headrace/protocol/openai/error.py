@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 INVALID_REQUEST = "invalid_request_error"
 SERVER_ERROR = "server_error"
@@ -23,6 +23,17 @@ class ErrorDetail(msgspec.Struct, frozen=True, kw_only=True):
     type: str = INVALID_REQUEST
     param: Annotated[str | None, Meta(description="Path of the field at fault, if any.")] = None
     code: Annotated[str | None, Meta(description="A word for programs, if any.")] = None
+    n_prompt_tokens: Annotated[
+        int | UnsetType,
+        Meta(
+            description="With `context_length_exceeded`: tokens of the prompt; absent where it is "
+            "so long that they were not counted."
+        ),
+    ] = UNSET
+    n_ctx: Annotated[
+        int | UnsetType,
+        Meta(description="With `context_length_exceeded`: tokens that the context has."),
+    ] = UNSET
 
 
 class ErrorBody(msgspec.Struct, frozen=True):

@@ -42,7 +42,7 @@ async def openapi(call: Call) -> Response:
         tuple(
             (method, route.path)
             for route in call.http.app.routes
-            if isinstance(route, Route)
+            if isinstance(route, Route) and route.include_in_schema
             for method in sorted((route.methods or set()) - {"HEAD"})
         ),
         bool(config.api_key),

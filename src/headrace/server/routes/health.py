@@ -1,4 +1,4 @@
-"""GET /health, /ready, /version and /metrics: for load balancers, people and Prometheus.
+"""GET /health, /ready, /load, /version and /metrics: for load balancers, people and Prometheus.
 
 /health is the liveness of the engine's loop: 200 only while it turns. /ready is whether new
 requests are taken: not while the server ends, though the engine is well.
@@ -19,7 +19,7 @@ from headrace.server.api_error import (
 )
 from headrace.server.call import Call
 from headrace.server.reply import json_reply
-from headrace.server.service_messages import Health, Version
+from headrace.server.service_messages import Health, Load, Version
 
 
 async def health(call: Call) -> Response:
@@ -30,6 +30,11 @@ async def health(call: Call) -> Response:
 async def ready(call: Call) -> Response:
     """200 while new requests are taken, 503 otherwise."""
     return _reply(call, "ready", server_is_ending() if call.state.drain.begun else None)
+
+
+async def load(call: Call) -> Response:
+    """How many requests for generation are open."""
+    return json_reply(Load(call.state.drain.num_open))
 
 
 async def version(_call: Call) -> Response:
