@@ -27,6 +27,7 @@ _SHORT = {
     "/v1/completions": "completions",
     "/tokenize": "tokenize",
     "/detokenize": "detokenize",
+    "/apply-template": "apply-template",
 }
 
 

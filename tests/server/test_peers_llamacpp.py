@@ -38,7 +38,7 @@ GREEDY = {"temperature": 0, "max_tokens": 12, "ignore_eos": True, "return_token_
     ("method", "path"),
     [
         ("POST", "/completion"), ("GET", "/props"), ("GET", "/slots"), ("POST", "/slots/0"),
-        ("POST", "/infill"), ("POST", "/apply-template"), ("POST", "/embedding"),
+        ("POST", "/infill"), ("POST", "/embedding"),
         ("POST", "/v1/embeddings"), ("POST", "/v1/rerank"), ("POST", "/v1/responses"),
         ("POST", "/v1/messages"), ("GET", "/lora-adapters"),
     ],

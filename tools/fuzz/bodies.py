@@ -66,6 +66,7 @@ _SEEDS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("/tokenize", {"prompt": "x", "return_token_strs": True}),
     ("/tokenize", {"messages": _MESSAGES, "continue_final_message": True}),
     ("/detokenize", {"tokens": [1, 2, 3], "model": "m"}),
+    ("/apply-template", {"messages": _MESSAGES, "add_generation_prompt": False}),
 )  # fmt: skip
 
 

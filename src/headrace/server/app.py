@@ -20,6 +20,7 @@ from headrace.server.call import EndpointApp, Handler
 from headrace.server.cors import with_cors
 from headrace.server.reply import error_reply
 from headrace.server.routes import admin
+from headrace.server.routes.apply_template import apply_template
 from headrace.server.routes.chat import chat_completions
 from headrace.server.routes.completions import completions
 from headrace.server.routes.docs import docs, docs_file, openapi
@@ -39,6 +40,7 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("GET", "/v1/models/{model:path}", one_model),
     ("POST", "/tokenize", tokenize_text),
     ("POST", "/detokenize", detokenize),
+    ("POST", "/apply-template", apply_template),
     ("GET", "/", greet),
     ("GET", "/health", health),
     ("GET", "/ready", ready),

@@ -12,10 +12,17 @@ from typing import Any, Literal
 
 import msgspec
 
+from headrace.protocol.openai.apply_template import ApplyTemplateReply
 from headrace.protocol.openai.chat import ChatCompletion, ChatCompletionChunk
 from headrace.protocol.openai.completions import Completion
 from headrace.protocol.openai.error import ErrorBody
-from headrace.protocol.openai.fields import CHAT, COMPLETIONS, DETOKENIZE, TOKENIZE
+from headrace.protocol.openai.fields import (
+    APPLY_TEMPLATE,
+    CHAT,
+    COMPLETIONS,
+    DETOKENIZE,
+    TOKENIZE,
+)
 from headrace.protocol.openai.models import Model, ModelList
 from headrace.protocol.openai.tokenize import DetokenizeReply, TokenizeReply
 from headrace.protocol.request import Endpoint
@@ -141,6 +148,15 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = {
         body=DETOKENIZE,
         replies={404: _NO_MODEL, 429: _TEXT_BUSY},
         example={"tokens": [1, 2, 3]},
+    ),
+    ("POST", "/apply-template"): Operation(
+        "applyTemplate",
+        "Tokens",
+        "A conversation as the prompt it becomes, as text",
+        _json("The text that generation would tokenize.", ApplyTemplateReply),
+        body=APPLY_TEMPLATE,
+        replies={404: _NO_MODEL, 429: _TEXT_BUSY},
+        example={"messages": [{"role": "user", "content": "Why is the sky blue?"}]},
     ),
     ("GET", "/v1/models"): Operation(
         "listModels", "Models", "List the served names", _json("All of them.", ModelList)

@@ -11,7 +11,7 @@ import inspect
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -21,6 +21,9 @@ from headrace.server.params import check_fewest_tokens
 from headrace.server.served import ServedModel
 from headrace.text import ChatTemplate
 from headrace.text.library import naming
+
+if TYPE_CHECKING:
+    from headrace.text.tokenizer import Segment
 
 logger = logging.getLogger(__name__)
 
@@ -82,25 +85,15 @@ def render(
     model's; RequestError where the server takes none. must_fit: as for `tokenize`, of the
     rendered text.
     """
-    used = model.chat_template() if template is None else model.request_templates.of(template)
     tokenizer = model.tokenizer
-    for name in variables:
-        if name in TAKEN:
-            raise RequestError(
-                f"chat_template_kwargs.{name}: this is not a template variable; use the "
-                "request's own field",
-                param=f"chat_template_kwargs.{name}",
-            )
-    try:
-        segments = used.render_segments(
-            [_plain(message) for message in messages],
-            control_tokens=tokenizer.control_tokens,
-            add_generation_prompt=opens_turn,
-            continue_final_message=continues,
-            **{**model.template_defaults, **variables},
-        )
-    except RecursionError:
-        raise RequestError("messages: an object in them is nested too deeply") from None
+    segments = _segments(
+        model,
+        messages,
+        opens_turn=opens_turn,
+        continues=continues,
+        variables=variables,
+        template=template,
+    )
     _check_fits(model, "".join(piece for piece, _ in segments), must_fit)
     with naming("messages"):
         ids = tokenizer.encode_segments(segments, add_special_tokens=add_special_tokens)
@@ -110,6 +103,57 @@ def render(
             "the template writes one, so omit add_special_tokens"
         )
     return ids
+
+
+def render_text(
+    model: ServedModel,
+    messages: Sequence[Message],
+    *,
+    opens_turn: bool,
+    continues: bool,
+    variables: Mapping[str, Any],
+    template: str | None = None,
+) -> str:
+    """The text that `render` tokenizes, with the same arguments and errors."""
+    segments = _segments(
+        model,
+        messages,
+        opens_turn=opens_turn,
+        continues=continues,
+        variables=variables,
+        template=template,
+    )
+    return "".join(piece for piece, _ in segments)
+
+
+def _segments(
+    model: ServedModel,
+    messages: Sequence[Message],
+    *,
+    opens_turn: bool,
+    continues: bool,
+    variables: Mapping[str, Any],
+    template: str | None,
+) -> list[Segment]:
+    """A conversation as its template writes it, in pieces for Tokenizer.encode_segments."""
+    used = model.chat_template() if template is None else model.request_templates.of(template)
+    for name in variables:
+        if name in TAKEN:
+            raise RequestError(
+                f"chat_template_kwargs.{name}: this is not a template variable; use the "
+                "request's own field",
+                param=f"chat_template_kwargs.{name}",
+            )
+    try:
+        return used.render_segments(
+            [_plain(message) for message in messages],
+            control_tokens=model.tokenizer.control_tokens,
+            add_generation_prompt=opens_turn,
+            continue_final_message=continues,
+            **{**model.template_defaults, **variables},
+        )
+    except RecursionError:
+        raise RequestError("messages: an object in them is nested too deeply") from None
 
 
 def last_tokens(

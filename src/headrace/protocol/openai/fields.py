@@ -8,6 +8,7 @@ README, 2026), of whose own fields those are here that change what comes out.
 
 from __future__ import annotations
 
+from headrace.protocol.openai.apply_template import ApplyTemplateRequest, check_apply_template
 from headrace.protocol.openai.chat import MESSAGE_KEYS, ChatCompletionRequest, check_chat
 from headrace.protocol.openai.completions import CompletionRequest, check_completion
 from headrace.protocol.openai.tokenize import (
@@ -137,4 +138,11 @@ TOKENIZE = Endpoint(
     "/tokenize", TokenizeRequest, TOKENIZE_KNOWN, {"messages": _MESSAGES}, check_tokenize
 )
 DETOKENIZE = Endpoint("/detokenize", DetokenizeRequest)
-ENDPOINTS = (CHAT, COMPLETIONS, TOKENIZE, DETOKENIZE)
+APPLY_TEMPLATE = Endpoint(
+    "/apply-template",
+    ApplyTemplateRequest,
+    TOKENIZE_KNOWN,
+    {"messages": _MESSAGES},
+    check_apply_template,
+)
+ENDPOINTS = (CHAT, COMPLETIONS, TOKENIZE, DETOKENIZE, APPLY_TEMPLATE)
