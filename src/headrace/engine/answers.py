@@ -1,10 +1,10 @@
-"""What is said of a request: that it has started, and what each step gave it."""
+"""What is said of a request: that it has started, how far it is, and what each step gave it."""
 
 from __future__ import annotations
 
 import msgspec
 
-from headrace.engine.messages import Output, Started
+from headrace.engine.messages import Output, Prefill, Started
 from headrace.engine.request import Request
 from headrace.engine.sampler import SampledToken
 
@@ -17,6 +17,19 @@ def started(request: Request) -> Started:
 def _queue_s(request: Request) -> float:
     assert request.admitted_s is not None, "it has left the queue"
     return request.admitted_s - request.arrived_s
+
+
+def prefilled(request: Request, now_s: float) -> Output:
+    """After a step that computed a part of its prompt and not its end."""
+    assert request.admitted_s is not None, "it has left the queue"
+    computed = min(request.num_computed, request.num_prompt)
+    spent_s = now_s - request.admitted_s
+    return Output(
+        request.request_id,
+        [],
+        num_preemptions=request.num_preemptions,
+        prefill=Prefill(computed, request.cached_tokens, spent_s),
+    )
 
 
 def output(request: Request, draw: SampledToken, *, is_first: bool) -> Output:

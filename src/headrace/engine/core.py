@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 
 from headrace.config.settings import EngineConfig
-from headrace.engine.answers import output, started
+from headrace.engine.answers import output, prefilled, started
 from headrace.engine.deadlines import Deadlines
 from headrace.engine.figures import StepFigures
 from headrace.engine.kv_cache import KVCache
@@ -144,6 +144,7 @@ class EngineCore:
             arrival=self._arrivals,
             arrived_s=self._clock(),
             prompt_logprobs=None if params.prompt_logprobs is None else [None],
+            reports_prefill=submit.report_prefill,
         )
         self._arrivals += 1
         self._requests[request.request_id] = request
@@ -204,6 +205,8 @@ class EngineCore:
             finished = row.request.state is State.FINISHED
             if draw is not NOT_YET or finished:
                 outputs.append(output(row.request, draw, is_first=is_first))
+            elif row.request.reports_prefill and is_first:
+                outputs.append(prefilled(row.request, now_s))
             if finished:
                 del self._requests[row.request.request_id]
         self._steps.note(now_s - started_s, plan.num_tokens, cost)

@@ -30,6 +30,8 @@ class Submit(msgspec.Struct, frozen=True, tag=True):
     timeout_s: float | None = None
     """From the moment the core has it; then it ends with "timeout", wherever it is, and keeps the
     output it has. None: never."""
+    report_prefill: bool = False
+    """Whether Outputs without tokens report how far a prompt of several steps is."""
 
 
 class Cancel(msgspec.Struct, frozen=True, tag=True):
@@ -86,6 +88,16 @@ class TokenLogprob(msgspec.Struct, frozen=True, array_like=True):
     top: list[tuple[int, float]]
 
 
+class Prefill(msgspec.Struct, frozen=True, array_like=True):
+    """How much of a request's prompt is computed."""
+
+    computed_tokens: int
+    """Of the prompt, cached ones included."""
+    cached_tokens: int
+    spent_s: float
+    """Since the request left the queue."""
+
+
 class Output(msgspec.Struct, frozen=True, tag=True):
     """New tokens of a request (possibly none), in order."""
 
@@ -109,6 +121,9 @@ class Output(msgspec.Struct, frozen=True, tag=True):
     prompt_logprobs: list[TokenLogprob | None] | None = None
     """With the first token (or the last Output, if no token comes), one per token of the prompt,
     None for its first; None where they were not requested or did not get ready."""
+    prefill: Prefill | None = None
+    """Before the first token, after each step that computes a part of the prompt and not its end,
+    where Submit.report_prefill is set; None otherwise."""
 
 
 class EngineInfo(msgspec.Struct, frozen=True):

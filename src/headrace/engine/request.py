@@ -79,6 +79,8 @@ class Request:
     admitted_s: float | None = None
     first_token_s: float | None = None
     """When its first token was drawn, or its prompt read where nothing is to be drawn."""
+    reports_prefill: bool = False
+    """Whether its reader is to know how much of the prompt is computed."""
     num_scored: int = 0
     """Positions of the prompt whose logits have been used for prompt_logprobs."""
     prompt_logprobs: list[TokenLogprob | None] | None = None

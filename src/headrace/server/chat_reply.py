@@ -28,6 +28,7 @@ from headrace.server.reply import (
     UsageEvents,
     WholeChoice,
     encode,
+    progress_of,
 )
 
 
@@ -58,7 +59,22 @@ class ChatReply:
         self._choices = [WholeChoice() for _ in range(request.n)]
 
     def events(self, index: int, piece: Piece) -> Iterator[bytes]:
-        """The events of a piece: role first, then content, then the reason it ended for."""
+        """The events of a piece: role first, then content, then the reason it ended for.
+
+        Before all of them: how much of the prompt is computed.
+        """
+        if piece.prefill is not None:
+            chunk = ChatCompletionChunk(
+                id=self._head.id,
+                created=self._head.created_s,
+                model=self._head.model,
+                system_fingerprint=self._head.fingerprint,
+                choices=[],
+                usage=self._tally.usage_of_event(self._usage),
+                prompt_progress=progress_of(0, len(self._prompt_ids), piece.prefill),
+            )
+            yield sse.data_event(encode(chunk))
+            return
         self._tally.add(index, piece)
         if index not in self._begun:
             first = piece if not self._begun else None

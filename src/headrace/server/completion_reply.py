@@ -12,7 +12,7 @@ from msgspec import UNSET, UnsetType
 
 from headrace.engine.messages import TokenLogprob
 from headrace.protocol import sse
-from headrace.protocol.openai.choice import PromptLogprobs
+from headrace.protocol.openai.choice import PromptLogprobs, PromptProgress
 from headrace.protocol.openai.completions import (
     Completion,
     CompletionChoice,
@@ -30,6 +30,7 @@ from headrace.server.reply import (
     UsageEvents,
     WholeChoice,
     encode,
+    progress_of,
 )
 
 
@@ -66,6 +67,13 @@ class CompletionReply:
 
     def events(self, index: int, piece: Piece) -> Iterator[bytes]:
         """The event of a piece of choice `index`; none when there is nothing new to say."""
+        if piece.prefill is not None:
+            number = index // self._per_prompt
+            tokens = len(self._prompts[number].token_ids)
+            progress = progress_of(number, tokens, piece.prefill)
+            usage = self._tally.usage_of_event(self._usage)
+            yield self._event([], usage, progress)
+            return
         self._tally.add(index, piece)
         if self._text_only and piece.finish_reason is None:
             if piece.text:
@@ -166,7 +174,12 @@ class CompletionReply:
             template = self._templates[index] = EventTemplate(event, "text")
         return template
 
-    def _event(self, choices: list[CompletionChoice], usage: Usage | UnsetType | None) -> bytes:
+    def _event(
+        self,
+        choices: list[CompletionChoice],
+        usage: Usage | UnsetType | None,
+        progress: PromptProgress | UnsetType = UNSET,
+    ) -> bytes:
         completion = Completion(
             id=self._head.id,
             created=self._head.created_s,
@@ -174,6 +187,7 @@ class CompletionReply:
             choices=choices,
             usage=usage,
             system_fingerprint=self._head.fingerprint,
+            prompt_progress=progress,
         )
         return sse.data_event(encode(completion))
 

@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from typing import NamedTuple
 
-from headrace.engine.messages import Output, Submit, TokenLogprob
+from headrace.engine.messages import Output, Prefill, Submit, TokenLogprob
 from headrace.errors import EngineDeadError
 from headrace.protocol.openai.choice import ChoiceMetrics
 from headrace.server.api_error import GenerationError
@@ -43,6 +43,8 @@ class Piece(NamedTuple):
     """With one piece, where they were requested."""
     metrics: ChoiceMetrics | None = None
     """With the last piece."""
+    prefill: Prefill | None = None
+    """In place of all else, before the first token: how much of the prompt is computed."""
 
 
 class Job(NamedTuple):
@@ -188,4 +190,5 @@ def _piece(stream: TextStream, output: Output) -> Piece:
         stop_reason=taken.stop if stopped else output.stop_reason,
         cached_tokens=output.cached_tokens,
         prompt_logprobs=output.prompt_logprobs,
+        prefill=output.prefill,
     )

@@ -71,7 +71,9 @@ async def with_prompt_logprobs(merged: Pieces, choices: int) -> Pieces:
     async with aclosing(merged):
         async for index, piece in merged:
             prompt = index // choices
-            if prompt not in known:
+            if piece.prefill is not None:
+                yield index, piece
+            elif prompt not in known:
                 waiting.setdefault(prompt, []).append((index, piece))
                 complete = piece.prompt_logprobs is not None or piece.finish_reason is not None
                 if index % choices or not complete:

@@ -113,6 +113,7 @@ def make_plan(
                     cache_salt=fields.cache_salt or "",
                     priority=fields.priority,
                     timeout_s=timeout_s,
+                    report_prefill=fields.return_progress and choice == 0,
                 )
             )
     asks = wanted.prompt_logprobs is not None

@@ -10,8 +10,9 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from starlette.responses import Response
 
-from headrace.engine.messages import TokenLogprob
+from headrace.engine.messages import Prefill, TokenLogprob
 from headrace.protocol import sse
+from headrace.protocol.openai.choice import PromptProgress
 from headrace.protocol.openai.sampling import SamplingFields
 from headrace.protocol.openai.usage import Usage, usage_of
 from headrace.server.api_error import ApiError
@@ -75,6 +76,17 @@ class UsageEvents(NamedTuple):
     def of(cls, fields: SamplingFields, *, forced: bool) -> UsageEvents:
         """What a request asks for; forced: whether all streams end with usage."""
         return cls(fields.continuous_usage, fields.include_usage or forced)
+
+
+def progress_of(index: int, prompt_tokens: int, prefill: Prefill) -> PromptProgress:
+    """What an event reports of prompt `index`."""
+    return PromptProgress(
+        index=index,
+        total=prompt_tokens,
+        cache=prefill.cached_tokens,
+        processed=prefill.computed_tokens,
+        time_ms=round(1000 * prefill.spent_s),
+    )
 
 
 class Tally:

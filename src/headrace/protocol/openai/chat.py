@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from headrace.errors import RequestError, shown
-from headrace.protocol.openai.choice import ChoiceMetrics, PromptLogprobs
+from headrace.protocol.openai.choice import ChoiceMetrics, PromptLogprobs, PromptProgress
 from headrace.protocol.openai.rules import check_generation, check_min_tokens
 from headrace.protocol.openai.sampling import AtLeastOne, SamplingFields
 from headrace.protocol.openai.template import (
@@ -238,7 +238,8 @@ class ChunkChoice(msgspec.Struct, frozen=True, kw_only=True):
 class ChatCompletionChunk(msgspec.Struct, frozen=True, kw_only=True):
     """One event of a stream. `usage` is absent, null, or the counts: in the last event, or in all.
 
-    prompt_*: in the first event, where asked for.
+    prompt_token_ids, prompt_logprobs: in the first event, where asked for. prompt_progress: in
+    events before it, where asked for.
     """
 
     id: str
@@ -250,3 +251,4 @@ class ChatCompletionChunk(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage | UnsetType | None = UNSET
     prompt_token_ids: list[int] | UnsetType = UNSET
     prompt_logprobs: PromptLogprobs | UnsetType | None = UNSET
+    prompt_progress: PromptProgress | UnsetType = UNSET

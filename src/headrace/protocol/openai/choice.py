@@ -20,6 +20,16 @@ PromptLogprobs = list[dict[int, PromptLogprob] | None]
 """One per token of the prompt: null for the first, then by token id, the prompt's own first."""
 
 
+class PromptProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of a prompt is computed, under llama-server's names."""
+
+    index: Annotated[int, Meta(description="The number of the prompt, from 0.")] = 0
+    total: Annotated[int, Meta(description="Tokens of the prompt.")]
+    cache: Annotated[int, Meta(description="Those found in the prefix cache.")]
+    processed: Annotated[int, Meta(description="Those computed, cached ones included.")]
+    time_ms: Annotated[int, Meta(description="Milliseconds since the prompt was begun.")]
+
+
 class ChoiceMetrics(msgspec.Struct, frozen=True, kw_only=True):
     """Times of one choice in seconds, by the server's clock; null for stages it did not reach."""
 

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from headrace.errors import RequestError
-from headrace.protocol.openai.choice import ChoiceMetrics, PromptLogprobs
+from headrace.protocol.openai.choice import ChoiceMetrics, PromptLogprobs, PromptProgress
 from headrace.protocol.openai.rules import check_generation, check_min_tokens
 from headrace.protocol.openai.sampling import Choices, Count, SamplingFields, TokenId
 from headrace.protocol.openai.usage import Usage
@@ -172,3 +172,7 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
     choices: list[CompletionChoice]
     usage: Usage | UnsetType | None = UNSET
     system_fingerprint: str | None = None
+    prompt_progress: Annotated[
+        PromptProgress | UnsetType,
+        Meta(description="In events before the first text, where asked for."),
+    ] = UNSET

@@ -46,6 +46,11 @@ def _check_stream_options(fields: SamplingFields) -> None:
             "stream_options: only allowed when `stream` is true; omit it, or stream",
             param="stream_options",
         )
+    if fields.return_progress and not fields.stream:
+        raise RequestError(
+            "return_progress: only allowed when `stream` is true; omit it, or stream",
+            param="return_progress",
+        )
 
 
 def _check_stop(fields: SamplingFields) -> None:

@@ -201,6 +201,15 @@ class SamplingFields(msgspec.Struct, frozen=True, kw_only=True):
         Meta(description="Add `metrics` to each choice, or to its last event: times and cache."),
     ] = False
 
+    return_progress: Annotated[
+        bool,
+        Meta(
+            description="Report in the stream how much of a long prompt is computed: events "
+            "without choices whose `prompt_progress` has `total`, `cache`, `processed` (cached "
+            "ones included) and `time_ms`. Only with `stream`."
+        ),
+    ] = False
+
     @property
     def stop_strings(self) -> tuple[str, ...]:
         """`stop` as a tuple, whichever way it was written."""
