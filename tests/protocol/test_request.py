@@ -13,6 +13,7 @@ from headrace.errors import RequestError
 from headrace.protocol.openai.chat import ROLES
 from headrace.protocol.openai.completions import MAX_PROMPTS, prompts_of
 from headrace.protocol.openai.fields import (
+    APPLY_TEMPLATE,
     CHAT,
     COMPLETIONS,
     DETOKENIZE,
@@ -28,6 +29,7 @@ BASE: dict[str, dict[str, Any]] = {
     COMPLETIONS.path: {"prompt": "hello"},
     TOKENIZE.path: {"prompt": "hello"},
     DETOKENIZE.path: {"tokens": [1]},
+    APPLY_TEMPLATE.path: HELLO,
 }
 
 

@@ -39,7 +39,9 @@ def error_of(reply: httpx.Response, status: int) -> Any:
     assert reply.headers["x-request-id"]
     body = reply.json()
     assert list(body) == ["error"]
-    assert list(body["error"]) == ["message", "type", "param", "code"]
+    is_length = body["error"]["code"] == "context_length_exceeded"
+    numbers = ["n_prompt_tokens", "n_ctx"] if is_length else []
+    assert list(body["error"]) == ["message", "type", "param", "code", *numbers]
     assert body["error"]["message"]
     assert "Traceback" not in reply.text
     return body["error"]
