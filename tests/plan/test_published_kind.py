@@ -78,7 +78,7 @@ def test_of_groups_that_differ_the_wider_parts_are_counted_at_16_bits() -> None:
     wide = [f"model.layers.{layer}.linear_attn.in_proj_qkv" for layer in range(3)]
     groups = {"a": group(8, "float", *wide), "b": group(4, "float", group_size=16)}
     found = kind(quant_method="modelopt", config_groups=groups)
-    assert found is not None and (found.id, found.wide) == ("nvfp4", {"attention"})
+    assert found is not None and found.id == "nvfp4" and set(found.wide) == {"attention"}
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,8 @@ def test_gpt_oss_and_deepseek_fit_where_they_are_served() -> None:
     assert (verdict, name) == ("fits", "weights, MXFP4")
     assert size == pytest.approx(65.25 * GB, rel=0.005)
     small = shape_of_catalog(CATALOG.models["gpt-oss-20b"])
-    assert planned(small, "rtx-4090")[:2] == ("fits", pytest.approx(13.76 * GB, rel=0.005))
+    verdict, size, _ = planned(small, "rtx-4090")
+    assert verdict == "fits" and size == pytest.approx(13.76 * GB, rel=0.005)
     deepseek = shape_of_catalog(CATALOG.models["deepseek-v3"])
     verdict, size, _ = planned(deepseek, "h200-sxm", 8)
     assert verdict == "fits" and size == pytest.approx(673 * GB, rel=0.005)

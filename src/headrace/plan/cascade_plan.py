@@ -191,12 +191,14 @@ def _latency(
     )
     found = [one + escalation * two for one, two in zip(first.band, second.band, strict=True)]
     expected = Quantity(
-        "cascade.latency", "E2E latency, expected", first.value + escalation * second.value, "s",
+        "cascade.latency", "E2E without waiting, expected",
+        first.value + escalation * second.value, "s",
         "P12", (*inputs, _escalation(escalation)), found[0], found[1],
     )  # fmt: skip
     ends = [one + two for one, two in zip(first.band, second.band, strict=True)]
     worst = Quantity(
-        "cascade.worst-latency", "E2E latency, passed on", first.value + second.value, "s", "P12",
+        "cascade.worst-latency", "E2E without waiting, passed on", first.value + second.value, "s",
+        "P12",
         (*inputs, _escalation(1.0)), ends[0], ends[1],
     )  # fmt: skip
     return expected, worst

@@ -36,7 +36,7 @@ def served_figure(speed: Speed) -> Quantity:
         unit="tokens/s",
         formula="T5",
         inputs=(
-            Input("TTFT", speed.ttft.value_s, "s", "figure speed.ttft", "given"),
+            Input("TTFT, prefill alone", speed.ttft.value_s, "s", "figure speed.ttft", "given"),
             Input("TPOT", speed.tpot.value_s, "s", "figure speed.tpot", "given"),
             Input("batch", load.batch, "requests", "given", "given"),
             Input("prompt", load.prompt_tokens, "tokens", "given", "given"),

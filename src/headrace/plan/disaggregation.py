@@ -135,8 +135,8 @@ def disaggregated_speed(
         Input("output", load.output_tokens, "tokens", "--output", "given"),
     )
     first_together, each_together = (
-        Input(name, time.value_s, "s", f"figure speed.{name.lower()}", "given")
-        for name, time in (("TTFT", prefill), ("TPOT", step))
+        Input(name, time.value_s, "s", f"figure speed.{id}", "given")
+        for name, id, time in (("TTFT, prefill alone", "ttft", prefill), ("TPOT", "tpot", step))
     )
     requests = Quantity(
         "apart.requests", "requests served apart", value, "requests/s", "D3",

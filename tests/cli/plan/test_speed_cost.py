@@ -154,7 +154,7 @@ def test_a_cascade_is_priced_and_timed() -> None:
     done = run(*words)
     assert done.exit_code == 0, done.output
     assert "Llama 3.1 8B first, 10% passed on to Llama 3.3 70B" in done.output
-    assert "E2E latency, expected" in done.output and "rented" in done.output
+    assert "E2E without waiting, expected" in done.output and "rented" in done.output
     found = json.loads(run(*words, "--json").output)
     (rented,) = [one for one in found["ways"] if one["id"] == "cascade.rented"]
     expected = rented["small_usd_per_request"] + 0.1 * rented["large_usd_per_request"]

@@ -6,9 +6,23 @@ from typing import Any
 
 import pytest
 
-from headrace.plan.lint import planned
+from headrace.cli.plan.options import storage_of
+from headrace.plan.lint import planned, speculation_checks
 from headrace.plan.lint.subject import Subject
-from tests.plan.lint.subjects import found, lacks, outcome, readings, request, run, subject, values
+from headrace.plan.replica import ReplicaChoice, replica_of
+from headrace.plan.speed import SpeedModel
+from tests.plan.lint.subjects import (
+    catalog,
+    found,
+    lacks,
+    model,
+    outcome,
+    readings,
+    request,
+    run,
+    subject,
+    values,
+)
 
 VLLM = "vllm serve llama-3.1-8b"
 BIG: dict[str, Any] = {"shape": "llama-3.1-70b"}
@@ -113,6 +127,30 @@ def test_sixteen_bits_on_a_device_with_fp8() -> None:
     assert outcome("L-quantization", subject(f"{VLLM} -q fp8")) == ()
     published = subject(VLLM, shape="deepseek-v3", hardware="h200-sxm")
     assert outcome("L-quantization", published) == ()
+
+
+def test_weights_are_planned_in_the_kind_they_are_published_in() -> None:
+    known = catalog()
+
+    def kind(line: str, **fields: Any) -> str:
+        row = planned.weight_kind(subject(line, **fields))
+        assert row is not None
+        return row.id
+
+    assert kind(VLLM, shape="gpt-oss-120b") == "mxfp4"
+    assert kind(VLLM, shape="deepseek-v3") == "fp8"
+    assert kind(VLLM, shape="llama-3.1-8b") == "bf16"
+    assert kind(f"{VLLM} -q awq", shape="deepseek-v3") == "awq"
+    # A draft as well, whatever the kind of the model it drafts for.
+    drafting = subject(f"{VLLM} {DRAFT}", draft_shape="gpt-oss-20b")
+    replica = replica_of(
+        known, model(), storage_of(known, model(), "fp8", "F16", 16),
+        ReplicaChoice(hardware="h100-sxm"), None,
+    )  # fmt: skip
+    draft = speculation_checks._draft_model(drafting, replica)
+    assert isinstance(draft, SpeedModel)
+    total = draft.setup.shape.parameters.total
+    assert draft.setup.storage.bytes_per_weight * total == pytest.approx(13.76e9, rel=0.005)
 
 
 def drafts(accepted: float, running: float = 4.0) -> Any:

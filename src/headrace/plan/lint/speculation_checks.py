@@ -10,6 +10,7 @@ from headrace.plan.memory import Storage
 from headrace.plan.replica import Replica
 from headrace.plan.speculation import acceptance_for, expected_tokens_per_pass, paying_batches
 from headrace.plan.speed import SpeedModel
+from headrace.plan.weights_memory import default_kind
 from headrace.telemetry.readings import growth
 
 _CONTEXT_TOKENS = 2048
@@ -169,11 +170,11 @@ def _draft_model(subject: Subject, replica: Replica) -> SpeedModel | Needs | Non
         return None
     if subject.draft_shape is None:
         return subject.need("draft_shape", "the draft model's shape")
-    weights = replica.storage.weights
-    if subject.draft_shape.weight_bytes is None and weights is None:
-        weights = subject.catalog.quantizations["bf16"]
-    storage = Storage(weights, replica.storage.keys, replica.storage.values)
+    weights, draft = replica.storage.weights, subject.draft_shape
     try:
+        if draft.weight_bytes is None and (weights is None or draft.published is not None):
+            weights = subject.catalog.quantizations[default_kind(draft)]
+        storage = Storage(weights, replica.storage.keys, replica.storage.values)
         return replica.beside(subject.draft_shape, storage)
     except HeadraceError as error:
         return Needs(f"the draft's speed: {error}")
