@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.catalog import Catalog
-from headrace.errors import CatalogError, ConfigError
+from headrace.errors import CatalogError, CheckpointError, ConfigError
 from headrace.plan.find_model import shape_named
 from headrace.plan.fit import Fit, fit
 from headrace.plan.hardware_memory import DeviceMemory, place_of
@@ -262,5 +262,5 @@ def test_a_config_file_is_a_model(tmp_path: Path) -> None:
     shape = shape_named(CATALOG, str(folder / "config.json"), {})
     assert shape.name == "mine" and shape.source == "config.json"
     (folder / "config.json").write_text("[", encoding="utf-8")
-    with pytest.raises(Exception, match="not JSON"):
+    with pytest.raises(CheckpointError, match="not valid JSON"):
         shape_named(CATALOG, str(folder / "config.json"), {})
