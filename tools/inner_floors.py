@@ -64,11 +64,11 @@ _FLOORS: Mapping[str, tuple[str, ...]] = {
         "providers",
     ),
     "server": (
-        "announce api_error bad_words echo engine loading_line logprobs off_loop "
+        "announce api_error bad_words echo engine heap loading_line logprobs off_loop "
         "openapi_schemas params status_line templates",
         "access_log admission connection drain ending generation open_calls served side_work",
         "event_stream merge prompt reply service_messages spans",
-        "auth chat_reply completion_reply cors load openapi_operations plan tracing",
+        "auth chat_reply completion_reply cors load long_reply openapi_operations plan tracing",
         "openapi state",
         "call",
         "answer",

@@ -11,16 +11,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import RequestError
-from headrace.protocol.body_bounds import MAX_CONTAINERS, MAX_NAMES, TOO_COMPLEX, check_bounds
+from headrace.protocol import body_bounds
+from headrace.protocol.body_bounds import (
+    DEFAULT_BOUNDS,
+    MAX_CONTAINERS,
+    MAX_NAMES,
+    TOO_COMPLEX,
+    BodyBounds,
+    check_bounds,
+)
 from headrace.protocol.openai.fields import COMPLETIONS
 from headrace.protocol.request import parse_request
 
 BODY_BYTES = 16 * 2**20
 
 
-def refused(body: bytes) -> bool:
+def refused(body: bytes, bounds: BodyBounds = DEFAULT_BOUNDS) -> bool:
     try:
-        check_bounds(body)
+        check_bounds(body, bounds)
     except RequestError as error:
         assert error.code == TOO_COMPLEX
         return True
@@ -47,6 +55,58 @@ def test_names_are_counted_to_one() -> None:
     names = [f'"{number}:":0' for number in range(MAX_NAMES)]
     assert not refused(f"{{{','.join(names)}}}".encode())
     assert refused(f'{{{",".join(names)},"x":0}}'.encode())
+
+
+@pytest.mark.parametrize("one", ["1", '"a"', "null", '",,,"', '"\\",\\\\"', '{"a":1}'])
+def test_values_are_counted_to_one(one: str) -> None:
+    bounds = BodyBounds(containers=10**6, values=MAX_CONTAINERS)
+    most = MAX_CONTAINERS
+    assert not refused(f"[{','.join([one] * most)}]".encode(), bounds)
+    assert refused(f"[{','.join([one] * (most + 1))}]".encode(), bounds)
+    assert not refused(f"[{','.join([one] * (most + 1))}]".encode(), BodyBounds(10**6))
+
+
+def test_fewer_names_may_be_allowed() -> None:
+    body = b'{"x":[' + b",".join(b'{"a":1}' for _ in range(30_000)) + b"]}"
+    assert not refused(body * 2)
+    assert refused(body * 3, BodyBounds(10**6, names=90_002))
+    assert not refused(body * 3, BodyBounds(10**6, names=90_003))
+
+
+PIECES = ['"', "\\", '\\"', "[", "{", ":", ",", "a", "é", '","', '"[{"', "\\u0022"]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.sampled_from(PIECES)), st.integers(1, 9))
+def test_marks_are_counted_outside_strings_wherever_a_step_ends(
+    units: list[str], step_bytes: int
+) -> None:
+    """Any bytes, JSON or not, beside a count of one character after another."""
+    body = "".join(units).encode()
+    in_string = escaped = False
+    expected = [0, 0, 0]
+    for char in body.decode():
+        if (
+            escaped and char in '"\\'
+        ):  # not of JSON outside a string, where it does not count either
+            escaped = False
+            continue
+        escaped = char == "\\"
+        if escaped:
+            continue
+        if char == '"':
+            in_string = not in_string
+        elif not in_string:
+            for index, marks in enumerate(("[{", ":", ",")):
+                expected[index] += char in marks
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(body_bounds, "_STEP_BYTES", step_bytes)
+        patch.setattr(body_bounds, "_UNCOUNTED_BYTES", -1)
+        containers, names, commas = expected
+        assert not refused(body, BodyBounds(containers, names, commas + 1))
+        assert refused(body, BodyBounds(containers - 1, names, commas + 1)) or not containers
+        assert refused(body, BodyBounds(containers, names - 1, commas + 1)) or not names
+        assert refused(body, BodyBounds(containers, names, commas)) or not commas
 
 
 @pytest.mark.parametrize("text", ["[{:", '"[{:', "\\[", '\\"{', "\\\\", "\n:[", "é{:", '"'])

@@ -76,7 +76,7 @@ def test_what_can_never_fit_is_refused_before_it_is_tokenized(
         return encode(text, **options)
 
     monkeypatch.setattr(tokenizer, "encode", spy)
-    monkeypatch.setattr(prompt_module, "COUNTED_CHARS", 4000)
+    monkeypatch.setattr(prompt_module, "WHOLE_CHARS", 4000)
     server = start(MockEngine(says("x")), tokenizer=tokenizer)
     error = server.post(path, body).json()["error"]
     assert (error["code"], error["param"]) == ("context_length_exceeded", param)
@@ -249,7 +249,8 @@ def test_large_bodies_do_not_hold_the_event_loop(
 def test_a_body_that_takes_long_to_parse_does_not_hold_it_either(start: Start) -> None:
     server = start(MockEngine(says("x")))
     server.state.workers = workers = Recorder(1)
+    server.state.decoding = decoding = Recorder(1)
     reply = server.post("/v1/completions", {"prompt": [1] * 100_000})
     assert reply.json()["error"]["code"] == "context_length_exceeded"
-    assert workers.count == 2
+    assert (decoding.count, workers.count) == (1, 1)
     workers.shutdown()

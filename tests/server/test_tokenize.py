@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from headrace.server import served
+from headrace.server.long_reply import PART_ITEMS
 from tests.server.conftest import MODEL, Running
 from tests.server.mock_engine import MAX_MODEL_LEN, VOCAB_SIZE, MockEngine, says
 from tests.server.test_chat import HELLO, HELLO_IDS
@@ -74,6 +79,64 @@ def test_a_text_the_tokenizer_fails_on_is_a_400_that_says_what_of_it(
         assert error["message"].startswith(f"{param}: this text of ")
         assert "Its longest run of characters without white space has 1" in error["message"]
     assert tokenize(server, prompt="hi")["count"] == 2
+
+
+@pytest.mark.parametrize("count", [PART_ITEMS, PART_ITEMS + 1, 3 * PART_ITEMS + 7])
+def test_a_long_reply_is_the_same_in_parts(start: Start, count: int) -> None:
+    server = start(MockEngine(says("x")))
+    text = ('a"水\n\\' * count)[: count - 10] + "<|im_end|>"
+    ids = [*text.removesuffix("<|im_end|>").encode(), IM_END]
+    assert len(ids) > PART_ITEMS
+    reply = server.post("/tokenize", {"prompt": text, "return_token_strs": True})
+    assert reply.headers["content-type"] == "application/json"
+    names = [bytes([token_id]).decode("utf-8", "replace") for token_id in ids[:-1]]
+    assert reply.json() == {
+        "count": len(ids),
+        "max_model_len": MAX_MODEL_LEN,
+        "tokens": ids,
+        "token_strs": [*names, "<|im_end|>"],
+    }
+    plain = server.post("/tokenize", {"prompt": text})
+    assert plain.json()["tokens"] == ids and plain.json()["token_strs"] is None
+    back = server.post("/detokenize", {"tokens": ids})
+    assert back.headers["content-type"] == "application/json"
+    assert back.json() == {"prompt": text}
+
+
+def test_what_has_too_many_tokens_is_refused(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(served, "MIN_TEXT_TOKENS", 300_000)
+    server = start(MockEngine(says("x")))
+    words = "some words " * 40_000
+    long = {"messages": [{"role": "user", "content": words}]}
+    for path, body, param in (
+        ("/tokenize", {"prompt": words}, "prompt"),
+        ("/tokenize", long, "messages"),
+        ("/v1/completions", {"prompt": ["x", words], "truncate_prompt_tokens": 9}, "prompt[1]"),
+        ("/v1/chat/completions", {**long, "truncate_prompt_tokens": 9}, "messages"),
+    ):
+        reply = server.post(path, body)
+        error = reply.json()["error"]
+        assert (reply.status_code, error["code"], error["param"]) == (400, "text_too_long", param)
+        counted = re.search(r"at least (\d+) tokens; at most 300000 ", error["message"])
+        assert counted and 300_000 < int(counted[1]) < 441_000, error["message"]
+    refused = server.post("/detokenize", {"tokens": [65] * 300_001}).json()["error"]
+    assert (refused["code"], refused["param"]) == ("text_too_long", "tokens")
+    assert "300001 ids; at most 300000" in refused["message"]
+    assert server.post("/detokenize", {"tokens": [65] * 300_000}).json() == {
+        "prompt": "A" * 300_000
+    }
+    assert tokenize(server, prompt=words[:299_000])["count"] == 299_000
+
+
+def test_a_stretch_without_a_place_to_cut_is_refused_where_it_is_too_long(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(served, "MIN_TEXT_TOKENS", 300_000)
+    error = (
+        start(MockEngine(says("x"))).post("/tokenize", {"prompt": "水" * 270_000}).json()["error"]
+    )
+    assert (error["code"], error["param"]) == ("text_too_long", "prompt")
+    assert "more than 300000 bytes in a row" in error["message"]
 
 
 def test_back_to_text(start: Start) -> None:

@@ -37,11 +37,18 @@ class RunningServer:
         return samples
 
 
-def start_server(model: Path | str | None, *flags: str) -> RunningServer:
-    """Start `headrace serve` on a free port and wait until it says it is ready."""
+def start_server(
+    model: Path | str | None, *flags: str, address_space_bytes: int | None = None
+) -> RunningServer:
+    """Start `headrace serve` on a free port and wait until it says it is ready.
+
+    address_space_bytes: the limit of each of its processes.
+    """
     command = [sys.executable, "-m", "headrace.cli.main", "serve"]
     command += [str(model)] if model else []
     command += ["--port", "0", "--json", "--log-level", "warning", *flags]
+    if address_space_bytes is not None:
+        command = ["prlimit", f"--as={address_space_bytes}", *command]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"}
     )

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from headrace.errors import RequestError, shown
-from headrace.protocol.body_bounds import TOO_COMPLEX, check_bounds
+from headrace.protocol.body_bounds import DEFAULT_BOUNDS, TOO_COMPLEX, BodyBounds, check_bounds
 
 INVALID_JSON = "invalid_json"
 
@@ -28,12 +28,14 @@ _SHOWN_BYTES = 80
 def decode_object(
     body: bytes | bytearray | memoryview,
     decode: Callable[[bytes | bytearray | memoryview], Any] = msgspec.json.decode,
+    *,
+    bounds: BodyBounds = DEFAULT_BOUNDS,
 ) -> dict[str, Any]:
     """The object that a body is.
 
     `decode` may leave values encoded. Raises RequestError: codes body_too_complex and invalid_json.
     """
-    check_bounds(body)
+    check_bounds(body, bounds)
     if not body:
         raise RequestError(
             "the body is not valid JSON: it is empty; a JSON object is required", code=INVALID_JSON

@@ -17,6 +17,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import msgspec
 
 from headrace.errors import RequestError
+from headrace.protocol.body_bounds import DEFAULT_BOUNDS, BodyBounds
 from headrace.protocol.body_json import decode_object
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -105,9 +106,16 @@ class Parsed(NamedTuple, Generic[T]):
     ignored: tuple[str, ...]
 
 
-def parse_request(body: bytes | bytearray | memoryview, endpoint: Endpoint[T]) -> Parsed[T]:
-    """Decode and check the body of a request; raises RequestError naming the field at fault."""
-    values, ignored = _sorted_out(decode_object(body), endpoint)
+def parse_request(
+    body: bytes | bytearray | memoryview,
+    endpoint: Endpoint[T],
+    bounds: BodyBounds = DEFAULT_BOUNDS,
+) -> Parsed[T]:
+    """Decode and check the body of a request; raises RequestError naming the field at fault.
+
+    bounds: what is checked before decoding.
+    """
+    values, ignored = _sorted_out(decode_object(body, bounds=bounds), endpoint)
     try:
         request = msgspec.convert(values, endpoint.struct)
     except msgspec.ValidationError as error:

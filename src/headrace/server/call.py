@@ -58,11 +58,12 @@ class Call:
         """The body as the endpoint's request; unknown fields are noted for the reply's header."""
         body = await read_json(self.http, self.state.config.max_body_bytes)
         self.body_bytes = len(body)
+        bounds = self.state.body_bounds
         parsed = await off_loop(
-            self.state.workers,
+            self.state.decoding,
             len(body),
             PARSED_ON_LOOP_BYTES,
-            lambda: parse_request(body, endpoint),
+            lambda: parse_request(body, endpoint, bounds),
         )
         check_ranges(parsed.request)
         self.state.note_ignored(parsed.ignored)
@@ -148,6 +149,7 @@ class EndpointApp:
             if isinstance(response, EventStream):
                 open_call.stream = response
             await self._send(call, response, scope, receive, send)
+            state.heap.after(call.body_bytes)
 
     async def _send(
         self, call: Call, response: Response, scope: Scope, receive: Receive, send: Send

@@ -55,19 +55,15 @@ def output_tokens(
     return room if default is None else min(default, room)
 
 
-def check_fewest_tokens(fewest_tokens: int, limits: Limits, param: str) -> None:
-    """Raise RequestError context_length_exceeded for a text that cannot fit, however it is cut.
-
-    fewest_tokens: a bound from below, known before the text is tokenized.
-    """
-    if fewest_tokens >= limits.context_tokens:
-        raise ContextLengthError(
-            # Clients look for the code, and for the words "maximum context length is".
-            f"This model's maximum context length is {limits.context_tokens} tokens; {param} has "
-            f"at least {fewest_tokens} tokens. Shorten it.",
-            param=param,
-            context_tokens=limits.context_tokens,
-        )
+def exceeds_context(least_tokens: int, limits: Limits, param: str) -> ContextLengthError:
+    """The context_length_exceeded for a text that has at least so many tokens."""
+    return ContextLengthError(
+        # Clients look for the code, and for the words "maximum context length is".
+        f"This model's maximum context length is {limits.context_tokens} tokens; {param} has "
+        f"at least {least_tokens} tokens. Shorten it.",
+        param=param,
+        context_tokens=limits.context_tokens,
+    )
 
 
 def sampling_params(

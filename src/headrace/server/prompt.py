@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +18,10 @@ import msgspec
 
 from headrace.errors import RequestError
 from headrace.protocol.openai.chat import Message
-from headrace.server.params import check_fewest_tokens
+from headrace.server.params import exceeds_context
 from headrace.server.served import ServedModel
 from headrace.text import ChatTemplate
+from headrace.text.cuts import WHOLE_CHARS, TextBound, TextTooLongError
 from headrace.text.library import naming
 
 if TYPE_CHECKING:
@@ -40,26 +42,27 @@ class Prompt:
     """With `text`: what `echo` shows of it, and where in that each token begins."""
 
 
-# Up to this, a text that does not fit is tokenized all the same (0.1 s): its error says how many
-# tokens it has, and beyond how many it has at least.
-COUNTED_CHARS = 2**18
+TEXT_TOO_LONG = "text_too_long"
 
 # Names that rendering itself gives a template, or takes for other ends.
 TAKEN = frozenset(inspect.signature(ChatTemplate.render_segments).parameters) - {"kwargs"}
 
 
 def tokenize(
-    model: ServedModel, text: str, *, add_special_tokens: bool, must_fit: str | None = None
+    model: ServedModel, text: str, *, add_special_tokens: bool, param: str, must_fit: bool
 ) -> list[int]:
     """Token ids of a text; special tokens written in it are taken as such.
 
-    must_fit: the field to name in the RequestError for a large text that the context cannot hold,
-    which is found out before tokenizing; None takes any text.
-    Raises RequestError for a text the tokenizer fails on.
+    param: the field to name in the RequestError for a text that is too long: with must_fit for the
+    context, without for this server. A short text has to fit too, and is tokenized all the same
+    (0.1 s): its error says how many tokens it has, and that of a long one how many it has at least.
+    Raises RequestError for a text the tokenizer fails on, too.
     """
-    _check_fits(model, text, must_fit)
-    with naming(must_fit or "prompt"):
-        ids = model.tokenizer.encode(text, add_special_tokens=add_special_tokens)
+    with _too_long(model, param, must_fit=must_fit), naming(param):
+        _check_fewest(model, text, must_fit=must_fit)
+        ids = model.tokenizer.encode(
+            text, add_special_tokens=add_special_tokens, bound=_bound(model, must_fit)
+        )
     if model.tokenizer.has_double_bos(ids):
         logger.warning(
             "a prompt begins with two beginning-of-text tokens, which lowers quality: the "
@@ -77,7 +80,7 @@ def render(
     add_special_tokens: bool,
     variables: Mapping[str, Any],
     template: str | None = None,
-    must_fit: str | None = None,
+    must_fit: bool,
 ) -> list[int]:
     """Token ids of a conversation; raises TemplateError where the template refuses it.
 
@@ -94,9 +97,12 @@ def render(
         variables=variables,
         template=template,
     )
-    _check_fits(model, "".join(piece for piece, _ in segments), must_fit)
-    with naming("messages"):
-        ids = tokenizer.encode_segments(segments, add_special_tokens=add_special_tokens)
+    with _too_long(model, "messages", must_fit=must_fit), naming("messages"):
+        text = "".join(piece for piece, _ in segments)
+        _check_fewest(model, text, must_fit=must_fit)
+        ids = tokenizer.encode_segments(
+            segments, add_special_tokens=add_special_tokens, bound=_bound(model, must_fit)
+        )
     if tokenizer.has_double_bos(ids):
         logger.warning(
             "a conversation begins with two beginning-of-text tokens, which lowers quality: "
@@ -167,9 +173,33 @@ def last_tokens(
     return token_ids[-keep:]
 
 
-def _check_fits(model: ServedModel, text: str, param: str | None) -> None:
-    if param is not None and len(text) > COUNTED_CHARS:
-        check_fewest_tokens(model.tokenizer.fewest_tokens(text), model.limits, param)
+def _bound(model: ServedModel, must_fit: bool) -> TextBound:
+    most = model.max_text_tokens
+    return TextBound(model.limits.context_tokens - 1 if must_fit else most, most)
+
+
+def _check_fewest(model: ServedModel, text: str, *, must_fit: bool) -> None:
+    """Refuse a long text before it is tokenized, where that is possible."""
+    if len(text) > WHOLE_CHARS:
+        fewest = model.tokenizer.fewest_tokens(text)
+        if fewest > _bound(model, must_fit).tokens:
+            raise TextTooLongError(least_tokens=fewest)
+
+
+@contextmanager
+def _too_long(model: ServedModel, param: str, *, must_fit: bool) -> Iterator[None]:
+    """Within it a text that is too long is a RequestError."""
+    try:
+        yield
+    except TextTooLongError as error:
+        if error.least_tokens and must_fit:
+            raise exceeds_context(error.least_tokens, model.limits, param) from None
+        limit = (
+            f"; at most {model.max_text_tokens} are tokenized here" if error.least_tokens else ""
+        )
+        raise RequestError(
+            f"{param}: {error}{limit}. Send it in parts.", param=param, code=TEXT_TOO_LONG
+        ) from None
 
 
 def _plain(message: Message) -> dict[str, Any]:

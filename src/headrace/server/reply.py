@@ -22,8 +22,8 @@ from headrace.server.generation import LogprobOfPrompt, Piece
 _ENCODER = msgspec.json.Encoder()
 
 
-def encode(body: msgspec.Struct | str) -> bytes:
-    """A reply, or a text of one, as JSON."""
+def encode(body: msgspec.Struct | str | Sequence[object]) -> bytes:
+    """A reply, or a text or a list of one, as JSON."""
     return _ENCODER.encode(body)
 
 

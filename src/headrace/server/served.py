@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.engine.limits import Limits
 from headrace.engine.sampling_defaults import SamplingDefaults
 from headrace.errors import RequestError, TemplateError, shown
+from headrace.protocol.body_bounds import BodyBounds
 from headrace.protocol.openai.sampling import SamplingFields
 from headrace.server.api_error import MODEL_NOT_FOUND
 from headrace.server.engine import EngineLike
@@ -18,6 +19,14 @@ from headrace.text import TextStream
 
 if TYPE_CHECKING:
     from headrace.text import ChatTemplate, Tokenizer
+
+MIN_TEXT_TOKENS = 2**20
+TEXT_CONTEXTS = 4
+"""With `MIN_TEXT_TOKENS`: a text has so many contexts at most, or so many tokens, whatever is more.
+A million tokens take some 300 MB while they are made and sent."""
+
+FURTHER_VALUES = 2**16
+"""Names and values of a body beside biases, allowed tokens and ids."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +66,21 @@ class ServedModel:
     def limits(self) -> Limits:
         """What requests are held against."""
         return Limits.of(self.engine.info, self.max_logprobs)
+
+    @property
+    def max_text_tokens(self) -> int:
+        """The most tokens of a text that need not fit into the context, and of its ids."""
+        return max(MIN_TEXT_TOKENS, TEXT_CONTEXTS * self.limits.context_tokens)
+
+    @property
+    def body_bounds(self) -> BodyBounds:
+        """As much as the fields of a body can use: the longest text as ids, a bias for each token
+        and each token allowed, and the messages."""
+        vocab_size = self.limits.vocab_size
+        return BodyBounds(
+            names=vocab_size + FURTHER_VALUES,
+            values=self.max_text_tokens + 2 * vocab_size + FURTHER_VALUES,
+        )
 
     def check_name(self, asked: str | None) -> None:
         """Raise RequestError (a 404) for a name that is not served; None stands for the model."""

@@ -17,9 +17,11 @@ from headrace.config.settings import EngineConfig
 from headrace.engine.messages import Loading
 from headrace.engine.supervisor_events import EngineRecovered, EngineRestarting, Event
 from headrace.http.request_id import random_id
+from headrace.protocol.body_bounds import DEFAULT_BOUNDS, BodyBounds
 from headrace.server.admission import Admission
 from headrace.server.api_error import engine_trouble, model_is_loading
 from headrace.server.drain import Drain
+from headrace.server.heap import HeapTrim
 from headrace.server.open_calls import OpenCalls
 from headrace.server.served import ServedModel
 from headrace.server.side_work import SideWork
@@ -70,6 +72,9 @@ class ServerState:
     new_id: Callable[[], str] = random_id
     """A fresh random id."""
     workers: Executor = field(default_factory=lambda: ThreadPoolExecutor(WORKERS, "headrace-text"))
+    decoding: Executor = field(default_factory=lambda: ThreadPoolExecutor(1, "headrace-json"))
+    """Decodes large bodies one at a time: the decoder holds the interpreter's lock, and whatever
+    waits for it has its turn between two of them."""
     side_work: SideWork = field(default_factory=SideWork)
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     loading: Loading = field(default_factory=Loading)
@@ -93,6 +98,7 @@ class ServerState:
         )
         self.recovery = RecoveryMetrics(self.registry)
         self.registry.register(ServerCollector(self.admission, lambda: self.ready, _num_tasks))
+        self.heap = HeapTrim(self.side_work.workers)
         self.tracing = open_tracing(self.config.otlp_traces_endpoint)
 
     @property
@@ -149,6 +155,11 @@ class ServerState:
         return self._serving
 
     @property
+    def body_bounds(self) -> BodyBounds:
+        """What a body may have: as much as the model can use, once there is one."""
+        return DEFAULT_BOUNDS if self._serving is None else self._serving.model.body_bounds
+
+    @property
     def engine_retry_s(self) -> float | None:
         """When an engine that does not serve may do so again; None where it serves, or never."""
         return None if self._serving is None else self._serving.model.engine.status.retry_after_s
@@ -176,6 +187,8 @@ class ServerState:
     def close(self) -> None:
         """Let the worker threads end; send what is left of traces."""
         self.workers.shutdown(wait=False, cancel_futures=True)
+        self.decoding.shutdown(wait=False, cancel_futures=True)
+        self.heap.close()
         self.side_work.close()
         if self.tracing is not None:
             self.tracing.close()

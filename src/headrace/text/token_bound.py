@@ -6,9 +6,9 @@ or replaced by one "unknown" token. Where that is not certain there is no bound.
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
+from headrace.text.backend_state import steps
 from headrace.text.byte_alphabet import BYTE_OF_CHAR
 from headrace.text.vocabulary import Vocabulary
 
@@ -32,7 +32,7 @@ def most_token_bytes(vocabulary: Vocabulary) -> int | None:
     if any(token.lstrip or token.rstrip for token in added):
         return None
     pieces = backend.get_vocab(with_added_tokens=False)
-    shrinks = _normalizer_shrinks(_state(backend.normalizer))
+    shrinks = _normalizer_shrinks(backend.normalizer)
     if shrinks is None or not _every_byte_has_a_token(backend, vocabulary.spelling, pieces):
         return None
     # A character of a byte-level piece is a byte.
@@ -48,12 +48,12 @@ def _every_byte_has_a_token(backend: Backend, spelling: str, pieces: dict[str, i
     model = backend.model
     if not isinstance(model, models.BPE):
         return False
-    steps = _steps(_state(backend.pre_tokenizer), "pretokenizers")
-    kinds = {step["type"] for step in steps}
+    splits = steps(backend.pre_tokenizer, "pretokenizers")
+    kinds = {step["type"] for step in splits}
     keeps = all(
         step["type"] in ("ByteLevel", "Metaspace", "Digits")
         or (step["type"] == "Split" and step.get("behavior") in _KEEPING_SPLITS)
-        for step in steps
+        for step in splits
     )
     if not keeps:
         return False
@@ -65,10 +65,10 @@ def _every_byte_has_a_token(backend: Backend, spelling: str, pieces: dict[str, i
     return False
 
 
-def _normalizer_shrinks(state: dict[str, Any] | None) -> int | None:
+def _normalizer_shrinks(normalizer: Any) -> int | None:
     """How many times shorter, in bytes, a normalizer can make a text; None for not known."""
     factor = 1
-    for step in _steps(state, "normalizers"):
+    for step in steps(normalizer, "normalizers"):
         if step["type"] == "NFC":
             factor *= NFC_SHRINKS_BYTES
         elif step["type"] == "Replace":
@@ -78,17 +78,3 @@ def _normalizer_shrinks(state: dict[str, Any] | None) -> int | None:
         elif step["type"] != "Prepend":
             return None
     return factor
-
-
-def _steps(state: dict[str, Any] | None, key: str) -> list[dict[str, Any]]:
-    """The steps of a sequence, nested ones too; a lone step is a sequence of itself."""
-    if state is None:
-        return []
-    if state["type"] != "Sequence":
-        return [state]
-    return [step for part in state[key] for step in _steps(part, key)]
-
-
-def _state(part: Any) -> dict[str, Any] | None:
-    state: dict[str, Any] | None = None if part is None else json.loads(part.__getstate__())
-    return state

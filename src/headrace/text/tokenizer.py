@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from headrace.errors import CheckpointError, UnsupportedModelError
 from headrace.text.byte_alphabet import bytes_of_byte_level, bytes_of_sentencepiece
+from headrace.text.cuts import WHOLE_CHARS, Cuts, TextBound, TextTooLongError, cuts_of
 from headrace.text.growth import ORDINARY_GROWTH, check_growth
 from headrace.text.library import building, encoding, whole_text
 from headrace.text.vocabulary import Vocabulary
@@ -87,7 +88,12 @@ class Tokenizer:
         return tuple(sorted(texts, key=lambda text: (-len(text), text)))
 
     def encode(
-        self, text: str, *, add_special_tokens: bool, parse_special: bool = True
+        self,
+        text: str,
+        *,
+        add_special_tokens: bool,
+        parse_special: bool = True,
+        bound: TextBound | None = None,
     ) -> list[int]:
         """Token ids of a text.
 
@@ -96,12 +102,18 @@ class Tokenizer:
         add_special_tokens: begin and end as the tokenizer does for a raw text (True for raw
         completions, False for rendered chats). parse_special: control tokens written in the text
         become those tokens; with False they are ordinary text. Lone surrogates count as U+FFFD.
+        bound: of a text of more than `WHOLE_CHARS`; TextTooLongError is raised as soon as it is
+        known to be larger.
         """
         backend = self._vocabulary.backend if parse_special else self._plain_backends[0]
-        return self._framed(self._ids(backend, text), add_special_tokens)
+        return self._framed(self._ids(backend, text, bound), add_special_tokens)
 
     def encode_segments(
-        self, segments: Sequence[Segment], *, add_special_tokens: bool = False
+        self,
+        segments: Sequence[Segment],
+        *,
+        add_special_tokens: bool = False,
+        bound: TextBound | None = None,
     ) -> list[int]:
         """Token ids of joined segments, control tokens recognised only in segments that allow it.
 
@@ -114,8 +126,9 @@ class Tokenizer:
         for match in self._control_pattern.finditer(text):
             run = bisect_left(starts, match.start() + 1) - 1
             if run < 0 or match.end() > allowed[run][1]:
-                return self._framed(self._encode_guarded(text, allowed), add_special_tokens)
-        return self.encode(text, add_special_tokens=add_special_tokens)
+                ids = self._encode_guarded(text, allowed, bound)
+                return self._framed(ids, add_special_tokens)
+        return self.encode(text, add_special_tokens=add_special_tokens, bound=bound)
 
     def fewest_tokens(self, text: str) -> int:
         """No encoding of the text has fewer tokens than this; cheap, and often far too low.
@@ -166,7 +179,7 @@ class Tokenizer:
             return ids
         return [*self._vocabulary.prefix_ids, *ids, *self._vocabulary.suffix_ids]
 
-    def _ids(self, backend: Backend, text: str) -> list[int]:
+    def _ids_at_once(self, backend: Backend, text: str) -> list[int]:
         with encoding(text):
             if (growth := self._vocabulary.growth) > ORDINARY_GROWTH:
                 check_growth(backend.normalizer, text, growth)
@@ -194,7 +207,20 @@ class Tokenizer:
         piece = self._vocabulary.piece(token_id)
         return b"" if piece is None else spell(piece)
 
-    def _encode_guarded(self, text: str, allowed: list[tuple[int, int]]) -> list[int]:
+    def _ids(self, backend: Backend, text: str, bound: TextBound | None) -> list[int]:
+        """Token ids of a text; a long one is encoded in slices, which changes none of them."""
+        if len(text) <= WHOLE_CHARS:
+            return self._ids_at_once(backend, text)
+        ids: list[int] = []
+        for piece in self._cuts.slices(text, bound.uncut_bytes if bound else None):
+            ids += self._ids_at_once(backend, piece)
+            if bound is not None and len(ids) > bound.tokens:
+                raise TextTooLongError(least_tokens=len(ids))
+        return ids
+
+    def _encode_guarded(
+        self, text: str, allowed: list[tuple[int, int]], bound: TextBound | None
+    ) -> list[int]:
         """Split at the control tokens found within allowed runs; the rest is encoded as plain."""
         added = self._added_by_text
         ids: list[int] = []
@@ -208,7 +234,9 @@ class Tokenizer:
             token_id, token = added[match.group()] if match else (-1, None)
             if token is not None and token.lstrip:
                 plain = plain.rstrip()
-            ids += self._ids(self._plain_backends[0 if done == 0 else 1], plain)
+            ids += self._ids(self._plain_backends[0 if done == 0 else 1], plain, bound)
+            if bound is not None and len(text) > WHOLE_CHARS and len(ids) > bound.tokens:
+                raise TextTooLongError(least_tokens=len(ids))
             if match and token is not None:
                 ids.append(token_id)
                 done, strip_next = match.end(), token.rstrip
@@ -218,6 +246,10 @@ class Tokenizer:
     def _added_by_text(self) -> dict[str, tuple[int, AddedToken]]:
         added = self._vocabulary.backend.get_added_tokens_decoder()
         return {token.content: (token_id, token) for token_id, token in added.items()}
+
+    @cached_property
+    def _cuts(self) -> Cuts:
+        return cuts_of(self._vocabulary)
 
     @cached_property
     def _most_token_bytes(self) -> int | None:

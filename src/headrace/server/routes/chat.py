@@ -78,7 +78,7 @@ def _prompt(model: ServedModel, request: ChatCompletionRequest, wanted: Endpoint
         add_special_tokens=request.add_special_tokens,
         variables=_variables(request),
         template=request.chat_template,
-        must_fit=_PARAM if keep is None else None,
+        must_fit=keep is None,
     )
     context = model.limits.context_tokens
     return Prompt(last_tokens(ids, keep, room=wanted.room, context_tokens=context), _PARAM)

@@ -104,7 +104,8 @@ def _prompt(
             model,
             ids,
             add_special_tokens=request.add_special_tokens,
-            must_fit=param if keep is None else None,
+            param=param,
+            must_fit=keep is None,
         )
     context = model.limits.context_tokens
     kept = last_tokens(ids, keep, room=wanted.room, context_tokens=context)

@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from starlette.responses import Response
 
 from headrace.engine.limits import check_token_ids
+from headrace.errors import RequestError
 from headrace.protocol.openai.fields import DETOKENIZE, TOKENIZE
-from headrace.protocol.openai.tokenize import DetokenizeReply, TokenizeReply, TokenizeRequest
+from headrace.protocol.openai.tokenize import (
+    DetokenizeReply,
+    DetokenizeRequest,
+    TokenizeReply,
+    TokenizeRequest,
+)
 from headrace.server.call import Call
-from headrace.server.prompt import render, tokenize
+from headrace.server.long_reply import (
+    PART_ITEMS,
+    LongReply,
+    filled,
+    in_parts,
+    list_parts,
+    text_parts,
+)
+from headrace.server.prompt import TEXT_TOO_LONG, render, tokenize
 from headrace.server.reply import json_reply
 from headrace.server.served import ServedModel
+from headrace.text import Detokenizer
+
+# Tokens may be some hundred bytes long.
+DETOKENIZED_ITEMS = 256
 
 
 async def tokenize_text(call: Call) -> Response:
@@ -18,30 +38,44 @@ async def tokenize_text(call: Call) -> Response:
     model = call.state.serving().model
     request = await call.parse(TOKENIZE)
     model.check_name(request.model)
-    return json_reply(await call.side_work(lambda: _tokenized(request, model)))
+    ids = await call.side_work(lambda: _ids(request, model))
+    names = model.tokenizer.token_text
+
+    def reply(tokens: list[int]) -> TokenizeReply:
+        return TokenizeReply(
+            count=len(ids),
+            max_model_len=model.limits.context_tokens,
+            tokens=tokens,
+            token_strs=list(map(names, tokens)) if request.return_token_strs else None,
+        )
+
+    if len(ids) <= PART_ITEMS:
+        return json_reply(reply(ids))
+    fields = {"tokens": list_parts(in_parts(ids))}
+    if request.return_token_strs:
+        fields["token_strs"] = list_parts(list(map(names, part)) for part in in_parts(ids))
+    return LongReply(filled(reply([]), fields))
 
 
-def _tokenized(request: TokenizeRequest, model: ServedModel) -> TokenizeReply:
+def _ids(request: TokenizeRequest, model: ServedModel) -> list[int]:
     special = request.add_special_tokens
     if request.messages is None:
-        text = request.prompt or ""
-        ids = tokenize(model, text, add_special_tokens=True if special is None else special)
-    else:
-        ids = render(
+        return tokenize(
             model,
-            request.messages,
-            opens_turn=request.opens_turn,
-            continues=request.continue_final_message,
-            add_special_tokens=bool(special),
-            variables=request.chat_template_kwargs,
-            template=request.chat_template,
+            request.prompt or "",
+            add_special_tokens=True if special is None else special,
+            param="prompt",
+            must_fit=False,
         )
-    names = model.tokenizer.token_text
-    return TokenizeReply(
-        count=len(ids),
-        max_model_len=model.limits.context_tokens,
-        tokens=ids,
-        token_strs=[names(token_id) for token_id in ids] if request.return_token_strs else None,
+    return render(
+        model,
+        request.messages,
+        opens_turn=request.opens_turn,
+        continues=request.continue_final_message,
+        add_special_tokens=bool(special),
+        variables=request.chat_template_kwargs,
+        template=request.chat_template,
+        must_fit=False,
     )
 
 
@@ -50,7 +84,27 @@ async def detokenize(call: Call) -> Response:
     model = call.state.serving().model
     request = await call.parse(DETOKENIZE)
     model.check_name(request.model)
+    await call.side_work(lambda: _check_ids(request, model))
+    if len(request.tokens) <= PART_ITEMS:
+        return json_reply(DetokenizeReply("".join(_texts(request.tokens, model))))
+    return LongReply(
+        filled(DetokenizeReply(""), {"prompt": text_parts(_texts(request.tokens, model))})
+    )
+
+
+def _check_ids(request: DetokenizeRequest, model: ServedModel) -> None:
+    count, most = len(request.tokens), model.max_text_tokens
+    if count > most:
+        raise RequestError(
+            f"tokens: has {count} ids; at most {most} are detokenized here. Send them in parts.",
+            param="tokens",
+            code=TEXT_TOO_LONG,
+        )
     check_token_ids(request.tokens, model.limits, "tokens")
-    decode = model.tokenizer.decode
-    text = await call.side_work(lambda: decode(request.tokens, skip_special_tokens=False))
-    return json_reply(DetokenizeReply(text))
+
+
+def _texts(ids: Sequence[int], model: ServedModel) -> Iterator[str]:
+    detokenizer = Detokenizer(model.tokenizer, skip_special_tokens=False)
+    for part in in_parts(ids, DETOKENIZED_ITEMS):
+        yield detokenizer.feed(part)
+    yield detokenizer.flush()
