@@ -180,7 +180,7 @@ def main() -> int:
     parser.add_argument("--vocab-size", type=int, default=8192, help="of that model")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    server = start_server(options.model)
+    server = start_server(options.model, "--log-level", "error")
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             rows = runner.run(measure(server, options.vocab_size))
