@@ -94,7 +94,7 @@ DAMAGED = [
     ({"normalizer": {"type": "Precompiled"}}, "precompiled_charsmap is None"),
     (
         {"pre_tokenizer": chained(*[{"type": "ByteLevel"}] * 9, inside="pretokenizers")},
-        "the steps of pre_tokenizer can make a text 262144 times longer; the limit is 64",
+        "the steps of pre_tokenizer can make a text 262144 times longer; the limit is 16",
     ),
     ({"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "a" * 70_000}}}, "at most 65536"),
     ({"pre_tokenizer": {"type": "Split", "pattern": {}}}, "pre_tokenizer.pattern is {}"),
@@ -161,6 +161,7 @@ def test_two_readers_cannot_be_shown_different_files(tmp_path: Path) -> None:
     [
         ({"type": "NFC"}, 3),
         (chained({"type": "NFD"}, {"type": "NFKC"}, {"type": "NFC"}), 11),
+        (chained({"type": "NFKD"}, replace("abc", "\ufdfa"), {"type": "NFKD"}), 121),
         (chained({"type": "Prepend", "prepend": "▁"}, replace(" ", "▁")), 12),
         (chained({"type": "Lowercase"}, {"type": "StripAccents"}, {"type": "Nmt"}), 2),
         (replace("``", '"'), 1),
