@@ -71,6 +71,8 @@ def raised() -> Iterator[tuple[int, str]]:
         given = {keyword.arg: keyword.value for keyword in call.keywords}
         code = _text(given.get("code"))
         first = call.args[0] if call.args else None
+        if call.func.id == errors.ContextLengthError.__name__:
+            yield 400, errors.ContextLengthError.CODE
         if code is None:
             continue
         if call.func.id in ("ApiError", "Refusal"):

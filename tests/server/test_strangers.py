@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from headrace.protocol.body_bounds import TOO_COMPLEX
+from headrace.protocol.body_json import INVALID_JSON
 from tests.server.serve_process import Process, spawn
 from tests.tiny import IM_END
 
@@ -65,22 +66,27 @@ COMPLEX = "400 `body_too_complex`"
 SERVED = "200: served as any other"
 BIAS = {str(number): 1.0 for number in range(1_000_000)}
 TRICKS = [
-    Trick("an empty body", CHAT, raw(""), 400, None, NOT_JSON),
-    Trick("a list in place of an object", CHAT, raw("[]"), 400, None, "400: an object is required"),
-    Trick("50,000 brackets", CHAT, raw("[" * 50_000), 400, None, NOT_JSON),
+    Trick("an empty body", CHAT, raw(""), 400, INVALID_JSON, NOT_JSON),
+    Trick("a list in place of an object", CHAT, raw("[]"), 400, INVALID_JSON,
+          "400: an object is required"),
+    Trick("50,000 brackets", CHAT, raw("[" * 50_000), 400, TOO_COMPLEX, "400: nested too deeply"),
     Trick("100,000 brackets", CHAT, raw("[" * 100_000), 400, TOO_COMPLEX, COMPLEX),
     Trick(
         "an object nested 50,000 deep", CHAT,
-        raw('{"messages": ' + '{"a":' * 50_000 + "1" + "}" * 50_000 + "}"), 400, None,
+        raw('{"messages": ' + '{"a":' * 50_000 + "1" + "}" * 50_000 + "}"), 400, TOO_COMPLEX,
         "400: nested too deeply",
     ),
-    Trick("NaN and Infinity", COMPLETIONS, raw('{"prompt": "x", "top_p": NaN}'), 400, None,
+    Trick("NaN and Infinity", COMPLETIONS, raw('{"prompt": "x", "top_p": NaN}'), 400, INVALID_JSON,
           NOT_JSON),
-    Trick("1e400", COMPLETIONS, raw('{"prompt": "x", "temperature": 1e400}'), 400, None, NOT_JSON),
+    Trick("1e400", COMPLETIONS, raw('{"prompt": "x", "temperature": 1e400}'), 400, INVALID_JSON,
+          NOT_JSON),
     Trick("an integer of 5,000 digits", COMPLETIONS,
-          raw('{"prompt": "x", "seed": ' + "9" * 5000 + "}"), 400, None, REFUSED),
-    Trick("bytes that are not UTF-8", COMPLETIONS, raw(b'{"prompt": "\xff"}'), 400, None, NOT_JSON),
-    Trick("half a surrogate pair", COMPLETIONS, raw('{"prompt": "\\ud800"}'), 400, None, NOT_JSON),
+          raw('{"prompt": "x", "seed": ' + "9" * 5000 + "}"), 400, INVALID_JSON,
+          "400: an integer out of range"),
+    Trick("bytes that are not UTF-8", COMPLETIONS, raw(b'{"prompt": "\xff"}'), 400, INVALID_JSON,
+          NOT_JSON),
+    Trick("half a surrogate pair", COMPLETIONS, raw('{"prompt": "\\ud800"}'), 400, INVALID_JSON,
+          NOT_JSON),
     Trick("a key twice", COMPLETIONS, raw('{"prompt": 1, "prompt": "x"}'), 200, None,
           "200: the last counts"),
     Trick("10,000 unknown fields", COMPLETIONS,
@@ -167,7 +173,7 @@ TRICKS = [
           "400 `template_error`: too large to be parsed"),
     Trick("a template variable nested 5,000 deep", CHAT,
           raw('{"messages": [{"role": "user", "content": "x"}], "chat_template_kwargs": {"a": '
-              + "[" * 5000 + "]" * 5000 + "}}"), 400, None, "400: nested too deeply"),
+              + "[" * 5000 + "]" * 5000 + "}}"), 400, TOO_COMPLEX, "400: nested too deeply"),
 ]  # fmt: skip
 
 

@@ -23,6 +23,8 @@ _ESCAPE = re.compile(
     re.DOTALL,
 )
 _SHOWN_BYTES = 80
+# How msgspec begins what it says of the only type that a decoder here may demand.
+_NOT_AN_OBJECT = "Expected `object`"
 
 
 def decode_object(
@@ -44,8 +46,10 @@ def decode_object(
         values = decode(body)
     except RecursionError:
         raise RequestError("the body is nested too deeply", code=TOO_COMPLEX) from None
-    except msgspec.ValidationError:
-        values = None  # it is not an object, which is all that a decoder here may demand
+    except msgspec.ValidationError as error:
+        if not str(error).startswith(_NOT_AN_OBJECT):  # an integer of thousands of digits
+            raise RequestError(f"the body cannot be read: {error}", code=INVALID_JSON) from None
+        values = None
     except ValueError as error:  # of msgspec, and what is not UTF-8
         problem = lone_surrogate(body) or error
         raise RequestError(f"the body is not valid JSON: {problem}", code=INVALID_JSON) from None
