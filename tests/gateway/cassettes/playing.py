@@ -86,7 +86,7 @@ def settings_of(vendor: Vendor, port: int) -> dict[str, Any]:
     return {
         "providers": {"a": provider},
         "models": {"chat": {"targets": [{"model": "a/m", "price": PRICE}]}},
-        "drop_unsupported": True,
+        "unsupported": "drop",
         "retries": {"attempts": 1},
     }
 
