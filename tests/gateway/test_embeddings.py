@@ -134,3 +134,32 @@ async def test_what_fails_is_told() -> None:
         assert (await ask(gateway(config, []).app, body, path="/v1/embeddings")).status == 400
     told = await ask(gateway(config, []).app, {**BODY, "model": "no"}, path="/v1/embeddings")
     assert told.status == 404
+
+
+async def test_what_a_provider_does_not_support_is_ignored_and_named() -> None:
+    entries: list[Entry] = []
+    body = {**BODY, "user": "ada"}
+    async with served(cohere) as provider:
+        config = settings(("cohere", provider.origin))
+        told = await ask(gateway(config, entries).app, body, path="/v1/embeddings")
+        assert told.status == 200 and told.headers["x-ignored-params"] == "user"
+        strict = {**config, "unsupported": "refuse"}
+        told = await ask(gateway(strict, entries).app, body, path="/v1/embeddings")
+        assert told.status == 400
+        assert "a/e: it does not support user; omit it" in told.json["error"]["message"]
+    assert [entry.ignored for entry in entries] == [("user",), ()]
+    assert entries[1].skipped == ("a/e: it does not support user; omit it",)
+
+
+async def test_targets_that_ignore_nothing_come_first_and_those_that_cannot_are_passed_by() -> None:
+    entries: list[Entry] = []
+    async with served(cohere) as first, served(openai) as second:
+        app = gateway(
+            settings(("cohere", first.origin), ("openai-chat", second.origin)), entries
+        ).app
+        told = await ask(app, {**BODY, "user": "ada"}, path="/v1/embeddings")
+        assert told.headers["x-headrace-target"] == "b/e"
+        told = await ask(app, {**BODY, "input": [[1, 2], [3]]}, path="/v1/embeddings")
+        assert told.headers["x-headrace-target"] == "b/e" and not first.requests
+    assert entries[0].skipped == ()
+    assert entries[1].skipped[0].startswith("a/e: input: Cohere embeds texts")

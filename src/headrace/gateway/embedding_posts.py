@@ -103,7 +103,9 @@ class EmbeddingPost:
         )
         embedded = await embed(serving, asked, embeddings_of)
         told = [
-            *way_headers(embedded.candidate, embedded.attempts, embedded.overhead_us, ()),
+            *way_headers(
+                embedded.candidate, embedded.attempts, embedded.overhead_us, embedded.ignored
+            ),
             cost_header(embedded.cost_nusd),
         ]
         if screen.acted:

@@ -15,14 +15,12 @@ from headrace.gateway.routing.route import Route
 from headrace.gateway.serving.aside import Aside, unanswered_aside
 from headrace.gateway.serving.attempt import AttemptFailedError, Opened, attempt
 from headrace.gateway.serving.hedge import race
-from headrace.gateway.serving.parameter_support import why_skipped
-from headrace.gateway.serving.prepared import TRANSLATION, Prepared, Ready, UntranslatableError
+from headrace.gateway.serving.parameter_support import UntranslatableError
+from headrace.gateway.serving.prepared import Prepared, Ready
 from headrace.gateway.serving.rounds import Rounds
 from headrace.gateway.serving.sent import Sent, Unanswered, unanswered_of
 from headrace.gateway.serving.settle import Took
 from headrace.gateway.serving.stream_watch import most_stream_bytes
-from headrace.gateway.serving.target_failures import AllTargetsFailedError
-from headrace.gateway.settings.reliability import Unsupported
 from headrace.gateway.telemetry.tracing import UNTRACED, RequestTrace
 
 _S_PER_NS = 1e-9
@@ -34,7 +32,6 @@ class Dispatch(Rounds[Opened]):
 
     prepared: Prepared
     stream: bool
-    unsupported: Unsupported
     most_reply_bytes: int
     trace: RequestTrace = UNTRACED
     hedging: Hedging | None = None
@@ -46,7 +43,7 @@ class Dispatch(Rounds[Opened]):
     ignored: tuple[str, ...] = ()
     """Parameters that the target of the answer does not support."""
     _ready: dict[str, Ready] = field(default_factory=dict)
-    _untranslatable: UntranslatableError | None = None
+    """Requests for targets that were put off."""
     _asking: tuple[Candidate, Sent] | None = None
 
     def unanswered(self) -> Unanswered | None:
@@ -58,11 +55,6 @@ class Dispatch(Rounds[Opened]):
         """As `first`, and record what the target ignores."""
         try:
             opened = await self.first(decision, route)
-        except AllTargetsFailedError as error:
-            only = self._untranslatable
-            if only is None or error.tried or len(self.left_out) > 1 or only.code == TRANSLATION:
-                raise
-            raise only from None  # its field and code say more
         finally:
             self._ready.clear()
         self._asking = None
@@ -128,7 +120,7 @@ class Dispatch(Rounds[Opened]):
         """`sent` is marked when the request goes out. `besides`: it is a hedge."""
         target = candidate.target
         ready = self._ready_for(candidate)
-        if ready is None or (ready.losses.all and self._puts_off(candidate)):
+        if ready is None:
             return None
         began_ns = self._begin(candidate)
         sent = Sent(self.clock_ns) if sent is None else sent
@@ -170,26 +162,20 @@ class Dispatch(Rounds[Opened]):
         return opened
 
     def _ready_for(self, candidate: Candidate) -> Ready | None:
-        """The request for a target; None if it is skipped, as it cannot take it. Raises
-        RequestError if the request is invalid."""
+        """The request for a target; None if it is not tried now. Raises RequestError if the
+        request is invalid."""
         target = candidate.target
         ready = self._ready.get(target.name)
-        if ready is not None:
+        if ready is None:
+            try:
+                ready = self.prepared.for_target(target)
+            except UntranslatableError as error:
+                self._cannot_take(candidate, error)
+                return None
+            except RequestError as error:
+                self._leave_out(candidate, str(error))
+                raise
+        if self._may_try(candidate, ready.losses):
             return ready
-        try:
-            ready = self.prepared.for_target(target)
-        except UntranslatableError as error:
-            self._untranslatable = error
-            self._leave_out(candidate, str(error))
-            return None
-        except RequestError as error:
-            self._leave_out(candidate, str(error))
-            raise
-        require_parameters = self.ask.wanted.preferences.require_parameters
-        why = why_skipped(ready.losses, self.unsupported, require_parameters=require_parameters)
-        if why is not None:
-            self._leave_out(candidate, why)
-            return None
-        if ready.losses.all:
-            self._ready[target.name] = ready  # it may be put off
-        return ready
+        self._ready[target.name] = ready
+        return None

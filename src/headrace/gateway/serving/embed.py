@@ -30,7 +30,11 @@ from headrace.gateway.serving.free_tier import FreeHold
 from headrace.gateway.serving.holding import Holding
 from headrace.gateway.serving.refusals import refusal_of
 from headrace.gateway.serving.serving import Serving
-from headrace.gateway.serving.target_failures import AllTargetsFailedError, nobody_answered
+from headrace.gateway.serving.target_failures import (
+    AllTargetsFailedError,
+    nobody_answered,
+    reasons_of,
+)
 from headrace.gateway.targets.target import Target
 from headrace.gateway.within import Within
 from headrace.protocol.neutral.embedding import EmbeddingCall, EmbeddingProvider
@@ -86,6 +90,7 @@ class _Course:
             router=serving.router, ask=self._ask(), clock_ns=serving.clock_ns,
             source=serving.source, holding=self._holding,
             serving=serving, asked=asked, side_of=side_of,
+            unsupported="drop" if asked.purpose else serving.unsupported,
         )  # fmt: skip
         self._free: FreeHold | None = None
         self._target: Target | None = None
@@ -120,7 +125,13 @@ class _Course:
         self.outcome, self.status = "answered", 200
         overhead_us = self._overhead_us(serving.clock_ns())
         return EmbeddingResult(
-            made.reply, made.candidate, dispatch.attempts, overhead_us, self._cost(), made.body
+            made.reply,
+            made.candidate,
+            dispatch.attempts,
+            overhead_us,
+            self._cost(),
+            made.body,
+            dispatch.ignored,
         )
 
     def _ask(self) -> RoutingQuery:
@@ -243,6 +254,8 @@ class _Course:
             key=path.get("key", ""),
             tags=() if asked.caller is None else asked.caller.tags,
             error=self.error,
+            ignored=self._dispatch.ignored,
+            skipped=reasons_of(self._dispatch.left_out),
         )
         self._serving.on_entry(entry)
         if asked.on_entry is not None:

@@ -7,6 +7,7 @@ nothing says that it is free.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -72,6 +73,8 @@ class EmbeddingAttempt:
     """Estimated tokens of all texts."""
     paid: list[Paid]
     """Charges are added to it, whatever becomes of the attempt."""
+    requests: Sequence[EncodedRequest] | None = None
+    """As many as the provider needs; None if the client's body is passed on."""
     _was_sent: bool = False
 
     async def vectors(self) -> tuple[EmbeddingReply, bytes | None]:
@@ -131,8 +134,8 @@ class EmbeddingAttempt:
     async def _in_batches(self, credential: Credential) -> EmbeddingReply:
         """Send as many requests as the provider needs. Batches that arrived are billed, even if
         the next one fails or the client leaves."""
-        model = self.candidate.target.model
-        requests = self.side.write_embeddings(self.asked.call, model).requests
+        requests = self.requests
+        assert requests is not None
         bodies: list[bytes] = []
         try:
             for request in requests:

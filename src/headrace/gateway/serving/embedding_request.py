@@ -46,6 +46,8 @@ class EmbeddingResult(NamedTuple):
     body: bytes | None = None
     """A body in the client's dialect to pass on, in which case `reply` has the usage alone; None
     if it is to be written."""
+    ignored: tuple[str, ...] = ()
+    """Parameters that the target does not support."""
 
     @property
     def target(self) -> Target:

@@ -4,8 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from headrace.errors import RequestError
 from headrace.gateway.settings.reliability import Unsupported
 from headrace.protocol.neutral.losses import Losses
+
+TRANSLATION = "translation"
+"""The code of an error about what no other dialect has at all."""
+
+
+class UntranslatableError(RequestError):
+    """A valid request that one target's dialect cannot express; another target may."""
+
+
+def untranslatable(error: RequestError) -> UntranslatableError:
+    """A dialect's error about a valid request."""
+    return UntranslatableError(str(error), param=error.param, code=error.code)
 
 
 def why_skipped(losses: Losses, policy: Unsupported, *, require_parameters: bool) -> str | None:

@@ -14,6 +14,7 @@ import msgspec
 
 from headrace.errors import RequestError
 from headrace.gateway.serving.incoming import Incoming
+from headrace.gateway.serving.parameter_support import TRANSLATION, UntranslatableError
 from headrace.gateway.serving.prompt_salt import salt_edits
 from headrace.gateway.targets.target import Target
 from headrace.protocol.dialects.openai_responses.state import needs_state
@@ -28,16 +29,9 @@ _BACKGROUND = "background"
 _OURS = ("provider", "models", "route", "cache")
 
 
-TRANSLATION = "translation"
-"""The code of an error about what no other dialect has at all."""
-
 # Their values are large, and paths in them are not looked up.
 _LARGE = frozenset(("functions", "input", "messages", "prompt", "tools"))
 _NEUTRAL_PLACE = re.compile(r"(messages|instructions|tools)\[\d+\](?:\.\w+\[\d+\])*")
-
-
-class UntranslatableError(RequestError):
-    """A valid request that one target's dialect cannot express; another target may."""
 
 
 class Ready(NamedTuple):

@@ -25,10 +25,17 @@ from headrace.gateway.serving.after_failure import Tried, class_of
 from headrace.gateway.serving.attempt import AttemptFailedError
 from headrace.gateway.serving.backoff import requested_wait_s, wait_s
 from headrace.gateway.serving.holding import Holding
+from headrace.gateway.serving.parameter_support import (
+    TRANSLATION,
+    UntranslatableError,
+    why_skipped,
+)
 from headrace.gateway.serving.settle import Took
 from headrace.gateway.serving.target_failures import AllTargetsFailedError, nobody_answered
+from headrace.gateway.settings.reliability import Unsupported
 from headrace.gateway.targets.auth import failure_summary
 from headrace.protocol.neutral.failure import Failure
+from headrace.protocol.neutral.losses import Losses
 
 _S_PER_NS = 1e-9
 # Retry time if there was no room to wait in, or the wait was too long: turns come as others end.
@@ -48,6 +55,8 @@ class Rounds(ABC, Generic[Answer]):
     ask: RoutingQuery
     clock_ns: Callable[[], int]
     source: random.Random
+    unsupported: Unsupported = "drop_hints"
+    """What becomes of parameters that a target does not support."""
     holding: Holding | None = None
     """None if no budget is held for it."""
     tried: list[Tried] = field(default_factory=list)
@@ -61,6 +70,7 @@ class Rounds(ABC, Generic[Answer]):
     _most_attempts: int = 0
     _unasked: int = 0
     _put_off: list[Candidate] = field(default_factory=list)
+    _untranslatable: UntranslatableError | None = None
     _hints_may_drop: set[str] = field(default_factory=set)
     """Models of which all targets that ignore nothing have been tried."""
     _tries_at: dict[str, int] = field(default_factory=dict)
@@ -85,6 +95,15 @@ class Rounds(ABC, Generic[Answer]):
 
     async def first(self, decision: Decision, route: Route) -> Answer:
         """The first answer of a target. Raises AllTargetsFailedError, RequestError."""
+        try:
+            return await self._first(decision, route)
+        except AllTargetsFailedError as error:
+            only = self._untranslatable
+            if only is None or error.tried or len(self.left_out) > 1 or only.code == TRANSLATION:
+                raise
+            raise only from None  # its field and code say more
+
+    async def _first(self, decision: Decision, route: Route) -> Answer:
         queue = deque(decision.candidates)
         busy: list[Candidate] = []
         again: deque[tuple[Candidate, Failure]] = deque()
@@ -276,12 +295,25 @@ class Rounds(ABC, Generic[Answer]):
                 return candidate
         return None
 
-    def _puts_off(self, candidate: Candidate) -> bool:
-        """Whether a target that ignores hints is put off, as others of its model come first."""
-        if candidate.model in self._hints_may_drop:
+    def _may_try(self, candidate: Candidate, losses: Losses) -> bool:
+        """Whether a target with these losses may be tried now. Otherwise it is skipped, or put off
+        until others of its model, which may ignore nothing, have been tried."""
+        if not losses.all:
+            return True
+        require_parameters = self.ask.wanted.preferences.require_parameters
+        why = why_skipped(losses, self.unsupported, require_parameters=require_parameters)
+        if why is not None:
+            self._leave_out(candidate, why)
             return False
+        if candidate.model in self._hints_may_drop:
+            return True
         self._put_off.append(candidate)
-        return True
+        return False
+
+    def _cannot_take(self, candidate: Candidate, error: UntranslatableError) -> None:
+        """Skip a target whose dialect cannot express the request."""
+        self._untranslatable = error
+        self._leave_out(candidate, str(error))
 
     def _take_put_off(self, queue: deque[Candidate]) -> None:
         """Let those that were put off be next, once no others of their model are left."""

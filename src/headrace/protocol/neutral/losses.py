@@ -59,6 +59,8 @@ _MEANINGS_OF_VENDORS = frozenset(
         "web_search_options",
     }
 )
+# Vectors of another size or kind are of no use.
+_MEANINGS_OF_EMBEDDINGS = frozenset({"dimensions", "output_dimension", "output_dtype"})
 # Of a message or a tool, the parts of a path that are hints; any other is content.
 _HINTS_OF_MESSAGES = frozenset(
     {
@@ -142,6 +144,13 @@ def losses(
         for each in _each(name, call):
             (meaning if has_meaning(each) else hints)[_path(each, paths, has)] = None
     return Losses(tuple(meaning), tuple(name for name in hints if name not in meaning))
+
+
+def embedding_losses(dropped: Iterable[str]) -> Losses:
+    """The losses of a request for embeddings; clients of all dialects name its fields alike."""
+    names = dict.fromkeys(name.removeprefix("extra.") for name in dropped)
+    meaning = tuple(name for name in names if name in _MEANINGS_OF_EMBEDDINGS)
+    return Losses(meaning, tuple(name for name in names if name not in meaning))
 
 
 def opaque_loss(part: Opaque, role: Role) -> str:
