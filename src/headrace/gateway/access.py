@@ -6,7 +6,7 @@ import hmac
 from collections.abc import Iterable, Mapping
 
 from headrace.gateway.accounts.accounts import Accounts
-from headrace.gateway.accounts.caller import Caller
+from headrace.gateway.accounts.caller import ADMIN, MASTER, Caller
 from headrace.gateway.accounts.errors import MissingKeyError, ModelNotAllowedError
 from headrace.gateway.client_address import ADDRESS
 from headrace.gateway.guests import Guests
@@ -16,8 +16,6 @@ from headrace.gateway.settings.secret import Secret
 _BEARER = "bearer "
 # Headers of Anthropic's, Azure's and Google's clients.
 _KEY_HEADERS = ("x-api-key", "api-key", "x-goog-api-key")
-MASTER = Caller(key_id="master")
-ADMIN = Caller(key_id="admin")
 
 
 class Access:

@@ -23,6 +23,7 @@ from headrace.gateway.held_bodies import BodiesFullError, BodyBound
 from headrace.gateway.own_replies import error_body, json_headers, no_such_path, refuse, tell
 from headrace.gateway.routing.model_name import read_name
 from headrace.gateway.serving.entry import Operation
+from headrace.gateway.serving.error_detail import detail_for
 from headrace.gateway.serving.incoming import Incoming, operation_of
 from headrace.gateway.serving.refusals import refusal_of, refused
 from headrace.gateway.serving.refused_line import note_refused
@@ -279,7 +280,8 @@ class GatewayApp:
                              received_ns, 413, failure.message)  # fmt: skip
             await refuse(post.side, 413, failure, request_id, sink)
         except (RequestError, AccountsError, AllTargetsFailedError) as error:
-            status, failure, _ = refused(error, post.side.name)
+            detail = detail_for(self._serving.error_detail, caller)
+            status, failure, _ = refused(error, post.side.name, detail)
             await refuse(post.side, status, failure, request_id, sink)
         else:
             await tell(told, request_id, sink, more)

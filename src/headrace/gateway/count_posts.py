@@ -18,6 +18,7 @@ from headrace.gateway.routing.query import query_from_body
 from headrace.gateway.serving.count import CountAsked, TokenCount, count
 from headrace.gateway.serving.count_line import count_line
 from headrace.gateway.serving.entry import Operation
+from headrace.gateway.serving.error_detail import detail_for
 from headrace.gateway.serving.guarded import PROMPT_HEADER, screened
 from headrace.gateway.serving.incoming import Incoming
 from headrace.gateway.serving.prepared import forwarded_headers
@@ -76,7 +77,8 @@ class CountPost:
         visit = None if log is None else log.post(incoming, counts=True)
         if visit is None:
             return self._written(*await self._count(incoming, None))
-        return await logged(self._noted(incoming, visit), visit, self.side, request_id)
+        detail = detail_for(serving.error_detail, caller)
+        return await logged(self._noted(incoming, visit), visit, self.side, request_id, detail)
 
     async def _noted(self, incoming: Incoming, visit: PostVisit) -> Told:
         """As `__call__`, with a line in the request log."""

@@ -16,6 +16,7 @@ from headrace.gateway.routing.query import query_from_body
 from headrace.gateway.serving.embed import embed, embeddings_of
 from headrace.gateway.serving.embedding_request import EmbeddingClient, EmbeddingRequest
 from headrace.gateway.serving.entry import Operation
+from headrace.gateway.serving.error_detail import detail_for
 from headrace.gateway.serving.guarded import Screened, screened
 from headrace.gateway.serving.incoming import Incoming
 from headrace.gateway.serving.prepared import without_ours
@@ -68,7 +69,8 @@ class EmbeddingPost:
         answer = self._answer(incoming, call, wanted, visit)
         if visit is None:
             return await answer
-        return await logged(answer, visit, self.side, request_id)
+        detail = detail_for(serving.error_detail, caller)
+        return await logged(answer, visit, self.side, request_id, detail)
 
     async def _answer(
         self, incoming: Incoming, call: EmbeddingCall, wanted: Wanted, visit: PostVisit | None

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from headrace.gateway.access import ADMIN, MASTER, Access
+from headrace.gateway.access import Access
 from headrace.gateway.accounts.accounts import Accounts
-from headrace.gateway.accounts.caller import Caller
+from headrace.gateway.accounts.caller import ADMIN, MASTER, Caller
 from headrace.gateway.accounts.counters import Reading
 from headrace.protocol.neutral.dollars import NUSD_PER_USD
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from headrace.errors import RequestError
 from headrace.gateway.accounts.errors import AccountsError
+from headrace.gateway.serving.error_detail import ErrorDetail
 from headrace.gateway.serving.refusals import refused
 from headrace.gateway.serving.target_failures import AllTargetsFailedError
 from headrace.gateway.serving.told_error import error_body
@@ -21,7 +22,11 @@ Told = tuple[bytes, list[Header]]
 
 
 async def logged(
-    answer: Awaitable[Told], visit: PostVisit, side: ClientSide, request_id: str
+    answer: Awaitable[Told],
+    visit: PostVisit,
+    side: ClientSide,
+    request_id: str,
+    detail: ErrorDetail,
 ) -> Told:
     """Return the answer and record it as the client gets it, or the error instead; if the client
     left, the request alone. Raises what `answer` does."""
@@ -30,7 +35,7 @@ async def logged(
         visit.told(reply[0])
         return reply
     except (RequestError, AccountsError, AllTargetsFailedError) as error:
-        status, failure, _ = refused(error, side.name)
+        status, failure, _ = refused(error, side.name, detail)
         visit.told(error_body(side, failure, status, request_id))
         raise
     finally:

@@ -172,6 +172,7 @@ async def test_a_limit_that_ends_it_is_told_with_its_wait(path: str, body: dict[
         # The words are counted as 3,334 tokens and some.
         settings = two(silent.origin, {"limits": [{"tpm": 5000}]}, fallbacks=["dear"])
         settings["providers"]["dear"]["base_url"] = f"{well.origin}/v1"
+        settings["errors"] = {"detail": "full"}
         told, entries, _ = await asked(settings, {"model": "cheap", **body}, path)
         assert told.status == 504 and not well.requests
     said = told.json["error"]["message"]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from headrace.gateway.serving import stream_watch
 from headrace.gateway.serving.entry import Entry
 from headrace.gateway.serving.stream_watch import (
     BYTES_PER_TOKEN,
@@ -32,7 +33,7 @@ def watch_at(times_s: list[float], **limits: Any) -> StreamWatch:
 
 
 def test_a_stream_ends_at_its_size() -> None:
-    watch = watch_at([0, 0])
+    watch = watch_at([])
     watch.took(b"x" * 60, EVENTS, silent=True)
     watch.took(b"x" * 40, EVENTS, silent=True)
     with pytest.raises(UpstreamError, match="more than 100 bytes"):
@@ -41,8 +42,11 @@ def test_a_stream_ends_at_its_size() -> None:
 
 def test_comments_do_not_keep_a_stream_alive() -> None:
     longest_s = SILENT_PAUSES * 2.0
-    watch = watch_at([1000, 1000 + longest_s, 1001 + longest_s])
-    watch.took(b":\n\n", (), silent=True)  # the first piece: what was before is not its pause
+    watch = watch_at([1000, 1000 + longest_s, 2000, 2000 + longest_s, 2001 + longest_s])
+    watch.took(b":\n\n", (), silent=True)
+    watch.took(b":\n\n", (), silent=True)
+    watch.took(b"x", EVENTS, silent=True)
+    watch.took(b":\n\n", (), silent=True)
     watch.took(b":\n\n", (), silent=True)
     with pytest.raises(UpstreamError, match=r"comments and no content for 10 s"):
         watch.took(b":\n\n", (), silent=True)
@@ -52,11 +56,12 @@ def test_comments_do_not_keep_a_stream_alive() -> None:
 def test_events_and_parts_of_media_do(events: tuple[ReplyEnd, ...], silent: bool) -> None:
     watch = watch_at([9.0 * at for at in range(5)])
     for _ in range(5):
+        watch.took(b":", (), silent=True)
         watch.took(b"x", events, silent=silent)
 
 
 def test_without_a_longest_pause_comments_may_go_on() -> None:
-    watch = watch_at([1e6 * at for at in range(3)], idle_s=None)
+    watch = watch_at([], idle_s=None)
     for _ in range(3):
         watch.took(b"x", (), silent=True)
 
@@ -102,13 +107,18 @@ async def heard(client: str, piece: bytes, **timeouts: float) -> tuple[Told, Ent
     ("piece", "timeouts", "problem"),
     [
         (chunk({"content": "x" * 1000}), {}, b"more than 100,000 bytes"),
-        (b": ping\n\n", {"idle_s": 0.1}, b"comments and no content for 0.5 s"),
+        (b": ping\n\n", {"idle_s": 2.0}, b"comments and no content for 0.5 s"),
     ],
     ids=["content", "comments"],
 )
 async def test_the_client_learns_why_its_stream_ended(
-    client: str, piece: bytes, timeouts: dict[str, float], problem: bytes
+    client: str,
+    piece: bytes,
+    timeouts: dict[str, float],
+    problem: bytes,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(stream_watch, "SILENT_PAUSES", 0.25)  # a pause of 2 s is never reached
     told, entry, sent_bytes = await heard(client, piece, **timeouts)
     assert told.status == 200 and b"Hello" in told.body
     assert problem in told.body.rpartition(b"data: {")[2]

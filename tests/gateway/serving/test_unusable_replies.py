@@ -58,6 +58,7 @@ def config(*each: Scripted) -> dict[str, Any]:
             "keys": {"k": {"key": "env:KEY", "budgets": [{"usd": 1.0, "per": "1d"}]}}
         },
         "listen": {"max_reply_bytes": 4096},
+        "errors": {"detail": "full"},
         "providers": {
             name: {"kind": "openai", "base_url": f"{one.origin}/v1", "api_key": "k",
                    "responses": True}

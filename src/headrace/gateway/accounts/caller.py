@@ -65,6 +65,13 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+MASTER = Caller(key_id="master")
+"""Whoever has the master key."""
+
+ADMIN = Caller(key_id="admin")
+"""The admin page."""
+
+
 def _is_of_provider(names: Sequence[str], model: str) -> bool:
     provider, slash, _ = model.partition("/")
     prefix = provider + slash

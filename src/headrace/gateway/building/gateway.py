@@ -205,6 +205,7 @@ def gateway_of(
         stored_ids=stored_ids_of(settings, accounts),
         unsupported=settings.unsupported,
         most_reply_bytes=settings.listen.max_reply_bytes,
+        error_detail=settings.errors.detail,
         clock_ns=clock_ns,
         wall_s=wall_s,
         source=source,

@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from headrace.errors import RequestError
-from headrace.gateway.access import ADMIN, MASTER, Access
+from headrace.gateway.access import Access
+from headrace.gateway.accounts.caller import ADMIN, MASTER
 from headrace.gateway.feedback.score import Given, Score, read_given
 from headrace.gateway.feedback.scores_file import (
     MOST_NAMES,

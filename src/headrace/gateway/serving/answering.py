@@ -20,7 +20,7 @@ from headrace.gateway.serving.reply_headers import cost_header, retry_after
 from headrace.gateway.serving.scrub import without_secrets
 from headrace.gateway.serving.stepped import SteppedAnswer
 from headrace.gateway.serving.tally import Tally
-from headrace.gateway.serving.told_error import error_body
+from headrace.gateway.serving.told_error import as_client_reads, error_body
 from headrace.gateway.upstream.connection import Reply
 from headrace.gateway.upstream.errors import UpstreamError
 from headrace.protocol.neutral.dialect import AnswerTooLongError
@@ -208,7 +208,7 @@ async def answer_failed(
 
 async def tell_failed(failure: Failure, prepared: Prepared, incoming: Incoming, sink: Sink) -> None:
     """Send an error into a stream that has begun."""
-    await _tell(ReplyFailure(failure), prepared, incoming, sink)
+    await _tell(ReplyFailure(as_client_reads(failure)), prepared, incoming, sink)
 
 
 async def _tell(failed: ReplyFailure, prepared: Prepared, incoming: Incoming, sink: Sink) -> None:

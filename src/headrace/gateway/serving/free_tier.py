@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
-from headrace.gateway.access import ADMIN, MASTER
 from headrace.gateway.accounts.accounts import Accounts
-from headrace.gateway.accounts.caller import Actual, Caller, Demand
+from headrace.gateway.accounts.caller import ADMIN, MASTER, Actual, Caller, Demand
 from headrace.gateway.accounts.errors import LimitExceededError
 from headrace.gateway.accounts.meter import LimitName, Meter
 from headrace.gateway.accounts.reservation import Reservation, Settled

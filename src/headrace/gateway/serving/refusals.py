@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from headrace.errors import RequestError
 from headrace.gateway.accounts.errors import (
     AccountsError,
@@ -13,6 +15,7 @@ from headrace.gateway.accounts.errors import (
 )
 from headrace.gateway.guards.action import GuardBlockedError
 from headrace.gateway.serving.entry import Outcome
+from headrace.gateway.serving.error_detail import ErrorDetail, shortened
 from headrace.gateway.serving.target_failures import AllTargetsFailedError
 from headrace.gateway.serving.told_error import status_for
 from headrace.protocol.neutral.failure import Failure, FailureKind
@@ -20,11 +23,17 @@ from headrace.protocol.neutral.failure import Failure, FailureKind
 Ending = RequestError | AccountsError | AllTargetsFailedError
 
 
-def refused(error: Ending, dialect: str = "") -> tuple[int, Failure, Outcome]:
+def refused(
+    error: Ending, dialect: str = "", detail: ErrorDetail = "full"
+) -> tuple[int, Failure, Outcome]:
     """Status, failure and outcome for the ledger. `dialect` is the client's, in which a provider's
-    own error may be passed on; "" if the error is always rewritten."""
+    own error may be passed on; "" if the error is always rewritten. `detail` is what the client
+    reads of failures that are not its own."""
     if isinstance(error, AllTargetsFailedError):
-        return *status_for(error, dialect), "refused" if error.is_clients else "failed"
+        status, failure = status_for(error, dialect)
+        if (short := shortened(error, detail)) is not None:
+            failure = msgspec.structs.replace(failure, for_client=short)
+        return status, failure, "refused" if error.is_clients else "failed"
     if isinstance(error, AccountsError):
         return *refusal_of(error), "refused"
     if isinstance(error, GuardBlockedError):

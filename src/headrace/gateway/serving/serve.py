@@ -31,6 +31,7 @@ from headrace.gateway.serving.demanded import demand_at
 from headrace.gateway.serving.dispatch import Dispatch
 from headrace.gateway.serving.ending import Bill, bill_of, sent_as
 from headrace.gateway.serving.entry import Entry, Outcome
+from headrace.gateway.serving.error_detail import detail_for
 from headrace.gateway.serving.free_tier import FreeHold
 from headrace.gateway.serving.holding import Holding
 from headrace.gateway.serving.incoming import ClientGoneError, Incoming, Sink
@@ -162,7 +163,8 @@ class _Course:
         except (RequestError, AccountsError, AllTargetsFailedError) as error:
             if self._status:
                 raise
-            await self._refuse(*refused(error, self._incoming.side.name))
+            detail = detail_for(self._serving.error_detail, self._incoming.caller)
+            await self._refuse(*refused(error, self._incoming.side.name, detail))
 
     def _is_guarded(self) -> bool:
         """Whether guardrails or configured prompts apply; to most requests they do not."""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # what the configuration does not use is not imported
     from headrace.gateway.routing.router import Router
     from headrace.gateway.serving.composed.ways import Ways
     from headrace.gateway.serving.entry import Entry
+    from headrace.gateway.serving.error_detail import ErrorDetail
     from headrace.gateway.serving.free_tier import FreeTier
     from headrace.gateway.serving.shadowing import Shadows
 
@@ -32,6 +33,8 @@ class Serving:
     """None if nothing is counted."""
     unsupported: Unsupported
     most_reply_bytes: int
+    error_detail: ErrorDetail | None
+    """How much clients read of failures that are not theirs; None for the default by caller."""
     clock_ns: Callable[[], int]
     """A monotonic clock."""
     wall_s: Callable[[], float]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.errors import RequestError, shown
-from headrace.gateway.access import ADMIN, MASTER, check_models
+from headrace.gateway.access import check_models
+from headrace.gateway.accounts.caller import ADMIN, MASTER
 from headrace.gateway.routing.told_responses import ToldResponse
 from headrace.gateway.serving.stored_references import (
     COPIED,

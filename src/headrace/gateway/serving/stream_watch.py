@@ -22,7 +22,7 @@ _S_PER_NS = 1e-9
 
 
 class StreamWatch:
-    """The bytes of a stream, and when it last said something.
+    """The bytes of a stream, and since when it says nothing.
 
     `most_bytes` limits its size, `idle_s` is the longest pause between two pieces, None for none.
     """
@@ -32,7 +32,7 @@ class StreamWatch:
         self._silent_s = None if idle_s is None else SILENT_PAUSES * idle_s
         self._clock_ns = clock_ns
         self._bytes = 0
-        self._spoke_ns: int | None = None
+        self._silent_since_ns: int | None = None
 
     def took(self, piece: bytes, events: Sequence[Event], *, silent: bool) -> None:
         """A piece arrived, which held these events. silent: without an event it says nothing, as a
@@ -45,10 +45,11 @@ class StreamWatch:
                 f"the stream has more than {self._most_bytes:,} bytes, which is the limit "
                 f"(listen.max_reply_bytes, or {BYTES_PER_TOKEN:,} for each requested token)",
             )
-        now_ns = self._clock_ns()
-        if events or not silent or self._spoke_ns is None:
-            self._spoke_ns = now_ns
-        elif self._silent_s is not None and (now_ns - self._spoke_ns) * _S_PER_NS > self._silent_s:
+        if events or not silent or self._silent_s is None:
+            self._silent_since_ns = None
+        elif self._silent_since_ns is None:
+            self._silent_since_ns = self._clock_ns()
+        elif (self._clock_ns() - self._silent_since_ns) * _S_PER_NS > self._silent_s:
             raise UpstreamError(
                 "timeout",
                 f"the stream had comments and no content for {self._silent_s:g} s "

@@ -54,10 +54,17 @@ def status_for(error: AllTargetsFailedError, dialect: str) -> tuple[int, Failure
     return error.status, msgspec.structs.replace(failure, as_told=None)
 
 
+def as_client_reads(failure: Failure) -> Failure:
+    """The failure with the message that is meant for clients."""
+    if failure.for_client is None:
+        return failure
+    return msgspec.structs.replace(failure, message=failure.for_client)
+
+
 def error_body(side: ClientSide, failure: Failure, status: int, request_id: str) -> bytes:
     """The body of a reply with `status`. A request id in it is the gateway's, as in the headers."""
     if failure.as_told is None:
-        return side.write_failure(failure, status, request_id)
+        return side.write_failure(as_client_reads(failure), status, request_id)
     body = msgspec.json.decode(failure.as_told.body)
     return msgspec.json.encode(body | ({"request_id": request_id} if "request_id" in body else {}))
 

@@ -22,6 +22,7 @@ from headrace.gateway.settings.provider import ProviderSettings, Text
 from headrace.gateway.settings.queue import QueueSettings
 from headrace.gateway.settings.reliability import (
     BreakerSettings,
+    ErrorSettings,
     RetrySettings,
     TimeoutSettings,
     Unsupported,
@@ -142,6 +143,7 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
     timeouts: TimeoutSettings = TimeoutSettings()
     retries: RetrySettings = RetrySettings()
     breaker: BreakerSettings = BreakerSettings()
+    errors: ErrorSettings = ErrorSettings()
     log: LogSettings = LogSettings()
     tracing: TracingSettings = TracingSettings()
     alerts: Annotated[

@@ -35,6 +35,21 @@ class TimeoutSettings(msgspec.Struct, frozen=True, kw_only=True):
     )
 
 
+class ErrorSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What clients read of failures. The ledger, the log and the admin page always have the whole
+    message, and so has the master key."""
+
+    detail: Annotated[
+        Literal["full", "names", "none"] | None,
+        Meta(
+            description="What a client reads of a failure that its request did not cause: `full` "
+            "(targets, addresses, what each provider said), `names` (each target, and the kind of "
+            "its failure) or `none` (the kind alone). Null is `none` for clients with a key, and "
+            "`full` where no key is required."
+        ),
+    ] = None
+
+
 class RetrySettings(msgspec.Struct, frozen=True, kw_only=True):
     """Retries of one request. Moving on to another target needs no wait."""
 

@@ -40,6 +40,8 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     kind: FailureKind
     message: str
     """The provider's, without our secrets."""
+    for_client: str | None = None
+    """What clients read instead of the message; None: the message."""
     status: int | None = None
     """HTTP status, None if there was no reply."""
     code: str | None = None
