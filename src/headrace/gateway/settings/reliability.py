@@ -36,14 +36,14 @@ class TimeoutSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ErrorSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What clients read of failures. The ledger, the log and the admin page always have the whole
-    message, and so has the master key."""
+    """The detail of failures that clients read. The ledger, the log, the admin page and the master
+    key always have the whole message."""
 
     detail: Annotated[
         Literal["full", "names", "none"] | None,
         Meta(
             description="What a client reads of a failure that its request did not cause: `full` "
-            "(targets, addresses, what each provider said), `names` (each target, and the kind of "
+            "(targets, addresses, each provider's message), `names` (each target, and the kind of "
             "its failure) or `none` (the kind alone). Null is `none` for clients with a key, and "
             "`full` where no key is required."
         ),
