@@ -31,7 +31,14 @@ FAILED = AttemptEntry(
 )
 ENTRIES = (
     entry(1, key="k1", team="search"),
-    entry(2, key="k2", cost_nusd=None, attempts=(FAILED, *entry().attempts)),
+    entry(
+        2,
+        key="k2",
+        cost_nusd=None,
+        attempts=(FAILED, *entry().attempts),
+        ignored=("seed", "user"),
+        skipped=("c/m: it does not support\nn; omit it",),
+    ),
     refused(3, model="=cmd()", error="too\nmany \x1b[31m"),
     entry(4, key="k1", at_s=float(NOVEMBER_S + DAY_S)),
 )
@@ -116,6 +123,8 @@ def test_the_log_shows_what_was_tried(run: Any) -> None:
     assert "chat -> a/m" in lines[at] and "cost unknown" in lines[at] and "key k2" in lines[at]
     assert lines[at + 1] == "    b/m: server 500, 7 ms: boom"
     assert lines[at + 2].startswith("    a/m: answered 200")
+    assert lines[at + 3] == "    c/m: it does not support n; omit it (skipped)"
+    assert lines[at + 4] == "    ignored: seed, user"
     assert "    too many \\x1b[31m" in lines, (
         "nothing of a stranger's reaches the terminal as it is"
     )

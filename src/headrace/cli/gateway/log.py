@@ -84,6 +84,9 @@ def _lines(one: Entry, labels: dict[str, str]) -> str:
         why = f": {attempt.message}" if attempt.message else ""
         tried = f"{attempt.target}: {became}{status}, {attempt.lasted_ms:,.0f} ms{why}"
         lines.append("    " + _flat(tried))
+    lines += ["    " + _flat(f"{target} (skipped)") for target in one.skipped]
+    if one.ignored:
+        lines.append("    " + _flat(f"ignored: {', '.join(one.ignored)}"))
     if one.error and not any(one.error.startswith(tried.message) for tried in one.attempts
                              if tried.message):  # fmt: skip
         lines.append("    " + _flat(one.error))

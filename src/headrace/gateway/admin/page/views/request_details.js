@@ -159,6 +159,8 @@ function one(line, labels) {
       ["API", `${entry.dialect}, ${entry.operation}${entry.stream ? ", streamed" : ""}`],
       ["Ended with", entry.finish],
       ["From the cache", entry.cache && "yes"],
+      ["Ignored parameters", entry.ignored && entry.ignored.join(", ")],
+      ["Skipped targets", entry.skipped && entry.skipped.join("; ")],
     ]),
     entry.error && h("p", { class: "said bad" }, entry.error),
     h("h3", {}, "Attempts"),
