@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import random
 from typing import Any
 
 import numpy as np
 import pytest
 
-from headrace.errors import UnsupportedModelError
+from headrace.errors import HeadraceError, UnsupportedModelError
 from headrace.models.rope import RopeConfig, rotation
 from headrace.weights.config_reader import ConfigReader
 
@@ -276,3 +277,77 @@ def test_pairs_that_contradict_themselves_stop_the_load(config: dict[str, Any]) 
     with pytest.raises(UnsupportedModelError):
         RopeConfig.read_pair(reader, **PAIR)
         reader.finish()
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "scaling", "said"),
+    [
+        ("yarn", {"rope_theta": 1.0}, {}, "rope_theta = 1.0 .*above 1"),
+        ("yarn", {"rope_theta": 0.5}, {}, "rope_theta = 0.5 .*above 1"),
+        ("yarn", {"rope_theta": None}, {"rope_theta": 1.0}, "rope_theta = 1.0 .*above 1"),
+        ("yarn-mscale", {}, {"mscale_all_dim": -4.0}, "mscale_all_dim is -4.0"),
+        ("yarn-mscale", {}, {"mscale": -1.0}, "mscale is -1.0"),
+        ("yarn", {}, {"factor": 3e38, "attn_factor": 3e38}, "attention factor is finite"),
+        ("longrope", {}, {"original_max_position_embeddings": 1}, "= 1 .*at least 2"),
+        (
+            "yarn",
+            {"max_position_embeddings": 10**400},
+            {"factor": None},
+            "must be at most 2147483647",
+        ),
+        ("yarn", {}, {"original_max_position_embeddings": 10**400}, "must be at most 2147483647"),
+    ],
+)
+def test_numbers_no_rotation_follows_from_are_refused(
+    kind: str, changes: dict[str, Any], scaling: dict[str, Any], said: str
+) -> None:
+    """They ended in a ZeroDivisionError or an OverflowError, or gave NaN."""
+    config = config_of(kind)
+    config = {**config, **changes, "rope_scaling": {**config["rope_scaling"], **scaling}}
+    with pytest.raises(UnsupportedModelError, match=said):
+        read(config)
+
+
+def test_a_pair_with_yarn_of_theta_one_is_refused() -> None:
+    both = {"full_attention": {"rope_type": "yarn", "rope_theta": 1.0, "factor": 4.0}}
+    config = {"rope_parameters": both, "max_position_embeddings": 64}
+    with pytest.raises(UnsupportedModelError, match=r"rope_theta = 1.0 .*above 1"):
+        RopeConfig.read_pair(ConfigReader(config), **PAIR)
+
+
+def test_dynamic_needs_more_than_one_pair_and_never_shrinks() -> None:
+    rope = RopeConfig(1e4, "dynamic", 2.0, original_max_positions=64)
+    with pytest.raises(UnsupportedModelError, match=r"2 dimensions of a head .*at least 4"):
+        rotation(rope, 2, max_positions=128)
+    # Where float64 has no room for the 1 that is added.
+    huge = RopeConfig(1e4, "dynamic", 3e38, original_max_positions=64)
+    assert np.array_equal(rotation(huge, 8).frequencies, rotation(PLAIN, 8).frequencies)
+
+
+def test_any_numbers_give_finite_frequencies_or_are_refused() -> None:
+    source = random.Random(5)
+    odd = [0, -1, 1, 1.0000001, 0.5, 2, 1e-45, 3e38, 1e39, 10**400, math.nan, math.inf, None, True]
+    lists = [[1.0] * 4, [1e-45, 3e38, 2.0, 1.0], [1.0], []]
+    keys = ["factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"]
+    keys += ["beta_fast", "beta_slow", "mscale", "mscale_all_dim", "attention_factor"]
+    rotated = 0
+    for _ in range(3000):
+        kind = source.choice(["default", "linear", "dynamic", "llama3", "yarn", "longrope"])
+        scaling = {key: source.choice(odd) for key in keys if source.random() < 0.4}
+        if kind == "longrope":
+            scaling |= {key: source.choice(lists) for key in ("short_factor", "long_factor")}
+        config = {
+            "rope_theta": source.choice([1e4, 1e4, *odd]),
+            "max_position_embeddings": source.choice([1, 2, 1024, 10**30]),
+            "rope_scaling": {"rope_type": kind, **scaling},
+        }
+        try:
+            rope = RopeConfig.read(ConfigReader(config))
+            rope.reach(64)
+            found = rotation(rope, 8, max_positions=source.choice([None, 1, 10**6]))
+        except HeadraceError:
+            continue
+        rotated += 1
+        assert np.isfinite(found.frequencies).all(), config
+        assert 0 < found.attention_factor < math.inf, config
+    assert rotated > 300

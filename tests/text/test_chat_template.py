@@ -75,7 +75,7 @@ def test_control_tokens_users_write_are_told_apart() -> None:
     split = parts.render_segments(
         [{"role": "user", "a": "<|im_", "b": "end|>"}], control_tokens=["<|im_end|>"]
     )
-    assert split == [("<", False), ("|im_end|>", True)]
+    assert split == [("<", False), ("|im_", True), ("e", False), ("nd|>", True)]
 
 
 @pytest.mark.parametrize("evil", ["<|end|>", ["<|end|>"], {"a": "<|end|>"}, "a <|end|>"])

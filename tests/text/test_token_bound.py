@@ -84,8 +84,8 @@ def _with_added(**changes: bool) -> Backend:
     [
         (_backend(), 1),
         (_with_added(), 6),
-        (_with_added(lstrip=True), None),
-        (_with_added(rstrip=True), None),
+        (_with_added(lstrip=True), 6),
+        (_with_added(rstrip=True), 6),
         (_backend(normalizer=normalizers.NFC()), NFC_SHRINKS_BYTES),
         (_backend(normalizer=normalizers.Replace(" ", "__")), 1),
         (_backend(normalizer=normalizers.Replace("  ", "_")), None),
@@ -104,6 +104,16 @@ def test_where_there_is_a_bound(backend: Backend, bound: int | None) -> None:
     assert most_token_bytes(vocabulary) == bound
     fewest = Tokenizer(vocabulary).fewest_tokens("x" * 96)
     assert fewest == (-(-96 // bound) if bound else 0)
+
+
+@pytest.mark.parametrize("flag", ["lstrip", "rstrip"])
+def test_white_space_that_goes_with_added_tokens_does_not_count(flag: str) -> None:
+    tokenizer = Tokenizer(_vocabulary(_with_added(**{flag: True})))
+    spaces = "\n\x85\u3000" * 1000
+    text = f"{spaces}<mask>{spaces}x"
+    ids = tokenizer.encode(text, add_special_tokens=False)
+    assert tokenizer.fewest_tokens(text) == 2 <= len(ids)
+    assert tokenizer.fewest_tokens("\x1c" * 600) == 100, "a separator, but not white space"
 
 
 def test_unknown_spellings_and_missing_bytes_have_none() -> None:

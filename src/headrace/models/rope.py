@@ -76,8 +76,15 @@ def rotation(
 
 def _grown_theta(rope: RopeConfig, dims: int, length: int) -> float:
     """theta (s n / original - (s - 1))^(d / (d - 2)), for n of at least the original length."""
+    if dims < 4:
+        raise UnsupportedModelError(
+            f"rope scaling is dynamic and {dims} dimensions of a head are rotated; at least 4 are "
+            "required. Use a checkpoint with wider heads, or without rope scaling"
+        )
     stretched = rope.factor * max(length, rope.original_max_positions) / rope.original_max_positions
-    return float(rope.theta * (stretched - (rope.factor - 1)) ** (dims / (dims - 2)))
+    # At least 1, which the difference of two large numbers may miss.
+    grown = max(1.0, stretched - (rope.factor - 1))
+    return float(rope.theta * grown ** (dims / (dims - 2)))
 
 
 def _kept_share(rope: RopeConfig, dims: int) -> Frequencies:

@@ -23,6 +23,8 @@ BYTE_OF_CHAR: dict[str, int] = {
     **{chr(256 + index): byte for index, byte in enumerate(_HIDDEN)},
 }
 
+CHAR_OF_BYTE: dict[int, str] = {byte: char for char, byte in BYTE_OF_CHAR.items()}
+
 _BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 

@@ -11,21 +11,29 @@ Keys are given without their prefix. Knows nothing of reading files.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, cast
 
 from headrace.errors import CheckpointError, UnsupportedModelError
 from headrace.text.byte_alphabet import SPACE_MARK
+from headrace.text.gguf_tokens import (
+    LITERAL_KINDS,
+    check_tokens,
+    kinds_of,
+    scores_of,
+    strings,
+    token_id_of,
+)
 from headrace.text.vocabulary import Vocabulary
+from headrace.weights.added_tokens import NO_FLAGS, TokenFlags, flag_rule
+from headrace.weights.piece_cuts import check_pieces, cuts_of
 from headrace.weights.pretokenizers import DEFAULT, PRETOKENIZERS, PreTokenizer
-from headrace.weights.tokenizer_data import SPECIAL_KINDS, TokenKind, end_ids
+from headrace.weights.tokenizer_data import SPECIAL_KINDS, TokenizerData, TokenKind, end_ids
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Backend
     from tokenizers.models import BPE
-
-# Written by converters for "none"; a key may also hold it for ids the model does not have.
-_NO_TOKEN = 0xFFFFFFFF
 
 _ROLES = {
     "bos_token": "bos_token_id",
@@ -47,15 +55,16 @@ _PRE_REMEDY = "--tokenizer-pre NAME or LLM(..., tokenizer_pre=NAME)"
 
 
 def vocabulary_from_gguf(
-    gguf: Mapping[str, Any], eos_token_ids: tuple[int, ...], pre: str | None
+    data: TokenizerData, eos_token_ids: tuple[int, ...], pre: str | None
 ) -> Vocabulary:
     """Build the tokenizer of a GGUF file.
 
-    gguf: entries of `tokenizer.ggml.*` by the rest of their key. eos_token_ids: end ids known from
-    elsewhere, taken as control tokens; () reads them from the file. pre: overrides the file's.
-    Raises CheckpointError for missing or uneven arrays, UnsupportedModelError for another kind of
-    tokenizer or an unknown pre-tokenizer.
+    data: with the entries of `tokenizer.ggml.*` by the rest of their key. eos_token_ids: end ids
+    known from elsewhere, taken as control tokens; () reads them from the file. pre: overrides the
+    file's. Raises CheckpointError for missing, uneven or damaged arrays, UnsupportedModelError for
+    another kind of tokenizer or an unknown pre-tokenizer.
     """
+    gguf = data.gguf
     model = gguf.get("model")
     if model not in _MODELS:
         meaning = _OTHER_MODELS.get(str(model))
@@ -64,23 +73,24 @@ def vocabulary_from_gguf(
             "builds 'gpt2' (byte-level BPE), 'llama' (SentencePiece) and 'gemma4' (BPE over text). "
             "Use a folder with tokenizer.json instead."
         )
-    tokens = _strings(gguf, "tokens")
-    ids = {role: _token_id(gguf, key, len(tokens)) for role, key in _ROLES.items()}
+    tokens = strings(gguf, "tokens")
+    ids = {role: token_id_of(gguf, key, len(tokens)) for role, key in _ROLES.items()}
     ends = eos_token_ids or end_ids(gguf, len(tokens))
-    kinds = _kinds(gguf, len(tokens), control=(*ends, ids["bos_token"]), unknown=ids["unk_token"])
+    kinds = kinds_of(gguf, len(tokens), control=(*ends, ids["bos_token"]), unknown=ids["unk_token"])
+    check_tokens(tokens, kinds)
 
     if model == "gpt2":
         rule = _rule(gguf, pre)
-        backend = _byte_level_backend(tokens, _strings(gguf, "merges"), rule)
+        backend = _byte_level_backend(tokens, strings(gguf, "merges"), rule)
         spaced, add_bos = False, rule.add_bos
     elif model == "gemma4":
         spaced, add_bos = False, True
-        backend = _text_backend(tokens, _strings(gguf, "merges"), ids["unk_token"])
+        backend = _text_backend(tokens, strings(gguf, "merges"), ids["unk_token"])
         kinds = _with_line_breaks(tokens, kinds)
     else:
         spaced, add_bos = bool(gguf.get("add_space_prefix", True)), True
         backend = _sentencepiece_backend(gguf, tokens, kinds, ids["unk_token"], spaced)
-    literal, special = _add_tokens(backend, tokens, kinds)
+    literal, special = _add_tokens(backend, tokens, kinds, _flags(data, str(model), tokens))
 
     add_bos = bool(gguf.get("add_bos_token", add_bos))
     add_eos = bool(gguf.get("add_eos_token", False))
@@ -98,53 +108,6 @@ def vocabulary_from_gguf(
         eos_token_ids=ends,
         named={role: tokens[token_id] for role, token_id in ids.items() if token_id is not None},
     )
-
-
-def _strings(gguf: Mapping[str, Any], key: str) -> list[str]:
-    values = gguf.get(key)
-    if values is None:
-        raise CheckpointError(
-            f"tokenizer.ggml.{key} is missing: this file has no complete tokenizer. Convert "
-            "the model again, or use a folder with tokenizer.json."
-        )
-    return values if isinstance(values, list) else [str(value) for value in values]
-
-
-def _numbers(values: Any) -> list[Any]:
-    """A list of Python numbers from a list or a NumPy array."""
-    numbers: list[Any] = values.tolist() if hasattr(values, "tolist") else list(values)
-    return numbers
-
-
-def _token_id(gguf: Mapping[str, Any], key: str, count: int) -> int | None:
-    value = gguf.get(key)
-    if value is None or int(value) == _NO_TOKEN:
-        return None
-    if not 0 <= int(value) < count:
-        raise CheckpointError(
-            f"tokenizer.ggml.{key} is {int(value)}, outside the vocabulary of {count} tokens"
-        )
-    return int(value)
-
-
-def _kinds(
-    gguf: Mapping[str, Any], count: int, control: Iterable[int | None], unknown: int | None
-) -> list[int]:
-    """Kind of every token. Ends and beginnings of text are control tokens whatever the file says:
-    several converters wrote them as user-defined, and they would be printed."""
-    stated = gguf.get("token_type")
-    kinds = [int(TokenKind.NORMAL)] * count if stated is None else _numbers(stated)
-    if len(kinds) != count:
-        raise CheckpointError(
-            f"tokenizer.ggml.token_type has {len(kinds)} entries for {count} tokens; the file is "
-            "damaged"
-        )
-    if stated is None and unknown is not None:
-        kinds[unknown] = TokenKind.UNKNOWN
-    for token_id in control:
-        if token_id is not None and token_id < count and kinds[token_id] not in SPECIAL_KINDS:
-            kinds[token_id] = TokenKind.CONTROL
-    return kinds
 
 
 def _rule(gguf: Mapping[str, Any], pre: str | None) -> PreTokenizer:
@@ -237,12 +200,7 @@ def _sentencepiece_backend(
 ) -> Backend:
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
-    scores = gguf.get("scores")
-    if scores is None or len(scores) != len(tokens):
-        raise CheckpointError(
-            f"tokenizer.ggml.scores has {0 if scores is None else len(scores)} entries for "
-            f"{len(tokens)} tokens; without scores the order of merging is unknown"
-        )
+    scores = scores_of(gguf, tokens, kinds)
     backend = Tokenizer(
         models.BPE(
             vocab=dict(zip(tokens, range(len(tokens)), strict=True)),
@@ -263,7 +221,7 @@ def _sentencepiece_backend(
 
 
 def derive_merges(
-    tokens: Sequence[str], scores: Any, kinds: Sequence[int]
+    tokens: Sequence[str], scores: Sequence[float], kinds: Sequence[int]
 ) -> list[tuple[str, str]]:
     """Merges of a SentencePiece BPE vocabulary, in the order they apply.
 
@@ -271,43 +229,48 @@ def derive_merges(
     BPE joins the pair of lowest rank, the leftmost first. So every way of cutting a piece in two
     pieces is a merge, best score first. (Cuts of one piece get neighbouring ranks; their order
     would show only where two of them overlap, which joining from the left does not lead to.)
-    Only normal pieces take part. scores: a list or NumPy array of numbers, distinct for pieces
-    that merges make.
+    Only normal pieces take part. scores: finite, and distinct for pieces that merges make. Raises
+    CheckpointError for pieces too long to be cut at every place.
     """
     normal = {
         piece: token_id
         for token_id, piece in enumerate(tokens)
         if kinds[token_id] == TokenKind.NORMAL
     }
-    values = _numbers(scores)
+    check_pieces(normal)
     order = sorted(
-        (token_id for piece, token_id in normal.items() if len(piece) > 1),
-        key=lambda token_id: (-values[token_id], token_id),
+        (piece for piece in normal if len(piece) > 1),
+        key=lambda piece: (-scores[normal[piece]], normal[piece]),
     )
     merges: list[tuple[str, str]] = []
-    for token_id in order:
-        piece = tokens[token_id]
-        for cut in range(len(piece) - 1, 0, -1):
-            left = piece[:cut]
-            if left in normal:
-                right = piece[cut:]
-                if right in normal:
-                    merges.append((left, right))
+    for piece in order:
+        merges += [(piece[:cut], piece[cut:]) for cut in cuts_of(piece, normal)]
     return merges
 
 
+def _flags(data: TokenizerData, model: str, tokens: Sequence[str]) -> Callable[[str], TokenFlags]:
+    """The flags of an added token by its text: as stated, else as the family is known to have."""
+    stated = data.flags
+    if stated is not None:
+        return lambda text: stated.get(text, NO_FLAGS)
+    rule = flag_rule(model, data.model_name, frozenset(tokens))
+    return (lambda text: NO_FLAGS) if rule is None else rule.of
+
+
 def _add_tokens(
-    backend: Backend, tokens: list[str], kinds: list[int]
+    backend: Backend,
+    tokens: Sequence[str],
+    kinds: Sequence[int],
+    flags: Callable[[str], TokenFlags],
 ) -> tuple[dict[int, str], frozenset[int]]:
     """Register control and user-defined tokens; give their text by id, and the special ids."""
     from tokenizers import AddedToken
 
-    literal_kinds = {*SPECIAL_KINDS, TokenKind.USER_DEFINED}
-    literal = {i: tokens[i] for i, kind in enumerate(kinds) if kind in literal_kinds}
+    literal = {i: tokens[i] for i, kind in enumerate(kinds) if kind in LITERAL_KINDS}
     special = frozenset(i for i in literal if kinds[i] in SPECIAL_KINDS)
     backend.add_tokens(
         [
-            AddedToken(text, special=token_id in special, normalized=False)
+            AddedToken(text, special=token_id in special, normalized=False, **asdict(flags(text)))
             for token_id, text in literal.items()
             if text
         ]

@@ -25,12 +25,12 @@ _KEEPING_SPLITS = ("Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguo
 
 
 def most_token_bytes(vocabulary: Vocabulary) -> int | None:
-    """No token stands for more bytes (UTF-8) of a text than this; None where nothing is certain."""
+    """No token stands for more bytes (UTF-8) of a text than this; None where nothing is certain.
+
+    But for the white space that added tokens take with them, however much, where they have flags.
+    """
     backend = vocabulary.backend
     added = backend.get_added_tokens_decoder().values()
-    # They take the spaces around them with them, however many.
-    if any(token.lstrip or token.rstrip for token in added):
-        return None
     pieces = backend.get_vocab(with_added_tokens=False)
     shrinks = _normalizer_shrinks(backend.normalizer)
     if shrinks is None or not _every_byte_has_a_token(backend, vocabulary.spelling, pieces):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ from headrace.text.byte_alphabet import bytes_of_byte_level, bytes_of_sentencepi
 from headrace.text.cuts import WHOLE_CHARS, Cuts, TextBound, TextTooLongError, cuts_of
 from headrace.text.growth import ORDINARY_GROWTH, check_growth
 from headrace.text.library import building, encoding, whole_text
+from headrace.text.plain_text import WHITE_SPACE, control_ids, without_control
 from headrace.text.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -49,7 +51,7 @@ def load_tokenizer(
         from headrace.text.gguf_vocabulary import vocabulary_from_gguf
 
         with building("the data in tokenizer.ggml"):
-            return Tokenizer(vocabulary_from_gguf(data.gguf, eos_token_ids, pre))
+            return Tokenizer(vocabulary_from_gguf(data, eos_token_ids, pre))
     if data.kind == "tokenizer.json" and data.json_path is not None:
         from headrace.text.json_vocabulary import vocabulary_from_json
 
@@ -85,6 +87,7 @@ class Tokenizer:
         """Texts that become special tokens where they are parsed, longest first."""
         literal, special = self._vocabulary.literal, self._vocabulary.special_ids
         texts = {literal[token_id] for token_id in special if literal[token_id]}
+        texts.update(self._control_by_text)
         return tuple(sorted(texts, key=lambda text: (-len(text), text)))
 
     def encode(
@@ -105,8 +108,11 @@ class Tokenizer:
         bound: of a text of more than `WHOLE_CHARS`; TextTooLongError is raised as soon as it is
         known to be larger.
         """
-        backend = self._vocabulary.backend if parse_special else self._plain_backends[0]
-        return self._framed(self._ids(backend, text, bound), add_special_tokens)
+        if parse_special:
+            ids = self._ids(self._vocabulary.backend, text, bound)
+        else:
+            ids = self._plain(text, bound, first=True)
+        return self._framed(ids, add_special_tokens)
 
     def encode_segments(
         self,
@@ -118,17 +124,25 @@ class Tokenizer:
         """Token ids of joined segments, control tokens recognised only in segments that allow it.
 
         Where no control token touches a segment that forbids it, this is `encode` of the joined
-        text, exactly. A control token must lie wholly within allowed text.
+        text, exactly. A control token must lie wholly within allowed text. That text which forbids
+        them gave none is seen in the ids: there are no more than were written in allowed text.
         """
         text = "".join(piece for piece, _ in segments)
+        if all(allowed for piece, allowed in segments if piece):
+            return self.encode(text, add_special_tokens=add_special_tokens, bound=bound)
         allowed = _allowed_runs(segments)
         starts = [start for start, _ in allowed]
+        written: Counter[int] = Counter()
         for match in self._control_pattern.finditer(text):
             run = bisect_left(starts, match.start() + 1) - 1
             if run < 0 or match.end() > allowed[run][1]:
                 ids = self._encode_guarded(text, allowed, bound)
                 return self._framed(ids, add_special_tokens)
-        return self.encode(text, add_special_tokens=add_special_tokens, bound=bound)
+            written[self._control_by_text[match.group()][0]] += 1
+        ids = self._ids(self._vocabulary.backend, text, bound)
+        if Counter(filter(self._control_ids.__contains__, ids)) - written:
+            ids = self._encode_guarded(text, allowed, bound)
+        return self._framed(ids, add_special_tokens)
 
     def fewest_tokens(self, text: str) -> int:
         """No encoding of the text has fewer tokens than this; cheap, and often far too low.
@@ -136,8 +150,13 @@ class Tokenizer:
         0 where nothing is known (a tokenizer that drops or merges text without end).
         """
         most_bytes = self._most_token_bytes
+        if not most_bytes:
+            return 0
         # "replace" writes fewer bytes for a lone surrogate than encoding it as U+FFFD does.
-        return -(-len(text.encode("utf-8", "replace")) // most_bytes) if most_bytes else 0
+        num_bytes = len(text.encode("utf-8", "replace"))
+        if self._takes_white_space:
+            num_bytes -= sum(text.count(space) * len(space.encode()) for space in WHITE_SPACE)
+        return -(-num_bytes // most_bytes)
 
     def decode(self, ids: Iterable[int], *, skip_special_tokens: bool = True) -> str:
         """Text of token ids. Ids that do not exist have no text."""
@@ -218,23 +237,29 @@ class Tokenizer:
                 raise TextTooLongError(least_tokens=len(ids))
         return ids
 
+    def _plain(self, text: str, bound: TextBound | None, *, first: bool) -> list[int]:
+        """Ids of text that forbids control tokens. first: it begins the whole input."""
+        ids = self._ids(self._plain_backends[0 if first else 1], text, bound)
+        return without_control(ids, self._control_ids, self._vocabulary)
+
     def _encode_guarded(
         self, text: str, allowed: list[tuple[int, int]], bound: TextBound | None
     ) -> list[int]:
         """Split at the control tokens found within allowed runs; the rest is encoded as plain."""
-        added = self._added_by_text
         ids: list[int] = []
         done = 0
         strip_next = False
         matches = [m for run in allowed for m in self._control_pattern.finditer(text, *run)]
         for match in [*matches, None]:
+            token_id, token = self._control_by_text[match.group()] if match else (-1, None)
+            if match and token and token.single_word and _in_a_word(text, *match.span()):
+                continue
             plain = text[done : match.start() if match else len(text)]
             if strip_next:
-                plain = plain.lstrip()
-            token_id, token = added[match.group()] if match else (-1, None)
+                plain = plain.lstrip(WHITE_SPACE)
             if token is not None and token.lstrip:
-                plain = plain.rstrip()
-            ids += self._ids(self._plain_backends[0 if done == 0 else 1], plain, bound)
+                plain = plain.rstrip(WHITE_SPACE)
+            ids += self._plain(plain, bound, first=done == 0)
             if bound is not None and len(text) > WHOLE_CHARS and len(ids) > bound.tokens:
                 raise TextTooLongError(least_tokens=len(ids))
             if match and token is not None:
@@ -243,9 +268,24 @@ class Tokenizer:
         return ids
 
     @cached_property
-    def _added_by_text(self) -> dict[str, tuple[int, AddedToken]]:
+    def _control_ids(self) -> frozenset[int]:
+        return control_ids(self._vocabulary)
+
+    @cached_property
+    def _control_by_text(self) -> dict[str, tuple[int, AddedToken]]:
+        """Special tokens by the text they are found by."""
         added = self._vocabulary.backend.get_added_tokens_decoder()
-        return {token.content: (token_id, token) for token_id, token in added.items()}
+        special = self._vocabulary.special_ids
+        return {
+            token.content: (token_id, token)
+            for token_id, token in added.items()
+            if token_id in special and token.content
+        }
+
+    @cached_property
+    def _takes_white_space(self) -> bool:
+        added = self._vocabulary.backend.get_added_tokens_decoder().values()
+        return any(token.lstrip or token.rstrip for token in added)
 
     @cached_property
     def _cuts(self) -> Cuts:
@@ -261,7 +301,8 @@ class Tokenizer:
     @cached_property
     def _control_pattern(self) -> re.Pattern[str]:
         # Without control tokens: a pattern that matches nowhere.
-        return re.compile("|".join(map(re.escape, self.control_tokens)) or "(?!)")
+        texts = sorted(self._control_by_text, key=len, reverse=True)
+        return re.compile("|".join(map(re.escape, texts)) or "(?!)")
 
     @cached_property
     def _plain_backends(self) -> tuple[Backend, Backend]:
@@ -271,6 +312,12 @@ class Tokenizer:
         with building(_BUILT):
             first = plain_backend(self._vocabulary.backend, text_start=True)
             return first, plain_backend(self._vocabulary.backend, text_start=False)
+
+
+def _in_a_word(text: str, start: int, end: int) -> bool:
+    """Whether a letter, digit or underscore stands before or behind this part of the text."""
+    around = text[max(0, start - 1) : start], text[end : end + 1]
+    return any(re.fullmatch(r"\w", char) for char in around)
 
 
 def _allowed_runs(segments: Sequence[Segment]) -> list[tuple[int, int]]:

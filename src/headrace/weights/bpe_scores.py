@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import UnsupportedModelError
+from headrace.weights.piece_cuts import check_pieces, cuts_of
 from headrace.weights.tokenizer_data import TokenKind
 
 
@@ -25,7 +26,7 @@ def scores_of_merges(
 
     Characters and other tokens that no merge makes come last; they are never joined to, so their
     score changes nothing. Raises UnsupportedModelError naming a token where merges and scores
-    would tokenize differently.
+    would tokenize differently, CheckpointError for tokens too long to be compared.
     """
     ranks: dict[str, int] = {}
     pairs: dict[str, set[int]] = {}
@@ -48,12 +49,9 @@ def scores_of_merges(
     for token in ranks:
         if token not in joinable:
             raise UnsupportedModelError(f"merges make {token!r}, which is not a normal token")
+    check_pieces(joinable)
     for token in joinable:
-        cuts = {
-            cut
-            for cut in range(1, len(token))
-            if token[:cut] in joinable and token[cut:] in joinable
-        }
+        cuts = set(cuts_of(token, joinable))
         if cuts - pairs.get(token, set()):
             cut = min(cuts - pairs.get(token, set()))
             raise UnsupportedModelError(

@@ -20,6 +20,9 @@ from headrace.weights.no_effect import is_harmless
 
 T = TypeVar("T", int, float, bool, str)
 
+MAX_SIZE = 2**31 - 1
+"""The largest number of positions, rows or heads; indices of the kernels have 32 bits."""
+
 
 class ConfigReader:
     """One config, or one nested section of it; remembers which keys were read."""
@@ -49,11 +52,16 @@ class ConfigReader:
         return value
 
     def size(self, key: str, default: int | None = None) -> int:
-        """A whole number of at least 1; required where there is no default."""
+        """A whole number from 1 to `MAX_SIZE`; required where there is no default."""
         value = self.required(key, int) if default is None else self.get(key, int, default)
         if value < 1:
             raise UnsupportedModelError(
                 f"config key {self._name(key)} is {value}; it must be at least 1"
+            )
+        if value > MAX_SIZE:
+            raise UnsupportedModelError(
+                f"config key {self._name(key)} is {_shortened(value)}; "
+                f"it must be at most {MAX_SIZE}"
             )
         return value
 

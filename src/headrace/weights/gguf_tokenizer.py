@@ -10,6 +10,7 @@ from headrace.weights.tokenizer_data import TokenizerData, end_ids
 
 TOKENIZER_PREFIX = "tokenizer.ggml."
 TEMPLATE_KEY = "tokenizer.chat_template"
+NAME_KEY = "general.name"
 
 
 def tokenizer_of_gguf(metadata: Metadata) -> TokenizerData:
@@ -42,7 +43,8 @@ def tokenizer_of_gguf(metadata: Metadata) -> TokenizerData:
                 f"{metadata.path}: metadata {full_key!r} must be an array of {kind}"
             )
     _check_scalars(metadata)
-    return TokenizerData("gguf", gguf=entries)
+    name = metadata.get(NAME_KEY)
+    return TokenizerData("gguf", gguf=entries, model_name=name if isinstance(name, str) else "")
 
 
 def _check_scalars(metadata: Metadata) -> None:

@@ -18,7 +18,7 @@ from headrace.weights.checkpoint import Checkpoint, Conventions
 from headrace.weights.hf_names import INDEX, SINGLE
 from headrace.weights.json_file import read_json_object, read_text
 from headrace.weights.safetensors_file import read_safetensors
-from headrace.weights.sentencepiece_model import sentencepiece_entries
+from headrace.weights.sentencepiece_model import sentencepiece_entries, stated_flags
 from headrace.weights.small_file import is_named
 from headrace.weights.tensor import Tensor
 from headrace.weights.text_part import text_config, text_tensors
@@ -49,7 +49,9 @@ def open_hf_folder(folder: Path) -> Checkpoint:
         tokenizer = TokenizerData("tokenizer.json", json_path, config=tokenizer_config)
     elif is_named(folder / "tokenizer.model"):
         pieces = sentencepiece_entries(folder / "tokenizer.model", tokenizer_config)
-        tokenizer = TokenizerData("gguf", gguf=pieces, config=tokenizer_config)
+        tokenizer = TokenizerData(
+            "gguf", gguf=pieces, config=tokenizer_config, flags=stated_flags(tokenizer_config)
+        )
     return Checkpoint(
         path=folder,
         format="safetensors",

@@ -1,8 +1,9 @@
 """A tokenizer.json as the `tokenizer.ggml.*` arrays of a GGUF file.
 
 GGUF has no room for what tokenizer.json can say: it names a pre-tokenizer instead of carrying one,
-and knows neither normalizers nor flags of added tokens. So what is recognised is written, what
-would tokenize differently is refused by name, and what is lost without doing so is noted.
+and knows neither normalizers nor flags of added tokens (readers know those of some families by
+their tokens: `added_tokens`). So what is recognised is written, what would tokenize differently is
+refused by name, and what is lost without doing so is noted.
 
 Sources: the tokenizers library (fields of tokenizer.json), gguf-py vocab.py and constants.py (token
 types), llama.cpp llama-vocab.cpp (pre-tokenizer names and their expressions).
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from headrace.errors import CheckpointError, UnsupportedModelError
+from headrace.weights.added_tokens import NO_FLAGS, TokenFlags, flag_rule
 from headrace.weights.bpe_scores import scores_of_merges
 from headrace.weights.pretokenizers import DIGIT_PATTERN, GPT2_PATTERN, PRETOKENIZERS, name_of
 from headrace.weights.tokenizer_data import END_KEYS, TokenKind, token_text
@@ -90,7 +92,7 @@ def tokenizer_arrays(
     ids = {token: index for index, token in enumerate(tokens)}
     _special_ids(entries, config, ids, eos_token_ids, notes)
     _added_around(data, entries, ids)
-    _note_flags(data, notes)
+    _note_flags(data, entries, notes)
     return TokenizerArrays(entries, tuple(notes))
 
 
@@ -274,9 +276,16 @@ def _added_around(data: Mapping[str, Any], entries: dict[str, Any], ids: Mapping
         entries[f"add_{what}_token"] = bool(texts)
 
 
-def _note_flags(data: Mapping[str, Any], notes: list[str]) -> None:
+def _note_flags(data: Mapping[str, Any], entries: Mapping[str, Any], notes: list[str]) -> None:
+    """Note the flags a reader of the file cannot know by the family's tokens."""
+    added = {str(entry.get("content")): entry for entry in data.get("added_tokens") or []}
+    rule = flag_rule(entries["model"], "", frozenset(entries["tokens"]))
+    known = {text: NO_FLAGS if rule is None else rule.of(text) for text in added}
     for flag in ("lstrip", "rstrip", "single_word"):
-        entries = data.get("added_tokens") or []
-        flagged = [str(entry.get("content")) for entry in entries if entry.get(flag)]
-        if flagged:
-            notes.append(f"flag {flag} of {', '.join(flagged[:5])} cannot be stated in GGUF")
+        lost = [
+            text
+            for text, entry in added.items()
+            if getattr(TokenFlags.of(entry), flag) != getattr(known[text], flag)
+        ]
+        if lost:
+            notes.append(f"flag {flag} of {', '.join(lost[:5])} cannot be stated in GGUF")

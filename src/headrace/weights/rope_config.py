@@ -85,6 +85,9 @@ class RopeConfig:
         theta = _agreed(config, parts, "rope_theta")
         partial = _agreed(config, parts, "partial_rotary_factor")
         found = [_read_kind(part, config) for part in parts]
+        stated = default_theta if theta is None else theta
+        for part, fields in zip(parts, found, strict=True):
+            _check_theta(part, fields, stated)
         if not found:
             config.unused("original_max_position_embeddings")
         if len(found) == 2 and found[0] != found[1]:
@@ -93,7 +96,7 @@ class RopeConfig:
                 f"{found[0]} and {found[1]}; keep one of them"
             )
         return cls(
-            theta=default_theta if theta is None else theta,
+            theta=stated,
             partial=_partial(config, partial, default_partial),
             **(found[0] if found else {}),
         )
@@ -124,6 +127,7 @@ class RopeConfig:
                 config.refuse(outer[name], config.raw(outer[name]), f"{theta}, as {name} has it")
             fields = {} if part is None else _read_kind(part, config)
             if part is not None:
+                _check_theta(part, fields, theta)
                 part.expect("partial_rotary_factor", float, (1.0,), 1.0)
             found.append(cls(theta=theta, **fields))
         return found[0], found[1]
@@ -168,7 +172,8 @@ def yarn_attention_factor(factor: float, mscale: float = 1.0) -> float:
 
 
 def _float32(value: float) -> float:
-    return float(np.float32(value))
+    with np.errstate(over="ignore"):
+        return float(np.float32(value))
 
 
 def _agreed(config: ConfigReader, parts: list[ConfigReader], key: str) -> float | None:
@@ -229,6 +234,12 @@ def _original(part: ConfigReader, config: ConfigReader) -> int:
     return config.size("max_position_embeddings") if inner is None else part.size(key)
 
 
+def _check_theta(part: ConfigReader, fields: dict[str, Any], theta: float) -> None:
+    """yarn looks for the dimension that turns so many times; with theta 1 all turn alike."""
+    if fields.get("kind") == "yarn" and theta <= 1:
+        part.refuse("rope_theta", theta, "numbers above 1 beside rope_type yarn")
+
+
 def _read_llama3(part: ConfigReader, fields: dict[str, Any]) -> dict[str, Any]:
     low, high = part.positive("low_freq_factor"), part.positive("high_freq_factor")
     if not low < high:
@@ -248,11 +259,14 @@ def _read_yarn(part: ConfigReader, fields: dict[str, Any]) -> dict[str, Any]:
     if stated is not None:
         attention = part.positive("attention_factor")
     elif mscale and all_dims:
-        ratio = yarn_attention_factor(factor, mscale) / yarn_attention_factor(factor, all_dims)
-        attention = _float32(ratio)
+        above = yarn_attention_factor(factor, part.positive("mscale"))
+        below = yarn_attention_factor(factor, part.positive("mscale_all_dim"))
+        attention = _float32(above / below)
     else:
         # DeepSeek-R1-0528-Qwen3-8B has the reciprocal here; as vLLM, transformers passes over it.
         attention = _float32(yarn_attention_factor(factor) * part.positive("attn_factor", 1.0))
+    if not 0 < attention < math.inf:
+        part.refuse("factor", factor, "numbers whose attention factor is finite in float32")
     return {
         "attention_factor": attention,
         "beta_fast": fast,
@@ -266,6 +280,8 @@ def _read_longrope(part: ConfigReader, fields: dict[str, Any]) -> dict[str, Any]
     attention = 1.0
     if part.optional("attention_factor", float) is not None:
         attention = part.positive("attention_factor")
+    elif factor > 1 and original < 2:
+        part.refuse("original_max_position_embeddings", original, "at least 2 beside longrope")
     elif factor > 1:
         attention = _float32(math.sqrt(1 + math.log(factor) / math.log(original)))
     return {

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from headrace.errors import CheckpointError, UnsupportedModelError
+from headrace.weights.added_tokens import TokenFlags
 from headrace.weights.small_file import read_small_file
 from headrace.weights.tokenizer_data import TokenKind, token_text
 
@@ -59,6 +60,18 @@ def sentencepiece_entries(path: Path, config: Mapping[str, Any]) -> dict[str, An
         return _entries(data, path, config)
     except (IndexError, ValueError, struct.error) as error:
         raise CheckpointError(f"{path}: not a SentencePiece model: {error}") from error
+
+
+def stated_flags(config: Mapping[str, Any]) -> dict[str, TokenFlags] | None:
+    """Flags of added tokens that tokenizer_config.json states, by text; None where it has none."""
+    decoder = config.get("added_tokens_decoder")
+    entries = decoder.values() if isinstance(decoder, Mapping) else ()
+    flags = {
+        text: TokenFlags.of(entry)
+        for entry in entries
+        if isinstance(entry, Mapping) and (text := token_text(entry))
+    }
+    return flags or None
 
 
 def _is_ranks(data: bytes) -> bool:

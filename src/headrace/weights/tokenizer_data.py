@@ -18,6 +18,7 @@ from typing import Any, Literal
 import msgspec
 
 from headrace.errors import CheckpointError
+from headrace.weights.added_tokens import TokenFlags
 from headrace.weights.gguf_values import Metadata
 from headrace.weights.json_file import MAX_JSON_BYTES
 from headrace.weights.small_file import read_small_file
@@ -53,6 +54,10 @@ class TokenizerData:
     """The `tokenizer.ggml.*` entries with that prefix removed, arrays as lists or NumPy arrays."""
     config: Mapping[str, Any] = field(default_factory=dict)
     """tokenizer_config.json (or {}): special token names, without chat templates."""
+    model_name: str = ""
+    """`general.name` of a GGUF file, by which the flags of its added tokens are known."""
+    flags: Mapping[str, TokenFlags] | None = None
+    """Of the added tokens, by their text; None where no file states any."""
 
     @property
     def num_tokens(self) -> int | None:
