@@ -5,6 +5,7 @@ from __future__ import annotations
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -23,6 +24,7 @@ from headrace.cli.chat.conversation import (
     save,
 )
 from headrace.cli.chat.input import Entry, entries, history_path
+from headrace.cli.chat.model import ChatDelta, LocalModel
 from headrace.cli.chat.session import Session
 from headrace.engine.params import RANGES
 from headrace.engine.params import SamplingParams as EngineParams
@@ -229,17 +231,16 @@ def test_the_figures_of_an_answer() -> None:
 def test_ctrl_c_keeps_what_there_is_of_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
     closed = []
 
-    def deltas() -> Iterator[GenerationDelta]:
+    def deltas() -> Iterator[ChatDelta]:
         try:
-            yield GenerationDelta("some", (1, 2), cached_tokens=3)
+            yield ChatDelta(prompt_tokens=5)
+            yield ChatDelta("some", 2, cached_tokens=3)
             raise KeyboardInterrupt
         finally:
             closed.append(True)
 
     clock = iter([0.0, 1.0, 4.0])
-    answer = receive(
-        deltas(), prompt_tokens=5, context_tokens=9, show=True, clock=lambda: next(clock)
-    )
+    answer = receive(deltas(), context_tokens=9, show=True, clock=lambda: next(clock))
     assert answer == Answer("some", "abort", 5, 2, 3, 1.0, 4.0, 9)
     assert closed
     assert capsys.readouterr().out == "some"
@@ -252,7 +253,9 @@ def test_ctrl_c_before_the_first_token_drops_the_message(
         def encode_chat(self, _messages: object) -> list[int]:
             raise KeyboardInterrupt
 
-    session = Session(cast(LLM, Interrupted()), exchanges("a"), SamplingParams())
+        info = SimpleNamespace(max_model_len=9, pool_tokens=9)
+
+    session = Session(LocalModel(cast(LLM, Interrupted())), exchanges("a"), SamplingParams())
     before = session.conversation.messages
     assert session.ask("b") is False
     assert session.conversation.messages == before
@@ -260,9 +263,33 @@ def test_ctrl_c_before_the_first_token_drops_the_message(
 
 
 def test_an_answer_that_failed_is_raised() -> None:
-    failed = iter([GenerationDelta("", (), finish_reason="error", error="it broke")])
+    class Failing:
+        info = SimpleNamespace(max_model_len=9, pool_tokens=9)
+
+        def encode_chat(self, _messages: object) -> list[int]:
+            return [1]
+
+        def stream(self, *_: object, **__: object) -> Iterator[GenerationDelta]:
+            yield GenerationDelta("", (), finish_reason="error", error="it broke")
+
+    model = LocalModel(cast(LLM, Failing()))
     with pytest.raises(HeadraceError, match="it broke"):
-        receive((one for one in failed), prompt_tokens=1, context_tokens=9, show=False)
+        receive(
+            model.answer([Message("user", "x")], SamplingParams(), stop=()),
+            context_tokens=9,
+            show=False,
+        )
+
+
+def test_figures_of_which_some_are_unknown() -> None:
+    """As of a server that reports no context, or of an answer stopped before its usage came."""
+    unknown = Answer("x", "abort", None, 3, 0, 0.5, 1.5, None)
+    assert unknown.figures() == "[answer 3 tokens, 2.0 tok/s · TTFT 500 ms]"
+    assert not unknown._replace(finish_reason="length", context_tokens=3).is_full
+    known = unknown._replace(prompt_tokens=5)
+    assert known.figures() == (
+        "[prompt 5 tokens, 10 tok/s · answer 3 tokens, 2.0 tok/s · TTFT 500 ms]"
+    )
 
 
 def test_files_of_conversations_are_made_with_the_users_mask(tmp_path: Path) -> None:

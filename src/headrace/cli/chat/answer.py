@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from headrace.errors import HeadraceError
-
 if TYPE_CHECKING:
-    from headrace.offline.results import GenerationDelta
+    from headrace.cli.chat.model import ChatDelta
 
 _CONTROLS = {code: None for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
 """What a terminal would act on. A model can write escape sequences as well as any stranger."""
@@ -24,36 +22,46 @@ class Answer(NamedTuple):
     text: str
     finish_reason: str
     """"abort" where it was stopped by Ctrl-C."""
-    prompt_tokens: int
+    prompt_tokens: int | None
+    """None where it was stopped before a server reported it."""
     output_tokens: int
     cached_tokens: int
     ttft_s: float | None
     """Time to the first token; None without one."""
     wall_s: float
     """Time from the question to the end."""
-    context_tokens: int
-    """Most tokens of prompt and answer."""
+    context_tokens: int | None
+    """Most tokens of prompt and answer; None if unknown."""
 
     @property
     def is_full(self) -> bool:
         """Whether it ended because the context holds no more."""
-        used = self.prompt_tokens + self.output_tokens
-        return self.finish_reason == "length" and used >= self.context_tokens
+        used, context = self._used_tokens, self.context_tokens
+        if used is None or context is None:
+            return False
+        return self.finish_reason == "length" and used >= context
 
     def figures(self) -> str:
         """One line for people."""
-        used = self.prompt_tokens + self.output_tokens
-        cached = f" ({self.cached_tokens:,} cached)" if self.cached_tokens else ""
-        parts = [f"prompt {_tokens(self.prompt_tokens)}{cached}{self._prompt_speed()}"]
+        parts = []
+        if self.prompt_tokens is not None:
+            cached = f" ({self.cached_tokens:,} cached)" if self.cached_tokens else ""
+            parts.append(f"prompt {_tokens(self.prompt_tokens)}{cached}{self._prompt_speed()}")
         parts.append(f"answer {_tokens(self.output_tokens)}{self._output_speed()}")
         if self.ttft_s is not None:
             parts.append(f"TTFT {_duration(self.ttft_s)}")
-        parts.append(f"context {used:,} of {self.context_tokens:,}")
+        used = self._used_tokens
+        if used is not None and self.context_tokens is not None:
+            parts.append(f"context {used:,} of {self.context_tokens:,}")
         return f"[{' · '.join(parts)}]"
+
+    @property
+    def _used_tokens(self) -> int | None:
+        return None if self.prompt_tokens is None else self.prompt_tokens + self.output_tokens
 
     def _prompt_speed(self) -> str:
         """Of the tokens that were computed."""
-        if not self.ttft_s:
+        if not self.ttft_s or self.prompt_tokens is None:
             return ""
         return f", {(self.prompt_tokens - self.cached_tokens) / self.ttft_s:,.0f} tok/s"
 
@@ -69,10 +77,9 @@ def _tokens(count: int) -> str:
 
 
 def receive(
-    deltas: Iterator[GenerationDelta],
+    deltas: Iterator[ChatDelta],
     *,
-    prompt_tokens: int,
-    context_tokens: int,
+    context_tokens: int | None,
     show: bool,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Answer:
@@ -82,19 +89,19 @@ def receive(
     where it failed.
     """
     start_s = clock()
-    ttft_s = None
+    ttft_s = prompt_tokens = None
     pieces: list[str] = []
     output_tokens = cached_tokens = 0
     finish_reason = "abort"
     try:
         for delta in deltas:
-            if ttft_s is None and delta.token_ids:
+            if ttft_s is None and delta.output_tokens:
                 ttft_s = clock() - start_s
             pieces.append(delta.text)
-            output_tokens += len(delta.token_ids)
+            output_tokens += delta.output_tokens
             cached_tokens = max(cached_tokens, delta.cached_tokens)
-            if delta.error is not None:
-                raise HeadraceError(delta.error)
+            if delta.prompt_tokens is not None:
+                prompt_tokens = delta.prompt_tokens
             if show:
                 click.echo(_shown(delta.text), nl=False)
                 sys.stdout.flush()

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from headrace.cli.notes import note
 from headrace.cli.options import CONFIGS, collect, settings
 from headrace.cli.sampling import sampling_options, sampling_params
 from headrace.cli.sections import SectionedCommand
-from headrace.config import EngineConfig
+from headrace.config import EngineConfig, flags_of
 from headrace.errors import TemplateError
+
+if TYPE_CHECKING:
+    from headrace.cli.chat.model import ChatModel
 
 _HINT = "/help lists the commands, Ctrl-C stops an answer, Ctrl-D ends the chat."
 
@@ -23,6 +27,12 @@ _HINT = "/help lists the commands, Ctrl-C stops an answer, Ctrl-D ends the chat.
 @click.option("--system", help="System message that the conversation starts with.")
 @sampling_options
 @settings(EngineConfig, skip=frozenset({"model"}))
+@click.option(
+    "--url",
+    help="Talk to the model of a running server (`headrace serve`, `headrace gateway` or another "
+    "of OpenAI's API) and load none; MODEL is then one of its names. Its key is read from "
+    "HEADRACE_API_KEY.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per answer.")
 @click.pass_context
 def chat(
@@ -31,6 +41,7 @@ def chat(
     model: str | None,
     system: str | None,
     stop: tuple[str, ...],
+    url: str | None,
     as_json: bool,
     **values: Any,
 ) -> None:
@@ -47,36 +58,25 @@ def chat(
     headrace chat Qwen/Qwen3-0.6B
     headrace chat ./model.gguf --system "Answer in one sentence." --temperature 0.2
     headrace chat --temperature 0
+    headrace chat --url http://127.0.0.1:8000
     """
-    config = collect(ctx, EngineConfig, among=CONFIGS, overrides={"model": model})
-    from msgspec.structs import asdict
-
-    from headrace.cli.obtain import obtain
-
-    config, _ = obtain(config)
+    chat_model, name = _loaded(ctx, model) if url is None else _served(ctx, url, model)
     from headrace.cli.chat.commands import ends, run_command
     from headrace.cli.chat.conversation import Conversation
     from headrace.cli.chat.input import entries, line_editing, read_line
     from headrace.cli.chat.session import Session
     from headrace.engine.sampling_defaults import described
-    from headrace.llm import LLM
 
-    llm = LLM(**asdict(config))
-    if not llm.has_chat_template:
-        raise TemplateError(
-            f"{model} has no chat template; continue texts with `headrace generate`, "
-            "or give one to `headrace serve --chat-template FILE`"
-        )
     if sys.stdin.isatty() and not as_json:
         note(_HINT)
-        if llm.sampling_defaults:
-            note(f"Sampling defaults of the model: {described(llm.sampling_defaults)}.")
+        if chat_model.sampling_defaults:
+            note(f"Sampling defaults of the model: {described(chat_model.sampling_defaults)}.")
     session = Session(
-        llm,
+        chat_model,
         Conversation(system),
         sampling_params(values),
         stop=stop,
-        model=model or "the model of the package",
+        name=name,
         as_json=as_json,
     )
     with line_editing(os.environ):
@@ -88,3 +88,37 @@ def chat(
                     session.ask(entry.text)
             except KeyboardInterrupt:
                 note("\n(stopped)")
+
+
+def _loaded(ctx: click.Context, model: str | None) -> tuple[ChatModel, str]:
+    """A model in this process, and its name for people."""
+    config = collect(ctx, EngineConfig, among=CONFIGS, overrides={"model": model})
+    from msgspec.structs import asdict
+
+    from headrace.cli.obtain import obtain
+
+    config, _ = obtain(config)
+    from headrace.cli.chat.model import LocalModel
+    from headrace.llm import LLM
+
+    llm = LLM(**asdict(config))
+    if not llm.has_chat_template:
+        raise TemplateError(
+            f"{model} has no chat template; continue texts with `headrace generate`, "
+            "or give one to `headrace serve --chat-template FILE`"
+        )
+    return LocalModel(llm), model or "the model of the package"
+
+
+def _served(ctx: click.Context, url: str, model: str | None) -> tuple[ChatModel, str]:
+    """A server's model, and its name there."""
+    for flag in flags_of(EngineConfig):
+        given = ctx.get_parameter_source(flag.name) is ParameterSource.COMMANDLINE
+        if given and flag.name != "model":
+            raise click.UsageError(
+                f"{flag.flag} is for a model that is loaded here; omit it, or omit --url", ctx
+            )
+    from headrace.cli.chat.remote import RemoteModel, first_key
+
+    remote = RemoteModel(url, model, key=first_key(os.environ))
+    return remote, f"{remote.name} at {url}"

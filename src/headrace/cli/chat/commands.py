@@ -91,7 +91,7 @@ def _retry(session: Session, _argument: str) -> None:
 def _save(session: Session, argument: str) -> None:
     chat = SavedChat(
         messages=session.conversation.messages,
-        model=session.model,
+        model=session.name,
         settings=chat_settings.chosen(session.params),
         stop=list(session.stop),
     )
@@ -121,10 +121,10 @@ def _set(session: Session, argument: str) -> None:
 
 def _show(session: Session, _argument: str) -> None:
     lines = [
-        f"model     {session.model}",
+        f"model     {session.name}",
         f"system    {_one_line(session.conversation.system) or 'none'}",
         f"messages  {len(session.conversation.messages)}",
-        f"context   {session.used_tokens():,} of {session.context_tokens:,} tokens",
+        f"context   {_known(session.used_tokens())} of {_known(session.context_tokens)} tokens",
         f"stop      {', '.join(map(repr, session.stop)) or 'none'}",
         _settings(session),
     ]
@@ -133,11 +133,18 @@ def _show(session: Session, _argument: str) -> None:
 
 def _tokens(session: Session, _argument: str) -> None:
     used, context = session.used_tokens(), session.context_tokens
+    if used is None or context is None:
+        note(f"{_known(used)} of {_known(context)} tokens of context")
+        return
     note(f"{used:,} of {context:,} tokens of context; {max(0, context - used):,} are left")
 
 
+def _known(count: int | None) -> str:
+    return "an unknown number" if count is None else f"{count:,}"
+
+
 def _settings(session: Session) -> str:
-    texts = chat_settings.shown(session.params, session.llm.sampling_defaults)
+    texts = chat_settings.shown(session.params, session.model.sampling_defaults)
     width = max(map(len, texts))
     return "\n".join(f"{name.ljust(width)}  {text}" for name, text in texts.items())
 

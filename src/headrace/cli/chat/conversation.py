@@ -6,6 +6,7 @@ Knows no engine and no terminal. The system message, if there is one, is the fir
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -80,7 +81,7 @@ class Conversation:
         return None
 
 
-def plain(messages: list[Message]) -> list[dict[str, str]]:
+def plain(messages: Sequence[Message]) -> list[dict[str, str]]:
     """As a chat template takes them."""
     return [{"role": one.role, "content": one.content} for one in messages]
 

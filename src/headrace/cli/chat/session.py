@@ -7,45 +7,44 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.cli.chat.answer import Answer, receive
-from headrace.cli.chat.conversation import Conversation, plain
+from headrace.cli.chat.conversation import Conversation
 from headrace.cli.notes import note
 from headrace.errors import ContextLengthError, HeadraceError
 
 if TYPE_CHECKING:
-    from headrace.llm import LLM
+    from headrace.cli.chat.model import ChatModel
     from headrace.offline.params import SamplingParams
 
 
 class Session:
-    """The state that the commands of a chat change. `model` is its name, for people."""
+    """The state that the commands of a chat change. `name` is the model's, for people."""
 
     def __init__(
         self,
-        llm: LLM,
+        model: ChatModel,
         conversation: Conversation,
         params: SamplingParams,
         *,
         stop: tuple[str, ...] = (),
-        model: str = "",
+        name: str = "",
         as_json: bool = False,
     ) -> None:
-        self.llm = llm
+        self.model = model
         self.conversation = conversation
         self.params = params
         self.stop = stop
-        self.model = model
+        self.name = name
         self._as_json = as_json
 
     @property
-    def context_tokens(self) -> int:
-        """Most tokens of prompt and answer together."""
-        info = self.llm.info
-        return min(info.max_model_len, info.pool_tokens)
+    def context_tokens(self) -> int | None:
+        """Most tokens of prompt and answer together; None if unknown."""
+        return self.model.context_tokens
 
-    def used_tokens(self) -> int:
-        """Tokens of the conversation so far, the opening of the next answer included."""
-        messages = self.conversation.messages
-        return len(self.llm.encode_chat(plain(messages))) if messages else 0
+    def used_tokens(self) -> int | None:
+        """Tokens of the conversation so far, the opening of the next answer included; None if
+        unknown."""
+        return self.model.count_tokens(self.conversation.messages)
 
     def ask(self, question: str) -> bool:
         """Ask, show the answer and keep both; whether that was done.
@@ -70,10 +69,9 @@ class Session:
         return True
 
     def _answer(self, question: str) -> Answer:
-        ids = self.llm.encode_chat(plain(self.conversation.with_question(question)))
+        messages = self.conversation.with_question(question)
         return receive(
-            self.llm.stream(ids, self.params, stop=self.stop),
-            prompt_tokens=len(ids),
+            self.model.answer(messages, self.params, stop=self.stop),
             context_tokens=self.context_tokens,
             show=not self._as_json,
         )

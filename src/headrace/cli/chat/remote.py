@@ -1,0 +1,236 @@
+"""A chat with a server's model, over OpenAI's API: `headrace serve`, `headrace gateway`, or others.
+
+Only what every such server knows is required: the list of models and streamed chat completions.
+What headrace and vLLM know beside that (the length of the context, counting tokens) is used where
+it is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import httpx2
+import msgspec
+
+from headrace.cli.chat import settings as chat_settings
+from headrace.cli.chat.conversation import Message, plain
+from headrace.cli.chat.model import ChatDelta
+from headrace.errors import ConfigError, ContextLengthError, HeadraceError, RequestError, shown
+from headrace.protocol.sse import DONE_DATA, SSEReader
+
+if TYPE_CHECKING:
+    from headrace.engine.sampling_defaults import SamplingDefaults
+    from headrace.offline.params import SamplingParams
+
+API_KEY_VARIABLE = "HEADRACE_API_KEY"
+
+_CONNECT_S = 10.0
+# A server sends something every 15 s; others are silent for as long as a prompt takes.
+_SILENT_S = 600.0
+_MAX_ERROR_BYTES = 2**16
+
+
+def base_url(url: str) -> str:
+    """The URL below which the API's paths are; raises ConfigError naming --url."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.netloc or parts.query or parts.fragment:
+        raise ConfigError(
+            f"--url {shown(url)}: not the URL of a server; write http://HOST:PORT, or with a path "
+            "the one below which its API is"
+        )
+    path = parts.path.rstrip("/") or "/v1"
+    return f"{parts.scheme}://{parts.netloc}{path}"
+
+
+def first_key(environ: Mapping[str, str]) -> str | None:
+    """The key to send: the first of those that a server would accept with this environment."""
+    return environ.get(API_KEY_VARIABLE, "").partition(",")[0].strip() or None
+
+
+class _Delta(msgspec.Struct, frozen=True):
+    content: str | None = None
+
+
+class _Choice(msgspec.Struct, frozen=True):
+    delta: _Delta | None = None
+    finish_reason: str | None = None
+
+
+class RemoteModel:
+    """A ChatModel of a server. `name` is its name there."""
+
+    def __init__(self, url: str, name: str | None = None, *, key: str | None = None) -> None:
+        """name: None takes the first that the server lists. Raises HeadraceError where the server
+        cannot be reached or lists no model."""
+        self._base = base_url(url)
+        headers = {} if key is None else {"authorization": f"Bearer {key}"}
+        timeout = httpx2.Timeout(_SILENT_S, connect=_CONNECT_S)
+        self._client = httpx2.Client(headers=headers, timeout=timeout)
+        listed = self._listed()
+        if name is None and not listed:
+            raise HeadraceError(f"{self._base} lists no models; name one: headrace chat MODEL")
+        self.name = name or listed[0]["id"]
+        own: dict[str, Any] = next((model for model in listed if model["id"] == self.name), {})
+        length = own.get("max_model_len")
+        self.context_tokens = length if isinstance(length, int) else None
+        self.sampling_defaults: SamplingDefaults = {
+            name: value
+            for name, value in (own.get("default_sampling_params") or {}).items()
+            if isinstance(value, int | float)
+        }
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._client.close()
+
+    def count_tokens(self, messages: Sequence[Message]) -> int | None:
+        """By the server's /tokenize, which headrace and vLLM have; None where there is none."""
+        if not messages:
+            return 0
+        root = self._base.removesuffix("/v1")
+        body = {"model": self.name, "messages": plain(messages)}
+        try:
+            reply = self._client.post(f"{root}/tokenize", json=body)
+            count = reply.json()["count"] if reply.status_code == 200 else None
+        except (httpx2.HTTPError, ValueError, KeyError, TypeError):
+            return None
+        return count if isinstance(count, int) else None
+
+    def answer(
+        self, messages: Sequence[Message], params: SamplingParams, *, stop: tuple[str, ...]
+    ) -> Iterator[ChatDelta]:
+        """The parts as the server sends them; tokens are known with the last."""
+        body: dict[str, Any] = {
+            "model": self.name,
+            "messages": plain(messages),
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            **chat_settings.chosen(params),
+        }
+        if params.samplers != chat_settings.DEFAULT.samplers:
+            body["samplers"] = list(params.samplers)
+        if stop:
+            body["stop"] = list(stop)
+        try:
+            with self._client.stream("POST", f"{self._base}/chat/completions", json=body) as reply:
+                if reply.status_code != 200:
+                    raise _refused(reply.status_code, _beginning(reply))
+                yield from _deltas(reply.iter_bytes())
+        except httpx2.HTTPError as error:
+            raise self._unreachable(error) from error
+
+    def _listed(self) -> list[dict[str, Any]]:
+        try:
+            reply = self._client.get(f"{self._base}/models")
+        except httpx2.HTTPError as error:
+            raise self._unreachable(error) from error
+        if reply.status_code != 200:
+            raise _refused(reply.status_code, reply.content[:_MAX_ERROR_BYTES])
+        try:
+            models = reply.json()["data"]
+            return [model for model in models if isinstance(model["id"], str)]
+        except (ValueError, KeyError, TypeError) as error:
+            raise HeadraceError(
+                f"{self._base}/models is not a list of models as OpenAI's API has it; --url is "
+                "the URL of a server of that API"
+            ) from error
+
+    def _unreachable(self, error: Exception) -> HeadraceError:
+        return HeadraceError(
+            f"--url {self._base}: the server cannot be reached: {error}; start one with "
+            "`headrace serve`, or correct the URL"
+        )
+
+
+def _deltas(pieces: Iterator[bytes]) -> Iterator[ChatDelta]:
+    """A stream's events as parts of the answer.
+
+    A server reports how many tokens there are at its end. Until then each event with text counts
+    for one, so that an answer that is stopped has a number, too.
+    """
+    reader = SSEReader()
+    counted = 0
+    for piece in pieces:
+        for event in reader.feed(piece):
+            if event.data == DONE_DATA:
+                return
+            chunk = _object(event.data)
+            if "error" in chunk:
+                raise HeadraceError(_message(chunk) or shown(event.data))
+            usage = chunk.get("usage")
+            if isinstance(usage, dict):
+                total = _count(usage, "completion_tokens")
+                details = usage.get("prompt_tokens_details")
+                yield ChatDelta(
+                    output_tokens=total - counted,
+                    prompt_tokens=_count(usage, "prompt_tokens"),
+                    cached_tokens=_count(details or {}, "cached_tokens"),
+                )
+                counted = total
+            for choice in chunk.get("choices") or ():
+                text, reason = _part(choice)
+                counted += bool(text)
+                yield ChatDelta(text, int(bool(text)), finish_reason=reason)
+    raise HeadraceError("the server ended the stream before the answer's end")
+
+
+def _part(choice: object) -> tuple[str, str | None]:
+    """A choice's new text, and why it ended if it did."""
+    try:
+        part = msgspec.convert(choice, _Choice)
+    except msgspec.ValidationError as error:
+        raise HeadraceError(
+            f"the server sent {shown(choice)}, which is not a part of an answer: {error}"
+        ) from error
+    return (part.delta.content or "") if part.delta else "", part.finish_reason
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        raise HeadraceError(f"the server sent {shown(text)}, which is not an event: {error}") from (
+            error
+        )
+
+
+def _count(values: Mapping[str, Any], name: str) -> int:
+    value = values.get(name)
+    return value if isinstance(value, int) else 0
+
+
+def _beginning(reply: httpx2.Response) -> bytes:
+    body = b""
+    for piece in reply.iter_bytes():
+        body += piece
+        if len(body) >= _MAX_ERROR_BYTES:
+            break
+    return body[:_MAX_ERROR_BYTES]
+
+
+def _refused(status: int, body: bytes) -> HeadraceError:
+    """The server's own words about a refusal."""
+    try:
+        error = msgspec.json.decode(body, type=dict[str, Any])
+    except msgspec.DecodeError:
+        return HeadraceError(f"the server answered {status}: {shown(body[:200])}")
+    message = _message(error) or f"the server answered {status}"
+    detail = error.get("error")
+    if isinstance(detail, dict) and detail.get("code") == ContextLengthError.CODE:
+        return ContextLengthError(
+            message,
+            param=str(detail.get("param")),
+            context_tokens=_count(detail, "n_ctx"),
+            prompt_tokens=detail.get("n_prompt_tokens"),
+        )
+    if status == 401:
+        message += f" (the key is read from {API_KEY_VARIABLE})"
+    return RequestError(message) if status < 500 else HeadraceError(message)
+
+
+def _message(body: Mapping[str, Any]) -> str:
+    detail = body.get("error")
+    message = detail.get("message") if isinstance(detail, dict) else detail
+    return message if isinstance(message, str) else ""
