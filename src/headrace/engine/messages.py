@@ -89,7 +89,7 @@ class TokenLogprob(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Prefill(msgspec.Struct, frozen=True, array_like=True):
-    """How much of a request's prompt is computed."""
+    """The progress of computing a request's prompt."""
 
     computed_tokens: int
     """Of the prompt, cached ones included."""

@@ -24,9 +24,9 @@ from headrace.server.routes.apply_template import apply_template
 from headrace.server.routes.chat import chat_completions
 from headrace.server.routes.completions import completions
 from headrace.server.routes.docs import docs, docs_file, openapi
-from headrace.server.routes.greeting import greet
 from headrace.server.routes.health import health, load, metrics, ready, version
 from headrace.server.routes.models import list_models, one_model
+from headrace.server.routes.root import greet
 from headrace.server.routes.tokenize import detokenize, tokenize_text
 from headrace.server.state import ServerState
 

@@ -21,7 +21,7 @@ class ChatDelta(NamedTuple):
     output_tokens: int = 0
     """How many tokens it brings."""
     prompt_tokens: int | None = None
-    """Of the whole prompt, in the part that tells it; None in others."""
+    """Of the whole prompt, in one part of the answer; None in others."""
     cached_tokens: int = 0
     finish_reason: str | None = None
 
@@ -73,7 +73,7 @@ class LocalModel:
     def answer(
         self, messages: Sequence[Message], params: SamplingParams, *, stop: tuple[str, ...]
     ) -> Iterator[ChatDelta]:
-        """The first part has no text: it tells how many tokens the prompt has."""
+        """The first part has no text, only the number of the prompt's tokens."""
         ids = self._llm.encode_chat(plain(messages))
         deltas = self._llm.stream(ids, params, stop=stop)
         try:

@@ -238,8 +238,7 @@ class ChunkChoice(msgspec.Struct, frozen=True, kw_only=True):
 class ChatCompletionChunk(msgspec.Struct, frozen=True, kw_only=True):
     """One event of a stream. `usage` is absent, null, or the counts: in the last event, or in all.
 
-    prompt_token_ids, prompt_logprobs: in the first event, where asked for. prompt_progress: in
-    events before it, where asked for.
+    prompt_*: in the first event, or before it (the progress), if requested.
     """
 
     id: str

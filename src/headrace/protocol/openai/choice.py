@@ -21,7 +21,7 @@ PromptLogprobs = list[dict[int, PromptLogprob] | None]
 
 
 class PromptProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """How much of a prompt is computed, under llama-server's names."""
+    """The progress of computing a prompt, under llama-server's names."""
 
     index: Annotated[int, Meta(description="The number of the prompt, from 0.")] = 0
     total: Annotated[int, Meta(description="Tokens of the prompt.")]

@@ -174,5 +174,5 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
     system_fingerprint: str | None = None
     prompt_progress: Annotated[
         PromptProgress | UnsetType,
-        Meta(description="In events before the first text, where asked for."),
+        Meta(description="In events before the first text, with `return_progress`."),
     ] = UNSET

@@ -1,6 +1,6 @@
 """GET / and /v1: what whoever opens the server's address sees, the URL that it prints at its start.
 
-It tells nothing of this server, so it needs no key.
+It says nothing about this server, so it needs no key.
 """
 
 from __future__ import annotations
