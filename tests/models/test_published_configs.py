@@ -143,9 +143,9 @@ def test_silence_means_what_transformers_means() -> None:
 @pytest.mark.parametrize(
     ("stated", "changes", "pattern"),
     [
-        (GPT2, {"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx = True"),
-        (GPT2, {"scale_attn_weights": False}, "scale_attn_weights = False"),
-        (GPT2, {"activation_function": "relu"}, "activation_function = 'relu'"),
+        (GPT2, {"scale_attn_by_inverse_layer_idx": 1}, "scale_attn_by_inverse_layer_idx is 1"),
+        (GPT2, {"scale_attn_weights": "no"}, "scale_attn_weights is 'no'"),
+        (GPT2, {"activation_function": "tanh"}, "activation_function = 'tanh'"),
         (GPT2, {"n_ctx": 512}, "n_ctx = 512"),
         (GPT2, {"n_head": 7}, "n_embd = 768"),
         (GPT2, {"add_cross_attention": True}, "add_cross_attention"),
@@ -248,3 +248,22 @@ def test_a_quantised_folder_is_refused_by_its_method_or_else_by_all_it_says() ->
     ):
         with pytest.raises(UnsupportedModelError, match=words):
             read({**tiny_config(), "quantization_config": stated})
+
+
+def test_scales_and_activations_of_gpt2s_sisters() -> None:
+    plain = read(GPT2)
+    assert (plain.attention.scale, plain.attention_scales) == (64**-0.5, ())
+    unscaled = read({**GPT2, "scale_attn_weights": False, "activation_function": "relu"})
+    assert (unscaled.attention.scale, unscaled.activation) == (1.0, "relu")
+    by_layer = read({**GPT2, "scale_attn_by_inverse_layer_idx": True})
+    assert by_layer.attention_scales == tuple(64**-0.5 / number for number in range(1, 13))
+    assert read({**STARCODER, "scale_attn_weights": False}).attention.scale == 1.0
+
+
+@pytest.mark.parametrize("stated", [GPT2, STARCODER, PHI3_MINI_4K, FALCON_40B])
+def test_code_beside_the_weights_stops_no_load(stated: dict[str, Any]) -> None:
+    """It is never run, and of a type that is known it says nothing that the config does not."""
+    code = {"AutoModelForCausalLM": "org/other--modeling_x.XForCausalLM"}
+    assert read({**stated, "auto_map": code}) == read(stated)
+    with pytest.raises(UnsupportedModelError, match=r"'x' is not implemented \(auto_map names code"):
+        read({**stated, "auto_map": code, "model_type": "x"})

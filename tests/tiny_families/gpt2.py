@@ -10,7 +10,16 @@ CASES: dict[str, dict[str, Any]] = {
     "gpt2": {"n_inner": None},
     "gpt2-untied": {"tie_word_embeddings": False, "n_head": 2, "layer_norm_epsilon": 1e-4},
     "gpt2-gelu": {"activation_function": "gelu_pytorch_tanh", "n_layer": 3, "n_inner": 160},
+    "gpt2-relu": {
+        "activation_function": "relu",
+        "scale_attn_by_inverse_layer_idx": True,
+        "n_layer": 3,
+    },
+    "gpt2-unscaled": {"activation_function": "gelu", "scale_attn_weights": False},
 }
+
+# GGUF has no word for their activations, nor for their scales.
+NOT_IN_GGUF = ("gpt2-relu", "gpt2-unscaled")
 
 
 def config(**overrides: Any) -> dict[str, Any]:

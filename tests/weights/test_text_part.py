@@ -8,63 +8,168 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
+from headrace.cli.main import cli
 from headrace.errors import UnsupportedModelError
-from headrace.models import load_model
+from headrace.models import FAMILIES, load_model
 from headrace.ops import make_ops
+from headrace.weights.config_reader import ConfigReader
 from headrace.weights.open import open_checkpoint
 from headrace.weights.safetensors_writer import write_safetensors_file
 from headrace.weights.source import TensorSource
+from headrace.weights.tensor import Tensor
+from headrace.weights.text_part import text_config
 from tests.models.cases import Session, prompt
-from tests.tiny import tiny_checkpoint, write_tiny_hf
+from tests.tiny import Family, tiny_checkpoint, write_tiny_hf
+
+OUTER = {"gemma3_text": "gemma3", "mistral": "mistral3"}
+OLD_NAMES = {"model.": "language_model.model.", "lm_head.": "language_model.lm_head."}
+NEW_NAMES = {"model.": "model.language_model."}
+VISION = ("vision_tower.vision_model.post_layernorm.weight",
+          "vision_tower.patch_conv.weight",
+          "multi_modal_projector.mm_soft_emb_norm.weight")  # fmt: skip
+# What these configs have around text_config, as published and as transformers writes them.
+AROUND: dict[str, dict[str, Any]] = {
+    "gemma3_text": {
+        "boi_token_index": 255999, "eoi_token_index": 256000, "image_token_index": 262144,
+        "initializer_range": 0.02, "mm_tokens_per_image": 256, "torch_dtype": "bfloat16",
+    },
+    "mistral": {
+        "image_token_index": 10, "multimodal_projector_bias": False, "projector_hidden_act": "gelu",
+        "spatial_merge_size": 2, "vision_feature_layer": -1, "torch_dtype": "bfloat16",
+    },
+}  # fmt: skip
 
 
-def write_outer(folder: Path, names: dict[str, str], **outer: Any) -> Path:
-    """A tiny Gemma 3 as the text part of a larger model; `names`: prefixes, old to new."""
-    path = write_tiny_hf(folder, "gemma3_text")
-    tensors = tiny_checkpoint("gemma3_text").tensors
+def source(name: str, tensor: Tensor) -> TensorSource:
+    return TensorSource(name, tensor.shape, tensor.codec, lambda: [tensor.data])
+
+
+def write_outer(
+    folder: Path,
+    names: dict[str, str],
+    family: Family = "gemma3_text",
+    vision: tuple[str, ...] = (),
+    **outer: Any,
+) -> Path:
+    """A tiny model as the text part of a larger one.
+
+    names: prefixes, old to new. vision: tensors of the other parts.
+    """
+    path = write_tiny_hf(folder, family)
+    tensors = tiny_checkpoint(family).tensors
     sources = []
     for name, tensor in tensors.items():
         for old, new in names.items():
             if name.startswith(old):
                 name = new + name.removeprefix(old)
                 break
-        sources.append(TensorSource(name, tensor.shape, tensor.codec, lambda t=tensor: [t.data]))
-    if "vision_config" in outer:
-        extra = tensors["model.norm.weight"]
-        name = "vision_tower.vision_model.post_layernorm.weight"
-        sources.append(TensorSource(name, extra.shape, extra.codec, lambda: [extra.data]))
+        sources.append(source(name, tensor))
+    sources += [source(name, tensors["model.norm.weight"]) for name in vision]
     write_safetensors_file(path / "model.safetensors", sources)
     inner = json.loads((path / "config.json").read_text())
-    config = {"model_type": "gemma3", "text_config": inner, "eos_token_id": [257, 258], **outer}
-    (path / "config.json").write_text(json.dumps(config))
+    config = {"model_type": OUTER[family], "text_config": inner, "eos_token_id": [257, 258]}
+    (path / "config.json").write_text(json.dumps({**config, **AROUND[family], **outer}))
     return path
 
 
-@pytest.mark.parametrize(
-    "names",
-    [{"model.": "language_model.model."}, {"model.": "model.language_model."}, {}],
-)
-def test_the_text_part_is_the_text_model(tmp_path: Path, names: dict[str, str]) -> None:
+def logits(checkpoint: Any) -> Any:
     ops = make_ops("reference")
-    path = write_outer(tmp_path, names, mm_tokens_per_image=256, boi_token_index=255999)
+    return Session(load_model(checkpoint, ops), ops).feed(prompt(0)[:20])
+
+
+@pytest.mark.parametrize("family", ["gemma3_text", "mistral"])
+@pytest.mark.parametrize("names", [OLD_NAMES, NEW_NAMES, {}])
+def test_the_text_part_is_the_text_model(
+    tmp_path: Path, names: dict[str, str], family: Family
+) -> None:
+    part = open_checkpoint(write_outer(tmp_path, names, family))
+    assert part.config["model_type"] == family
+    assert part.conventions.norm_offset == (1.0 if family == "gemma3_text" else 0.0)
+    assert (part.left_out, part.left_out_words) == ({}, "")
+    assert np.array_equal(logits(part), logits(tiny_checkpoint(family)))
+
+
+@pytest.mark.parametrize("family", ["gemma3_text", "mistral"])
+@pytest.mark.parametrize(("names", "prefix"), [(OLD_NAMES, ""), (NEW_NAMES, "model.")])
+def test_an_image_encoder_is_left_out_and_named(
+    tmp_path: Path, names: dict[str, str], prefix: str, family: Family
+) -> None:
+    vision = tuple(prefix + name for name in VISION)
+    path = write_outer(tmp_path, names, family, vision, vision_config={"hidden_size": 8})
     part = open_checkpoint(path)
-    assert part.config["model_type"] == "gemma3_text"
-    assert part.conventions.norm_offset == 1.0
-    one, other = (
-        Session(load_model(item, ops), ops).feed(prompt(0)[:20])
-        for item in (part, tiny_checkpoint("gemma3_text"))
-    )
-    assert np.array_equal(one, other)
+    assert part.left_out == {"vision_tower": 2, "multi_modal_projector": 1}
+    words = "multi_modal_projector (1 tensor), vision_tower (2 tensors)"
+    assert part.left_out_words == words
+    assert np.array_equal(logits(part), logits(tiny_checkpoint(family)))
+    shown = CliRunner().invoke(cli, ["show", str(path)], catch_exceptions=False).stdout
+    assert f"{words}; text alone is read" in shown
+    facts = CliRunner().invoke(cli, ["show", str(path), "--json"], catch_exceptions=False).stdout
+    assert json.loads(facts)["left_out"] == part.left_out
 
 
-def test_an_image_encoder_is_refused_by_name(tmp_path: Path) -> None:
-    path = write_outer(tmp_path, {"model.": "language_model.model."}, vision_config={})
-    with pytest.raises(UnsupportedModelError, match=r"image encoder \(1 tensors, vision_tower"):
-        open_checkpoint(path)
+def test_a_tensor_that_is_of_neither_part_still_stops_the_load(tmp_path: Path) -> None:
+    path = write_outer(tmp_path, OLD_NAMES, vision=("audio_tower.conv.weight",))
+    with pytest.raises(UnsupportedModelError, match=r"1 tensors are not part .* audio_tower"):
+        load_model(open_checkpoint(path), make_ops("reference"))
+
+
+def test_a_text_part_of_another_family_is_refused_by_its_name(tmp_path: Path) -> None:
+    path = write_outer(tmp_path, {}, "mistral")
+    config = json.loads((path / "config.json").read_text())
+    config["text_config"]["model_type"] = "ministral3"
+    (path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UnsupportedModelError, match="'ministral3' is not implemented"):
+        load_model(open_checkpoint(path), make_ops("reference"))
 
 
 def test_what_lies_around_the_text_config_still_counts(tmp_path: Path) -> None:
     path = write_outer(tmp_path, {}, quantization_config={"quant_method": "awq"})
     with pytest.raises(UnsupportedModelError, match="quantization_config"):
         load_model(open_checkpoint(path), make_ops("reference"))
+
+
+def test_configs_as_published() -> None:
+    """They leave out what is the default of the text model's class."""
+    gemma_4b = {
+        "model_type": "gemma3", **AROUND["gemma3_text"], "eos_token_id": [1, 106],
+        "vision_config": {"model_type": "siglip_vision_model", "hidden_size": 1152},
+        "text_config": {
+            "model_type": "gemma3_text", "hidden_size": 2560, "intermediate_size": 10240,
+            "num_hidden_layers": 34, "rope_scaling": {"factor": 8.0, "rope_type": "linear"},
+            "sliding_window": 1024,
+        },
+    }  # fmt: skip
+    mistral_24b = {
+        "model_type": "mistral3", **AROUND["mistral"],
+        "vision_config": {"model_type": "pixtral", "hidden_size": 1024},
+        "text_config": {
+            "model_type": "mistral", "attention_dropout": 0.0, "head_dim": 128,
+            "hidden_act": "silu", "hidden_size": 5120, "initializer_range": 0.02,
+            "intermediate_size": 32768, "max_position_embeddings": 131072,
+            "num_attention_heads": 32, "num_hidden_layers": 40, "num_key_value_heads": 8,
+            "rms_norm_eps": 1e-05, "rope_theta": 1e9, "sliding_window": None, "use_cache": True,
+            "vocab_size": 131072,
+        },
+    }  # fmt: skip
+    found = []
+    for stated in (gemma_4b, mistral_24b):
+        reader = ConfigReader(text_config(stated))
+        config = FAMILIES[str(reader.raw("model_type"))].read_config(reader)
+        reader.finish()
+        shape = config.attention
+        found.append((config.num_layers, shape.num_heads, shape.num_kv_heads, shape.head_dim))
+    assert found == [(34, 8, 4, 256), (40, 32, 8, 128)]
+
+
+def test_a_chat_template_in_a_file_of_its_own_is_read(tmp_path: Path) -> None:
+    """chat_template.json, where older folders of models that read images have it."""
+    path = write_outer(tmp_path, OLD_NAMES, "mistral")
+    config = json.loads((path / "tokenizer_config.json").read_text())
+    own = config.pop("chat_template")
+    (path / "chat_template.json").write_text('{"chat_template": "T"}')
+    (path / "tokenizer_config.json").write_text(json.dumps(config))
+    assert open_checkpoint(path).chat_templates == {"default": "T"}
+    (path / "tokenizer_config.json").write_text(json.dumps({**config, "chat_template": own}))
+    assert open_checkpoint(path).chat_templates == {"default": own}

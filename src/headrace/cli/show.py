@@ -72,6 +72,7 @@ def describe(checkpoint: Checkpoint) -> dict[str, Any]:
         "eos_token_ids": list(checkpoint.eos_token_ids),
         "chat_templates": sorted(checkpoint.chat_templates),
         "sampling_defaults": dict(model_defaults(checkpoint)),
+        "left_out": dict(checkpoint.left_out),
     }
 
 
@@ -96,6 +97,7 @@ def _plain(value: Any) -> Any:
 
 def _print(facts: dict[str, Any]) -> None:
     from headrace.engine.sampling_defaults import described
+    from headrace.weights.checkpoint import left_out_words
 
     rows = [
         ("path", facts["path"]),
@@ -105,6 +107,8 @@ def _print(facts: dict[str, Any]) -> None:
     ]
     by_codec = facts["weights_bytes_by_codec"]
     rows += [(f"  {codec}", f"{size / 1e6:,.3f} MB") for codec, size in by_codec.items()]
+    if facts["left_out"]:
+        rows.append(("left out", f"{left_out_words(facts['left_out'])}; text alone is read"))
     rows += [
         ("tokenizer", facts["tokenizer"]),
         *([("text split by", facts["tokenizer_pre"])] if facts["tokenizer_pre"] else []),

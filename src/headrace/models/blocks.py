@@ -56,7 +56,9 @@ class Attention:
         k_norm: Norm | None = None,
     ) -> None:
         window = config.windows[index] if config.windows else 0
-        self.shape: AttentionShape = replace(config.attention, window=window)
+        scales = config.attention_scales
+        scale = scales[index] if scales else config.attention.scale
+        self.shape: AttentionShape = replace(config.attention, window=window, scale=scale)
         self.rotates = config.rotates[index] if config.rotates else config.rope is not None
         self.index = index
         self.qkv_proj = qkv_proj

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from headrace.models.rope import RopeConfig
@@ -26,6 +26,8 @@ class DecoderConfig:
     num_layers: int
     attention: AttentionShape
     """Heads of every layer; windows are in `windows`."""
+    attention_scales: tuple[float, ...] = field(default=(), kw_only=True)
+    """Factor of the scores of each layer; empty where it is that of `attention` in all."""
     rope: RopeConfig | None
     """None in models that do not rotate."""
     max_positions: int

@@ -78,8 +78,6 @@ class Falcon(Model):
         # The same once more, in units of hidden_size.
         reader.expect("ff_factor", int, (ffn // hidden,), ffn // hidden)
         bias = reader.get("bias", bool, False)
-        # The code first published with the weights, which transformers took over.
-        reader.unused("auto_map")
         reader.expect("apply_residual_connection_post_layernorm", bool, (False,), False)
         return FalconConfig(
             model_type="falcon",

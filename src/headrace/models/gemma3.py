@@ -7,7 +7,7 @@
 Five layers with a window, rotated by a base of 10,000, are followed by one that sees everything,
 rotated by a base of 1,000,000, its positions divided by 8 in the larger sizes.
 The text part of `model_type` gemma3 (a config with images, its text under `text_config`) is the
-same; tensors of the image encoder stop the load, as all that nobody uses.
+same; tensors of the image encoder are left out (`weights.text_part`).
 Sources: arXiv 2503.19786; transformers modeling_gemma3.py for the keys.
 """
 

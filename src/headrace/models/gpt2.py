@@ -5,6 +5,9 @@
     y = h + c_proj(gelu_tanh(c_fc(ln_2(h))))
     logits = wte ln_f(y)
 
+Scores are scaled by 1 / sqrt(head_dim), unless `scale_attn_weights` is false, and divided by the
+number of the layer, from 1, where `scale_attn_by_inverse_layer_idx` says so (Mistral's GPT-2s).
+
 Q, K and V are one matrix. Folders store matrices of layers (in, out), GGUF files (out, in), which
 the checkpoint's conventions say.
 Sources: Radford et al. 2019; transformers modeling_gpt2.py for the keys.
@@ -13,6 +16,7 @@ Sources: Radford et al. 2019; transformers modeling_gpt2.py for the keys.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import ClassVar
 
 from headrace.models.blocks import MLP, Attention
@@ -26,6 +30,11 @@ from headrace.weights.config_reader import ConfigReader
 
 GELU_TANH: Mapping[str, Activation] = dict.fromkeys(shared.GELU_TANH, "gelu_tanh")
 """Names under which configs have the approximation by tanh."""
+
+ACTIVATIONS: Mapping[str, Activation] = {
+    **GELU_TANH, "gelu": "gelu", "relu": "relu", "silu": "silu", "swish": "silu",
+}  # fmt: skip
+"""Those of GPT-2's configs."""
 
 
 class GPT2Layer(PreNormLayer):
@@ -54,10 +63,14 @@ class GPT2(Model):
 
     @staticmethod
     def read_config(reader: ConfigReader) -> DecoderConfig:
-        reader.expect("scale_attn_by_inverse_layer_idx", bool, (False,), False)
-        return read_gpt2(
-            reader, "gpt2", kv_heads=reader.size("n_head"), activations=GELU_TANH, usual="gelu_new"
+        config = read_gpt2(
+            reader, "gpt2", kv_heads=reader.size("n_head"), activations=ACTIVATIONS, usual="gelu_new"
         )
+        if not reader.get("scale_attn_by_inverse_layer_idx", bool, False):
+            return config
+        scale = config.attention.scale
+        scales = tuple(scale / number for number in range(1, config.num_layers + 1))
+        return replace(config, attention_scales=scales)
 
 
 def read_gpt2(
@@ -75,7 +88,7 @@ def read_gpt2(
     positions = reader.size("n_positions", 1024)
     # The length of the causal mask, in configs that still have one.
     reader.expect("n_ctx", int, (positions,), positions)
-    reader.expect("scale_attn_weights", bool, (True,), True)
+    scaled = reader.get("scale_attn_weights", bool, True)
     activation = reader.expect("activation_function", str, tuple(activations), usual)
     head_dim = hidden // heads
     return DecoderConfig(
@@ -84,7 +97,9 @@ def read_gpt2(
         hidden_size=hidden,
         intermediate_size=reader.size("n_inner", 4 * hidden),
         num_layers=reader.size("n_layer"),
-        attention=AttentionShape(heads, kv_heads, head_dim, scale=head_dim**-0.5),
+        attention=AttentionShape(
+            heads, kv_heads, head_dim, scale=head_dim**-0.5 if scaled else 1.0
+        ),
         rope=None,
         max_positions=positions,
         norm_eps=reader.positive("layer_norm_epsilon", 1e-5),

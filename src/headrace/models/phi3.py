@@ -38,8 +38,6 @@ class Phi3(Model):
         # Phi-4-mini's words for parts of other models of its makers, switched off.
         for key in ("full_attn_mod", "interpolate_factor"):
             reader.expect(key, int, (1,), 1)
-        # The code published with the weights, which transformers took over.
-        reader.unused("auto_map")
         rope = RopeConfig.read(reader, default_partial=1.0)
         if rope.kind == "longrope":
             # Wherever else it is stated, transformers takes 4096 where it is not at the top.

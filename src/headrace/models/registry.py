@@ -101,8 +101,11 @@ def _family(
     model_type = reader.required("model_type", str)
     family = FAMILIES.get(model_type)
     if family is None:
+        code = ""
+        if reader.raw("auto_map") is not None:
+            code = " (auto_map names code in the folder, which is never run)"
         raise UnsupportedModelError(
-            f"model_type {model_type!r} is not implemented; supported: {', '.join(FAMILIES)}"
+            f"model_type {model_type!r} is not implemented{code}; supported: {', '.join(FAMILIES)}"
         )
     quantisation = reader.section("quantization_config")
     if quantisation is not None:

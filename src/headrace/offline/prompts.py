@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from headrace.config.settings import EngineConfig
 from headrace.errors import TemplateError
 from headrace.offline import arguments
-from headrace.text.tokenizer import Tokenizer, load_tokenizer
+from headrace.text.no_tokenizer import tokenizer_or_none
+from headrace.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from headrace.text import ChatTemplate
@@ -35,7 +36,11 @@ class PromptEncoder:
     @classmethod
     def of(cls, checkpoint: Checkpoint, config: EngineConfig) -> PromptEncoder:
         """That of a checkpoint; raises HeadraceError where its tokenizer cannot be used."""
-        tokenizer = load_tokenizer(
+        if checkpoint.left_out:
+            logger.warning(
+                "left out of the model: %s; text alone is read", checkpoint.left_out_words
+            )
+        tokenizer = tokenizer_or_none(
             checkpoint.tokenizer, checkpoint.eos_token_ids, pre=config.tokenizer_pre
         )
         return cls(tokenizer, checkpoint.chat_templates)
@@ -43,7 +48,7 @@ class PromptEncoder:
     @property
     def has_chat_template(self) -> bool:
         """Whether conversations can be encoded."""
-        return bool(self._templates)
+        return bool(self._templates) and self.tokenizer.has_text
 
     def encode(self, prompt: str | list[int]) -> list[int]:
         """Ids of a text, with what the tokenizer adds to every text; ids as they are."""

@@ -26,9 +26,10 @@ Array = Any
 
 KVCodec = Literal["f32", "bf16"]
 
-Activation = Literal["silu", "gelu", "gelu_tanh"]
+Activation = Literal["silu", "gelu", "gelu_tanh", "relu"]
 """silu: x / (1 + exp(-x)). gelu: x Phi(x), by erf. gelu_tanh: its approximation by tanh
-(0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x³)))), also called gelu_new and gelu_pytorch_tanh."""
+(0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x³)))), also called gelu_new and gelu_pytorch_tanh.
+relu: 0 where x < 0, otherwise x (-0 and NaN too)."""
 
 
 @dataclass(frozen=True)

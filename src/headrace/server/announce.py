@@ -62,6 +62,13 @@ def announce(state: ServerState, url: str, times: Times, as_json: bool) -> None:
     for line in memory_report(model.engine.info):
         logger.info("%s", line)
     logger.info("%s", _defaults_line(model.sampling_defaults))
+    if model.left_out:
+        logger.warning("left out of the model: %s; text alone is read", model.left_out)
+    if not model.tokenizer.has_text:
+        logger.warning(
+            "the model has no tokenizer: prompts are token ids, and so are answers "
+            "(return_token_ids)"
+        )
     logger.debug(
         "ready in %.2f s; engine: %s; server: %s",
         times.ready_s,

@@ -157,7 +157,7 @@ class CompletionReply:
             token_ids = [*prompt.token_ids, *token_ids]
             logprobs = [*(said.prompt_logprobs or [None] * len(prompt.token_ids)), *logprobs]
             offsets = [*prompt.text_offsets, *offsets]
-        as_ids = self._request.return_tokens_as_token_ids
+        as_ids = self._request.return_tokens_as_token_ids or not self._tokenizer.has_text
         return completion_logprobs(
             token_ids, logprobs, offsets, self._tokenizer, most=most, as_ids=as_ids
         )

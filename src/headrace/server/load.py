@@ -23,7 +23,7 @@ from headrace.engine.messages import EngineInfo
 from headrace.engine.sampling_defaults import SamplingDefaults, sampling_defaults
 from headrace.server.prompt import TAKEN
 from headrace.server.templates import chosen_template, template_defaults
-from headrace.text import ChatTemplate, Tokenizer, load_tokenizer
+from headrace.text import ChatTemplate, Tokenizer, tokenizer_or_none
 from headrace.text.template_limits import MAX_SOURCE_BYTES
 from headrace.weights.checkpoint import Checkpoint
 from headrace.weights.open import open_checkpoint
@@ -45,6 +45,8 @@ class TextSide:
     """None for a model without one."""
     template_defaults: dict[str, Any]
     trust_request_template: bool
+    left_out: str
+    """Modules of the files that are not part of the model, in words; "" for a whole one."""
     sampling_defaults: SamplingDefaults
     """The values of sampling fields that a request leaves out."""
     weights_digest: bytes
@@ -59,7 +61,7 @@ def load_text(engine_config: EngineConfig, server_config: ServerConfig) -> TextS
     path = resolve_model(engine_config.model)
     checkpoint = open_checkpoint(path)
     opened_s = time.perf_counter()
-    tokenizer = load_tokenizer(
+    tokenizer = tokenizer_or_none(
         checkpoint.tokenizer, checkpoint.eos_token_ids, pre=engine_config.tokenizer_pre
     )
     done_s = time.perf_counter()
@@ -70,6 +72,7 @@ def load_text(engine_config: EngineConfig, server_config: ServerConfig) -> TextS
         template=_template(checkpoint, tokenizer, server_config),
         template_defaults=template_defaults(server_config.default_chat_template_kwargs, TAKEN),
         trust_request_template=server_config.trust_request_chat_template,
+        left_out=checkpoint.left_out_words,
         sampling_defaults=sampling_defaults(checkpoint, engine_config.generation_config),
         weights_digest=weights_digest(checkpoint, engine_config.tokenizer_pre or ""),
         phases_s={"open": opened_s - begun_s, "tokenizer": done_s - opened_s},

@@ -24,6 +24,10 @@ FLOOR = -9999.0
 class TokenTable(Protocol):
     """The part of a tokenizer that log probabilities need."""
 
+    @property
+    def has_text(self) -> bool:
+        """Whether tokens have names other than their ids."""
+
     def token_bytes(self, token_id: int) -> bytes:
         """Bytes a token adds to the text; a special token's own text."""
 

@@ -47,6 +47,8 @@ class ServedModel:
     """Name of the file or folder."""
     template_defaults: Mapping[str, Any] = field(default_factory=dict)
     """Variables of every rendering."""
+    left_out: str = ""
+    """Modules of the files that are not part of the model, in words; "" for a whole one."""
     sampling_defaults: SamplingDefaults = field(default_factory=dict)
     """The values of sampling fields that a request leaves out."""
     trust_request_template: bool = False

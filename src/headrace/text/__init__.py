@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from headrace.text.chat_template import ChatTemplate
     from headrace.text.detokenizer import Detokenizer
+    from headrace.text.no_tokenizer import tokenizer_or_none
     from headrace.text.stop import StopStrings
     from headrace.text.stream import TextDelta, TextStream
     from headrace.text.tokenizer import Tokenizer, load_tokenizer
@@ -24,6 +25,7 @@ __all__ = [
     "TextStream",
     "Tokenizer",
     "load_tokenizer",
+    "tokenizer_or_none",
 ]
 
 _MODULES = {
@@ -34,6 +36,7 @@ _MODULES = {
     "TextStream": "stream",
     "Tokenizer": "tokenizer",
     "load_tokenizer": "tokenizer",
+    "tokenizer_or_none": "no_tokenizer",
 }
 
 

@@ -37,7 +37,7 @@ class TextStream:
     prompt_ids: what the ids continue. text_offset: added to every text offset (the length of the
     prompt's text where it is echoed). min_tokens: a stop string that one of the first so many ids
     completes is text like any other (as in vLLM); one that a later id completes may begin there.
-    Raises RequestError for an empty stop string.
+    Raises RequestError for an empty stop string, and for any where the model has no tokenizer.
     """
 
     def __init__(
@@ -51,6 +51,10 @@ class TextStream:
         text_offset: int = 0,
         min_tokens: int = 0,
     ) -> None:
+        if stops and not tokenizer.has_text:
+            from headrace.text.no_tokenizer import no_tokenizer
+
+            raise no_tokenizer("no text ends an answer; stop_token_ids does", "stop")
         self._detokenizer = Detokenizer(
             tokenizer, prompt_ids=prompt_ids, skip_special_tokens=skip_special_tokens
         )

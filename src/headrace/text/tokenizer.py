@@ -64,6 +64,9 @@ def load_tokenizer(
 class Tokenizer:
     """A tokenizer: encodes and decodes; safe to use from several threads."""
 
+    has_text: bool = True
+    """False only of the stand-in for a tokenizer that a model lacks (`text.no_tokenizer`)."""
+
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
         self._bytes: dict[int, bytes] = {}

@@ -51,8 +51,23 @@ class Checkpoint:
     eos_token_ids: tuple[int, ...] = ()
     """Every id the file names as an end of turn or text, in ascending order."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    """How many tensors of each module of the folder are not part of the model that is loaded (the
+    image encoder)."""
 
     @property
     def nbytes(self) -> int:
         """Bytes of all tensors as stored."""
         return sum(tensor.nbytes for tensor in self.tensors.values())
+
+    @property
+    def left_out_words(self) -> str:
+        """`left_out` in words: "multi_modal_projector (2 tensors), vision_tower (437 tensors)"."""
+        return left_out_words(self.left_out)
+
+
+def left_out_words(left_out: Mapping[str, int]) -> str:
+    """`Checkpoint.left_out` in words; "" where nothing was."""
+    return ", ".join(
+        f"{module} ({count} tensor{'s' if count > 1 else ''})" for module, count in left_out.items()
+    )

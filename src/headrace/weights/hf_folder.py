@@ -21,7 +21,7 @@ from headrace.weights.safetensors_file import read_safetensors
 from headrace.weights.sentencepiece_model import sentencepiece_entries, stated_flags
 from headrace.weights.small_file import is_named
 from headrace.weights.tensor import Tensor
-from headrace.weights.text_part import text_config, text_tensors
+from headrace.weights.text_part import text_config, text_part
 from headrace.weights.tokenizer_data import TokenizerData, token_text
 from headrace.weights.tokenizer_json import read_tokenizer_json
 
@@ -40,7 +40,8 @@ def open_hf_folder(folder: Path) -> Checkpoint:
     generation = read_json_object(folder / "generation_config.json", required=False)
     architecture = known_architecture(config.get("model_type"))
     stored, metadata = _read_tensors(folder)
-    tensors = text_tensors(folder, stated, stored)
+    part = text_part(stated, stored)
+    tensors = part.tensors
     tokenizer_config = _tokenizer_config(folder)
     templates = _chat_templates(folder, tokenizer_config.pop("chat_template", None))
     json_path = folder / "tokenizer.json"
@@ -63,6 +64,7 @@ def open_hf_folder(folder: Path) -> Checkpoint:
         generation_config=generation,
         eos_token_ids=_end_ids(folder, config, generation, tokenizer),
         metadata=metadata,
+        left_out=part.left_out,
     )
 
 
@@ -182,6 +184,11 @@ def _chat_templates(folder: Path, stated: object) -> dict[str, str]:
             templates[path.stem] = read_text(path)
     if is_named(folder / "chat_template.jinja"):
         templates["default"] = read_text(folder / "chat_template.jinja")
+    elif "default" not in templates:
+        # Where older versions kept the template of a model that reads images as well.
+        stated = read_json_object(folder / "chat_template.json", required=False)
+        if isinstance(template := stated.get("chat_template"), str):
+            templates["default"] = template
     return templates
 
 

@@ -24,6 +24,8 @@ HARMLESS_KEYS: Mapping[str, tuple[object, ...] | None] = {
     "transformers_version": _ANY,
     "unsloth_fixed": _ANY,
     "unsloth_version": _ANY,
+    # code published beside the weights: never run, as by transformers for a type that it knows
+    "auto_map": _ANY,
     # training only
     "attention_dropout": _ANY,
     "attn_pdrop": _ANY,

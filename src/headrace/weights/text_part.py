@@ -1,34 +1,46 @@
-"""The text model inside a folder of a model that reads images as well (Gemma 3).
+"""The text model inside a folder of a model that reads images as well (Gemma 3, Mistral Small 3).
 
 Such a config.json has the text model's config under `text_config`, and its tensors have a longer
-name. Both are put into the words of the text model alone. A folder that holds the image encoder
-too is refused by name: leaving it out would answer questions about images blindly.
+name. Both are put into the words of the text model alone. Tensors of the image encoder are left
+out, and counted by module so that whoever loads the model can name them: text is answered as by
+the whole model, images are not read.
 
-Source: transformers modeling_gemma3.py (Gemma3ForConditionalGeneration), published folders.
+Source: transformers modeling_gemma3.py (Gemma3ForConditionalGeneration), modeling_mistral3.py
+(Mistral3ForConditionalGeneration) and conversion_mapping.py, published folders.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
-from headrace.errors import UnsupportedModelError
 from headrace.weights.tensor import Tensor
 
-_TEXT_TYPES = {"gemma3": "gemma3_text"}
+# The family of the text, by the outer model_type, where text_config states none.
+_TEXT_TYPES = {"gemma3": "gemma3_text", "mistral3": "mistral"}
 # What these configs say of images alone.
 _IMAGE_KEYS = frozenset(
     {
         "boi_token_id", "boi_token_index", "eoi_token_id", "eoi_token_index", "image_token_id",
-        "image_token_index", "mm_tokens_per_image", "vision_config",
+        "image_token_index", "mm_tokens_per_image", "multimodal_projector_bias",
+        "projector_hidden_act", "spatial_merge_size", "vision_config", "vision_feature_layer",
     }
 )  # fmt: skip
-_IMAGE_PREFIXES = ("vision_tower.", "vision_model.", "multi_modal_projector.")
+_IMAGE_MODULES = ("vision_tower", "vision_model", "multi_modal_projector")
 # By the version of transformers that wrote the file; the longest first.
 _TEXT_PREFIXES = {"language_model.model.": "model.", "model.language_model.": "model.",
                   "language_model.lm_head.": "lm_head."}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class TextPart:
+    """The tensors of a folder's text model, under its own names."""
+
+    tensors: Mapping[str, Tensor]
+    left_out: Mapping[str, int]
+    """How many tensors of each module outside the text model the folder has."""
 
 
 def text_config(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -41,26 +53,23 @@ def text_config(config: Mapping[str, Any]) -> dict[str, Any]:
         return dict(config)
     outer = {key: value for key, value in config.items() if key not in _IMAGE_KEYS}
     del outer["text_config"]
-    return {**outer, **inner, "model_type": text_type}
+    return {**outer, "model_type": text_type, **inner}
 
 
-def text_tensors(
-    path: Path, config: Mapping[str, Any], tensors: Mapping[str, Tensor]
-) -> Mapping[str, Tensor]:
-    """Tensors of the text model under its own names; of any other config as they are.
-
-    Raises UnsupportedModelError where an image encoder is among them.
-    """
+def text_part(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> TextPart:
+    """The text model's tensors; of any other config all, as they are."""
     if str(config.get("model_type")) not in _TEXT_TYPES:
-        return tensors
-    images = [name for name in tensors if name.removeprefix("model.").startswith(_IMAGE_PREFIXES)]
-    if images:
-        raise UnsupportedModelError(
-            f"{path}: holds an image encoder ({len(images)} tensors, {min(images)} and so on); "
-            "only text is implemented. Use a GGUF file of the model, or a text-only folder"
-        )
-    names = {name: _text_name(name) for name in tensors}
-    return {names[name]: replace(tensor, name=names[name]) for name, tensor in tensors.items()}
+        return TextPart(tensors, {})
+    left_out: Counter[str] = Counter()
+    kept = {}
+    for name, tensor in tensors.items():
+        module = name.removeprefix("model.").partition(".")[0]
+        if module in _IMAGE_MODULES:
+            left_out[module] += 1
+            continue
+        text_name = _text_name(name)
+        kept[text_name] = replace(tensor, name=text_name)
+    return TextPart(kept, dict(sorted(left_out.items())))
 
 
 def _text_name(name: str) -> str:

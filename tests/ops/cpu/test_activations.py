@@ -161,3 +161,16 @@ def test_what_means_nothing_is_refused() -> None:
                 backend.softcap(x, cap)
     with pytest.raises(ValueError, match="gate_up"):
         ops.gated_activation(normal(1, 2, 7), "gelu")
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_relu_is_exact(level: str) -> None:
+    ops, reference, x = CpuOps(level, 2), ReferenceOps(), everywhere()[None]
+    got = ops.activation(x, "relu")
+    assert (got == np.maximum(x, 0)).all()
+    assert (got == reference.activation(x, "relu")).all()
+    gate, up = normal(1, 7, 96) * np.float32(4), normal(2, 7, 96)
+    gated = ops.gated_activation(np.concatenate([gate, up], axis=1), "relu")
+    assert (gated == np.maximum(gate, 0) * up).all()
+    odd = ops.activation(np.array([[-0.0, np.nan, np.inf, -np.inf]], np.float32), "relu")
+    np.testing.assert_array_equal(odd, [[0, np.nan, np.inf, 0]])

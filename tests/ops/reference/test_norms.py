@@ -85,6 +85,7 @@ def test_activations_and_softcap() -> None:
         ("silu", wide / (1 + np.exp(-wide))),
         ("gelu", wide * cdf),
         ("gelu_tanh", 0.5 * wide * (1 + np.tanh(inner))),
+        ("relu", np.maximum(wide, 0)),
     ):
         close(OPS.activation(x, kind), expected)  # type: ignore[arg-type]
         close(OPS.gated_activation(gated, kind), expected * up)  # type: ignore[arg-type]

@@ -28,6 +28,7 @@ from headrace.server.prompt import TEXT_TOO_LONG, render, tokenize
 from headrace.server.reply import json_reply
 from headrace.server.served import ServedModel
 from headrace.text import Detokenizer
+from headrace.text.no_tokenizer import no_tokenizer
 
 # Tokens may be some hundred bytes long.
 DETOKENIZED_ITEMS = 256
@@ -101,6 +102,8 @@ def _check_ids(request: DetokenizeRequest, model: ServedModel) -> None:
             code=TEXT_TOO_LONG,
         )
     check_token_ids(request.tokens, model.limits, "tokens")
+    if not model.tokenizer.has_text:
+        raise no_tokenizer("ids have no text", "tokens")
 
 
 def _texts(ids: Sequence[int], model: ServedModel) -> Iterator[str]:

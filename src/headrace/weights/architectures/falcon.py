@@ -82,7 +82,6 @@ FALCON = Architecture(
     head_dim=False,
     implied={"activation": "gelu", "alibi": False, "bias": False},
     accepted={
-        "auto_map": (),
         "apply_residual_connection_post_layernorm": (False,),
         "ff_factor": (),
     },

@@ -37,7 +37,6 @@ PHI3 = Architecture(
     accepted={
         **SILU,
         "attention_bias": (False,),
-        "auto_map": (),
         "full_attn_mod": (1,),
         "interpolate_factor": (1,),
         "lm_head_bias": (False,),
