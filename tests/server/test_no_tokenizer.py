@@ -48,12 +48,12 @@ def test_ids_are_continued_by_ids(server: Running) -> None:
 @pytest.mark.parametrize(
     ("path", "body", "param"),
     [
-        ("/v1/completions", {"prompt": "text"}, None),
+        ("/v1/completions", {"prompt": "text"}, "prompt"),
         ("/v1/completions", {"prompt": IDS, "stop": "x"}, "stop"),
         ("/v1/completions", {"prompt": IDS, "stop": ["x"], "stream": True}, "stop"),
-        ("/v1/completions", {"prompt": IDS, "bad_words": ["x"]}, None),
+        ("/v1/completions", {"prompt": IDS, "bad_words": ["x"]}, "bad_words[0]"),
         ("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}]}, "messages"),
-        ("/tokenize", {"prompt": "text"}, None),
+        ("/tokenize", {"prompt": "text"}, "prompt"),
         ("/detokenize", {"tokens": IDS}, "tokens"),
     ],
 )
