@@ -10,6 +10,7 @@ from headrace.errors import RequestError
 from headrace.text.tokenizer import Segment, Tokenizer, load_tokenizer
 
 if TYPE_CHECKING:
+    from headrace.text.cuts import TextBound
     from headrace.weights.tokenizer_data import TokenizerData
 
 
@@ -34,16 +35,25 @@ class NoTokenizer(Tokenizer):
         return ()
 
     def encode(
-        self, text: str, *, add_special_tokens: bool, parse_special: bool = True
+        self,
+        text: str,
+        *,
+        add_special_tokens: bool,
+        parse_special: bool = True,
+        bound: TextBound | None = None,
     ) -> list[int]:
         """Raises RequestError."""
         raise no_tokenizer("a text has no token ids")
 
     def encode_segments(
-        self, segments: Sequence[Segment], *, add_special_tokens: bool = False
+        self,
+        segments: Sequence[Segment],
+        *,
+        add_special_tokens: bool = False,
+        bound: TextBound | None = None,
     ) -> list[int]:
         """Raises RequestError."""
-        raise no_tokenizer("messages have no token ids", "messages")
+        raise no_tokenizer("messages have no token ids")
 
     def fewest_tokens(self, text: str) -> int:
         """0: nothing is known."""
