@@ -11,8 +11,9 @@ from click.testing import CliRunner, Result
 
 from headrace.cli.chat.conversation import Message
 from headrace.cli.chat.model import ChatDelta
-from headrace.cli.chat.remote import RemoteModel, _deltas, base_url, first_key
+from headrace.cli.chat.remote import RemoteModel, _deltas
 from headrace.cli.main import cli
+from headrace.cli.server_url import base_url, first_key
 from headrace.config import ServerConfig
 from headrace.errors import ConfigError, ContextLengthError, HeadraceError, RequestError
 from headrace.offline.params import SamplingParams
@@ -122,13 +123,13 @@ def test_flags_of_a_model_that_is_loaded_are_refused(start: Start) -> None:
     ],
 )
 def test_where_the_api_is(url: str, base: str) -> None:
-    assert base_url(url) == base
+    assert base_url(url, "--url") == base
 
 
 @pytest.mark.parametrize("url", ["", "127.0.0.1:8000", "ftp://x", "http://", "http://x/?a=b"])
 def test_what_is_not_a_url(url: str) -> None:
     with pytest.raises(ConfigError, match="--url"):
-        base_url(url)
+        base_url(url, "--url")
 
 
 def test_the_first_key() -> None:
@@ -138,7 +139,7 @@ def test_the_first_key() -> None:
 
 def events(*chunks: dict[str, Any] | str) -> Iterator[bytes]:
     """A stream in pieces of seven bytes."""
-    texts = [one if isinstance(one, str) else json.dumps(one) for one in chunks]
+    texts = [item if isinstance(item, str) else json.dumps(item) for item in chunks]
     data = "".join(f"data: {text}\n\n" for text in texts).encode()
     return (data[at : at + 7] for at in range(0, len(data), 7))
 

@@ -69,7 +69,7 @@ def test_each_prompt_has_its_own(start: Start) -> None:
     server = start(MockEngine(long_prefill))
     body = {"prompt": ["xyz", "xyzw"], "n": 2, "stream": True, "return_progress": True}
     told = progress_of(events_of(server.post("/v1/completions", body)))
-    assert sorted((one["index"], one["total"], one["processed"]) for one in told) == [
+    assert sorted((event["index"], event["total"], event["processed"]) for event in told) == [
         (0, 3, 1), (0, 3, 2), (1, 4, 1), (1, 4, 2),
     ]  # fmt: skip
 

@@ -46,6 +46,7 @@ COMMANDS = {
     ),
     "pull": CommandEntry("headrace.cli.pull:pull", "Fetch a model from the hub."),
     "list": CommandEntry("headrace.cli.list_models:list_models", "List the models on this disk."),
+    "ps": CommandEntry("headrace.cli.ps:ps", "List the models that running servers serve."),
     "rm": CommandEntry("headrace.cli.rm:rm", "Remove a fetched model."),
 }
 

@@ -118,7 +118,8 @@ def _served(ctx: click.Context, url: str, model: str | None) -> tuple[ChatModel,
             raise click.UsageError(
                 f"{flag.flag} is for a model that is loaded here; omit it, or omit --url", ctx
             )
-    from headrace.cli.chat.remote import RemoteModel, first_key
+    from headrace.cli.chat.remote import RemoteModel
+    from headrace.cli.server_url import first_key
 
     remote = RemoteModel(url, model, key=first_key(os.environ))
     return remote, f"{remote.name} at {url}"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import httpx2
 import msgspec
@@ -17,36 +16,18 @@ import msgspec
 from headrace.cli.chat import settings as chat_settings
 from headrace.cli.chat.conversation import Message, plain
 from headrace.cli.chat.model import ChatDelta
-from headrace.errors import ConfigError, ContextLengthError, HeadraceError, RequestError, shown
+from headrace.cli.server_url import API_KEY_VARIABLE, base_url
+from headrace.errors import ContextLengthError, HeadraceError, RequestError, shown
 from headrace.protocol.sse import DONE_DATA, SSEReader
 
 if TYPE_CHECKING:
     from headrace.engine.sampling_defaults import SamplingDefaults
     from headrace.offline.params import SamplingParams
 
-API_KEY_VARIABLE = "HEADRACE_API_KEY"
-
 _CONNECT_S = 10.0
 # A server sends something every 15 s; others are silent for as long as a prompt takes.
 _SILENT_S = 600.0
 _MAX_ERROR_BYTES = 2**16
-
-
-def base_url(url: str) -> str:
-    """The URL below which the API's paths are; raises ConfigError naming --url."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.netloc or parts.query or parts.fragment:
-        raise ConfigError(
-            f"--url {shown(url)}: not the URL of a server; write http://HOST:PORT, or with a path "
-            "the one below which its API is"
-        )
-    path = parts.path.rstrip("/") or "/v1"
-    return f"{parts.scheme}://{parts.netloc}{path}"
-
-
-def first_key(environ: Mapping[str, str]) -> str | None:
-    """The key to send: the first of those that a server would accept with this environment."""
-    return environ.get(API_KEY_VARIABLE, "").partition(",")[0].strip() or None
 
 
 class _Delta(msgspec.Struct, frozen=True):
@@ -64,7 +45,7 @@ class RemoteModel:
     def __init__(self, url: str, name: str | None = None, *, key: str | None = None) -> None:
         """name: None takes the first that the server lists. Raises HeadraceError where the server
         cannot be reached or lists no model."""
-        self._base = base_url(url)
+        self._base = base_url(url, "--url")
         headers = {} if key is None else {"authorization": f"Bearer {key}"}
         timeout = httpx2.Timeout(_SILENT_S, connect=_CONNECT_S)
         self._client = httpx2.Client(headers=headers, timeout=timeout)
