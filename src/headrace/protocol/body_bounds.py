@@ -41,7 +41,7 @@ DEFAULT_BOUNDS = BodyBounds()
 
 
 class _Marks(NamedTuple):
-    """What is counted: containers, names and the commas between values."""
+    """Counts of containers, names and the commas between values."""
 
     containers: int = 0
     names: int = 0

@@ -149,7 +149,7 @@ def cuts_of(vocabulary: Vocabulary) -> Cuts:
 
 
 class _Normalizing(NamedTuple):
-    """What a normalizer does to spaces."""
+    """The effects of a normalizer on spaces."""
 
     marks_spaces: bool
     prefixes: bool
@@ -222,7 +222,7 @@ def known_patterns() -> frozenset[str]:
 
 
 class _AddedTokens(NamedTuple):
-    """What added tokens do at the cuts of a text."""
+    """The effects of added tokens at the cuts of a text."""
 
     texts: tuple[str, ...]
     swallow_right: frozenset[str]

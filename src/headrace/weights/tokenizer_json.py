@@ -81,7 +81,7 @@ class _Model(msgspec.Struct, frozen=True):
 
 
 class _File(msgspec.Struct, frozen=True):
-    """What is read of a tokenizer.json."""
+    """The parts of a tokenizer.json that are read."""
 
     model: _Model
     added_tokens: list[_AddedToken] | None = None

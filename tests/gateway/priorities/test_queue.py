@@ -96,6 +96,7 @@ def checked(check: Callable[[Busy], Awaitable[None]], **queue: Any) -> None:
         async with served(answer) as provider:
             settings = {
                 "providers": {"p": str(provider.origin)},
+                "errors": {"detail": "full"},
                 "models": {"chat": [{"model": "p/m", "max_in_flight": 1}]},
                 "queue": queue,
             }

@@ -22,11 +22,12 @@ from headrace.gateway.admin.in_process import InProcess, Running
 from headrace.gateway.admin.in_workers import InWorkers, Workers
 from headrace.gateway.assemble import Surroundings
 from headrace.gateway.building.accounts import records_of
-from headrace.gateway.settings.admin import AdminSettings, is_loopback
+from headrace.gateway.settings.admin import AdminSettings
 from headrace.gateway.settings.changes import changes, wait_for_start
 from headrace.gateway.settings.gateway import GatewaySettings
 from headrace.gateway.settings.secret import Secret, Sources, read_secret
 from headrace.http.client_limits import ClientLimits
+from headrace.http.host_names import is_loopback
 from headrace.http.listen import listen, url_of
 from headrace.http.request_id import random_id
 from headrace.http.server import HttpServer

@@ -43,7 +43,8 @@ def shortened(error: AllTargetsFailedError, detail: ErrorDetail) -> str | None:
         tried += [f"{skipped.target}: not available" for skipped in error.left_out]
         message = f"no target answered: {'; '.join(tried)}"
     else:
-        message = f"no answer: {_KINDS.get(failure.kind, _OTHER)}"
+        kind = failure.kind if error.tried else "rate_limit"  # nothing was sent: no target is free
+        message = f"no answer: {_KINDS.get(kind, _OTHER)}"
     if failure.retry_after_s:
         message += f"; try again in {failure.retry_after_s:.0f} s"
     return f"{message} (the gateway's log has the details under this request's id)"
