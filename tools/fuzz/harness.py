@@ -136,15 +136,22 @@ def limit_memory(extra_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
-def main(make_target: Callable[[], Target], description: str | None) -> None:
-    """The command line of a fuzzer; ends with status 1 when something was found."""
+def main(
+    make_target: Callable[[], Target], description: str | None, *, memory_mib: int = 512
+) -> None:
+    """The command line of a fuzzer; ends with status 1 when something was found.
+
+    memory_mib: what inputs may take beyond what is taken at start, unless the command line says.
+    """
     parser = argparse.ArgumentParser(description=description, allow_abbrev=False)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--first", type=int, default=0, help="number of the first input")
     parser.add_argument("--iterations", type=int)
     parser.add_argument("--seconds", type=float)
     parser.add_argument("--limit-s", type=float, default=5.0, help="for one input")
-    parser.add_argument("--memory-mib", type=int, default=512, help="beyond what is taken at start")
+    parser.add_argument(
+        "--memory-mib", type=int, default=memory_mib, help="beyond what is taken at start"
+    )
     parser.add_argument("--keep", type=Path, help="folder for inputs that fail")
     parser.add_argument("--atheris", action="store_true", help="guided by coverage (atheris)")
     options = parser.parse_args()

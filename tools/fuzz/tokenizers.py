@@ -26,6 +26,8 @@ from tools.fuzz.harness import Target, main
 
 LONG_CHARS = 1_000_000
 LONG_SHARE = 0.01
+# The library takes some 600 bytes for each character of a text that is cut into single ones.
+MEMORY_MIB = 2048
 # Beyond, only encoding and decoding are looked at: the rest is as slow and finds the same.
 MAX_STREAMED_TOKENS = 4000
 
@@ -186,4 +188,4 @@ def _check_streams(tokenizer: Tokenizer, ids: list[int], rng: random.Random) -> 
 
 
 if __name__ == "__main__":
-    main(make_target, __doc__)
+    main(make_target, __doc__, memory_mib=MEMORY_MIB)
