@@ -1,4 +1,4 @@
-"""Whether a target may be asked although it does not support all parameters of a request."""
+"""Whether a target may be tried that does not support all parameters of a request."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def untranslatable(error: RequestError) -> UntranslatableError:
 
 
 def why_skipped(losses: Losses, policy: Unsupported, *, require_parameters: bool) -> str | None:
-    """Why a target with these losses is skipped; None if it may be asked.
+    """Why a target with these losses is skipped; None if it may be tried.
 
     `require_parameters` is the client's wish, which goes before the policy of the file.
     """
