@@ -16,16 +16,19 @@ from headrace.gateway.serving.named import Names
 from headrace.gateway.serving.passed_on import passing
 from headrace.gateway.serving.passed_scrub import PassedScrub
 from headrace.gateway.serving.prepared import Prepared
-from headrace.gateway.serving.reply_headers import cost_header, retry_after
+from headrace.gateway.serving.reply_headers import DROPPED, cost_header, retry_after
 from headrace.gateway.serving.scrub import without_secrets
 from headrace.gateway.serving.stepped import SteppedAnswer
 from headrace.gateway.serving.tally import Tally
 from headrace.gateway.serving.told_error import as_client_reads, error_body
 from headrace.gateway.upstream.connection import Reply
 from headrace.gateway.upstream.errors import UpstreamError
+from headrace.protocol.neutral.citation import Source
 from headrace.protocol.neutral.dialect import AnswerTooLongError
 from headrace.protocol.neutral.event import Event, ReplyFailure
 from headrace.protocol.neutral.failure import Failure
+from headrace.protocol.neutral.part import Text
+from headrace.protocol.neutral.reply import ChatReply
 
 Header = tuple[str, str]
 
@@ -51,7 +54,10 @@ async def answer_whole(
     else:
         tally.take_reply(opened.read())
     if not opened.ready.passed_on:
-        body = incoming.side.write_reply(names.reply(opened.read()), prepared.call)
+        answer = names.reply(opened.read())
+        body = incoming.side.write_reply(answer, prepared.call)
+        if lost := lost_citations(answer, incoming.side.cited_sources):
+            headers = [*headers, (DROPPED, lost)]
     bill = bill_of(opened, tally, None)
     headers = [
         ("content-type", "application/json"),
@@ -62,6 +68,19 @@ async def answer_whole(
     await sink.start(200, headers)
     await sink.last(body)
     return bill
+
+
+def lost_citations(answer: ChatReply, sources: frozenset[Source]) -> str:
+    """What is cited in an answer and cannot be sent to a client with these sources; "" if all can
+    be."""
+    found = {
+        citation.source
+        for choice in answer.choices
+        for part in choice.parts
+        if isinstance(part, Text)
+        for citation in part.citations
+    }
+    return ", ".join(f"citations ({source})" for source in sorted(found - sources))
 
 
 async def answer_stream(

@@ -10,6 +10,8 @@ from headrace.protocol.neutral.failure import Failure
 
 REQUEST_ID = "x-request-id"
 PREFIX = "x-headrace-"
+DROPPED = PREFIX + "dropped"
+"""What of the answer the client's dialect has no form for."""
 HEDGED = (PREFIX + "hedged", "1")
 """The answer is from a hedge: the first target was slow."""
 _MOST_CHARS = 1000

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from headrace.protocol.neutral.citation import Citation
 from headrace.protocol.neutral.event import (
     ChoiceEnd,
     CompletePart,
@@ -32,6 +33,7 @@ class _Open:
     def __init__(self, began: PartStart) -> None:
         self.began = began
         self.pieces: list[str] = []
+        self.citations: tuple[Citation, ...] = ()
         self.extra: dict[str, Any] = dict(began.extra)
 
     def part(self, signature: Signature | None) -> Part:
@@ -54,7 +56,7 @@ class _Open:
             )
         if kind == "refusal":
             return Refusal(text)
-        return Text(text=text, signature=signature, extra=self.extra)
+        return Text(text=text, signature=signature, citations=self.citations, extra=self.extra)
 
 
 class _Growing:
@@ -138,6 +140,7 @@ class Collector:
             choice.parts[event.part] = part.part(event.signature)
             return
         part.pieces.append(event.text)
+        part.citations += event.citations
         part.extra |= event.extra
         choice.logprobs += event.logprobs or []
 
@@ -217,8 +220,10 @@ def _streamed(part: Part, choice: int, number: int) -> tuple[PartStart, PartDelt
     summary = False
     known: dict[str, Any] = {}
     grown: dict[str, Any] = {}
+    citations: tuple[Citation, ...] = ()
     if isinstance(part, Text):
         kind, text, signature, grown = "text", part.text, part.signature, part.extra
+        citations = part.citations
     elif isinstance(part, Refusal):
         kind, text = "refusal", part.text
     elif isinstance(part, Thinking):
@@ -238,9 +243,10 @@ def _streamed(part: Part, choice: int, number: int) -> tuple[PartStart, PartDelt
         summary=summary,
         extra=known,
     )
-    grew = PartDelta(choice=choice, part=number, text=text, extra=grown)
+    grew = PartDelta(choice=choice, part=number, text=text, citations=citations, extra=grown)
     again = _Open(began)
     again.pieces.append(text)
+    again.citations = citations
     again.extra |= grown
     if again.part(signature) != part:
         return None

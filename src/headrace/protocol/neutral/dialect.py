@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from headrace.protocol.neutral.call import ChatCall
+from headrace.protocol.neutral.citation import Source
 from headrace.protocol.neutral.event import Event
 from headrace.protocol.neutral.failure import Failure
 from headrace.protocol.neutral.losses import FieldPaths
@@ -109,6 +110,10 @@ class ClientSide(Protocol):
     @property
     def field_paths(self) -> FieldPaths:
         """Where its clients write the fields of a neutral call."""
+
+    @property
+    def cited_sources(self) -> frozenset[Source]:
+        """The sources that its answers have a form for."""
 
     def read_call(self, body: bytes, path: str, headers: Headers) -> ChatCall:
         """Raises RequestError naming the field at fault."""

@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from headrace.protocol.neutral.citation import Citation
 from headrace.protocol.neutral.failure import Failure
 from headrace.protocol.neutral.part import Part, Signature
 from headrace.protocol.neutral.reply import Finish
@@ -65,6 +66,8 @@ class PartDelta(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     """A piece of the text, or of a tool call's arguments; joined, the pieces are the part."""
     logprobs: list[dict[str, Any]] | None = None
+    citations: tuple[Citation, ...] = ()
+    """Sources of the part so far; spans count from its beginning."""
     extra: dict[str, Any] = {}
 
 

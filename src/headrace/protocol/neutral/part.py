@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from headrace.protocol.neutral.arguments import given_arguments
+from headrace.protocol.neutral.citation import Citation
 
 Lifetime = Literal["5m", "1h"]
 
@@ -36,8 +37,10 @@ class Text(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     cache: CacheMark | None = None
     signature: Signature | None = None
+    citations: tuple[Citation, ...] = ()
+    """The model's sources, in an answer; a dialect's own form of them is in `extra` too."""
     extra: dict[str, Any] = {}
-    """Fields of the part that have no neutral form (citations, annotations)."""
+    """Fields of the part that have no neutral form."""
 
 
 class Refusal(msgspec.Struct, frozen=True):

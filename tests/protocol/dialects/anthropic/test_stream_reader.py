@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from headrace.protocol.dialects.anthropic import stream_reader
 from headrace.protocol.dialects.anthropic.stream_reader import AnthropicStreamReader
+from headrace.protocol.neutral.citation import Citation
 from headrace.protocol.neutral.collect import collected
 from headrace.protocol.neutral.event import (
     Event,
@@ -211,7 +212,8 @@ def test_citations() -> None:
         ),
         stop(),
     )
-    assert found.parts == (Text(text="a", extra={"citations": cited}),)
+    neutral = (Citation(quoted="a"), Citation())
+    assert found.parts == (Text(text="a", citations=neutral, extra={"citations": cited}),)
 
 
 def test_blocks_that_are_held_until_they_are_whole() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from headrace.protocol.dialects.bedrock import PROVIDER
 from headrace.protocol.dialects.bedrock.usage import read_usage
+from headrace.protocol.neutral.citation import Citation
 from headrace.protocol.neutral.dialect import DamagedReplyError
 from headrace.protocol.neutral.part import Media, Opaque, Signature, Text, Thinking, ToolCall
 from headrace.protocol.neutral.reply import ChatReply
@@ -72,7 +73,11 @@ def test_cited_text_is_text() -> None:
     citation = {"title": "a", "location": {"web": {"url": "https://a.example"}}}
     block = {"content": [{"text": "so "}, {"text": "it is"}], "citations": [citation]}
     assert _parts({"citationsContent": block}) == (
-        Text(text="so it is", extra={"bedrock_citations": [citation]}),
+        Text(
+            text="so it is",
+            citations=(Citation(title="a", url="https://a.example"),),
+            extra={"bedrock_citations": [citation]},
+        ),
     )
 
 

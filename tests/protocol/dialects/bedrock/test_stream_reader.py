@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from headrace.protocol.aws.event_stream import write_frame
 from headrace.protocol.dialects.bedrock.stream_reader import ConverseStreamReader
+from headrace.protocol.neutral.citation import Citation
 from headrace.protocol.neutral.collect import collected
 from headrace.protocol.neutral.event import (
     ChoiceEnd,
@@ -155,7 +156,9 @@ def test_citations_are_of_the_text_that_they_stand_in() -> None:
         *ended(),
     )
     citations = [cited, {"title": "b"}]
-    assert _parts(raw) == (Text(text="so", extra={"bedrock_citations": citations}),)
+    neutral = (Citation(title="a"), Citation(title="b"))
+    extra = {"bedrock_citations": citations}
+    assert _parts(raw) == (Text(text="so", citations=neutral, extra=extra),)
 
 
 def test_a_picture() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from headrace.protocol.dialects.openai_chat import PRESETS, OpenAIChatProvider
 from headrace.protocol.dialects.openai_chat.stream_reader import ChatStreamReader
+from headrace.protocol.neutral.citation import Citation
 from headrace.protocol.neutral.collect import Collector, collected
 from headrace.protocol.neutral.event import (
     ChoiceEnd,
@@ -332,7 +333,13 @@ def test_annotations_belong_to_the_text() -> None:
     note = {"type": "url_citation", "url_citation": {"url": "u"}}
     assert parts_of(
         delta(content="a"), delta(annotations=[note]), delta(annotations=[note]), delta("stop")
-    ) == (Text(text="a", extra={"annotations": [note, note]}),)
+    ) == (
+        Text(
+            text="a",
+            citations=(Citation(url="u"), Citation(url="u")),
+            extra={"annotations": [note, note]},
+        ),
+    )
 
 
 def test_several_choices_at_once() -> None:

@@ -11,6 +11,7 @@ from openai.types.chat import ChatCompletionChunk
 
 from headrace.protocol.dialects.openai_chat import CLIENT
 from headrace.protocol.neutral.call import ChatCall
+from headrace.protocol.neutral.citation import Citation
 from headrace.protocol.neutral.collect import collected, replayed
 from headrace.protocol.neutral.event import (
     ChoiceEnd,
@@ -241,13 +242,16 @@ def test_every_choice_has_its_role_and_its_end() -> None:
     assert seen[2][1][0] == {"content": "c"}
 
 
+CITATION = Citation(start=0, end=1, url="u", title="t")
+
+
 def test_words_of_other_vendors_stay_out() -> None:
     flat = {"type": "url_citation", "url": "u", "title": "t", "start_index": 0, "end_index": 1}
     events: list[Event] = [
         ReplyStart(id="r1", model="m", created_s=17, extra={"container": 1, "usage": {"zz": 1}}),
         PartStart(choice=0, part=0, kind="text"),
         PartDelta(choice=0, part=0, text="a", extra={"citations": [1]}),
-        PartDelta(choice=0, part=0, text="", extra={"annotations": [flat]}),
+        PartDelta(choice=0, part=0, text="", citations=(CITATION,), extra={"annotations": [flat]}),
         PartEnd(choice=0, part=0),
         PartStart(choice=0, part=1, kind="tool_call", id="c", name="f", extra={"caller": 1}),
         PartEnd(choice=0, part=1),

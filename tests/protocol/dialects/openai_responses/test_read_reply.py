@@ -13,6 +13,7 @@ from headrace.protocol.dialects.openai_responses.usage import (
     usage_extra,
     write_usage,
 )
+from headrace.protocol.neutral.citation import Citation
 from headrace.protocol.neutral.dialect import DamagedReplyError
 from headrace.protocol.neutral.part import Opaque, Refusal, Signature, Text, Thinking, ToolCall
 from headrace.protocol.neutral.reply import ChatReply
@@ -70,6 +71,7 @@ def test_refusals_annotations_and_items_of_openai_alone() -> None:
         Opaque("openai-responses", search),
         Text(
             text="Hi",
+            citations=(Citation(url="https://x", title="t"),),
             extra={"item_id": "msg_1", "phase": "final_answer", "annotations": [citation]},
         ),
         Refusal("No."),

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from headrace.protocol.dialects.openai_responses import PROVIDER
 from headrace.protocol.dialects.openai_responses.stream_reader import ResponsesStreamReader
+from headrace.protocol.neutral.citation import Citation
 from headrace.protocol.neutral.collect import collected
 from headrace.protocol.neutral.event import (
     ChoiceEnd,
@@ -218,7 +219,9 @@ def test_annotations_come_with_the_end_of_the_text() -> None:
     item = message("Hi")
     item["content"][0]["annotations"] = [citation]
     raw = [CREATED, added(0, item), grew("output_text", 0, "Hi"), done(0, item), whole(item)]
-    assert parts(*raw) == (Text(text="Hi", extra={"item_id": "msg_1", "annotations": [citation]}),)
+    neutral = (Citation(url="https://x", title="t"),)
+    extra = {"item_id": "msg_1", "annotations": [citation]}
+    assert parts(*raw) == (Text(text="Hi", citations=neutral, extra=extra),)
 
 
 def test_a_refusal() -> None:

@@ -11,6 +11,7 @@ from headrace.protocol.dialects.anthropic.read_call import read_call
 from headrace.protocol.dialects.anthropic.stream_writer import AnthropicStreamWriter
 from headrace.protocol.dialects.anthropic.write_reply import write_reply, write_token_count
 from headrace.protocol.neutral.call import ChatCall
+from headrace.protocol.neutral.citation import EVERY_SOURCE, Source
 from headrace.protocol.neutral.dialect import Headers
 from headrace.protocol.neutral.failure import Failure
 from headrace.protocol.neutral.losses import FieldPaths
@@ -22,6 +23,11 @@ class AnthropicClient:
     """A ClientSide; beside it what count_tokens needs."""
 
     name: str = NAME
+
+    @property
+    def cited_sources(self) -> frozenset[Source]:
+        """All."""
+        return EVERY_SOURCE
 
     @property
     def field_paths(self) -> FieldPaths:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.protocol.dialects.anthropic.arguments import arguments_of
+from headrace.protocol.dialects.anthropic.citations import read_citations
 from headrace.protocol.dialects.anthropic.finish import answer_extra, read_finish
 from headrace.protocol.dialects.anthropic.media import read_media
 from headrace.protocol.dialects.anthropic.names import NAME
@@ -86,7 +87,9 @@ def read_part(block: dict[str, Any]) -> Part:
     if not isinstance(kind, str) or not kind:
         raise DamagedReplyError("a block of the reply has no type")
     if kind == "text" and isinstance(block.get("text"), str):
-        return Text(text=block["text"], extra=text_extra(block))
+        listed = block.get("citations")
+        citations = read_citations(listed) if isinstance(listed, list) else ()
+        return Text(text=block["text"], citations=citations, extra=text_extra(block))
     if kind == "tool_use":
         return tool_call(block)
     if kind == "thinking":

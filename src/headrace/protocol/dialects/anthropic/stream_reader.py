@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.protocol.dialects.anthropic.arguments import arguments_of, input_of
+from headrace.protocol.dialects.anthropic.citations import read_citations
 from headrace.protocol.dialects.anthropic.failures import error_failure
 from headrace.protocol.dialects.anthropic.finish import answer_extra, read_finish
 from headrace.protocol.dialects.anthropic.read_reply import (
@@ -275,7 +276,11 @@ class AnthropicStreamReader:
             if rest := block.arguments.end():
                 self._events.append(PartDelta(choice=0, part=block.part, text=rest))
         if extra:
-            self._events.append(PartDelta(choice=0, part=block.part, text="", extra=extra))
+            listed = extra.get("citations")
+            citations = read_citations(listed) if isinstance(listed, list) else ()
+            self._events.append(
+                PartDelta(choice=0, part=block.part, text="", citations=citations, extra=extra)
+            )
         signature = own_signature("".join(block.signature)) if block.kind == "thinking" else None
         self._events.append(PartEnd(choice=0, part=block.part, signature=signature))
 

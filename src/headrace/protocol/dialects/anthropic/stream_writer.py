@@ -170,8 +170,8 @@ class AnthropicStreamWriter:
                 self._wait(block, event.text)
                 return b""
             written = block.begin(self._take_index()) + self._flush(block)
-        elif event.extra:
-            for citation in citations(event.extra):
+        elif event.extra or event.citations:
+            for citation in citations(event.extra, event.citations):
                 delta = {"type": "citations_delta", "citation": citation}
                 written += _delta(block.index, delta)
         return written + block.grow(event.text) if event.text else written

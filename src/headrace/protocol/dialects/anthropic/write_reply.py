@@ -8,9 +8,11 @@ the image block that requests have.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from headrace.protocol.dialects.anthropic.arguments import input_of
+from headrace.protocol.dialects.anthropic.citations import write_citations
 from headrace.protocol.dialects.anthropic.finish import kept_fields, write_finish
 from headrace.protocol.dialects.anthropic.media import write_media
 from headrace.protocol.dialects.anthropic.names import NAME
@@ -18,6 +20,7 @@ from headrace.protocol.dialects.anthropic.signatures import write_signature
 from headrace.protocol.dialects.anthropic.usage import told_at_start, write_usage
 from headrace.protocol.dialects.anthropic.values import encoded, mapping
 from headrace.protocol.neutral import carried_id
+from headrace.protocol.neutral.citation import Citation
 from headrace.protocol.neutral.part import (
     Media,
     Opaque,
@@ -73,7 +76,7 @@ def reply_block(part: Part) -> dict[str, Any] | None:
     """The block of a part; None for a part that this dialect has no block for."""
     if isinstance(part, Text):
         block: dict[str, Any] = {"type": "text", "text": part.text}
-        if found := citations(part.extra):
+        if found := citations(part.extra, part.citations):
             block["citations"] = found
         return block
     if isinstance(part, Refusal):
@@ -107,9 +110,12 @@ def tool_use(
     return block
 
 
-def citations(extra: dict[str, Any]) -> list[dict[str, Any]]:
-    """Citations of a text that are in this dialect's form."""
+def citations(extra: dict[str, Any], sources: Iterable[Citation]) -> list[dict[str, Any]]:
+    """Citations of a text: those that are in this dialect's form, else those of another's."""
     found = extra.get("citations")
-    if not isinstance(found, list):
-        return []
-    return [one for one in found if isinstance(one, dict) and one.get("type") in _CITATIONS]
+    own = [
+        citation
+        for citation in (found if isinstance(found, list) else ())
+        if isinstance(citation, dict) and citation.get("type") in _CITATIONS
+    ]
+    return own or write_citations(sources)

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from headrace.protocol.dialects.bedrock.citations import read_citations
 from headrace.protocol.dialects.bedrock.json_text import NOT_JSON, encoded
 from headrace.protocol.dialects.bedrock.names import DIALECT, FORMATS, SERVER_TOOL_USE, SIGNER
 from headrace.protocol.dialects.bedrock.usage import as_list, read_usage
@@ -177,7 +178,11 @@ def _cited(fields: dict[str, Any]) -> Text:
         if isinstance(one, dict) and isinstance(one.get("text"), str)
     )
     citations = as_list(fields.get("citations"))
-    return Text(text="".join(pieces), extra={CITATIONS: citations} if citations else {})
+    return Text(
+        text="".join(pieces),
+        citations=read_citations(citations),
+        extra={CITATIONS: citations} if citations else {},
+    )
 
 
 def _object(value: Any, where: str) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from headrace.protocol.aws.event_stream import EventStreamReader, Frame
+from headrace.protocol.dialects.bedrock.citations import read_citations
 from headrace.protocol.dialects.bedrock.failures import stream_failure
 from headrace.protocol.dialects.bedrock.json_text import NOT_JSON, encoded
 from headrace.protocol.dialects.bedrock.names import DIALECT, SERVER_TOOL_USE, SIGNER
@@ -299,7 +300,10 @@ class _Blocks:
                 events.append(PartDelta(choice=0, part=part, text=rest))
             if self._citations:
                 extra = {CITATIONS: self._citations}
-                events.append(PartDelta(choice=0, part=part, text="", extra=extra))
+                citations = read_citations(self._citations)
+                events.append(
+                    PartDelta(choice=0, part=part, text="", citations=citations, extra=extra)
+                )
             value = "".join(self._signature)
             signature = Signature(SIGNER, value) if value else None
             events.append(PartEnd(choice=0, part=part, signature=signature))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace.protocol.dialects.cohere.citations import read_citations
 from headrace.protocol.dialects.cohere.finish import read_finish
 from headrace.protocol.dialects.cohere.logprobs import read_logprob
 from headrace.protocol.dialects.cohere.names import DIALECT
@@ -15,6 +16,7 @@ from headrace.protocol.dialects.json_values import (
     read_object,
     text,
 )
+from headrace.protocol.neutral.citation import Citation
 from headrace.protocol.neutral.dialect import DamagedReplyError
 from headrace.protocol.neutral.failure import Failure
 from headrace.protocol.neutral.part import Part, Text, Thinking, ToolCall
@@ -37,7 +39,11 @@ def read_reply(body: bytes) -> ChatReply:
     citations = objects(message.get("citations"))
     logprobs = [read_logprob(item) for item in objects(reply.get("logprobs"))]
     choice = Choice(
-        parts=(*_content(message), *_plan(message), *_tool_calls(message)),
+        parts=(
+            *_content(message, read_citations(citations)),
+            *_plan(message),
+            *_tool_calls(message),
+        ),
         finish=finish,
         logprobs=[logprob for logprob in logprobs if logprob is not None] or None,
         extra={"citations": citations} if citations else {},
@@ -51,17 +57,19 @@ def read_reply(body: bytes) -> ChatReply:
     )
 
 
-def _content(message: dict[str, Any]) -> list[Part]:
+def _content(message: dict[str, Any], citations: tuple[Citation, ...]) -> list[Part]:
+    """Thoughts and text; the first text has the citations."""
     content = message.get("content")
     if isinstance(content, str):
-        return [Text(text=content)] if content else []
+        return [Text(text=content, citations=citations)] if content else []
     parts: list[Part] = []
     for block in objects(content):
         thought, words = text(block.get("thinking")), text(block.get("text"))
         if thought:
             parts.append(Thinking(text=thought))
         if words:
-            parts.append(Text(text=words))
+            parts.append(Text(text=words, citations=citations))
+            citations = ()
     return parts
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace.protocol.dialects.cohere.citations import read_citations
 from headrace.protocol.dialects.cohere.failures import failure_kind
 from headrace.protocol.dialects.cohere.finish import read_finish
 from headrace.protocol.dialects.cohere.logprobs import read_logprob
@@ -45,7 +46,8 @@ _PLAN: _Place = ("text", -1)
 
 
 class CohereStreamReader:
-    """A `StreamReader`. Empty pieces open no part. Citations come with ChoiceEnd, as in a reply."""
+    """A `StreamReader`. Empty pieces open no part. Citations come before the end of their text,
+    which waits for what follows it, and with ChoiceEnd in Cohere's form."""
 
     def __init__(self) -> None:
         self._sse = SSEReader()
@@ -56,6 +58,8 @@ class CohereStreamReader:
         self._calls: dict[int, tuple[int, GrowingArguments]] = {}
         """Number of the part, and arguments, of each open call."""
         self._citations: list[dict[str, Any]] = []
+        self._uncited: list[dict[str, Any]] = []
+        """Those of the open text."""
         self._citation_characters = 0
 
     def feed(self, piece: bytes) -> list[Event]:
@@ -95,8 +99,6 @@ class CohereStreamReader:
         message = mapping(mapping(value.get("delta")).get("message"))
         if kind == "content-delta" or kind == "content-start":
             self._take_content(value, mapping(message.get("content")), events)
-        elif kind == "content-end":
-            self._close_text(events)
         elif kind == "tool-plan-delta":
             self._grow(events, _PLAN, text(message.get("tool_plan")), None)
         elif kind == "tool-call-start":
@@ -180,8 +182,13 @@ class CohereStreamReader:
 
     def _close_text(self, events: list[Event]) -> None:
         if self._place is not None:
+            part = self._parts - 1
+            cited, self._uncited = self._uncited, []
+            if cited and self._place[0] == "text" and self._place != _PLAN:
+                citations = read_citations(cited)
+                events.append(PartDelta(choice=0, part=part, text="", citations=citations))
             self._place = None
-            events.append(PartEnd(choice=0, part=self._parts - 1))
+            events.append(PartEnd(choice=0, part=part))
 
     def _close_call(self, index: int, events: list[Event]) -> None:
         if index not in self._calls:
@@ -204,6 +211,7 @@ class CohereStreamReader:
             )
         if citation:
             self._citations.append(citation)
+            self._uncited.append(citation)
 
     def _finish(self, delta: dict[str, Any], events: list[Event]) -> None:
         """An answer that failed is counted all the same: what was made of it may be billed."""

@@ -22,6 +22,7 @@ from typing import Any
 
 import msgspec
 
+from headrace.protocol.dialects.gemini.citations import read_citations, within
 from headrace.protocol.dialects.gemini.finish import ENDED, UNSAID, finish_of, is_failure, is_plain
 from headrace.protocol.dialects.gemini.logprobs import logprobs_of
 from headrace.protocol.dialects.gemini.media import read_media
@@ -49,6 +50,7 @@ from headrace.protocol.neutral.part import Opaque, Signature
 # More than any model gives: a stream of ever new choices or fields must not fill the memory.
 _MOST_CHOICES = 128
 _MOST_FIELDS = 64
+_MOST_CITED_CHARACTERS = 2**20
 _MOST_ID_CHARACTERS = 28  # with what is put around it no more than OpenAI's 40
 
 _OF_REPLY = frozenset(
@@ -68,15 +70,29 @@ class _Choice:
         self.open: Kind | None = None
         self.calls = False
         self.streamed: StreamedCall | None = None
+        self.words: list[str] = []
+        """The text so far, for spans of it; no more than is worth keeping."""
+        self.words_characters = 0
+        self.text_part = -1
+        self.part_begins = 0
+        """Where the last part of text begins in it."""
+        self.cited = False
         self.reason = ""
         self.extra: dict[str, Any] = {}
 
     def began(self, kind: Kind, call_id: str = "", name: str = "") -> PartStart:
         self.part += 1
         self.open = kind
+        if kind == "text":
+            self.text_part = self.part
+            self.part_begins = self.words_characters
         return PartStart(choice=self.index, part=self.part, kind=kind, id=call_id, name=name)
 
     def grew(self, piece: str) -> PartDelta:
+        if self.open == "text":
+            self.words_characters += len(piece)
+            if self.words_characters <= _MOST_CITED_CHARACTERS:
+                self.words.append(piece)
         return PartDelta(choice=self.index, part=self.part, text=piece)
 
     def ended(self, signature: Signature | None = None) -> PartEnd:
@@ -121,7 +137,11 @@ class AnswerReader:
         failure = self._failure(streamed)
         if failure is not None:
             return [*self.broken_off(), ReplyFailure(failure)]
-        events = self._closed()
+        events: list[Event] = []
+        for _, choice in sorted(self._choices.items()):
+            if not choice.cited:
+                _cite(events, 0, choice)
+        events += self._closed()
         if not self._choices:
             self._choices[0] = _Choice(0)
         for _, choice in sorted(self._choices.items()):
@@ -181,6 +201,8 @@ class AnswerReader:
         if reason and (reason != UNSAID or not choice.reason):
             choice.reason = reason
         _keep(choice, candidate)
+        if reason and not choice.cited:
+            _cite(events, start, choice)
         if "logprobsResult" in candidate:
             logprobs = logprobs_of(candidate["logprobsResult"])
             if logprobs is not None and not _put_logprobs(events, start, logprobs):
@@ -330,6 +352,30 @@ def _take_text(
         events.append(choice.grew(piece))
     if signature is not None:
         events.append(choice.ended(signature))
+
+
+def _cite(events: list[Event], start: int, choice: _Choice) -> None:
+    """The sources of the text, in its last part, which may have ended since `start`."""
+    found = read_citations(choice.extra, "".join(choice.words))
+    if not found:
+        return
+    choice.cited = True
+    at, part = len(events), choice.text_part
+    if choice.open != "text" or choice.part != part:
+        ends = (
+            place
+            for place in range(start, len(events))
+            if isinstance(event := events[place], PartEnd)
+            and (event.choice, event.part) == (choice.index, part)
+        )
+        at = next(ends, -1)
+    citations = tuple(within(citation, choice.part_begins) for citation in found)
+    if at < 0:  # the text ended long ago: an empty one has them
+        if choice.open is not None:
+            events.append(choice.ended())
+        events.append(choice.began("text"))
+        at, part = len(events), choice.part
+    events.insert(at, PartDelta(choice=choice.index, part=part, text="", citations=citations))
 
 
 def _put_logprobs(events: list[Event], start: int, logprobs: list[dict[str, Any]]) -> bool:

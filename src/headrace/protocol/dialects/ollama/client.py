@@ -8,6 +8,7 @@ from headrace.protocol.dialects.ollama.read_call import read_call
 from headrace.protocol.dialects.ollama.stream_writer import OllamaStreamWriter
 from headrace.protocol.dialects.ollama.usage import NO_DURATIONS, Durations
 from headrace.protocol.neutral.call import ChatCall
+from headrace.protocol.neutral.citation import NO_SOURCE, Source
 from headrace.protocol.neutral.dialect import Headers
 from headrace.protocol.neutral.embedding import EmbeddingCall, EmbeddingReply
 from headrace.protocol.neutral.failure import Failure
@@ -25,6 +26,7 @@ class OllamaClient:
 
     name = "ollama"
     field_paths: FieldPaths = FIELD_PATHS
+    cited_sources: frozenset[Source] = NO_SOURCE
 
     def __init__(self, created_at: str = "", durations: Durations = NO_DURATIONS) -> None:
         self.created_at = created_at

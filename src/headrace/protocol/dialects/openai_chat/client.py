@@ -6,10 +6,12 @@ from types import MappingProxyType
 from typing import Final
 
 from headrace.protocol.dialects.openai_chat import embeddings, read_call, write_failure, write_reply
+from headrace.protocol.dialects.openai_chat.citations import WEB_PAGES
 from headrace.protocol.dialects.openai_chat.field_paths import FIELD_PATHS
 from headrace.protocol.dialects.openai_chat.stream_writer import ChatStreamWriter
 from headrace.protocol.dialects.openai_chat.values import DIALECT
 from headrace.protocol.neutral.call import ChatCall
+from headrace.protocol.neutral.citation import Source
 from headrace.protocol.neutral.dialect import Headers
 from headrace.protocol.neutral.embedding import EmbeddingCall, EmbeddingReply
 from headrace.protocol.neutral.failure import Failure
@@ -24,6 +26,7 @@ class OpenAIChatClient:
 
     name: str = DIALECT
     field_paths: FieldPaths = FIELD_PATHS
+    cited_sources: frozenset[Source] = WEB_PAGES
 
     def read_call(self, body: bytes, path: str, headers: Headers) -> ChatCall:
         """Raises RequestError naming the field at fault."""

@@ -11,6 +11,7 @@ import base64
 import binascii
 from typing import Any
 
+from headrace.protocol.dialects.openai_chat.citations import cited_pages, read_annotations
 from headrace.protocol.dialects.openai_chat.finish import finish_if_silent, read_finish
 from headrace.protocol.dialects.openai_chat.growing_calls import GrowingCalls, Numbers
 from headrace.protocol.dialects.openai_chat.read_reply import (
@@ -27,6 +28,7 @@ from headrace.protocol.dialects.openai_chat.thoughts import (
     write_call_signature,
 )
 from headrace.protocol.dialects.openai_chat.values import left_over, mapping, objects, text
+from headrace.protocol.neutral.citation import Citation
 from headrace.protocol.neutral.event import (
     ChoiceEnd,
     CompletePart,
@@ -42,6 +44,9 @@ from headrace.protocol.neutral.reply import Finish
 
 _NO_THOUGHT = Thinking(text="")
 _PLAIN = frozenset({"role", "content"})
+
+# Of a text whose marks are looked for: more is not kept.
+_MOST_CITED_CHARACTERS = 2**20
 
 
 class GrowingChoice:
@@ -60,6 +65,10 @@ class GrowingChoice:
         self._waiting: list[tuple[Kind | None, Any, Any]] = []
         self._logprobs: list[dict[str, Any]] = []
         self._annotations: list[dict[str, Any]] = []
+        self.pages: tuple[Citation, ...] = ()
+        """Pages that the answer lists for all of its text."""
+        self._words: list[str] = []
+        self._words_characters = 0
         self._audio: dict[str, Any] = {}
         self._audio_pieces: list[str] = []
         self._spoken: list[str] = []
@@ -257,14 +266,25 @@ class GrowingChoice:
         logprobs, self._logprobs = self._logprobs, []
         return logprobs
 
-    def _grow(self, piece: str, events: list[Event], extra: dict[str, Any] | None = None) -> None:
+    def _grow(
+        self,
+        piece: str,
+        events: list[Event],
+        extra: dict[str, Any] | None = None,
+        citations: tuple[Citation, ...] = (),
+    ) -> None:
         if self._open is not None:
+            if self.pages and self._open[1] == "text":
+                self._words_characters += len(piece)
+                if self._words_characters <= _MOST_CITED_CHARACTERS:
+                    self._words.append(piece)
             events.append(
                 PartDelta(
                     choice=self._index,
                     part=self._open[0],
                     text=piece,
                     logprobs=self._take_logprobs(),
+                    citations=citations,
                     extra=extra or {},
                 )
             )
@@ -278,15 +298,22 @@ class GrowingChoice:
                 signature, self._thought_signature = self._thought_signature, None
             elif kind == "text":
                 signature, self._google = self._google, None
-            if kind == "text" and self._annotations:
-                self._grow("", events, {"annotations": self._annotations})
-                self._annotations = []
+            if kind == "text" and (self._annotations or self.pages):
+                self._cite(events)
             elif self._logprobs:
                 self._grow("", events)
             self._open = None
             events.append(PartEnd(choice=self._index, part=part, signature=signature))
         if self._calls.open:
             self._google = self._calls.end(self._hidden, self._google, events)
+
+    def _cite(self, events: list[Event]) -> None:
+        """The sources of the open text, before its end."""
+        words, self._words, self._words_characters = "".join(self._words), [], 0
+        notes, self._annotations = self._annotations, []
+        citations = read_annotations(notes) or cited_pages(words, self.pages)
+        self._grow("", events, {"annotations": notes} if notes else None, citations)
+        self._words = []
 
     def _take_audio(self, audio: dict[str, Any]) -> None:
         for name, value in audio.items():

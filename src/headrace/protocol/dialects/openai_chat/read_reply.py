@@ -11,6 +11,11 @@ from typing import Any
 
 import msgspec
 
+from headrace.protocol.dialects.openai_chat.citations import (
+    cited_pages,
+    listed_pages,
+    read_annotations,
+)
 from headrace.protocol.dialects.openai_chat.failures import failure_in
 from headrace.protocol.dialects.openai_chat.finish import finish_if_silent, read_finish
 from headrace.protocol.dialects.openai_chat.lenient_json import NOT_JSON, decode
@@ -33,6 +38,7 @@ from headrace.protocol.dialects.openai_chat.values import (
     whole,
 )
 from headrace.protocol.dialects.openai_chat.write_part import is_custom_call
+from headrace.protocol.neutral.citation import Citation
 from headrace.protocol.neutral.dialect import DamagedReplyError
 from headrace.protocol.neutral.failure import Failure
 from headrace.protocol.neutral.part import Media, Opaque, Part, Refusal, Text, ToolCall
@@ -86,7 +92,8 @@ def reply_of(decoded: dict[str, Any], *, gap_is_thoughts: bool = False) -> ChatR
         raise DamagedReplyError("the reply has no choices", None, took, tier)
     reply_id = text(decoded.get("id"))
     try:
-        read = tuple(_read_choice(choice, at, reply_id) for at, choice in enumerate(choices))
+        pages = listed_pages(decoded)
+        read = tuple(_read_choice(choice, at, reply_id, pages) for at, choice in enumerate(choices))
     except DamagedReplyError as error:
         raise DamagedReplyError(str(error), error.failure, took, tier) from None
     extra = left_over(decoded, TOP)
@@ -105,7 +112,9 @@ def reply_of(decoded: dict[str, Any], *, gap_is_thoughts: bool = False) -> ChatR
     )
 
 
-def _read_choice(choice: dict[str, Any], at: int, reply_id: str) -> Choice:
+def _read_choice(
+    choice: dict[str, Any], at: int, reply_id: str, pages: tuple[Citation, ...]
+) -> Choice:
     failure = failure_in(choice)
     if failure is not None:
         raise DamagedReplyError(f"choices[{at}] is an error: {failure.message}", failure)
@@ -118,6 +127,8 @@ def _read_choice(choice: dict[str, Any], at: int, reply_id: str) -> Choice:
     index = at if index is None or index < 0 else index
     rest = left_over(message, MESSAGE)
     parts = _read_parts(message, rest, (reply_id, index))
+    if pages:
+        parts = [_with_pages(part, pages) for part in parts]
     called = any(isinstance(part, ToolCall) or is_custom_call(part) for part in parts)
     finish = read_finish(choice.get("finish_reason"), has_tool_calls=called)
     if finish.failed is not None:
@@ -186,9 +197,17 @@ def _annotate(parts: list[Part], annotations: list[dict[str, Any]]) -> bool:
     for at, part in enumerate(parts):
         if isinstance(part, Text):
             extra = {**part.extra, "annotations": annotations}
-            parts[at] = msgspec.structs.replace(part, extra=extra)
+            citations = read_annotations(annotations)
+            parts[at] = msgspec.structs.replace(part, extra=extra, citations=citations)
             return True
     return False
+
+
+def _with_pages(part: Part, pages: tuple[Citation, ...]) -> Part:
+    """A text without citations of its own cites the pages that the reply lists."""
+    if not isinstance(part, Text) or part.citations:
+        return part
+    return msgspec.structs.replace(part, citations=cited_pages(part.text, pages))
 
 
 def read_reply_call(call: dict[str, Any], where: tuple[object, ...]) -> list[Part]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace.protocol.dialects.openai_chat.citations import listed_pages
 from headrace.protocol.dialects.openai_chat.failures import failure_in
 from headrace.protocol.dialects.openai_chat.growing_calls import DamagedStreamError
 from headrace.protocol.dialects.openai_chat.growing_choice import GrowingChoice
@@ -17,6 +18,7 @@ from headrace.protocol.dialects.openai_chat.lenient_json import NOT_JSON, decode
 from headrace.protocol.dialects.openai_chat.read_reply import TOP, read_reply
 from headrace.protocol.dialects.openai_chat.usage import find_usage, read_usage, usage_extra
 from headrace.protocol.dialects.openai_chat.values import DIALECT, left_over, text, whole
+from headrace.protocol.neutral.citation import Citation
 from headrace.protocol.neutral.collect import replayed
 from headrace.protocol.neutral.dialect import DamagedReplyError
 from headrace.protocol.neutral.event import (
@@ -63,6 +65,7 @@ class ChatStreamReader:
         self._service_tier: str | None = None
         self._extra: dict[str, Any] = {}
         self._told_extra: dict[str, Any] = {}
+        self._pages: tuple[Citation, ...] = ()
 
     def feed(self, piece: bytes) -> list[Event]:
         """Events completed by `piece`."""
@@ -182,6 +185,7 @@ class ChatStreamReader:
             return  # a ping, or news that this format does not know
         if not chunk.keys() <= TOP:
             self._extra |= left_over(chunk, TOP)
+            self._pages = listed_pages(chunk) or self._pages
         tier = chunk.get("service_tier")
         if isinstance(tier, str) and tier:
             self._service_tier = tier
@@ -229,6 +233,7 @@ class ChatStreamReader:
             if len(self._choices) >= _MOST_CHOICES:
                 raise DamagedStreamError(f"more than {_MOST_CHOICES} choices in one answer")
             growing = self._choices[index] = GrowingChoice(index, self._id)
+        growing.pages = self._pages
         growing.take(choice, events)
 
     def _finish(self, events: list[Event]) -> None:

@@ -20,7 +20,7 @@ from headrace.protocol.dialects.openai_chat.write_part import (
     is_custom_call,
     write_image,
     write_sound,
-    write_text_extra,
+    write_text_fields,
     write_tool_call,
 )
 from headrace.protocol.neutral.call import ChatCall
@@ -59,6 +59,8 @@ class _Shown:
         self.calls = 0
         self.images = 0
         self.details = 0
+        self.chars = 0
+        """Of the content so far."""
         self.parts: dict[int, _Part] = {}
 
 
@@ -68,6 +70,7 @@ class _Part:
     def __init__(self, began: PartStart, call: int) -> None:
         self.began = began
         self.call = call
+        self.chars = 0
         self.thoughts: list[str] = []
 
 
@@ -181,7 +184,8 @@ class ChatStreamWriter:
         return self._chunk(event.choice, {"tool_calls": [call]})
 
     def _grew(self, event: PartDelta) -> bytes:
-        part = self._shown(event.choice).parts.get(event.part)
+        shown = self._shown(event.choice)
+        part = shown.parts.get(event.part)
         if part is None:
             return b""
         delta: dict[str, Any] = {}
@@ -196,8 +200,13 @@ class ChatStreamWriter:
             delta["reasoning_content"] = piece
         elif piece:
             delta["refusal" if kind == "refusal" else "content"] = piece
-        if event.extra:
-            delta |= write_text_extra(event.extra, own=self._own)
+        if kind == "text":
+            part.chars += len(piece)
+            shown.chars += len(piece)
+        if event.extra or event.citations:
+            delta |= write_text_fields(
+                event.extra, event.citations, shown.chars - part.chars, part.chars, own=self._own
+            )
         logprobs: dict[str, Any] | None = None
         if event.logprobs:
             of_refusal = kind == "refusal"
@@ -242,7 +251,10 @@ class ChatStreamWriter:
             signed = value.signature is not None or value.redacted
             return {**delta, **self._detail(shown, value)} if signed else delta
         if isinstance(value, Text):
-            return {"content": value.text, **write_text_extra(value.extra, own=self._own)}
+            begins, length = shown.chars, len(value.text)
+            shown.chars += length
+            fields = write_text_fields(value.extra, value.citations, begins, length, own=self._own)
+            return {"content": value.text, **fields}
         if isinstance(value, Refusal):
             return {"refusal": value.text}
         if isinstance(value, ToolCall):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
+from headrace.protocol.dialects.openai_chat.citations import write_annotations
 from headrace.protocol.dialects.openai_chat.media import data_uri
 from headrace.protocol.dialects.openai_chat.thoughts import write_call_signature
-from headrace.protocol.dialects.openai_chat.values import DIALECT, objects
+from headrace.protocol.dialects.openai_chat.values import DIALECT
+from headrace.protocol.neutral.citation import Citation
 from headrace.protocol.neutral.part import Media, Opaque, Part, ToolCall
-
-_CITED = ("start_index", "end_index", "url", "title")
 
 
 def write_tool_call(call: ToolCall, *, own: bool) -> dict[str, Any]:
@@ -43,18 +44,16 @@ def write_sound(media: Media) -> dict[str, Any]:
     return {**told, "data": media.data or ""}
 
 
-def write_text_extra(extra: dict[str, Any], *, own: bool) -> dict[str, Any]:
-    """Extra fields of a text as those of a message: all of this dialect's, else citations of URLs.
+def write_text_fields(
+    extra: dict[str, Any], citations: Iterable[Citation], begins: int, length: int, *, own: bool
+) -> dict[str, Any]:
+    """Further fields of a text as those of a message: all of this dialect's, else its citations.
 
-    The Responses API has these flat; here they lie one deeper.
+    The text of `length` characters begins at `begins` in the message's content.
     """
     if own:
         return extra
-    cited: list[dict[str, Any]] = []
-    for note in objects(extra.get("annotations")):
-        if note.get("type") == "url_citation" and isinstance(note.get("url"), str):
-            fields = {name: note[name] for name in _CITED if name in note}
-            cited.append({"type": "url_citation", "url_citation": fields})
+    cited = write_annotations(citations, begins, length)
     return {"annotations": cited} if cited else {}
 
 

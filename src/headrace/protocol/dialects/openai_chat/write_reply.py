@@ -18,7 +18,7 @@ from headrace.protocol.dialects.openai_chat.write_part import (
     is_custom_call,
     write_image,
     write_sound,
-    write_text_extra,
+    write_text_fields,
     write_tool_call,
 )
 from headrace.protocol.neutral.call import ChatCall
@@ -90,8 +90,10 @@ def _message(choice: Choice, extra: dict[str, Any], *, own: bool, legacy: bool) 
     signed = False
     for part in choice.parts:
         if isinstance(part, Text):
+            begins, length = sum(map(len, texts)), len(part.text)
             texts.append(part.text)
-            for name, value in write_text_extra(part.extra, own=own).items():
+            fields = write_text_fields(part.extra, part.citations, begins, length, own=own)
+            for name, value in fields.items():
                 _gather(more, name, value)
             if part.signature is not None:
                 more["extra_content"] = write_call_signature(part.signature)

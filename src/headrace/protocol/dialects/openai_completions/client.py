@@ -11,6 +11,7 @@ from headrace.protocol.dialects.openai_completions.stream_writer import Completi
 from headrace.protocol.dialects.openai_completions.values import DIALECT
 from headrace.protocol.dialects.openai_completions.write_reply import write_reply
 from headrace.protocol.neutral.call import ChatCall
+from headrace.protocol.neutral.citation import NO_SOURCE, Source
 from headrace.protocol.neutral.dialect import Headers
 from headrace.protocol.neutral.failure import Failure
 from headrace.protocol.neutral.losses import FieldPaths
@@ -22,6 +23,7 @@ class OpenAICompletionsClient:
 
     name: str = DIALECT
     field_paths: FieldPaths = FIELD_PATHS
+    cited_sources: frozenset[Source] = NO_SOURCE
 
     def read_call(self, body: bytes, path: str, headers: Headers) -> ChatCall:
         """Raises RequestError naming the field at fault."""

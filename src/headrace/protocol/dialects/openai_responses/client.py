@@ -11,6 +11,7 @@ from headrace.protocol.dialects.openai_responses.stream_writer import ResponsesS
 from headrace.protocol.dialects.openai_responses.values import DIALECT
 from headrace.protocol.dialects.openai_responses.write_reply import write_reply
 from headrace.protocol.neutral.call import ChatCall
+from headrace.protocol.neutral.citation import EVERY_SOURCE, Source
 from headrace.protocol.neutral.dialect import Headers
 from headrace.protocol.neutral.failure import Failure
 from headrace.protocol.neutral.losses import FieldPaths
@@ -22,6 +23,11 @@ class OpenAIResponsesClient:
     """POST /v1/responses."""
 
     name: str = DIALECT
+
+    @property
+    def cited_sources(self) -> frozenset[Source]:
+        """All."""
+        return EVERY_SOURCE
 
     @property
     def field_paths(self) -> FieldPaths:

@@ -16,6 +16,7 @@ from headrace.protocol.dialects.openai_responses.text_parts import content_part,
 from headrace.protocol.dialects.openai_responses.thoughts import sealed_thought
 from headrace.protocol.dialects.openai_responses.values import objects, text
 from headrace.protocol.neutral.arguments import GrowingArguments
+from headrace.protocol.neutral.citation import Citation
 from headrace.protocol.neutral.event import (
     CompletePart,
     Event,
@@ -290,8 +291,11 @@ class ItemsStream:
                 for name, one in (whole.extra if isinstance(whole, Text) else {}).items()
                 if part.extra.get(name) != one
             }
-            if more:
-                self.out.append(PartDelta(choice=0, part=part.number, text="", extra=more))
+            citations = whole.citations if isinstance(whole, Text) else ()
+            if more or citations:
+                self.out.append(
+                    PartDelta(choice=0, part=part.number, text="", citations=citations, extra=more)
+                )
         if self._live is part:
             self._end_live()
 
@@ -300,9 +304,10 @@ class ItemsStream:
         number = self._next()
         began: PartStart | None = None
         words = ""
+        citations: tuple[Citation, ...] = ()
         if isinstance(part, Text):
             began = PartStart(choice=0, part=number, kind="text", extra=part.extra)
-            words = part.text
+            words, citations = part.text, part.citations
         elif isinstance(part, Refusal):
             began = PartStart(choice=0, part=number, kind="refusal")
             words = part.text
@@ -325,6 +330,6 @@ class ItemsStream:
             self.out.append(CompletePart(choice=0, part=number, value=part))
             return
         self.out.append(began)
-        if words:
-            self.out.append(PartDelta(choice=0, part=number, text=words))
+        if words or citations:
+            self.out.append(PartDelta(choice=0, part=number, text=words, citations=citations))
         self.out.append(PartEnd(choice=0, part=number))

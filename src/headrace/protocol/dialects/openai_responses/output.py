@@ -15,6 +15,7 @@ from headrace.protocol.dialects.openai_responses.sealed import seal, seal_text
 from headrace.protocol.dialects.openai_responses.text_parts import written_text
 from headrace.protocol.dialects.openai_responses.told_items import OpenItem, ToldItems
 from headrace.protocol.dialects.openai_responses.values import DIALECT
+from headrace.protocol.neutral.citation import Citation
 from headrace.protocol.neutral.event import CompletePart, Kind, PartDelta, PartEnd, PartStart
 from headrace.protocol.neutral.part import (
     Media,
@@ -42,6 +43,7 @@ class _Words:
         self.id = id
         self.summary = summary
         self.extra = dict(extra)
+        self.citations: tuple[Citation, ...] = ()
         self.pieces: list[str] = []
         self.logprobs: list[dict[str, Any]] = []
         self.place: dict[str, Any] | None = None
@@ -100,6 +102,7 @@ class Output:
             self._calls.grew(event.part, event.text)
         elif words is not None:
             words.extra |= event.extra
+            words.citations += event.citations
             if event.text or event.logprobs:
                 self._words_grew(words, event)
 
@@ -147,7 +150,7 @@ class Output:
             self._sign(signature)
 
     def _text_ended(self, words: _Words, place: dict[str, Any], text: str) -> None:
-        part = written_text(text, words.extra, own=self._items.own)
+        part = written_text(text, words.extra, words.citations, own=self._items.own)
         part["logprobs"] = [part_logprob(logprob) for logprob in words.logprobs]
         for index, one in enumerate(part["annotations"]):
             self._items.tell(
@@ -260,6 +263,7 @@ class Output:
         """A complete part, reported as one that grew."""
         at = -1  # no part that grows has this number
         kind: Kind = "refusal"
+        citations = part.citations if isinstance(part, Text) else ()
         id, name, summary, extra = "", "", False, {}
         signature = None if isinstance(part, Refusal) else part.signature
         if isinstance(part, Text):
@@ -273,7 +277,7 @@ class Output:
             choice=0, part=at, kind=kind, id=id, name=name, summary=summary, extra=extra
         )
         self._began(began)
-        self._grew(PartDelta(choice=0, part=at, text=text))
+        self._grew(PartDelta(choice=0, part=at, text=text, citations=citations))
         self._ended(PartEnd(choice=0, part=at, signature=signature))
 
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace.protocol.dialects.openai_responses.citations import read_citations, write_citations
 from headrace.protocol.dialects.openai_responses.ids import foreign_id
 from headrace.protocol.dialects.openai_responses.values import DIALECT, objects, rest, text
+from headrace.protocol.neutral.citation import Citation
 from headrace.protocol.neutral.part import Opaque, Part, Refusal, Text
 
 _OF_MESSAGE = ("item_id", "phase")
@@ -40,7 +42,8 @@ def content_part(content: dict[str, Any], item: dict[str, Any]) -> Part:
     kind = content.get("type")
     if kind == "output_text":
         extra = message_extra(item) | content_extra(content)
-        return Text(text=text(content.get("text")), extra=extra)
+        citations = read_citations(objects(content.get("annotations")))
+        return Text(text=text(content.get("text")), citations=citations, extra=extra)
     if kind == "refusal":
         return Refusal(text(content.get("refusal")))
     return Opaque(DIALECT, {"content_part": content})
@@ -51,11 +54,13 @@ def message_parts(item: dict[str, Any]) -> list[Part]:
     return [content_part(one, item) for one in objects(item.get("content"))]
 
 
-def written_text(words: str, extra: dict[str, Any], *, own: bool) -> dict[str, Any]:
+def written_text(
+    words: str, extra: dict[str, Any], citations: tuple[Citation, ...] = (), *, own: bool
+) -> dict[str, Any]:
     """The part output_text. own: `extra` was read from this dialect and goes back whole."""
     part: dict[str, Any] = {
         "type": "output_text",
-        "annotations": read_annotations(extra),
+        "annotations": read_annotations(extra) or write_citations(citations, len(words)),
         "text": words,
     }
     if own:
