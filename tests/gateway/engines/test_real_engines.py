@@ -12,6 +12,7 @@ import pytest
 
 from headrace.gateway.building.gateway import Gateway
 from tests.gateway.harness import ask, gateway
+from tests.gateway.serving.test_prompt_salt import KEYS, accounts
 from tests.server.serve_process import Process, spawn
 from tests.tiny import write_tiny_gguf
 
@@ -108,6 +109,29 @@ async def test_the_second_turn_finds_its_prefix_and_a_loaded_engine_is_passed_by
             await built.pollers.read_all()
             engine, _ = await asked(built, conversation("Ada", *turns["Ada"]))
             assert engine != where["Ada"], "its queue is full"
+
+
+@pytest.mark.process
+async def test_a_key_does_not_see_what_another_has_sent(engines: tuple[Process, Process]) -> None:
+    """The guess of another tenant's prompt costs as much as a prompt that nobody sent."""
+    settings = {
+        "providers": {"a": {"base_url": f"{engines[0].url}/v1", "kind": "headrace"}},
+        "models": {"chat": [f"a/{MODEL}"]},
+    }
+    built = gateway(settings, [], accounts=accounts())
+    body = conversation("Ann's secret. ", "Hi")
+
+    async def cached_tokens(name: str) -> int:
+        told = await ask(built.app, body, headers={"authorization": f"Bearer {KEYS[name]}"})
+        details = told.json["usage"]["prompt_tokens_details"] or {}
+        return int(details.get("cached_tokens", 0))
+
+    try:
+        assert await cached_tokens("ann") == 0
+        assert await cached_tokens("ann") > 500
+        assert await cached_tokens("bob") == 0
+    finally:
+        built.close()
 
 
 @asynccontextmanager
