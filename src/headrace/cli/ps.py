@@ -42,7 +42,7 @@ def ps(urls: tuple[str, ...], as_json: bool) -> None:
 
     Each URL is that of a `headrace serve`, a `headrace gateway` or another server of OpenAI's API;
     without one, the ports are tried at which serve and gateway listen by default. The status is
-    that of /health; what needs a key is asked with that of HEADRACE_API_KEY. The exit code is 1 if
+    that of /health; requests carry the key of HEADRACE_API_KEY. The exit code is 1 if
     a server that was named, or every one, cannot be reached.
 
     \b
