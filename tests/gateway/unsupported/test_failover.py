@@ -231,3 +231,13 @@ async def test_the_former_setting_still_works() -> None:
         assert (await found.ask(n=2)).headers["x-ignored-params"] == "n"
     async with house("claude", drop_unsupported=False) as found:
         assert (await found.ask(n=2)).status == 400
+
+
+async def test_a_client_that_reads_no_names_learns_what_it_can_change() -> None:
+    async with house("dead", "claude", errors={"detail": "none"}) as found:
+        message = (await found.ask(n=2)).json["error"]["message"]
+        assert "a target was skipped: it does not support n; omit it" in message
+        assert "claude" not in message and "dead" not in message and "127.0.0.1" not in message
+    async with house("dead", "claude", errors={"detail": "names"}) as found:
+        message = (await found.ask(n=2)).json["error"]["message"]
+        assert "claude/m: it does not support n; omit it" in message and "127.0.0.1" not in message

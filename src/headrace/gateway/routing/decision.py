@@ -32,6 +32,9 @@ class LeftOut(NamedTuple):
     """Whether the prompt is certainly too long for it."""
     rate_limited: bool = False
     """Whether a rate limit is the reason."""
+    by_request: bool = False
+    """Whether a parameter or the content of the request is the reason, which the client can
+    change."""
 
 
 class Decision(NamedTuple):

@@ -40,11 +40,16 @@ def shortened(error: AllTargetsFailedError, detail: ErrorDetail) -> str | None:
     failure = error.failure
     if detail == "names":
         tried = [f"{attempt.target}: {_kind_of(attempt.failure.kind)}" for attempt in error.tried]
-        tried += [f"{skipped.target}: not available" for skipped in error.left_out]
+        tried += [
+            f"{skipped.target}: {skipped.reason if skipped.by_request else 'not available'}"
+            for skipped in error.left_out
+        ]
         message = f"no target answered: {'; '.join(tried)}"
     else:
         kind = failure.kind if error.tried else "rate_limit"  # nothing was sent: no target is free
         message = f"no answer: {_KINDS.get(kind, _OTHER)}"
+        reasons = dict.fromkeys(skipped.reason for skipped in error.left_out if skipped.by_request)
+        message += "".join(f"; a target was skipped: {reason}" for reason in reasons)
     if failure.retry_after_s:
         message += f"; try again in {failure.retry_after_s:.0f} s"
     return f"{message} (the gateway's log has the details under this request's id)"

@@ -303,7 +303,7 @@ class Rounds(ABC, Generic[Answer]):
         require_parameters = self.ask.wanted.preferences.require_parameters
         why = why_skipped(losses, self.unsupported, require_parameters=require_parameters)
         if why is not None:
-            self._leave_out(candidate, why)
+            self._leave_out(candidate, why, by_request=True)
             return False
         if candidate.model in self._hints_may_drop:
             return True
@@ -313,7 +313,7 @@ class Rounds(ABC, Generic[Answer]):
     def _cannot_take(self, candidate: Candidate, error: UntranslatableError) -> None:
         """Skip a target whose dialect cannot express the request."""
         self._untranslatable = error
-        self._leave_out(candidate, str(error))
+        self._leave_out(candidate, str(error), by_request=True)
 
     def _take_put_off(self, queue: deque[Candidate]) -> None:
         """Let those that were put off be next, once no others of their model are left."""
@@ -327,8 +327,10 @@ class Rounds(ABC, Generic[Answer]):
         self._put_off = [candidate for candidate in self._put_off if candidate.model != model]
         queue.extendleft(reversed(of_model))
 
-    def _leave_out(self, candidate: Candidate, reason: str) -> None:
-        self.left_out.append(LeftOut(candidate.target.name, candidate.model, reason))
+    def _leave_out(self, candidate: Candidate, reason: str, *, by_request: bool = False) -> None:
+        self.left_out.append(
+            LeftOut(candidate.target.name, candidate.model, reason, by_request=by_request)
+        )
 
     def _nobody(self) -> AllTargetsFailedError:
         return nobody_answered(
