@@ -86,8 +86,8 @@ class RopeConfig:
         partial = _agreed(config, parts, "partial_rotary_factor")
         found = [_read_kind(part, config) for part in parts]
         stated = default_theta if theta is None else theta
-        for part, fields in zip(parts, found, strict=True):
-            _check_theta(part, fields, stated)
+        for fields in found:
+            _check_theta(config, fields, stated)
         if not found:
             config.unused("original_max_position_embeddings")
         if len(found) == 2 and found[0] != found[1]:
@@ -234,10 +234,10 @@ def _original(part: ConfigReader, config: ConfigReader) -> int:
     return config.size("max_position_embeddings") if inner is None else part.size(key)
 
 
-def _check_theta(part: ConfigReader, fields: dict[str, Any], theta: float) -> None:
+def _check_theta(reader: ConfigReader, fields: dict[str, Any], theta: float) -> None:
     """yarn looks for the dimension that turns so many times; with theta 1 all turn alike."""
     if fields.get("kind") == "yarn" and theta <= 1:
-        part.refuse("rope_theta", theta, "numbers above 1 beside rope_type yarn")
+        reader.refuse("rope_theta", theta, "numbers above 1 beside rope_type yarn")
 
 
 def _read_llama3(part: ConfigReader, fields: dict[str, Any]) -> dict[str, Any]:
