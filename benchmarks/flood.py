@@ -64,7 +64,7 @@ def body(model: str, index: int, priority: int, max_tokens: int) -> bytes:
     }  # fmt: skip
     data = json.dumps(fields).encode()
     head = (
-        "POST /v1/completions HTTP/1.1\r\nHost: flood\r\nContent-Type: application/json\r\n"
+        "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         f"Content-Length: {len(data)}\r\n\r\n"
     )
     return head.encode() + data

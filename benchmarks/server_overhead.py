@@ -112,7 +112,7 @@ async def stream(url: str, max_tokens: int, first: list[float]) -> int:
     fields = {"prompt": PROMPT, "max_tokens": max_tokens, "stream": True, "return_metrics": True}
     body = json.dumps(fields).encode()
     head = (
-        "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
     )
     begun_s = time.perf_counter()

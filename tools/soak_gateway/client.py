@@ -129,7 +129,7 @@ async def _half(
     """A client that goes in the middle of its body."""
     url = client.base_url
     _, writer = await asyncio.open_connection(url.host, url.port)
-    lines = [f"POST {planned.path} HTTP/1.1", "host: soak", f"content-length: {len(body)}"]
+    lines = [f"POST {planned.path} HTTP/1.1", "host: localhost", f"content-length: {len(body)}"]
     lines += [f"{name}: {value}" for name, value in headers.items()]
     writer.write("\r\n".join(lines).encode() + b"\r\n\r\n" + body[: len(body) // 2])
     await writer.drain()
