@@ -322,6 +322,25 @@ def test_marks_name_pages_by_their_number() -> None:
     assert cited_pages("a [1]", ()) == ()
 
 
+def test_pages_are_not_multiplied_by_texts() -> None:
+    """A hostile provider must not fill the memory with 10,000 pages of each of 10,000 texts."""
+    urls = [f"https://example.org/{number}" for number in range(10_000)]
+    content = [{"type": "text", "text": "a [1]"} for _ in range(10_000)]
+    message = {"role": "assistant", "content": content}
+    choice = {"index": 0, "message": message, "finish_reason": "stop"}
+    body = {"id": "r", "citations": urls, "choices": [choice]}
+    reply = CHAT.read_reply(json.dumps(body).encode())
+    assert len(cited(reply)) == 20_000 - 1
+    deltas = [{"content": "a [1]"}, {"reasoning_content": "b"}] * 100
+    chunks = [
+        {"id": "r", "citations": urls[:1000], "choices": [{"index": 0, "delta": delta}]}
+        for delta in deltas
+    ]
+    end = {"id": "r", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+    events = [*(reader := CHAT.stream_reader(CALL)).feed(sse(*chunks, end)), *reader.end()]
+    assert len(cited(collected("openai-chat", events))) == 1000 + 99
+
+
 def test_what_is_not_a_citation_is_passed_by() -> None:
     notes: list[Any] = [1, {}, {"type": "url_citation"}, {"type": "url_citation", "url": 5},
                         {"type": "file_citation"}, {"type": "odd", "url": URL}]  # fmt: skip

@@ -22,7 +22,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.protocol.dialects.gemini.citations import read_citations, within
+from headrace.protocol.dialects.gemini.citations import has_sources, read_citations, within
 from headrace.protocol.dialects.gemini.finish import ENDED, UNSAID, finish_of, is_failure, is_plain
 from headrace.protocol.dialects.gemini.logprobs import logprobs_of
 from headrace.protocol.dialects.gemini.media import read_media
@@ -50,7 +50,7 @@ from headrace.protocol.neutral.part import Opaque, Signature
 # More than any model gives: a stream of ever new choices or fields must not fill the memory.
 _MOST_CHOICES = 128
 _MOST_FIELDS = 64
-_MOST_CITED_CHARACTERS = 2**20
+_MOST_CITED_CHARACTERS = 2**18
 _MOST_ID_CHARACTERS = 28  # with what is put around it no more than OpenAI's 40
 
 _OF_REPLY = frozenset(
@@ -356,10 +356,12 @@ def _take_text(
 
 def _cite(events: list[Event], start: int, choice: _Choice) -> None:
     """The sources of the text, in its last part, which may have ended since `start`."""
+    if not has_sources(choice.extra):
+        return
+    choice.cited = True
     found = read_citations(choice.extra, "".join(choice.words))
     if not found:
         return
-    choice.cited = True
     at, part = len(events), choice.text_part
     if choice.open != "text" or choice.part != part:
         ends = (

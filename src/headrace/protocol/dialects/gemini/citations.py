@@ -19,6 +19,16 @@ _KINDS = ("web", "retrievedContext", "maps")
 _MOST_SPANS = 1000
 
 
+def has_sources(candidate: dict[str, Any]) -> bool:
+    """Whether `read_citations` may find any."""
+    copied = mapping(candidate.get("citationMetadata"))
+    return bool(
+        mapping(candidate.get("groundingMetadata")).get("groundingChunks")
+        or copied.get("citationSources")
+        or copied.get("citations")
+    )
+
+
 def read_citations(candidate: dict[str, Any], words: str) -> tuple[Citation, ...]:
     """The citations of a candidate. `words`: its text so far, as far as it was kept."""
     grounding = mapping(candidate.get("groundingMetadata"))

@@ -58,8 +58,13 @@ def listed_pages(reply: Mapping[str, Any]) -> tuple[Citation, ...]:
     return tuple(pages)
 
 
-def cited_pages(words: str, pages: tuple[Citation, ...]) -> tuple[Citation, ...]:
-    """A citation at each mark `[n]` in a text, then, for all of it, each page without a mark."""
+def cited_pages(
+    words: str, pages: tuple[Citation, ...], *, marks_only: bool = False
+) -> tuple[Citation, ...]:
+    """A citation at each mark `[n]` in a text, then, for all of it, each page without a mark.
+
+    Of several texts only one may have the latter, or a reply of many would multiply them.
+    """
     found: list[Citation] = []
     marked: set[int] = set()
     for mark in _NUMBER.finditer(words) if pages else ():
@@ -76,6 +81,8 @@ def cited_pages(words: str, pages: tuple[Citation, ...]) -> tuple[Citation, ...]
                     quoted=page.quoted,
                 )
             )
+    if marks_only:
+        return tuple(found)
     return (*found, *(page for number, page in enumerate(pages) if number not in marked))
 
 

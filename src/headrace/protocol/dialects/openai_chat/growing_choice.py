@@ -67,6 +67,7 @@ class GrowingChoice:
         self._annotations: list[dict[str, Any]] = []
         self.pages: tuple[Citation, ...] = ()
         """Pages that the answer lists for all of its text."""
+        self._has_cited = False
         self._words: list[str] = []
         self._words_characters = 0
         self._audio: dict[str, Any] = {}
@@ -311,7 +312,10 @@ class GrowingChoice:
         """The sources of the open text, before its end."""
         words, self._words, self._words_characters = "".join(self._words), [], 0
         notes, self._annotations = self._annotations, []
-        citations = read_annotations(notes) or cited_pages(words, self.pages)
+        citations = read_annotations(notes)
+        if not citations:
+            citations = cited_pages(words, self.pages, marks_only=self._has_cited)
+            self._has_cited = True
         self._grow("", events, {"annotations": notes} if notes else None, citations)
         self._words = []
 

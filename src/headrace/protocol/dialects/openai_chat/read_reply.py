@@ -128,7 +128,7 @@ def _read_choice(
     rest = left_over(message, MESSAGE)
     parts = _read_parts(message, rest, (reply_id, index))
     if pages:
-        parts = [_with_pages(part, pages) for part in parts]
+        _cite_pages(parts, pages)
     called = any(isinstance(part, ToolCall) or is_custom_call(part) for part in parts)
     finish = read_finish(choice.get("finish_reason"), has_tool_calls=called)
     if finish.failed is not None:
@@ -203,11 +203,14 @@ def _annotate(parts: list[Part], annotations: list[dict[str, Any]]) -> bool:
     return False
 
 
-def _with_pages(part: Part, pages: tuple[Citation, ...]) -> Part:
-    """A text without citations of its own cites the pages that the reply lists."""
-    if not isinstance(part, Text) or part.citations:
-        return part
-    return msgspec.structs.replace(part, citations=cited_pages(part.text, pages))
+def _cite_pages(parts: list[Part], pages: tuple[Citation, ...]) -> None:
+    """Texts without citations of their own cite the pages that the reply lists."""
+    has_cited = False
+    for at, part in enumerate(parts):
+        if isinstance(part, Text) and not part.citations:
+            citations = cited_pages(part.text, pages, marks_only=has_cited)
+            has_cited = True
+            parts[at] = msgspec.structs.replace(part, citations=citations)
 
 
 def read_reply_call(call: dict[str, Any], where: tuple[object, ...]) -> list[Part]:

@@ -88,11 +88,13 @@ def _message(choice: Choice, extra: dict[str, Any], *, own: bool, legacy: bool) 
     images: list[dict[str, Any]] = []
     more: dict[str, Any] = {}
     signed = False
+    characters = 0
     for part in choice.parts:
         if isinstance(part, Text):
-            begins, length = sum(map(len, texts)), len(part.text)
             texts.append(part.text)
-            fields = write_text_fields(part.extra, part.citations, begins, length, own=own)
+            length = len(part.text)
+            fields = write_text_fields(part.extra, part.citations, characters, length, own=own)
+            characters += length
             for name, value in fields.items():
                 _gather(more, name, value)
             if part.signature is not None:
