@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from headrace.text.tokenizer import Segment
 
 _FIRST_PRIVATE = 0x100000
+# What is joined to one piece of a rendered text: a search holds the interpreter's lock.
+_JOINED_MARKS = 256
+_BETWEEN_CHARS = 64
 # Plain words under these keys choose what a template writes and are not text of users.
 _STRUCTURE_KEYS = frozenset(("role", "type"))
 _WORD = re.compile(r"[A-Za-z0-9_.-]*")
@@ -114,10 +117,23 @@ def disguises(user_inputs: Mapping[str, Any], control_tokens: Sequence[str]) -> 
 
 
 def segments_of(rendered: str, disguise: Disguise) -> list[Segment]:
-    """The rendered text with disguised characters put back, as pieces of their own."""
-    parts = re.split(f"([{''.join(disguise.back)}])", rendered)
-    pieces = ((disguise.back.get(part, part), part not in disguise.back) for part in parts)
-    return [piece for piece in pieces if piece[0]]
+    """The rendered text with disguised characters put back, as pieces of their own.
+
+    Text between two of them in which no control token can begin belongs to the same piece: whether
+    it allows control tokens changes nothing, and millions of pieces would take a gigabyte.
+    """
+    marks = "".join(disguise.back)
+    begins = "".join(map(re.escape, sorted(disguise.control.begins)))
+    between = rf"[^{marks}{begins}]{{0,{_BETWEEN_CHARS}}}+"
+    hidden = re.compile(rf"[{marks}]++(?:{between}[{marks}]++){{0,{_JOINED_MARKS}}}+")
+    real = str.maketrans(dict(disguise.back))
+    segments: list[Segment] = []
+    at = 0
+    for match in hidden.finditer(rendered):
+        segments += ((rendered[at : match.start()], True), (match.group().translate(real), False))
+        at = match.end()
+    segments.append((rendered[at:], True))
+    return [segment for segment in segments if segment[0]]
 
 
 @dataclass(frozen=True)
