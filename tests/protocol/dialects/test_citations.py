@@ -341,6 +341,19 @@ def test_pages_are_not_multiplied_by_texts() -> None:
     assert len(cited(collected("openai-chat", events))) == 1000 + 99
 
 
+def test_many_cited_texts_take_no_more_than_their_number() -> None:
+    """Lists of annotations that were copied for each text took minutes."""
+    said = {"type": "text", "text": "a", "citations": [FOUND]}
+    body = {"id": "r", "content": [said] * 5_000, "stop_reason": "end_turn"}
+    reply = anthropic.PROVIDER.read_reply(json.dumps(body).encode())
+    first = json.loads(openai_chat.CLIENT.write_reply(reply, CALL))
+    (choice,) = first["choices"]
+    notes = choice["message"]["annotations"]
+    places = [note["url_citation"]["start_index"] for note in notes]
+    assert places == list(range(5_000))
+    assert json.loads(openai_chat.CLIENT.write_reply(reply, CALL)) == first
+
+
 def test_what_is_not_a_citation_is_passed_by() -> None:
     notes: list[Any] = [1, {}, {"type": "url_citation"}, {"type": "url_citation", "url": 5},
                         {"type": "file_citation"}, {"type": "odd", "url": URL}]  # fmt: skip

@@ -137,6 +137,6 @@ def _gather(more: dict[str, Any], name: str, value: Any) -> None:
     """Extra fields of several texts become one message's: lists go on, the rest is the first's."""
     before = more.get(name)
     if isinstance(before, list) and isinstance(value, list):
-        more[name] = before + value
-    else:
-        more.setdefault(name, value)
+        before.extend(value)
+    elif name not in more:
+        more[name] = list(value) if isinstance(value, list) else value
