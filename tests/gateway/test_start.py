@@ -43,6 +43,9 @@ print(json.dumps(sorted(sys.modules)))
 """
 
 
+KEYS: dict[str, Any] = {"keys": {"k": {"key": "env:HOME"}}}
+
+
 def settings_file(folder: Path, **more: Any) -> Path:
     path = folder / "gateway.yaml"
     settings = {
@@ -68,9 +71,13 @@ def test_a_start_imports_what_the_file_uses_and_asks_no_network(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"access": {}}, "limits and budgets apply to this process"),
-        ({"access": {}, "listen": {"workers": 3}}, "limits and budgets apply to this machine"),
-        ({"access": {"redis": "redis://127.0.0.1"}}, "limits and budgets apply to the cluster"),
+        ({"access": {}}, "EVERY REQUEST IS REFUSED: a key is required and there are none"),
+        ({"access": KEYS}, "limits and budgets apply to this process"),
+        ({"access": KEYS, "listen": {"workers": 3}}, "limits and budgets apply to this machine"),
+        (
+            {"access": {**KEYS, "redis": "redis://127.0.0.1"}},
+            "limits and budgets apply to the cluster",
+        ),
         ({"access": {"require_key": False}}, "anyone who can reach it may use it"),
     ],
 )
@@ -84,7 +91,7 @@ def test_the_reach_of_limits_is_said_at_the_start(
 def test_a_redis_that_is_not_there_is_said_at_the_start(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = settings_file(tmp_path, access={"redis": "redis://127.0.0.1"})
+    file = settings_file(tmp_path, access={**KEYS, "redis": "redis://127.0.0.1"})
     lost = CountersState(reach="cluster", reachable=False, problem="Redis: ConnectionError")
     announce("http://127.0.0.1:4000", read_settings(file), False, counters=lost)
     assert "NOT COUNTED NOW: Redis: ConnectionError" in capsys.readouterr().out

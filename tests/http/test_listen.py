@@ -38,4 +38,14 @@ def test_errors_call_an_address_as_its_settings_do() -> None:
             listen("127.0.0.1", port, names=("admin.host", "admin.port"))
     said = str(caught.value)
     assert said.startswith(f"admin.host 127.0.0.1 admin.port {port}: cannot listen there")
-    assert "--port" not in said and "admin.port 0 for a free port" in said
+    assert "--port" not in said and "admin.port 0 for a free one" in said
+
+
+def test_the_remedy_is_that_of_the_cause() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigError, match="another program listens there; choose another port"):
+            listen("127.0.0.1", port)
+    # An address that is kept for documentation (RFC 5737), so that no machine has it.
+    with pytest.raises(ConfigError, match="no interface of this machine has that address"):
+        listen("203.0.113.7", 0)

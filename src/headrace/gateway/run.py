@@ -32,7 +32,7 @@ from headrace.gateway.assemble import (
     settings_given,
     with_request_log,
 )
-from headrace.gateway.building.accounts import accounts_of, records_of
+from headrace.gateway.building.accounts import accounts_of, admits_nobody, records_of
 from headrace.gateway.ledger.store import LedgerStore
 from headrace.gateway.listening import DRAIN_S, listen_until
 from headrace.gateway.settings.gateway import GatewaySettings
@@ -240,6 +240,11 @@ def announce(
         sys.stdout.write(f"gateway at {url}/v1 for {named or 'provider/model names'}\n")
         if not settings.access.require_key:
             sys.stdout.write("no key is required: anyone who can reach it may use it\n")
+        elif admits_nobody(settings.access):
+            sys.stdout.write(
+                "EVERY REQUEST IS REFUSED: a key is required and there are none; add access.keys "
+                "or access.store to the file, or write `access: {require_key: false}`\n"
+            )
         else:
             sys.stdout.write(f"limits and budgets apply {_reach(settings)}\n")
             if counters is not None and not counters.reachable:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import stat
@@ -82,9 +83,16 @@ def listen(
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return sock
     except OSError as error:
+        remedies = {
+            errno.EADDRINUSE: f"another program listens there; choose another port, or {names[1]} "
+            "0 for a free one",
+            errno.EADDRNOTAVAIL: "no interface of this machine has that address; 127.0.0.1 is for "
+            "this machine alone, 0.0.0.0 for all its addresses",
+            errno.EACCES: "this user may not listen there; choose a port from 1024 on",
+        }
+        problem = remedies.get(error.errno or 0, f"{error.strerror or error}; choose another")
         raise ConfigError(
-            f"{names[0]} {host} {names[1]} {port}: cannot listen there: "
-            f"{error.strerror or error}; choose another, or {names[1]} 0 for a free port"
+            f"{names[0]} {host} {names[1]} {port}: cannot listen there: {problem}"
         ) from error
 
 

@@ -52,6 +52,12 @@ def test_a_saved_plan_is_read_and_no_keep_keeps_nothing(tmp_path: Path) -> None:
     assert isinstance(done.exception, ConfigError) and "'needed'" in str(done.exception)
 
 
+def test_a_plan_that_is_not_kept_names_no_other_plan() -> None:
+    output = run(*FIT, "--no-keep").output
+    assert "without --no-keep, `headrace plan explain` says" in output
+    assert "most-users (without an id" not in output
+
+
 def test_a_plan_that_cannot_be_kept_is_no_reason_to_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

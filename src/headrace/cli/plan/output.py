@@ -102,6 +102,8 @@ def add_id_column(table: Table, ids: Sequence[str], width: int) -> None:
 
 def asked_line(plan: str, example: str = "") -> str:
     """The line below tables that says how to go on. example: a figure that is there."""
+    if not click.get_current_context().params.get("keep", True):
+        return "without --no-keep, `headrace plan explain` says where a figure comes from"
     example = example or _EXAMPLES.get(plan, "")
     return (
         f"where a figure comes from: headrace plan explain {example or 'ID'} (without an id: all "

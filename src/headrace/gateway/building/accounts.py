@@ -75,13 +75,18 @@ def access_warnings(settings: AccessSettings) -> list[str]:
         for field, key in given.items()
         if key is not None and is_plain(key)
     ]
-    known = settings.keys or settings.master_key or settings.store
-    if settings.require_key and not known:
+    if admits_nobody(settings):
         warnings.append(
             "access: every request needs a key and there are no keys; add keys or a store, or "
             "write require_key: false"
         )
     return warnings
+
+
+def admits_nobody(settings: AccessSettings) -> bool:
+    """Whether every request is refused: a key is required, and there is none."""
+    known = settings.keys or settings.master_key or settings.store
+    return settings.require_key and not known
 
 
 def _check_metrics_key(
