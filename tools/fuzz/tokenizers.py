@@ -26,7 +26,7 @@ from tools.fuzz.harness import Target, main
 
 LONG_CHARS = 1_000_000
 LONG_SHARE = 0.01
-# The library takes some 600 bytes for each character of a text that is cut into single ones.
+# For a text of a million characters the library takes more than 500 MiB.
 MEMORY_MIB = 2048
 # Beyond, only encoding and decoding are looked at: the rest is as slow and finds the same.
 MAX_STREAMED_TOKENS = 4000
