@@ -10,7 +10,7 @@ Replies: a field that is always written is required. Knows neither routes nor HT
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
 
@@ -133,7 +133,9 @@ def _with_inner(structs: Iterable[type[msgspec.Struct]]) -> list[type[msgspec.St
 
 
 def _may_be_unset(kind: Any) -> bool:
-    return kind is msgspec.UnsetType or msgspec.UnsetType in getattr(kind, "__args__", ())
+    if get_origin(kind) is Annotated:
+        return _may_be_unset(get_args(kind)[0])
+    return kind is msgspec.UnsetType or msgspec.UnsetType in get_args(kind)
 
 
 def _open(schemas: dict[str, Schema], name: str, rules: Nested, done: set[str]) -> None:
