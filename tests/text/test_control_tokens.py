@@ -214,6 +214,15 @@ def test_pieces_of_names_and_keys() -> None:
     assert _special(two, said) == []
 
 
+def test_what_begins_no_rest_of_a_control_token_is_left_alone() -> None:
+    template = ChatTemplate("{{ messages[0].content }}")
+    for said in ("\0", "\0x", "x", "s", "user"):
+        segments = template.render_segments(
+            [{"role": "user", "content": said}], control_tokens=["<|end|>", "<", "<|\0z|>"]
+        )
+        assert segments == [(said, True)]
+
+
 def test_a_role_or_type_that_is_a_control_token_is_a_text() -> None:
     tokenizer = from_gguf(with_token(byte_level(), "EOS", CONTROL))
     template = ChatTemplate("{{ messages[0].role }}{{ x.type }}<|start|>")

@@ -156,7 +156,7 @@ class _ControlTokens:
         core = text.strip()
         for length in range(1, min(len(core), _MAX_REST_CHARS) + 1):
             beginning = core[:length]
-            if beginning not in self.rests:
+            if beginning[-1] == _END or beginning not in self.rests:
                 return None
             if beginning + _END in self.rests:
                 break
