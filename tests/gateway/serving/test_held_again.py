@@ -27,7 +27,7 @@ WHO = {"authorization": f"Bearer {KEY}"}
 WORDS = "word " * 2000
 RELIABILITY: dict[str, Any] = {
     "retries": {"backoff_s": 0.001, "backoff_max_s": 0.002, "attempts": 5, "same_target": 5},
-    "timeouts": {"first_token_s": 0.1},
+    "timeouts": {"first_token_s": 0.3},
     "breaker": {"min_attempts": 100},
 }
 TOO_LONG = fails(400, "This model's maximum context length is 10 tokens")
