@@ -114,6 +114,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.peer and not options.model:
         parser.error("--peer needs a MODEL both can load")
+    if options.model and not Path(options.model).is_file():
+        parser.error(f"{options.model} is not a file")
     threads = str(len(os.sched_getaffinity(0)))
     if options.model:
         with Path(options.model).open("rb", buffering=0) as file:

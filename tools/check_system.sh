@@ -9,6 +9,9 @@ need() { missing="$missing $1"; }
 if ! command -v "$python" >/dev/null 2>&1; then
   echo "headrace: '$python' is not there." >&2
   need "python3 python3-dev python3-venv"
+elif ! "$python" -c ''; then
+  echo "headrace: '$python' is on PATH and does not run; name one that does: make PYTHON=python3.12 ..." >&2
+  exit 1
 elif ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
   echo "headrace: $("$python" --version) is too old; 3.11 or later is needed." >&2
   echo "          Name a newer one: make PYTHON=python3.12 ..." >&2

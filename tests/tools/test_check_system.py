@@ -57,6 +57,13 @@ def test_a_missing_python_names_its_packages(tmp_path: Path) -> None:
     assert "python3 python3-dev python3-venv" in done.stderr
 
 
+def test_a_python_that_does_not_run_is_not_called_too_old(tmp_path: Path) -> None:
+    done = _check(_fake_python(tmp_path, "exit 127"), tmp_path)
+    assert done.returncode == 1
+    assert "fake-python' is on PATH and does not run" in done.stderr
+    assert "too old" not in done.stderr
+
+
 def test_missing_headers_and_venv_are_named_by_version(tmp_path: Path) -> None:
     body = 'case "$2" in *"print("*) echo python3.11;; *version_info*) exit 0;; *) exit 1;; esac'
     done = _check(_fake_python(tmp_path, body), tmp_path)

@@ -176,7 +176,7 @@ def test_damaged_preambles(tmp_path: Path) -> None:
     path.write_bytes(b"")
     refused(path, "the file is empty")
     path.write_bytes(b"GGML" + bytes(20))
-    refused(path, r"magic is b'GGML'.*at byte 0")
+    refused(path, r"is not a GGUF file: it starts with b'GGML', not with b'GGUF'.*at byte 0")
     refused(file_of(path, version=1), "version is 1; supported: 2 and 3: older than August 2023")
     refused(file_of(path, version=0x03000000), "big-endian")
     refused(file_of(path, n_tensors=2**63), r"tensor_count is 9223372036854775808; the limit")

@@ -137,7 +137,7 @@ def _read_preamble(cursor: _Cursor) -> tuple[int, int, int]:
     at = cursor.take(4, "the magic")
     magic = bytes(cursor.view[at : at + 4])
     if magic != MAGIC:
-        raise cursor.error(f"magic is {magic!r} but a GGUF file starts with {MAGIC!r}", at)
+        raise cursor.error(f"is not a GGUF file: it starts with {magic!r}, not with {MAGIC!r}", at)
     version = cursor.number(_U32, "version")
     if version in {int.from_bytes(v.to_bytes(4, "big"), "little") for v in VERSIONS}:
         raise cursor.error(
