@@ -9,7 +9,7 @@ need() { missing="$missing $1"; }
 if ! command -v "$python" >/dev/null 2>&1; then
   echo "headrace: '$python' is not there." >&2
   need "python3 python3-dev python3-venv"
-elif ! "$python" -c ''; then
+elif ! "$python" --version >/dev/null 2>&1; then
   echo "headrace: '$python' is on PATH and does not run; name one that does: make PYTHON=python3.12 ..." >&2
   exit 1
 elif ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then

@@ -65,7 +65,10 @@ def test_a_python_that_does_not_run_is_not_called_too_old(tmp_path: Path) -> Non
 
 
 def test_missing_headers_and_venv_are_named_by_version(tmp_path: Path) -> None:
-    body = 'case "$2" in *"print("*) echo python3.11;; *version_info*) exit 0;; *) exit 1;; esac'
+    body = (
+        '[ "$1" = --version ] && exit 0\n'
+        'case "$2" in *"print("*) echo python3.11;; *version_info*) exit 0;; *) exit 1;; esac'
+    )
     done = _check(_fake_python(tmp_path, body), tmp_path)
     assert done.returncode == 1
     assert "python3.11-venv python3.11-dev" in done.stderr
