@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from headrace.config.flags import Flag, flags_of
+from headrace.config.patterns import words_of_pattern
 from headrace.config.text_file import read_text_file
 from headrace.errors import ConfigError
 
@@ -157,11 +158,9 @@ def _readable(config: type[msgspec.Struct], values: Mapping[str, Any], message: 
     flag = next((flag for flag in flags_of(config) if flag.name == name), None)
     if flag is None:
         return message
-    expected = (
-        f"one of {', '.join(flag.choices)}" if flag.choices else text.removeprefix("Expected ")
-    )
-    if " matching regex " in text:  # only keys have one
-        expected = "visible ASCII characters without spaces, at least one"
+    expected = words_of_pattern(text) or text.removeprefix("Expected ")
+    if flag.choices:
+        expected = f"one of {', '.join(flag.choices)}"
     given = "not usable" if flag.secret else repr(values.get(name))
     return f"{flag.flag} is {given}; expected {expected}"
 

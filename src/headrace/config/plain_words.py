@@ -7,6 +7,7 @@ import typing
 from typing import Any
 
 from headrace.config.load import nearest
+from headrace.config.patterns import words_of_pattern
 from headrace.errors import shown
 
 _EXPECTED = re.compile(r"Expected `([^`]+)`(.*?)(?:, got `[^`]+`)?")
@@ -54,6 +55,8 @@ def plain_words(said: str, value: object, name: str) -> str:
     found = _EXPECTED.fullmatch(said)
     if found is None:
         return said
+    if (pattern := words_of_pattern(said)) is not None:
+        return f"{pattern} is expected"
     kinds = [one for one in found[1].split(" | ") if one != "null"]
     wanted = " or ".join(_KINDS.get(one, one) for one in kinds)
     return f"{wanted}{found[2].removesuffix('.0')} is expected{_remedy(value, kinds, name)}"

@@ -7,15 +7,14 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from headrace.config import patterns
 from headrace.config.masked import masked
 
 Positive = Annotated[int, Meta(ge=1)]
 NotNegative = Annotated[int, Meta(ge=0)]
 Seconds = Annotated[float, Meta(gt=0)]
-# Visible ASCII characters: what a header can carry.
-Key = Annotated[str, Meta(pattern=r"^[!-~]+\Z")]
-# A name, every name below one (*.name), or all (*); no scheme and no port.
-AllowedHost = Annotated[str, Meta(pattern=r"^(\*|(\*\.)?[A-Za-z0-9_][A-Za-z0-9_.-]*)\Z")]
+Key = Annotated[str, Meta(pattern=patterns.KEY)]
+AllowedHost = Annotated[str, Meta(pattern=patterns.HOST_NAME)]
 
 
 class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
