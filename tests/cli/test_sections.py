@@ -46,6 +46,19 @@ def test_settings_stand_under_their_headings() -> None:
     assert "32k (32,000)" in list(sections)[-1], "what an INTEGER may look like"
 
 
+@pytest.mark.parametrize(
+    ("flag", "words"),
+    [
+        ("--port", "'abc' is not an integer from 0 to 65535"),
+        ("--max-num-seqs", "'abc' is not an integer (32768, 32k, 32K, 4G)"),
+    ],
+)
+def test_examples_of_sizes_are_given_where_a_size_is_expected(flag: str, words: str) -> None:
+    result = CliRunner().invoke(cli, ["serve", flag, "abc"])
+    assert result.exit_code == 2
+    assert " ".join(result.output.split()).endswith(f"{flag}': {words}")
+
+
 @pytest.mark.parametrize("command", ["chat", "generate"])
 def test_sampling_has_a_heading(command: str) -> None:
     sections = _sections(command)

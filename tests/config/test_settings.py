@@ -70,6 +70,7 @@ def test_what_is_no_integer(text: str) -> None:
     [
         ({"port": 99_999}, ["--port", "99999", "65535"]),
         ({"port": "many"}, ["--port", "'many'", "int"]),
+        ({"port": 70_000}, ["--port is 70000; expected an integer from 0 to 65535"]),
         ({"log_level": "loud"}, ["--log-level", "'loud'", "debug, info, warning, error"]),
     ],
 )
@@ -161,7 +162,8 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("names", ["", ["a", ""]])
 def test_a_model_has_no_empty_name(names: object) -> None:
-    with pytest.raises(ConfigError, match=r"--served-model-name is .*length >= 1"):
+    match = r"--served-model-name is .*; expected a text of 1 or more characters$"
+    with pytest.raises(ConfigError, match=match):
         build(ServerConfig, {"served_model_name": names}, source="settings")
 
 

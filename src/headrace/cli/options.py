@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,6 +18,7 @@ from headrace.config import (
     Flag,
     ServerConfig,
     build,
+    expectation,
     flags_of,
     from_environment,
     parse_int,
@@ -32,19 +34,31 @@ CONFIGS: tuple[type[msgspec.Struct], ...] = (EngineConfig, ServerConfig)
 _TYPES = {"str": click.STRING, "float": click.FLOAT}
 
 
-def integer(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+def integer(
+    ctx: click.Context,
+    param: click.Parameter,
+    value: Any,
+    expected: str = "an integer (32768, 32k, 32K, 4G)",
+) -> Any:
     """Option callback: 32768, 32k or 32K as an int; a usage error naming the flag otherwise."""
     if not isinstance(value, str):
         return value
     try:
         return parse_int(value)
     except (ValueError, OverflowError):
-        message = f"{value!r} is not an integer (32768, 32k, 32K, 4G)"
+        message = f"{value!r} is not {expected}"
         raise click.BadParameter(message, ctx=ctx, param=param) from None
 
 
 def _integer_or_auto(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
     return value if value == "auto" else integer(ctx, param, value)
+
+
+def _integer_callback(flag: Flag) -> Callable[..., Any]:
+    """The option callback of a setting; sizes such as 32k are no example for a port."""
+    if flag.auto:
+        return _integer_or_auto
+    return partial(integer, expected=expectation(flag)) if "≤" in flag.limits else integer
 
 
 def _help(flag: Flag) -> str:
@@ -65,8 +79,7 @@ def _option(flag: Flag, section: str | None) -> click.Option:
         names[0] += "/--no-" + flag.flag.removeprefix("--")
         return SectionOption(names, default=None, **about)
     if flag.kind == "int":
-        callback = _integer_or_auto if flag.auto else integer
-        return SectionOption(names, metavar="INTEGER", callback=callback, **about)
+        return SectionOption(names, metavar="INTEGER", callback=_integer_callback(flag), **about)
     kind: Any = click.Choice(flag.choices) if flag.choices else _TYPES[flag.kind]
     return SectionOption(names, type=kind, multiple=flag.repeated, default=None, **about)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -26,6 +27,11 @@ _MOST_COMPARED_CHARACTERS = 64
 
 _SUFFIXES = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12,
              "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}  # fmt: skip
+
+
+_KIND_WORDS = {"str": "a text", "int": "an integer", "float": "a number", "bool": "true or false"}
+_RANGE = re.compile(r"≥ (\S+), ≤ (\S+)")
+_CHARACTERS = re.compile(r"≥ (\d+) characters")
 
 
 def parse_int(text: str) -> int:
@@ -55,7 +61,7 @@ def from_environment(config: type[msgspec.Struct], environ: Mapping[str, str]) -
 def build(config: type[C], values: Mapping[str, Any], *, source: str) -> C:
     """`config` from plain values; unknown names, wrong types and limits raise ConfigError."""
     try:
-        return msgspec.convert(_typed(config, values), config)
+        return msgspec.convert(typed(config, values), config)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{source}: {_readable(config, values, str(error))}") from error
 
@@ -127,7 +133,7 @@ def _name(key: object) -> str:
     return str(key).replace("-", "_")
 
 
-def _typed(config: type[msgspec.Struct], values: Mapping[str, Any]) -> dict[str, Any]:
+def typed(config: type[msgspec.Struct], values: Mapping[str, Any]) -> dict[str, Any]:
     """Integers written with a suffix, and lone values of repeated settings, made what they mean."""
     flags = {flag.name: flag for flag in flags_of(config)}
     return {name: _value(flags.get(name), value) for name, value in values.items()}
@@ -158,11 +164,19 @@ def _readable(config: type[msgspec.Struct], values: Mapping[str, Any], message: 
     flag = next((flag for flag in flags_of(config) if flag.name == name), None)
     if flag is None:
         return message
-    expected = words_of_pattern(text) or text.removeprefix("Expected ")
-    if flag.choices:
-        expected = f"one of {', '.join(flag.choices)}"
+    expected = words_of_pattern(text) or expectation(flag)
     given = "not usable" if flag.secret else repr(values.get(name))
     return f"{flag.flag} is {given}; expected {expected}"
+
+
+def expectation(flag: Flag) -> str:
+    """What a value of a setting must be: "an integer from 0 to 65535"."""
+    if flag.choices:
+        return f"one of {', '.join(flag.choices)}"
+    limits = _RANGE.sub(r"from \1 to \2", flag.limits)
+    limits = _CHARACTERS.sub(r"of \1 or more characters", limits)
+    words = f"{_KIND_WORDS[flag.kind]} {limits}".rstrip()
+    return f"{words}, or auto" if flag.auto else words
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -85,7 +85,7 @@ def load_model(
     limit = config.max_positions
     if max_positions is not None and not 1 <= max_positions <= limit:
         raise ConfigError(
-            f"max_model_len {max_positions} is out of range: this model was made for {limit} "
+            f"--max-model-len {max_positions} is out of range: this model was made for {limit} "
             f"tokens (max_position_embeddings); choose 1 to {limit}"
         )
     loader = Loader(checkpoint, ops, progress)
