@@ -17,7 +17,7 @@ import logging
 import os
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.config.settings import EngineConfig
 from headrace.engine.client import EngineClient
@@ -31,6 +31,7 @@ from headrace.offline.prompts import Message, Prompt, PromptEncoder
 from headrace.offline.request import OpenRequest, Options, choices, number_of_choices
 from headrace.offline.results import GenerationDelta, GenerationResult, grouped
 from headrace.offline.setup import checked_config, located
+from headrace.offline.vllm_names import arguments_of_vllm, no_attribute
 from headrace.text.tokenizer import Tokenizer
 from headrace.weights.open import open_checkpoint
 from headrace.weights.store.resolve import resolve_model
@@ -87,6 +88,11 @@ class AsyncLLM:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
+    if not TYPE_CHECKING:  # a type checker has to find unknown names
+
+        def __getattr__(self, name: str) -> Any:
+            raise no_attribute(self, name, "llm")
+
     @property
     def tokenizer(self) -> Tokenizer:
         """The model's."""
@@ -117,6 +123,7 @@ class AsyncLLM:
         """Whether `chat` can be used."""
         return self._encoder.has_chat_template
 
+    @arguments_of_vllm
     async def generate(
         self,
         prompts: str | Sequence[Prompt],
@@ -146,6 +153,7 @@ class AsyncLLM:
             ]
             return grouped(await _all_read(pairs), count)
 
+    @arguments_of_vllm
     async def chat(
         self,
         messages: Sequence[Message],
@@ -177,6 +185,7 @@ class AsyncLLM:
         """Token ids of a conversation, as of LLM.encode_chat; for `generate` or `stream`."""
         return self._encoder.encode_chat(messages, **variables)
 
+    @arguments_of_vllm
     async def stream(
         self,
         prompt: Prompt,

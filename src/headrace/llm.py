@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.engine.load import load_engine
 from headrace.engine.messages import EngineInfo, Stats
@@ -27,6 +27,7 @@ from headrace.offline.prompts import Message, Prompt, PromptEncoder
 from headrace.offline.request import OpenRequest, Options, choices, number_of_choices
 from headrace.offline.results import GenerationDelta, GenerationResult, grouped
 from headrace.offline.setup import checked_config, located
+from headrace.offline.vllm_names import arguments_of_vllm, no_attribute
 from headrace.text.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
@@ -53,6 +54,11 @@ class LLM:
         self._requests: dict[str, OpenRequest] = {}
         self._num_requests = 0
 
+    if not TYPE_CHECKING:  # a type checker has to find unknown names
+
+        def __getattr__(self, name: str) -> Any:
+            raise no_attribute(self, name, "llm")
+
     @property
     def tokenizer(self) -> Tokenizer:
         """The model's."""
@@ -78,6 +84,7 @@ class LLM:
         """Whether `chat` can be used."""
         return self._encoder.has_chat_template
 
+    @arguments_of_vllm
     def generate(
         self,
         prompts: str | Sequence[Prompt],
@@ -122,6 +129,7 @@ class LLM:
                 for request in open_requests:
                     self._close(request)
 
+    @arguments_of_vllm
     def chat(
         self,
         messages: Sequence[Message],
@@ -158,6 +166,7 @@ class LLM:
         """
         return self._encoder.encode_chat(messages, **variables)
 
+    @arguments_of_vllm
     def stream(
         self,
         prompt: Prompt,

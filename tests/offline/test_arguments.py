@@ -66,7 +66,11 @@ def llm(tmp_path_factory: pytest.TempPathFactory) -> LLM:
 def test_parameters_of_another_type_are_named(
     llm: LLM, field: str, value: Any, expected: str
 ) -> None:
-    params = SamplingParams(**{field: value})
+    with pytest.raises(RequestError) as caught:
+        SamplingParams(**{field: value})
+    assert caught.value.param == field
+    assert str(caught.value).startswith(f"{field} is {value!r}; it must be {expected}")
+    params: Any = EngineParams(**{field: value})  # not checked when it is made
     asked: list[Callable[[], object]] = [
         lambda: llm.generate("a", params),
         lambda: next(llm.stream("a", params)),
@@ -85,8 +89,10 @@ def test_parameters_of_another_type_are_named(
 
 @pytest.mark.parametrize("value", ["a", 1.0, True, None])
 def test_a_stop_id_of_another_type_is_named_with_its_place(llm: LLM, value: Any) -> None:
-    with pytest.raises(RequestError, match=r"stop_token_ids\[1\] is .*; it must be a token id"):
-        llm.generate("a", SamplingParams(stop_token_ids=(3, value)))
+    unchecked: Any = EngineParams(stop_token_ids=(3, value))
+    for make in (lambda: SamplingParams(stop_token_ids=(3, value)), lambda: unchecked):
+        with pytest.raises(RequestError, match=r"stop_token_ids\[1\] is .*; it must be a token id"):
+            llm.generate("a", make())
 
 
 @pytest.mark.parametrize(
@@ -106,7 +112,30 @@ def test_a_stop_id_of_another_type_is_named_with_its_place(llm: LLM, value: Any)
 )
 def test_parts_of_another_type_are_named(field: str, value: Any, words: str) -> None:
     with pytest.raises(RequestError, match=words):
-        arguments.sampling_params(SamplingParams(**{field: value}), {})
+        SamplingParams(**{field: value})
+    with pytest.raises(RequestError, match=words):
+        arguments.sampling_params(EngineParams(**{field: value}), {})
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("temperature", -1, "temperature is -1; it must be 0 to 10000"),
+        ("top_p", 2, "top_p is 2; it must be 0 to 1"),
+        ("top_p", float("nan"), "top_p is nan; it must be 0 to 1"),
+        ("min_p", np.float32(1.5), "min_p is 1.5; it must be 0 to 1"),
+        ("max_tokens", -1, "max_tokens is -1; it must be 0 or more"),
+        pytest.param(
+            "top_k", 1 << 50000, "top_k is an integer of 50001 bits; it must be -1", id="huge"
+        ),
+    ],
+)
+def test_numbers_out_of_range_are_named_when_parameters_are_made(
+    field: str, value: Any, words: str
+) -> None:
+    with pytest.raises(RequestError, match=f"^{words}") as caught:
+        SamplingParams(**{field: value})
+    assert (caught.value.param, caught.value.code) == (field, "invalid_value")
 
 
 @pytest.mark.parametrize(
@@ -244,7 +273,7 @@ def test_what_is_left_out_is_the_models_and_what_is_given_wins() -> None:
 
 def test_numbers_of_any_length_are_left_to_the_limits() -> None:
     huge = {"logit_bias": {1 << 50000: 1 << 50000}, "top_k": 1 << 50000}
-    converted = arguments.sampling_params(SamplingParams(**huge), {})  # type: ignore[arg-type]
+    converted = arguments.sampling_params(EngineParams(**huge), {})  # type: ignore[arg-type]
     assert converted == EngineParams(**huge)  # type: ignore[arg-type]
 
 

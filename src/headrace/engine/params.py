@@ -70,12 +70,15 @@ class _NamesOfVllm(msgspec.StructMeta):
     def __call__(cls, *args: Any, **fields: Any) -> Any:
         """Make one. A field of vLLM's whose value changes nothing here is dropped.
 
-        Raises RequestError for its other values, TypeError for a name that neither has.
+        Raises RequestError for its other values, TypeError for a name that neither has and for
+        values without a name.
         """
+        if args:
+            raise TypeError("SamplingParams takes fields by name: SamplingParams(temperature=0.8)")
         try:
-            return super().__call__(*args, **fields)
+            return super().__call__(**fields)
         except TypeError:
-            if args or fields.keys() <= set(cls.__struct_fields__):
+            if fields.keys() <= set(cls.__struct_fields__):
                 raise
         return super().__call__(**_own_fields(fields, cls.__struct_fields__))
 

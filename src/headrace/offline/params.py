@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
+import msgspec
+
+from headrace.engine.limits import check_ranges
 from headrace.engine.params import RequestParams
+from headrace.offline.values import CONVERTERS
 
 
 class SamplingParams(RequestParams, frozen=True, kw_only=True):
@@ -20,3 +26,13 @@ class SamplingParams(RequestParams, frozen=True, kw_only=True):
     """Neutral: 0."""
     repetition_penalty: float | None = None
     """As in engine/params.py. Neutral: 1."""
+
+    def __post_init__(self) -> None:
+        """Raises RequestError for a value of another type or out of range. What depends on the
+        model or on several fields is checked with the request."""
+        typed = {name: convert(getattr(self, name), name) for name, convert in FIELDS.items()}
+        check_ranges(SimpleNamespace(**typed))
+
+
+FIELDS = {field.name: CONVERTERS[field.type] for field in msgspec.structs.fields(SamplingParams)}
+"""What makes a field its declared type, or raises RequestError."""

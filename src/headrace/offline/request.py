@@ -16,7 +16,7 @@ import msgspec
 from headrace.engine.messages import Output, Submit
 from headrace.engine.params import SamplingParams
 from headrace.errors import RequestError
-from headrace.offline import arguments
+from headrace.offline import arguments, values
 from headrace.offline.progress import ProgressMeter
 from headrace.offline.prompts import PromptEncoder
 from headrace.offline.results import GenerationDelta, GenerationResult
@@ -40,9 +40,9 @@ class Options(NamedTuple):
         """From a caller's arguments; raises RequestError for one of another type."""
         return cls(
             arguments.stop_strings(stop),
-            arguments.text(cache_salt, "cache_salt"),
-            arguments.integer(priority, "priority"),
-            arguments.number_or_none(timeout_s, "timeout_s"),
+            values.text(cache_salt, "cache_salt"),
+            values.integer(priority, "priority"),
+            values.number_or_none(timeout_s, "timeout_s"),
         )
 
 
@@ -125,7 +125,7 @@ class OpenRequest:
 
 def number_of_choices(n: object) -> int:
     """How many answers to a prompt are asked for. Raises RequestError outside 1 to MAX_CHOICES."""
-    count = arguments.integer(n, "n")
+    count = values.integer(n, "n")
     if not 1 <= count <= MAX_CHOICES:
         value = str(count) if count.bit_length() <= 128 else "too large"
         raise RequestError(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from headrace.engine.messages import FinishReason, TokenLogprob
+from headrace.offline.vllm_names import no_attribute
 
 PromptLogprobs = tuple[TokenLogprob | None, ...]
 """One per token of the prompt; None for the first, which follows nothing."""
@@ -29,6 +31,11 @@ class GenerationDelta:
     cached_tokens: int = 0
     prompt_logprobs: PromptLogprobs | None = None
     """Sent once if requested, in a delta that need not be the first."""
+
+    if not TYPE_CHECKING:  # a type checker has to find unknown names
+
+        def __getattr__(self, name: str) -> Any:
+            raise no_attribute(self, name, "result")
 
 
 @dataclass(frozen=True)
@@ -54,6 +61,17 @@ class GenerationResult:
     def choices(self) -> tuple[GenerationResult, ...]:
         """All n answers, this one first."""
         return (self, *self.alternatives)
+
+    if not TYPE_CHECKING:  # a type checker has to find unknown names
+
+        def __getattr__(self, name: str) -> Any:
+            raise no_attribute(self, name, "result")
+
+        def __getitem__(self, index: object) -> Any:
+            raise TypeError(
+                "a GenerationResult is not a list; chat returns one result, whose n answers are "
+                "result.choices"
+            )
 
 
 def grouped(answers: Sequence[GenerationResult], n: int) -> list[GenerationResult]:

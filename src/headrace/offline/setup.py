@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from headrace.config.flags import flags_of
-from headrace.config.load import nearest
+from headrace.config.load import expectation, nearest, typed
 from headrace.config.server_settings import ServerConfig
 from headrace.config.settings import EngineConfig
 from headrace.errors import ConfigError
@@ -29,14 +29,14 @@ def checked_config(
     named = str(user_path(os.fspath(model)).absolute()) if is_path else model
     values = {"model": named, **_own_settings(caller, settings)}
     try:
-        return msgspec.convert(values, EngineConfig, strict=False)
+        return msgspec.convert(typed(EngineConfig, values), EngineConfig, strict=False)
     except msgspec.ValidationError as error:
         problem, _, path = str(error).partition(" - at `$.")
         name = path.rstrip("`").split("[")[0]
         shown = f"{name}={values[name]!r}" if name in values else "..."
         flag = next((flag for flag in flags_of(EngineConfig) if flag.name == name), None)
-        if flag is not None and flag.choices:
-            problem = f"Expected one of {', '.join(flag.choices)}"
+        if flag is not None:
+            problem = f"expected {expectation(flag)}"
         raise ConfigError(f"{caller}({shown}): {problem}") from error
 
 
