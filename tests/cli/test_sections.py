@@ -9,8 +9,11 @@ import pytest
 from click.testing import CliRunner
 
 from headrace.cli.main import cli
-from headrace.cli.sections import ELSEWHERE, HEADINGS
+from headrace.cli.sections import ELSEWHERE, HEADINGS, flag_of
 from headrace.config import EngineConfig, ServerConfig, flags_of
+from headrace.config.vllm.engine_args import ENGINE_ARGS
+from headrace.config.vllm.server_args import SERVER_ARGS
+from tests.docs.pages import page
 
 SETTINGS = {flag.name: flag for config in (EngineConfig, ServerConfig) for flag in flags_of(config)}
 
@@ -75,8 +78,10 @@ def test_sampling_has_a_heading(command: str) -> None:
         ("-ngl", "everything is computed on this machine's processors; --threads sets how many"),
         ("--gpu-memory-utilization", "the KV cache is sized with --kv-cache-memory-bytes"),
         ("--enforce-eager", "omit it; there are no CUDA graphs, and nothing is compiled at run"),
-        ("-tp", "not there yet: a model is computed by one process on this machine's processors"),
-        ("--root-path", "paths begin at /; let the proxy take its prefix off"),
+        ("-tp", "it is not there yet, so omit it; a model is computed by one process on this"),
+        ("--dtype", "omit it; weights are computed as the file has them"),
+        ("--trust-remote-code", "omit it; code that comes with a model is never run"),
+        ("--root-path", "omit it; paths begin at /; let the proxy take its prefix off"),
     ],
 )
 def test_a_flag_of_another_server_is_refused_with_its_name_here(name: str, hint: str) -> None:
@@ -95,6 +100,14 @@ def test_every_flag_of_another_server_is_refused_with_its_hint() -> None:
             serve.make_context("serve", [name, "7"])
         filled = hint.format(command="serve")
         assert raised.value.format_message() == f"No such option {name!r}: {filled}.", name
+
+
+def test_a_flag_without_a_counterpart_is_to_be_omitted_whatever_its_value() -> None:
+    of_llama_server = {"--ubatch-size"}  # it has a name here
+    for setting in (*ENGINE_ARGS.values(), *SERVER_ARGS.values()):
+        for name in {flag_of(setting.name), *setting.flags} - of_llama_server:
+            assert ("omit it; " in ELSEWHERE[name]) == (setting.status != "renamed"), name
+    assert 'are refused too, with "omit it"' in page("compatibility.md")
 
 
 def test_hints_name_flags_that_there_are() -> None:

@@ -79,7 +79,12 @@ def test_a_refusal_names_setting_value_reason_and_remedy() -> None:
     assert refusal(not_there_yet("a", "no b", 1, "x")) == (
         f"{begin} and is not there yet: no b; accepted: 1 or 'x'"
     )
+    assert renamed("a", "here it is {b}").hint(str.upper) == "here it is B"
+    assert differs("a", "it is {b}").hint(str.upper) == "omit it; it is B"
     assert without_effect("a", "no b").hint(str.upper) == "omit it; no b"
+    assert not_there_yet("a", "no b", 1).hint(str.upper) == (
+        "it is not there yet, so omit it; no b"
+    )
 
 
 def test_arguments_of_vllm_are_accepted_or_refused_with_what_they_are_here() -> None:

@@ -51,6 +51,6 @@ RESULT_NAMES = table(
             "answers are result.choices"),
     renamed("num_cached_tokens", "here it is cached_tokens"),
     renamed("finished", "finish_reason says how it ended"),
-    differs("prompt", "prompt_token_ids are the prompt as the model reads it"),
+    renamed("prompt", "prompt_token_ids are the prompt as the model reads it"),
 )  # fmt: skip
 """Attributes of a result or a delta."""

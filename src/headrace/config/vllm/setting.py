@@ -39,9 +39,10 @@ class VllmSetting(NamedTuple):
     def hint(self, shown: Callable[[str], str]) -> str:
         """What to do in its place. shown: how a setting of headrace is written there."""
         reason = self._reason(shown)
-        if self.status == "not there yet":
-            return f"not there yet: {reason}"
-        return f"omit it; {reason}" if self.status == "no effect" else reason
+        if self.status == "renamed":
+            return reason
+        yet = "it is not there yet, so " if self.status == "not there yet" else ""
+        return f"{yet}omit it; {reason}"
 
     def takes(self, value: object) -> bool:
         """Whether the value requests what happens here anyway."""
