@@ -71,7 +71,7 @@ def test_a_start_imports_what_the_file_uses_and_asks_no_network(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"access": {}}, "EVERY REQUEST IS REFUSED: a key is required and there are none"),
+        ({"access": {}}, "EVERY REQUEST IS REFUSED: a key is required and no key is known"),
         ({"access": KEYS}, "limits and budgets apply to this process"),
         ({"access": KEYS, "listen": {"workers": 3}}, "limits and budgets apply to this machine"),
         (

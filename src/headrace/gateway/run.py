@@ -242,7 +242,7 @@ def announce(
             sys.stdout.write("no key is required: anyone who can reach it may use it\n")
         elif admits_nobody(settings.access):
             sys.stdout.write(
-                "EVERY REQUEST IS REFUSED: a key is required and there are none; add access.keys "
+                "EVERY REQUEST IS REFUSED: a key is required and no key is known; add access.keys "
                 "or access.store to the file, or write `access: {require_key: false}`\n"
             )
         else:
