@@ -59,7 +59,7 @@ def test_learned_positions_bound_a_request(reference: Ops) -> None:
     rows = Session(model, reference).feed(ids)
     # The same token all along: only its position tells one row from the next.
     assert all(np.abs(rows[i] - rows[i + 1]).max() > 0.01 for i in range(19))
-    with pytest.raises(ConfigError, match=r"max_model_len 257 .* 256"):
+    with pytest.raises(ConfigError, match=r"--max-model-len 257 .* 256"):
         load_model(tiny_checkpoint("gpt2"), reference, max_positions=257)
     short = tiny_checkpoint("gpt2")
     short = replace(short, config={**short.config, "n_positions": 255})

@@ -206,7 +206,7 @@ def test_max_positions_limits_the_rope_table(reference: Ops) -> None:
     logits(model, reference, 8)
     with pytest.raises(ValueError, match=r"position 8 is not in \[0, 8\)"):
         logits(model, reference, 9)
-    with pytest.raises(ConfigError, match=r"max_model_len 513 .* 512"):
+    with pytest.raises(ConfigError, match=r"--max-model-len 513 .* 512"):
         load_model(tiny_checkpoint(), reference, max_positions=513)
 
 

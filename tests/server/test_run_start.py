@@ -188,7 +188,7 @@ def refused(model: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Callabl
         ({"model": "nothing.gguf"}, "nothing.gguf"),
         ({"host": "203.0.113.1"}, "--host 203.0.113.1"),
         ({"chat_template": "nothing.jinja"}, "--chat-template nothing.jinja"),
-        ({"max_model_len": 100_000}, "max_model_len"),
+        ({"max_model_len": 100_000}, "--max-model-len"),
     ],
 )
 def test_what_cannot_be_served(
