@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner
 
+from headrace.cli import main as main_module
 from headrace.cli.main import COMMANDS, cli
 from headrace.cli.options import collect, settings
 from headrace.config import EngineConfig, ServerConfig
@@ -218,3 +220,29 @@ def test_a_refused_request_prints_no_prompt(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert done.stdout == ""
     assert "max_tokens" in done.stderr
+
+
+def test_a_second_interrupt_while_a_loop_is_closed_is_quiet(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An event loop that is interrupted as it closes says that it cannot be closed."""
+
+    def interrupted(**_options: object) -> None:
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            raise RuntimeError("Cannot close a running event loop")  # noqa: B904
+
+    def failing(**_options: object) -> None:
+        raise RuntimeError("a fault")
+
+    # What else it does to a process of its own is left alone in this one.
+    monkeypatch.setattr(main_module, "leave_quietly", lambda: None)
+    monkeypatch.setattr(warnings, "formatwarning", warnings.formatwarning)
+    monkeypatch.setattr(main_module, "cli", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        main_module.main()
+    assert ended.value.code == 130 and capsys.readouterr().err == ""
+    monkeypatch.setattr(main_module, "cli", failing)
+    with pytest.raises(RuntimeError, match="a fault"):
+        main_module.main()

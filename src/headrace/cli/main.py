@@ -138,6 +138,17 @@ def _fill_standard_streams() -> None:
             setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
+def _is_of_interrupt(error: BaseException) -> bool:
+    """Whether it came while Ctrl-C was handled: a second one may interrupt the closing of an event
+    loop, which then says that it cannot be closed."""
+    context: BaseException | None = error
+    while context is not None:
+        if isinstance(context, KeyboardInterrupt):
+            return True
+        context = context.__context__
+    return False
+
+
 def main() -> None:
     """The console script: errors and warnings for people are one line, without a traceback."""
     leave_quietly()
@@ -152,6 +163,10 @@ def main() -> None:
     except HeadraceError as error:
         click.echo(f"headrace: {error}", err=True)
         sys.exit(1)
+    except RuntimeError as error:
+        if not _is_of_interrupt(error):
+            raise
+        sys.exit(INTERRUPTED)
     except OSError as error:
         if error.errno not in _NO_MORE_OUTPUT:
             raise
