@@ -9,20 +9,12 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.docs.pages import ROOT, SOURCE
-from tests.docs.words import (
-    grown,
-    parsed_sources,
-    read_numbers,
-    room_of,
-    words_of,
-    write_numbers,
-)
+from tests.docs.pages import ROOT
+from tests.docs.words import list_or_write, of_grown_rooms, parsed_sources, words_of
 
 DOCSTRINGS_LEFT = Path(__file__).with_name("docstrings.txt")
 
@@ -136,33 +128,12 @@ def offenders(sources: Mapping[Path, ast.Module]) -> Iterator[Offender]:
                 yield Offender(path, node.lineno, node.name, why)
 
 
-def counted(found: Iterable[Offender]) -> dict[str, int]:
-    """Number of such classes in each room."""
-    return dict(sorted(Counter(room_of(offender.path) for offender in found).items()))
-
-
 def new_offenders(found: list[Offender]) -> list[str]:
-    """Lines of all offenders of the rooms that have more of them than the list allows."""
-    more = grown(counted(found), read_numbers(DOCSTRINGS_LEFT))
-    return [str(offender) for offender in found if room_of(offender.path) in more]
-
-
-def main(arguments: Iterable[str]) -> int:
-    """List what is left, all of it or below some paths; with --write, write the list."""
-    chosen = list(arguments)
-    found = list(offenders(parsed_sources()))
-    if chosen == ["--write"]:
-        return write_numbers(DOCSTRINGS_LEFT, counted(found))
-    below = [Path(path).resolve() for path in chosen] or [SOURCE]
-    lines = [
-        str(offender)
-        for offender in found
-        if any(offender.path.is_relative_to(place) for place in below)
-    ]
-    print("\n".join(lines))
-    print(f"{len(lines)} classes")
-    return 0
+    """Lines of those in rooms that have more of them than the list allows."""
+    return of_grown_rooms(found, DOCSTRINGS_LEFT)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(
+        list_or_write(list(offenders(parsed_sources())), DOCSTRINGS_LEFT, "classes", sys.argv[1:])
+    )

@@ -8,20 +8,12 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.docs.pages import ROOT, SOURCE
-from tests.docs.words import (
-    grown,
-    parsed_sources,
-    read_numbers,
-    room_of,
-    words_of,
-    write_numbers,
-)
+from tests.docs.pages import ROOT
+from tests.docs.words import list_or_write, of_grown_rooms, parsed_sources, words_of
 
 LOOP_VARIABLES_LEFT = Path(__file__).with_name("loop_variables.txt")
 
@@ -56,33 +48,17 @@ def loop_variables(sources: Mapping[Path, ast.Module]) -> Iterator[LoopVariable]
                     yield LoopVariable(path, name.lineno, name.id)
 
 
-def counted(found: Iterable[LoopVariable]) -> dict[str, int]:
-    """Number of such variables in each room."""
-    return dict(sorted(Counter(room_of(variable.path) for variable in found).items()))
-
-
 def new_loop_variables(found: list[LoopVariable]) -> list[str]:
-    """Lines of all such variables of the rooms that have more of them than the list allows."""
-    more = grown(counted(found), read_numbers(LOOP_VARIABLES_LEFT))
-    return [str(variable) for variable in found if room_of(variable.path) in more]
-
-
-def main(arguments: Iterable[str]) -> int:
-    """List what is left, all of it or below some paths; with --write, write the list."""
-    chosen = list(arguments)
-    found = list(loop_variables(parsed_sources()))
-    if chosen == ["--write"]:
-        return write_numbers(LOOP_VARIABLES_LEFT, counted(found))
-    below = [Path(path).resolve() for path in chosen] or [SOURCE]
-    lines = [
-        str(variable)
-        for variable in found
-        if any(variable.path.is_relative_to(place) for place in below)
-    ]
-    print("\n".join(lines))
-    print(f"{len(lines)} loop variables")
-    return 0
+    """Lines of those in rooms that have more of them than the list allows."""
+    return of_grown_rooms(found, LOOP_VARIABLES_LEFT)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(
+        list_or_write(
+            list(loop_variables(parsed_sources())),
+            LOOP_VARIABLES_LEFT,
+            "loop variables",
+            sys.argv[1:],
+        )
+    )

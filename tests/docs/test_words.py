@@ -244,7 +244,7 @@ def test_a_room_with_more_than_the_list_allows_is_listed_whole() -> None:
     tree = ast.parse('class Price:\n    """Of a token."""\nclass Rate:\n    """A rate."""\n')
     path = SOURCE / "unheard" / "price.py"
     found = list(docstrings.offenders({path: tree}))
-    assert docstrings.counted(found) == {"unheard": 1}
+    assert words.counted_by_room(found) == {"unheard": 1}
     assert docstrings.new_offenders(found) == [
         "src/headrace/unheard/price.py:1: class Price: begins with Of, not with what the class is"
     ]
@@ -290,7 +290,7 @@ def test_loop_variables_are_found(source: str, names: list[str]) -> None:
 def test_a_room_with_more_loop_variables_than_the_list_allows_is_listed() -> None:
     path = SOURCE / "unheard" / "price.py"
     found = list(loop_variables.loop_variables({path: ast.parse("[one for one in prices]")}))
-    assert loop_variables.counted(found) == {"unheard": 1}
+    assert words.counted_by_room(found) == {"unheard": 1}
     assert loop_variables.new_loop_variables(found) == [
         "src/headrace/unheard/price.py:1: for one in"
     ]

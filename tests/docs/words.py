@@ -10,10 +10,11 @@ import ast
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Protocol
 
 from tests.docs.other_texts import other_texts
 from tests.docs.pages import ROOT, SOURCE, page, part, rows
@@ -277,6 +278,36 @@ def write_numbers(file: Path, now: Mapping[str, int]) -> int:
         return 1
     lines = "".join(f"{name} {number}\n" for name, number in now.items())
     file.write_text(lines, encoding="utf-8")
+    return 0
+
+
+class Found(Protocol):
+    """Something in a source that a list of numbers by room is kept of."""
+
+    @property
+    def path(self) -> Path:
+        """The file it is in."""
+
+
+def counted_by_room(found: Iterable[Found]) -> dict[str, int]:
+    """How many there are in each room."""
+    return dict(sorted(Counter(room_of(each.path) for each in found).items()))
+
+
+def of_grown_rooms(found: Sequence[Found], file: Path) -> list[str]:
+    """Lines of all in the rooms that have more of them than the list in `file` allows."""
+    more = grown(counted_by_room(found), read_numbers(file))
+    return [str(each) for each in found if room_of(each.path) in more]
+
+
+def list_or_write(found: Sequence[Found], file: Path, noun: str, chosen: Sequence[str]) -> int:
+    """List what is left, all of it or below some paths; with --write, write the list."""
+    if list(chosen) == ["--write"]:
+        return write_numbers(file, counted_by_room(found))
+    below = [Path(path).resolve() for path in chosen] or [SOURCE]
+    lines = [str(each) for each in found if any(each.path.is_relative_to(place) for place in below)]
+    print("\n".join(lines))
+    print(f"{len(lines)} {noun}")
     return 0
 
 

@@ -12,18 +12,17 @@ from headrace.protocol.openai.template import (
     AddGenerationPrompt,
     ContinueFinalMessage,
     OwnTemplate,
+    ServedName,
     TemplateVariables,
     check_turn,
     opens_turn,
 )
 
-_MODEL = "A served name; may be omitted, as one model is served."
-
 
 class ApplyTemplateRequest(msgspec.Struct, frozen=True, kw_only=True):
     """POST /apply-template."""
 
-    model: Annotated[str | None, Meta(description=_MODEL)] = None
+    model: ServedName = None
     messages: Annotated[Messages, Meta(description="Conversation to render, as in chat.")]
     add_generation_prompt: AddGenerationPrompt = None
     continue_final_message: ContinueFinalMessage = False

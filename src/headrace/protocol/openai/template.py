@@ -8,6 +8,9 @@ from msgspec import Meta
 
 from headrace.errors import RequestError
 
+ServedName = Annotated[
+    str | None, Meta(description="A served name; may be omitted, as one model is served.")
+]
 AddGenerationPrompt = Annotated[
     bool | None,
     Meta(description="Open the assistant's turn. Default: unless continue_final_message."),

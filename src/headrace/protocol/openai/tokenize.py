@@ -14,18 +14,17 @@ from headrace.protocol.openai.template import (
     AddGenerationPrompt,
     ContinueFinalMessage,
     OwnTemplate,
+    ServedName,
     TemplateVariables,
     check_turn,
     opens_turn,
 )
 
-_MODEL = "A served name; may be omitted, as one model is served."
-
 
 class TokenizeRequest(msgspec.Struct, frozen=True, kw_only=True):
     """POST /tokenize: either `prompt` or `messages`."""
 
-    model: Annotated[str | None, Meta(description=_MODEL)] = None
+    model: ServedName = None
     prompt: Annotated[str | None, Meta(description="Text to tokenize, as completions do.")] = None
     messages: Annotated[
         Messages | None,
@@ -76,7 +75,7 @@ class TokenizeReply(msgspec.Struct, frozen=True, kw_only=True):
 class DetokenizeRequest(msgspec.Struct, frozen=True, kw_only=True):
     """POST /detokenize."""
 
-    model: Annotated[str | None, Meta(description=_MODEL)] = None
+    model: ServedName = None
     tokens: Annotated[list[TokenId], Meta(description="Token ids; special ones are written out.")]
 
 
