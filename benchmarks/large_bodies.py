@@ -1,4 +1,4 @@
-"""Streams beside large JSON bodies: `python -m benchmarks.large_bodies [--model M] [--json]`.
+"""Streams beside large JSON bodies: `python -m benchmarks.large_bodies [--model M] [--only TEXT]`.
 
 Starts `headrace serve`, keeps one stream running and GET /health coming, and sends bodies of each
 kind, one and then eight at once: half a million biases, eight million token ids, texts of 16 MB,
@@ -139,7 +139,13 @@ async def send(url: str, path: str, body: bytes, count: int) -> Counter[str]:
     )
 
 
-async def measure(server: RunningServer, vocab_size: int) -> list[dict[str, object]]:
+def progress(what: str, took_s: float, gap_s: float) -> None:
+    """A line on stderr for each row: all of them take minutes."""
+    sys.stderr.write(f"{what}: {took_s:.1f} s, longest gap of the stream {1e3 * gap_s:.0f} ms\n")
+    sys.stderr.flush()
+
+
+async def measure(server: RunningServer, vocab_size: int, only: str) -> list[dict[str, object]]:
     """One row for each kind and number of bodies."""
     rows: list[dict[str, object]] = []
     watch = Watch()
@@ -147,6 +153,8 @@ async def measure(server: RunningServer, vocab_size: int) -> list[dict[str, obje
         beside = [asyncio.ensure_future(task(client, watch)) for task in (stream, probe)]
         await asyncio.sleep(1)
         for name, (path, make) in {"nothing": ("", bytes), **bodies(vocab_size)}.items():
+            if only not in name:
+                continue
             body = await asyncio.to_thread(make)
             for count in (1, AT_ONCE) if path else (0,):
                 await asyncio.sleep(0.5)
@@ -157,6 +165,7 @@ async def measure(server: RunningServer, vocab_size: int) -> list[dict[str, obje
                 to_s = time.perf_counter()
                 await asyncio.sleep(0.5)
                 gap_s, wait_s = watch.worst(from_s, to_s)
+                progress(f"{count} x {name}" if count else name, to_s - from_s, gap_s)
                 rows.append(
                     {
                         "bodies": f"{count} x {name}" if count else name,
@@ -178,12 +187,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--model", help="a checkpoint [default: the embedded one]")
     parser.add_argument("--vocab-size", type=int, default=8192, help="of that model")
+    parser.add_argument("--only", default="", help="kinds of bodies whose name has this text")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     server = start_server(options.model, "--log-level", "error")
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            rows = runner.run(measure(server, options.vocab_size))
+            rows = runner.run(measure(server, options.vocab_size, options.only))
     finally:
         stop_server(server)
     if options.json:
