@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -87,6 +89,31 @@ def test_every_command_has_help_and_json(name: str) -> None:
     assert result.exit_code == 0, result.output
     assert "--json" in result.output
     assert len(result.output.splitlines()) > 8
+
+
+def _groups(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The path of every group of commands at or below `command`."""
+    if not isinstance(command, click.Group):
+        return
+    yield path
+    with click.Context(command) as context:
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below is not None
+            yield from _groups(below, (*path, name))
+
+
+def test_a_line_for_each_command_fits_in_the_help_of_its_group() -> None:
+    paths = list(_groups(cli))
+    assert {(), ("bench",), ("gateway", "keys")} <= set(paths)
+    for path in paths:
+        done = CliRunner().invoke(cli, [*path, "--help"])
+        listed = done.output.partition("Commands:\n")[2].splitlines()
+        assert listed, path
+        cut = [line for line in listed if line.endswith("...")]
+        assert not cut, (path, cut)
+        broken = [line for line in listed if not re.match(r"  \S", line) or line[-1] != "."]
+        assert not broken, (path, broken)
 
 
 def test_flags_are_never_abbreviated() -> None:

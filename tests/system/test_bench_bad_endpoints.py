@@ -105,7 +105,7 @@ EVENTS, HTML, TEXT = "text/event-stream", "text/html", "text/plain"
         (
             refusing(404, PAGE, HTML),
             "http",
-            "HTTP 404, are the URL of the API and the name of the model right?",
+            "HTTP 404, there is no such path or no such model: an HTML page",
         ),
         (refusing(429, NO, retry_after="7"), "http", "retry after 7 s: no (4 http); lower -c"),
         (refusing(429, b""), "http", "HTTP 429, too many requests for this endpoint (4 http)"),

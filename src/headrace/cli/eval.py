@@ -69,7 +69,7 @@ def _shared(command: F) -> F:
     return command
 
 
-@evaluate.command()
+@evaluate.command(short_help="Measure the perplexity of a model over a text.")
 @click.argument("model", required=False, default="")
 @_shared
 def perplexity(
@@ -113,7 +113,7 @@ def perplexity(
     )
 
 
-@evaluate.command()
+@evaluate.command(short_help="Measure the KL divergence from another model over a text.")
 @click.argument("model", required=False, default="")
 @click.option("--base", required=True, help="The checkpoint to compare with: a path or a name.")
 @_shared

@@ -52,7 +52,7 @@ GOOD = sse(delta(content="a"), delta(content="b"), STOP)
             GOOD[:1],
             {"status": 404},
             "http",
-            "HTTP 404, are the URL of the API",
+            "HTTP 404, there is no such path or no such model",
         ),
         (
             [b'{"object":"error","message":"too long"}'],

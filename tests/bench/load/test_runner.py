@@ -237,3 +237,34 @@ async def test_replies_are_shown_while_the_run_is_on_and_are_in_the_records_once
     assert read
     assert [one.index for one in records] == list(range(40))
     assert runner.counts.failed == sum(one.failure is not None for one in records) > 5
+
+
+async def test_a_run_ends_when_its_first_reply_would_be_that_of_every_request() -> None:
+    for status in ("401", "404"):
+        async with MockEndpoint(MockSettings(**QUICK, errors=((status, 1.0),))) as url:
+            runner = make_runner(url, closed_plan(2, requests=1000), singles(10))
+            records = await runner.run()
+            await runner.client.close()
+        assert runner.ending == "refused"
+        assert 1 <= len(records) <= 4
+        assert all(record.failure is not None for record in records)
+
+
+async def test_a_refusal_after_a_good_reply_ends_nothing() -> None:
+    plan = closed_plan(1, requests=20)
+    settings = MockSettings(**QUICK, errors=(("404", 0.5),), seed=1)  # the first one succeeds
+    async with MockEndpoint(settings) as url:
+        runner = make_runner(url, plan, singles(20))
+        records = await runner.run()
+        await runner.client.close()
+    assert runner.ending == "complete"
+    assert len(records) == 20
+    assert 0 < sum(record.failure is not None for record in records) < 20
+
+
+async def test_a_refusal_of_one_prompt_ends_nothing() -> None:
+    async with MockEndpoint(MockSettings(**QUICK, errors=(("403", 1.0),))) as url:
+        runner = make_runner(url, closed_plan(1, requests=3), singles(3))
+        records = await runner.run()
+        await runner.client.close()
+    assert (runner.ending, len(records)) == ("complete", 3)

@@ -17,6 +17,7 @@ from headrace.bench.mock.endpoint import MockEndpoint
 from headrace.bench.mock.settings import MockSettings
 from headrace.bench.report.files import read_run
 from headrace.cli.bench.group import bench
+from tests.bench.misbehaving import Request, always, misbehaving, whole
 
 QUICK: dict[str, Any] = {"ttft_ms": 2, "tpot_ms": 1}
 SHORT = ["--input-tokens", "8", "--output-tokens", "4", "--quiet"]
@@ -166,6 +167,34 @@ def test_a_server_that_is_not_there() -> None:
     done = run("http://no-such-host.invalid", "-n", "2", *SHORT)
     assert done.exit_code == 3
     assert "no-such-host.invalid was not found" in done.output
+
+
+def test_a_model_that_the_server_does_not_have_ends_the_command_after_one_request() -> None:
+    posts: list[Request] = []
+
+    async def absent(request: Request, writer: asyncio.StreamWriter) -> bool:
+        posts.append(request)
+        body = b'{"error":{"message":"The model `nope` does not exist."}}'
+        return await always(whole(404, body))(request, writer)
+
+    with misbehaving(absent) as url:
+        done = run(url, "--model", "nope")
+    assert done.exit_code == 3
+    assert done.output == (
+        "headrace: --model 'nope' cannot be measured: HTTP 404, there is no such path or no such "
+        "model: The model `nope` does not exist.; the server lists m\n"
+    )
+    assert len(posts) == 1
+
+
+def test_what_every_request_would_meet_ends_the_run_at_once() -> None:
+    with mock(errors=(("404", 1.0),)) as endpoint:
+        done = run(endpoint.url, "-n", "100", "-c", "2", *SHORT)
+        assert len(endpoint.received) <= 6
+    assert done.exit_code == 3
+    assert "stopped: every request would be refused like the first ones" in done.output
+    assert "nothing succeeded: HTTP 404" in done.output
+    assert "Latency" not in done.output
 
 
 @pytest.mark.parametrize(

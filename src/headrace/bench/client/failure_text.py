@@ -20,7 +20,7 @@ _BEFORE_A_MASK, _BEGINNING = 4, 8
 _REMEDIES = {
     401: "the key is missing or wrong",
     403: "the key may not do this",
-    404: "are the URL of the API and the name of the model right?",
+    404: "there is no such path or no such model",
     413: "the prompt is too long for this endpoint",
     429: "too many requests for this endpoint",
 }

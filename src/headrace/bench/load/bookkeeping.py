@@ -37,6 +37,15 @@ def unsent_record(asked: Asked, end_ns: int) -> RequestRecord:
     )
 
 
+# Of the key, the path or the model, which all requests share. A 403 may be about one prompt.
+_STATUSES_FOR_ALL = frozenset({401, 404, 405})
+
+
+def fails_for_all(raw: RawReply) -> bool:
+    """Whether every other request would fail the same way."""
+    return raw.failure is None and raw.status in _STATUSES_FOR_ALL
+
+
 def fails_visibly(raw: RawReply) -> bool:
     """Whether it failed, as far as shows without its body; the end of the run is no failure."""
     if raw.failure is not None:

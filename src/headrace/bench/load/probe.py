@@ -8,6 +8,8 @@ from headrace.bench.client.answer import json_value
 from headrace.bench.client.endpoints import (
     Endpoint,
     EndpointKind,
+    HttpRequest,
+    build_request,
     get_request,
     split_url,
     without_secrets,
@@ -15,6 +17,9 @@ from headrace.bench.client.endpoints import (
 from headrace.bench.client.failure_text import one_line, status_message
 from headrace.bench.client.limits import ClientLimits
 from headrace.bench.client.load_client import LoadClient
+from headrace.bench.client.prompt import Prompt
+from headrace.bench.client.raw import RawReply
+from headrace.bench.client.refused_field import refused_field
 from headrace.bench.load.failures import KEY_VARIABLES
 from headrace.errors import HeadraceError, shown
 
@@ -22,6 +27,9 @@ _TIMEOUT_S = 10.0
 _SHOWN_MODELS = 10
 # Of `owned_by`: the server's, and the mock's.
 _OURS = ("headrace", "headrace-mock")
+# Of a request with a model that a server does not have: OpenAI's 404, others' 400 and 422.
+_REFUSALS = frozenset({400, 401, 403, 404, 405, 422})
+_TRIAL_TOKENS = 16
 
 
 class UnreachableError(HeadraceError):
@@ -47,18 +55,7 @@ class Found(NamedTuple):
 async def look(endpoint: Endpoint) -> Found:
     """Ask for the models; their endpoint may be absent. Raises UnreachableError."""
     request_path = _path(endpoint)
-    request = get_request(endpoint, request_path)
-    limits = ClientLimits(
-        max_connections=1,
-        connect_timeout_s=_TIMEOUT_S,
-        request_timeout_s=_TIMEOUT_S,
-        max_reply_bytes=16 * 2**20,
-    )
-    client = LoadClient(request.origin, limits)
-    try:
-        raw = await client.send(request)
-    finally:
-        await client.close()
+    raw = await _sent(get_request(endpoint, request_path))
     at = f"{without_secrets(endpoint.base_url)} cannot be measured"
     if raw.failure is not None:
         message = one_line(raw.failure.message, endpoint.secrets)
@@ -87,11 +84,56 @@ def choose_model(found: Found, asked: str | None) -> str:
     if len(found.models) == 1:
         return found.models[0]
     if found.models:
-        listed = ", ".join(found.models[:_SHOWN_MODELS])
         raise UnreachableError(
-            f"{len(found.models)} models are served; give one as --model: {listed}"
+            f"{len(found.models)} models are served; give one as --model: {_listing(found)}"
         )
     raise UnreachableError(f"the name of the model is not known: {found.why_none}; give --model")
+
+
+async def check_model(endpoint: Endpoint, found: Found) -> None:
+    """Try the endpoint's model with one short request where the list does not have it.
+
+    The list may be incomplete, as aliases, adapters and suffixes of routers need not be in it.
+    Raises UnreachableError with the server's words and the models that it lists.
+    """
+    model = endpoint.model
+    if not found.models or model in found.models or f"{model}:latest" in found.models:
+        return
+    text = "Hello"
+    prompt = (
+        Prompt(inputs=(text,))
+        if endpoint.kind == "openai-embeddings"
+        else Prompt(text=text, max_tokens=_TRIAL_TOKENS, stream=False)
+    )
+    raw = await _sent(build_request(endpoint, prompt))
+    if raw.failure is not None or raw.status not in _REFUSALS:
+        return
+    message = one_line(status_message(raw), endpoint.secrets)
+    field = refused_field(raw.status, message)
+    remedy = (
+        f"the server lists {_listing(found)}" if field is None else f"measure it with {field.flag}"
+    )
+    raise UnreachableError(f"--model {shown(model)} cannot be measured: {message}; {remedy}")
+
+
+async def _sent(request: HttpRequest) -> RawReply:
+    limits = ClientLimits(
+        max_connections=1,
+        connect_timeout_s=_TIMEOUT_S,
+        request_timeout_s=_TIMEOUT_S,
+        max_reply_bytes=16 * 2**20,
+    )
+    client = LoadClient(request.origin, limits)
+    try:
+        return await client.send(request)
+    finally:
+        await client.close()
+
+
+def _listing(found: Found) -> str:
+    more = len(found.models) - _SHOWN_MODELS
+    listed = ", ".join(found.models[:_SHOWN_MODELS])
+    return f"{listed} and {more:,} more" if more > 0 else listed
 
 
 def _path(endpoint: Endpoint) -> str:

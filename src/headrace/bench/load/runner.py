@@ -18,7 +18,12 @@ from headrace.bench.client.decode import Asked
 from headrace.bench.client.endpoints import Endpoint
 from headrace.bench.client.load_client import LoadClient
 from headrace.bench.client.raw import RawReply
-from headrace.bench.load.bookkeeping import asked_of, fails_visibly, unsent_record
+from headrace.bench.load.bookkeeping import (
+    asked_of,
+    fails_for_all,
+    fails_visibly,
+    unsent_record,
+)
 from headrace.bench.load.conversations import Conversation, Supply, with_answers
 from headrace.bench.load.health import LoopWatch
 from headrace.bench.load.plan import NS_PER_S, LoadPlan
@@ -35,7 +40,7 @@ _BURST = 64
 # A request that was about to be sent when the run was cut off is caught in a later round.
 _CUT_AGAIN_NS = 20_000_000
 
-Ending = Literal["complete", "duration", "max_errors", "saturated", "interrupted"]
+Ending = Literal["complete", "duration", "max_errors", "refused", "saturated", "interrupted"]
 
 
 class Counts(NamedTuple):
@@ -103,7 +108,7 @@ class LoadRunner:
         self._next: Send | None = None
         self._next_deadline: Deadline | None = None
         self._stopping = False
-        self._measuring = False
+        self._measuring = self._succeeded = False
         self._keeps_up: SaturationWatch | None = None
 
     @property
@@ -262,6 +267,9 @@ class LoadRunner:
             self._answers.pop(send.conversation, None)
         if self._keeps_up is not None and send.measured:
             self._keeps_up.over(self._at(send), raw.end_ns, failed=failed)
+        self._succeeded |= not failed
+        if not self._succeeded and not self._stopping and fails_for_all(raw):
+            self.stop("refused")
         self._count_failure(failed=failed)
         self._follow(send, raw, failed=failed)
 

@@ -169,8 +169,8 @@ class Workers:
         if not await worker.listen():
             self.lost += 1
             self.stop("max_errors")
-        elif worker.ending == "saturated":
-            self.stop("saturated")
+        elif worker.ending in ("refused", "saturated"):
+            self.stop(worker.ending)
 
     def stop(self, ending: Ending = "interrupted") -> None:
         """End the run before its time."""
@@ -209,6 +209,7 @@ def _merged(outcomes: list[ClientOutcome]) -> ClientOutcome:
     order: tuple[Ending, ...] = (
         "interrupted",
         "max_errors",
+        "refused",
         "saturated",
         "duration",
         "complete",

@@ -29,6 +29,7 @@ _ENDINGS: Mapping[object, str] = MappingProxyType(
     {
         "partial": "The client of {} did not finish: only requests ended by then are included.",
         "saturated": "{} was ended because the server did not keep up with the rate.",
+        "refused": "{} was ended because the server refused every request.",
         "max_errors": "{} was ended because too many requests had failed.",
         "interrupted": "{} was interrupted.",
     }

@@ -28,7 +28,7 @@ METRICS = (
 _PATH = click.Path(path_type=Path)
 
 
-@click.command()
+@click.command(short_help="Compare saved runs with the first of them.")
 @click.argument("results", nargs=-1, required=True, type=_PATH)
 @click.option(
     "--metric",

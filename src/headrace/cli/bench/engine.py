@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from headrace.engine.messages import EngineInfo
 
 
-@click.command()
+@click.command(short_help="Measure the engine: prefill and decode, in tokens per second.")
 @click.argument("model", required=False, default="")
 @click.option(
     "-p",

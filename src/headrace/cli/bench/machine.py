@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from headrace.telemetry.machine import Machine
 
 
-@click.command()
+@click.command(short_help="Measure how fast this machine reads and multiplies.")
 @click.option(
     "--threads",
     callback=numbers,

@@ -14,7 +14,7 @@ API_KEY_VARIABLE = "HEADRACE_MOCK_API_KEY"
 _SPREAD = "a number, uniform:LOW:HIGH, normal:MEAN:DEVIATION or lognormal:MEDIAN:SIGMA"
 
 
-@click.command()
+@click.command(short_help="Serve an OpenAI endpoint without a model, at chosen speeds.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
     "--port",

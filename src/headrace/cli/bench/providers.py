@@ -26,7 +26,8 @@ _file = click.Path(dir_okay=False, path_type=Path)
 
 @click.command(
     epilog="Exit status: 0; 1 a provider answered nothing, or failed more than --max-error-rate; 2 "
-    "wrong usage; 3 no provider answered; 130 Ctrl-C."
+    "wrong usage; 3 no provider answered; 130 Ctrl-C.",
+    short_help="Compare providers with the same prompts, round after round.",
 )
 @click.argument("file", required=False, type=_file)
 @click.option("--once", is_flag=True, help="Measure one round now, whatever the schedule is.")

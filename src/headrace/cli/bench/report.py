@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from headrace.bench.summary import Summary
 
 
-@click.command()
+@click.command(short_help="Show a saved run again, or under other definitions.")
 @click.argument("result", type=click.Path(path_type=Path))
 @click.option(
     "--definitions",

@@ -68,7 +68,7 @@ def list_rows(kind: str | None, text: str, folders: tuple[str, ...], as_json: bo
     print_rows({name: rows for name, rows in found.items() if rows})
 
 
-@catalog.command()
+@catalog.command(short_help="Show every fact of a row, with source and date.")
 @click.argument("name")
 @_FOLDERS
 @_JSON
@@ -140,7 +140,7 @@ def diff(
     print_differences(found, as_json)
 
 
-@catalog.command("contradictions")
+@catalog.command("contradictions", short_help="List where sources disagree, and what is used here.")
 @click.option("--filter", "text", default="", help="Only those that have all these words.")
 @_FOLDERS
 @_JSON
@@ -156,7 +156,7 @@ def contradictions(text: str, folders: tuple[str, ...], as_json: bool) -> None:
     print_contradictions(_catalog(folders), text, as_json)
 
 
-@catalog.command()
+@catalog.command(short_help="Count what headrace does with the topics of its field.")
 @click.option(
     "--does",
     multiple=True,
@@ -190,7 +190,7 @@ def coverage(
     print_coverage(does, topics, documents, as_json)
 
 
-@catalog.command("import")
+@catalog.command("import", short_help="Import prices from LiteLLM's or models.dev's table.")
 @click.argument("table", type=click.Choice(["litellm", "models.dev"]))
 @click.argument("file", type=click.Path())
 @click.option("--output", type=click.Path(), help="File to write. [default: in your own folder]")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _BATCH = 64
 
 
-@click.command("cache-threshold")
+@click.command("cache-threshold", short_help="Measure at which similarity the semantic cache errs.")
 @click.option(
     "--config",
     type=click.Path(path_type=Path),

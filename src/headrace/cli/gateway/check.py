@@ -31,7 +31,7 @@ class Checked(NamedTuple):
     """All that do not follow from others."""
 
 
-@click.command()
+@click.command(short_help="Check a file and report everything that is wrong.")
 @click.option(
     "--config",
     "config",

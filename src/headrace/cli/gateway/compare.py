@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headrace.gateway.ledger.compare import SideFigures
 
 
-@click.command()
+@click.command(short_help="Compare a model's variants: failures, times, cost, scores.")
 @click.argument("model")
 @ledger_options
 @click.option(

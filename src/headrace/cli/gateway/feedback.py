@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from headrace.gateway.feedback.report import Scores
 
 
-@click.command()
+@click.command(short_help="Report the scores that clients gave to answers.")
 @ledger_options
 @click.option("--by", default="model,variant", show_default=True,
               help="What to group by, separated by commas: model, target, variant, day, name, "

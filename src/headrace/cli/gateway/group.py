@@ -110,7 +110,7 @@ def _defaults(command: click.Command, given: dict[str, Any]) -> dict[str, Any]:
     return given | {name: _defaults(sub, given) for name, sub in command.commands.items()}
 
 
-@gateway.command()
+@gateway.command(short_help="Show which targets would be tried for a model, and why.")
 @click.argument("model")
 @_CONFIG
 @click.option(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _MOST_CHARS = 16 * 2**20
 
 
-@click.command("guard-test")
+@click.command("guard-test", short_help="Show what each guardrail would do with a text.")
 @click.argument("text", default="-")
 @click.option(
     "--config",

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 
-@click.command("import")
+@click.command("import", short_help="Convert a config of LiteLLM's proxy to a gateway.yaml.")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def import_file(file: Path, as_json: bool) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headrace.gateway.settings.gateway import GatewaySettings
 
 
-@click.command("lint-prompts")
+@click.command("lint-prompts", short_help="Find what keeps prompts out of providers' caches.")
 @click.option(
     "--config",
     type=click.Path(path_type=Path),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 OUTCOMES = ("answered", "cut", "client_gone", "failed", "refused")
 
 
-@click.command()
+@click.command(short_help="Show the newest requests and the targets tried.")
 @ledger_options
 @click.option("--model", help="Only this model, by the name clients use.")
 @click.option("--key", help="Only the key with this id.")

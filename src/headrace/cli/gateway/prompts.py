@@ -24,7 +24,7 @@ _CONFIG = click.option(
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-@click.group()
+@click.group(short_help="List, show and render the prompt templates.")
 def prompts() -> None:
     """Show the prompt templates of the gateway's file, and how they are rendered. Sends nothing.
 
@@ -63,7 +63,7 @@ def list_prompts(config: Path, as_json: bool) -> None:
         click.echo(visible(f"{one['name']}: versions {versions}{f'; {labels}' if labels else ''}"))
 
 
-@prompts.command()
+@prompts.command(short_help="Show every version of a prompt.")
 @click.argument("name")
 @_CONFIG
 @_JSON
@@ -88,7 +88,7 @@ def show(name: str, config: Path, as_json: bool) -> None:
         click.echo(f"  messages: {', '.join(version['roles'])}")
 
 
-@prompts.command()
+@prompts.command(short_help="Render a prompt with variables.")
 @click.argument("name")
 @click.option("--version", help="Render this version. [default: as for a request that names none]")
 @click.option("--label", help="Render the version of this label.")

@@ -26,7 +26,7 @@ _PAGE = 50
 _UNANSWERED = ("refused", "failed")
 
 
-@click.command()
+@click.command(short_help="Send a logged request to other models and compare.")
 @click.argument("id", required=False)
 @CONFIG
 @click.option(

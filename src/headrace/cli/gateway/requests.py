@@ -31,7 +31,7 @@ CONFIG = click.option(
 )
 
 
-@click.command()
+@click.command(short_help="Search the request log.")
 @CONFIG
 @click.option("--text", help="Only with this text in the request or the answer; case is ignored.")
 @click.option("--model", help="Only this model, by the name clients use.")
@@ -110,7 +110,7 @@ def requests(
         click.echo(f"there are more: --after {page.next}")
 
 
-@click.command()
+@click.command(short_help="Show one request of the request log in full.")
 @click.argument("id")
 @CONFIG
 @click.option("--json", "as_json", is_flag=True, help="Print the record as JSON.")

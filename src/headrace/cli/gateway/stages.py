@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from headrace.gateway.ledger.stages import Stages
 
 
-@click.command()
+@click.command(short_help="Show how a model made of other models did.")
 @click.argument("model")
 @ledger_options
 @click.option("--since", metavar="DAY", help="From this day on, as 2026-11-01, in UTC.")

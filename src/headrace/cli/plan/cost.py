@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 DEFAULT_ESCALATION = 0.1
 
 
-@click.command(short_help="Compare owning, renting and APIs, and where owning breaks even.")
+@click.command(short_help="Compare owning, renting and APIs, and the break-even.")
 @click.argument("model")
 @place_options
 @request_options

@@ -22,7 +22,7 @@ from headrace.cli.plan.output import keep_for_explain, output_options, plan_abou
 DEFAULT_CONTEXT_TOKENS = 8192
 
 
-@click.command(short_help="Check whether a model fits, with how much context and how many users.")
+@click.command(short_help="Check whether a model fits, with which context and users.")
 @click.argument("model")
 @place_options
 @click.option(

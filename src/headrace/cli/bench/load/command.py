@@ -25,7 +25,7 @@ PAGE = "report.html"
 FAILURES, UNREACHABLE, SLO_MISSED = 1, 3, 4
 
 
-@click.command(cls=LoadCommand)
+@click.command(cls=LoadCommand, short_help="Send requests to an endpoint and measure the replies.")
 @click.argument("url", required=False)
 @load_options
 def load(url: str | None, **given: Any) -> None:
@@ -116,7 +116,7 @@ def show(done: RunResult, given: dict[str, Any]) -> None:
     if given["as_json"]:
         facts = {"about": done.run.about, "summary": done.summary}
         click.echo(msgspec.json.encode(facts))
-    else:
+    elif done.ending != "refused":
         from headrace.bench.report.table import summary_table
 
         wide_console().print(summary_table(done.summary))
@@ -133,6 +133,8 @@ def show(done: RunResult, given: dict[str, Any]) -> None:
         click.echo("interrupted: the figures are of what was sent until then", err=True)
     if done.ending == "saturated":
         click.echo("stopped: the server did not keep up with the rate", err=True)
+    if done.ending == "refused":
+        click.echo("stopped: every request would be refused like the first ones", err=True)
 
 
 def save(done: RunResult, experiment: Experiment, given: dict[str, Any], **more: Any) -> None:

@@ -25,7 +25,7 @@ from headrace.bench.load.demands import check_demands
 from headrace.bench.load.experiment import Experiment
 from headrace.bench.load.live import make_view
 from headrace.bench.load.load_options import LoadOptions, with_default_end
-from headrace.bench.load.probe import choose_model, look
+from headrace.bench.load.probe import check_model, choose_model, look
 from headrace.bench.load.prompt_options import FileKind, PromptOptions
 from headrace.bench.load.save import SaveOptions
 from headrace.bench.load.search_runs import SearchOptions
@@ -86,6 +86,7 @@ def make_experiment(
         model=choose_model(found, given["model"]),
         return_metrics=found.tells_metrics(endpoint.kind) if asked is None else asked,
     )
+    asyncio.run(check_model(endpoint, found))
     today = datetime.now().astimezone().date()
     prices = endpoint_prices(prices, endpoint.base_url, endpoint.model, os.environ, today)
     limits = ClientLimits(

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from headrace.gateway.accounts.sqlite_store import SqliteStore
 
 
-@click.command()
+@click.command(short_help="Make a key and show it, only this once.")
 @config_option
 @click.option("--organisation", help="The organisation that the key belongs to.")
 @click.option("--team", help="The team that the key belongs to, instead of an organisation.")

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _LIMITS = ("rpm", "tpm", "concurrency")
 
 
-@click.command()
+@click.command(short_help="Change what a key may do.")
 @click.argument("id")
 @config_option
 @click.option("--label", help="A name for people.")

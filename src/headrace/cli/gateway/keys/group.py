@@ -40,7 +40,7 @@ keys.add_command(edit)
 keys.add_command(list_keys)
 
 
-@keys.command()
+@keys.command(short_help="Make another secret for a key and show it.")
 @click.argument("id")
 @config_option
 @click.option("--overlap-days", type=click.FloatRange(0), default=0.0,
@@ -61,7 +61,7 @@ def rotate(id: str, config: Path, overlap_days: float, as_json: bool) -> None:
     show_new(*with_store(config, make, id=id), as_json)
 
 
-@keys.command()
+@keys.command(short_help="Refuse every request with a key until it is unblocked.")
 @click.argument("id")
 @config_option
 @click.option("--off", is_flag=True, help="Unblock it, as `unblock` does.")
@@ -77,7 +77,7 @@ def block(id: str, config: Path, off: bool, as_json: bool) -> None:
     _block(id, config, as_json, blocked=not off)
 
 
-@keys.command()
+@keys.command(short_help="Serve requests with a key again.")
 @click.argument("id")
 @config_option
 @json_option
@@ -90,7 +90,7 @@ def unblock(id: str, config: Path, as_json: bool) -> None:
     _block(id, config, as_json, blocked=False)
 
 
-@keys.command()
+@keys.command(short_help="Remove a key for good.")
 @click.argument("id")
 @config_option
 @json_option
