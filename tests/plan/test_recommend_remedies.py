@@ -11,8 +11,10 @@ from headrace.catalog import Catalog
 from headrace.plan.quantity import Quantity
 from headrace.plan.recommendation import Question, question_of, recommend
 from headrace.plan.recommendation.apis import _e2e, _too_slow, _unchecked
-from headrace.plan.recommendation.breach import Breach, RuledOut
+from headrace.plan.recommendation.breach import Breach, RuledOut, RuledOutBy
+from headrace.plan.recommendation.nothing import nothing_fits
 from headrace.plan.recommendation.question import parse_slo
+from headrace.plan.recommendation.recommendation import Miss
 from headrace.plan.recommendation.remedies import changed, remedy_of
 
 DAY = dt.date(2026, 11, 22)
@@ -43,6 +45,11 @@ def test_options_that_do_not_help_are_not_said(catalog: Catalog) -> None:
     found = recommend(catalog, question)  # nothing was measured of this machine
     assert found.left == 0
     assert not any(one.options for one in found.nearest)
+    assert found.nothing_fits == (
+        "nothing here fits, and no other figure would change that: this machine: it has not been "
+        "measured: run `headrace bench machine`"
+    )
+    assert found.as_dict()["nothing_fits"] == found.nothing_fits
 
 
 def test_a_remedy_grows_until_it_helps(catalog: Catalog) -> None:
@@ -60,6 +67,37 @@ def test_a_remedy_grows_until_it_helps(catalog: Catalog) -> None:
     assert remedy is not None and remedy.options == ("--min-quality 8", "--budget 50")
     assert {one.rule for one in remedy.breaches} == {"rule-usual-size", "rule-budget"}
     assert remedy_of(question, miss, lambda _: (False, [])) is None
+
+
+def test_the_sentence_where_nothing_fits() -> None:
+    too_slow = Breach(rule="rule-tpot", text="TPOT is 9 ms, 1 ms over 8 ms", excess=0.1)
+    too_big = Breach(rule="rule-memory", text="it takes 30 GB of 24", excess=0.2)
+    helped = Miss(name="m on x", breaches=(too_slow,), options=("--slo tpot:9",), remedies=())
+    stuck = Miss(name="m on y", breaches=(too_big,), options=(), remedies=("fewer bits",))
+    out = RuledOutBy(
+        rule="rule-private", says="prompts stay", remedy="omit --private", source="s", count=9,
+        examples=("m by P: prompts go to P",),
+    )  # fmt: skip
+    unknown = replace(out, rule="rule-backend", remedy="other hardware", examples=("r on x: cpu",))
+    assert nothing_fits((helped, stuck), ()) == (
+        "nothing here fits; closest is m on x: TPOT is 9 ms, 1 ms over 8 ms; it fits with "
+        "--slo tpot:9"
+    )
+    assert nothing_fits((stuck,), ()) == (
+        "nothing here fits; closest is m on y: it takes 30 GB of 24; what would help: fewer bits"
+    )
+    assert nothing_fits((), (out, unknown)).endswith("r on x: cpu; what would help: other hardware")
+    assert nothing_fits((), (out,)).endswith("prompts go to P; what would help: omit --private")
+    assert "name others" in nothing_fits((), ())
+
+
+def test_an_answer_with_options_has_no_such_sentence(catalog: Catalog) -> None:
+    question = question_of(
+        catalog, "chat", DAY, hardware=("h100-sxm",), models=("qwen3-8b",), private=True
+    )
+    found = recommend(catalog, question)
+    assert found.left > 0
+    assert found.nothing_fits == ""
 
 
 def test_questions_are_changed_as_options_say(catalog: Catalog) -> None:

@@ -59,7 +59,8 @@ def test_progress_is_for_terminals_alone(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.long
 def test_nothing_left_says_what_would_do() -> None:
     said = run(*FEW, "--private", "--slo", "tpot:2").output
-    assert "no option keeps every rule" in said
+    assert "nothing here fits; closest is " in said
+    assert "; it fits with --slo 'tpot:" in " ".join(said.split())
     assert "possible with: --slo 'tpot:" in said
 
 

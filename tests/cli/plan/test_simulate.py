@@ -42,6 +42,18 @@ def test_a_model_of_the_catalog_is_timed_by_its_roofline() -> None:
         assert word in said
 
 
+def test_a_load_beyond_the_capacity_is_called_an_overload() -> None:
+    words = ("--kv-tokens", "32k", "--max-num-seqs", "2", "--duration", "20", "--prompt", "50")
+    parts = [word for name, value in LATENCY.items() for word in ("--latency", f"{name}={value}")]
+    done = run(*words, *parts, "--output", "20", "--rate", "60", "--no-keep")
+    assert done.exit_code == 0, done.output
+    said = " ".join(done.output.split())
+    assert "overloaded: " in said
+    assert "can be served, so the queue grows until the load ends" in said
+    assert "what helps: about --replicas " in said
+    assert "overloaded" not in run(*words, *parts, "--output", "20", "--rate", "3").output
+
+
 def test_plots_are_drawn_where_they_are_asked_for() -> None:
     words = (*MODEL, *SHORT, "--lanes", "0:0.5,1:0.5", "--no-keep")
     drawn = run(*words, "--plot")

@@ -69,7 +69,7 @@ def test_where_nothing_is_left_the_nearest_are_told() -> None:
     found = recommended(private=True, slo="tpot:2")
     page = plan_page(CATALOG, ABOUT, recommendation=found)
     titles = checked(page, set())
-    assert "The nearest" in titles and "No option keeps every rule" in page
+    assert "The nearest" in titles and "Nothing here fits; closest is " in page
     assert "--slo &#x27;tpot:" in page and "Cost against latency" not in titles
 
 

@@ -70,8 +70,9 @@ def _verdicts(
 ) -> list[tuple[str, bool | None]]:
     counted = f"{found.left:,} of {found.looked_at:,} combinations keep every rule."
     if not ends:
-        return [(f"No option keeps every rule: {found.looked_at:,} combinations were considered.",
-                 False)]  # fmt: skip
+        said = found.nothing_fits
+        considered = f"{found.looked_at:,} combinations were considered."
+        return [(f"{said[:1].upper()}{said[1:]}. {considered}", False)]
     told: list[tuple[str, bool | None]] = [(f"{_name(ends[0][1])}. {counted}", True)]
     told += [(f"{title.capitalize()}: {_name(one)}.", None) for title, one in ends[1:]]
     return told

@@ -99,6 +99,9 @@ def _verdicts(found: SimulationPlan) -> list[tuple[str, bool | None]]:
             (f"{fewest.replicas:,} replicas are the fewest with which {share(fewest.attainment)} "
              "of the requests are good.", True)
         )  # fmt: skip
+    if result.overload is not None:
+        said = result.overload_text
+        told.append((f"{said[0].upper()}{said[1:]}.", False))
     goodput = result.goodput
     if goodput is not None:
         all_good = goodput.good == goodput.judged and goodput.met is not False

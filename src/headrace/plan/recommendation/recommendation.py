@@ -13,6 +13,7 @@ from headrace.plan.recommendation.apis import api_options
 from headrace.plan.recommendation.breach import Breach, RuledOut, RuledOutBy, ruled_out_by
 from headrace.plan.recommendation.commands import Command, commands_of
 from headrace.plan.recommendation.models import open_models
+from headrace.plan.recommendation.nothing import nothing_fits
 from headrace.plan.recommendation.option import Option
 from headrace.plan.recommendation.option_figures import size_figure
 from headrace.plan.recommendation.places import RuntimeCandidate, settings, sites
@@ -73,6 +74,11 @@ class Recommendation:
     """All that are left, whose figures are not listed."""
 
     @property
+    def nothing_fits(self) -> str:
+        """What came closest and what would help, "" if an option is left."""
+        return "" if self.left else nothing_fits(self.nearest, self.ruled_out)
+
+    @property
     def figures(self) -> tuple[Quantity, ...]:
         """Every figure of the options that are told, by which `plan explain` finds them."""
         return tuple(figure for one in self.told for figure in one.all_figures)
@@ -118,6 +124,7 @@ class Recommendation:
                 for one in self.told
             ],
             "ruled_out": [one.as_dict() for one in self.ruled_out],
+            "nothing_fits": self.nothing_fits,
             "nearest": [one.as_dict() for one in self.nearest],
             "quantities": [one.as_dict() for one in self.figures],
             "notes": list(self.notes),

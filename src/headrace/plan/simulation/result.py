@@ -13,6 +13,7 @@ from headrace.plan.simulation.autoscaler import Scaling
 from headrace.plan.simulation.batch_means import band_of
 from headrace.plan.simulation.finished import TIMES, Column
 from headrace.plan.simulation.goodput import Condition, Goodput, judge
+from headrace.plan.simulation.overload import Overload, overload_of
 from headrace.plan.simulation.series import Point
 from headrace.plan.simulation.service import Run
 from headrace.plan.simulation.settings import SimulationSettings
@@ -96,7 +97,18 @@ class SimulationResult:
     points: tuple[Point, ...]
     decisions: tuple[Scaling, ...]
     failures: tuple[tuple[float, int], ...]
+    overload: Overload | None = None
+    """None if the service kept up with its load."""
     notes: tuple[str, ...] = ()
+
+    @property
+    def overload_text(self) -> str:
+        """The overload in words, "" if the service kept up."""
+        if self.overload is None:
+            return ""
+        settings = self.settings
+        fixed = settings.autoscale is None and settings.disaggregation is None
+        return self.overload.text(settings.replicas if fixed else None)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -173,6 +185,7 @@ def result_of(
         points=points,
         decisions=run.decisions,
         failures=run.failures,
+        overload=overload_of(finished),
         notes=notes,
     )
 

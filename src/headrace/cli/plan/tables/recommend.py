@@ -123,7 +123,9 @@ def _option(console: Console, found: Recommendation, option: Option, title: str)
 
 
 def _nearest(console: Console, found: Recommendation) -> None:
-    _line(console, "no option keeps every rule; the nearest:", style="bold")
+    _line(console, found.nothing_fits, style="bold")
+    if found.nearest:
+        _line(console, "the nearest, each of another model:")
     for one in found.nearest:
         _line(console, one.name, indent=2)
         for breach in one.breaches:
@@ -132,8 +134,6 @@ def _nearest(console: Console, found: Recommendation) -> None:
             _line(console, f"possible with: {' '.join(one.options)}", indent=4)
         for remedy in one.remedies:
             _line(console, f"what helps: {remedy}", indent=4)
-    if not found.nearest:
-        _line(console, "changing a figure does not help; see what was ruled out", indent=2)
 
 
 def _ruled_out(console: Console, found: Recommendation) -> None:

@@ -54,6 +54,8 @@ def print_simulation(
     say(f"{result.arrived:,} requests arrived in {_time(result.seconds)}; {result.completed:,} "
         f"ended, {result.refused:,} refused, {result.retries:,} started again after "
         f"{len(result.failures):,} failures")  # fmt: skip
+    if result.overload is not None:
+        console.print(result.overload_text, style="bold", highlight=False, markup=False)
     _latencies(console, (result.overall, *result.lanes))
     _rates(result, say)
     _goodput(result, say)
