@@ -12,7 +12,7 @@ from headrace.plan.quantity import Quantity
 from headrace.plan.recommendation import Question, question_of, recommend
 from headrace.plan.recommendation.apis import _e2e, _too_slow, _unchecked
 from headrace.plan.recommendation.breach import Breach, RuledOut, RuledOutBy
-from headrace.plan.recommendation.nothing import nothing_fits
+from headrace.plan.recommendation.closest import nothing_fits
 from headrace.plan.recommendation.question import parse_slo
 from headrace.plan.recommendation.recommendation import Miss
 from headrace.plan.recommendation.remedies import changed, remedy_of

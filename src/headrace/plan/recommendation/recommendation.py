@@ -11,9 +11,9 @@ from headrace.plan.calibration.stored import Found
 from headrace.plan.quantity import Quantity
 from headrace.plan.recommendation.apis import api_options
 from headrace.plan.recommendation.breach import Breach, RuledOut, RuledOutBy, ruled_out_by
+from headrace.plan.recommendation.closest import nothing_fits
 from headrace.plan.recommendation.commands import Command, commands_of
 from headrace.plan.recommendation.models import open_models
-from headrace.plan.recommendation.nothing import nothing_fits
 from headrace.plan.recommendation.option import Option
 from headrace.plan.recommendation.option_figures import size_figure
 from headrace.plan.recommendation.places import RuntimeCandidate, settings, sites
