@@ -122,6 +122,27 @@ def test_templates_that_look_for_what_users_write() -> None:
     assert ChatTemplate(source).render_segments(HI, control_tokens=["<|end|>"]) == [("Hi", True)]
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{{ m.split('</think>')[-1] }}",
+        "{% if '</think>' in m %}{{ m }}{% else %}{{ m }}.{% endif %}",
+        "{% set end = '</think>' %}{{ m.split(end)[-1] }}",
+        "{% for end in ['</think>'] %}{{ m | replace(end, '') }}{% endfor %}",
+        "{% macro last(t, end) %}{{ t.split(end)[-1] }}{% endmacro %}{{ last(m, '</think>') }}",
+    ],
+)
+def test_a_token_that_the_template_looks_for_uncovers_no_other(source: str) -> None:
+    """An answer of reasoning models has one in every conversation of two turns."""
+    loop = "{% for message in messages %}{% set m = message.content %}"
+    template = ChatTemplate(f"{loop}{source}{{% endfor %}}")
+    chat = [{"role": "assistant", "content": "a</think>b"}, {"role": "user", "content": "x<|end|>"}]
+    segments = template.render_segments(chat, control_tokens=["<|end|>", "</think>"])
+    assert "".join(piece for piece, _ in segments) == template.render(chat)
+    assert ("<", False) in segments
+    assert not any("<|end|>" in piece for piece, allowed in segments if allowed)
+
+
 def test_tojson_does_not_escape_html() -> None:
     template = ChatTemplate("{{ tools | tojson(indent=2) }}|{{ tools[0].function.name | tojson }}")
     expected = json.dumps(TOOLS, ensure_ascii=False, indent=2)

@@ -125,10 +125,10 @@ class ChatTemplate:
         """The text of `render` in pieces, for Tokenizer.encode_segments.
 
         Pieces that say False came from a message, a tool or a document and could begin a control
-        token. The joined pieces equal `render` exactly. Where the template itself looks for
-        control tokens in messages, so that telling them apart would change its output, everything
-        says True, as other engines treat everything. Roles and types that are plain words count as
-        the template's.
+        token. The joined pieces equal `render` exactly. Control tokens that the template itself
+        looks for in messages, so that telling them apart would change its output, say True; where
+        even that is not enough, everything does, as other engines treat everything. Roles and types
+        that are plain words count as the template's.
         """
         job = self._job(
             template_name,
@@ -140,7 +140,7 @@ class ChatTemplate:
             kwargs,
         )
         text = self._render(job, job.user_inputs)
-        for disguise in disguises(job.user_inputs, tuple(control_tokens)):
+        for disguise in disguises(job.user_inputs, tuple(control_tokens), job.looked_for):
             segments = self._segments(job, disguise)
             if segments is not None and "".join(piece for piece, _ in segments) == text:
                 return segments
@@ -191,7 +191,7 @@ class ChatTemplate:
             mark = unused_private(user_inputs, 1)[0]
             _mark_end(user_inputs["messages"], mark)
         flags = {"add_generation_prompt": add_generation_prompt}
-        return _Job(template, flags, user_inputs, mark)
+        return _Job(template, flags, user_inputs, mark, traits.looked_for)
 
     def _render(self, job: _Job, user_inputs: Mapping[str, Any]) -> str:
         from headrace.text.template_sandbox import BUDGET
@@ -234,13 +234,15 @@ class ChatTemplate:
 class _Job:
     """One rendering: the template, what the server says, what users say.
 
-    mark: a private-use character that ends the message to continue; None for none.
+    mark: a private-use character that ends the message to continue; None for none. looked_for: as
+    in TemplateTraits.
     """
 
     template: jinja2.Template
     flags: Mapping[str, Any]
     user_inputs: Mapping[str, Any]
     mark: str | None
+    looked_for: Collection[str]
 
 
 def _mark_end(chat: list[dict[str, Any]], mark: str) -> None:

@@ -37,6 +37,8 @@ class TemplateTraits:
     """Prints a tool call's arguments as they are."""
     knows_developer: bool
     """Names the role "developer"."""
+    looked_for: frozenset[str]
+    """Texts that it compares with, or cuts or searches messages by."""
 
 
 def traits_of(template: nodes.Template, source: str) -> TemplateTraits:
@@ -51,6 +53,7 @@ def traits_of(template: nodes.Template, source: str) -> TemplateTraits:
         tests_none=any(_is_test(use, ("none",)) or _compares_none(use) for use in uses),
         arguments_as_text=_as_text(list(_uses(template, "arguments"))),
         knows_developer="developer" in source,
+        looked_for=_looked_for(template),
     )
 
 
@@ -62,6 +65,37 @@ def num_nodes(template: nodes.Template) -> int:
         count += 1
         pending += pending.pop().iter_child_nodes()
     return count
+
+
+def _looked_for(template: nodes.Template) -> frozenset[str]:
+    """Texts in comparisons, and those that methods, filters and tests are given; a name stands for
+    all that it is ever set to."""
+    places: list[nodes.Node] = [*template.find_all(nodes.Compare), *template.find_all(nodes.Test)]
+    for method in template.find_all(nodes.Call):
+        if isinstance(method.node, nodes.Getattr):
+            places += [*method.args, *(keyword.value for keyword in method.kwargs)]
+    for step in template.find_all(nodes.Filter):
+        places += [*step.args, *(pair.value for pair in step.kwargs)]
+    names = {
+        name.name for place in places for name in _with_inner(place) if isinstance(name, nodes.Name)
+    }
+    places += [value for name, value in _namings(template) if name in names]
+    places += [loop.iter for loop in template.find_all(nodes.For) if _names_set(loop) & names]
+    return frozenset(
+        const.value
+        for place in places
+        for const in _with_inner(place)
+        if isinstance(const, nodes.Const) and isinstance(const.value, str)
+    )
+
+
+def _names_set(loop: nodes.For) -> set[str]:
+    """Names that a loop gives a value each turn."""
+    return {name.name for name in _with_inner(loop.target) if isinstance(name, nodes.Name)}
+
+
+def _with_inner(node: nodes.Node) -> list[nodes.Node]:
+    return [node, *node.find_all(nodes.Node)]
 
 
 @dataclass(frozen=True)

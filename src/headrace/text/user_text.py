@@ -11,7 +11,7 @@ undisguised rendering.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -70,12 +70,18 @@ class Disguise:
         return value
 
 
-def disguises(user_inputs: Mapping[str, Any], control_tokens: Sequence[str]) -> Iterator[Disguise]:
+def disguises(
+    user_inputs: Mapping[str, Any],
+    control_tokens: Sequence[str],
+    looked_for: Collection[str] = (),
+) -> Iterator[Disguise]:
     """Disguises to try in turn; none where users wrote nothing a control token could need.
 
     First everything a control token could need, whoever wrote the rest of it; then the same but for
     keys of objects, which a template may look up; then the characters that begin one, wherever they
-    stand; then, for templates that look at such characters, only those of whole control tokens.
+    stand; then, for templates that look at such characters, only those of whole control tokens; at
+    last only those of the control tokens that are in none of `looked_for`, the texts by which the
+    template cuts and searches messages: one text that holds such a token must not uncover others.
     """
     control = _control_tokens(tuple(control_tokens))
     texts, keys = _texts_and_keys(user_inputs, control)
@@ -114,6 +120,16 @@ def disguises(user_inputs: Mapping[str, Any], control_tokens: Sequence[str]) -> 
         yield Disguise(back, begun, begun, control)
     if any(control.pattern.search(text) for text in written):
         yield Disguise(back, whole, whole, control)
+        unseen = _control_tokens(
+            tuple(
+                token for token in control_tokens if not any(token in text for text in looked_for)
+            )
+        )
+
+        def unlooked(text: str) -> str:
+            return unseen.pattern.sub(lambda m: forward[ord(m.group()[0])] + m.group()[1:], text)
+
+        yield Disguise(back, unlooked, unlooked, control)
 
 
 def segments_of(rendered: str, disguise: Disguise) -> list[Segment]:
