@@ -32,6 +32,7 @@ STREAMS = [
     (b"data:\ndata:\n\n", [Event("\n")]),
     (b"event: lost\n\ndata: a\n\n", [Event("a")]),
     (b"retry: 250\ndata: a\n\nretry: soon\ndata: b\n\n", [Event("a", retry_ms=250), Event("b")]),
+    (b"retry: " + b"9" * 5000 + b"\ndata: a\n\n", [Event("a")]),
     (b"other: x\ndata: a\n\n", [Event("a")]),
     ("data: größe 水\r\n\r\n".encode(), [Event("größe 水")]),
     (b"data: whole\n\ndata: cut off\n", [Event("whole")]),

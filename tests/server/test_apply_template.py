@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from headrace.text import ChatTemplate, Tokenizer
 from tests.server.conftest import MODEL, Running
 from tests.server.mock_engine import MockEngine, says
 from tests.server.test_chat import HELLO
@@ -87,3 +88,31 @@ def test_nothing_is_generated(server: Running) -> None:
     applied(server)
     assert isinstance(server.engine, MockEngine)
     assert server.engine.submitted == []
+
+
+CALLS = (
+    "{% for call in messages[-1].tool_calls %}{{ call.function.arguments | tojson }}"
+    "{% if 'refuse' in call.function.arguments %}"
+    "{{ raise_exception(call.function.arguments.refuse) }}{% endif %}{% endfor %}"
+)
+
+
+@pytest.mark.parametrize("path", ["/apply-template", "/tokenize", "/v1/chat/completions"])
+def test_half_of_a_surrogate_pair_in_arguments(
+    start: Start, path: str, tokenizer: Tokenizer
+) -> None:
+    """The JSON inside of a text may hold what the body may not; no reply can."""
+    template = ChatTemplate.for_tokenizer(CALLS, tokenizer)
+    server = start(MockEngine(says("x")), template=template)
+
+    def answered(arguments: str) -> Any:
+        call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": arguments}}
+        messages = [{"role": "assistant", "content": None, "tool_calls": [call]}]
+        return server.post(path, {"messages": messages})
+
+    reply = answered('{"a": "x\\ud800y"}')
+    assert reply.status_code == 200, reply.text
+    if path == "/apply-template":
+        assert reply.json()["prompt"] == '{"a": "x\ufffdy"}'
+    refused = answered('{"refuse": "x\\udc00y"}')
+    assert (refused.status_code, refused.json()["error"]["message"]) == (400, "x?y")

@@ -40,6 +40,8 @@ TRICKS = [
     Trick("a signed length", TARGET + b"Content-Length: +15\r\n\r\n" + BODY, 400),
     Trick("a negative length", TARGET + b"Content-Length: -1\r\n\r\n" + BODY, 400),
     Trick("an absurd length", TARGET + b"Content-Length: 99999999999999999999\r\n\r\n", 400),
+    Trick("a length of thousands of digits",
+          TARGET + b"Content-Length: " + b"0" * 5000 + b"15\r\n\r\n" + BODY, 400),
     Trick("a length and chunks", TARGET + SIZED + CODED + b"\r\n" + CHUNKED, 400),
     Trick("chunks and a length", TARGET + CODED + SIZED + b"\r\n" + CHUNKED, 400),
     Trick("a coding twice", TARGET + CODED + CODED + b"\r\n" + CHUNKED, 400),

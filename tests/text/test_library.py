@@ -53,6 +53,23 @@ def test_a_panic_over_a_text_is_an_error_that_describes_the_text(exploding: Toke
     assert exploding.encode("hi", add_special_tokens=False) == list(b"hi"), "it goes on"
 
 
+def test_a_long_text_is_described_as_a_whole(exploding: Tokenizer) -> None:
+    """It is tokenized in slices, and a conversation between its control tokens."""
+    before = "ab cd\n" * 50_000
+    text = f"{before}{EXPLODES} <|im_end|>"
+    ways: Any = (
+        lambda: exploding.encode(text, add_special_tokens=True),
+        lambda: exploding.encode(text, add_special_tokens=False, parse_special=False),
+        lambda: exploding.encode_segments([(text, False), ("<|im_end|>", True)]),
+        lambda: exploding.encode_segments([("<|bos|>", True), (text[7:], False)]),
+    )
+    for way in ways:
+        with pytest.raises(RequestError, match=f"181 characters, from character {len(before)}:"):
+            way()
+    with pytest.raises(RequestError, match=f"this text of {len(text)} characters"):
+        ways[0]()
+
+
 @pytest.mark.long
 def test_a_run_of_blanks_too_long_for_the_rules_of_gguf_files_is_an_error() -> None:
     tokenizer = from_gguf(byte_level(pre="qwen2"))

@@ -28,7 +28,7 @@ from headrace.http.client_limits import (
     ClientLimits,
 )
 from headrace.http.host_names import HostNames
-from headrace.http.refusal import Refusal
+from headrace.http.refusal import FAILED, Refusal
 from headrace.http.reply_transport import ReplyTransport
 from headrace.http.request_id import random_id
 from headrace.http.request_meter import RefusedError, RequestMeter
@@ -37,6 +37,14 @@ from headrace.http.starts import Starts
 logger = logging.getLogger(__name__)
 
 _BODY_FRAMING = (b"content-length", b"transfer-encoding")
+
+
+class _Cycle(RequestResponseCycle):
+    """uvicorn's request and reply, with JSON where an app fails before its reply or sends none."""
+
+    async def send_500_response(self) -> None:
+        """Say that the app failed; the traceback is in the log."""
+        await FAILED.send(self.send, random_id())  # type: ignore[arg-type]  # uvicorn's own types
 
 
 class Connection(HttpToolsProtocol):
@@ -253,6 +261,7 @@ class Connection(HttpToolsProtocol):
         self._running = cycle
         self._reply = ReplyTransport(self.transport, self.loop, self.close_after_reply)
         cycle.transport = self._reply  # type: ignore[assignment]
+        cycle.__class__ = _Cycle  # uvicorn has no other place to name it
         if cycle.waiting_for_100_continue:
             app = self._last_unless_asked(cycle, app)
         self.starts.begin(partial(super()._start_asgi_task, cycle, app))

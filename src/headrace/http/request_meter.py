@@ -15,6 +15,8 @@ from headrace.http.refusal import NOT_HTTP, Refusal
 
 # Of several keys a proxy may check the first and a server the last.
 _KEY_HEADERS = (b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key")
+# Of a number of 64 bits. The parser takes any count of zeros before it, which int() does not.
+_MAX_DIGITS = 20
 
 
 class RefusedError(Exception):
@@ -106,6 +108,9 @@ class RequestMeter:
             foreign = self._hosts.refusal(hosts[0].decode("latin-1"))
             if foreign is not None:
                 self._refuse(Refusal(403, foreign, code="unknown_host"))
+        if any(name == b"content-length" and len(value) > _MAX_DIGITS for name, value in headers):
+            message = f"Content-Length has more than {_MAX_DIGITS} digits"
+            self._refuse(Refusal(400, message, code="bad_request"))
         codings = [value for name, value in headers if name == b"transfer-encoding"]
         if codings and version == "1.0":
             message = "HTTP/1.0 has no Transfer-Encoding; speak HTTP/1.1"

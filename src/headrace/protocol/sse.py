@@ -8,6 +8,7 @@ HTTP nor what events mean.
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 DONE = b"data: [DONE]\n\n"
@@ -18,6 +19,8 @@ KEEP_ALIVE = b": keep-alive\n\n"
 MAX_EVENT_BYTES = 64 * 2**20
 
 _BOM = b"\xef\xbb\xbf"
+# Longer numbers are no time, and int() refuses those of thousands of digits.
+_MILLISECONDS = re.compile(r"[0-9]{1,18}")
 
 # NEL, LS and PS end no line of a stream, but they do for clients that cut text with
 # str.splitlines (httpx's iter_lines); as JSON escapes they are harmless to everybody.
@@ -132,7 +135,7 @@ class SSEReader:
         elif name == "id":
             if "\0" not in value:
                 self._id = value
-        elif name == "retry" and value.isascii() and value.isdigit():
+        elif name == "retry" and _MILLISECONDS.fullmatch(value):
             self._retry_ms = int(value)
 
     def _dispatch(self, events: list[Event]) -> None:

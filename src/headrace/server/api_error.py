@@ -73,6 +73,8 @@ class ApiError(Exception):
 
 
 def _cut(text: str, most: int) -> str:
+    # A template's own words may hold half of a surrogate pair, which no reply can.
+    text = text.encode("utf-8", "replace").decode()
     return text if len(text) <= most else text[: most - 1] + "…"
 
 

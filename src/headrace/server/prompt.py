@@ -22,7 +22,7 @@ from headrace.server.params import exceeds_context
 from headrace.server.served import ServedModel
 from headrace.text import ChatTemplate
 from headrace.text.cuts import WHOLE_CHARS, TextBound, TextTooLongError
-from headrace.text.library import naming
+from headrace.text.library import naming, whole_text
 
 if TYPE_CHECKING:
     from headrace.text.tokenizer import Segment
@@ -120,7 +120,8 @@ def render_text(
     variables: Mapping[str, Any],
     template: str | None = None,
 ) -> str:
-    """The text that `render` tokenizes, with the same arguments and errors."""
+    """The text that `render` tokenizes, with the same arguments and errors; U+FFFD stands for half
+    of a surrogate pair, as in its tokens."""
     segments = _segments(
         model,
         messages,
@@ -129,7 +130,7 @@ def render_text(
         variables=variables,
         template=template,
     )
-    return "".join(piece for piece, _ in segments)
+    return whole_text("".join(piece for piece, _ in segments))
 
 
 def _segments(

@@ -82,8 +82,8 @@ class Cuts:
     drops_space: bool = False
     """Whether the normalizer puts the space before a slice: the text's own is left out then."""
 
-    def slices(self, text: str, uncut_bytes: int | None = None) -> Iterator[str]:
-        """The text in pieces to be encoded one after another.
+    def slices(self, text: str, uncut_bytes: int | None = None) -> Iterator[tuple[int, str]]:
+        """The text in pieces to be encoded one after another, each with its place in the text.
 
         Raises TextTooLongError before a piece of more than uncut_bytes that cannot be cut.
         """
@@ -93,12 +93,12 @@ class Cuts:
             if match is None:
                 break
             at_space = match.group() == " "
-            yield text[start : match.start() if at_space else match.end()]
+            yield start, text[start : match.start() if at_space else match.end()]
             start = match.start() + self.drops_space if at_space else match.end()
         rest = text[start:]
         if uncut_bytes is not None and len(rest) > WHOLE_CHARS and not _fits(rest, uncut_bytes):
             raise TextTooLongError(uncut_bytes=uncut_bytes)
-        yield rest
+        yield start, rest
 
     def _next_cut(self, text: str, start: int, uncut_bytes: int | None) -> re.Match[str] | None:
         if self.pattern is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.text.library import unsplittable, whole_text
+from headrace.text.library import whole_text
 
 ORDINARY_GROWTH = 16
 """Times a text may get longer; normalizers that cannot do more are not measured."""
@@ -22,8 +22,9 @@ _FREE_CHARS = 4096
 
 
 def check_growth(normalizer: Any, text: str, growth: int) -> None:
-    """Raise RequestError where the normalizer makes the text more than ORDINARY_GROWTH times
-    longer. growth: what it can do at most, which bounds the memory this takes."""
+    """Raise ValueError, as the library would, where the normalizer makes the text more than
+    ORDINARY_GROWTH times longer. growth: what it can do at most, which bounds the memory this
+    takes."""
     most_chars = ORDINARY_GROWTH * len(text) + _FREE_CHARS
     piece_chars = max(1, _PIECE_BYTES // growth)
     whole = whole_text(text)
@@ -31,6 +32,4 @@ def check_growth(normalizer: Any, text: str, growth: int) -> None:
     for start in range(0, len(whole), piece_chars):
         num_chars += len(normalizer.normalize_str(whole[start : start + piece_chars]))
         if num_chars > most_chars:
-            raise unsplittable(
-                text, f"its normalizer makes it more than {ORDINARY_GROWTH} times longer"
-            )
+            raise ValueError(f"its normalizer makes it more than {ORDINARY_GROWTH} times longer")

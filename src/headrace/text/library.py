@@ -35,9 +35,13 @@ def building(source: str) -> Iterator[None]:
 
 
 @contextmanager
-def encoding(text: str) -> Iterator[None]:
-    """Where `text` is tokenized: a failure of the library is a RequestError that describes it."""
-    with _failures(lambda reason: unsplittable(text, reason)):
+def encoding(text: str, start: int = 0, whole_chars: int | None = None) -> Iterator[None]:
+    """Where `text` is tokenized: a failure of the library is a RequestError that describes it.
+
+    start, whole_chars: where it begins in the text of a caller, and the length of that; None for a
+    text that is the whole.
+    """
+    with _failures(lambda reason: unsplittable(text, reason, start, whole_chars)):
         yield
 
 
@@ -50,19 +54,24 @@ def naming(param: str) -> Iterator[None]:
         raise RequestError(f"{param}: {error}", param=param, code=error.code) from error
 
 
-def unsplittable(text: str, reason: str) -> RequestError:
-    """The error for a text that cannot be tokenized; names the part most likely to be at fault."""
+def unsplittable(
+    text: str, reason: str, start: int = 0, whole_chars: int | None = None
+) -> RequestError:
+    """The error for a text that cannot be tokenized; names the part most likely to be at fault.
+
+    start, whole_chars: as of `encoding`.
+    """
     longest = max(_RUN.finditer(text), key=lambda run: run.end() - run.start(), default=None)
     where = ""
     if longest is not None:
         kind = "white space" if longest.group()[0].isspace() else "characters without white space"
         where = (
             f" Its longest run of {kind} has {longest.end() - longest.start()} characters, from "
-            f"character {longest.start()}: shorten it or break it up."
+            f"character {start + longest.start()}: shorten it or break it up."
         )
     return RequestError(
-        f"this text of {len(text)} characters cannot be cut into tokens: the model's tokenizer "
-        f"fails on it ({reason}).{where}",
+        f"this text of {whole_chars or len(text)} characters cannot be cut into tokens: the "
+        f"model's tokenizer fails on it ({reason}).{where}",
         code=UNSPLITTABLE,
     )
 

@@ -201,8 +201,10 @@ class Tokenizer:
             return ids
         return [*self._vocabulary.prefix_ids, *ids, *self._vocabulary.suffix_ids]
 
-    def _ids_at_once(self, backend: Backend, text: str) -> list[int]:
-        with encoding(text):
+    def _ids_at_once(
+        self, backend: Backend, text: str, start: int = 0, whole_chars: int | None = None
+    ) -> list[int]:
+        with encoding(text, start, whole_chars):
             if (growth := self._vocabulary.growth) > ORDINARY_GROWTH:
                 check_growth(backend.normalizer, text, growth)
             # Of the library's ways to encode, the one without offsets is the quickest at every
@@ -229,20 +231,40 @@ class Tokenizer:
         piece = self._vocabulary.piece(token_id)
         return b"" if piece is None else spell(piece)
 
-    def _ids(self, backend: Backend, text: str, bound: TextBound | None) -> list[int]:
-        """Token ids of a text; a long one is encoded in slices, which changes none of them."""
+    def _ids(
+        self,
+        backend: Backend,
+        text: str,
+        bound: TextBound | None,
+        start: int = 0,
+        whole_chars: int | None = None,
+    ) -> list[int]:
+        """Token ids of a text; a long one is encoded in slices, which changes none of them.
+
+        start, whole_chars: as of `library.encoding`, for errors.
+        """
+        whole_chars = whole_chars or len(text)
         if len(text) <= WHOLE_CHARS:
-            return self._ids_at_once(backend, text)
+            return self._ids_at_once(backend, text, start, whole_chars)
         ids: list[int] = []
-        for piece in self._cuts.slices(text, bound.uncut_bytes if bound else None):
-            ids += self._ids_at_once(backend, piece)
+        for at, piece in self._cuts.slices(text, bound.uncut_bytes if bound else None):
+            ids += self._ids_at_once(backend, piece, start + at, whole_chars)
             if bound is not None and len(ids) > bound.tokens:
                 raise TextTooLongError(least_tokens=len(ids))
         return ids
 
-    def _plain(self, text: str, bound: TextBound | None, *, first: bool) -> list[int]:
+    def _plain(
+        self,
+        text: str,
+        bound: TextBound | None,
+        *,
+        first: bool,
+        start: int = 0,
+        whole_chars: int | None = None,
+    ) -> list[int]:
         """Ids of text that forbids control tokens. first: it begins the whole input."""
-        ids = self._ids(self._plain_backends[0 if first else 1], text, bound)
+        backend = self._plain_backends[0 if first else 1]
+        ids = self._ids(backend, text, bound, start, whole_chars)
         return without_control(ids, self._control_ids, self._vocabulary)
 
     def _encode_guarded(
@@ -258,11 +280,13 @@ class Tokenizer:
             if match and token and token.single_word and _in_a_word(text, *match.span()):
                 continue
             plain = text[done : match.start() if match else len(text)]
+            start = done
             if strip_next:
                 plain = plain.lstrip(WHITE_SPACE)
+                start = (match.start() if match else len(text)) - len(plain)
             if token is not None and token.lstrip:
                 plain = plain.rstrip(WHITE_SPACE)
-            ids += self._plain(plain, bound, first=done == 0)
+            ids += self._plain(plain, bound, first=done == 0, start=start, whole_chars=len(text))
             if bound is not None and len(text) > WHOLE_CHARS and len(ids) > bound.tokens:
                 raise TextTooLongError(least_tokens=len(ids))
             if match and token is not None:
