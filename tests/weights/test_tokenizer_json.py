@@ -184,7 +184,7 @@ def test_how_much_longer_a_text_can_get(tmp_path: Path, normalizer: Any, growth:
 
 @pytest.mark.long
 def test_no_character_grows_more_than_the_forms_are_said_to() -> None:
-    from headrace.weights import tokenizer_json as module
+    from headrace.weights import tokenizer_growth as module
 
     most = {"NFC": 0.0, "NFD": 0.0, "NFKC": 0.0, "NFKD": 0.0, "lower": 0.0}
     for code in range(0x110000):

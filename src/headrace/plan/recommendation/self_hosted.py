@@ -25,6 +25,14 @@ from headrace.plan.recommendation.capacity import (
 )
 from headrace.plan.recommendation.checkpoints import origin_of
 from headrace.plan.recommendation.latency_figures import latency_figures
+from headrace.plan.recommendation.limits import (
+    too_dear,
+    too_large,
+    too_many,
+    too_slow,
+    total_excess,
+    unplanned,
+)
 from headrace.plan.recommendation.models import Shaped, model_marks
 from headrace.plan.recommendation.money import month_of_devices
 from headrace.plan.recommendation.option import Machines, Option
@@ -34,7 +42,7 @@ from headrace.plan.recommendation.option_figures import (
     month_by_replicas,
 )
 from headrace.plan.recommendation.places import RuntimeCandidate
-from headrace.plan.recommendation.question import Limit, Question
+from headrace.plan.recommendation.question import Question
 from headrace.plan.recommendation.size import quality_of
 from headrace.plan.replica import Replica, ReplicaChoice, replica_of
 from headrace.plan.weights_memory import weights_quantity
@@ -98,7 +106,7 @@ class SelfHosted:
                 self.options.append(found)
                 self._kept.add((model.row.id, setting.site.name))
                 kept += 1
-            elif missed is None or sum(map(_excess, found)) < sum(map(_excess, missed[1])):
+            elif missed is None or total_excess(found) < total_excess(missed[1]):
                 missed = (devices, found)
         if not kept and missed is not None:
             self._rule_out(model, setting, *missed)
@@ -141,7 +149,7 @@ class SelfHosted:
         weights = weights_quantity(model.shape, setting.kind).value
         memory = 0 if site.row is None else site.row.usable_memory_bytes or site.row.memory_bytes
         if memory and weights / devices > memory:  # before anything is planned
-            return (_too_large(weights / devices, memory, "the weights alone", devices),)
+            return (too_large(weights / devices, memory, "the weights alone", devices),)
         tensor = devices if "tensor" in setting.runtime.parallelism else 1
         choice = ReplicaChoice(
             hardware=THIS if site.row is None else site.row.id, count=devices, tensor=tensor,
@@ -159,7 +167,7 @@ class SelfHosted:
             return (Breach(rule="rule-hardware-known", text=told),)
         plan = replica.memory(question.context_tokens, 1)
         if not plan.fits:
-            return (_too_large(plan.needed.value, plan.usable.value, "it", devices),)
+            return (too_large(plan.needed.value, plan.usable.value, "it", devices),)
         most = _most_batch(replica, plan, question.context_tokens, setting)
         capacity = capacity_of(replica.model, question, most)
         if capacity.missed:
@@ -175,7 +183,7 @@ class SelfHosted:
         taken that misses all limits and the budget by least.
         """
         tries = [self._loosened(setting, replica, capacity, most, by) for by in _LOOSER]
-        return min(tries, key=lambda found: sum(map(_excess, found)))
+        return min(tries, key=total_excess)
 
     def _loosened(
         self, setting: RuntimeCandidate, replica: Replica, capacity: Capacity, most: int, by: float
@@ -185,15 +193,15 @@ class SelfHosted:
         slo = tuple(replace(one, seconds=seen.get(one, one.seconds)) for one in question.slo)
         option = f"--slo '{','.join(one.text for one in slo)}'"
         slow = tuple(
-            _too_slow(limit, seconds, seen[limit], option) for limit, seconds in capacity.missed
+            too_slow(limit, seconds, seen[limit], option) for limit, seconds in capacity.missed
         )
         able = capacity_of(replica.model, replace(question, slo=slo), most)
         replicas = max(1, math.ceil(question.rate / (able.requests_per_s * question.headroom)))
         devices = replica.place.devices * replicas
         month = None if price is None else month_of_devices("loose", price, devices).value
         return (
-            *slow, *_too_many(question, devices, setting.site.here),
-            *_too_dear(question, month),
+            *slow, *too_many(question, devices, setting.site.here),
+            *too_dear(question, month),
         )  # fmt: skip
 
     def _option(
@@ -205,10 +213,10 @@ class SelfHosted:
         devices = replica.place.devices * replicas
         rate = question.rate / replicas
         latency = latency_at(replica.model, question, rate)
-        breaches = list(_too_many(question, devices, site.here))
+        breaches = list(too_many(question, devices, site.here))
         id = _id(model, setting, replica.place.devices)
         month = None if site.price is None else month_of_devices(id, site.price, devices)
-        breaches += _too_dear(question, None if month is None else month.value)
+        breaches += too_dear(question, None if month is None else month.value)
         if breaches:
             return tuple(breaches)
         in_flight = question.rate * latency.e2e_s
@@ -277,7 +285,7 @@ class SelfHosted:
     ) -> Iterator[Breach]:
         """Soft rules."""
         yield from model_marks(self.catalog, self.question, model.row)
-        yield from _unplanned(self.question, prefill_s)
+        yield from unplanned(self.question, prefill_s)
         origin = origin_of(model.row, setting.kind, setting.runtime.id)
         if origin in ("unseen", "converted"):
             text = f"check that there is a checkpoint in {setting.kind.name}: none is known"
@@ -317,73 +325,6 @@ def _most_batch(
     while most > 1 and not replica.memory(context_tokens, most).fits:
         most = max(1, int(most * 0.98) if most > 50 else most - 1)
     return most
-
-
-def _excess(breach: Breach) -> float:
-    return math.inf if breach.excess is None else breach.excess
-
-
-def _unplanned(question: Question, prefill_s: float) -> Iterator[Breach]:
-    """Limits on TTFT, of which only prefill is planned."""
-    limits = [limit.text for limit in question.slo if limit.metric == "ttft"]
-    if limits:
-        yield Breach(
-            rule="rule-ttft-served",
-            text=f"not checked: {', '.join(limits)}; prefill alone takes "
-            f"{prefill_s * 1e3:.4g} ms of it, and waiting is not planned",
-        )
-
-
-def _too_large(needed: float, usable: float, what: str, devices: int) -> Breach:
-    over = needed - usable
-    each = " on each device" if devices > 1 else ""
-    verb = "take" if what.endswith("alone") else "takes"
-    return Breach(
-        rule="rule-memory",
-        text=f"{what} {verb} {needed / 1e9:.1f} GB{each}, {over / 1e9:.1f} GB more than "
-        f"the {usable / 1e9:.1f} usable",
-        excess=over / usable,
-    )
-
-
-def _too_slow(limit: Limit, seen_s: float, allowed_s: float, option: str) -> Breach:
-    """allowed_s: the looser limit that `option` asks for."""
-    of = "" if limit.quantile is None else f"p{limit.quantile * 100:g} of "
-    what = "prefill" if limit.metric == "ttft" else f"{of}{limit.metric.upper()}"
-    return Breach(
-        rule=f"rule-{limit.metric}",
-        text=f"{what} is {seen_s * 1e3:.4g} ms for one request alone, "
-        f"{(seen_s - limit.seconds) * 1e3:.4g} ms over {limit.seconds * 1e3:g} ms",
-        excess=allowed_s / limit.seconds - 1,
-        option=option,
-    )
-
-
-def _too_many(question: Question, devices: int, here: int | None) -> Iterator[Breach]:
-    most = question.max_devices if here is None else min(here, question.max_devices)
-    if devices > most:
-        yield Breach(
-            rule="rule-devices",
-            text=f"{question.rate:g} requests/s take {devices:,} devices, {devices - most:,} more "
-            f"than {most}",
-            excess=devices / most - 1,
-            option="" if here is not None and devices > here else f"--max-devices {devices}",
-        )
-
-
-def _too_dear(question: Question, usd: float | None) -> Iterator[Breach]:
-    budget = question.budget_usd
-    if budget is None:
-        return
-    if usd is None:
-        yield Breach(rule="rule-price", text="no price of the hardware is known")
-    elif usd > budget:
-        yield Breach(
-            rule="rule-budget",
-            text=f"${usd:,.0f} a month, ${usd - budget:,.0f} over ${budget:,.0f}",
-            excess=usd / budget - 1,
-            option=f"--budget {math.ceil(usd)}",
-        )
 
 
 def _reasons(
