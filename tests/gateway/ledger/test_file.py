@@ -255,17 +255,18 @@ def test_the_newest_of_what_is_wanted(tmp_path: Path) -> None:
         assert ids(model="' OR 1 --") == []
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [1, 2, 3])
 def test_a_file_of_an_older_version_is_brought_up_to_date_and_loses_nothing(
     tmp_path: Path, version: int
 ) -> None:
     since = {
         1: ("purpose", "parent", "variant", "assigned", "guardrails", "prompt"),
         2: ("ignored", "skipped"),
+        3: ("dropped",),
     }
     path = written(tmp_path / "ledger", entry(1))
     connection = sqlite3.connect(path)
-    for name in (name for older in range(version, 3) for name in since[older]):
+    for name in (name for older in range(version, 4) for name in since[older]):
         connection.execute(f"ALTER TABLE requests DROP COLUMN {name}")
     connection.execute(f"PRAGMA user_version = {version}")
     connection.commit()

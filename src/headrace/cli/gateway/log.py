@@ -87,6 +87,8 @@ def _lines(one: Entry, labels: dict[str, str]) -> str:
     lines += ["    " + _flat(f"{target} (skipped)") for target in one.skipped]
     if one.ignored:
         lines.append("    " + _flat(f"ignored: {', '.join(one.ignored)}"))
+    if one.dropped:
+        lines.append("    " + _flat(f"dropped from the answer: {', '.join(one.dropped)}"))
     if one.error and not any(one.error.startswith(tried.message) for tried in one.attempts
                              if tried.message):  # fmt: skip
         lines.append("    " + _flat(one.error))

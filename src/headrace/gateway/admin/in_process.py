@@ -157,8 +157,13 @@ def explained(told: Explanation) -> Explained:
         for candidate in decision.candidates
     )
     left_out = tuple(
-        ExplainedLeftOut(target=one.target, model=one.model, reason=one.reason, for_s=one.for_s)
-        for one in decision.left_out
+        ExplainedLeftOut(
+            target=skipped.target,
+            model=skipped.model,
+            reason=skipped.for_operators,
+            for_s=skipped.for_s,
+        )
+        for skipped in decision.left_out
     )
     return Explained(
         candidates=candidates,

@@ -70,6 +70,7 @@ def row_of(entry: Entry) -> tuple[Value, ...]:
         entry.prompt,
         _encode(entry.ignored).decode() if entry.ignored else "[]",
         _encode(entry.skipped).decode() if entry.skipped else "[]",
+        _encode(entry.dropped).decode() if entry.dropped else "[]",
     )
 
 
@@ -92,6 +93,7 @@ def entry_of(row: tuple[Any, ...]) -> Entry:
         "guardrails": _tags.decode(one["guardrails"]),
         "ignored": _tags.decode(one["ignored"]),
         "skipped": _tags.decode(one["skipped"]),
+        "dropped": _tags.decode(one["dropped"]),
         "usage": usage,
     }
     del found["at_ms"]

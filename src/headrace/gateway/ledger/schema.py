@@ -7,7 +7,7 @@ import sqlite3
 from headrace.gateway.ledger.errors import LedgerError
 from headrace.gateway.sqlite_file import FileKind
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 # "HRle": tells our files from other programs' (PRAGMA application_id).
 APPLICATION_ID = 0x48526C65
 
@@ -57,9 +57,10 @@ COLUMNS = (
     ("prompt", "TEXT NOT NULL DEFAULT ''"),
     ("ignored", "TEXT NOT NULL DEFAULT '[]'"),
     ("skipped", "TEXT NOT NULL DEFAULT '[]'"),
+    ("dropped", "TEXT NOT NULL DEFAULT '[]'"),
 )
 # The number of columns that files of a version lack.
-_LACKING = {1: 8, 2: 2}
+_LACKING = {1: 9, 2: 3, 3: 1}
 COLUMN_NAMES = tuple(name for name, _ in COLUMNS)
 
 _SCHEMA = (

@@ -32,9 +32,16 @@ class LeftOut(NamedTuple):
     """Whether the prompt is certainly too long for it."""
     rate_limited: bool = False
     """Whether a rate limit is the reason."""
+    remedy: str = ""
+    """What an operator can do; clients do not read it."""
     by_request: bool = False
     """Whether a parameter or the content of the request is the reason, which the client can
     change."""
+
+    @property
+    def for_operators(self) -> str:
+        """The reason, with what an operator can do."""
+        return f"{self.reason}; {self.remedy}" if self.remedy else self.reason
 
 
 class Decision(NamedTuple):

@@ -31,6 +31,8 @@ class Reason(NamedTuple):
     """Whether the prompt is too long, which another model may take."""
     rate_limited: bool = False
     """Whether it is a rate limit, of the provider or of the client."""
+    remedy: str = ""
+    """What an operator can do; clients do not read it."""
 
 
 def is_named(target: Target, names: tuple[str, ...]) -> bool:
@@ -71,11 +73,11 @@ def cannot_serve(target: Target, ask: RoutingQuery) -> Reason | None:
     elif preferences.quantizations and target.quantization not in preferences.quantizations:
         said = f"its weights are {target.quantization}, which provider.quantizations does not list"
     elif (preferences.zdr or ask.no_retention) and provider.zero_retention is not True:
-        said = _no_promise(target, "zero_retention")
+        return _no_promise(target, "zero_retention")
     elif (
         preferences.data_collection == "deny" or ask.keeps_no_data
     ) and provider.keeps_data is not False:
-        said = _no_promise(target, "keeps_data")
+        return _no_promise(target, "keeps_data")
     elif ask.regions is not None and provider.region not in ask.regions:
         said = f"its region, {provider.region or 'unknown'}, is not an allowed one"
     elif too_long := surely_too_long(target, ask):
@@ -100,15 +102,14 @@ def is_preferred(target: Target, preferences: Preferences) -> bool:
     return fast and (most is None or first_s is None or first_s <= most)
 
 
-def _no_promise(target: Target, setting: Literal["keeps_data", "zero_retention"]) -> str:
+def _no_promise(target: Target, setting: Literal["keeps_data", "zero_retention"]) -> Reason:
     """The reason for a missing promise: only the contract has it, so the file must declare it."""
     path = f"providers.{target.provider.name}.{setting}"
     promise, value = _PROMISES[setting]
     if getattr(target.provider, setting) is not None:
-        return f"it does not promise {promise} ({path})"
-    return (
-        f"it is unknown whether it promises {promise}; if its contract does, set `{path}: {value}`"
-    )
+        return Reason(f"it does not promise {promise}", remedy=f"`{path}` says so")
+    said = f"it is unknown whether it promises {promise}"
+    return Reason(said, remedy=f"if its contract does, set `{path}: {value}`")
 
 
 def _too_dear(target: Target, ask: RoutingQuery) -> str | None:

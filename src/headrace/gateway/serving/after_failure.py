@@ -50,6 +50,9 @@ CLASSES: dict[FailureKind, Class] = {
     "reply_too_large": Class("other_target", False, False, 502),
 }
 
+# Another request would be answered; neither the gateway nor a provider needs attention.
+CLIENTS: frozenset[Next] = frozenset(("stop", "context_fallback", "policy_fallback"))
+
 
 def class_of(failure: Failure) -> Class:
     """The class of a failure's kind."""

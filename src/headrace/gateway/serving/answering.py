@@ -10,25 +10,24 @@ from collections.abc import Callable, Sequence
 
 from headrace.gateway.serving.aside import Aside, with_asides
 from headrace.gateway.serving.attempt import Opened, has_media
+from headrace.gateway.serving.composed.heartbeat import Heartbeats
 from headrace.gateway.serving.ending import Bill, bill_of
+from headrace.gateway.serving.error_detail import ErrorDetail, broken_off
 from headrace.gateway.serving.incoming import Incoming, Sink
 from headrace.gateway.serving.named import Names
 from headrace.gateway.serving.passed_on import passing
-from headrace.gateway.serving.passed_scrub import PassedScrub
+from headrace.gateway.serving.passed_scrub import PassedScrub, without_errors
 from headrace.gateway.serving.prepared import Prepared
-from headrace.gateway.serving.reply_headers import DROPPED, cost_header, retry_after
+from headrace.gateway.serving.reply_headers import cost_header, dropped_headers, retry_after
 from headrace.gateway.serving.scrub import without_secrets
 from headrace.gateway.serving.stepped import SteppedAnswer
 from headrace.gateway.serving.tally import Tally
 from headrace.gateway.serving.told_error import as_client_reads, error_body
 from headrace.gateway.upstream.connection import Reply
 from headrace.gateway.upstream.errors import UpstreamError
-from headrace.protocol.neutral.citation import Source
 from headrace.protocol.neutral.dialect import AnswerTooLongError
 from headrace.protocol.neutral.event import Event, ReplyFailure
 from headrace.protocol.neutral.failure import Failure
-from headrace.protocol.neutral.part import Text
-from headrace.protocol.neutral.reply import ChatReply
 
 Header = tuple[str, str]
 
@@ -56,8 +55,7 @@ async def answer_whole(
     if not opened.ready.passed_on:
         answer = names.reply(opened.read())
         body = incoming.side.write_reply(answer, prepared.call)
-        if lost := lost_citations(answer, incoming.side.cited_sources):
-            headers = [*headers, (DROPPED, lost)]
+        headers += dropped_headers(tally.lost_citations(incoming.side.cited_sources))
     bill = bill_of(opened, tally, None)
     headers = [
         ("content-type", "application/json"),
@@ -70,19 +68,6 @@ async def answer_whole(
     return bill
 
 
-def lost_citations(answer: ChatReply, sources: frozenset[Source]) -> str:
-    """What is cited in an answer and cannot be sent to a client with these sources; "" if all can
-    be."""
-    found = {
-        citation.source
-        for choice in answer.choices
-        for part in choice.parts
-        if isinstance(part, Text)
-        for citation in part.citations
-    }
-    return ", ".join(f"citations ({source})" for source in sorted(found - sources))
-
-
 async def answer_stream(
     opened: Opened,
     prepared: Prepared,
@@ -92,8 +77,10 @@ async def answer_stream(
     headers: list[Header],
     names: Names,
     clock_ns: Callable[[], int],
+    detail: ErrorDetail = "full",
 ) -> None:
-    """Send the part of a stream that has arrived, then the rest as it arrives."""
+    """Send the part of a stream that has arrived, then the rest as it arrives. `detail` is what the
+    client reads of failures."""
     headers = [
         ("content-type", incoming.side.stream_type()),
         ("cache-control", "no-cache"),
@@ -102,9 +89,9 @@ async def answer_stream(
     ]
     await sink.start(200, headers)
     if opened.ready.passed_on and opened.reader is not None:
-        await _pass_on(opened, prepared, incoming, sink, tally, clock_ns)
+        await _pass_on(opened, prepared, incoming, sink, tally, clock_ns, detail)
     else:
-        await _translate(opened, prepared, incoming, sink, tally, names, clock_ns)
+        await _translate(opened, prepared, incoming, sink, tally, names, clock_ns, detail)
     await sink.end()
 
 
@@ -116,7 +103,9 @@ async def _translate(
     tally: Tally,
     names: Names,
     clock_ns: Callable[[], int],
+    detail: ErrorDetail,
 ) -> None:
+    target = opened.candidate.target.name
     writer = incoming.side.stream_writer(prepared.call)
     reply, reader = opened.reply, opened.reader
     began_ns = clock_ns()
@@ -127,6 +116,8 @@ async def _translate(
             if isinstance(event, ReplyFailure):
                 event = ReplyFailure(without_secrets(event.failure, opened.secret_headers))
             tally.take(event)
+            if isinstance(event, ReplyFailure):
+                event = ReplyFailure(broken_off(event.failure, target, detail))
             try:
                 out += writer.write(event)
             except AnswerTooLongError as error:
@@ -162,6 +153,7 @@ async def _pass_on(
     sink: Sink,
     tally: Tally,
     clock_ns: Callable[[], int],
+    detail: ErrorDetail,
 ) -> None:
     reply, reader = opened.reply, opened.reader
     assert reader is not None and isinstance(reply, Reply)
@@ -171,12 +163,18 @@ async def _pass_on(
     for event in opened.events:
         _take(event, opened, scrub, tally)
     piece = b"".join(opened.held)
+    failed: ReplyFailure | None = None
     while True:
         out = scrub.clean(whole.feed(piece))
+        hides = failed is not None and _hides(failed, detail)
+        if hides:
+            out = without_errors(out)
         tally.worked_ns += clock_ns() - began_ns
         if out:
             await sink.write(out)
-        failed: ReplyFailure | None = None
+        if hides:
+            break
+        failed = None
         try:
             if whole.too_long:
                 raise UpstreamError("too_large", "an event of the stream does not end")
@@ -199,7 +197,13 @@ async def _pass_on(
                 await sink.write(rest)
             break
     if failed is not None:  # the stream stopped without the mark that it was whole
-        await _tell(failed, prepared, incoming, sink)
+        failure = broken_off(failed.failure, opened.candidate.target.name, detail)
+        await _tell(ReplyFailure(failure), prepared, incoming, sink)
+
+
+def _hides(failed: ReplyFailure, detail: ErrorDetail) -> bool:
+    """Whether the client does not read the provider's own words."""
+    return broken_off(failed.failure, "", detail) is not failed.failure
 
 
 def _take(event: Event, opened: Opened, scrub: PassedScrub, tally: Tally) -> ReplyFailure | None:
@@ -214,9 +218,17 @@ def _take(event: Event, opened: Opened, scrub: PassedScrub, tally: Tally) -> Rep
 
 
 async def answer_failed(
-    failure: Failure, status: int, incoming: Incoming, sink: Sink, headers: list[Header]
+    failure: Failure,
+    status: int,
+    prepared: Prepared,
+    incoming: Incoming,
+    sink: Sink,
+    headers: list[Header],
 ) -> None:
     """Send an error instead of an answer."""
+    if has_begun(sink):
+        await tell_failed(failure, prepared, incoming, sink)
+        return
     headers = [("content-type", "application/json"), *headers, *retry_after(failure)]
     body = error_body(incoming.side, failure, status, incoming.id)
     headers.append(("content-length", str(len(body))))
@@ -225,9 +237,15 @@ async def answer_failed(
     await sink.end()
 
 
+def has_begun(sink: Sink) -> bool:
+    """Whether a 200 was sent before it was known which target answers."""
+    return isinstance(sink, Heartbeats) and sink.begun
+
+
 async def tell_failed(failure: Failure, prepared: Prepared, incoming: Incoming, sink: Sink) -> None:
-    """Send an error into a stream that has begun."""
+    """Send an error into a stream that has begun, and end it."""
     await _tell(ReplyFailure(as_client_reads(failure)), prepared, incoming, sink)
+    await sink.end()
 
 
 async def _tell(failed: ReplyFailure, prepared: Prepared, incoming: Incoming, sink: Sink) -> None:

@@ -22,6 +22,7 @@ from headrace.gateway.serving.prepared import Prepared
 from headrace.gateway.serving.reply_headers import (
     PREFIX,
     cost_header,
+    dropped_headers,
     told_headers,
     variant_headers,
     visible,
@@ -131,8 +132,16 @@ class AtCache:
         demand = with_names(demand, router, caller, asked[:1], (self.kept.model,))
         return await accounts.reserve(caller, demand)
 
-    async def answer(self, sink: Sink, now_s: float, overhead_us: int, variant: str = "") -> None:
-        """Send the cached answer, a stream in one piece; `variant` is its A/B variant."""
+    async def answer(
+        self,
+        sink: Sink,
+        now_s: float,
+        overhead_us: int,
+        variant: str = "",
+        dropped: tuple[str, ...] = (),
+    ) -> None:
+        """Send the cached answer, a stream in one piece; `variant` is its A/B variant, `dropped`
+        what of it the client's dialect has no form for."""
         kept, incoming = self.kept, self._incoming
         assert kept is not None
         side, call = incoming.side, self._prepared.call
@@ -146,6 +155,7 @@ class AtCache:
             (PREFIX + "cache", self._found),
             ("age", str(int(kept.age_s(now_s)))),
             cost_header(0),
+            *dropped_headers(dropped),
         ]
         if variant:
             headers += variant_headers(variant, variant)

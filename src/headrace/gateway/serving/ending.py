@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
@@ -14,6 +14,9 @@ from headrace.gateway.serving.sent import Unanswered
 from headrace.gateway.serving.tally import Tally
 from headrace.protocol.neutral.dialect import ToolUseReader
 from headrace.protocol.neutral.usage import TokenUsage
+
+if TYPE_CHECKING:
+    from headrace.gateway.cache.kept import Kept
 
 
 class Bill(NamedTuple):
@@ -58,3 +61,16 @@ def bill_of(opened: Opened | None, tally: Tally | None, unanswered: Unanswered |
 def sent_as(tried: Iterable[Tried]) -> str | None:
     """The model of the last attempt that failed and a provider may have seen."""
     return next((attempt.model for attempt in reversed(list(tried)) if attempt.was_sent), None)
+
+
+def settled(
+    bill: Bill, kept: Kept | None, answers: Opened | Unanswered | None, sent: str | None
+) -> tuple[Bill, str]:
+    """What is counted of a bill, and the model it counts for.
+
+    `kept` is the answer from the cache, of which no tokens count; `answers` what answered or might
+    have; `sent` the model of the last attempt that failed after it was sent.
+    """
+    if kept is not None:
+        return bill._replace(usage=TokenUsage()), kept.model
+    return bill, (sent or "") if answers is None else answers.candidate.model

@@ -86,6 +86,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """Parameters of the client's body that the target of the answer does not support."""
     skipped: tuple[str, ...] = ()
     """Targets that were not tried, each as "target: reason"."""
+    dropped: tuple[str, ...] = ()
+    """What of the answer the client's dialect has no form for."""
 
     def __post_init__(self) -> None:
         """Shorten the error: lines wait in memory and go to other processes."""

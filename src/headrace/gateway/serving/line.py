@@ -37,12 +37,13 @@ def line_of(
     assigned: str,
     unanswered: Unanswered | None = None,
     skipped: Sequence[LeftOut] = (),
+    dropped: tuple[str, ...] = (),
 ) -> Entry:
     """Make the line.
 
     `opened` is the answer, None if no target answered; `tried` holds the attempts that failed
     before it; `unanswered` is the attempt under way at the end; `skipped` holds the targets that
-    were not tried.
+    were not tried; `dropped` what of the answer the client did not get.
     """
     caller = incoming.caller
     target = None if opened is None else opened.candidate.target
@@ -100,4 +101,5 @@ def line_of(
         assigned=assigned,
         ignored=() if opened is None else opened.ready.losses.all,
         skipped=reasons_of(skipped) if skipped else (),
+        dropped=dropped,
     )

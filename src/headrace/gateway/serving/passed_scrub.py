@@ -94,6 +94,31 @@ class PassedScrub:
         return self._found.sub(_INSTEAD, text)
 
 
+def without_errors(events: bytes) -> bytes:
+    """Whole events without those that report an error, and what comes after the first."""
+    lines = events.splitlines(keepends=True)
+    begin = 0
+    for at, line in enumerate(lines):
+        if line.strip() and not line.startswith(b"{"):
+            continue
+        event = lines[begin : at + 1]
+        if _reports_error(event):
+            return b"".join(lines[:begin])
+        begin = at + 1
+    return b"".join(lines[:begin] if _reports_error(lines[begin:]) else lines)
+
+
+def _reports_error(lines: list[bytes]) -> bool:
+    if any(_names_error(line) for line in lines):
+        return True
+    data = b"".join(line.removeprefix(_DATA) for line in lines if _is_data(line))
+    try:
+        told = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return False
+    return isinstance(told, dict) and _tells_error(told)
+
+
 def _is_data(line: bytes) -> bool:
     return line.startswith((_DATA, b"{"))
 

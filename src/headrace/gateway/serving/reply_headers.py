@@ -10,8 +10,6 @@ from headrace.protocol.neutral.failure import Failure
 
 REQUEST_ID = "x-request-id"
 PREFIX = "x-headrace-"
-DROPPED = PREFIX + "dropped"
-"""What of the answer the client's dialect has no form for."""
 HEDGED = (PREFIX + "hedged", "1")
 """The answer is from a hedge: the first target was slow."""
 _MOST_CHARS = 1000
@@ -52,6 +50,11 @@ def variant_headers(assigned: str, answered: str) -> list[tuple[str, str]]:
     if answered != assigned:
         headers.append((PREFIX + "variant-assigned", assigned))
     return headers
+
+
+def dropped_headers(dropped: tuple[str, ...]) -> list[tuple[str, str]]:
+    """What of the answer the client's dialect has no form for."""
+    return [(PREFIX + "dropped", ", ".join(dropped))] if dropped else []
 
 
 def cost_header(cost_nusd: int | None) -> tuple[str, str]:

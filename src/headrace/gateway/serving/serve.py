@@ -21,15 +21,15 @@ from headrace.gateway.serving.answering import (
     answer_failed,
     answer_stream,
     answer_whole,
+    has_begun,
     tell_failed,
 )
 from headrace.gateway.serving.aside import Aside, aside_entry
 from headrace.gateway.serving.attempt import Opened
 from headrace.gateway.serving.cached import AtCache
-from headrace.gateway.serving.composed.heartbeat import Heartbeats
 from headrace.gateway.serving.demanded import demand_at
 from headrace.gateway.serving.dispatch import Dispatch
-from headrace.gateway.serving.ending import Bill, bill_of, sent_as
+from headrace.gateway.serving.ending import Bill, bill_of, sent_as, settled
 from headrace.gateway.serving.entry import Entry, Outcome
 from headrace.gateway.serving.error_detail import detail_for
 from headrace.gateway.serving.free_tier import FreeHold
@@ -51,7 +51,6 @@ from headrace.gateway.serving.traffic import RequestTraffic, hedging_of, most_he
 from headrace.gateway.telemetry.tracing import Moment
 from headrace.gateway.within import Within
 from headrace.protocol.neutral.failure import Failure
-from headrace.protocol.neutral.usage import TokenUsage
 
 if TYPE_CHECKING:  # imported only where the configuration uses them
     from headrace.gateway.serving.composed.way import Way
@@ -93,6 +92,7 @@ class _Course:
         self._at_cache = AtCache(serving.cache, incoming, self._prepared, serving.clock_ns)
         self._arrived_s = serving.wall_s()
         arrived = Moment(int(self._arrived_s * 1e9), incoming.received_ns, serving.clock_ns)
+        self._detail = detail_for(serving.error_detail, incoming.caller)
         self._trace = serving.tracing.began(incoming, arrived)
         self._holding = Holding(serving.accounts, incoming.caller)
         self._free: FreeHold | None = None
@@ -163,8 +163,7 @@ class _Course:
         except (RequestError, AccountsError, AllTargetsFailedError) as error:
             if self._status:
                 raise
-            detail = detail_for(self._serving.error_detail, self._incoming.caller)
-            await self._refuse(*refused(error, self._incoming.side.name, detail))
+            await self._refuse(*refused(error, self._incoming.side.name, self._detail))
 
     def _is_guarded(self) -> bool:
         """Whether guardrails or configured prompts apply; to most requests they do not."""
@@ -215,7 +214,6 @@ class _Course:
         if self._incoming.stream:
             with contextlib.suppress(ClientGoneError, GuardBlockedError):
                 await tell_failed(failure, self._prepared, self._incoming, self._sink)
-                await self._sink.end()
 
     async def _tell_again(self) -> None:
         """Send an answer from the cache: no target is tried and nothing is paid."""
@@ -224,12 +222,10 @@ class _Course:
         self._status = 200
         self._tally = Tally(self._input_tokens)
         self._tally.take_reply(at_cache.kept.reply)
-        try:
-            await at_cache.answer(self._sink, now_s, self._overhead_us(), self._traffic.assigned)
-        except ClientGoneError:
-            self.outcome = "client_gone"
-        else:
-            self.outcome = "answered"
+        await at_cache.answer(
+            self._sink, now_s, self._overhead_us(), self._traffic.assigned, self._dropped()
+        )
+        self.outcome = "answered"
 
     async def _hold(self, ask: RoutingQuery, decision: Decision) -> None:
         accounts, caller = self._serving.accounts, self._incoming.caller
@@ -297,7 +293,7 @@ class _Course:
         if incoming.stream:
             await answer_stream(
                 opened, self._prepared, incoming, sink, tally, headers, names,
-                self._serving.clock_ns,
+                self._serving.clock_ns, self._detail,
             )  # fmt: skip
         else:
             self._bill = await answer_whole(
@@ -309,16 +305,12 @@ class _Course:
 
     async def _refuse(self, status: int, failure: Failure, outcome: Outcome) -> None:
         incoming = self._incoming
-        self.outcome, self._status, self.error = outcome, status, failure.message
+        self.outcome, self.error = outcome, failure.message
+        self._status = 200 if has_begun(self._sink) else status
         attempts = 0 if self._dispatch is None else self._dispatch.attempts
         headers = told_headers(incoming.id, None, attempts, self._overhead_us(), ())
         try:
-            if isinstance(self._sink, Heartbeats) and self._sink.begun:
-                self._status = 200  # it was sent before it was known which target answers
-                await tell_failed(failure, self._prepared, incoming, self._sink)
-                await self._sink.end()
-            else:
-                await answer_failed(failure, status, incoming, self._sink, headers)
+            await answer_failed(failure, status, self._prepared, incoming, self._sink, headers)
         except ClientGoneError:
             self.outcome = "client_gone"
 
@@ -355,6 +347,7 @@ class _Course:
             overhead_us=overhead_us + (0 if tally is None else tally.worked_ns // 1000),
             assigned=self._traffic.assigned, unanswered=unanswered,
             skipped=() if self._dispatch is None else self._dispatch.left_out,
+            dropped=self._dropped(),
         )  # fmt: skip
         if opened is None and tally is not None:
             entry = self._at_cache.entry(entry)
@@ -377,13 +370,16 @@ class _Course:
         if serving.free_tier is not None and self._free is not None:
             served_by = None if answers is None else answers.candidate.target
             serving.free_tier.end(self._free, served_by, self.asides)
-        kept, sent = self._at_cache.kept, self._sent_as()
-        model = sent or ""
-        if kept is not None:
-            bill, model = bill._replace(usage=TokenUsage()), kept.model
-        elif answers is not None:
-            model = answers.candidate.model
+        sent = self._sent_as()
+        bill, model = settled(bill, self._at_cache.kept, answers, sent)
         await self._holding.settle(bill, self.asides, was_sent=sent is not None, model=model)
+
+    def _dropped(self) -> tuple[str, ...]:
+        """What of the answer the client's dialect has no form for."""
+        opened, tally = self._opened, self._tally
+        if tally is None or (opened is not None and opened.ready.passed_on):
+            return ()
+        return tally.lost_citations(self._incoming.side.cited_sources)
 
     def _sent_as(self) -> str | None:
         if self._way is not None:

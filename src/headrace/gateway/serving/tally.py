@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from headrace.gateway.routing.estimate import BYTES_PER_TOKEN, utf8_bytes
+from headrace.protocol.neutral.citation import Citation, Source
 from headrace.protocol.neutral.dialect import UsageSummary
 from headrace.protocol.neutral.event import (
     ChoiceEnd,
@@ -20,6 +21,7 @@ from headrace.protocol.neutral.event import (
     has_content,
 )
 from headrace.protocol.neutral.failure import Failure
+from headrace.protocol.neutral.part import Part, Text
 from headrace.protocol.neutral.reply import ChatReply, Finish
 from headrace.protocol.neutral.usage import TokenUsage
 
@@ -45,14 +47,17 @@ class Tally:
         self.has_content = False
         self.worked_ns = 0
         self.service_tier: str | None = None
+        self._cited: set[Source] = set()
 
     def take(self, event: Event) -> None:
         """Count one event of a stream."""
         self.has_content = self.has_content or has_content(event)
         if isinstance(event, PartDelta):
             self._bytes += utf8_bytes(event.text)
+            if event.citations:
+                self._cite(event.citations)
         elif isinstance(event, CompletePart):
-            self._bytes += _part_size(event.value)
+            self._take_part(event.value)
         elif isinstance(event, ReplyStart):
             self._early, self.service_tier = event.usage, event.service_tier
         elif isinstance(event, ReplyUsage):
@@ -69,13 +74,20 @@ class Tally:
         """Count an answer that is not streamed."""
         self.ended = self.has_content = True
         self._counted, self.service_tier = reply.usage, reply.service_tier
-        self._bytes = sum(_part_size(part) for choice in reply.choices for part in choice.parts)
+        self._bytes = 0
+        for choice in reply.choices:
+            for part in choice.parts:
+                self._take_part(part)
         self.finish = next((choice.finish for choice in reply.choices), None)
 
     def take_glance(self, glance: UsageSummary) -> None:
         """Count an answer that is not streamed, of which no more was parsed."""
         self.ended = self.has_content = True
         self._counted, self.finish, self.service_tier = glance
+
+    def lost_citations(self, sources: frozenset[Source]) -> tuple[str, ...]:
+        """What the answer cites and a client with a form for these sources does not get."""
+        return tuple(f"citations ({source})" for source in sorted(self._cited - sources))
 
     @property
     def usage(self) -> tuple[TokenUsage, Literal["provider", "estimated"]]:
@@ -89,6 +101,11 @@ class Tally:
             return msgspec.structs.replace(self._early, output_tokens=output), "estimated"
         return TokenUsage(input_tokens=self._input_tokens, output_tokens=output), "estimated"
 
+    def _take_part(self, part: Part) -> None:
+        text, arguments = getattr(part, "text", ""), getattr(part, "arguments", "")
+        self._bytes += utf8_bytes(text) + utf8_bytes(arguments)
+        if isinstance(part, Text) and part.citations:
+            self._cite(part.citations)
 
-def _part_size(part: object) -> int:
-    return utf8_bytes(getattr(part, "text", "")) + utf8_bytes(getattr(part, "arguments", ""))
+    def _cite(self, citations: tuple[Citation, ...]) -> None:
+        self._cited.update(citation.source for citation in citations)

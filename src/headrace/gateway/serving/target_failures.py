@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from headrace.gateway.routing.decision import LeftOut
 from headrace.gateway.routing.eligible import Reason
-from headrace.gateway.serving.after_failure import CLASSES, Tried, class_of, summary
+from headrace.gateway.serving.after_failure import CLASSES, CLIENTS, Tried, class_of, summary
 from headrace.protocol.neutral.failure import Failure
 
-# Another request would be answered; neither the gateway nor a provider needs attention.
-_CLIENTS = frozenset(("stop", "context_fallback", "policy_fallback"))
 # Failures that concern one provider alone: another may have the model, or accept the request.
 _OF_ONE = frozenset(("not_found", "account_limit"))
 _MOST_REASONS = 8
@@ -35,7 +33,7 @@ class AllTargetsFailedError(Exception):
         self.tried = tried
         self.left_out = left_out
         next = class_of(failure).next
-        of_clients = next in _CLIENTS or next == "other_account"
+        of_clients = next in CLIENTS or next == "other_account"
         self.is_clients = of_clients or failure.as_told is not None
 
 
@@ -58,7 +56,7 @@ def nobody_answered(
         return _nobody_to_ask(left_out)
     worst = _most_telling(tried, followed)
     failed = class_of(worst)
-    if failed.next in _CLIENTS:
+    if failed.next in CLIENTS:
         if waiting := _may_yet_take_it(failed.next, tried, followed):
             return _nobody_free(tried, waiting)
         return AllTargetsFailedError(failed.status, worst, tried, left_out)
@@ -93,7 +91,7 @@ def _most_telling(tried: tuple[Tried, ...], followed: Container[str]) -> Failure
     """The failure to report: the client's own fault first, then one that waiting helps, then the
     last of a target that has the model. A fault with fallbacks comes after their failures."""
     failures = [attempt.failure for attempt in reversed(tried)]
-    clients = [failure for failure in failures if class_of(failure).next in _CLIENTS]
+    clients = [failure for failure in failures if class_of(failure).next in CLIENTS]
     for failure in clients:
         if class_of(failure).next not in followed:
             return failure
@@ -150,8 +148,13 @@ def _nobody_free(tried: tuple[Tried, ...], left_out: tuple[LeftOut, ...]) -> All
 
 
 def reasons_of(left_out: Sequence[LeftOut]) -> tuple[str, ...]:
-    """Each skipped target with its reason, once; of many the first, and how many more there are."""
-    found = tuple(dict.fromkeys(f"{skipped.target}: {skipped.reason}" for skipped in left_out))
+    """Each skipped target with its reason, as operators read it."""
+    return few(f"{skipped.target}: {skipped.for_operators}" for skipped in left_out)
+
+
+def few(reasons: Iterable[str]) -> tuple[str, ...]:
+    """Each once; of many the first, and how many more there are."""
+    found = tuple(dict.fromkeys(reasons))
     if len(found) <= _MOST_REASONS:
         return found
     return (*found[:_MOST_REASONS], f"{len(found) - _MOST_REASONS} more")

@@ -136,7 +136,7 @@ def _is_plain(entry: Entry) -> bool:
         and len(entry.attempts) == 1
         and entry.attempts[0].failure is None
         and not (entry.cache or entry.guardrails or entry.prompt or entry.purpose)
-        and not (entry.variant or entry.ignored or entry.skipped)
+        and not (entry.variant or entry.ignored or entry.skipped or entry.dropped)
     )
 
 
@@ -167,6 +167,7 @@ def fields_of(entry: Entry) -> dict[str, Any]:
         "failures": failures or None,
         "skipped": "; ".join(entry.skipped) or None,
         "ignored": ", ".join(entry.ignored) or None,
+        "dropped": ", ".join(entry.dropped) or None,
         "cache": entry.cache or None,
         "guardrails": "; ".join(entry.guardrails) or None,
         "prompt": entry.prompt or None,

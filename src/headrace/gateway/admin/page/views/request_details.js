@@ -160,6 +160,7 @@ function one(line, labels) {
       ["Ended with", entry.finish],
       ["From the cache", entry.cache && "yes"],
       ["Ignored parameters", entry.ignored && entry.ignored.join(", ")],
+      ["Dropped from the answer", entry.dropped && entry.dropped.join(", ")],
       ["Skipped targets", entry.skipped && entry.skipped.join("; ")],
     ]),
     entry.error && h("p", { class: "said bad" }, entry.error),
