@@ -118,3 +118,47 @@ models:
     assert "tried after" not in warned()[0]
     config.write_text(f"{text}unsupported: drop\n", encoding="utf-8")
     assert warned() == []
+
+
+def test_a_server_whose_cache_is_not_kept_apart_is_warned_of(tmp_path: Path) -> None:
+    config = tmp_path / "gateway.yaml"
+    config.write_text(
+        """
+providers:
+  own: {base_url: 'http://127.0.0.1:9/v1', dialect: openai-chat}
+  named: {base_url: 'http://127.0.0.1:9/v1', dialect: openai-chat, prompt_cache_field: none}
+  known: {base_url: 'http://127.0.0.1:9/v1', kind: vllm-server}
+  claude: {kind: anthropic, api_key: env:HOME}
+access: {keys: {ann: {key: 0123456789abcdef0123456789abcdef}}}
+"""
+    )
+    told = run("check", "--config", config).stdout
+    assert told.count("keys are not kept apart") == 1 and "warning: providers.own: only" in told
+    for other in ("prompt_cache: {scope: all}", "access: {require_key: false}"):
+        text = config.read_text()
+        if "access" in other:
+            text = "\n".join(line for line in text.splitlines() if "access" not in line)
+        wide = tmp_path / "wide.yaml"
+        wide.write_text(f"{text}\n{other}\n")
+        assert "kept apart" not in run("check", "--config", wide).stdout
+
+
+def test_keys_that_can_be_guessed_are_named(tmp_path: Path) -> None:
+    config = tmp_path / "gateway.yaml"
+    config.write_text(
+        """
+providers: {own: {base_url: 'http://127.0.0.1:9/v1', kind: vllm-server}}
+access: {master_key: env:MASTER, keys: {ann: {key: env:ANN}}}
+listen: {host: 127.0.0.1}
+"""
+    )
+    long = "0123456789abcdef"
+    told = run("check", "--config", config, env={"MASTER": "m", "ANN": "ann-1"})
+    assert told.exit_code == 0
+    for short in ("access.master_key is too short (1 of", "access.keys.ann.key is too short (5 of"):
+        assert f"warning: {short} 16 characters) and can be guessed" in told.stdout
+    told = run("check", "--config", config, env={"MASTER": long, "ANN": long})
+    assert "guessed" not in told.stdout
+    config.write_text(config.read_text().replace("127.0.0.1}", "0.0.0.0}"))
+    told = run("check", "--config", config, env={"MASTER": "m", "ANN": long})
+    assert told.exit_code == 1 and "access.master_key is too short (1 of 16" in told.stderr

@@ -137,6 +137,13 @@ def test_what_a_deployment_says_besides_is_told() -> None:
         ("openai/gpt-4o-mini-tts", "audio_speech"),
         ("openai/omni-moderation-latest", "moderation"),
         ("openai/sora-2", "video_generation"),
+        ("openai/gpt-realtime-mini", "realtime"),
+        ("azure/gpt-4o-realtime-preview-2024-12-17", "realtime"),
+        ("mistral/mistral-ocr-latest", "ocr"),
+        ("nvidia_nim/nvidia/nv-rerankqa-mistral-4b-v3", "rerank"),
+        ("bedrock/stability.sd3-5-large-v1:0", "image_generation"),
+        ("bedrock/stability.stable-image-core-v1:1", "image_generation"),
+        ("vertex_ai/imagegeneration@006", "image_generation"),
     ],
 )
 def test_models_that_do_not_answer_are_known_by_name_where_no_mode_says_so(

@@ -50,8 +50,13 @@ class House:
 
 
 @asynccontextmanager
-async def house(*targets: str, chat_fails: bool = False, **more: Any) -> AsyncIterator[House]:
-    """Targets of the model `chat`, in their order: of "claude", "chat" and "dead"."""
+async def house(
+    *targets: str,
+    chat_fails: bool = False,
+    others: dict[str, Any] | None = None,
+    **more: Any,
+) -> AsyncIterator[House]:
+    """Targets of the model `chat`, in their order: of "claude", "chat", "dead" and `others`."""
 
     async def claude(_number: int, _request: bytes, writer: Any) -> None:
         writer.write(reply(200, _ANSWER))
@@ -65,6 +70,7 @@ async def house(*targets: str, chat_fails: bool = False, **more: Any) -> AsyncIt
             "claude": {"kind": "anthropic", "base_url": str(one.origin), "api_key": ["k"]},
             "chat": {"base_url": f"{two.origin}/v1", "dialect": "openai-chat", "api_key": ["k"]},
             "dead": {"base_url": f"{NOWHERE}/v1", "dialect": "openai-chat", "api_key": ["k"]},
+            **(others or {}),
         }
         settings = {
             "providers": providers,
@@ -241,3 +247,41 @@ async def test_a_client_that_reads_no_names_learns_what_it_can_change() -> None:
     async with house("dead", "claude", errors={"detail": "names"}) as found:
         message = (await found.ask(n=2)).json["error"]["message"]
         assert "claude/m: it does not support n; omit it" in message and "127.0.0.1" not in message
+
+
+async def test_targets_that_fallbacks_replace_are_named() -> None:
+    """One that was not tried yet, and one that was put off as it ignores a hint."""
+    too_long = fails(400, "This model's maximum context length is 10 tokens")
+    models = {
+        "chat": {
+            "targets": ["claude/m", "small/m", "dead/m"],
+            "strategy": "ordered",
+            "context_fallbacks": ["large"],
+        },
+        "large": "chat/m",
+    }
+    async with served(too_long) as small:
+        own = {"base_url": f"{small.origin}/v1", "dialect": "openai-chat", "api_key": ["k"]}
+        async with house(others={"small": own}, models=models) as found:
+            told = await found.ask(seed=1)
+            assert told.status == 200 and told.headers["x-headrace-target"] == "chat/m"
+            why = "the fallbacks of chat replaced it"
+            assert found.entries[0].skipped == (f"dead/m: {why}", f"claude/m: {why}")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "advice"),
+    [
+        ("background", True, "it answers only while the client waits; omit it"),
+        ("prompt", {"id": "pmpt_1"}, "it has no stored prompts; send the prompt's text"),
+    ],
+)
+async def test_a_field_that_needs_a_store_is_refused_with_what_helps(
+    field: str, value: Any, advice: str
+) -> None:
+    async with house("claude") as found:
+        body = {"model": "chat", "input": "Hi", field: value}
+        told = await ask(found.app, body, path="/v1/responses")
+        message = told.json["error"]["message"]
+        assert told.status == 400 and f"{field}: {advice}" in message
+        assert "whole conversation" not in message

@@ -12,7 +12,14 @@ from headrace.protocol.dialects.ollama import CLIENT as OLLAMA
 from headrace.protocol.dialects.openai_chat import CLIENT as CHAT
 from headrace.protocol.dialects.openai_responses import CLIENT as RESPONSES
 from headrace.protocol.neutral.call import ChatCall, Message, ToolChoice
-from headrace.protocol.neutral.losses import MEANINGS, Losses, has_meaning, losses, opaque_loss
+from headrace.protocol.neutral.losses import (
+    MEANINGS,
+    Losses,
+    embedding_losses,
+    has_meaning,
+    losses,
+    opaque_loss,
+)
 from headrace.protocol.neutral.part import Opaque, Text
 
 # What every dialect carries, in whatever form.
@@ -47,6 +54,8 @@ def test_every_field_of_a_call_is_a_meaning_or_a_hint() -> None:
         "choices", "logit_bias", "output", "output.schema", "tool_choice", "stop", "tools",
         "tools.web_search", "tools[0].custom", "messages.image", "messages[2].parts[1].document",
         "messages.custom_tool_call_output", "extra.web_search_options", "extra.response_format",
+        "extra.documents", "extra.search_parameters", "extra.enable_search", "extra.plugins",
+        "extra.logits_processors",
     ],
 )  # fmt: skip
 def test_meanings(name: str) -> None:
@@ -149,3 +158,11 @@ def test_what_a_model_did_elsewhere_is_a_hint_and_what_a_client_says_is_not() ->
     inner = Opaque("openai-responses", {"content_part": {"type": "input_video"}})
     assert opaque_loss(inner, "user") == "messages.input_video"
     assert opaque_loss(Opaque("gemini", {"executableCode": {}}), "user") == "messages.gemini"
+
+
+def test_a_client_cannot_fill_headers_and_ledgers_with_names() -> None:
+    names = [f"extra.{number:04}{'x' * 4000}" for number in range(4000)]
+    found = lost(*names)
+    assert len(found.hints) == 51 and found.hints[-1] == "3950 more"
+    assert max(map(len, found.hints)) <= 121
+    assert embedding_losses(names).hints == found.hints

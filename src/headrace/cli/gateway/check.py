@@ -62,9 +62,10 @@ def check(ctx: click.Context, config: Path, as_json: bool) -> None:
                 listed = ", ".join(f"{name} ({setting})" for name, setting in missing.items())
                 click.echo(f"these variables are not set in the environment: {listed}", err=True)
         ctx.exit(1)
+    sources = Sources(os.environ, config.parent)
     warnings = [
-        *_warnings_of_settings(settings),
-        *_warnings_of_admin(settings, Sources(os.environ, config.parent)),
+        *_warnings_of_settings(settings, sources),
+        *_warnings_of_admin(settings, sources),
         *_warnings_of_targets(settings, built),
     ]
     if as_json:
@@ -176,7 +177,7 @@ def _check_admin(settings: GatewaySettings, sources: Sources) -> None:
         admin_key(settings.admin, sources)
 
 
-def _warnings_of_settings(settings: GatewaySettings) -> list[str]:
+def _warnings_of_settings(settings: GatewaySettings, sources: Sources) -> list[str]:
     from headrace.gateway.building.accounts import access_warnings
     from headrace.gateway.building.guards import guardrail_warnings
     from headrace.gateway.building.providers import plain_secrets
@@ -191,7 +192,7 @@ def _warnings_of_settings(settings: GatewaySettings) -> list[str]:
     if has_plain_url(settings.request_log):
         plain.append("request_log.url")
     return [
-        *access_warnings(settings.access),
+        *access_warnings(settings.access, sources),
         *(
             f"{place}: the secret is written into the file; write env:NAME or file:PATH instead"
             for place in plain
@@ -208,6 +209,7 @@ def _warnings_of_admin(settings: GatewaySettings, sources: Sources) -> tuple[str
 
 def _warnings_of_targets(settings: GatewaySettings, built: Gateway) -> list[str]:
     from headrace.gateway.building.parameters import parameter_warnings
+    from headrace.gateway.building.providers import prompt_cache_warnings
     from headrace.protocol.dialects.openai_chat import OpenAIChatProvider
     from headrace.protocol.dialects.openai_chat.presets import OPENAI_API
 
@@ -222,6 +224,7 @@ def _warnings_of_targets(settings: GatewaySettings, built: Gateway) -> list[str]
         and one.side.variant.chat_path == OPENAI_API.chat_path
     ]
     warnings += parameter_warnings(built.router.routes, settings.unsupported)
+    warnings += prompt_cache_warnings(settings, built.providers)
     priced = False
     for name, route in built.router.routes.items():
         for target in route.targets:

@@ -25,7 +25,7 @@ from headrace.gateway.building.accounts import records_of
 from headrace.gateway.settings.admin import AdminSettings
 from headrace.gateway.settings.changes import changes, wait_for_start
 from headrace.gateway.settings.gateway import GatewaySettings
-from headrace.gateway.settings.secret import Secret, Sources, read_secret
+from headrace.gateway.settings.secret import MIN_KEY_CHARS, Secret, Sources, read_secret
 from headrace.http.client_limits import ClientLimits
 from headrace.http.host_names import is_loopback
 from headrace.http.listen import listen, url_of
@@ -36,8 +36,6 @@ from headrace.http.server import HttpServer
 _GRACE_S = 2
 _MOST_CONNECTIONS = 256
 _OWN_KEY_BYTES = 32
-# 64 bits where a key is written in hexadecimal: out of reach of guesses over a network.
-_MIN_KEY_CHARS = 16
 
 
 def admin_key(settings: AdminSettings, sources: Sources) -> Secret | None:
@@ -46,10 +44,10 @@ def admin_key(settings: AdminSettings, sources: Sources) -> Secret | None:
         return None
     key = read_secret(settings.key or "", sources, "admin.key")
     length = len(key.reveal())
-    if length < _MIN_KEY_CHARS and not is_loopback(settings.host):
+    if length < MIN_KEY_CHARS and not is_loopback(settings.host):
         raise ConfigError(
             f"admin.key has {length} characters, and admin.host {settings.host} can be reached by "
-            f"other machines, which may guess it: at least {_MIN_KEY_CHARS} are needed (`openssl "
+            f"other machines, which may guess it: at least {MIN_KEY_CHARS} are needed (`openssl "
             "rand -hex 24` makes one), or `host: 127.0.0.1`"
         )
     return key
@@ -59,10 +57,10 @@ def admin_warnings(settings: AdminSettings, sources: Sources) -> tuple[str, ...]
     """What is weak in settings that work. Raises ConfigError."""
     key = admin_key(settings, sources)
     warnings = []
-    if key is not None and len(key.reveal()) < _MIN_KEY_CHARS:
+    if key is not None and len(key.reveal()) < MIN_KEY_CHARS:
         warnings.append(
             f"admin.key has {len(key.reveal())} characters and can be guessed by programs on this "
-            f"machine; use {_MIN_KEY_CHARS} or more (`openssl rand -hex 24` makes one)"
+            f"machine; use {MIN_KEY_CHARS} or more (`openssl rand -hex 24` makes one)"
         )
     if not is_loopback(settings.host):
         warnings.append(

@@ -18,7 +18,7 @@ from headrace.gateway.accounts.roster import Roster
 from headrace.gateway.accounts.sqlite_store import SqliteStore
 from headrace.gateway.accounts.terms import Budget, DataPolicy, Limits, Terms
 from headrace.gateway.settings.access import AccessSettings, KeySettings, TermsSettings
-from headrace.gateway.settings.secret import Sources, is_plain, read_secret
+from headrace.gateway.settings.secret import MIN_KEY_CHARS, Sources, is_plain, read_secret
 from headrace.protocol.neutral.dollars import NUSD_PER_USD
 
 
@@ -65,8 +65,9 @@ def check_access(settings: AccessSettings, sources: Sources) -> None:
         Roster(configured)
 
 
-def access_warnings(settings: AccessSettings) -> list[str]:
-    """Settings that are valid but probably not intended."""
+def access_warnings(settings: AccessSettings, sources: Sources) -> list[str]:
+    """Settings that are valid but probably not intended. Raises ConfigError for a secret that is
+    not there."""
     given = {f"access.keys.{name}.key": one.key for name, one in settings.keys.items()}
     given["access.master_key"] = settings.master_key
     given["access.metrics_key"] = settings.metrics_key
@@ -75,6 +76,13 @@ def access_warnings(settings: AccessSettings) -> list[str]:
         for field, key in given.items()
         if key is not None and is_plain(key)
     ]
+    for field, key in given.items():
+        length = MIN_KEY_CHARS if key is None else len(read_secret(key, sources, field).reveal())
+        if length < MIN_KEY_CHARS:
+            warnings.append(
+                f"{field} is too short ({length} of {MIN_KEY_CHARS} characters) and can be "
+                "guessed; `openssl rand -hex 24` makes one"
+            )
     if admits_nobody(settings):
         warnings.append(
             "access: every request needs a key and there are no keys; add keys or a store, or "

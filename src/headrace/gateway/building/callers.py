@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.errors import ConfigError
 from headrace.gateway.access import Access
 from headrace.gateway.accounts.accounts import Accounts
 from headrace.gateway.accounts.stored_ids import StoredIds
@@ -10,13 +11,15 @@ from headrace.gateway.client_address import ClientAddresses
 from headrace.gateway.guests import Guests
 from headrace.gateway.serving.free_tier import FreeTier
 from headrace.gateway.settings.gateway import GatewaySettings
-from headrace.gateway.settings.secret import Sources, read_secret
+from headrace.gateway.settings.secret import MIN_KEY_CHARS, Sources, read_secret
+from headrace.http.host_names import is_loopback
 
 
 def access_of(
     settings: GatewaySettings, accounts: Accounts | None, sources: Sources, own_key: str | None
 ) -> Access:
-    """Raises ConfigError for a master key or a key for metrics that is not there."""
+    """Raises ConfigError for a master key or a key for metrics that is not there, and for a master
+    key that other machines may guess."""
     own = settings.access
     guests = None
     if not own.require_key and own.anonymous is not None:
@@ -32,6 +35,13 @@ def access_of(
     master = None
     if own.master_key is not None:
         master = read_secret(own.master_key, sources, "access.master_key")
+        length = len(master.reveal())
+        if length < MIN_KEY_CHARS and not is_loopback(settings.listen.host):
+            raise ConfigError(
+                f"access.master_key is too short ({length} of {MIN_KEY_CHARS} characters): other "
+                f"machines reach listen.host {settings.listen.host} and may guess it; `openssl "
+                "rand -hex 24` makes one, or write `host: 127.0.0.1`"
+            )
     metrics = None
     if own.metrics_key is not None:
         metrics = read_secret(own.metrics_key, sources, "access.metrics_key")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import ssl
+from collections.abc import Mapping
 
 import msgspec
 
@@ -22,6 +23,7 @@ from headrace.gateway.building.dialects import (
 from headrace.gateway.building.from_environment import with_variables
 from headrace.gateway.building.passings import embedding_passings_of, passings_of
 from headrace.gateway.settings.cache import CacheScope
+from headrace.gateway.settings.gateway import GatewaySettings
 from headrace.gateway.settings.provider import AwsSettings, ProviderSettings
 from headrace.gateway.settings.reliability import TimeoutSettings
 from headrace.gateway.settings.secret import Sources, is_plain, read_secret
@@ -129,6 +131,25 @@ def _prompt_cache_field(settings: ProviderSettings, side: ProviderSide) -> str |
     if settings.prompt_cache_field is not None:
         return None if settings.prompt_cache_field == "none" else settings.prompt_cache_field
     return side.prompt_cache_field if isinstance(side, PromptCacheSide) else None
+
+
+def prompt_cache_warnings(
+    settings: GatewaySettings, providers: Mapping[str, Provider]
+) -> list[str]:
+    """A line for each provider that the file does not say enough of to keep its tenants apart."""
+    if settings.prompt_cache.scope == "all" or not settings.access.require_key:
+        return []
+    return [
+        f"providers.{name}: only its dialect is known, so keys are not kept apart in its prompt "
+        "cache; name its kind (`kind: vllm-server`) or the field that does "
+        "(`prompt_cache_field: cache_salt`), or write `prompt_cache_field: none`"
+        for name, provider in providers.items()
+        if (given := settings.providers.get(name)) is not None
+        and given.dialect is not None
+        and given.kind is None
+        and given.prompt_cache_field is None
+        and provider.prompt_cache_field is None
+    ]
 
 
 def _row(name: str, settings: ProviderSettings, catalog: Catalog) -> ProviderRow | None:

@@ -11,15 +11,20 @@ _MODES = frozenset(("chat", "completion", "responses", "embedding"))
 _NAMED = {
     re.compile(rf"(?i)(?<![a-z])(?:{names})(?![a-z])"): mode
     for names, mode in (
-        ("rerank(?:er)?", "rerank"),
-        ("dall-e|gpt-image|stable-diffusion|sdxl|flux|imagen|ideogram|recraft|nova-canvas|"
-         "titan-image-generator", "image_generation"),
+        ("rerank(?:er|qa)?", "rerank"),
+        (
+            "chatgpt-image|dall-e|flux|gpt-image|ideogram|imagegeneration|imagen|nova-canvas|"
+            "recraft|sd3|sdxl|seedream|stable-diffusion|stable-image|titan-image-generator",
+            "image_generation",
+        ),
         ("whisper|transcribe", "audio_transcription"),
         ("tts|speech", "audio_speech"),
         ("moderation", "moderation"),
         ("sora|veo", "video_generation"),
+        ("realtime", "realtime"),
+        ("mistral-ocr", "ocr"),
     )
-}  # fmt: skip
+}
 _ENTRY = frozenset(("model_name", "litellm_params", "model_info"))
 _KNOWN = frozenset(
     (

@@ -17,7 +17,7 @@ from headrace.gateway.serving.incoming import Incoming
 from headrace.gateway.serving.parameter_support import TRANSLATION, UntranslatableError
 from headrace.gateway.serving.prompt_salt import salt_edits
 from headrace.gateway.targets.target import Target
-from headrace.protocol.dialects.openai_responses.state import needs_state
+from headrace.protocol.dialects.openai_responses.state import needs_state, without_state
 from headrace.protocol.json_object import JsonObject
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.dialect import ReplySide
@@ -181,7 +181,7 @@ class Prepared:
         call = self.call
         if kept := needs_state(call):
             raise UntranslatableError(
-                f"{kept[0]}: it does not store conversations; send the whole conversation as input",
+                f"{kept[0]}: {without_state(kept[0])}",
                 param=kept[0],
                 code=TRANSLATION,
             )

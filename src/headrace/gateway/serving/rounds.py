@@ -150,6 +150,11 @@ class Rounds(ABC, Generic[Answer]):
                     raise self._nobody()
                 fallback = self._fallback(failed.next, candidate, route)
                 if fallback is not None:
+                    names = {other.target.name for other in fallback.candidates}
+                    for passed in (*queue, *self._put_off):
+                        if passed.target.name not in names:
+                            why = f"the fallbacks of {candidate.model} replaced it"
+                            self._leave_out(passed, why)
                     queue = deque(fallback.candidates)
                     self._put_off.clear()
                     if own_limit is None:

@@ -145,7 +145,11 @@ class AccessSettings(msgspec.Struct, frozen=True, kw_only=True):
         bool, Meta(description="Whether every request needs a key of this gateway.")
     ] = True
     master_key: Annotated[
-        SecretText | None, Meta(description="A key that may use every model without limits.")
+        SecretText | None,
+        Meta(
+            description="A key that may use every model without limits; at least 16 characters "
+            "where other machines reach `listen.host`."
+        ),
     ] = None
     metrics_key: Annotated[
         SecretText | None,

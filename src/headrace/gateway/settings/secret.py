@@ -16,6 +16,10 @@ import msgspec
 from headrace.config.text_file import read_text_file
 from headrace.errors import ConfigError
 
+MIN_KEY_CHARS = 16
+"""Of keys that other machines may try: 64 bits where they are written in hexadecimal, out of reach
+of guesses over a network."""
+
 _ENVIRONMENT = ("env:", "os.environ/")
 _FILE = "file:"
 _MOST_BYTES = 16 * 1024

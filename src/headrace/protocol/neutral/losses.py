@@ -44,14 +44,19 @@ _MEANINGS_OF_VENDORS = frozenset(
         "allowed_token_ids",
         "audio",
         "bad_words",
+        "documents",
+        "enable_search",
         "grammar",
         "guided_choice",
         "guided_grammar",
         "guided_json",
         "guided_regex",
+        "logits_processors",
         "mcp_servers",
+        "plugins",
         "prompt_logprobs",
         "response_format",
+        "search_parameters",
         "stop_token_ids",
         "structured_outputs",
         "text.format",
@@ -111,6 +116,9 @@ _CARRIED = frozenset({"annotations", "item_id", "phase", "role", "same_message"}
 _READ_IN_PART = frozenset(
     {"metadata", "options", "output_config", "reasoning", "stream_options", "text", "thinking"}
 )
+# Names come from the client: thousands of them, of 4 KiB each, must not fill headers and ledgers.
+_MOST_NAMES = 50
+_MOST_NAME_CHARACTERS = 120
 _INDEXES = re.compile(r"\[\d+\]|\.parts\b")
 
 
@@ -143,14 +151,25 @@ def losses(
             continue
         for each in _each(name, call):
             (meaning if has_meaning(each) else hints)[_path(each, paths, has)] = None
-    return Losses(tuple(meaning), tuple(name for name in hints if name not in meaning))
+    return Losses(_few(meaning), _few(name for name in hints if name not in meaning))
 
 
 def embedding_losses(dropped: Iterable[str]) -> Losses:
     """The losses of a request for embeddings; clients of all dialects name its fields alike."""
     names = dict.fromkeys(name.removeprefix("extra.") for name in dropped)
     meaning = tuple(name for name in names if name in _MEANINGS_OF_EMBEDDINGS)
-    return Losses(meaning, tuple(name for name in names if name not in meaning))
+    return Losses(_few(meaning), _few(name for name in names if name not in meaning))
+
+
+def _few(names: Iterable[str]) -> tuple[str, ...]:
+    """The first names, shortened, and how many more there are."""
+    found = [
+        name if len(name) <= _MOST_NAME_CHARACTERS else f"{name[:_MOST_NAME_CHARACTERS]}…"
+        for name in names
+    ]
+    if len(found) <= _MOST_NAMES:
+        return tuple(found)
+    return (*found[:_MOST_NAMES], f"{len(found) - _MOST_NAMES} more")
 
 
 def opaque_loss(part: Opaque, role: Role) -> str:

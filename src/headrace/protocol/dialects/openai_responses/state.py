@@ -27,3 +27,12 @@ def needs_state(call: ChatCall) -> tuple[str, ...]:
         if isinstance(part, Opaque) and "content_part" not in part.value
     }
     return (*fields, *(kind for kind in _STATEFUL_ITEMS if kind in kinds))
+
+
+def without_state(field: str) -> str:
+    """What a client can send instead of a field of `needs_state`."""
+    if field == "background":
+        return "it answers only while the client waits; omit it"
+    if field == "prompt":
+        return "it has no stored prompts; send the prompt's text as instructions and input"
+    return "it does not store conversations; send the whole conversation as input"
