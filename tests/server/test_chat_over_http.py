@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import sys
+import threading
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
+from headrace.cli import server_client
 from headrace.cli.chat.conversation import Message
 from headrace.cli.chat.model import ChatDelta
 from headrace.cli.chat.remote import RemoteModel, _deltas
-from headrace.cli.main import cli
+from headrace.cli.main import cli, main
 from headrace.cli.server_url import base_url, first_key
 from headrace.config import ServerConfig
 from headrace.errors import ConfigError, ContextLengthError, HeadraceError, RequestError
@@ -126,7 +130,14 @@ def test_where_the_api_is(url: str, base: str) -> None:
     assert base_url(url, "--url") == base
 
 
-@pytest.mark.parametrize("url", ["", "127.0.0.1:8000", "ftp://x", "http://", "http://x/?a=b"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "", "127.0.0.1:8000", "ftp://x", "http://", "http://x/?a=b", "http://[::1", "http://x:abc",
+        "http://x:99999", "http://a..b", f"http://{'a' * 300}", "http://x\0y", "http://a b",
+        "http://\u2028",
+    ],
+)  # fmt: skip
 def test_what_is_not_a_url(url: str) -> None:
     with pytest.raises(ConfigError, match="--url"):
         base_url(url, "--url")
@@ -171,6 +182,8 @@ def test_tokens_are_what_the_server_counts() -> None:
         ([chunk("a")], "before the answer's end"),
         ([chunk("a"), "nonsense"], "not an event"),
         ([{"choices": [5]}, "[DONE]"], "not a part of an answer"),
+        ([{"choices": 5}, "[DONE]"], "a list is required"),
+        (['{"choices":' + "[" * 100_000], "not an event"),
     ],
 )
 def test_a_stream_that_is_damaged(chunks: list[Any], problem: str) -> None:
@@ -189,3 +202,87 @@ def test_refusals_are_the_servers_words(start: Start) -> None:
     with pytest.raises(RequestError, match="the empty string cannot be a stop string"):
         list(remote.answer(HI, SamplingParams(), stop=("",)))
     remote.close()
+
+
+def test_usage_of_other_types_counts_as_none() -> None:
+    usage = {"prompt_tokens": "9", "completion_tokens": 10**30, "prompt_tokens_details": [1]}
+    told = list(_deltas(events(chunk("ab"), {"choices": None, "usage": usage}, "[DONE]")))
+    assert [(delta.prompt_tokens, delta.cached_tokens) for delta in told] == [(None, 0), (0, 0)]
+
+
+class Stranger(BaseHTTPRequestHandler):
+    """A server that answers every GET with the same body."""
+
+    body = b""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(self.body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def strange() -> Iterator[Callable[[bytes], str]]:
+    """`strange(body)` is the URL of a server with this body."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Stranger)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+
+    def answering(body: bytes) -> str:
+        Stranger.body = body
+        return f"http://127.0.0.1:{server.server_port}"
+
+    yield answering
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"", b"\xff", b"[]", b'{"data": 5}', b'{"data": null}', b'{"data": [5, {"id": 7}]}',
+        b"[" * 100_000, b'{"data":' * 100_000, b'{"data": [{"id": "m\\ud800"}]}',
+        b'{"data": [{"id": "m", "default_sampling_params": [1]}]}',
+        b'{"data": [{"id": "m", "default_sampling_params": {"top_p": 1%s}}]}' % (b"0" * 400),
+        b'{"data": [{"id": "m", "max_model_len": -1}], "uptime_s": 1%s}' % (b"0" * 400),
+        b'{"data": [{"id": "m", "max_model_len": NaN}], "uptime_s": NaN}',
+    ],
+)  # fmt: skip
+def test_a_server_of_strange_replies(strange: Callable[[bytes], str], body: bytes) -> None:
+    """An error in one line, or a row of what could be read."""
+    url = strange(body)
+    for command in (["ps", url], ["ps", url, "--json"], ["chat", "--url", url]):
+        result = CliRunner().invoke(cli, command, input="")
+        assert result.exception is None or isinstance(result.exception, HeadraceError), command
+
+
+def test_a_reply_without_end(
+    strange: Callable[[bytes], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_client, "MAX_REPLY_BYTES", 1000)
+    with pytest.raises(HeadraceError, match="more than 1000 bytes"):
+        RemoteModel(strange(b'{"data": []' + b" " * 2000))
+
+
+def test_a_key_that_no_header_can_carry() -> None:
+    with pytest.raises(ConfigError, match="HEADRACE_API_KEY"):
+        RemoteModel("http://127.0.0.1:9", key="\u00e9")
+
+
+def test_what_a_server_says_does_nothing_to_a_terminal(
+    strange: Callable[[bytes], str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    url = strange(b'{"data": [{"id": "m\\u001b]0;x\\u0007"}]}')
+    shown = CliRunner().invoke(cli, ["chat", "--url", url], input="/show\n").stderr
+    assert "m\\x1b]0;x\\x07" in shown
+    assert "\x1b]" not in shown
+    monkeypatch.setattr(sys, "argv", ["headrace", "chat", "--url", "http://\x1b]0;x\x07"])
+    with pytest.raises(SystemExit):
+        main()
+    assert "\x1b" not in capsys.readouterr().err

@@ -161,7 +161,9 @@ def main() -> None:
     try:
         cli(prog_name="headrace")
     except HeadraceError as error:
-        click.echo(f"headrace: {error}", err=True)
+        from headrace.cli.visible import visible
+
+        click.echo(visible(f"headrace: {error}"), err=True)
         sys.exit(1)
     except RuntimeError as error:
         if not _is_of_interrupt(error):

@@ -77,9 +77,9 @@ def _rows(url: str, environ: Any) -> Iterator[Row]:
     base = base_url(url, "URL")
     import httpx2
 
-    key = first_key(environ)
-    headers = {} if key is None else {"authorization": f"Bearer {key}"}
-    with httpx2.Client(headers=headers, timeout=_TIMEOUT_S) as client:
+    from headrace.cli.server_client import open_client
+
+    with open_client(first_key(environ), _TIMEOUT_S) as client:
         try:
             yield from _rows_of(client, url, base)
         except httpx2.HTTPError:
@@ -87,41 +87,28 @@ def _rows(url: str, environ: Any) -> Iterator[Row]:
 
 
 def _rows_of(client: httpx2.Client, url: str, base: str) -> list[Row]:
+    from headrace.cli.server_client import count, get, number, objects
+
     root = base.removesuffix("/v1")
-    health = _json(client.get(f"{root}/health"))
+    health = get(client, f"{root}/health", timeout_s=_TIMEOUT_S).object
     status = health.get("status")
-    uptime_s = health.get("uptime_s")
+    load = get(client, f"{root}/load", timeout_s=_TIMEOUT_S).object
     server = Row(
         url,
         status if isinstance(status, str) else "ok",
-        open_requests=_count(_json(client.get(f"{root}/load")).get("server_load")),
-        uptime_s=float(uptime_s) if isinstance(uptime_s, int | float) else None,
+        open_requests=count(load.get("server_load")),
+        uptime_s=number(health.get("uptime_s")),
     )
-    listed = client.get(f"{base}/models")
-    if listed.status_code in (401, 403):
+    listed = get(client, f"{base}/models", timeout_s=_TIMEOUT_S)
+    if listed.status in (401, 403):
         return [server._replace(model=f"(needs a key: {API_KEY_VARIABLE})")]
-    models = _json(listed).get("data")
-    found = [model for model in models if isinstance(model, dict)] if models else []
     rows = [
         server._replace(
-            model=str(model.get("id")), context_tokens=_count(model.get("max_model_len"))
+            model=str(model.get("id")), context_tokens=count(model.get("max_model_len"))
         )
-        for model in found
+        for model in objects(listed.object.get("data"))
     ]
     return rows or [server]
-
-
-def _json(reply: httpx2.Response) -> dict[str, Any]:
-    """The object of a reply; an empty one for any other body."""
-    try:
-        body = reply.json()
-    except ValueError:
-        return {}
-    return body if isinstance(body, dict) else {}
-
-
-def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _print(rows: list[Row]) -> None:

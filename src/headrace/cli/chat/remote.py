@@ -16,9 +16,11 @@ import msgspec
 from headrace.cli.chat import settings as chat_settings
 from headrace.cli.chat.conversation import Message, plain
 from headrace.cli.chat.model import ChatDelta
+from headrace.cli.server_client import count, get, number, object_of, objects, open_client
 from headrace.cli.server_url import API_KEY_VARIABLE, base_url
+from headrace.engine.params import MODEL_DEFAULTS
 from headrace.errors import ContextLengthError, HeadraceError, RequestError, shown
-from headrace.protocol.sse import DONE_DATA, SSEReader
+from headrace.protocol.sse import DONE_DATA, Event, SSEReader, StreamTooLargeError
 
 if TYPE_CHECKING:
     from headrace.engine.sampling_defaults import SamplingDefaults
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 _CONNECT_S = 10.0
 # A server sends something every 15 s; others are silent for as long as a prompt takes.
 _SILENT_S = 600.0
+_LIST_S = 60.0
 _MAX_ERROR_BYTES = 2**16
 
 
@@ -46,20 +49,19 @@ class RemoteModel:
         """name: None takes the first that the server lists. Raises HeadraceError where the server
         cannot be reached or lists no model."""
         self._base = base_url(url, "--url")
-        headers = {} if key is None else {"authorization": f"Bearer {key}"}
-        timeout = httpx2.Timeout(_SILENT_S, connect=_CONNECT_S)
-        self._client = httpx2.Client(headers=headers, timeout=timeout)
+        self._client = open_client(key, httpx2.Timeout(_SILENT_S, connect=_CONNECT_S))
         listed = self._listed()
         if name is None and not listed:
             raise HeadraceError(f"{self._base} lists no models; name one: headrace chat MODEL")
         self.name = name or listed[0]["id"]
         own: dict[str, Any] = next((model for model in listed if model["id"] == self.name), {})
-        length = own.get("max_model_len")
-        self.context_tokens = length if isinstance(length, int) else None
+        self.context_tokens = count(own.get("max_model_len")) or None
+        stated = own.get("default_sampling_params")
+        if not isinstance(stated, dict):
+            stated = {}
+        defaults = {name: number(stated.get(name)) for name in MODEL_DEFAULTS}
         self.sampling_defaults: SamplingDefaults = {
-            name: value
-            for name, value in (own.get("default_sampling_params") or {}).items()
-            if isinstance(value, int | float)
+            name: value for name, value in defaults.items() if value is not None
         }
 
     def close(self) -> None:
@@ -74,10 +76,10 @@ class RemoteModel:
         body = {"model": self.name, "messages": plain(messages)}
         try:
             reply = self._client.post(f"{root}/tokenize", json=body)
-            count = reply.json()["count"] if reply.status_code == 200 else None
-        except (httpx2.HTTPError, ValueError, KeyError, TypeError):
+        except httpx2.HTTPError:
             return None
-        return count if isinstance(count, int) else None
+        counted = object_of(reply.content) if reply.status_code == 200 else None
+        return count(counted.get("count")) if counted else None
 
     def answer(
         self, messages: Sequence[Message], params: SamplingParams, *, stop: tuple[str, ...]
@@ -104,19 +106,18 @@ class RemoteModel:
 
     def _listed(self) -> list[dict[str, Any]]:
         try:
-            reply = self._client.get(f"{self._base}/models")
+            reply = get(self._client, f"{self._base}/models", timeout_s=_LIST_S)
         except httpx2.HTTPError as error:
             raise self._unreachable(error) from error
-        if reply.status_code != 200:
-            raise _refused(reply.status_code, reply.content[:_MAX_ERROR_BYTES])
-        try:
-            models = reply.json()["data"]
-            return [model for model in models if isinstance(model["id"], str)]
-        except (ValueError, KeyError, TypeError) as error:
+        if reply.status != 200:
+            raise _refused(reply.status, reply.content[:_MAX_ERROR_BYTES])
+        models = reply.object.get("data")
+        if not isinstance(models, list):
             raise HeadraceError(
                 f"{self._base}/models is not a list of models as OpenAI's API has it; --url is "
                 "the URL of a server of that API"
-            ) from error
+            )
+        return [model for model in objects(models) if isinstance(model.get("id"), str)]
 
     def _unreachable(self, error: Exception) -> HeadraceError:
         return HeadraceError(
@@ -134,7 +135,7 @@ def _deltas(pieces: Iterator[bytes]) -> Iterator[ChatDelta]:
     reader = SSEReader()
     counted = 0
     for piece in pieces:
-        for event in reader.feed(piece):
+        for event in _events(reader, piece):
             if event.data == DONE_DATA:
                 return
             chunk = _object(event.data)
@@ -142,19 +143,34 @@ def _deltas(pieces: Iterator[bytes]) -> Iterator[ChatDelta]:
                 raise HeadraceError(_message(chunk) or shown(event.data))
             usage = chunk.get("usage")
             if isinstance(usage, dict):
-                total = _count(usage, "completion_tokens")
+                total = count(usage.get("completion_tokens")) or 0
                 details = usage.get("prompt_tokens_details")
+                cached = details.get("cached_tokens") if isinstance(details, dict) else None
                 yield ChatDelta(
                     output_tokens=total - counted,
-                    prompt_tokens=_count(usage, "prompt_tokens"),
-                    cached_tokens=_count(details or {}, "cached_tokens"),
+                    prompt_tokens=count(usage.get("prompt_tokens")) or 0,
+                    cached_tokens=count(cached) or 0,
                 )
                 counted = total
-            for choice in chunk.get("choices") or ():
+            for choice in _choices(chunk):
                 text, reason = _part(choice)
                 counted += bool(text)
                 yield ChatDelta(text, int(bool(text)), finish_reason=reason)
     raise HeadraceError("the server ended the stream before the answer's end")
+
+
+def _events(reader: SSEReader, piece: bytes) -> list[Event]:
+    try:
+        return reader.feed(piece)
+    except StreamTooLargeError as error:
+        raise HeadraceError(f"the server sent too much at once: {error}") from error
+
+
+def _choices(chunk: Mapping[str, Any]) -> list[Any]:
+    choices = chunk.get("choices") or []
+    if not isinstance(choices, list):
+        raise HeadraceError(f"the server sent choices {shown(choices)}; a list is required")
+    return choices
 
 
 def _part(choice: object) -> tuple[str, str | None]:
@@ -169,17 +185,10 @@ def _part(choice: object) -> tuple[str, str | None]:
 
 
 def _object(text: str) -> dict[str, Any]:
-    try:
-        return msgspec.json.decode(text, type=dict[str, Any])
-    except msgspec.DecodeError as error:
-        raise HeadraceError(f"the server sent {shown(text)}, which is not an event: {error}") from (
-            error
-        )
-
-
-def _count(values: Mapping[str, Any], name: str) -> int:
-    value = values.get(name)
-    return value if isinstance(value, int) else 0
+    values = object_of(text)
+    if values is None:
+        raise HeadraceError(f"the server sent {shown(text)}, which is not an event of a chat")
+    return values
 
 
 def _beginning(reply: httpx2.Response) -> bytes:
@@ -193,9 +202,8 @@ def _beginning(reply: httpx2.Response) -> bytes:
 
 def _refused(status: int, body: bytes) -> HeadraceError:
     """The server's own words about a refusal."""
-    try:
-        error = msgspec.json.decode(body, type=dict[str, Any])
-    except msgspec.DecodeError:
+    error = object_of(body)
+    if error is None:
         return HeadraceError(f"the server answered {status}: {shown(body[:200])}")
     message = _message(error) or f"the server answered {status}"
     detail = error.get("error")
@@ -203,8 +211,8 @@ def _refused(status: int, body: bytes) -> HeadraceError:
         return ContextLengthError(
             message,
             param=str(detail.get("param")),
-            context_tokens=_count(detail, "n_ctx"),
-            prompt_tokens=detail.get("n_prompt_tokens"),
+            context_tokens=count(detail.get("n_ctx")) or 0,
+            prompt_tokens=count(detail.get("n_prompt_tokens")),
         )
     if status == 401:
         message += f" (the key is read from {API_KEY_VARIABLE})"
