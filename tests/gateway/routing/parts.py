@@ -60,7 +60,7 @@ def names(decision: Decision) -> list[str]:
 
 
 def left_out(decision: Decision) -> dict[str, str]:
-    return {one.target: one.reason for one in decision.left_out}
+    return {skipped.target: skipped.for_operators for skipped in decision.left_out}
 
 
 A, B, C = (target(f"{name}/m") for name in "abc")

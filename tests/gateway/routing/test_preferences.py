@@ -121,7 +121,7 @@ def test_data_policies_hold_only_where_they_are_known() -> None:
     for ask in (asking(provider={"data_collection": "deny"}), asking(keeps_no_data=True)):
         decision = one.decide(ask, 0.0)
         assert names(decision) == ["good/m", "leaves/m"]
-        assert "(providers.keeps.keeps_data)" in left_out(decision)["keeps/m"]
+        assert "`providers.keeps.keeps_data` says so" in left_out(decision)["keeps/m"]
         assert "set `providers.silent.keeps_data: false`" in left_out(decision)["silent/m"]
     assert len(names(one.decide(asking(provider={"data_collection": "allow"}), 0.0))) == 4
 
