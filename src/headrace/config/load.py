@@ -74,15 +74,15 @@ def read_file(path: Path, configs: Sequence[type[msgspec.Struct]]) -> dict[str, 
     """
     import yaml
 
+    from headrace.config.yaml_problem import YAML_ERRORS, yaml_error
+
     where = f"--config {path}"
     text = read_text_file(path, "--config", MAX_FILE_BYTES)
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
         loaded = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{where}: not valid YAML: {_one_line(error)}") from error
-    except (RecursionError, ValueError) as error:  # ValueError: a date that does not exist
-        raise ConfigError(f"{where}: not usable YAML: {error}") from error
+    except YAML_ERRORS as error:
+        raise yaml_error(error, text, where) from error
     if loaded is None:
         return {}
     if not isinstance(node, yaml.MappingNode) or not isinstance(loaded, dict):
@@ -117,15 +117,6 @@ def _check_once(node: yaml.MappingNode, names: Mapping[str, str], where: str) ->
                 f"{where}: setting {key.value!r} is given twice, in lines {lines[name]} and {line}"
             )
         lines[name] = line
-
-
-def _one_line(error: yaml.YAMLError) -> str:
-    """What PyYAML says over several lines: the problem and where it is."""
-    mark = getattr(error, "problem_mark", None)
-    problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
-    return (
-        problem if mark is None else f"{problem} in line {mark.line + 1}, column {mark.column + 1}"
-    )
 
 
 def _name(key: object) -> str:

@@ -11,6 +11,7 @@ import math
 import types
 import typing
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -111,7 +112,7 @@ class _Reader:
     def struct(self, value: Any, of: type[S], path: str) -> S:
         """`value` as the settings `of`; _WRONG where what is wrong was told."""
         if not isinstance(value, dict):
-            raise self.error(path, f"{_shown(value, of)}: it must be `name: value` lines")
+            raise self.error(path, _mapping_expected(value, of))
         if of not in self._fields:
             self._fields[of] = _fields_of(of)
         fields, hints, names_now = self._fields[of]
@@ -164,13 +165,13 @@ class _Reader:
             return self.struct(value, plain, path)
         if origin is tuple and len(arguments) == 2 and _holds_struct(arguments[0]):
             if not isinstance(value, list):
-                raise self.error(path, f"{_shown(value, plain)}: it must be a list")
+                raise self.error(path, f"{_kind(value, plain)}: it must be a list")
             each = [self.kept(one, arguments[0], _join(path, at)) for at, one in enumerate(value)]
             right = tuple(one for one in each if one is not _WRONG)
             return right if len(right) < len(each) else self._checked(right, plain, path)
         if origin is dict and _holds_struct(arguments[1]):
             if not isinstance(value, dict):
-                raise self.error(path, f"{_shown(value, plain)}: it must be `name: value` lines")
+                raise self.error(path, _mapping_expected(value, plain))
             pairs = [
                 (self.kept(key, arguments[0], at), self.kept(one, arguments[1], at))
                 for key, one, at in ((key, one, _join(path, key)) for key, one in value.items())
@@ -196,7 +197,7 @@ class _Reader:
             known = None if _holds_secret(wanted, set()) else value
             told = plain_words(said, known, path.rpartition(".")[2])
             raise self.error(
-                path, f"{_shown(value, wanted)}: {told}", within=at.rstrip("`")
+                path, f"{_shown(value, wanted)}{told}", within=at.rstrip("`")
             ) from error
 
     def _checked(self, value: tuple[Any, ...], wanted: Any, path: str) -> tuple[Any, ...]:
@@ -256,10 +257,26 @@ def _without_none(wanted: Any) -> Any:
 
 
 def _shown(value: Any, wanted: Any) -> str:
-    """`value` as an error shows it: nothing of what holds a secret, or may."""
+    """`value` before what is wrong with it; nothing of what holds a secret, or may, or is long."""
     if isinstance(value, (dict, list)) or _holds_secret(wanted, set()):
-        return "what is there"
-    return plain_value(value)
+        return ""
+    return f"{plain_value(value)}: "
+
+
+_KINDS: Mapping[type, str] = MappingProxyType(
+    {dict: "a mapping", list: "a list", str: "a text", int: "a number", float: "a number",
+     bool: "true or false", type(None): "nothing"}
+)  # fmt: skip
+
+
+def _kind(value: Any, wanted: Any) -> str:
+    """`value` itself, or where it may be a secret or is long, what it is."""
+    return _shown(value, wanted).removesuffix(": ") or _KINDS.get(type(value), "a date")
+
+
+def _mapping_expected(value: Any, wanted: Any) -> str:
+    lines = f"{_kind(value, wanted)}: it must be `name: value` lines"
+    return f"{lines}, with a space after each colon" if isinstance(value, str) else lines
 
 
 def _holds_secret(wanted: Any, seen: set[type]) -> bool:

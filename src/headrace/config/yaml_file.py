@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from headrace.config.yaml_problem import YAML_ERRORS, yaml_error
 from headrace.errors import ConfigError
 
 # Of one file, each alias counted as what it stands for: nine lines of nine aliases are billions.
@@ -34,14 +35,8 @@ def read_yaml(text: str, name: str, *, once: bool = False) -> tuple[Document, ..
             if once:
                 _check_once(node, name)
         loaded = list(yaml.safe_load_all(text))
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
-        at = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise ConfigError(f"{name}: not valid YAML: {problem}{at}") from error
-    except (RecursionError, ValueError, AttributeError) as error:
-        # The last is what the library makes of `!!timestamp foo`.
-        raise ConfigError(f"{name}: not usable YAML: {error}") from error
+    except YAML_ERRORS as error:
+        raise yaml_error(error, text, name) from error
     found = []
     for node, value in zip(nodes, loaded, strict=True):
         lines: dict[str, int] = {}

@@ -120,17 +120,17 @@ def test_unknown_names(tmp_path: Path, text: str, says: str) -> None:
         ("listen:\n  port: 70000\n", "2: listen.port: 70000: a whole number <= 65535 is expected"),
         ("listen:\n\n  port:\n", "3: listen.port: nothing: a whole number is expected"),
         ("listen: 80\n", "1: listen: 80: it must be `name: value` lines"),
-        ("- a\n- b\n", "what is there: it must be `name: value` lines"),
+        ("- a\n- b\n", "a list: it must be `name: value` lines"),
         ("models:\n  m:\n", "2: models.m: nothing: it must be `name: value` lines"),
         ("models:\n  m: {targets: []}\n", "2: models.m.targets: at least 1 must be given"),
         ("models:\n  m: {}\n", "2: models.m: has no targets"),
-        ("models: [a]\n", "1: models: what is there: it must be `name: value` lines"),
+        ("models: [a]\n", "1: models: a list: it must be `name: value` lines"),
         ("models:\n  m: {targets: 5}\n", "2: models.m.targets: 5: it must be a list"),
         ("retries: {attempts: 0}\n", "1: retries.attempts: 0: a whole number >= 1 is expected"),
         ("retries:\n  backoff_s: .inf\n", "2: retries.backoff_s: inf: it must be a finite number"),
         ("breaker:\n  share: .nan\n", "2: breaker.share: nan: it must be a finite number"),
         ("timeouts: {connect_s: -1}\n", "1: timeouts.connect_s: -1: a number > 0 is expected"),
-        ("catalog: [1]\n", "1: catalog[0]: what is there: text is expected"),
+        ("catalog: [1]\n", "1: catalog[0]: text is expected"),
         (
             "providers: {a: {}}\nmodels:\n  m:\n  - {model: a/x,\n    quantization: q4}\n",
             "5: models.m.targets.0.quantization: 'q4' is not one of int4, int8,",
@@ -242,9 +242,9 @@ def test_circles_and_bombs_of_aliases(tmp_path: Path) -> None:
     ("text", "says"),
     [
         ("a: [\n", "not valid YAML"),
-        ("a: b: c\n", "not valid YAML: mapping values are not allowed here in line 1, column 5"),
+        ("a: b: c\n", "1: not valid YAML, in column 5: a second `name: value`"),
         ("\tlisten: {}\n", "not valid YAML"),
-        ("a: *nobody\n", "found undefined alias"),
+        ("a: *nobody\n", "`*nobody` refers to an anchor that the file does not have"),
         ("a: !!python/object:os.system x\n", "not valid YAML"),
         ("? [a, b]\n: c\n", "not valid YAML"),
         ("a: 2026-02-31\n", "not usable YAML"),
@@ -315,7 +315,7 @@ def test_secrets_in_the_wrong_place_are_not_shown(tmp_path: Path, text: str) -> 
 )
 def test_secrets_that_are_numbers_are_not_shown(tmp_path: Path, text: str) -> None:
     said = refused(tmp_path, text)
-    assert "8675309" not in said and "what is there" in said
+    assert "8675309" not in said and (" expected" in said or "a number: it must be" in said)
     assert said.startswith("2:")
 
 

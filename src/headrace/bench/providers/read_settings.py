@@ -13,7 +13,9 @@ import yaml
 
 from headrace.bench.providers.settings import Price, Provider, ProvidersFile
 from headrace.config.load import nearest
+from headrace.config.plain_words import plain_words
 from headrace.config.text_file import read_text_file
+from headrace.config.yaml_problem import YAML_ERRORS, yaml_error
 from headrace.errors import ConfigError, shown
 
 # 200 providers with long notes have 100 kB.
@@ -24,12 +26,13 @@ def read_providers(path: Path) -> ProvidersFile:
     """Raises ConfigError, naming the file, for whatever is not as it must be."""
     text = read_text_file(path, "FILE", MAX_FILE_BYTES)
     try:
-        _check_once(yaml.compose(text, Loader=yaml.SafeLoader))
-        return parse_providers(yaml.safe_load(text))
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: not valid YAML: {_one_line(error)}") from error
-    except (RecursionError, ValueError) as error:  # ValueError: a date that does not exist
-        raise ConfigError(f"{path}: not usable YAML: {error}") from error
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        loaded = yaml.safe_load(text)
+    except YAML_ERRORS as error:
+        raise yaml_error(error, text, str(path)) from error
+    try:
+        _check_once(node)
+        return parse_providers(loaded)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
 
@@ -75,8 +78,10 @@ def _typed(values: dict[str, Any], of: type[msgspec.Struct], where: str) -> dict
             found[name] = msgspec.convert(value, wanted[name])
         except msgspec.ValidationError as error:
             said, _, at = str(error).partition(" - at `$")
-            given = "what is there" if isinstance(value, (dict, list)) else shown(value)
-            raise ConfigError(f"{where}{name}{at.rstrip('`')}: {given}: {said}") from error
+            is_inside = isinstance(value, (dict, list))
+            given = "" if is_inside else f"{shown(value)}: "
+            words = plain_words(said, None if is_inside else value, name)
+            raise ConfigError(f"{where}{name}{at.rstrip('`')}: {given}{words}") from error
         except ConfigError as error:
             raise ConfigError(f"{where}{name}: {error}") from error
     return found
@@ -112,12 +117,3 @@ def _check_once(node: yaml.Node | None) -> None:
                 raise ConfigError(f"{key.value!r} is given twice, in lines {first} and {line}")
             lines[key.value] = line
         _check_once(value)
-
-
-def _one_line(error: yaml.YAMLError) -> str:
-    """What PyYAML says over several lines: the problem and where it is."""
-    mark = getattr(error, "problem_mark", None)
-    problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
-    return (
-        problem if mark is None else f"{problem} in line {mark.line + 1}, column {mark.column + 1}"
-    )
