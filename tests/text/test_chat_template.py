@@ -317,6 +317,24 @@ def test_whatever_a_filter_raises_is_a_template_error() -> None:
         ChatTemplate("{{ 'abcdefgh' | truncate(1, leeway=0) }}").render(HI)
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{{ 'x' | NAME }}",  # when it is compiled
+        "{% if messages %}{{ ('x' if messages else 'y') is NAME }}{% endif %}",
+        "{{ [] | groupby('NAME') | first | NAME2 }}",
+        "{{ raise_exception('NAME') }}",
+        "{{ messages.NAME.x }}",
+        "{% NAME %}",
+    ],
+)
+def test_an_error_is_no_longer_than_a_person_reads(source: str) -> None:
+    with pytest.raises(TemplateError) as refused:
+        ChatTemplate(source.replace("NAME", "leng" * 20_000)).render(HI)
+    assert len(str(refused.value)) < 2200
+    assert "characters)" in str(refused.value)
+
+
 def test_safe_does_not_make_html_of_what_it_is_joined_to() -> None:
     """In transformers Mistral's templates write &#34; around a tool call's arguments."""
     source = "{% set a = {'x': 1} | tojson | safe %}{{ '{\"n\": ' + a + '}' }}"

@@ -24,7 +24,7 @@ from tools.fuzz.harness import Target, main
 
 # A tenth of a server's, so that inputs that use them up are many.
 LIMITS = RenderLimits(max_chars=1_000_000, max_steps=300_000, max_seconds=4.0)
-MAX_ERROR_CHARACTERS = 20_000
+MAX_ERROR_CHARACTERS = 4000
 MAX_INPUT_CHARACTERS = 4_000_000
 CONTROL_TOKENS = ("<|im_start|>", "<|im_end|>", "</s>", "[INST]", "<")
 

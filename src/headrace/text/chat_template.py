@@ -21,6 +21,9 @@ from headrace.text.template_limits import Budget, RenderLimits, check_nodes, che
 from headrace.text.template_messages import normalized_messages, plain
 from headrace.text.user_text import Disguise, disguises, segments_of, unused_private
 
+MAX_ERROR_CHARACTERS = 2000
+"""Of what a template's error says: names in it may be as long as a template, and fill a log."""
+
 if TYPE_CHECKING:
     import jinja2
 
@@ -274,6 +277,14 @@ def _cut_at_mark(text: str, mark: str) -> str:
     return kept.replace(f"{mark} ", "").replace(mark, "")
 
 
+def _brief(words: str | None) -> str:
+    """An error's words, cut where names in them are absurdly long."""
+    words = words or ""
+    if len(words) <= MAX_ERROR_CHARACTERS:
+        return words
+    return f"{words[:MAX_ERROR_CHARACTERS]}... ({len(words)} characters)"
+
+
 @contextmanager
 def _errors_named(what: str) -> Iterator[None]:
     """Whatever template code raises, as a TemplateError; a template's own words stay as they are.
@@ -287,11 +298,11 @@ def _errors_named(what: str) -> Iterator[None]:
     except TemplateError:
         raise
     except jinja2.TemplateSyntaxError as error:
-        raise TemplateError(f"{what}: line {error.lineno}: {error.message}") from error
+        raise TemplateError(f"{what}: line {error.lineno}: {_brief(error.message)}") from error
     except jinja2.TemplateRuntimeError as error:
-        raise TemplateError(f"{what}: {error.message}") from error
+        raise TemplateError(f"{what}: {_brief(error.message)}") from error
     except jinja2.TemplateError as error:
-        raise TemplateError(str(error)) from error
+        raise TemplateError(_brief(str(error))) from error
     except (
         ArithmeticError,
         AssertionError,  # of filters: truncate to less than its own ending
@@ -303,4 +314,4 @@ def _errors_named(what: str) -> Iterator[None]:
         TypeError,
         ValueError,
     ) as error:
-        raise TemplateError(f"{what}: {type(error).__name__}: {error}") from error
+        raise TemplateError(f"{what}: {type(error).__name__}: {_brief(str(error))}") from error
