@@ -64,7 +64,7 @@ _FLOORS: Mapping[str, tuple[str, ...]] = {
         "providers",
     ),
     "server": (
-        "announce api_error bad_words echo engine heap loading_line logprobs off_loop "
+        "announce api_error bad_words echo engine engine_turns heap loading_line logprobs off_loop "
         "openapi_schemas params status_line templates",
         "access_log admission connection drain ending generation open_calls served side_work",
         "event_stream merge prompt reply service_messages spans",

@@ -28,6 +28,8 @@ SHOWN = {
     "ssl_keyfile": "server/test_tls.py::test_it_speaks_tls",
     "ssl_ca_certs": "server/test_tls.py::test_clients_have_to_show_a_certificate",
     "api_key": "server/test_run_seeing.py::test_a_log_of_json_has_nothing_else_and_no_secrets",
+    "enable_key_shares": "server/test_key_shares.py"
+    "::test_without_shares_it_is_the_order_of_arrival",
     "admin_api_key": "server/test_auth.py::test_an_admin_key_alone_leaves_the_rest_open",
     "allowed_origins": "server/test_cors.py::test_a_question_beforehand_needs_no_key",
     "allowed_methods": "server/test_cors.py::test_every_origin_and_the_other_settings",

@@ -216,3 +216,86 @@ def test_a_full_queue_refuses_before_a_body_is_read() -> None:
     assert (queue.refused, queue.num_queued) == ({"requests": 1}, 2)
     ticket.close()
     queue.check_room()
+
+
+def shared(max_requests: int = 8, max_tokens: int = 100, slots: int = 2) -> Admission:
+    return Admission(max_requests, max_tokens, slots=slots, clock=Clock(), by_key=True)
+
+
+def full_for(queue: Admission, key: str, num_requests: int = 1) -> str:
+    with pytest.raises(ApiError) as caught:
+        queue.enter(num_requests, key)
+    assert (caught.value.status, caught.value.detail.code) == (429, "queue_full")
+    return caught.value.detail.message
+
+
+def test_one_of_several_keys_leaves_half_of_the_queue_to_the_others() -> None:
+    queue = shared()
+    for _ in range(2 + 4):
+        queue.check_room("a")
+        queue.enter(1, "a")
+    message = full_for(queue, "a")
+    assert "6 requests of this key are queued and this would add 1; its share is 6" in message
+    with pytest.raises(ApiError):
+        queue.check_room("a")
+    # Each that comes finds a place, and half of what is left.
+    queue.enter(2, "b")
+    assert "its share is 2" in full_for(queue, "b")
+    queue.enter(1, "c")
+    queue.enter(1, "d")
+    assert "10 requests are queued and this would add 1; the limit is 10" in full_for(queue, "e")
+    assert queue.num_queued_keys == 4
+
+
+def test_free_slots_are_for_whoever_comes() -> None:
+    queue = shared(max_requests=0, slots=3)
+    tickets = [queue.enter(1, "a") for _ in range(3)]
+    full_for(queue, "b")
+    tickets[0].close()
+    queue.enter(1, "b")
+
+
+def test_a_share_grows_as_others_leave() -> None:
+    queue = shared()
+    others = [queue.enter(1, "a") for _ in range(6)]
+    mine = queue.enter(2, "b")
+    full_for(queue, "b")
+    for ticket in others:
+        ticket.close()
+    queue.enter(4, "b")
+    mine.close()
+    assert queue.num_queued_keys == 1
+
+
+def test_a_call_has_at_most_the_share_of_an_empty_queue() -> None:
+    queue = shared()
+    with pytest.raises(ApiError) as caught:
+        queue.enter(7, "a")
+    assert (caught.value.status, caught.value.detail.code) == (400, "too_many_choices")
+    assert "at most 6 are accepted at once: 2 running (--max-num-seqs) and 4 waiting" in str(
+        caught.value
+    )
+    queue.enter(6, "a")
+
+
+def test_prompt_tokens_are_shared_as_well() -> None:
+    queue = shared(max_tokens=100)
+    queue.enter(1, "a").add_tokens([50])
+    more = queue.enter(1, "a")
+    with pytest.raises(ApiError, match="50 prompt tokens of this key are queued"):
+        more.add_tokens([1])
+    queue.enter(1, "b").add_tokens([25])
+    with pytest.raises(ApiError, match="its share is 25"):
+        queue.enter(1, "b").add_tokens([1])
+    with pytest.raises(ApiError, match="75 prompt tokens are queued and this would add 26"):
+        queue.enter(1, "c").add_tokens([26])
+    assert queue.refused == {"tokens": 3}
+
+
+def test_without_shares_keys_do_not_count() -> None:
+    queue = admission(max_requests=4, slots=2)
+    for key in "aaaabb":
+        (turn,) = queue.enter(1, key).ask_turns([0])
+        assert turn is None
+    assert queue.num_queued_keys == 1
+    assert refused(queue).status == 429

@@ -149,6 +149,7 @@ class Queue:
     max_tokens = 1000
     num_queued = 3
     num_queued_tokens = 70
+    num_queued_keys = 2
     refused: ClassVar[Mapping[str, int]] = {"tokens": 2}
 
 
@@ -159,6 +160,7 @@ def test_the_queue() -> None:
         "ready": 1,
         "admission_queued_requests": 3,
         "admission_queued_tokens": 70,
+        "admission_queued_keys": 2,
         "admission_max_queued_requests": 8,
         "admission_max_queued_tokens": 1000,
     }.items():

@@ -60,6 +60,13 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             extra={"secret": True, "env": "HEADRACE_API_KEY"},
         ),
     ] = ()
+    enable_key_shares: Annotated[
+        bool,
+        Meta(
+            description="With several API keys, share the engine and the queue between those that "
+            "have requests at the same time."
+        ),
+    ] = True
     admin_api_key: Annotated[
         Key | None,
         Meta(

@@ -69,7 +69,7 @@ async def admitted(
     call: Call, num_requests: int, work: Callable[[Ticket], Awaitable[Response]]
 ) -> Response:
     """What `work` answers with places for so many requests; ApiError 429 where there are none."""
-    ticket = call.state.admission.enter(num_requests)
+    ticket = call.state.admission.enter(num_requests, call.key)
     try:
         response = await work(ticket)
     except BaseException:
@@ -93,6 +93,7 @@ async def answer(
     """Run a plan. Raises ApiError 429 where its prompts find no place in the queue."""
     ticket.add_tokens(plan.queued_tokens)
     model = serving.model
+    turns = ticket.ask_turns([submit.priority for submit in plan.submits])
     sources = []
     for index, submit in enumerate(plan.submits):
         prompt = plan.prompt_of(index)
@@ -104,6 +105,7 @@ async def answer(
             n=fields.n,
             started=partial(ticket.started, index),
             ended=partial(ticket.ended, index),
+            turn=turns[index],
         )
         sources.append(generate(model.engine, job, metrics=serving.requests))
     merged = merge(sources)

@@ -28,6 +28,8 @@ ADMIN = "/admin"
 
 # Anthropic's clients send their key in a header of its own.
 _KEY_HEADER = b"x-api-key"
+# Where a scope says which key it came with, never the key itself.
+_KEY = "headrace.key"
 
 
 class KeyRing:
@@ -50,13 +52,14 @@ class KeyRing:
     def __repr__(self) -> str:
         return f"KeyRing({len(self._digests)} keys)"
 
-    def holds(self, candidates: Iterable[bytes]) -> bool:
-        """Whether one of them is one of ours; all are looked at, whatever is found."""
-        found = False
+    def find(self, candidates: Iterable[bytes]) -> int | None:
+        """The number of the last of ours that is among them, from 1, or None; all are looked at,
+        whatever is found. A key that is there twice has one number."""
+        found = None
         for candidate in candidates:
             digest = hashlib.sha256(candidate).digest()
-            for known in self._digests:
-                found |= hmac.compare_digest(digest, known)
+            for number, known in enumerate(self._digests, 1):
+                found = number if hmac.compare_digest(digest, known) else found
         return found
 
 
@@ -98,8 +101,11 @@ class KeyGuard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the call on, or answer it with 401 or 403."""
-        refusal = self._refusal(scope)
-        if refusal is None:
+        try:
+            scope[_KEY] = self._key(scope)
+        except ApiError as error:
+            refusal = error
+        else:
             await self._app(scope, receive, send)
             return
         given = Request(scope).headers.get(REQUEST_ID)
@@ -107,26 +113,37 @@ class KeyGuard:
         self._refused(scope, refusal.status, request_id)
         await error_reply(refusal, {REQUEST_ID: request_id})(scope, receive, send)
 
-    def _refusal(self, scope: Scope) -> ApiError | None:
+    def _key(self, scope: Scope) -> str:
+        """What its key is called here, "" where it needs none. Raises ApiError where it needs one
+        that it lacks."""
         path: str = scope["path"]
         is_open = path in OPEN_PATHS or path.startswith(OPEN_BELOW)
         if is_open and scope["method"] in ("GET", "HEAD"):
-            return None
+            return ""
         admin = path == ADMIN or path.startswith(ADMIN + "/")
         if admin and not self._admin_keys:
-            return ApiError(
+            raise ApiError(
                 403,
                 f"the paths below {ADMIN} are disabled; start the server with --admin-api-key",
                 code="admin_closed",
             )
         if not admin and not self._keys:
-            return None
+            return ""
         offered = keys_in(scope["headers"])
-        is_admin = self._admin_keys.holds(offered)
-        is_client = self._keys.holds(offered)
-        if is_admin or (is_client and not admin):
-            return None
-        return _unauthorized(offered, admin=admin)
+        is_admin = self._admin_keys.find(offered) is not None
+        number = self._keys.find(offered)
+        if is_admin:
+            return "admin"
+        if number is not None and not admin:
+            return str(number)
+        raise _unauthorized(offered, admin=admin)
+
+
+def key_of(scope: Scope) -> str:
+    """What the key of a call is called that KeyGuard let through: its number among the clients'
+    keys, or "admin"; "" where it needed none."""
+    key: str = scope.get(_KEY, "")
+    return key
 
 
 def _unauthorized(offered: list[bytes], *, admin: bool) -> ApiError:

@@ -22,6 +22,7 @@ from headrace.engine.limits import check_ranges
 from headrace.http.headers import IGNORED_PARAMS, REQUEST_ID, ignored_params, request_id_from
 from headrace.protocol.request import Endpoint, parse_request
 from headrace.server.api_error import CLIENT_GONE, ClientGoneError, api_error
+from headrace.server.auth import key_of
 from headrace.server.connection import read_json, unless_gone
 from headrace.server.event_stream import EventStream
 from headrace.server.off_loop import off_loop
@@ -91,6 +92,11 @@ class Call:
         if self.body_bytes < TEXT_ON_LOOP_BYTES:
             return await work
         return await unless_gone(self.http.receive, work)
+
+    @property
+    def key(self) -> str:
+        """The key it came with, as KeyGuard calls it; "" without one."""
+        return key_of(self.http.scope)
 
     @property
     def headers(self) -> dict[str, str]:

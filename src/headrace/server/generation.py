@@ -7,20 +7,28 @@ early cancels the request in the engine, wherever it is.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from typing import NamedTuple
+
+import msgspec
 
 from headrace.engine.messages import Output, Prefill, Submit, TokenLogprob
 from headrace.errors import EngineDeadError
 from headrace.protocol.openai.choice import ChoiceMetrics
 from headrace.server.api_error import GenerationError
 from headrace.server.engine import EngineLike
+from headrace.server.engine_turns import EngineTurn
 from headrace.telemetry.requests import RequestMetrics, Timeline
 from headrace.text import TextStream
 
 logger = logging.getLogger(__name__)
+
+LEAST_TIMEOUT_S = 1e-6
+"""An engine takes no deadline of 0; one that is over already ends the request at once."""
 
 LogprobOfPrompt = Sequence[TokenLogprob | None]
 
@@ -62,6 +70,8 @@ class Job(NamedTuple):
     ended: Callable[[], None] = lambda: None
     """With `started`: called when the request leaves the engine's queue, and when it is over; each
     at most once."""
+    turn: EngineTurn | None = None
+    """Waited for before the request goes to the engine; None where it need not wait."""
 
 
 def generate(
@@ -73,7 +83,8 @@ def generate(
     EngineDeadError or GenerationError.
     """
     choice = _Choice(job, metrics)
-    return choice.pieces(engine.generate(job.submit, on_started=choice.started))
+    outputs = engine.generate(job.submit, on_started=choice.started)
+    return choice.pieces(engine, outputs)
 
 
 class _Choice:
@@ -86,18 +97,26 @@ class _Choice:
         self._cached_tokens = 0
         self._cache_miss: str | None = None
         self._num_preemptions = 0
+        self._turn_wait_s = 0.0
 
     def started(self, queue_s: float) -> None:
         """The request left the engine's queue."""
         if self._timeline is not None:
-            self._metrics.started(self._timeline, queue_s)
+            self._metrics.started(self._timeline, queue_s + self._turn_wait_s)
         self._job.started()
 
-    async def pieces(self, outputs: AsyncGenerator[Output, None]) -> AsyncGenerator[Piece, None]:
-        """The pieces that the engine's outputs make."""
+    async def pieces(
+        self, engine: EngineLike, outputs: AsyncGenerator[Output, None]
+    ) -> AsyncGenerator[Piece, None]:
+        """The pieces that the engine's outputs make; `outputs` are those of a request that need not
+        wait for a turn."""
         timeline = self._timeline = self._arrived()
         reason = "abort"
         try:
+            turn = self._job.turn
+            if turn is not None and turn.state == "waiting":
+                submit = await self._in_turn(turn)
+                outputs = engine.generate(submit, on_started=self.started)
             async with aclosing(outputs):
                 async for output in outputs:
                     self._note(output)
@@ -124,6 +143,19 @@ class _Choice:
             )
             self._metrics.ended(timeline, reason)
             self._job.ended()
+
+    async def _in_turn(self, turn: EngineTurn) -> Submit:
+        """What to send to the engine once there is a turn; also where its time is over before, as
+        the engine ends it then with all that belongs to an end."""
+        submit, asked_s = self._job.submit, self._metrics.clock()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(submit.timeout_s):
+                await turn.wait()
+        self._turn_wait_s = self._metrics.clock() - asked_s
+        if submit.timeout_s is None:
+            return submit
+        left_s = max(LEAST_TIMEOUT_S, submit.timeout_s - self._turn_wait_s)
+        return msgspec.structs.replace(submit, timeout_s=left_s)
 
     def _arrived(self) -> Timeline:
         submit = self._job.submit
@@ -152,7 +184,7 @@ class _Choice:
         self._metrics.tokens(
             timeline,
             len(piece.token_ids),
-            queue_s=output.queue_s,
+            queue_s=output.queue_s + self._turn_wait_s,
             prefill_s=output.prefill_s,
             cached_tokens=output.cached_tokens,
             num_preemptions=output.num_preemptions,

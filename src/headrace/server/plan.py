@@ -13,6 +13,7 @@ import msgspec
 from headrace.engine.limits import check_logprobs, check_priority, check_prompt
 from headrace.engine.messages import Submit
 from headrace.protocol.openai.sampling import SamplingFields
+from headrace.server.generation import LEAST_TIMEOUT_S
 from headrace.server.params import output_tokens, sampling_params
 from headrace.server.prompt import Prompt
 from headrace.server.served import ServedModel
@@ -120,11 +121,7 @@ def make_plan(
     return SubmitPlan(submits, prompts, wanted.candidates, asks)
 
 
-# An engine takes no deadline of 0; one that is over already ends the request at once.
-_LEAST_S = 1e-6
-
-
 def time_left_s(asked_s: float | None, limit_s: float | None, spent_s: float) -> float | None:
     """What is left of a call's time: the least of what the client asked and the server allows."""
     allowed = [one for one in (asked_s, limit_s) if one is not None]
-    return max(_LEAST_S, min(allowed) - spent_s) if allowed else None
+    return max(LEAST_TIMEOUT_S, min(allowed) - spent_s) if allowed else None

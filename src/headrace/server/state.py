@@ -95,6 +95,7 @@ class ServerState:
             self.config.max_num_queued_tokens,
             slots=self.max_num_seqs,
             clock=self.clock,
+            by_key=self.config.enable_key_shares and len(set(self.config.api_key)) > 1,
         )
         self.recovery = RecoveryMetrics(self.registry)
         self.registry.register(ServerCollector(self.admission, lambda: self.ready, _num_tasks))
@@ -164,9 +165,9 @@ class ServerState:
         """When an engine that does not serve may do so again; None where it serves, or never."""
         return None if self._serving is None else self._serving.model.engine.status.retry_after_s
 
-    def generating(self) -> Serving:
+    def generating(self, key: str) -> Serving:
         """The loaded model, whose engine serves; ApiError 503 while it does not, 429 while the
-        queue is full.
+        queue is full, or the share of this key.
 
         To be asked before a body is read: what cannot be served is to cost nothing.
         """
@@ -174,7 +175,7 @@ class ServerState:
         trouble = engine_trouble(serving.model.engine.status)
         if trouble is not None:
             raise trouble
-        self.admission.check_room()
+        self.admission.check_room(key)
         return serving
 
     def note_ignored(self, names: Iterable[str]) -> None:

@@ -31,6 +31,8 @@ class Queue(Protocol):
     @property
     def num_queued_tokens(self) -> int: ...
     @property
+    def num_queued_keys(self) -> int: ...
+    @property
     def refused(self) -> Mapping[str, int]: ...
 
 
@@ -61,6 +63,12 @@ class ServerCollector(Collector):
             "headrace:admission_queued_tokens",
             "Prompt tokens of requests not yet started by the engine.",
             queue.num_queued_tokens,
+        )
+        yield make.gauge(
+            "headrace:admission_queued_keys",
+            "API keys with requests accepted but not yet started by the engine; without shares "
+            "of keys (--enable-key-shares) all requests count as of one.",
+            queue.num_queued_keys,
         )
         yield make.gauge(
             "headrace:admission_max_queued_requests",

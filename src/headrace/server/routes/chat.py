@@ -24,7 +24,7 @@ _PARAM = "messages"
 
 async def chat_completions(call: Call) -> Response:
     """Answer a conversation, whole or as events."""
-    serving = call.state.generating()
+    serving = call.state.generating(call.key)
     request = await call.parse(CHAT)
     serving.model.check_name(request.model)
     return await admitted(call, request.n, lambda ticket: _answered(call, serving, ticket, request))

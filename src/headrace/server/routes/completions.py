@@ -25,7 +25,7 @@ from headrace.server.state import Serving
 
 async def completions(call: Call) -> Response:
     """Continue one or several prompts, whole or as events."""
-    serving = call.state.generating()
+    serving = call.state.generating(call.key)
     request = await call.parse(COMPLETIONS)
     serving.model.check_name(request.model)
     texts = prompts_of(request)
