@@ -134,7 +134,7 @@ def test_the_summary_has_the_five_counts(coverage: Coverage) -> None:
         for _ in range(count)
     ]
     assert summary(items) == (
-        "Of 39 items of the background documents headrace runs 3, runs 5 in part, plans 7, "
+        "Of 39 items of the guides behind the catalog headrace runs 3, runs 5 in part, plans 7, "
         "only knows 11 and rejects 13."
     )
 

@@ -1,4 +1,4 @@
-"""What the background documents hold, item by item: what headrace does with it, and what shows it.
+"""What the guides behind the catalog hold, item by item: what headrace does with it, and its proof.
 
 The documents are not part of the package. An item is a heading, a table row, a formula, a block of
 code, a pitfall or a passage of them, by its lines and a short name. It has one of five values of
@@ -146,7 +146,7 @@ def summary(items: Sequence[Item]) -> str:
     """One sentence with the five counts."""
     counts = count_does(items)
     return (
-        f"Of {len(items)} items of the background documents headrace runs {counts['runs']}, "
+        f"Of {len(items)} items of the guides behind the catalog headrace runs {counts['runs']}, "
         f"runs {counts['part']} in part, plans {counts['plans']}, only knows "
         f"{counts['knows']} and rejects {counts['rejected']}."
     )

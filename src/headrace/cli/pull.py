@@ -38,7 +38,7 @@ def pull(model: str, as_json: bool) -> None:
     """
     from headrace.cli.fetch_bar import fetch_bar, size_text
     from headrace.errors import ConfigError
-    from headrace.weights.store.hub_cache import is_offline
+    from headrace.weights.store.hub_cache import offline_variable
     from headrace.weights.store.model_name import hub_model
     from headrace.weights.store.resolve import fetch
 
@@ -48,8 +48,8 @@ def pull(model: str, as_json: bool) -> None:
             f"{model} is not a model of the hub; write org/name, org/name:Q4_K_M or "
             "org/name/file.gguf"
         )
-    if is_offline(os.environ):
-        raise ConfigError("HF_HUB_OFFLINE is set, and pull needs the network")
+    if (variable := offline_variable(os.environ)) is not None:
+        raise ConfigError(f"{variable} is set, and pull needs the network: unset it")
     start_s = time.perf_counter()
     if as_json:
         fetched = fetch(named, os.environ, _print_event)

@@ -15,7 +15,7 @@ from headrace.plan.model_shape import (
     shape_of_checkpoint,
     shape_of_layers,
 )
-from headrace.weights.store.hub_cache import cache_folder, is_offline
+from headrace.weights.store.hub_cache import cache_folder, offline_variable
 from headrace.weights.store.model_name import HubModel
 
 # A value of these is a weight; others pack several, or scale them.
@@ -32,8 +32,8 @@ def shape_on_hub(model: HubModel, environ: Mapping[str, str]) -> ModelShape:
     HF_ENDPOINT names another hub, HF_TOKEN is for repositories that need one. Raises FetchError
     naming the host and the remedy, CheckpointError or ConfigError for what is there and is faulty.
     """
-    if is_offline(environ):
-        raise FetchError(f"{model}: the network is switched off (HF_HUB_OFFLINE); {_REMEDY}")
+    if (variable := offline_variable(environ)) is not None:
+        raise FetchError(f"{model}: {variable} is set: unset it to reach the hub, or {_REMEDY}")
     try:
         from headrace.weights.store.hub_client import HubClient
         from headrace.weights.store.hub_headers import fetch_headers

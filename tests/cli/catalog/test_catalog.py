@@ -127,6 +127,8 @@ def test_the_coverage_leads_with_its_counts(run: Any) -> None:
     first, _, tables = output.partition("\n")
     assert first == summary(coverage.items)
     fits(tables)
+    for word in ("An item is a section", "\n  runs ", "\n  part ", "\n  plans ", "\n  knows "):
+        assert word in tables
     for name in (*coverage.documents, *coverage.topics()):
         assert f"\n {name} " in tables, name
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import socket
+import ssl
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
 from headrace.errors import FetchError
+from headrace.weights.store.hub_failure import CHECK_NETWORK, saying
 from headrace.weights.store.model_name import HubModel
-from headrace.weights.store.resolve import fetch
+from headrace.weights.store.resolve import fetch, obtain_model
 from tests.weights.store.mock_hub import MockHub
 
 MODEL = HubModel("org/x")
@@ -61,6 +65,50 @@ def test_an_answer_of_another_shape_is_said_to_be_none(
 def test_an_endpoint_that_is_no_address(environ: dict[str, str], endpoint: str) -> None:
     said = _pull(environ | {"HF_ENDPOINT": endpoint})
     assert f"{endpoint!r} is not the address of a hub; set HF_ENDPOINT" in said
+
+
+@pytest.mark.parametrize(
+    ("cause", "said"),
+    [
+        (socket.gaierror(-2, "x"), "there is no network, or hub.example is not known to it"),
+        (ConnectionRefusedError(), "hub.example refused the connection"),
+        (TimeoutError(), "hub.example did not answer in time"),
+        (ssl.SSLCertVerificationError(), "the certificate of hub.example is not trusted"),
+    ],
+)
+def test_a_hub_out_of_reach_is_named_with_the_cause_and_what_helps(
+    cause: OSError, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    text = _unreached(cause, tmp_path)
+    assert text.startswith("org/x: https://hub.example cannot be reached (")
+    assert said in text
+    assert text.endswith("name a file or folder on this disk")
+    monkeypatch.setenv("https_proxy", "http://me:secret@proxy.example:3128")
+    monkeypatch.setenv("no_proxy", "")
+    text = _unreached(cause, tmp_path)
+    assert said.replace("hub.example", "the proxy that HTTPS_PROXY names") in text
+    assert "secret" not in text
+
+
+def _unreached(cause: OSError, folder: Path) -> str:
+    """The message where the library fails as it does when a connection does."""
+    with (
+        pytest.raises(FetchError) as caught,
+        saying(MODEL, "https://hub.example", folder, CHECK_NETWORK),
+    ):
+        try:
+            raise cause
+        except OSError as error:
+            raise httpx2.ConnectError("x") from error
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"])
+def test_a_variable_that_forbids_the_network_is_named(environ: dict[str, str], name: str) -> None:
+    with pytest.raises(FetchError, match=f"; without {name}, which is set, headrace pull org/x"):
+        obtain_model("org/x", environ | {name: "1"}, lambda _: None)
 
 
 def _pulled(environ: dict[str, str], tmp_path: Path, **more: str) -> Any:

@@ -274,7 +274,7 @@ def test_a_hub_that_is_down_or_away_is_named(
     with pytest.raises(FetchError) as raised:
         obtain_model("org/tiny-GGUF:Q8_0", environ, _ignore)
     said = str(raised.value)
-    assert "http://127.0.0.1:9 cannot be reached (ConnectError)" in said
+    assert "http://127.0.0.1:9 cannot be reached (127.0.0.1 refused the connection)" in said
     assert "of org/tiny-GGUF this disk has F32@main" in said
     assert "no file or folder org/tiny-GGUF:Q8_0 here" in said
 

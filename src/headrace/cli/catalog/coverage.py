@@ -1,4 +1,4 @@
-"""`headrace catalog coverage`: what headrace does with each item of the background documents."""
+"""`headrace catalog coverage`: what headrace does with each item of the catalog's guides."""
 
 from __future__ import annotations
 
@@ -54,15 +54,28 @@ def _of_documents(coverage: Coverage, documents: Collection[str]) -> Sequence[It
     return [item for item in coverage.items if item.id in wanted]
 
 
+_COLUMNS = ("items", "runs", "part", "plans", "knows", "rejected")
+_LEGEND = (
+    "An item is a section, table row, formula, block of code, checklist item or\n"
+    "pitfall of a guide.\n"
+    "  runs      a command or test here executes it\n"
+    "  part      some of it is executed; --does part lists what is missing\n"
+    "  plans     `headrace plan` computes, simulates or checks it; nothing is run\n"
+    "  knows     the catalog has it as a fact (`headrace catalog show`)\n"
+    "  rejected  not taken over; --does rejected lists the reasons"
+)
+
+
 def _print_counts(coverage: Coverage) -> None:
     console = new_console()
     click.echo(summary(coverage.items))
+    click.echo(_LEGEND)
     groups = {
-        "document": {name: coverage.of(name) for name in coverage.documents},
+        "guide": {name: coverage.of(name) for name in coverage.documents},
         "topic": coverage.topics(),
     }
     for title, rows in groups.items():
-        table = new_table(None, title, "items", "runs", "part", "plans", "knows", "rejected")
+        table = new_table(None, title, *_COLUMNS)
         for name, items in rows.items():
             table.add_row(name, str(len(items)), *map(str, count_does(items).values()))
         console.print(table)

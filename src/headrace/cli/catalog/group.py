@@ -156,12 +156,13 @@ def contradictions(text: str, folders: tuple[str, ...], as_json: bool) -> None:
     print_contradictions(_catalog(folders), text, as_json)
 
 
-@catalog.command(short_help="Count what headrace does with the topics of its field.")
+@catalog.command(short_help="Count what headrace runs, plans or only knows, by topic.")
 @click.option(
     "--does",
     multiple=True,
     type=click.Choice(["runs", "part", "plans", "knows", "rejected"]),
-    help="List the items that headrace does this with. [may be repeated]",
+    help="List the items that headrace runs, runs in part, plans, only knows, or rejected. [may be "
+    "repeated]",
 )
 @click.option(
     "--topic", "topics", multiple=True, help="List the items of a topic. [may be repeated]"
@@ -173,12 +174,12 @@ def contradictions(text: str, folders: tuple[str, ...], as_json: bool) -> None:
 def coverage(
     does: tuple[str, ...], topics: tuple[str, ...], documents: tuple[str, ...], as_json: bool
 ) -> None:
-    """Count what headrace does with the items of the background documents.
+    """Count what headrace does with what five guides to serving language models describe.
 
-    An item is a section, table row, formula, block of code, checklist item or pitfall of the
-    documents that the catalog began with. headrace runs it, runs it in part, plans it (by plan,
-    simulate or lint), only knows it, or rejects it with a reason. Tests and commands show what
-    runs. With --does, --topic or --document the items are listed.
+    The catalog began with these guides. Each of their sections, table rows, formulas, blocks of
+    code, checklist items and pitfalls is an item: headrace runs it, runs a part of it, computes it
+    in `headrace plan`, only knows it as a fact of the catalog, or rejects it with a reason. Tests
+    and commands show what runs. With --does, --topic or --document the items are listed.
 
     \b
     headrace catalog coverage

@@ -68,10 +68,16 @@ def cache_folder(environ: Mapping[str, str]) -> Path:
     return user_path(root) / "huggingface" / "hub"
 
 
+def offline_variable(environ: Mapping[str, str]) -> str | None:
+    """The variable that forbids the network, None if none does."""
+    names = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+    given = next((name for name in names if environ.get(name)), None)
+    return given if given is not None and environ[given].upper() in _TRUE else None
+
+
 def is_offline(environ: Mapping[str, str]) -> bool:
     """Whether the environment forbids the network, by the variables huggingface_hub goes by."""
-    value = environ.get("HF_HUB_OFFLINE") or environ.get("TRANSFORMERS_OFFLINE") or ""
-    return value.upper() in _TRUE
+    return offline_variable(environ) is not None
 
 
 def repo_folder(cache: Path, repo: str) -> Path:

@@ -25,7 +25,7 @@ from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
 from headrace import __version__
 from headrace.errors import FetchError
 from headrace.weights.store.hub_cache import repo_folder
-from headrace.weights.store.hub_failure import PULL_AGAIN, saying
+from headrace.weights.store.hub_failure import CHECK_NETWORK, saying
 from headrace.weights.store.model_name import HubModel
 
 DEFAULT_ENDPOINT = "https://huggingface.co"
@@ -72,7 +72,9 @@ class HubClient:
     remedy: what is said to do where the hub cannot be reached.
     """
 
-    def __init__(self, cache: Path, endpoint: str | None = None, remedy: str = PULL_AGAIN) -> None:
+    def __init__(
+        self, cache: Path, endpoint: str | None = None, remedy: str = CHECK_NETWORK
+    ) -> None:
         self.cache = cache
         self.remedy = remedy
         self.endpoint = (endpoint or DEFAULT_ENDPOINT).rstrip("/")

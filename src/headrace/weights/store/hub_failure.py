@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import logging
 import re
+import socket
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import httpx2
 from huggingface_hub import errors as hub_errors
@@ -39,6 +43,39 @@ _SIGNATURES = WithoutSignatures()
 
 
 PULL_AGAIN = "what has come so far is kept, so pull again goes on with it"
+
+
+CHECK_NETWORK = (
+    "check the network, HF_ENDPOINT (the address of another hub) and HTTPS_PROXY, or name a file "
+    "or folder on this disk"
+)
+
+_CHAIN = 8
+
+
+def _why_unreached(error: BaseException, endpoint: str) -> str:
+    """What is known of a connection that did not come about; no address of a proxy, which may hold
+    a password."""
+    chain = [error]
+    while len(chain) < _CHAIN and (deeper := chain[-1].__cause__ or chain[-1].__context__):
+        chain.append(deeper)
+    url = urlsplit(endpoint)
+    host = url.hostname or endpoint
+    is_proxied = url.scheme in getproxies() and not proxy_bypass(host)
+    peer = f"the proxy that {url.scheme.upper()}_PROXY names" if is_proxied else host
+
+    def has(*kinds: type[BaseException]) -> bool:
+        return any(isinstance(each, kinds) for each in chain)
+
+    if has(socket.gaierror):
+        return f"there is no network, or {peer} is not known to it"
+    if has(ssl.SSLCertVerificationError):
+        return f"the certificate of {peer} is not trusted: set SSL_CERT_FILE"
+    if has(ConnectionRefusedError):
+        return f"{peer} refused the connection"
+    if has(TimeoutError, httpx2.TimeoutException):
+        return f"{peer} did not answer in time"
+    return type(chain[min(1, len(chain) - 1)]).__name__
 
 
 @contextmanager
@@ -77,7 +114,7 @@ def saying(
             remedy = "check the name, and HF_ENDPOINT if it is set"
         raise FetchError(f"{model}: {endpoint} answered {status}; {remedy}") from error
     except hub_errors.OfflineModeIsEnabled as error:
-        raise FetchError(f"{model}: the network is switched off (HF_HUB_OFFLINE)") from error
+        raise FetchError(f"{model}: HF_HUB_OFFLINE is set: unset it to reach the hub") from error
     except hub_errors.HFValidationError as error:
         raise FetchError(f"{model}: not a repository's name: {error}") from error
     except (httpx2.UnsupportedProtocol, httpx2.InvalidURL) as error:
@@ -86,9 +123,9 @@ def saying(
             "or https:// and a host, or unset it"
         ) from error
     except (httpx2.HTTPError, hub_errors.LocalEntryNotFoundError, ConnectionError) as error:
-        cause = error.__cause__ or error
+        why = _why_unreached(error, endpoint)
         raise FetchError(
-            f"{model}: {endpoint} cannot be reached ({type(cause).__name__}); {remedy_unreached}"
+            f"{model}: {endpoint} cannot be reached ({why}); {remedy_unreached}"
         ) from error
     except OSError as error:
         what = error.strerror or str(error).splitlines()[0]

@@ -23,6 +23,7 @@ from headrace.weights.store.hub_cache import (
     cached_revisions,
     is_offline,
     locate,
+    offline_variable,
 )
 from headrace.weights.store.model_name import (
     HubModel,
@@ -153,7 +154,11 @@ def _in_cache(model: str, named: HubModel, environ: Mapping[str, str]) -> Locate
     except FetchError as error:
         hint = "" if is_explicit(model) else f"there is no file or folder {model} here; "
         held = _held(named, environ)
-        raise FetchError(f"{error}; {hint}{held}; headrace pull {model} fetches it") from error
+        variable = offline_variable(environ)
+        unset = "" if variable is None else f"without {variable}, which is set, "
+        raise FetchError(
+            f"{error}; {hint}{held}; {unset}headrace pull {model} fetches it"
+        ) from error
 
 
 def _held(model: HubModel, environ: Mapping[str, str]) -> str:
