@@ -31,7 +31,7 @@ from headrace.offline.prompts import Message, Prompt, PromptEncoder
 from headrace.offline.request import OpenRequest, Options, choices, number_of_choices
 from headrace.offline.results import GenerationDelta, GenerationResult, grouped
 from headrace.offline.setup import checked_config, located
-from headrace.offline.vllm_names import arguments_of_vllm, no_attribute
+from headrace.offline.vllm_names import ClassOfVllm, arguments_of_vllm, no_attribute
 from headrace.text.tokenizer import Tokenizer
 from headrace.weights.open import open_checkpoint
 from headrace.weights.store.resolve import resolve_model
@@ -39,7 +39,7 @@ from headrace.weights.store.resolve import resolve_model
 logger = logging.getLogger(__name__)
 
 
-class AsyncLLM:
+class AsyncLLM(metaclass=ClassOfVllm):
     """A model loaded into a process of its own. Made by `start`; used from one event loop."""
 
     def __init__(

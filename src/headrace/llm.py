@@ -27,7 +27,7 @@ from headrace.offline.prompts import Message, Prompt, PromptEncoder
 from headrace.offline.request import OpenRequest, Options, choices, number_of_choices
 from headrace.offline.results import GenerationDelta, GenerationResult, grouped
 from headrace.offline.setup import checked_config, located
-from headrace.offline.vllm_names import arguments_of_vllm, no_attribute
+from headrace.offline.vllm_names import ClassOfVllm, arguments_of_vllm, no_attribute
 from headrace.text.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 __all__ = ["LLM", "GenerationDelta", "GenerationProgress", "GenerationResult", "Message", "Prompt"]
 
 
-class LLM:
+class LLM(metaclass=ClassOfVllm):
     """A model loaded into this process. engine_settings: the fields of EngineConfig."""
 
     def __init__(self, model: str | os.PathLike[str] = "", **engine_settings: Any) -> None:

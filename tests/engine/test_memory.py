@@ -100,7 +100,7 @@ def test_a_number_of_blocks_is_checked_against_memory(asked: int) -> None:
     with pytest.raises(ConfigError) as caught:
         plan_kv_cache(MockModel(), EngineConfig(num_gpu_blocks_override=asked), available)
     text = str(caught.value)
-    assert text.startswith(f"num_gpu_blocks_override is {asked}:")
+    assert text.startswith(f"--num-gpu-blocks-override is {asked}:")
     assert f"{asked} x {BLOCK_BYTES} = {asked * BLOCK_BYTES} bytes" in text
     assert f"only {available} bytes" in text
     flag = re.search(r"--num-gpu-blocks-override (\d+) or less", text)

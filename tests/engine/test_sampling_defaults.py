@@ -131,3 +131,8 @@ def test_all_values_in_force_are_shown() -> None:
         "temperature": 0.6, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "repetition_penalty": 1.0,
     }  # fmt: skip
     assert in_full({}).keys() == set(MODEL_DEFAULTS)
+
+
+def test_a_path_too_long_for_the_file_system() -> None:
+    with pytest.raises(ConfigError, match=r"--generation-config .*File name too long"):
+        stated_defaults("a" * 5000)

@@ -58,11 +58,11 @@ def test_other_arguments_are_as_python_has_them(llm: Any) -> None:
 
 
 def test_names_in_the_tables_are_not_there(llm: Any, async_llm: Any) -> None:
-    for owner, names in ((llm, LLM_NAMES), (async_llm, LLM_NAMES)):
-        for name, setting in names.items():
+    for owner in (llm, async_llm, LLM, AsyncLLM):
+        for name, setting in LLM_NAMES.items():
             with pytest.raises(AttributeError) as caught:
                 getattr(owner, name)
-            text = f"object has no attribute {name!r}, which is vLLM's: {setting.hint(str)}"
+            text = f"has no attribute {name!r}, which is vLLM's: {setting.hint(str)}"
             assert str(caught.value).endswith(text)
     for owner in (RESULT, DELTA):
         for name, setting in RESULT_NAMES.items():
@@ -72,8 +72,14 @@ def test_names_in_the_tables_are_not_there(llm: Any, async_llm: Any) -> None:
             assert (caught.value.name, caught.value.obj) == (name, owner)
 
 
+def test_the_way_to_make_one_in_vllm() -> None:
+    way = r"^type object 'AsyncLLM' has no attribute .*`await AsyncLLM\.start\(MODEL, \.\.\.\)`"
+    with pytest.raises(AttributeError, match=way):
+        AsyncLLM.from_engine_args(None)  # type: ignore[attr-defined]
+
+
 def test_other_attributes_are_as_python_has_them(llm: Any) -> None:
-    for owner in (llm, RESULT, DELTA):
+    for owner in (llm, LLM, RESULT, DELTA):
         for name in ("nope", "_nope", "__nope__"):
             assert not hasattr(owner, name)
             with pytest.raises(AttributeError, match=rf"no attribute '{name}'$"):

@@ -22,7 +22,7 @@ from headrace.text import Tokenizer, load_tokenizer
 from headrace.text.byte_alphabet import BYTE_OF_CHAR
 from headrace.weights.checkpoint import TokenizerData
 from tests.text.vocabularies import byte_level, from_gguf, from_json, sentencepiece
-from tests.tiny import write_tiny_gguf
+from tests.tiny import tokenizer_json, write_tiny_gguf
 
 BYTES = from_gguf(byte_level())
 PIECES = from_gguf(sentencepiece())
@@ -204,6 +204,11 @@ def test_merges_the_vocabulary_lacks_are_left_out() -> None:
     )
 
 
+def test_merges_of_another_vocabulary() -> None:
+    with pytest.raises(CheckpointError, match="none of the 2 joins tokens of this vocabulary"):
+        from_gguf(byte_level(merges=["zz yy", "x nonsense"]))
+
+
 def test_unknown_and_missing_pretokenizers() -> None:
     with pytest.raises(UnsupportedModelError, match=r"pre is 'bogus'.*--tokenizer-pre.*qwen2"):
         from_gguf(byte_level(pre="bogus"))
@@ -345,6 +350,42 @@ def test_special_tokens_only_the_config_names(tmp_path: Path) -> None:
     assert tokenizer.is_special(tool)
     assert tokenizer.encode("<tool>", add_special_tokens=False) == [tool]
     assert tokenizer.token_to_id("absent") is None
+
+
+def test_flags_of_tokens_only_the_config_names(tmp_path: Path) -> None:
+    """From added_tokens_decoder, else from the entry that names the token; not special is found,
+    too, and printed."""
+    path = _json_tokenizer(tmp_path)
+    flagged = {"content": "<tool>", "rstrip": True, "special": True}
+    configs: list[dict[str, Any]] = [
+        {"additional_special_tokens": ["<tool>"], "added_tokens_decoder": {"7": flagged}},
+        {"additional_special_tokens": [flagged]},
+        {"eos_token": flagged},
+        {"added_tokens_decoder": {"7": flagged}, "eos_token": {"content": "<tool>"}},
+        {"added_tokens_decoder": {"7": {**flagged, "special": False}}},
+    ]
+    for config in configs:
+        tokenizer = from_json(path, config)
+        tool = tokenizer.token_to_id("<tool>")
+        end = tokenizer.encode("<tool>a", add_special_tokens=False)[-1]
+        assert tokenizer.encode("<tool> \n a", add_special_tokens=False) == [tool, end], config
+        assert tokenizer.is_special(tool or 0) == (config is not configs[-1])
+    for damaged in ([1], {"a": 1}, {"7": {"content": 5}}):
+        from_json(path, {"added_tokens_decoder": damaged})
+
+
+@pytest.mark.parametrize(
+    ("token_id", "content"),
+    [(4_000_000_000, "<gap>"), (259, "<a token has it>"), (5, "<a word has it>"), (300, "a")],
+)
+def test_added_tokens_with_ids_that_the_library_would_change(
+    tmp_path: Path, token_id: int, content: str
+) -> None:
+    state = tokenizer_json()
+    state["added_tokens"].append({**state["added_tokens"][0], "id": token_id, "content": content})
+    (tmp_path / "tokenizer.json").write_text(json.dumps(state))
+    with pytest.raises(CheckpointError, match=f"'{content}' has id {token_id}"):
+        from_json(tmp_path / "tokenizer.json")
 
 
 def test_undecodable_vocabularies_still_encode(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from headrace.cli.main import cli
-from headrace.errors import UnsupportedModelError
+from headrace.errors import CheckpointError, UnsupportedModelError
 from headrace.models import FAMILIES, load_model
 from headrace.ops import make_ops
 from headrace.weights.config_reader import ConfigReader
@@ -107,6 +107,14 @@ def test_an_image_encoder_is_left_out_and_named(
     assert f"{words}; text alone is read" in shown
     facts = CliRunner().invoke(cli, ["show", str(path), "--json"], catch_exceptions=False).stdout
     assert json.loads(facts)["left_out"] == part.left_out
+
+
+def test_a_tensor_of_the_text_model_under_two_names(tmp_path: Path) -> None:
+    """Half of a conversion, or two models in one folder: which of them counts is not known."""
+    for names, more in ((OLD_NAMES, "model.language_model."), ({}, "language_model.model.")):
+        path = write_outer(tmp_path, names, vision=(f"{more}norm.weight",))
+        with pytest.raises(CheckpointError, match=f"{more}norm.weight' .* model.norm.weight;"):
+            open_checkpoint(path)
 
 
 def test_a_tensor_that_is_of_neither_part_still_stops_the_load(tmp_path: Path) -> None:

@@ -58,6 +58,7 @@ def test_a_sound_file(tmp_path: Path) -> None:
 
 DAMAGED = [
     ({"model": {"vocab": {"a": 0, "b": 0}}}, "'a' and 'b' both have id 0"),
+    ({"model": {"type": "Unigram", "vocab": [["a", -1], ["b", 0], ["a", 0]]}}, "'a' 2 times"),
     ({"model": {"vocab": {"a": -1}}}, r"Expected `int` >= 0 - at `\$.model.vocab"),
     ({"model": {"vocab": {"a": 2**32}}}, r"Expected `int` <= 4294967294"),
     ({"model": {"vocab": {"a": 1.5}}}, r"Expected `int`, got `float`"),

@@ -78,7 +78,7 @@ def plan_kv_cache(
     asked = config.max_model_len
     if asked is not None and asked > model.max_positions:
         raise ConfigError(
-            f"max_model_len is {asked}; the model was made for {model.max_positions} tokens. "
+            f"--max-model-len is {asked}; the model was made for {model.max_positions} tokens. "
             f"Use --max-model-len {model.max_positions} or less."
         )
     wanted_len = asked if asked is not None else model.max_positions
@@ -270,7 +270,7 @@ class _Room(NamedTuple):
                 f"only {_in_mib(self.available)} of memory are available"
             )
         raise ConfigError(
-            f"num_gpu_blocks_override is {num_blocks}: {reason}. "
+            f"--num-gpu-blocks-override is {num_blocks}: {reason}. "
             f"{self._at_most('--num-gpu-blocks-override', most)}"
         )
 
@@ -278,7 +278,7 @@ class _Room(NamedTuple):
         """Raises ConfigError where there is not so much memory."""
         if num_bytes > self.available:
             raise ConfigError(
-                f"kv_cache_memory_bytes is {num_bytes} ({num_bytes // MIB} MiB); only "
+                f"--kv-cache-memory-bytes is {num_bytes} ({num_bytes // MIB} MiB); only "
                 f"{_in_mib(self.available)} of memory are available. "
                 f"{self._at_most('--kv-cache-memory-bytes', self.available)}"
             )
@@ -301,7 +301,7 @@ class _Room(NamedTuple):
                 f"--kv-cache-memory-bytes {most * block_bytes}"
             )
         remedy = f"Use {' or '.join(remedies)}" if remedies else self._nothing_fits
-        subject = f"max_model_len {length}" if asked is not None else "one block"
+        subject = f"--max-model-len is {length}, which" if asked is not None else "one block"
         return ConfigError(
             f"{subject} does not fit in the KV cache: it needs {blocks} blocks of "
             f"{config.block_size} tokens, {blocks} x {block_bytes} = "

@@ -45,11 +45,11 @@ def stated_defaults(setting: str) -> SamplingDefaults | None:
     if setting in ("vllm", "none"):
         return {}
     path = user_path(setting)
-    if path.is_dir():
-        path /= _FILE
     try:
+        if path.is_dir():
+            path /= _FILE
         stated = read_json_object(path)
-    except CheckpointError as error:
+    except (CheckpointError, OSError) as error:  # a name too long for the file system
         raise ConfigError(
             f"--generation-config {shown(setting)}: {error}. It takes auto, vllm, none, or the "
             f"path of a {_FILE} or of its folder"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 from headrace.errors import RequestError
 
@@ -42,9 +42,23 @@ def _without_effect(method: Callable[..., object], named: dict[str, Any]) -> lis
     return of_vllm
 
 
+class ClassOfVllm(type):
+    """The type of LLM and AsyncLLM: vLLM's class methods are explained as well."""
+
+    if not TYPE_CHECKING:  # a type checker has to find unknown names
+
+        def __getattr__(cls, name: str) -> Any:
+            """Raises AttributeError."""
+            raise no_attribute(cls, name, "llm")
+
+
 def no_attribute(owner: object, name: str, kind: Literal["llm", "result"]) -> AttributeError:
     """The error about an attribute that `owner` does not have, with vLLM's name explained."""
-    problem = f"{type(owner).__name__!r} object has no attribute {name!r}"
+    problem = (
+        f"type object {owner.__name__!r} has no attribute {name!r}"
+        if isinstance(owner, type)
+        else f"{type(owner).__name__!r} object has no attribute {name!r}"
+    )
     if not name.startswith("_"):
         from headrace.config.vllm.calls import LLM_NAMES, RESULT_NAMES
 

@@ -177,6 +177,11 @@ def _bpe(tokens: list[str], merges: list[str], **options: Any) -> BPE:
         usable = _usable_pairs(pairs, vocab)
         if len(usable) == len(pairs):
             raise CheckpointError(f"tokenizer.ggml.merges cannot be used: {error}") from error
+        if not usable:
+            raise CheckpointError(
+                f"tokenizer.ggml.merges: none of the {len(pairs)} joins tokens of this vocabulary; "
+                "the file is damaged: fetch or convert it again"
+            ) from error
         # A merge into or from a string the vocabulary lacks can never apply.
         return models.BPE(vocab=vocab, merges=usable, **options)
 

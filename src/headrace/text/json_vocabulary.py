@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +21,13 @@ from headrace.text.byte_alphabet import SPACE_MARK, Spelling
 from headrace.text.library import building
 from headrace.text.trial import try_out
 from headrace.text.vocabulary import Vocabulary
+from headrace.weights.added_tokens import TokenFlags
 from headrace.weights.small_file import is_named
 from headrace.weights.tokenizer_data import token_text
-from headrace.weights.tokenizer_json import read_tokenizer_json
+from headrace.weights.tokenizer_json import TokenizerJson, read_tokenizer_json
 
 if TYPE_CHECKING:
+    from tokenizers import AddedToken
     from tokenizers import Tokenizer as Backend
 
 _ROLES = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token")
@@ -46,6 +49,7 @@ def vocabulary_from_json(
     file = read_tokenizer_json(path)
     with building(str(path)):
         backend = Tokenizer.from_str(file.text)
+        _check_ids(backend, file, path)
         backend.no_truncation()
         backend.no_padding()
         named = {role: text for role in _ROLES if (text := token_text(config.get(role)))}
@@ -93,29 +97,65 @@ def _id(backend: Backend, text: str | None) -> int | None:
     return None if text is None else backend.token_to_id(text)
 
 
+def _check_ids(backend: Backend, file: TokenizerJson, path: Path) -> None:
+    """Raise CheckpointError where an added token has another id than the file says.
+
+    The library numbers those that the vocabulary lacks one after another, whatever the file says.
+    """
+    for token in file.content.get("added_tokens") or []:
+        content, stated = token["content"], token["id"]
+        if content and (token_id := backend.token_to_id(content)) != stated:
+            other = backend.id_to_token(stated)
+            reason = "ids before it have no token" if other is None else f"{shown(other)} has it"
+            raise CheckpointError(
+                f"{path}: added_tokens: {shown(content)} has id {stated}, but {reason}, so that it "
+                f"would get {token_id}; the file is damaged: fetch it again"
+            )
+
+
 def _add_config_tokens(
     backend: Backend, config: Mapping[str, Any], named: Mapping[str, str]
 ) -> None:
-    """Register the special tokens only tokenizer_config.json names; ids the file lacks stay out."""
-    from tokenizers import AddedToken
-
+    """Register the added tokens only tokenizer_config.json has, with the flags stated there; ids
+    the file lacks stay out."""
+    stated = config.get("added_tokens_decoder")
+    values: list[Any] = [*stated.values()] if isinstance(stated, Mapping) else []
+    values += [config.get(role) for role in _ROLES]
     texts = list(named.values())
     for key in _LISTS:
-        values = config.get(key) or ()
-        entries = values.values() if isinstance(values, Mapping) else values
+        listed = config.get(key) or ()
+        entries = listed.values() if isinstance(listed, Mapping) else listed
         if isinstance(entries, str) or not isinstance(entries, Iterable):
             raise CheckpointError(
-                f"tokenizer_config.json: {key} is {shown(values)}; a list of tokens is required"
+                f"tokenizer_config.json: {key} is {shown(listed)}; a list of tokens is required"
             )
+        values += entries
         texts += [text for value in entries if (text := token_text(value))]
     known = {token.content for token in backend.get_added_tokens_decoder().values()}
+    # Where several state a token the first counts, as in transformers.
+    entries_by_text: dict[str, Mapping[str, Any]] = {text: {} for text in texts}
+    for value in reversed(values):
+        if isinstance(value, Mapping) and (text := token_text(value)):
+            entries_by_text[text] = value
     missing = [
-        AddedToken(text, special=True, normalized=False)
-        for text in dict.fromkeys(texts)
+        _added_token(text, entry, special=text in texts)
+        for text, entry in entries_by_text.items()
         if text not in known and backend.token_to_id(text) is not None
     ]
     if missing:
         backend.add_tokens(missing)
+
+
+def _added_token(text: str, entry: Mapping[str, Any], *, special: bool) -> AddedToken:
+    """A token with the flags of its entry in tokenizer_config.json; special ones always are."""
+    from tokenizers import AddedToken
+
+    return AddedToken(
+        text,
+        special=special or entry.get("special") is True,
+        normalized=entry.get("normalized") is True,
+        **asdict(TokenFlags.of(entry)),
+    )
 
 
 def _affixes(backend: Backend) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -74,6 +74,8 @@ class Tokenizer:
         self.eos_token_ids = vocabulary.eos_token_ids
         self.strips_first_space = vocabulary.strips_first_space
         self.named_tokens = vocabulary.named
+        # Made now, so that a file of which it fails is refused and not the first conversation.
+        self._plain_backends = self._make_plain_backends()
 
     @property
     def bos_token(self) -> str | None:
@@ -331,8 +333,7 @@ class Tokenizer:
         texts = sorted(self._control_by_text, key=len, reverse=True)
         return re.compile("|".join(map(re.escape, texts)) or "(?!)")
 
-    @cached_property
-    def _plain_backends(self) -> tuple[Backend, Backend]:
+    def _make_plain_backends(self) -> tuple[Backend, Backend]:
         """Backends that read control tokens as text: for the start of a text, and for later."""
         from headrace.text.plain_backend import plain_backend
 

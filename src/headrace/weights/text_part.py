@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from headrace.errors import CheckpointError, shown
 from headrace.weights.tensor import Tensor
 
 # The family of the text, by the outer model_type, where text_config states none.
@@ -57,19 +58,28 @@ def text_config(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def text_part(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> TextPart:
-    """The text model's tensors; of any other config all, as they are."""
+    """The text model's tensors; of any other config all, as they are.
+
+    Raises CheckpointError where two of them have the same name there.
+    """
     if str(config.get("model_type")) not in _TEXT_TYPES:
         return TextPart(tensors, {})
     left_out: Counter[str] = Counter()
-    kept = {}
+    kept: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         module = name.removeprefix("model.").partition(".")[0]
         if module in _IMAGE_MODULES:
             left_out[module] += 1
             continue
         text_name = _text_name(name)
-        kept[text_name] = replace(tensor, name=text_name)
-    return TextPart(kept, dict(sorted(left_out.items())))
+        if text_name in kept:
+            raise CheckpointError(
+                f"the tensors {shown(kept[text_name].name)} and {shown(name)} are the same one of "
+                f"the text model, {text_name}; the files are not of one model, fetch them again"
+            )
+        kept[text_name] = tensor
+    named = {text_name: replace(tensor, name=text_name) for text_name, tensor in kept.items()}
+    return TextPart(named, dict(sorted(left_out.items())))
 
 
 def _text_name(name: str) -> str:

@@ -12,6 +12,7 @@ Source: the tokenizers library (fields of tokenizer.json, and what each step doe
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -128,6 +129,9 @@ def _check_vocabulary(file: _File) -> int:
                     f"model.vocab: {shown(other)} and {shown(token)} both have id {token_id}; the "
                     "file is damaged"
                 )
+    if isinstance(vocab, list) and len({token for token, _ in vocab}) != len(vocab):
+        (token, count), *_ = Counter(token for token, _ in vocab).most_common(1)
+        raise CheckpointError(f"model.vocab has {shown(token)} {count} times; the file is damaged")
     added = [token.id for token in file.added_tokens or [] if token.content]
     num_tokens: int = max([-1, *ids, *added]) + 1
     if num_tokens == 0 or not any(vocab if isinstance(vocab, dict) else (t for t, _ in vocab)):

@@ -24,6 +24,8 @@ CALL_ARGS = table(
 """Arguments of `generate` and `chat`."""
 
 LLM_NAMES = table(
+    renamed("from_engine_args", "LLM(MODEL, ...) loads at once, and AsyncLLM is made by `await "
+            "AsyncLLM.start(MODEL, ...)`"),
     renamed("get_tokenizer", "here it is the property tokenizer"),
     renamed("get_default_sampling_params", "here it is the property sampling_defaults"),
     renamed("get_metrics", "here it is the property stats"),
