@@ -13,6 +13,7 @@ from headrace.protocol.dialects import (
     bedrock,
     cohere,
     gemini,
+    mistral,
     ollama,
     openai_chat,
     openai_responses,
@@ -28,6 +29,7 @@ from headrace.protocol.neutral.reply import ChatReply
 from tests.protocol.dialects.anthropic.test_stream_reader import block, start, stop
 from tests.protocol.dialects.bedrock import frames
 from tests.protocol.dialects.cohere import samples as cohere_samples
+from tests.protocol.dialects.mistral import samples as mistral_samples
 from tests.protocol.dialects.openai_chat.samples import sse
 from tests.protocol.dialects.openai_responses import samples as responses_samples
 from tests.protocol.neutral.streams import assert_grammar, read_at_every_cut
@@ -173,6 +175,22 @@ def gemini_reply(*, signed: bool = False) -> ChatReply:
     return read(gemini.PROVIDER, body, stream)
 
 
+def mistral_reply() -> ChatReply:
+    content = [
+        {"type": "text", "text": TEXT[:20]},
+        {"type": "reference", "reference_ids": [1]},
+        {"type": "text", "text": TEXT[20:]},
+    ]
+    stream = mistral_samples.stream(
+        mistral_samples.chunk({"role": "assistant", "content": TEXT[:9]}),
+        mistral_samples.chunk({"content": [{"type": "text", "text": TEXT[9:20]}, content[1]]}),
+        mistral_samples.chunk({"content": TEXT[20:]}),
+        mistral_samples.chunk({"content": ""}, "stop"),
+    )
+    body = json.loads(mistral_samples.reply({"role": "assistant", "content": content}))
+    return read(mistral.PROVIDER, body, stream + mistral_samples.DONE)
+
+
 FILE = {"type": "file_citation", "file_id": "file-1", "filename": "tea.txt", "index": 20}
 IN_DOCUMENT = {"type": "char_location", "cited_text": QUOTED, "document_index": 1,
                "document_title": TITLE, "start_char_index": 0, "end_char_index": 14}  # fmt: skip
@@ -188,6 +206,7 @@ REPLIES = {
     "anthropic document": lambda: messages(IN_DOCUMENT),
     "cohere": cohere_reply,
     "bedrock": bedrock_reply,
+    "mistral": mistral_reply,
     "gemini": gemini_reply,
     "gemini signed": lambda: gemini_reply(signed=True),
 }
@@ -204,6 +223,7 @@ NEUTRAL = {
     "anthropic document": (Citation(document="1", title=TITLE, quoted=QUOTED),),
     "cohere": (Citation(**HERE, document="doc:0", title=TITLE, quoted=QUOTED),),
     "bedrock": (Citation(document="2", title=TITLE, quoted=QUOTED),),
+    "mistral": (Citation(start=0, end=20, document="1"),),
     "gemini": (Citation(**HERE, url=URL, title=TITLE),),
     "gemini signed": (Citation(**HERE, url=URL, title=TITLE),),
 }
@@ -263,7 +283,10 @@ def test_responses_clients_get_all(name: str) -> None:
         assert (note["type"], note["url"], note["title"]) == ("url_citation", URL, TITLE)
         assert 0 <= note["start_index"] < note["end_index"] <= len(TEXT)
     else:
-        assert (note["type"], note["filename"]) == ("file_citation", NEUTRAL[name][0].title)
+        assert (note["type"], note["filename"]) == (
+            "file_citation",
+            NEUTRAL[name][0].title or NEUTRAL[name][0].document,
+        )
         assert note["file_id"] == (NEUTRAL[name][0].file_id or NEUTRAL[name][0].document)
     events = streamed(openai_responses.CLIENT, list(replayed(reply)))
     told = [one["annotation"] for one in events if one["type"].endswith("annotation.added")]
@@ -284,7 +307,10 @@ def test_anthropic_clients_get_all(name: str) -> None:
         assert (first["type"], first["url"]) == ("web_search_result_location", URL)
         assert (first["title"], "encrypted_index" in first) == (TITLE, True)
     else:
-        assert (first["type"], first["document_title"]) == ("char_location", expected.title)
+        assert (first["type"], first["document_title"]) == (
+            "char_location",
+            expected.title or expected.document,
+        )
         index = expected.document or ""
         assert first["document_index"] == (int(index) if index.isdigit() else 0)
     events = streamed(anthropic.CLIENT, list(replayed(reply)))

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.protocol.dialects.mistral import PROVIDER
+from headrace.protocol.neutral.citation import Citation
 from headrace.protocol.neutral.dialect import DamagedReplyError
 from headrace.protocol.neutral.part import Opaque, Signature, Text, Thinking, ToolCall
 from headrace.protocol.neutral.usage import TokenUsage
@@ -40,9 +41,7 @@ def test_chunks_of_every_type() -> None:
     assert answer.choices[0].parts == (
         Thinking(text="Hmm.", signature=Signature("mistral", "s1")),
         Opaque("mistral", source),
-        Text(text="It is so"),
-        Opaque("mistral", reference),
-        Text(text="."),
+        Text(text="It is so.", citations=(Citation(start=0, end=8, document="3"),)),
     )
     assert (answer.id, answer.model, answer.created_s) == ("r1", "m", 5)
 
@@ -210,3 +209,37 @@ def test_hostile_replies(message: Any, usage: Any) -> None:
     choice = {"index": 0, "finish_reason": "stop", "message": message}
     with suppress(DamagedReplyError):
         PROVIDER.read_reply(json.dumps({"choices": [choice], "usage": usage}).encode())
+
+
+def test_sources_are_of_the_text_since_those_before_them() -> None:
+    content: list[dict[str, Any]] = [
+        {"type": "reference", "reference_ids": ["a"]},
+        {"type": "text", "text": "One"},
+        {"type": "reference", "reference_ids": [1, 2, None]},
+        {"type": "tool_reference", "tool": "web_search", "title": "T", "url": "https://a.example"},
+        {"type": "text", "text": " two"},
+        {"type": "reference", "reference_ids": [0]},
+        {"type": "reference", "reference_ids": []},
+    ]
+    answer = PROVIDER.read_reply(reply({"role": "assistant", "content": content}))
+    one, two = {"start": 0, "end": 3}, {"start": 3, "end": 7}
+    assert answer.choices[0].parts == (
+        Text(
+            text="One two",
+            citations=(
+                Citation(document="a"),
+                Citation(**one, document="1"),
+                Citation(**one, document="2"),
+                Citation(**one, url="https://a.example", title="T"),
+                Citation(**two, document="0"),
+            ),
+        ),
+        Opaque("mistral", {"type": "reference", "reference_ids": []}),
+    )
+
+
+def test_a_provider_cannot_fill_the_memory_with_references() -> None:
+    content = [{"type": "reference", "reference_ids": list(range(10_000))} for _ in range(9)]
+    answer = PROVIDER.read_reply(reply({"role": "assistant", "content": content}))
+    (part,) = answer.choices[0].parts
+    assert isinstance(part, Text) and len(part.citations) == 1000

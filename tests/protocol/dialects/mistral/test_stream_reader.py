@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from headrace.protocol.dialects.mistral import PROVIDER
 from headrace.protocol.dialects.mistral.stream_reader import MistralStreamReader
+from headrace.protocol.neutral.citation import Citation
 from headrace.protocol.neutral.collect import collected
 from headrace.protocol.neutral.event import ChoiceEnd, Event, ReplyEnd, ReplyFailure, ReplyUsage
-from headrace.protocol.neutral.part import Opaque, Signature, Text, Thinking, ToolCall
+from headrace.protocol.neutral.part import Signature, Text, Thinking, ToolCall
 from headrace.protocol.neutral.usage import TokenUsage
 from tests.protocol.dialects.mistral.samples import DONE, call, chunk, reply, stream
 from tests.protocol.neutral.streams import assert_grammar, read_at_every_cut, read_stream
@@ -61,8 +62,7 @@ def test_a_stream_says_what_its_reply_says() -> None:
     assert collected("mistral", events) == whole
     assert whole.choices[0].parts == (
         Thinking(text="Hmm…", signature=Signature("mistral", "s1")),
-        Text(text="Grüße 😀"),
-        Opaque("mistral", reference),
+        Text(text="Grüße 😀", citations=(Citation(start=0, end=7, document="1"),)),
         ToolCall(id="pcZFHqej8", name="f", arguments='{"a": 1}'),
         ToolCall(id="Ah0BFgzqX", name="g", arguments="{}"),
     )

@@ -198,3 +198,17 @@ def test_media_that_mistral_does_not_take_is_refused(part: Part, why: str) -> No
     with pytest.raises(RequestError, match=why) as raised:
         said(part)
     assert raised.value.param == "messages[0]"
+
+
+def test_references_come_back_where_they_stood() -> None:
+    content = [
+        {"type": "text", "text": "One"},
+        {"type": "reference", "reference_ids": [1, 2]},
+        {"type": "text", "text": " two"},
+        {"type": "reference", "reference_ids": [0]},
+        {"type": "text", "text": "."},
+    ]
+    parts = PROVIDER.read_reply(reply({"content": content})).choices[0].parts
+    assert len(parts) == 1
+    asked = call(messages=(Message(role="assistant", parts=parts), USER))
+    assert written(asked)["messages"][0] == {"role": "assistant", "content": content}

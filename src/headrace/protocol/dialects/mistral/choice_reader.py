@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import msgspec
+
 from headrace.protocol.dialects.json_values import json_text, mapping, objects, text
-from headrace.protocol.dialects.mistral.content import Piece, read_content
+from headrace.protocol.dialects.mistral.content import Piece, Sources, read_content
 from headrace.protocol.neutral.arguments import GrowingArguments
+from headrace.protocol.neutral.citation import Citation
 from headrace.protocol.neutral.dialect import DamagedReplyError
 from headrace.protocol.neutral.event import (
     CompletePart,
@@ -20,6 +23,7 @@ from headrace.protocol.neutral.part import Opaque, Signature
 
 # Far more than answers have; a provider must not fill our memory.
 _MOST_OPEN_CALLS = 1024
+_MOST_CITATIONS = 1000
 
 
 class _Call(NamedTuple):
@@ -31,7 +35,7 @@ class _Call(NamedTuple):
 
 class ChoiceReader:
     """A reader that keeps which part is open. Pieces of one kind that follow each other are one
-    part.
+    part. Sources are of the text since those before them; they come before the end of their part.
     """
 
     def __init__(self, index: int) -> None:
@@ -39,6 +43,10 @@ class ChoiceReader:
         self._parts = 0
         self._kind: Kind | None = None
         self._signature: Signature | None = None
+        self._characters = 0
+        """Of the open text, as the next two."""
+        self._span = (0, 0)
+        self._citations: list[Citation] = []
         self._calls: dict[int, _Call] = {}
         self.finished = False
 
@@ -52,6 +60,8 @@ class ChoiceReader:
                 self.close(events)
                 events.append(CompletePart(choice=self._choice, part=self._parts, value=piece))
                 self._parts += 1
+            elif isinstance(piece, Sources):
+                self._cite(piece, events)
             else:
                 self._grow(piece, events)
         for number, call in enumerate(objects(message.get("tool_calls"))):
@@ -72,6 +82,10 @@ class ChoiceReader:
     def _close_text(self, events: list[Event]) -> None:
         if self._kind is not None:
             self._kind = None
+            if self._citations:
+                cited, self._citations = tuple(self._citations), []
+                at = self._parts - 1
+                events.append(PartDelta(choice=self._choice, part=at, text="", citations=cited))
             events.append(
                 PartEnd(choice=self._choice, part=self._parts - 1, signature=self._signature)
             )
@@ -87,9 +101,22 @@ class ChoiceReader:
             events.append(PartStart(choice=self._choice, part=self._parts, kind=piece.kind))
             self._kind = piece.kind
             self._parts += 1
+            self._characters, self._span = 0, (0, 0)
+        self._characters += len(piece.text)
         if piece.text:
             events.append(PartDelta(choice=self._choice, part=self._parts - 1, text=piece.text))
         self._signature = piece.signature or self._signature
+
+    def _cite(self, sources: Sources, events: list[Event]) -> None:
+        if self._kind != "text":
+            self._grow(Piece("text", ""), events)
+        if self._characters > self._span[1]:
+            self._span = self._span[1], self._characters
+        start, end = self._span if self._span[1] else (None, None)
+        self._citations += (
+            msgspec.structs.replace(citation, start=start, end=end)
+            for citation in sources.citations[: _MOST_CITATIONS - len(self._citations)]
+        )
 
     def _take_call(
         self, call: dict[str, Any], number: int, events: list[Event], whole: bool

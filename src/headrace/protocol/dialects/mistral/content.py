@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from headrace.protocol.dialects.json_values import objects, text
+from headrace.protocol.dialects.mistral.citations import read_citations
 from headrace.protocol.dialects.mistral.names import DIALECT, SIGNER
+from headrace.protocol.neutral.citation import Citation
 from headrace.protocol.neutral.event import Kind
 from headrace.protocol.neutral.part import Opaque, Signature
 
@@ -18,14 +20,20 @@ class Piece(NamedTuple):
     signature: Signature | None = None
 
 
-def read_content(content: Any) -> list[Piece | Opaque]:
-    """The pieces in order. Chunks that only Mistral knows, such as references, are Opaque.
+class Sources(NamedTuple):
+    """The sources of the text before them."""
+
+    citations: tuple[Citation, ...]
+
+
+def read_content(content: Any) -> list[Piece | Sources | Opaque]:
+    """The pieces in order. Chunks that only Mistral knows are Opaque.
 
     Chunks among thoughts that are not text come after them.
     """
     if isinstance(content, str):
         return [Piece("text", content)] if content else []
-    found: list[Piece | Opaque] = []
+    found: list[Piece | Sources | Opaque] = []
     for chunk in objects(content):
         kind = chunk.get("type", "text")
         if kind == "text":
@@ -33,6 +41,8 @@ def read_content(content: Any) -> list[Piece | Opaque]:
                 found.append(Piece("text", text(chunk.get("text"))))
         elif kind == "thinking":
             found += _thinking(chunk)
+        elif citations := read_citations(chunk):
+            found.append(Sources(citations))
         else:
             found.append(Opaque(DIALECT, chunk))
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace.protocol.dialects.mistral.citations import write_text
 from headrace.protocol.dialects.mistral.names import DIALECT, SIGNER
 from headrace.protocol.dialects.mistral.tool_ids import provider_id
 from headrace.protocol.dialects.unsaid_parts import note_unsaid
@@ -108,7 +109,9 @@ class MessageWriter:
         chunks: list[dict[str, Any]] = []
         for part in parts:
             note_unsaid(part, self.dropped)
-            if isinstance(part, Text | Refusal):
+            if isinstance(part, Text):
+                chunks += write_text(part)
+            elif isinstance(part, Refusal):
                 chunks.append({"type": "text", "text": part.text})
             elif isinstance(part, Thinking):
                 chunks += _thoughts(part)
