@@ -22,8 +22,8 @@ from typing import Any
 
 import msgspec
 
-from headrace.protocol.dialects.gemini.citations import has_sources, read_citations, within
-from headrace.protocol.dialects.gemini.finish import ENDED, UNSAID, finish_of, is_failure, is_plain
+from headrace.protocol.dialects.gemini.finish import UNSAID, finish_of, is_failure, is_plain
+from headrace.protocol.dialects.gemini.growing_choice import GrowingChoice, few
 from headrace.protocol.dialects.gemini.logprobs import logprobs_of
 from headrace.protocol.dialects.gemini.media import read_media
 from headrace.protocol.dialects.gemini.streamed_call import StreamedCall
@@ -37,7 +37,6 @@ from headrace.protocol.neutral.event import (
     Event,
     Kind,
     PartDelta,
-    PartEnd,
     PartStart,
     ReplyEnd,
     ReplyFailure,
@@ -47,57 +46,14 @@ from headrace.protocol.neutral.event import (
 from headrace.protocol.neutral.failure import Failure
 from headrace.protocol.neutral.part import Opaque, Signature
 
-# More than any model gives: a stream of ever new choices or fields must not fill the memory.
+# More than any model gives: a stream of ever new choices must not fill the memory.
 _MOST_CHOICES = 128
-_MOST_FIELDS = 64
-_MOST_CITED_CHARACTERS = 2**18
 _MOST_ID_CHARACTERS = 28  # with what is put around it no more than OpenAI's 40
 
 _OF_REPLY = frozenset(
     ("candidates", "usageMetadata", "modelVersion", "responseId", "createTime", "promptFeedback")
 )
-_OF_CHOICE = frozenset(("content", "finishReason", "index", "logprobsResult"))
 _OF_PART = frozenset(("text", "thought", "thoughtSignature", "partMetadata"))
-
-
-class _Choice:
-    """A choice while it is received. open: the kind of the part that may still grow. streamed: the
-    call whose arguments are incomplete."""
-
-    def __init__(self, index: int) -> None:
-        self.index = index
-        self.part = -1
-        self.open: Kind | None = None
-        self.calls = False
-        self.streamed: StreamedCall | None = None
-        self.words: list[str] = []
-        """The text so far, for spans of it; no more than is worth keeping."""
-        self.words_characters = 0
-        self.text_part = -1
-        self.part_begins = 0
-        """Where the last part of text begins in it."""
-        self.cited = False
-        self.reason = ""
-        self.extra: dict[str, Any] = {}
-
-    def began(self, kind: Kind, call_id: str = "", name: str = "") -> PartStart:
-        self.part += 1
-        self.open = kind
-        if kind == "text":
-            self.text_part = self.part
-            self.part_begins = self.words_characters
-        return PartStart(choice=self.index, part=self.part, kind=kind, id=call_id, name=name)
-
-    def grew(self, piece: str) -> PartDelta:
-        if self.open == "text":
-            self.words_characters += len(piece)
-            if self.words_characters <= _MOST_CITED_CHARACTERS:
-                self.words.append(piece)
-        return PartDelta(choice=self.index, part=self.part, text=piece)
-
-    def ended(self, signature: Signature | None = None) -> PartEnd:
-        self.open = None
-        return PartEnd(choice=self.index, part=self.part, signature=signature)
 
 
 class AnswerReader:
@@ -105,7 +61,7 @@ class AnswerReader:
 
     def __init__(self) -> None:
         self._began: ReplyStart | None = None
-        self._choices: dict[int, _Choice] = {}
+        self._choices: dict[int, GrowingChoice] = {}
         self._usage: dict[str, Any] = {}
         self._feedback: dict[str, Any] = {}
         self._call_count = 0
@@ -123,7 +79,7 @@ class AnswerReader:
         self._count(mapping(piece.get("usageMetadata")), candidates)
         feedback = mapping(piece.get("promptFeedback"))
         if feedback:
-            self._feedback = _few({**self._feedback, **feedback})
+            self._feedback = few({**self._feedback, **feedback})
         if self._began is None:
             self._began = self._beginning(piece)
             events.append(self._began)
@@ -140,10 +96,10 @@ class AnswerReader:
         events: list[Event] = []
         for _, choice in sorted(self._choices.items()):
             if not choice.cited:
-                _cite(events, 0, choice)
+                choice.cite(events, 0)
         events += self._closed()
         if not self._choices:
-            self._choices[0] = _Choice(0)
+            self._choices[0] = GrowingChoice(0)
         for _, choice in sorted(self._choices.items()):
             if choice.streamed is not None:
                 self._end_streamed(events, choice, choice.streamed)
@@ -177,7 +133,7 @@ class AnswerReader:
         if any(mapping(candidate).get("finishReason") for candidate in candidates) and told:
             self._usage = dict(told)
         else:
-            self._usage = _few({**self._usage, **told})
+            self._usage = few({**self._usage, **told})
 
     def _take_candidate(
         self, events: list[Event], candidate: dict[str, Any], position: int
@@ -187,7 +143,7 @@ class AnswerReader:
             raise DamagedReplyError(f"candidates[{position}].index is not the number of a choice")
         choice = self._choices.get(index)
         if choice is None:
-            choice = self._choices[index] = _Choice(index)
+            choice = self._choices[index] = GrowingChoice(index)
         content = candidate.get("content") or {}
         parts = (content.get("parts") or []) if isinstance(content, dict) else None
         if not isinstance(parts, list):
@@ -200,22 +156,22 @@ class AnswerReader:
         reason = text(candidate.get("finishReason"))
         if reason and (reason != UNSAID or not choice.reason):
             choice.reason = reason
-        _keep(choice, candidate)
+        choice.keep(candidate)
         if reason and not choice.cited:
-            _cite(events, start, choice)
+            choice.cite(events, start)
         if "logprobsResult" in candidate:
             logprobs = logprobs_of(candidate["logprobsResult"])
             if logprobs is not None and not _put_logprobs(events, start, logprobs):
                 choice.extra["logprobsResult"] = candidate["logprobsResult"]
 
     def _take_part(
-        self, events: list[Event], choice: _Choice, part: dict[str, Any], *, first: bool
+        self, events: list[Event], choice: GrowingChoice, part: dict[str, Any], *, first: bool
     ) -> None:
         value = text(part.get("thoughtSignature"))
         signature = Signature(DIALECT, value) if value else None
         if isinstance(part.get("text"), str):
             kind: Kind = "thinking" if part.get("thought") is True else "text"
-            _take_text(events, choice, kind, part["text"], signature, joins=first)
+            choice.take_text(events, kind, part["text"], signature, joins=first)
             return
         if not (part.keys() - _OF_PART) and signature is None:
             return
@@ -235,7 +191,7 @@ class AnswerReader:
     def _take_call(
         self,
         events: list[Event],
-        choice: _Choice,
+        choice: GrowingChoice,
         call: dict[str, Any],
         signature: Signature | None,
     ) -> None:
@@ -254,14 +210,14 @@ class AnswerReader:
         written = msgspec.json.encode(arguments or {}).decode()
         self._tell_call(events, choice, name, text(call.get("id")), written, signature)
 
-    def _end_streamed(self, events: list[Event], choice: _Choice, call: StreamedCall) -> None:
+    def _end_streamed(self, events: list[Event], choice: GrowingChoice, call: StreamedCall) -> None:
         choice.streamed = None
         self._tell_call(events, choice, call.name, call.id, call.arguments, call.signature)
 
     def _tell_call(
         self,
         events: list[Event],
-        choice: _Choice,
+        choice: GrowingChoice,
         name: str,
         call_id: str,
         arguments: str,
@@ -288,7 +244,7 @@ class AnswerReader:
             choice.ended() for _, choice in sorted(self._choices.items()) if choice.open is not None
         ]
 
-    def _finished(self, choice: _Choice) -> list[Event]:
+    def _finished(self, choice: GrowingChoice) -> list[Event]:
         extra = choice.extra
         if self._feedback:
             extra = {**extra, "promptFeedback": self._feedback}
@@ -312,7 +268,7 @@ class AnswerReader:
             return Failure(kind="damaged", message="the reply holds no candidates")
         if streamed and not self._blocked() and not all(one.reason for one in choices):
             return Failure(kind="network", message="the stream ended before the answer did")
-        if any(_is_within_call(choice) for choice in choices):
+        if any(choice.is_within_call for choice in choices):
             return Failure(kind="damaged", message="the answer ended within a functionCall")
         if choices and all(
             is_failure(choice.reason, content=choice.part >= 0) for choice in choices
@@ -324,60 +280,6 @@ class AnswerReader:
             message = f"the model broke off with {reason}" + (f": {told}" if told else "")
             return Failure(kind="server", message=message, code=reason)
         return None
-
-
-def _is_within_call(choice: _Choice) -> bool:
-    """Whether a choice ended before a call of it was whole. Some leave out the last piece, which
-    says nothing, but none stops in the middle of a call."""
-    call = choice.streamed
-    return call is not None and (call.has_open_text or choice.reason not in ENDED)
-
-
-def _take_text(
-    events: list[Event],
-    choice: _Choice,
-    kind: Kind,
-    piece: str,
-    signature: Signature | None,
-    *,
-    joins: bool,
-) -> None:
-    if not piece and signature is None:
-        return
-    if choice.open is not None and (choice.open != kind or (piece and not joins)):
-        events.append(choice.ended())
-    if choice.open is None:
-        events.append(choice.began(kind))
-    if piece:
-        events.append(choice.grew(piece))
-    if signature is not None:
-        events.append(choice.ended(signature))
-
-
-def _cite(events: list[Event], start: int, choice: _Choice) -> None:
-    """The sources of the text, in its last part, which may have ended since `start`."""
-    if not has_sources(choice.extra):
-        return
-    choice.cited = True
-    found = read_citations(choice.extra, "".join(choice.words))
-    if not found:
-        return
-    at, part = len(events), choice.text_part
-    if choice.open != "text" or choice.part != part:
-        ends = (
-            place
-            for place in range(start, len(events))
-            if isinstance(event := events[place], PartEnd)
-            and (event.choice, event.part) == (choice.index, part)
-        )
-        at = next(ends, -1)
-    citations = tuple(within(citation, choice.part_begins) for citation in found)
-    if at < 0:  # the text ended long ago: an empty one has them
-        if choice.open is not None:
-            events.append(choice.ended())
-        events.append(choice.began("text"))
-        at, part = len(events), choice.part
-    events.insert(at, PartDelta(choice=choice.index, part=part, text="", citations=citations))
 
 
 def _put_logprobs(events: list[Event], start: int, logprobs: list[dict[str, Any]]) -> bool:
@@ -397,24 +299,6 @@ def _put_logprobs(events: list[Event], start: int, logprobs: list[dict[str, Any]
 def _place(event: Event) -> tuple[int, int]:
     assert isinstance(event, PartDelta)
     return event.choice, event.part
-
-
-def _keep(choice: _Choice, candidate: dict[str, Any]) -> None:
-    """Keep fields without a neutral form: the last value, with objects merged."""
-    for key, value in candidate.items():
-        if key in _OF_CHOICE or value is None or value == {} or value == []:
-            continue
-        before = choice.extra.get(key)
-        if isinstance(before, dict) and isinstance(value, dict):
-            value = _few({**before, **value})
-        choice.extra[key] = value
-    _few(choice.extra)
-
-
-def _few(told: dict[str, Any]) -> dict[str, Any]:
-    if len(told) > _MOST_FIELDS:
-        raise DamagedReplyError(f"an object of the reply has more than {_MOST_FIELDS} fields")
-    return told
 
 
 def _unix_s(written: str) -> int | None:
