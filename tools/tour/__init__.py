@@ -1,0 +1,1 @@
+"""Tours: the public tests of other servers, run against `headrace serve`; not run by CI."""
