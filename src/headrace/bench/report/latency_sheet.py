@@ -19,7 +19,7 @@ def latencies(summary: Summary) -> Sheet:
     the same."""
     rows = [
         (Cell(name), Cell(clock), Cell(spread.unit), *_figures(spread.distribution))
-        for name, clock, spread in _spreads(summary)
+        for name, clock, spread in spreads(summary)
     ]
     notes = (
         f"Below a figure: the interval that holds the true one with {CONFIDENCE:.0%} "
@@ -33,11 +33,11 @@ def latencies(summary: Summary) -> Sheet:
 
 def narrow_latencies(summary: Summary) -> Sheet:
     """The same for 80 columns: without intervals, units behind those names that have another."""
-    spreads = _spreads(summary)
-    longest_ms = max((one.distribution.most for *_, one in spreads if one.unit == "ms"), default=0)
+    found = spreads(summary)
+    longest_ms = max((one.distribution.most for *_, one in found if one.unit == "ms"), default=0)
     unit, scale = ("seconds", 1e-3) if longest_ms >= _MS_TO else ("milliseconds", 1.0)
     rows = []
-    for name, clock, spread in spreads:
+    for name, clock, spread in found:
         timed = spread.unit == "ms"
         figures = _figures(spread.distribution, scale if timed else 1.0)
         told = Cell(name if timed else f"{name}, {spread.unit}")
@@ -55,7 +55,7 @@ _MS_TO = 100_000
 """From so many milliseconds on a narrow table is in seconds."""
 
 
-def _spreads(summary: Summary) -> list[tuple[str, str, Spread]]:
+def spreads(summary: Summary) -> list[tuple[str, str, Spread]]:
     """Name, clock and spread, row by row."""
     found: list[tuple[str, str, Spread]] = []
     two = _two_clocks(summary)

@@ -117,9 +117,11 @@ def show(done: RunResult, given: dict[str, Any]) -> None:
         facts = {"about": done.run.about, "summary": done.summary}
         click.echo(msgspec.json.encode(facts))
     elif done.ending != "refused":
+        from headrace.bench.report.brief import BriefSummary
         from headrace.bench.report.table import summary_table
 
-        wide_console().print(summary_table(done.summary))
+        chosen = summary_table if given["detail"] else BriefSummary
+        wide_console().print(chosen(done.summary))
     about = done.run.about
     if about.get("prompts_notes"):
         click.echo(f"prompts: {about['prompts_notes']}", err=True)

@@ -235,6 +235,8 @@ OPTIONS = (
             help="Price of a million cached prompt tokens, in USD. [default: as others]"),
     section_option(_JUDGE, "--price-per-hour", "price_hour", type=_price, metavar="USD",
             help="Price of an hour of the server, in USD, in place of prices per token."),
+    section_option(_JUDGE, "--detail", is_flag=True,
+            help="Print every metric, with means, intervals, tokens and definitions."),
     section_option(_JUDGE, "--json", "as_json", is_flag=True, help="Print the summary as JSON."),
     section_option(_JUDGE, "--save", "--result-dir", "--artifact-dir", "--output-artifact-dir",
             "--output-dir", "--results-dir", "save",
