@@ -22,6 +22,8 @@ from headrace.errors import RequestError
 from headrace.protocol.openai.fields import CHAT, COMPLETIONS
 from headrace.protocol.request import Endpoint, parse_request
 from headrace.server.served import FURTHER_VALUES, MIN_TEXT_TOKENS, ServedModel
+from headrace.text import ChatTemplate
+from tests.tiny import CHAT_TEMPLATE
 
 pytestmark = pytest.mark.long
 
@@ -111,6 +113,20 @@ def test_no_body_holds_the_lock_for_long(name: str) -> None:
 
     # This thread may have to wait for a core while the other goes on: the least of three counts.
     assert min(held_s(read) for _ in range(3)) < MOST_HELD_S
+
+
+@pytest.mark.parametrize("unit", ["<", "ab < cd ", "<|im_end|>"])
+def test_no_conversation_holds_the_lock_for_long(unit: str) -> None:
+    """Telling apart what users and template wrote, in texts as long as a body allows."""
+    template = ChatTemplate(CHAT_TEMPLATE)
+    template.compile()
+    chars = 3_900_000 if unit == "<" else BODY_BYTES - 2**20
+    messages = [{"role": "user", "content": unit * (chars // len(unit.encode()))}]
+
+    def render() -> None:
+        template.render_segments(messages, control_tokens=("<|im_start|>", "<|im_end|>"))
+
+    assert min(held_s(render) for _ in range(3)) < MOST_HELD_S / 2
 
 
 def test_what_holds_the_lock_is_seen() -> None:

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from headrace.text.tokenizer import Segment
 
 _FIRST_PRIVATE = 0x100000
-# What is joined to one piece of a rendered text: a search holds the interpreter's lock.
+# Of a text that is translated in one call, which holds the interpreter's lock.
+_STEP_CHARS = 2**16
+# What is joined to one piece of a rendered text: a search holds that lock, too.
 _JOINED_MARKS = 256
 _BETWEEN_CHARS = 64
 # Plain words under these keys choose what a template writes and are not text of users.
@@ -101,7 +103,7 @@ def disguises(
     beginnings = {char: mark for char, mark in forward.items() if chr(char) in control.begins}
 
     def begun(text: str) -> str:
-        return text.translate(beginnings)
+        return _translated(text, beginnings)
 
     def needed(text: str) -> str:
         at = going_on.get(text)
@@ -132,6 +134,14 @@ def disguises(
         yield Disguise(back, unlooked, unlooked, control)
 
 
+def _translated(text: str, table: Mapping[int, str]) -> str:
+    """`text.translate(table)`, in steps between which other threads run."""
+    if len(text) <= _STEP_CHARS:
+        return text.translate(table)
+    steps = range(0, len(text), _STEP_CHARS)
+    return "".join(text[at : at + _STEP_CHARS].translate(table) for at in steps)
+
+
 def segments_of(rendered: str, disguise: Disguise) -> list[Segment]:
     """The rendered text with disguised characters put back, as pieces of their own.
 
@@ -146,7 +156,8 @@ def segments_of(rendered: str, disguise: Disguise) -> list[Segment]:
     segments: list[Segment] = []
     at = 0
     for match in hidden.finditer(rendered):
-        segments += ((rendered[at : match.start()], True), (match.group().translate(real), False))
+        hidden_text = _translated(match.group(), real)
+        segments += ((rendered[at : match.start()], True), (hidden_text, False))
         at = match.end()
     segments.append((rendered[at:], True))
     return [segment for segment in segments if segment[0]]
