@@ -8,6 +8,7 @@ from pathlib import Path
 from headrace.errors import ConfigError
 from headrace.gateway.accounts.accounts import Accounts
 from headrace.gateway.accounts.alert import Alert
+from headrace.gateway.accounts.caller import ADMIN, MASTER
 from headrace.gateway.accounts.counters import Counters
 from headrace.gateway.accounts.edit import priority_of
 from headrace.gateway.accounts.key import RandomBytes, Secret, digest_of, secret_of
@@ -17,9 +18,12 @@ from headrace.gateway.accounts.records import Group, KeyRecord, Parent, Records
 from headrace.gateway.accounts.roster import Roster
 from headrace.gateway.accounts.sqlite_store import SqliteStore
 from headrace.gateway.accounts.terms import Budget, DataPolicy, Limits, Terms
+from headrace.gateway.guests import ANONYMOUS
 from headrace.gateway.settings.access import AccessSettings, KeySettings, TermsSettings
 from headrace.gateway.settings.secret import MIN_KEY_CHARS, Sources, is_plain, read_secret
 from headrace.protocol.neutral.dollars import NUSD_PER_USD
+
+_OWN_NAMES = frozenset((MASTER.key_id, ADMIN.key_id, ANONYMOUS))
 
 
 def records_of(settings: AccessSettings, sources: Sources) -> Records:
@@ -132,6 +136,11 @@ def _key(name: str, settings: KeySettings, sources: Sources) -> KeyRecord:
 
 
 def _record(name: str, settings: KeySettings, secrets: tuple[Secret, ...]) -> KeyRecord:
+    if name in _OWN_NAMES:
+        raise ConfigError(
+            f"access.keys.{name}: ledgers, caches and limits know the gateway's own callers by "
+            "this name; choose another"
+        )
     parent = _parent(
         f"access.keys.{name}",
         organisation=settings.organisation, team=settings.team, user=settings.user,
