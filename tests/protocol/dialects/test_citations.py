@@ -18,6 +18,7 @@ from headrace.protocol.dialects import (
     openai_chat,
     openai_responses,
 )
+from headrace.protocol.dialects.anthropic.citations import write_citations
 from headrace.protocol.dialects.openai_chat.citations import cited_pages
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.citation import Citation
@@ -390,6 +391,12 @@ def test_what_is_not_a_citation_is_passed_by() -> None:
     backwards = {**URL_NOTE, "start_index": 9, "end_index": 3}
     (citation,) = cited(responses(backwards))
     assert (citation.start, citation.end) == (None, None)
+
+
+def test_an_id_of_thousands_of_digits_is_not_a_number_of_a_document() -> None:
+    for document, number in (("7", 7), ("x", 0), ("٧", 0), ("9" * 30, 0), ("9" * 5000, 0)):
+        (written,) = write_citations([Citation(document=document)])
+        assert (written["document_index"], written["document_title"]) == (number, document)
 
 
 def test_ollama_has_no_form_for_them() -> None:

@@ -11,6 +11,7 @@ char_location, with the indices that the API requires and that nobody knows as 0
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -19,6 +20,8 @@ from headrace.protocol.neutral.citation import Citation
 
 _SEARCHED = ("web_search_result_location", "search_result_location")
 _IN_DOCUMENT = ("char_location", "page_location", "content_block_location")
+# An id may be any text; no request has as many documents as longer numbers say.
+_INDEX = re.compile(r"[0-9]{1,9}")
 
 
 def read_citations(citations: Iterable[Any]) -> tuple[Citation, ...]:
@@ -66,7 +69,7 @@ def _write(citation: Citation) -> dict[str, Any]:
     return {
         "type": "char_location",
         "cited_text": quoted,
-        "document_index": int(document) if document.isascii() and document.isdigit() else 0,
+        "document_index": int(document) if _INDEX.fullmatch(document) else 0,
         "document_title": citation.title or document or None,
         "file_id": citation.file_id,
         "start_char_index": 0,
