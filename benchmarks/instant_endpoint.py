@@ -84,7 +84,7 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, answers: Answers) -> None:
         self._answers = answers
-        self._unread = b""
+        self._unread = bytearray()
         self._left = 0
         self._may_write = True
 
@@ -94,15 +94,16 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """A request, or some of one."""
-        data = self._unread + data if self._unread else data
-        head_bytes = data.find(b"\r\n\r\n")
-        found = _LENGTH.search(data, 0, head_bytes + 2) if head_bytes >= 0 else None
+        unread = self._unread
+        unread += data
+        head_bytes = unread.find(b"\r\n\r\n")
+        found = _LENGTH.search(unread, 0, head_bytes + 2) if head_bytes >= 0 else None
         size = head_bytes + 4 + (int(found[1]) if found else 0)
-        if head_bytes < 0 or len(data) < size:
-            self._unread = data
+        if head_bytes < 0 or len(unread) < size:
             return
-        self._unread = data[size:]
-        if _STREAM.search(data, head_bytes, size):
+        streams = _STREAM.search(unread, head_bytes, size) is not None
+        self._unread = unread[size:]
+        if streams:
             self._transport.write(self._answers.opening)
             self._left = len(self._answers.writes)
             self._write_on()

@@ -15,6 +15,7 @@ from headrace.protocol.body_bounds import DEFAULT_BOUNDS, TOO_COMPLEX
 from headrace.protocol.request import parse_request
 from headrace.server import call as call_module
 from headrace.server import heap, served
+from headrace.server import state as state_module
 from headrace.server.heap import LARGE_BODY_BYTES, HeapTrim
 from headrace.server.state import ServerState
 from tests.server.conftest import Running
@@ -23,7 +24,7 @@ from tests.waiting import until, wait_until
 
 Start = Callable[..., Running]
 
-LARGE = {"prompt": "x", "user": "y" * call_module.PARSED_ON_LOOP_BYTES}
+LARGE = {"prompt": "x", "user": "y" * state_module.PARSED_ON_LOOP_BYTES}
 
 
 def test_large_bodies_are_decoded_one_at_a_time(
@@ -35,7 +36,7 @@ def test_large_bodies_are_decoded_one_at_a_time(
 
     def slow(body: bytes, *rest: Any) -> Any:
         decoded.append(threading.current_thread().name)
-        if len(body) >= call_module.PARSED_ON_LOOP_BYTES:
+        if len(body) >= state_module.PARSED_ON_LOOP_BYTES:
             assert release.wait(20)
         return parse_request(body, *rest)
 

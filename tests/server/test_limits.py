@@ -249,7 +249,7 @@ def test_large_bodies_do_not_hold_the_event_loop(
 def test_a_body_that_takes_long_to_parse_does_not_hold_it_either(start: Start) -> None:
     server = start(MockEngine(says("x")))
     server.state.workers = workers = Recorder(1)
-    server.state.decoding = decoding = Recorder(1)
+    server.state.large_bodies._thread = decoding = Recorder(1)
     reply = server.post("/v1/completions", {"prompt": [1] * 100_000})
     assert reply.json()["error"]["code"] == "context_length_exceeded"
     assert (decoding.count, workers.count) == (1, 1)

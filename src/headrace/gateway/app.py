@@ -19,7 +19,7 @@ from headrace.gateway.accounts.errors import AccountsError
 from headrace.gateway.asgi_sink import AsgiSink
 from headrace.gateway.client_address import ADDRESS, ClientAddresses
 from headrace.gateway.client_watch import ClientWatch
-from headrace.gateway.held_bodies import BodiesFullError, BodyBound
+from headrace.gateway.held_bodies import BodiesFullError, BodyBound, key_of
 from headrace.gateway.own_replies import error_body, json_headers, no_such_path, refuse, tell
 from headrace.gateway.routing.model_name import read_name
 from headrace.gateway.serving.entry import Operation
@@ -207,9 +207,15 @@ class GatewayApp:
         if chat.side_at is not None:
             side = chat.side_at(self._serving.wall_s())
         try:
-            check_utf8(body)
-            read, prompt = JsonObject.read(body), ""
-            check_case(side.name, read)
+            large = self._serving.large_bodies
+            if len(body) < large.least_bytes:
+                read = _read(side, body)
+            else:
+                with ClientWatch(receive, sink):
+                    read = await large.result(key_of(caller), len(body), lambda: _read(side, body))
+                if sink.gone:
+                    return
+            prompt = ""
             if self._prompts is not None:
                 key = None if caller is None else caller.key_id
                 read, prompt = self._prompts.applied(side.name, read, headers, key, request_id)
@@ -351,6 +357,14 @@ class GatewayApp:
 
 class _TooLargeError(Exception):
     pass
+
+
+def _read(side: ClientSide, body: bytes) -> JsonObject:
+    """A body's fields. Raises RequestError."""
+    check_utf8(body)
+    read = JsonObject.read(body)
+    check_case(side.name, read)
+    return read
 
 
 def _wants_stream(body: JsonObject, default: bool) -> bool:

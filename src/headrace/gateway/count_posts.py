@@ -12,6 +12,7 @@ from headrace.gateway.access import Access
 from headrace.gateway.accounts.errors import AccountsError
 from headrace.gateway.guards.action import FIELD
 from headrace.gateway.guards.guarded_sink import GUARDRAILS_HEADER
+from headrace.gateway.held_bodies import key_of
 from headrace.gateway.logged_post import Header, Told, logged
 from headrace.gateway.routing.model_name import read_name
 from headrace.gateway.routing.query import query_from_body
@@ -63,7 +64,10 @@ class CountPost:
     ) -> Told:
         """See `headrace.gateway.app.Post`."""
         serving, caller = self._serving, self._access.caller(headers)
-        read, prompt = JsonObject.read(body), ""
+        read = await serving.large_bodies.result(
+            key_of(caller), len(body), lambda: JsonObject.read(body)
+        )
+        prompt = ""
         check_case(self.side.name, read)
         if self._prompts is not None:
             key = None if caller is None else caller.key_id

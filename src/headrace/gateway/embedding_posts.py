@@ -10,6 +10,7 @@ from headrace.gateway.access import Access
 from headrace.gateway.guards.action import FIELD
 from headrace.gateway.guards.guarded_sink import GUARDRAILS_HEADER
 from headrace.gateway.guards.text_span import EMBEDDINGS
+from headrace.gateway.held_bodies import key_of
 from headrace.gateway.logged_post import Told, logged
 from headrace.gateway.routing.preferences import Wanted
 from headrace.gateway.routing.query import query_from_body
@@ -50,10 +51,14 @@ class EmbeddingPost:
     ) -> Told:
         """See `headrace.gateway.app.Post`."""
         serving, caller = self._serving, self._access.caller(headers)
-        try:
+
+        def parse() -> tuple[JsonObject, EmbeddingCall, Wanted]:
             read = JsonObject.read(body)
             call = self._client.read_embedding_call(without_ours(read), path, headers)
-            wanted = query_from_body(read, call.model, by_prefix=False).wanted
+            return read, call, query_from_body(read, call.model, by_prefix=False).wanted
+
+        try:
+            read, call, wanted = await serving.large_bodies.result(key_of(caller), len(body), parse)
         except RequestError as error:
             note_refused(
                 serving, self.side.name, "embeddings", request_id, caller, received_ns, 400,

@@ -9,10 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from headrace.gateway.accounts.caller import Caller
+from headrace.http.large_bodies import LargeBodies
 from headrace.protocol.neutral.failure import Failure
 
 LEAST_BYTES = 2**16
 """Smaller bodies do not count; nearly all are smaller and cost nothing here."""
+
+LARGE_BYTES = 2**20
+"""Larger bodies are read and translated one at a time, keys in turn: a body of this size takes some
+ten milliseconds, for which smaller ones need not wait."""
 
 _RETRY_AFTER_S = 1.0
 
@@ -26,10 +31,12 @@ class BodiesFullError(Exception):
 
 
 class HeldBodies:
-    """The bytes held now, across configurations."""
+    """The bodies held now, across configurations."""
 
     def __init__(self) -> None:
         self.bytes = 0
+        self.large = LargeBodies(LARGE_BYTES, "headrace-bodies")
+        """Does the work on large ones."""
         self._of_key: dict[str, int] = {}
 
     def of_key(self, key_id: str) -> int:
@@ -66,7 +73,7 @@ class BodyBound:
         the count."""
         if size < LEAST_BYTES:
             return
-        held, key_id = self._held, _key_of(caller)
+        held, key_id = self._held, key_of(caller)
         counted = before if before >= LEAST_BYTES else 0
         of_key = held.of_key(key_id) - counted
         if of_key and of_key + size > self._most_bytes // 2 and self._has_several_keys():
@@ -86,8 +93,9 @@ class BodyBound:
     def let_go(self, caller: Caller | None, size: int) -> None:
         """Release `size` bytes held for a body."""
         if size >= LEAST_BYTES:
-            self._held.add(_key_of(caller), -size)
+            self._held.add(key_of(caller), -size)
 
 
-def _key_of(caller: Caller | None) -> str:
+def key_of(caller: Caller | None) -> str:
+    """The key that a body counts for; "" without one."""
     return "" if caller is None else caller.key_id

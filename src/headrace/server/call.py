@@ -36,9 +36,8 @@ logger = logging.getLogger(__name__)
 S = TypeVar("S", bound=msgspec.Struct)
 T = TypeVar("T")
 
-# About a millisecond each; below it, going to a thread and back costs more than it frees.
+# About a millisecond; below it, going to a thread and back costs more than it frees.
 TEXT_ON_LOOP_BYTES = 4096
-PARSED_ON_LOOP_BYTES = 2**17
 
 
 @dataclass
@@ -60,11 +59,8 @@ class Call:
         body = await read_json(self.http, self.state.config.max_body_bytes)
         self.body_bytes = len(body)
         bounds = self.state.body_bounds
-        parsed = await off_loop(
-            self.state.decoding,
-            len(body),
-            PARSED_ON_LOOP_BYTES,
-            lambda: parse_request(body, endpoint, bounds),
+        parsed = await self.state.large_bodies.result(
+            self.key, len(body), lambda: parse_request(body, endpoint, bounds)
         )
         check_ranges(parsed.request)
         self.state.note_ignored(parsed.ignored)

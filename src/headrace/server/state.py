@@ -16,6 +16,7 @@ from headrace.config.server_settings import ServerConfig
 from headrace.config.settings import EngineConfig
 from headrace.engine.messages import Loading
 from headrace.engine.supervisor_events import EngineRecovered, EngineRestarting, Event
+from headrace.http.large_bodies import LargeBodies
 from headrace.http.request_id import random_id
 from headrace.protocol.body_bounds import DEFAULT_BOUNDS, BodyBounds
 from headrace.server.admission import Admission
@@ -35,6 +36,8 @@ logger = logging.getLogger(__name__)
 
 # Tokenizing and rendering: two at a time leave the other cores to the engine.
 WORKERS = 2
+# About a millisecond; below it, going to a thread and back costs more than it frees.
+PARSED_ON_LOOP_BYTES = 2**17
 # Names of unknown fields that are remembered as logged; clients choose them, so there is an end.
 LOGGED_NAMES = 1000
 
@@ -72,9 +75,10 @@ class ServerState:
     new_id: Callable[[], str] = random_id
     """A fresh random id."""
     workers: Executor = field(default_factory=lambda: ThreadPoolExecutor(WORKERS, "headrace-text"))
-    decoding: Executor = field(default_factory=lambda: ThreadPoolExecutor(1, "headrace-json"))
-    """Decodes large bodies one at a time: the decoder holds the interpreter's lock, and whatever
-    waits for it has its turn between two of them."""
+    large_bodies: LargeBodies = field(
+        default_factory=lambda: LargeBodies(PARSED_ON_LOOP_BYTES, "headrace-json")
+    )
+    """Decodes large bodies one at a time, keys in turn."""
     side_work: SideWork = field(default_factory=SideWork)
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     loading: Loading = field(default_factory=Loading)
@@ -188,7 +192,7 @@ class ServerState:
     def close(self) -> None:
         """Let the worker threads end; send what is left of traces."""
         self.workers.shutdown(wait=False, cancel_futures=True)
-        self.decoding.shutdown(wait=False, cancel_futures=True)
+        self.large_bodies.close()
         self.heap.close()
         self.side_work.close()
         if self.tracing is not None:

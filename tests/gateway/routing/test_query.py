@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -13,6 +14,7 @@ from headrace.gateway.routing.query import estimated_tokens, query_from_body
 from headrace.gateway.serving.demanded import OUTPUT_TOKENS, demand_of
 from headrace.gateway.serving.incoming import Incoming
 from headrace.gateway.serving.routing_query import query_for
+from headrace.http.large_bodies import LargeBodies
 from headrace.protocol.json_object import JsonObject
 from headrace.protocol.neutral.call import ChatCall, Message
 from headrace.protocol.neutral.part import Media, Text, ToolResult
@@ -91,7 +93,8 @@ def session_of(key: str | None, headers: dict[str, str], **body: Any) -> str | N
         received_ns=0,
         caller=None if key is None else Caller(key_id=key),
     )
-    return query_for(incoming, router(route("m", A))).session
+    found = query_for(incoming, router(route("m", A)), LargeBodies(2**20, "bodies"))
+    return asyncio.run(found).session
 
 
 def test_sessions_of_two_keys_are_two() -> None:

@@ -160,6 +160,7 @@ def gateway_of(
         if on_refused is not None and isinstance(one.auth, InTurn):
             one.auth.tell(name, on_refused)
     targets = Targets(settings, providers, catalog, wall_s, on_breaker)
+    held_bodies = held_bodies or HeldBodies()
     sticky = Sticky() if sticky is None else sticky  # an empty one is false
     told = telemetry or Telemetry()
     plain = routes_of(settings, targets, told.traffic, on_taken_out)
@@ -210,12 +211,13 @@ def gateway_of(
         wall_s=wall_s,
         source=source,
         on_entry=take,
+        large_bodies=held_bodies.large,
         cache=switched_on.cache(settings, sources, wall_s, clock_ns, lambda: serving),
         guardrails=switched_on.guardrails(settings, sources, wall_s),
         tracing=told.tracing(settings.tracing.endpoint, settings.tracing.pass_on),
         request_log=logging,
         shadows=shadows,
-        ways=switched_on.ways(settings, router, sticky, clock_ns, source),
+        ways=switched_on.ways(settings, router, sticky, clock_ns, source, held_bodies.large),
     )
     own = OwnAnswers(
         settings, router, access, wall_s, parts or {}, stands, told.metrics, everywhere,
@@ -225,9 +227,7 @@ def gateway_of(
     of_key = KeyAnswer(access, accounts)
     answers = {**own.by_path(), **{("GET", path): of_key.tell for path in KEY_PATHS}}
     paths = paths_of(serving, access, settings.ledger, sources.folder, prompts)
-    bodies = BodyBound(
-        held_bodies or HeldBodies(), settings.listen.max_bodies_bytes, access.has_several_keys
-    )
+    bodies = BodyBound(held_bodies, settings.listen.max_bodies_bytes, access.has_several_keys)
     app = GatewayApp(
         serving, access, paths.chats, answers, paths.posts, told, new_id=new_id,
         most_body_bytes=settings.listen.max_body_bytes, addresses=addresses_of(settings),

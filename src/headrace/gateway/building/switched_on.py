@@ -19,6 +19,7 @@ from headrace.gateway.settings.model import Strategy
 from headrace.gateway.settings.secret import Sources
 from headrace.gateway.targets.provider import Provider
 from headrace.gateway.telemetry.traffic_series import TrafficSeries
+from headrace.http.large_bodies import LargeBodies
 
 if TYPE_CHECKING:
     from headrace.gateway.cache.cache import ResponseCache
@@ -79,6 +80,7 @@ def ways(
     chosen: Sticky,
     clock_ns: Callable[[], int],
     source: random.Random,
+    large_bodies: LargeBodies,
 ) -> Ways | None:
     """Of models that are made of others. chosen: what conversations were given."""
     if not any(made_of(model) for model in settings.models.values()):
@@ -86,7 +88,9 @@ def ways(
     from headrace.gateway.building.ways import ways_of
 
     chat = client_side("openai-chat")
-    return ways_of(settings, router, chosen, chat, clock_ns=clock_ns, source=source)
+    return ways_of(
+        settings, router, chosen, chat, clock_ns=clock_ns, source=source, large_bodies=large_bodies
+    )
 
 
 def engines(

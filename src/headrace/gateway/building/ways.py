@@ -12,6 +12,7 @@ from headrace.gateway.serving.composed.ways import Ways
 from headrace.gateway.settings.composed import made_of
 from headrace.gateway.settings.gateway import GatewaySettings
 from headrace.gateway.settings.model import ModelSettings
+from headrace.http.large_bodies import LargeBodies
 from headrace.protocol.neutral.dialect import ClientSide
 
 
@@ -23,6 +24,7 @@ def ways_of(
     *,
     clock_ns: Callable[[], int],
     source: random.Random,
+    large_bodies: LargeBodies,
 ) -> Ways | None:
     """None where the file has none. chosen: what conversations were given, by model."""
     models = {name: one for name, one in settings.models.items() if made_of(one)}
@@ -35,6 +37,7 @@ def ways_of(
         chosen=chosen,
         unsupported=settings.unsupported,
         most_reply_bytes=settings.listen.max_reply_bytes,
+        large_bodies=large_bodies,
         clock_ns=clock_ns,
         source=source,
         classifier=_classifier(models.values()),

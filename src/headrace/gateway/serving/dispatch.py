@@ -22,6 +22,7 @@ from headrace.gateway.serving.sent import Sent, Unanswered, unanswered_of
 from headrace.gateway.serving.settle import Took
 from headrace.gateway.serving.stream_watch import most_stream_bytes
 from headrace.gateway.telemetry.tracing import UNTRACED, RequestTrace
+from headrace.http.large_bodies import LargeBodies
 
 _S_PER_NS = 1e-9
 
@@ -33,6 +34,8 @@ class Dispatch(Rounds[Opened]):
     prepared: Prepared
     stream: bool
     most_reply_bytes: int
+    large_bodies: LargeBodies
+    """Where requests with large bodies are made."""
     trace: RequestTrace = UNTRACED
     hedging: Hedging | None = None
     """None if one target is tried at a time."""
@@ -42,8 +45,8 @@ class Dispatch(Rounds[Opened]):
     """Whether the answer comes from a hedge rather than the first target."""
     ignored: tuple[str, ...] = ()
     """Parameters that the target of the answer does not support."""
-    _ready: dict[str, Ready] = field(default_factory=dict)
-    """Requests for targets that were put off."""
+    _ready: dict[str, Ready | RequestError] = field(default_factory=dict)
+    """Requests for targets that were put off, and those with a large body before they are sent."""
     _asking: tuple[Candidate, Sent] | None = None
 
     def unanswered(self) -> Unanswered | None:
@@ -67,6 +70,13 @@ class Dispatch(Rounds[Opened]):
         if self.hedging is None:
             return await self._at(candidate), []
         return await self._hedged(candidate, queue, route, self.hedging)
+
+    async def _prepare(self, candidate: Candidate) -> bool:
+        name, prepared = candidate.target.name, self.prepared
+        if name in self._ready or not prepared.is_large(self.large_bodies):
+            return False
+        self._ready[name] = await prepared.make(candidate.target, self.large_bodies)
+        return True
 
     async def _hedged(
         self, first: Candidate, queue: deque[Candidate], route: Route, hedging: Hedging
@@ -165,16 +175,18 @@ class Dispatch(Rounds[Opened]):
         """The request for a target; None if it is not tried now. Raises RequestError if the
         request is invalid."""
         target = candidate.target
-        ready = self._ready.get(target.name)
-        if ready is None:
-            try:
+        ready = self._ready.pop(target.name, None)
+        try:
+            if isinstance(ready, RequestError):
+                raise ready
+            if ready is None:
                 ready = self.prepared.for_target(target)
-            except UntranslatableError as error:
-                self._cannot_take(candidate, error)
-                return None
-            except RequestError as error:
-                self._leave_out(candidate, str(error))
-                raise
+        except UntranslatableError as error:
+            self._cannot_take(candidate, error)
+            return None
+        except RequestError as error:
+            self._leave_out(candidate, str(error))
+            raise
         if self._may_try(candidate, ready.losses):
             return ready
         self._ready[target.name] = ready

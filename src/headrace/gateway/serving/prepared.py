@@ -13,10 +13,12 @@ from typing import NamedTuple
 import msgspec
 
 from headrace.errors import RequestError
+from headrace.gateway.held_bodies import key_of
 from headrace.gateway.serving.incoming import Incoming
 from headrace.gateway.serving.parameter_support import TRANSLATION, UntranslatableError
 from headrace.gateway.serving.prompt_salt import salt_edits
 from headrace.gateway.targets.target import Target
+from headrace.http.large_bodies import LargeBodies
 from headrace.protocol.dialects.openai_responses.state import needs_state, without_state
 from headrace.protocol.json_object import JsonObject
 from headrace.protocol.neutral.call import ChatCall
@@ -148,6 +150,23 @@ class Prepared:
         return ChatCall(
             dialect=incoming.side.name, model=incoming.model, messages=(), stream=incoming.stream
         )
+
+    def is_large(self, large_bodies: LargeBodies) -> bool:
+        """Whether the request is to be made in `make`, as its body is large."""
+        return len(self._incoming.body.body) >= large_bodies.least_bytes
+
+    async def make(self, target: Target, large_bodies: LargeBodies) -> Ready | RequestError:
+        """What `for_target` returns or raises, when it is the turn of its key."""
+
+        def work() -> Ready | RequestError:
+            try:
+                return self.for_target(target)
+            except RequestError as error:
+                return error
+
+        incoming = self._incoming
+        size = len(incoming.body.body)
+        return await large_bodies.result(key_of(incoming.caller), size, work)
 
     def for_target(self, target: Target) -> Ready:
         """The request for one target. Raises UntranslatableError if the target cannot take it at

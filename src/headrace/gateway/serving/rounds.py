@@ -89,6 +89,11 @@ class Rounds(ABC, Generic[Answer]):
         Raises AttemptFailedError of the candidate, RequestError."""
         return await self._at(candidate), []
 
+    async def _prepare(self, candidate: Candidate) -> bool:
+        """Do work on a large body that `_at` would do, when it is its turn; whether there was any,
+        so that others may have been served meanwhile."""
+        return False
+
     def able(self, candidates: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
         """The candidates that can give such an answer at all."""
         return candidates
@@ -121,7 +126,10 @@ class Rounds(ABC, Generic[Answer]):
             self._take_put_off(queue)
             if queue:
                 candidate = queue.popleft()
-                if turns is not None and turns.is_full(candidate.target):
+                full = turns is not None and turns.is_full(candidate.target)
+                if not full and await self._prepare(candidate):
+                    full = turns is not None and turns.is_full(candidate.target)
+                if full:
                     busy.append(candidate)
                     continue
             elif turns is not None and busy:

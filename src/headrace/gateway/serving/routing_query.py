@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from headrace.gateway.accounts.terms import DataPolicy
+from headrace.gateway.held_bodies import key_of
 from headrace.gateway.routing.query import RoutingQuery, query_from_body
 from headrace.gateway.routing.router import Router
 from headrace.gateway.routing.told_responses import ToldResponse
@@ -13,13 +14,19 @@ from headrace.gateway.serving.incoming import Incoming
 from headrace.gateway.serving.prompt_salt import tenant_salt
 from headrace.gateway.serving.stored_references import PREVIOUS, RESPONSES
 from headrace.gateway.serving.who import SESSION_HEADERS, who_of
+from headrace.http.large_bodies import LargeBodies
 from headrace.protocol.dialects.token_count import MOST_TOKENS
 
 
-def query_for(incoming: Incoming, router: Router) -> RoutingQuery:
-    """The routing query of a request. Raises RequestError."""
+async def query_for(incoming: Incoming, router: Router, large_bodies: LargeBodies) -> RoutingQuery:
+    """The routing query of a request; a large body waits for its turn. Raises RequestError."""
     body = incoming.body
-    found = query_from_body(body, incoming.model, by_prefix=router.has_prefixes)
+
+    def read() -> tuple[RoutingQuery, tuple[int, ...]]:
+        found = query_from_body(body, incoming.model, by_prefix=router.has_prefixes)
+        return found, _blocks(incoming, router) if router.has_engines else ()
+
+    found, blocks = await large_bodies.result(key_of(incoming.caller), len(body.body), read)
     session = next(
         (incoming.headers[name] for name in SESSION_HEADERS if name in incoming.headers), None
     )
@@ -42,7 +49,7 @@ def query_for(incoming: Incoming, router: Router) -> RoutingQuery:
         keeps_no_data=policy.data_collection == "deny",
         priority=0 if incoming.caller is None else incoming.caller.priority,
         who=who_of(incoming) if router.has_variants else NOBODY,
-        blocks=_blocks(incoming, router) if router.has_engines else (),
+        blocks=blocks,
         hears_names=incoming.caller is None or not incoming.caller.allowed_models,
     )
 

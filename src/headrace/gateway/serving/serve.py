@@ -121,7 +121,7 @@ class _Course:
         """Everything except settling."""
         try:
             router = self._serving.router
-            ask = query_for(self._incoming, router)
+            ask = await query_for(self._incoming, router, self._serving.large_bodies)
             await check_asked(self._serving, self._incoming, ask)
             if self._is_guarded():
                 ask = await self._pass_guardrails(ask)
@@ -188,7 +188,7 @@ class _Course:
             self._visit.asks(incoming)
         self._prepared = Prepared(incoming)
         self._at_cache = AtCache(serving.cache, incoming, self._prepared, serving.clock_ns)
-        return query_for(incoming, serving.router)
+        return await query_for(incoming, serving.router, serving.large_bodies)
 
     async def _block(self, error: GuardBlockedError) -> None:
         """Refuse what a guardrail blocked, before or after the answer. Answers are billed."""
@@ -268,6 +268,7 @@ class _Course:
             hedging=hedging_of(route, incoming, self._now_s()),
             asides=self.asides,
             holding=self._holding,
+            large_bodies=serving.large_bodies,
         )
         if self._way is not None:
             self._way.inside.goes_on(dispatch)

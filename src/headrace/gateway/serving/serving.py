@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from headrace.gateway.settings.reliability import Unsupported
 from headrace.gateway.telemetry.tracing import NOT_TRACED, Tracing
+from headrace.http.large_bodies import LargeBodies
 
 if TYPE_CHECKING:  # what the configuration does not use is not imported
     from headrace.gateway.accounts.accounts import Accounts
@@ -42,6 +43,8 @@ class Serving:
     source: random.Random
     on_entry: Callable[[Entry], None]
     """Takes each ledger line; must not wait."""
+    large_bodies: LargeBodies
+    """Where large bodies are read and translated."""
     cache: ResponseCache | None = None
     guardrails: Guardrails | None = None
     tracing: Tracing = NOT_TRACED

@@ -27,6 +27,7 @@ from headrace.gateway.serving.prepared import Prepared
 from headrace.gateway.serving.rate import note_opened
 from headrace.gateway.serving.tally import Tally
 from headrace.gateway.settings.reliability import Unsupported
+from headrace.http.large_bodies import LargeBodies
 from headrace.protocol.json_object import JsonObject
 from headrace.protocol.neutral.dialect import ClientSide, DamagedReplyError
 from headrace.protocol.neutral.part import Text
@@ -70,6 +71,7 @@ class Inside:
     ask: RoutingQuery
     unsupported: Unsupported
     most_reply_bytes: int
+    large_bodies: LargeBodies
     clock_ns: Callable[[], int]
     source: random.Random
     holding: Holding
@@ -116,6 +118,7 @@ class Inside:
             stream=False,
             unsupported="drop" if is_ours else self.unsupported,
             most_reply_bytes=self.most_reply_bytes,
+            large_bodies=self.large_bodies,
             clock_ns=self.clock_ns,
             source=self.source,
             holding=self.holding,

@@ -32,6 +32,7 @@ from headrace.gateway.settings.cascade import AcceptSettings, StageSettings
 from headrace.gateway.settings.complexity import MOST_ROUTER_CHARS, ChooseSettings
 from headrace.gateway.settings.model import ModelSettings
 from headrace.gateway.settings.reliability import Unsupported
+from headrace.http.large_bodies import LargeBodies
 from headrace.protocol.dialects.token_count import MOST_TOKENS
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.dialect import ClientSide
@@ -51,6 +52,7 @@ class Ways:
     """The model chosen for each conversation."""
     unsupported: Unsupported
     most_reply_bytes: int
+    large_bodies: LargeBodies
     clock_ns: Callable[[], int]
     source: random.Random
     classifier: Classifier | None = None
@@ -82,6 +84,7 @@ class Ways:
             ask=ask,
             unsupported=self.unsupported,
             most_reply_bytes=self.most_reply_bytes,
+            large_bodies=self.large_bodies,
             clock_ns=self.clock_ns,
             source=self.source,
             holding=holding,
