@@ -176,7 +176,8 @@ def main() -> int:
     options = parser.parse_args()
     if options.crowd:
         body = body_of(int(options.mb * 1e6))
-        sys.stdout.write(json.dumps(crowd(*options.crowd, body, options.bodies)) + "\n")
+        url, path = options.crowd
+        sys.stdout.write(json.dumps(crowd(url, path, body, options.bodies)) + "\n")
         return 0
     upstream = [sys.executable, "-m", "benchmarks.instant_endpoint"]
     with tempfile.TemporaryDirectory() as folder, endpoint(upstream) as provider:
