@@ -94,6 +94,7 @@ def settings(origin: object, redis: RedisServer, folder: Path) -> dict[str, Any]
         "timeouts": {"connect_s": 1, "first_token_s": 0.4, "idle_s": 0.3, "total_s": 3},
         "retries": {"attempts": 2, "backoff_s": 0.01},
         "breaker": {"min_attempts": 1000},
+        "errors": {"detail": "full"},  # clients read the providers' words, of which none is secret
         "ledger": {"path": "ledger.sqlite3"},
         "log": {"level": "debug"},
     }  # fmt: skip
