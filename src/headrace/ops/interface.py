@@ -18,6 +18,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from headrace.ops.experts import ExpertMLP, ExpertWeight, Routes, Routing
 from headrace.ops.sampling_rows import LogitsEdit, SamplingRows, TopLogprobs
 from headrace.weights.tensor import Tensor
 
@@ -26,10 +27,11 @@ Array = Any
 
 KVCodec = Literal["f32", "bf16"]
 
-Activation = Literal["silu", "gelu", "gelu_tanh", "relu"]
+Activation = Literal["silu", "gelu", "gelu_tanh", "relu", "swiglu_clamped"]
 """silu: x / (1 + exp(-x)). gelu: x Phi(x), by erf. gelu_tanh: its approximation by tanh
 (0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x³)))), also called gelu_new and gelu_pytorch_tanh.
-relu: 0 where x < 0, otherwise x (-0 and NaN too)."""
+relu: 0 where x < 0, otherwise x (-0 and NaN too). swiglu_clamped (gpt_oss; gated only): gate is
+at most 7, up in [-7, 7], and the result is gate / (1 + exp(-1.702 gate)) * (up + 1)."""
 
 
 @dataclass(frozen=True)
@@ -172,6 +174,19 @@ class Ops(ABC):
         """
 
     @abstractmethod
+    def expert_weight(
+        self,
+        experts: Sequence[Sequence[Tensor]],
+        *,
+        bias: Sequence[Sequence[Tensor | None]] | None = None,
+    ) -> ExpertWeight:
+        """One matrix of every expert: experts[e] is what linear_weight takes as `parts`.
+
+        Raises ValueError where codecs or widths differ, within an expert or between experts, and
+        where experts have unequal numbers of rows.
+        """
+
+    @abstractmethod
     def embedding_weight(self, tensor: Tensor) -> EmbeddingWeight:
         """A table (rows, width) of any codec; it may stay mapped."""
 
@@ -225,6 +240,31 @@ class Ops(ABC):
         """residual + scale * (W norm(x) + bias), f32[N, out]; parts that are None are left out.
 
         Rounded after the bias, after the scale (unless it is 1) and after the residual.
+        """
+
+    @abstractmethod
+    def route(self, logits: Array, routing: Routing, *, bias: Array | None = None) -> Routes:
+        """The experts of every token and their weights, of router logits f32[N, num_experts].
+
+        bias: f32[num_experts], finite, added to the scores for the choice only.
+        """
+
+    @abstractmethod
+    def experts(
+        self,
+        x: Array,
+        mlp: ExpertMLP,
+        routes: Routes,
+        *,
+        residual: Array | None = None,
+        scale: float = 1.0,
+    ) -> Array:
+        """residual + scale * the weighted sum of the chosen experts' MLPs of x: f32[N, hidden].
+
+        An expert's MLP has the bits of `linear`, `gated_activation` and `linear` of its matrices
+        and that row. Its product with the token's weight is rounded, then the sum, in the order
+        of choice; then `scale` (unless it is 1) and `residual`. With `mlp.weigh_input` the row
+        is multiplied by the weight before, and the results are added as they are.
         """
 
     @abstractmethod

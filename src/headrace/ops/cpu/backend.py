@@ -20,6 +20,7 @@ import numpy.typing as npt
 from headrace.errors import ConfigError
 from headrace.ops import adjustment
 from headrace.ops.cpu import _native
+from headrace.ops.experts import ExpertMLP, ExpertWeight, Routes, Routing
 from headrace.ops.interface import (
     Activation,
     AttentionShape,
@@ -32,6 +33,7 @@ from headrace.ops.interface import (
     RaggedBatch,
     RopeTable,
 )
+from headrace.ops.reference import experts
 from headrace.ops.sampling_rows import (
     LogitsEdit,
     Penalties,
@@ -41,6 +43,7 @@ from headrace.ops.sampling_rows import (
 )
 from headrace.ops.shared import (
     check_head_norm,
+    expert_shape,
     f32_rope_table,
     f32_vector,
     fused_codec,
@@ -113,6 +116,26 @@ class CpuOps(Ops):
             codec=codec,
             nbytes=packed.nbytes,
             packed=packed,
+        )
+
+    def expert_weight(
+        self,
+        experts: Sequence[Sequence[Tensor]],
+        *,
+        bias: Sequence[Sequence[Tensor | None]] | None = None,
+    ) -> ExpertWeight:
+        codec, out, width = expert_shape(experts, bias)
+        weights = tuple(
+            self.linear_weight(parts, bias=None if bias is None else bias[expert])
+            for expert, parts in enumerate(experts)
+        )
+        return ExpertWeight(
+            num_experts=len(weights),
+            out_features=out,
+            in_features=width,
+            codec=codec,
+            nbytes=sum(weight.nbytes for weight in weights),
+            packed=weights,
         )
 
     def embedding_weight(self, tensor: Tensor) -> EmbeddingWeight:
@@ -192,6 +215,20 @@ class CpuOps(Ops):
                 scale,
             )
         return out
+
+    def route(self, logits: F32, routing: Routing, *, bias: F32 | None = None) -> Routes:
+        return experts.route(logits, routing, bias)
+
+    def experts(
+        self,
+        x: F32,
+        mlp: ExpertMLP,
+        routes: Routes,
+        *,
+        residual: F32 | None = None,
+        scale: float = 1.0,
+    ) -> F32:
+        return experts.run(self, x, mlp, routes, residual, scale)
 
     def rope(
         self,
