@@ -7,6 +7,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <optional>
 #include <vector>
@@ -42,6 +43,38 @@ PackedLinear* pack(Backend& backend, const std::vector<const Rows*>& parts, nb::
   const auto lock = backend.pool().acquire();
   return new PackedLinear(backend.pool(), parts[0]->codec(), parts[0]->width(), rows,
                           std::move(values));
+}
+
+PackedExperts* pack_experts(Backend& backend, const std::vector<std::vector<const Rows*>>& experts,
+                            nb::object bias) {
+  if (experts.empty()) refuse("an expert weight needs at least one expert");
+  std::vector<const uint8_t*> rows;
+  const Rows* first = nullptr;
+  size_t out = 0;
+  for (const std::vector<const Rows*>& parts : experts) {
+    const size_t before = rows.size();
+    for (const Rows* part : parts) {
+      if (part == nullptr) refuse("a part of an expert is None");
+      if (first == nullptr) first = part;
+      if (part->codec() != first->codec() || part->width() != first->width()) {
+        refuse("parts of experts must have one codec and one width");
+      }
+      for (int64_t i = 0; i < part->count(); ++i) rows.push_back(part->row(i));
+    }
+    if (&parts == &experts.front()) out = rows.size();
+    if (rows.size() - before != out) refuse("experts must have equally many rows");
+  }
+  if (first == nullptr) refuse("an expert needs at least one part");
+  std::vector<float> values;
+  if (!bias.is_none()) {
+    const View<float> view(bias, "bias", 1);
+    view.require(0, static_cast<int64_t>(rows.size()));
+    values.assign(view.data(), view.data() + rows.size());
+  }
+  const nb::gil_scoped_release release;
+  const auto lock = backend.pool().acquire();
+  return new PackedExperts(backend.pool(), first->codec(), first->width(),
+                           static_cast<int64_t>(experts.size()), rows, values);
 }
 
 void linear(Backend& backend, const PackedLinear& weight, nb::handle x, nb::handle y,
@@ -110,15 +143,18 @@ void embedding(Backend& backend, const Rows& table, nb::handle ids, nb::handle y
                 of.size(0));
 }
 
-Activation activation_of(const std::string& kind) {
+Activation activation_of(const std::string& kind, bool gated) {
   if (kind == "silu") return Activation::silu;
   if (kind == "gelu") return Activation::gelu;
   if (kind == "gelu_tanh") return Activation::gelu_tanh;
-  refuse("activation '" + kind + "' is unknown; supported: silu, gelu, gelu_tanh");
+  if (kind == "relu") return Activation::relu;
+  if (kind == "swiglu_clamped" && gated) return Activation::swiglu_clamped;
+  refuse("activation '" + kind + "' is unknown; supported: silu, gelu, gelu_tanh, relu" +
+         (gated ? ", swiglu_clamped" : ""));
 }
 
 void activation(Backend& backend, nb::handle x, nb::handle y, const std::string& kind, bool gated) {
-  const Activation function = activation_of(kind);
+  const Activation function = activation_of(kind, gated);
   const View<float> from(x, gated ? "gate_up" : "x", 2), to(y, "y", 2, true);
   to.require(0, from.size(0));
   from.require(1, (gated ? 2 : 1) * to.size(1));
@@ -134,6 +170,85 @@ void softcap(Backend& backend, nb::handle x, nb::handle y, float cap) {
   const nb::gil_scoped_release release;
   backend.activate({from.data(), to.data(), to.size(1), Activation::softcap, false, cap},
                    from.size(0));
+}
+
+// A rule of routing: the limits that the kernels rely on. Python's Routing names the others.
+Routing routing_of(int64_t experts, int64_t chosen, const std::string& score, bool normalised,
+                   double epsilon, double scale, int64_t groups, int64_t chosen_groups,
+                   const std::string& group_score, double jitter) {
+  const auto count = [](const char* field, int64_t value, int64_t most) {
+    check_range(field, value, value >= 1 && value <= most, ("[1, " + std::to_string(most) + "]").c_str());
+  };
+  count("num_experts", experts, int64_t{1} << 16);
+  count("num_groups", groups, experts);
+  count("chosen_groups", chosen_groups, groups);
+  if (experts % groups != 0) {
+    refuse("num_groups " + std::to_string(groups) + " does not divide num_experts " +
+           std::to_string(experts));
+  }
+  count("experts_per_token", chosen, experts / groups * chosen_groups);
+  const std::string scores[] = {"softmax", "sigmoid", "softmax_of_chosen", "sparsemixer"};
+  const auto found = std::find(std::begin(scores), std::end(scores), score);
+  if (found == std::end(scores)) {
+    refuse("score '" + score +
+           "' is unknown; supported: softmax, sigmoid, softmax_of_chosen, sparsemixer");
+  }
+  if (group_score != "max" && group_score != "top2") {
+    refuse("group_score '" + group_score + "' is unknown; supported: max, top2");
+  }
+  return {experts, chosen, static_cast<RouterScore>(found - std::begin(scores)), normalised,
+          epsilon, scale, groups, chosen_groups, group_score == "top2", jitter};
+}
+
+void route(Backend& backend, const Routing& routing, nb::handle logits, nb::handle bias,
+           nb::handle experts, nb::handle weights) {
+  const View<float> from(logits, "logits", 2), share(weights, "weights", 2, true);
+  const View<int32_t> to(experts, "experts", 2, true);
+  const OptionalView<float> added(bias, "bias", 1);
+  const int64_t rows = from.size(0);
+  from.require(1, routing.experts);
+  to.require(0, rows);
+  to.require(1, routing.chosen);
+  share.require(0, rows);
+  share.require(1, routing.chosen);
+  added.require(0, routing.experts);
+  if (added && routing.score == RouterScore::sparsemixer) {
+    refuse("bias: the score sparsemixer takes no selection bias");
+  }
+  for (int64_t e = 0; added && e < routing.experts; ++e) {
+    check_range("bias", added.data()[e], std::isfinite(added.data()[e]), "(-inf, inf)");
+  }
+  const nb::gil_scoped_release release;
+  backend.route(routing, from.data(), added.data(), rows, to.data(), share.data());
+}
+
+void experts(Backend& backend, const PackedExperts& gate_up, const PackedExperts& down,
+             nb::handle x, nb::handle y, nb::handle chosen, nb::handle weights,
+             const std::string& kind, bool weigh_input, nb::handle residual, float scale) {
+  const Activation function = activation_of(kind, true);
+  const View<float> from(x, "x", 2), to(y, "y", 2, true), share(weights, "weights of routes", 2);
+  const View<int32_t> of(chosen, "expert", 2);
+  const OptionalView<float> add(residual, "residual", 2);
+  const int64_t rows = from.size(0);
+  if (gate_up.count() != down.count() || gate_up.out() != 2 * down.in()) {
+    refuse("gate_up of " + std::to_string(gate_up.count()) + " experts with " +
+           std::to_string(gate_up.out()) + " outputs does not fit down of " +
+           std::to_string(down.count()) + " with " + std::to_string(down.in()) + " inputs");
+  }
+  from.require(1, gate_up.in());
+  to.require(0, rows);
+  to.require(1, down.out());
+  of.require(0, rows);
+  of.require_below(gate_up.count());
+  share.require(0, rows);
+  share.require(1, of.size(1));
+  add.require(0, rows);
+  add.require(1, down.out());
+  check_range("experts per token", of.size(1), of.size(1) >= 1 && of.size(1) <= kMostChosen,
+              ("[1, " + std::to_string(kMostChosen) + "]").c_str());
+  const nb::gil_scoped_release release;
+  backend.experts({gate_up, down, from.data(), rows, of.size(1), of.data(), share.data(), function,
+                   weigh_input, add.data(), scale, to.data()});
 }
 
 void take_rows(Backend& backend, nb::handle x, nb::handle rows, nb::handle y) {
@@ -291,6 +406,15 @@ NB_MODULE(_native, m) {
       nb::init<const std::string&, int64_t, nb::object, nb::object>(), nb::arg("codec"),
       nb::arg("width"), nb::arg("data"), nb::arg("row_order").none());
   nb::class_<PackedLinear>(m, "PackedLinear").def_prop_ro("nbytes", &PackedLinear::bytes);
+  nb::class_<PackedExperts>(m, "PackedExperts").def_prop_ro("nbytes", &PackedExperts::bytes);
+  nb::class_<Routing>(m, "Routing")
+      .def("__init__",
+           [](Routing* self, int64_t experts, int64_t chosen, const std::string& score,
+              bool normalised, double epsilon, double scale, int64_t groups, int64_t chosen_groups,
+              const std::string& group_score, double jitter) {
+             new (self) Routing(routing_of(experts, chosen, score, normalised, epsilon, scale,
+                                           groups, chosen_groups, group_score, jitter));
+           });
   nb::class_<KvCache>(m, "KvCache")
       .def(nb::init<int64_t, int64_t, int64_t, int64_t, int64_t, bool, bool>(),
            nb::arg("num_layers"), nb::arg("num_kv_heads"), nb::arg("head_dim"),
@@ -324,6 +448,7 @@ NB_MODULE(_native, m) {
              return b.peak_multiplies(static_cast<Operands>(found - std::begin(kinds)));
            })
       .def("pack", &pack, nb::arg("parts"), nb::arg("bias").none())
+      .def("pack_experts", &pack_experts, nb::arg("experts"), nb::arg("bias").none())
       .def("linear", &linear, nb::arg("weight"), nb::arg("x"), nb::arg("y"),
            nb::arg("norm_weight").none(), nb::arg("norm_bias").none(), nb::arg("eps"),
            nb::arg("centred"), nb::arg("residual").none(), nb::arg("scale"))
@@ -336,6 +461,11 @@ NB_MODULE(_native, m) {
       .def("activation", &activation)
       .def("softcap", &softcap)
       .def("take_rows", &take_rows)
+      .def("route", &route, nb::arg("routing"), nb::arg("logits"), nb::arg("bias").none(),
+           nb::arg("experts"), nb::arg("weights"))
+      .def("experts", &experts, nb::arg("gate_up"), nb::arg("down"), nb::arg("x"), nb::arg("y"),
+           nb::arg("experts"), nb::arg("weights"), nb::arg("activation"), nb::arg("weigh_input"),
+           nb::arg("residual").none(), nb::arg("scale"))
       .def("rope", &rope, nb::arg("qkv"), nb::arg("heads"), nb::arg("kv_heads"),
            nb::arg("head_dim"), nb::arg("cos"), nb::arg("sin"), nb::arg("positions"),
            nb::arg("q_weight").none(), nb::arg("q_eps"), nb::arg("k_weight").none(),

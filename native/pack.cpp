@@ -1,5 +1,6 @@
 #include "pack.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -150,6 +151,38 @@ PackedLinear::PackedLinear(ThreadPool& pool, Codec codec, int64_t in,
 PackedMatrix PackedLinear::view() const {
   return {codec_, out_, in_, tiles_, panel_bytes_, panels_.data(),
           bias_.empty() ? nullptr : bias_.data()};
+}
+
+namespace {
+
+// Each expert's values, with `fill` behind them up to whole panels.
+template <class T>
+std::vector<T> padded(const std::vector<T>& values, int64_t count, int64_t out, T fill) {
+  const int64_t step = (out + kLanes - 1) / kLanes * kLanes;
+  std::vector<T> all(static_cast<size_t>(values.empty() ? 0 : count * step), fill);
+  for (int64_t i = 0; !values.empty() && i < count; ++i) {
+    std::copy_n(values.begin() + i * out, out, all.begin() + i * step);
+  }
+  return all;
+}
+
+}  // namespace
+
+PackedExperts::PackedExperts(ThreadPool& pool, Codec codec, int64_t in, int64_t count,
+                             const std::vector<const uint8_t*>& rows,
+                             const std::vector<float>& bias)
+    : count_(count),
+      out_(static_cast<int64_t>(rows.size()) / count),
+      panels_((out_ + kLanes - 1) / kLanes),
+      all_(pool, codec, in, padded<const uint8_t*>(rows, count, out_, nullptr),
+           padded(bias, count, out_, 0.0f)) {}
+
+PackedMatrix PackedExperts::view(int64_t expert) const {
+  PackedMatrix matrix = all_.view();
+  matrix.out = out_;
+  matrix.panels += expert * panels_ * matrix.panel_bytes;
+  if (matrix.bias != nullptr) matrix.bias += expert * panels_ * kLanes;
+  return matrix;
 }
 
 }  // namespace headrace

@@ -13,7 +13,8 @@ namespace headrace {
 
 class PackedLinear {
  public:
-  // rows: where each output's stored row begins. `in` is whole blocks of the codec.
+  // rows: where each output's stored row begins; null: a row of zeros. `in` is whole blocks of the
+  // codec.
   PackedLinear(ThreadPool& pool, Codec codec, int64_t in, const std::vector<const uint8_t*>& rows,
                std::vector<float> bias);
 
@@ -28,6 +29,26 @@ class PackedLinear {
   int64_t panel_bytes_;
   Buffer panels_;
   std::vector<float> bias_;
+};
+
+// One matrix of every expert of a layer, each in panels of its own, in one piece of memory.
+class PackedExperts {
+ public:
+  // rows: the stored rows of the first expert, then of the next; bias: as many values, or none.
+  PackedExperts(ThreadPool& pool, Codec codec, int64_t in, int64_t count,
+                const std::vector<const uint8_t*>& rows, const std::vector<float>& bias);
+
+  PackedMatrix view(int64_t expert) const;
+  int64_t count() const { return count_; }
+  int64_t out() const { return out_; }
+  int64_t in() const { return all_.view().in; }
+  int64_t bytes() const { return all_.bytes(); }
+
+ private:
+  int64_t count_;
+  int64_t out_;     // of an expert
+  int64_t panels_;  // of an expert
+  PackedLinear all_;
 };
 
 // Stored bytes of a row of `width` values.

@@ -74,6 +74,19 @@ def expert_shape(
     return next(iter(kinds))
 
 
+def expert_biases(
+    experts: Sequence[Sequence[Tensor]], bias: Sequence[Sequence[Tensor | None]] | None
+) -> npt.NDArray[np.float32] | None:
+    """The biases of all experts one after another, as `stacked_bias` does for one."""
+    if bias is None:
+        return None
+    for parts, vectors in zip(experts, bias, strict=True):
+        if len(vectors) != len(parts):
+            raise ValueError(f"{len(vectors)} biases for {len(parts)} matrices: {parts[0].name}")
+    parts = [part for of_expert in experts for part in of_expert]
+    return stacked_bias(parts, [vector for of_expert in bias for vector in of_expert])
+
+
 def is_centred(norm: Norm) -> bool:
     """Whether the mean is taken off first (LayerNorm); ValueError for an unknown kind."""
     if norm.kind not in ("rms", "layer"):

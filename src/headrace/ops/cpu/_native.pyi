@@ -25,6 +25,27 @@ class PackedLinear:
     @property
     def nbytes(self) -> int: ...
 
+class PackedExperts:
+    @property
+    def nbytes(self) -> int: ...
+
+class Routing:
+    """A rule of routing; see headrace.ops.experts.Routing."""
+
+    def __init__(
+        self,
+        num_experts: int,
+        experts_per_token: int,
+        score: str,
+        normalised: bool,
+        epsilon: float,
+        scale: float,
+        num_groups: int,
+        chosen_groups: int,
+        group_score: str,
+        jitter: float,
+    ) -> None: ...
+
 class KvCache:
     def __init__(
         self,
@@ -60,6 +81,7 @@ class Backend:
         """
 
     def pack(self, parts: list[Rows], bias: F32 | None) -> PackedLinear: ...
+    def pack_experts(self, experts: list[list[Rows]], bias: F32 | None) -> PackedExperts: ...
     def linear(
         self,
         weight: PackedLinear,
@@ -98,6 +120,22 @@ class Backend:
     def activation(self, x: F32, y: F32, kind: str, gated: bool) -> None: ...
     def softcap(self, x: F32, y: F32, cap: float) -> None: ...
     def take_rows(self, x: F32, rows: I32, y: F32) -> None: ...
+    def route(
+        self, routing: Routing, logits: F32, bias: F32 | None, experts: I32, weights: F32
+    ) -> None: ...
+    def experts(
+        self,
+        gate_up: PackedExperts,
+        down: PackedExperts,
+        x: F32,
+        y: F32,
+        experts: I32,
+        weights: F32,
+        activation: str,
+        weigh_input: bool,
+        residual: F32 | None,
+        scale: float,
+    ) -> None: ...
     def rope(
         self,
         qkv: F32,

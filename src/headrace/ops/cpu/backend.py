@@ -33,7 +33,6 @@ from headrace.ops.interface import (
     RaggedBatch,
     RopeTable,
 )
-from headrace.ops.reference import experts
 from headrace.ops.sampling_rows import (
     LogitsEdit,
     Penalties,
@@ -43,6 +42,7 @@ from headrace.ops.sampling_rows import (
 )
 from headrace.ops.shared import (
     check_head_norm,
+    expert_biases,
     expert_shape,
     f32_rope_table,
     f32_vector,
@@ -125,17 +125,17 @@ class CpuOps(Ops):
         bias: Sequence[Sequence[Tensor | None]] | None = None,
     ) -> ExpertWeight:
         codec, out, width = expert_shape(experts, bias)
-        weights = tuple(
-            self.linear_weight(parts, bias=None if bias is None else bias[expert])
-            for expert, parts in enumerate(experts)
+        packed = self._native.pack_experts(
+            [[_rows(part) for part in parts] for parts in experts],
+            expert_biases(experts, bias),
         )
         return ExpertWeight(
-            num_experts=len(weights),
+            num_experts=len(experts),
             out_features=out,
             in_features=width,
             codec=codec,
-            nbytes=sum(weight.nbytes for weight in weights),
-            packed=weights,
+            nbytes=packed.nbytes,
+            packed=packed,
         )
 
     def embedding_weight(self, tensor: Tensor) -> EmbeddingWeight:
@@ -217,7 +217,22 @@ class CpuOps(Ops):
         return out
 
     def route(self, logits: F32, routing: Routing, *, bias: F32 | None = None) -> Routes:
-        return experts.route(logits, routing, bias)
+        rule = _native.Routing(
+            routing.num_experts,
+            routing.experts_per_token,
+            routing.score,
+            routing.normalised,
+            routing.epsilon,
+            routing.scale,
+            routing.num_groups,
+            routing.chosen_groups,
+            routing.group_score,
+            routing.jitter,
+        )
+        shape = (len(logits), routing.experts_per_token)
+        routes = Routes(np.empty(shape, np.int32), np.empty(shape, np.float32))
+        self._native.route(rule, logits, bias, routes.experts, routes.weights)
+        return routes
 
     def experts(
         self,
@@ -228,7 +243,20 @@ class CpuOps(Ops):
         residual: F32 | None = None,
         scale: float = 1.0,
     ) -> F32:
-        return experts.run(self, x, mlp, routes, residual, scale)
+        out = np.empty((len(x), mlp.down.out_features), np.float32)
+        self._native.experts(
+            mlp.gate_up.packed,
+            mlp.down.packed,
+            x,
+            out,
+            routes.experts,
+            routes.weights,
+            mlp.activation,
+            mlp.weigh_input,
+            residual,
+            scale,
+        )
+        return out
 
     def rope(
         self,
@@ -294,17 +322,11 @@ class CpuOps(Ops):
         return out
 
     def gated_activation(self, gate_up: F32, kind: Activation) -> F32:
-        if kind == "relu":
-            gate, up = np.split(gate_up, 2, axis=1)
-            gated: F32 = _relu(gate) * up
-            return gated
         out = np.empty((gate_up.shape[0], gate_up.shape[1] // 2), np.float32)
         self._native.activation(gate_up, out, kind, True)
         return out
 
     def activation(self, x: F32, kind: Activation) -> F32:
-        if kind == "relu":
-            return _relu(x)
         out = np.empty(x.shape, np.float32)
         self._native.activation(x, out, kind, False)
         return out
@@ -355,11 +377,6 @@ class CpuOps(Ops):
                 logits, num_tokens, chosen, result.chosen, result.rank, result.ids, result.values
             )
         return result
-
-
-def _relu(x: F32) -> F32:
-    # By NumPy: it is exact, so there is no arithmetic to keep the same at every level.
-    return np.where(x < 0, np.float32(0), x)
 
 
 def _rows(tensor: Tensor) -> _native.Rows:

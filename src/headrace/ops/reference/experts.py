@@ -21,6 +21,7 @@ I32 = npt.NDArray[np.int32]
 
 _FURTHEST = 500.0
 """Beyond it exp is 0 or inf, so that no result of routing is a denormal float64."""
+_PER_LN2 = float.fromhex("0x1.71547652b82fep+0")
 _LN2_HIGH = float.fromhex("0x1.62e42feep-1")  # 32 bits: n times it is exact
 _LN2_LOW = float.fromhex("0x1.a39ef35793c76p-33")
 _SMALLEST = float(np.finfo(np.float32).tiny)
@@ -30,7 +31,7 @@ def exp(x: F64) -> F64:
     """e^x by products and sums that are each rounded: the same bits on any machine."""
     with np.errstate(invalid="ignore", over="ignore"):
         inside = np.where(np.abs(x) <= _FURTHEST, x, 0.0)
-        n = np.rint(inside * (1 / math.log(2)))
+        n = np.rint(inside * _PER_LN2)
         r = (inside - n * _LN2_HIGH) - n * _LN2_LOW
         p = np.full_like(r, 1 / math.factorial(13))
         for k in range(12, -1, -1):
@@ -161,11 +162,11 @@ def run(
         inner = ops.gated_activation(ops.linear(rows, gate_up[expert]), mlp.activation)
         results[token, choice] = ops.linear(inner, down[expert])
     total = np.zeros((count, hidden), np.float32)
-    for choice in range(routes.experts.shape[1]):
-        part = results[:, choice]
+    for column in range(routes.experts.shape[1]):
+        part = results[:, column]
         if not mlp.weigh_input:
-            part = routes.weights[:, choice, None] * part
-        total = total + part if choice else part
+            part = routes.weights[:, column, None] * part
+        total = total + part if column else part
     if scale != 1.0:
         total = total * np.float32(scale)
     return total if residual is None else total + residual
