@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from headrace.weights.expert_stacks import MAX_EXPERTS
 from headrace.weights.gguf_metadata import metadata_of_config
 from headrace.weights.gguf_writer import write_gguf_file
 from headrace.weights.open import open_checkpoint
+from headrace.weights.safetensors_file import read_safetensors
 from headrace.weights.safetensors_writer import write_safetensors_file
 from headrace.weights.source import source_of_array, source_of_tensor
 from headrace.weights.tensor import Tensor
@@ -325,6 +327,118 @@ def test_a_tensor_of_a_draft_layer_that_nobody_knows_stops_the_load(tmp_path: Pa
         load_model(
             replace(checkpoint, tensors={**checkpoint.tensors, **strange}), make_ops("reference")
         )
+
+
+def as_fused(checkpoint: Checkpoint) -> dict[str, Any]:
+    """Names and values as transformers has them in memory: gate and up of all experts as one."""
+    names: dict[str, dict[int, Any]] = {}
+    plain: dict[str, Any] = {}
+    architecture = ARCHITECTURES[checkpoint.config["model_type"]]
+    for name, tensor in checkpoint.tensors.items():
+        match = re.fullmatch(r"(model\.layers\.\d+)\.(.+\.experts)\.(\d+)\.(.+)\.weight", name)
+        if match is None:
+            plain[name] = tensor.to_f32()
+            continue
+        layer, experts, number, module = match.groups()
+        for fused, parts in architecture.folder_experts.items():
+            part = f"{experts}.{{}}.{module}.weight"
+            if part in parts:
+                members = names.setdefault(f"{layer}.{fused}", {})
+                members[int(number) * len(parts) + parts.index(part)] = tensor.to_f32()
+    for name, members in names.items():
+        matrices = [members[place] for place in sorted(members)]
+        parts = 2 if "gate_up" in name or "input" in name else 1
+        rows, columns = matrices[0].shape
+        stack = np.concatenate(matrices).reshape(len(matrices) // parts, parts * rows, columns)
+        plain[name] = stack
+    return plain
+
+
+@pytest.mark.parametrize(
+    "family", ["glm4_moe", "qwen3_moe", "qwen2_moe", "olmoe", "mixtral", "granitemoe"]
+)
+def test_a_folder_with_all_experts_as_one_tensor_is_the_same_model(
+    family: str, tmp_path: Path
+) -> None:
+    folder = write_tiny_hf(tmp_path, family)
+    first = open_checkpoint(folder)
+    tensors = {name: t.to_f32() for name, t in first.tensors.items()}
+    fused = as_fused(first)
+    assert sum(array.ndim == 3 for array in fused.values()) >= 4
+    sources = [source_of_array(array, name) for name, array in fused.items()]
+    write_safetensors_file(folder / "model.safetensors", sources)
+    back = open_checkpoint(folder)
+    assert set(back.tensors) == set(tensors)
+    for name, tensor in back.tensors.items():
+        assert np.array_equal(tensor.to_f32(), tensors[name]), name
+        assert tensor.data.base is not None, name
+
+
+def test_folders_of_granite_hold_all_experts_as_one_tensor(tmp_path: Path) -> None:
+    """The published form, which is written again."""
+    write_hf_folder(tiny_checkpoint("granitemoe"), tmp_path / "out")
+    stored = read_safetensors(tmp_path / "out" / "model.safetensors").tensors
+    shapes = tiny_shapes(tiny_config("granitemoe"))
+    assert {name: tensor.shape for name, tensor in stored.items()} == shapes
+
+
+@pytest.mark.parametrize("shape", [(4, 63, 64), (256, 64), (MAX_EXPERTS + 1, 2, 1)])
+def test_stacks_of_a_folder_that_are_none(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    folder = write_tiny_hf(tmp_path, FAMILY)
+    name = "model.layers.1.mlp.experts.gate_up_proj"
+    sources = [source_of_array(np.zeros(shape, np.float32), name)]
+    write_safetensors_file(folder / "model.safetensors", sources)
+    with pytest.raises(CheckpointError, match=r"mlp\.experts\.gate_up_proj' has shape"):
+        open_checkpoint(folder)
+
+
+def test_an_expert_that_is_in_a_stack_and_apart_is_refused(tmp_path: Path) -> None:
+    folder = write_tiny_hf(tmp_path, FAMILY)
+    tensors = {name: t.to_f32() for name, t in open_checkpoint(folder).tensors.items()}
+    name = "model.layers.1.mlp.experts.down_proj"
+    tensors[name] = np.zeros((4, 64, 32), np.float32)
+    sources = [source_of_array(array, key) for key, array in tensors.items()]
+    write_safetensors_file(folder / "model.safetensors", sources)
+    with pytest.raises(CheckpointError, match=r"experts\.0\.down_proj\.weight' is there twice"):
+        open_checkpoint(folder)
+
+
+def test_old_files_hold_each_expert_apart(tmp_path: Path) -> None:
+    """As llama.cpp wrote Mixtral until April 2024."""
+    source = open_checkpoint(write_tiny_gguf(tmp_path, "mixtral"))
+    architecture = ARCHITECTURES["mixtral"]
+    tensors = []
+    for name, tensor in source.tensors.items():
+        place = architecture.expert_place(name)
+        if place is None:
+            old = architecture.gguf_name(name)
+        else:
+            old = place[0].replace("_exps", f".{place[1]}")
+        tensors.append(source_of_tensor(tensor, old, tensor.codec))
+    assert "blk.0.ffn_gate.3.weight" in {item.name for item in tensors}
+    entries = {key: source.metadata.typed(key) for key in source.metadata}  # type: ignore[attr-defined]
+    write_gguf_file(tmp_path / "old.gguf", entries, tensors)
+    old_file = open_checkpoint(tmp_path / "old.gguf")
+    assert old_file.config == source.config
+    assert set(old_file.tensors) == set(source.tensors)
+    for name, tensor in old_file.tensors.items():
+        assert np.array_equal(tensor.data, source.tensors[name].data), name
+
+
+def test_files_of_llama_s_name_with_experts_are_mixtral_s(tmp_path: Path) -> None:
+    file = open_checkpoint(write_tiny_gguf(tmp_path, "mixtral"))
+    assert file.metadata["general.architecture"] == "llama"
+    assert file.config["model_type"] == "mixtral"
+    assert file.conventions.rope_layout == "interleaved"
+
+
+def test_the_gate_of_a_shared_expert_is_a_vector_in_gguf(tmp_path: Path) -> None:
+    path = write_tiny_gguf(tmp_path, "qwen2_moe", "Q8_0")
+    stored = {tensor.name: tensor for tensor in gguf.GGUFReader(path).tensors}
+    gate = stored["blk.1.ffn_gate_inp_shexp.weight"]
+    assert (list(gate.shape), gate.tensor_type.name) == ([64], "F32")
+    name = "model.layers.1.mlp.shared_expert_gate.weight"
+    assert open_checkpoint(path).tensors[name].shape == (1, 64)
 
 
 @pytest.mark.torch
