@@ -6,10 +6,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "buffer.h"
+#include "expert_weights.h"
 #include "kernels.h"
 #include "kv_cache.h"
 #include "pack.h"
@@ -22,8 +24,8 @@ namespace headrace {
 // The chosen experts of `tokens` rows: experts and weights are [tokens][chosen], in the order in
 // which results are added.
 struct ExpertsArgs {
-  const PackedExperts& gate_up;
-  const PackedExperts& down;
+  const ExpertMatrices& gate_up;
+  const ExpertMatrices& down;
   const float* x;
   int64_t tokens;
   int64_t chosen;  // at least 1
@@ -42,6 +44,9 @@ class Backend {
   Backend(const Kernels& kernels, int threads);
 
   const char* level() const { return kernels_.level; }
+  // Where experts are packed on demand from now on: null, or a cache of their matrices.
+  void cache_experts(int64_t bytes) { expert_cache_ = std::make_shared<ExpertCache>(bytes); }
+  const std::shared_ptr<ExpertCache>& expert_cache() const { return expert_cache_; }
   ThreadPool& pool() { return pool_; }
 
   void linear(const PackedMatrix& weight, const float* x, int64_t rows, const NormWeights& norm,
@@ -84,10 +89,11 @@ class Backend {
   };
   void chosen_experts(const ExpertsArgs& args, int64_t begin, int64_t end);
   void sort_by_expert(const ExpertsArgs& args, int64_t begin, int64_t end);
-  OperandPair prepared(const PackedExperts& weight, const float* x, int64_t rows, Buffer& few,
+  OperandPair prepared(const ExpertMatrices& weight, const float* x, int64_t rows, Buffer& few,
                     Buffer& many);
-  OperandPair gathered(const PackedExperts& weight, const OperandPair& from);
-  void multiply(const PackedExperts& weight, const OperandPair& x, float* y);
+  OperandPair gathered(const ExpertMatrices& weight, const OperandPair& from);
+  void multiply(const ExpertMatrices& weight, const OperandPair& x, float* y);
+  void multiply_experts(const ExpertMatrices& weight, const OperandPair& x, float* y);
   void* scratch(int thread) { return scratch_[static_cast<size_t>(thread)].data(); }
   void reserve_scratch(int64_t bytes);
   // Pieces for work that moves `bytes`: 1 where handing over would cost more than it saves.
@@ -96,6 +102,7 @@ class Backend {
 
   const Kernels& kernels_;
   ThreadPool pool_;
+  std::shared_ptr<ExpertCache> expert_cache_;
   Buffer operand_;
   std::vector<Buffer> scratch_;
   std::vector<SampleScratch> sample_scratch_;
@@ -107,6 +114,7 @@ class Backend {
   std::vector<int64_t> first_pair_;    // of each expert, and the end
   std::vector<int32_t> sorted_;        // the pair at each place
   std::vector<int32_t> place_;         // of each pair
+  std::vector<int32_t> active_;        // experts that go together
   std::vector<ExpertItem> expert_items_;
   bool few_ = false, many_ = false;  // which products the experts take that were chosen
   int64_t chosen_ = 1;

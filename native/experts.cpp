@@ -72,9 +72,9 @@ void Backend::sort_by_expert(const ExpertsArgs& a, int64_t begin, int64_t end) {
 }
 
 // Rows of x as the products read them that the chosen experts take.
-Backend::OperandPair Backend::prepared(const PackedExperts& weight, const float* x, int64_t rows,
+Backend::OperandPair Backend::prepared(const ExpertMatrices& weight, const float* x, int64_t rows,
                                     Buffer& few, Buffer& many) {
-  const PackedMatrix matrix = weight.view(0);
+  const PackedMatrix matrix = weight.shape();
   if (reads_rows_as_they_are(matrix)) return {operand_of(matrix, x), operand_of(matrix, x)};
   const auto prepare = [&](Buffer& buffer, bool many_rows) {
     const Operand to =
@@ -93,8 +93,8 @@ Backend::OperandPair Backend::prepared(const PackedExperts& weight, const float*
 }
 
 // The row of each pair's token at the pair's place.
-Backend::OperandPair Backend::gathered(const PackedExperts& weight, const OperandPair& from) {
-  const PackedMatrix matrix = weight.view(0);
+Backend::OperandPair Backend::gathered(const ExpertMatrices& weight, const OperandPair& from) {
+  const PackedMatrix matrix = weight.shape();
   const int64_t pairs = static_cast<int64_t>(sorted_.size());
   const int64_t chosen = chosen_;
   const auto gather = [&](const Operand& source, Buffer& buffer) {
@@ -114,24 +114,44 @@ Backend::OperandPair Backend::gathered(const PackedExperts& weight, const Operan
           many_ ? gather(from.many, many_operand_) : Operand{}};
 }
 
-// y[pairs][out] = the matrix of each pair's expert times its row.
-void Backend::multiply(const PackedExperts& weight, const OperandPair& x, float* y) {
-  const PackedMatrix matrix = weight.view(0);
-  const int64_t panels = (matrix.out + kLanes - 1) / kLanes, count = weight.count();
-  const auto rows_of = [&](int64_t e) {
-    return first_pair_[static_cast<size_t>(e + 1)] - first_pair_[static_cast<size_t>(e)];
+// y[pairs][out] = the matrix of each pair's expert times its row. Experts that are packed on demand go
+// in groups that fit in the cache, those that are there already first.
+void Backend::multiply(const ExpertMatrices& weight, const OperandPair& x, float* y) {
+  active_.clear();
+  for (int64_t e = 0; e < weight.count(); ++e) {
+    if (first_pair_[static_cast<size_t>(e + 1)] > first_pair_[static_cast<size_t>(e)]) {
+      active_.push_back(static_cast<int32_t>(e));
+    }
+  }
+  if (weight.cache() == nullptr) return multiply_experts(weight, x, y);
+  const std::lock_guard lock(weight.cache()->mutex());
+  std::stable_partition(active_.begin(), active_.end(),
+                        [&](int32_t e) { return weight.is_packed(e); });
+  const std::vector<int32_t> all(active_);
+  for (size_t done = 0; done < all.size();) {
+    active_.assign(all.begin() + static_cast<std::ptrdiff_t>(done), all.end());
+    active_.resize(static_cast<size_t>(weight.pack_group(pool_, active_)));
+    multiply_experts(weight, x, y);
+    done += active_.size();
+  }
+}
+
+// The same for the experts in active_, all of them packed.
+void Backend::multiply_experts(const ExpertMatrices& weight, const OperandPair& x, float* y) {
+  const PackedMatrix matrix = weight.shape();
+  const int64_t panels = (matrix.out + kLanes - 1) / kLanes;
+  const auto rows_of = [&](int32_t e) {
+    return first_pair_[static_cast<size_t>(e) + 1] - first_pair_[static_cast<size_t>(e)];
   };
-  const auto work_of = [&](int64_t e) {
-    const int64_t rows = rows_of(e);
-    return rows == 0 ? 0 : matrix.panel_bytes * panels * std::max<int64_t>(1, rows / 8);
+  const auto work_of = [&](int32_t e) {
+    return matrix.panel_bytes * panels * std::max<int64_t>(1, rows_of(e) / 8);
   };
   int64_t work = 0;
-  for (int64_t e = 0; e < count; ++e) work += work_of(e);
+  for (const int32_t e : active_) work += work_of(e);
   const int64_t wanted = std::min(work / kStreamBytes + 1, pool_.size() * kItemsPerThread);
   expert_items_.clear();
-  for (int64_t e = 0; e < count; ++e) {
+  for (const int32_t e : active_) {
     const int64_t rows = rows_of(e), first = first_pair_[static_cast<size_t>(e)];
-    if (rows == 0) continue;
     const int64_t unit = rows < kManyRows ? 1 : 2, units = (panels + unit - 1) / unit;
     const int64_t share = std::max<int64_t>(1, wanted * work_of(e) / std::max<int64_t>(1, work));
     int64_t passes = (rows + kRowsPerPass - 1) / kRowsPerPass;
@@ -141,7 +161,7 @@ void Backend::multiply(const PackedExperts& weight, const OperandPair& x, float*
     const int64_t per_pass = std::max<int64_t>(1, std::min(units, share / passes));
     for (int64_t pass = 0; pass < passes; ++pass) {
       for (int64_t piece = 0; piece < per_pass; ++piece) {
-        expert_items_.push_back({static_cast<int32_t>(e), units * piece / per_pass * unit,
+        expert_items_.push_back({e, units * piece / per_pass * unit,
                                  std::min(panels, units * (piece + 1) / per_pass * unit),
                                  first + rows * pass / passes, first + rows * (pass + 1) / passes});
       }

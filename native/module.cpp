@@ -45,36 +45,58 @@ PackedLinear* pack(Backend& backend, const std::vector<const Rows*>& parts, nb::
                           std::move(values));
 }
 
-PackedExperts* pack_experts(Backend& backend, const std::vector<std::vector<const Rows*>>& experts,
-                            nb::object bias) {
+// With a cache the result reads the stored rows later: whoever binds it keeps them alive.
+ExpertMatrices* expert_matrices(Backend& backend,
+                                const std::vector<std::vector<const Rows*>>& experts,
+                                nb::object bias, const std::shared_ptr<ExpertCache>& cache) {
   if (experts.empty()) refuse("an expert weight needs at least one expert");
-  std::vector<const uint8_t*> rows;
+  std::vector<std::vector<StoredRows>> stored;
   const Rows* first = nullptr;
-  size_t out = 0;
+  int64_t out = 0, all = 0;
   for (const std::vector<const Rows*>& parts : experts) {
-    const size_t before = rows.size();
+    int64_t rows = 0;
+    std::vector<StoredRows>& of_expert = stored.emplace_back();
     for (const Rows* part : parts) {
       if (part == nullptr) refuse("a part of an expert is None");
       if (first == nullptr) first = part;
       if (part->codec() != first->codec() || part->width() != first->width()) {
         refuse("parts of experts must have one codec and one width");
       }
-      for (int64_t i = 0; i < part->count(); ++i) rows.push_back(part->row(i));
+      rows += part->count();
+      of_expert.push_back(part->stored());
     }
-    if (&parts == &experts.front()) out = rows.size();
-    if (rows.size() - before != out) refuse("experts must have equally many rows");
+    if (stored.size() == 1) out = rows;
+    if (rows != out) refuse("experts must have equally many rows");
+    all += rows;
   }
   if (first == nullptr) refuse("an expert needs at least one part");
   std::vector<float> values;
   if (!bias.is_none()) {
     const View<float> view(bias, "bias", 1);
-    view.require(0, static_cast<int64_t>(rows.size()));
-    values.assign(view.data(), view.data() + rows.size());
+    view.require(0, all);
+    values.assign(view.data(), view.data() + all);
+  }
+  const int64_t tiles = (first->width() + kTile - 1) / kTile;
+  const int64_t bytes = (out + kLanes - 1) / kLanes * panel_bytes(first->codec(), tiles);
+  if (cache != nullptr && bytes > cache->limit()) {
+    refuse("expert_cache_bytes " + std::to_string(cache->limit()) + " is less than the " +
+           std::to_string(bytes) + " bytes of one packed expert");
   }
   const nb::gil_scoped_release release;
   const auto lock = backend.pool().acquire();
-  return new PackedExperts(backend.pool(), first->codec(), first->width(),
-                           static_cast<int64_t>(experts.size()), rows, values);
+  return new ExpertMatrices(backend.pool(), first->codec(), first->width(), std::move(stored),
+                            values, cache);
+}
+
+ExpertMatrices* pack_experts(Backend& backend, const std::vector<std::vector<const Rows*>>& experts,
+                             nb::object bias) {
+  return expert_matrices(backend, experts, std::move(bias), nullptr);
+}
+
+ExpertMatrices* map_experts(Backend& backend, const std::vector<std::vector<const Rows*>>& experts,
+                            nb::object bias) {
+  if (backend.expert_cache() == nullptr) refuse("this backend has no cache of experts");
+  return expert_matrices(backend, experts, std::move(bias), backend.expert_cache());
 }
 
 void linear(Backend& backend, const PackedLinear& weight, nb::handle x, nb::handle y,
@@ -222,7 +244,8 @@ void route(Backend& backend, const Routing& routing, nb::handle logits, nb::hand
   backend.route(routing, from.data(), added.data(), rows, to.data(), share.data());
 }
 
-void experts(Backend& backend, const PackedExperts& gate_up, const PackedExperts& down,
+void experts(Backend& backend, const ExpertMatrices& gate_up,
+             const ExpertMatrices& down,
              nb::handle x, nb::handle y, nb::handle chosen, nb::handle weights,
              const std::string& kind, bool weigh_input, nb::handle residual, float scale) {
   const Activation function = activation_of(kind, true);
@@ -406,7 +429,7 @@ NB_MODULE(_native, m) {
       nb::init<const std::string&, int64_t, nb::object, nb::object>(), nb::arg("codec"),
       nb::arg("width"), nb::arg("data"), nb::arg("row_order").none());
   nb::class_<PackedLinear>(m, "PackedLinear").def_prop_ro("nbytes", &PackedLinear::bytes);
-  nb::class_<PackedExperts>(m, "PackedExperts").def_prop_ro("nbytes", &PackedExperts::bytes);
+  nb::class_<ExpertMatrices>(m, "ExpertMatrices").def_prop_ro("nbytes", &ExpertMatrices::bytes);
   nb::class_<Routing>(m, "Routing")
       .def("__init__",
            [](Routing* self, int64_t experts, int64_t chosen, const std::string& score,
@@ -423,12 +446,19 @@ NB_MODULE(_native, m) {
 
   nb::class_<Backend>(m, "Backend")
       .def("__init__",
-           [](Backend* self, const std::string& level, int threads) {
+           [](Backend* self, const std::string& level, int threads,
+              std::optional<int64_t> expert_cache_bytes) {
              if (threads < 1 || threads > 1024) {
                refuse("threads " + std::to_string(threads) + " is not in [1, 1024]");
              }
+             if (expert_cache_bytes && *expert_cache_bytes < 0) {
+               refuse("expert_cache_bytes " + std::to_string(*expert_cache_bytes) +
+                      " is negative; None packs all experts at load");
+             }
              new (self) Backend(level, threads);
-           })
+             if (expert_cache_bytes) self->cache_experts(*expert_cache_bytes);
+           },
+           nb::arg("level"), nb::arg("threads"), nb::arg("expert_cache_bytes") = nb::none())
       .def_prop_ro("level", &Backend::level)
       .def_prop_ro("num_threads", [](Backend& b) { return b.pool().size(); })
       .def("flushing_threads", &Backend::flushing_threads, nb::call_guard<nb::gil_scoped_release>())
@@ -449,6 +479,14 @@ NB_MODULE(_native, m) {
            })
       .def("pack", &pack, nb::arg("parts"), nb::arg("bias").none())
       .def("pack_experts", &pack_experts, nb::arg("experts"), nb::arg("bias").none())
+      .def("map_experts", &map_experts, nb::arg("experts"), nb::arg("bias").none(),
+           nb::keep_alive<0, 2>())
+      .def("expert_cache_stats",
+           [](const Backend& b) -> std::optional<nb::tuple> {
+             if (b.expert_cache() == nullptr) return std::nullopt;
+             const ExpertCacheStats s = b.expert_cache()->stats();
+             return nb::make_tuple(s.limit_bytes, s.held_bytes, s.hits, s.misses, s.read_bytes);
+           })
       .def("linear", &linear, nb::arg("weight"), nb::arg("x"), nb::arg("y"),
            nb::arg("norm_weight").none(), nb::arg("norm_bias").none(), nb::arg("eps"),
            nb::arg("centred"), nb::arg("residual").none(), nb::arg("scale"))

@@ -1,6 +1,5 @@
 #include "pack.h"
 
-#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -105,13 +104,25 @@ void pack_blocks(Rows rows, int64_t blocks, uint8_t* to) {
   }
 }
 
+}  // namespace
+
 int64_t panel_bytes(Codec codec, int64_t tiles) {
   const CodecFacts& f = facts(codec);
   if (is_quantised(codec)) return tiles / f.tiles * block_bytes(f);
   return tiles * kTile * kLanes * f.stored_bytes;
 }
 
-}  // namespace
+void pack_panel(Codec codec, int64_t in, const uint8_t* const* rows, uint8_t* to) {
+  if (is_quantised(codec)) {
+    with_quantised(codec, [&]<Codec C>() {
+      pack_blocks<C>(rows, in / facts(C).stored_elements, to);
+    });
+  } else if (codec == Codec::f16) {
+    pack_halves(rows, in, to);
+  } else {
+    pack_words(rows, row_bytes(codec, in), to);
+  }
+}
 
 int64_t row_bytes(Codec codec, int64_t width) {
   return width / facts(codec).stored_elements * facts(codec).stored_bytes;
@@ -134,16 +145,7 @@ PackedLinear::PackedLinear(ThreadPool& pool, Codec codec, int64_t in,
       for (int64_t i = 0; i < kLanes && panel * kLanes + i < out_; ++i) {
         of_panel[i] = rows[static_cast<size_t>(panel * kLanes + i)];
       }
-      uint8_t* to = panels_.data() + panel * panel_bytes_;
-      if (is_quantised(codec)) {
-        with_quantised(codec, [&]<Codec C>() {
-          pack_blocks<C>(of_panel, in / facts(C).stored_elements, to);
-        });
-      } else if (codec == Codec::f16) {
-        pack_halves(of_panel, in, to);
-      } else {
-        pack_words(of_panel, row_bytes(codec, in), to);
-      }
+      pack_panel(codec, in, of_panel, panels_.data() + panel * panel_bytes_);
     }
   });
 }
@@ -151,38 +153,6 @@ PackedLinear::PackedLinear(ThreadPool& pool, Codec codec, int64_t in,
 PackedMatrix PackedLinear::view() const {
   return {codec_, out_, in_, tiles_, panel_bytes_, panels_.data(),
           bias_.empty() ? nullptr : bias_.data()};
-}
-
-namespace {
-
-// Each expert's values, with `fill` behind them up to whole panels.
-template <class T>
-std::vector<T> padded(const std::vector<T>& values, int64_t count, int64_t out, T fill) {
-  const int64_t step = (out + kLanes - 1) / kLanes * kLanes;
-  std::vector<T> all(static_cast<size_t>(values.empty() ? 0 : count * step), fill);
-  for (int64_t i = 0; !values.empty() && i < count; ++i) {
-    std::copy_n(values.begin() + i * out, out, all.begin() + i * step);
-  }
-  return all;
-}
-
-}  // namespace
-
-PackedExperts::PackedExperts(ThreadPool& pool, Codec codec, int64_t in, int64_t count,
-                             const std::vector<const uint8_t*>& rows,
-                             const std::vector<float>& bias)
-    : count_(count),
-      out_(static_cast<int64_t>(rows.size()) / count),
-      panels_((out_ + kLanes - 1) / kLanes),
-      all_(pool, codec, in, padded<const uint8_t*>(rows, count, out_, nullptr),
-           padded(bias, count, out_, 0.0f)) {}
-
-PackedMatrix PackedExperts::view(int64_t expert) const {
-  PackedMatrix matrix = all_.view();
-  matrix.out = out_;
-  matrix.panels += expert * panels_ * matrix.panel_bytes;
-  if (matrix.bias != nullptr) matrix.bias += expert * panels_ * kLanes;
-  return matrix;
 }
 
 }  // namespace headrace

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <numeric>
 #include <string>
 
@@ -20,13 +21,16 @@ struct Layer {
   std::vector<float> gate_up_bias, down_bias;  // of all experts
 };
 
-PackedExperts packed(Backend& backend, const std::vector<StoredMatrix>& experts,
-                     const std::vector<float>& bias) {
-  std::vector<const uint8_t*> rows;
+std::unique_ptr<ExpertMatrices> matrices(Backend& backend, const std::vector<StoredMatrix>& experts,
+                                         const std::vector<float>& bias) {
+  std::vector<std::vector<StoredRows>> stored;
   for (const StoredMatrix& w : experts) {
-    for (int64_t i = 0; i < w.out; ++i) rows.push_back(w.row(i));
+    const int64_t half = w.out / 2;
+    stored.push_back({{w.row(0), nullptr, half, w.row_bytes},
+                      {w.row(half), nullptr, w.out - half, w.row_bytes}});
   }
-  return PackedExperts(backend.pool(), experts[0].codec, experts[0].in, kExperts, rows, bias);
+  return std::make_unique<ExpertMatrices>(backend.pool(), experts[0].codec, experts[0].in, stored,
+                                          bias, backend.expert_cache());
 }
 
 // The MLP of one expert for all tokens.
@@ -76,16 +80,29 @@ void check_codec(const Kernels& kernels, Checks& checks, Codec codec) {
     want[at] = (first + second) * 0.7f + residual[at];
   }
   for (const int threads : {1, 3}) {
-    Backend backend(kernels, threads);
-    const PackedExperts gate_up = packed(backend, layer.gate_up, layer.gate_up_bias);
-    const PackedExperts down = packed(backend, layer.down, layer.down_bias);
-    for (const int64_t tokens : {int64_t{1}, int64_t{5}, kTokens}) {
-      std::vector<float> y(static_cast<size_t>(tokens * hidden));
-      backend.experts({gate_up, down, x.data(), tokens, kChosen, experts.data(), weights.data(),
-                       Activation::silu, false, residual.data(), 0.7f, y.data()});
-      checks.equal(y, {want.begin(), want.begin() + tokens * hidden},
-                   std::string("experts ") + facts(codec).name + ", tokens " +
-                       std::to_string(tokens) + ", threads " + std::to_string(threads));
+    for (const bool cached : {false, true}) {
+      Backend backend(kernels, threads);
+      const auto all = matrices(backend, layer.gate_up, {});
+      // Room for two matrices of three: groups, and others that have to go.
+      if (cached) backend.cache_experts(2 * all->bytes() / kExperts);
+      const auto gate_up = matrices(backend, layer.gate_up, layer.gate_up_bias);
+      const auto down = matrices(backend, layer.down, layer.down_bias);
+      for (const int64_t tokens : {int64_t{1}, int64_t{5}, kTokens}) {
+        std::vector<float> y(static_cast<size_t>(tokens * hidden));
+        backend.experts({*gate_up, *down, x.data(), tokens, kChosen, experts.data(),
+                         weights.data(), Activation::silu, false, residual.data(), 0.7f,
+                         y.data()});
+        checks.equal(y, {want.begin(), want.begin() + tokens * hidden},
+                     std::string("experts ") + facts(codec).name + ", tokens " +
+                         std::to_string(tokens) + ", threads " + std::to_string(threads) +
+                         (cached ? ", cached" : ""));
+      }
+      if (!cached) continue;
+      const ExpertCacheStats stats = backend.expert_cache()->stats();
+      checks.that(stats.held_bytes <= stats.limit_bytes, "bytes that the cache holds");
+      // Two, two and three experts of two matrices; each of six has to be packed once at least.
+      checks.that(stats.misses >= 6 && stats.hits + stats.misses == 14,
+                  "hits and misses of the cache");
     }
   }
 }

@@ -140,6 +140,20 @@ class ExpertMLP:
             )
 
 
+@dataclass(frozen=True)
+class ExpertCacheStats:
+    """Figures of a cache of packed expert matrices, counted since the backend was made."""
+
+    limit_bytes: int
+    held_bytes: int
+    hits: int
+    """Matrices that were packed already when a step needed them."""
+    misses: int
+    """Matrices that had to be packed first."""
+    read_bytes: int
+    """Stored bytes that the misses read."""
+
+
 def _check_count(name: str, value: int, most: int) -> None:
     if not 1 <= value <= most:
         raise ValueError(f"{name} {value} is not in [1, {most}]")

@@ -25,7 +25,7 @@ class PackedLinear:
     @property
     def nbytes(self) -> int: ...
 
-class PackedExperts:
+class ExpertMatrices:
     @property
     def nbytes(self) -> int: ...
 
@@ -63,7 +63,7 @@ class KvCache:
 class Backend:
     """Kernels of one level on one thread pool. Raises ValueError for a level that cannot run."""
 
-    def __init__(self, level: str, threads: int) -> None: ...
+    def __init__(self, level: str, threads: int, expert_cache_bytes: int | None = None) -> None: ...
     @property
     def level(self) -> str: ...
     @property
@@ -81,7 +81,13 @@ class Backend:
         """
 
     def pack(self, parts: list[Rows], bias: F32 | None) -> PackedLinear: ...
-    def pack_experts(self, experts: list[list[Rows]], bias: F32 | None) -> PackedExperts: ...
+    def pack_experts(self, experts: list[list[Rows]], bias: F32 | None) -> ExpertMatrices: ...
+    def map_experts(self, experts: list[list[Rows]], bias: F32 | None) -> ExpertMatrices:
+        """The same, packed on demand into the cache; the rows are kept alive and read later."""
+
+    def expert_cache_stats(self) -> tuple[int, int, int, int, int] | None:
+        """Limit and bytes held, hits, misses, stored bytes read; None without a cache."""
+
     def linear(
         self,
         weight: PackedLinear,
@@ -125,8 +131,8 @@ class Backend:
     ) -> None: ...
     def experts(
         self,
-        gate_up: PackedExperts,
-        down: PackedExperts,
+        gate_up: ExpertMatrices,
+        down: ExpertMatrices,
         x: F32,
         y: F32,
         experts: I32,

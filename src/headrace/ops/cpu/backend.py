@@ -20,7 +20,7 @@ import numpy.typing as npt
 from headrace.errors import ConfigError
 from headrace.ops import adjustment
 from headrace.ops.cpu import _native
-from headrace.ops.experts import ExpertMLP, ExpertWeight, Routes, Routing
+from headrace.ops.experts import ExpertCacheStats, ExpertMLP, ExpertWeight, Routes, Routing
 from headrace.ops.interface import (
     Activation,
     AttentionShape,
@@ -67,16 +67,24 @@ class CpuOps(Ops):
 
     level: "auto" (the best this machine can run) or the name of one; `levels()` lists them.
     threads: compute threads, the calling one included; None means the CPUs this process may use.
-    Raises ConfigError for a level this machine cannot run and for a number of threads outside
-    [1, 1024].
+    expert_cache_bytes: None packs all experts at load. With a number, experts that are given from
+    then on stay where they are stored (a mapped file) and are packed when a step needs them, into
+    memory of that size at most; the least recently used ones make room. Results are the same.
+    Raises ConfigError for a level this machine cannot run, for a number of threads outside
+    [1, 1024] and for a negative cache.
     """
 
     name = "cpu"
 
-    def __init__(self, level: str = "auto", threads: int | None = None) -> None:
+    def __init__(
+        self,
+        level: str = "auto",
+        threads: int | None = None,
+        expert_cache_bytes: int | None = None,
+    ) -> None:
         count = len(os.sched_getaffinity(0)) if threads is None else threads
         try:
-            self._native = _native.Backend(level, count)
+            self._native = _native.Backend(level, count, expert_cache_bytes)
         except ValueError as error:
             raise ConfigError(str(error)) from error
         except RuntimeError as error:
@@ -85,6 +93,7 @@ class CpuOps(Ops):
             ) from error
         self.level: str = self._native.level
         self.num_threads: int = self._native.num_threads
+        self._caches_experts = expert_cache_bytes is not None
 
     @staticmethod
     def levels() -> list[str]:
@@ -101,6 +110,11 @@ class CpuOps(Ops):
         A multiply and an add are two. None where the level does not multiply that kind.
         """
         return self._native.peak_multiplies(kind) or None
+
+    def expert_cache_stats(self) -> ExpertCacheStats | None:
+        """Hits, misses and bytes of the cache of experts; None where there is none."""
+        figures = self._native.expert_cache_stats()
+        return None if figures is None else ExpertCacheStats(*figures)
 
     def vector(self, tensor: Tensor, *, offset: float = 0.0) -> F32:
         return f32_vector(tensor, offset)
@@ -125,9 +139,9 @@ class CpuOps(Ops):
         bias: Sequence[Sequence[Tensor | None]] | None = None,
     ) -> ExpertWeight:
         codec, out, width = expert_shape(experts, bias)
-        packed = self._native.pack_experts(
-            [[_rows(part) for part in parts] for parts in experts],
-            expert_biases(experts, bias),
+        give = self._native.map_experts if self._caches_experts else self._native.pack_experts
+        packed = give(
+            [[_rows(part) for part in parts] for parts in experts], expert_biases(experts, bias)
         )
         return ExpertWeight(
             num_experts=len(experts),
