@@ -166,7 +166,7 @@ void Backend::attention(const AttentionArgs& args) {
   }
   const auto cost = [&](const AttentionItem& item) {
     const int64_t opening = batch.positions[item.begin], last = batch.positions[item.end - 1];
-    return (item.end - item.begin) * (last + 1 - std::max<int64_t>(0, opening + 1 - args.window));
+    return (item.end - item.begin) * (last + 1 - first_seen(args.sees, opening));
   };
   std::stable_sort(items_.begin(), items_.end(), [&](const auto& a, const auto& b) {
     return cost(a) > cost(b);

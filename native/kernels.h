@@ -172,6 +172,22 @@ struct KvWriteArgs {
   int64_t v_column;
 };
 
+// The positions a token sees: an interval that ends with its own and, of it, those in its mask.
+struct Visibility {
+  int64_t window;                   // the last so many, its own included; at least 1
+  int64_t chunk = 0;                // those from the last multiple of this on; 0: all of them
+  const uint64_t* masks = nullptr;  // [tokens][mask_spans]: bit b of span s is position 64 s + b;
+                                    // null: the whole interval
+  int64_t mask_spans = 0;
+};
+
+// The beginning of the interval that a token at `position` sees. It never falls as positions rise.
+static inline int64_t first_seen(const Visibility& sees, int64_t position) {
+  const int64_t in_window = position + 1 - sees.window;
+  const int64_t in_chunk = sees.chunk == 0 ? 0 : position - position % sees.chunk;
+  return in_window > in_chunk ? in_window : in_chunk;  // which is at least 0
+}
+
 struct AttentionArgs {
   KvLayer kv;
   BatchView batch;
@@ -179,8 +195,10 @@ struct AttentionArgs {
   int64_t row_width;
   int64_t group;  // q heads of one kv head
   float scale;
-  int64_t window;  // positions a token sees, its own included; at least 1
-  float softcap;   // 0: scores stay as they are
+  Visibility sees;
+  float softcap;        // 0: scores stay as they are
+  const float* sinks;   // score of each q head that no value belongs to, or null
+  const float* slopes;  // of each q head: what a score loses for each position back, or null
   float* y;  // f32[tokens][heads * group * head_dim]
 };
 

@@ -309,12 +309,13 @@ void rope(Backend& backend, nb::handle qkv, int64_t heads, int64_t kv_heads, int
 }
 
 void kv_write(Backend& backend, KvCache& cache, int64_t layer, nb::handle qkv, int64_t heads,
-              int64_t kv_heads, int64_t head_dim, int64_t window, nb::handle positions,
-              nb::handle query_start, nb::handle block_tables) {
+              int64_t kv_heads, int64_t head_dim, int64_t window, int64_t chunk,
+              nb::handle positions, nb::handle query_start, nb::handle block_tables) {
   check_heads(cache, layer, heads, kv_heads, head_dim);
   const View<float> rows(qkv, "qkv", 2);
   rows.require(1, (heads + 2 * kv_heads) * head_dim);
-  const Batch batch(cache, rows.size(0), window_of(window), positions, query_start, block_tables);
+  const Batch batch(cache, rows.size(0), visibility_of(window, chunk), positions, query_start,
+                    block_tables);
   const nb::gil_scoped_release release;
   backend.kv_write({cache.layer(layer), batch.view(), nullptr, rows.data(), rows.size(1),
                     heads * head_dim, (heads + kv_heads) * head_dim});
@@ -322,18 +323,23 @@ void kv_write(Backend& backend, KvCache& cache, int64_t layer, nb::handle qkv, i
 
 void attention(Backend& backend, const KvCache& cache, int64_t layer, nb::handle qkv, nb::handle y,
                int64_t heads, int64_t kv_heads, int64_t head_dim, float scale, int64_t window,
-               float softcap, nb::handle positions, nb::handle query_start,
-               nb::handle block_tables) {
+               int64_t chunk, float softcap, nb::handle sinks, nb::handle slopes, nb::handle masks,
+               nb::handle positions, nb::handle query_start, nb::handle block_tables) {
   check_heads(cache, layer, heads, kv_heads, head_dim);
   check_range("softcap", softcap, softcap >= 0 && softcap <= 3.4e38f, "[0, inf)");
   const View<float> rows(qkv, "qkv", 2), to(y, "y", 2, true);
   rows.require(1, (heads + 2 * kv_heads) * head_dim);
   to.require(0, rows.size(0));
   to.require(1, heads * head_dim);
-  const Batch batch(cache, rows.size(0), window_of(window), positions, query_start, block_tables);
+  const OptionalView<float> sink(sinks, "sinks", 1), slope(slopes, "slopes", 1);
+  sink.require(0, heads);
+  slope.require(0, heads);
+  const Visibility sees = visibility_of(window, chunk);
+  const Batch batch(cache, rows.size(0), sees, positions, query_start, block_tables);
+  const Masks masked(masks, sees, batch.view());
   const nb::gil_scoped_release release;
   backend.attention({cache.layer(layer), batch.view(), rows.data(), rows.size(1), heads / kv_heads,
-                     scale, window_of(window), softcap, to.data()});
+                     scale, masked.of(sees), softcap, sink.data(), slope.data(), to.data()});
 }
 
 [[noreturn]] void refuse_row(int32_t status, int64_t row) {
@@ -509,7 +515,11 @@ NB_MODULE(_native, m) {
            nb::arg("q_weight").none(), nb::arg("q_eps"), nb::arg("k_weight").none(),
            nb::arg("k_eps"))
       .def("kv_write", &kv_write)
-      .def("attention", &attention)
+      .def("attention", &attention, nb::arg("cache"), nb::arg("layer"), nb::arg("qkv"),
+           nb::arg("y"), nb::arg("heads"), nb::arg("kv_heads"), nb::arg("head_dim"),
+           nb::arg("scale"), nb::arg("window"), nb::arg("chunk"), nb::arg("softcap"),
+           nb::arg("sinks").none(), nb::arg("slopes").none(), nb::arg("masks").none(),
+           nb::arg("positions"), nb::arg("query_start"), nb::arg("block_tables"))
       .def("sample", &sample, nb::arg("logits"), nb::arg("num_tokens"), nb::arg("temperature"),
            nb::arg("top_k"), nb::arg("top_p"), nb::arg("min_p"), nb::arg("uniform"),
            nb::arg("ids"), nb::arg("chains") = nb::none())

@@ -83,6 +83,8 @@ class AttentionShape:
     """Heads of one attention layer. Row layout of a fused projection: q heads, k heads, v heads.
 
     window: positions a token sees, its own included; 0 means all before it.
+    chunk: positions are cut into chunks of so many, and a token sees those of its own that are not
+    after it; 0 means none.
     softcap: scores become softcap * tanh(score / softcap) after scaling; 0 means they stay.
     """
 
@@ -92,6 +94,7 @@ class AttentionShape:
     scale: float
     window: int = 0
     softcap: float = 0.0
+    chunk: int = 0
 
 
 @dataclass(frozen=True)
@@ -292,12 +295,28 @@ class Ops(ABC):
 
     @abstractmethod
     def paged_attention(
-        self, qkv: Array, shape: AttentionShape, kv: KVCacheArrays, layer: int, batch: RaggedBatch
+        self,
+        qkv: Array,
+        shape: AttentionShape,
+        kv: KVCacheArrays,
+        layer: int,
+        batch: RaggedBatch,
+        *,
+        sinks: Array | None = None,
+        slopes: Array | None = None,
+        masks: npt.NDArray[np.uint64] | None = None,
     ) -> Array:
         """Causal attention of every new token over its request's cache: f32[N, heads * head_dim].
 
-        A token at position p attends to positions [0, p], all of them already written, or to
-        the last `shape.window` of them.
+        A token at position p sees an interval that ends with p: from 0, from p + 1 - window or from
+        the last multiple of `chunk`, the latest of them; all of it is already written.
+        sinks: f32[heads], scores that join the softmax of each head and have no value
+            (arXiv 2309.17453; gpt-oss).
+        slopes: f32[heads]; ALiBi (arXiv 2108.12409): slope * (position - p) is added to each score,
+            after the softcap.
+        masks: uint64[N, spans]; of the interval only those positions 64 s + b are seen whose bit b
+            of masks[token, s] is set; at least one.
+        Raises ValueError where arrays do not agree and where a token sees nothing.
         """
 
     @abstractmethod

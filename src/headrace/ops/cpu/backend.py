@@ -309,13 +309,23 @@ class CpuOps(Ops):
             shape.num_kv_heads,
             shape.head_dim,
             shape.window,
+            shape.chunk,
             batch.positions,
             batch.query_start,
             batch.block_tables,
         )
 
     def paged_attention(
-        self, qkv: F32, shape: AttentionShape, kv: KVCacheArrays, layer: int, batch: RaggedBatch
+        self,
+        qkv: F32,
+        shape: AttentionShape,
+        kv: KVCacheArrays,
+        layer: int,
+        batch: RaggedBatch,
+        *,
+        sinks: F32 | None = None,
+        slopes: F32 | None = None,
+        masks: npt.NDArray[np.uint64] | None = None,
     ) -> F32:
         out = np.empty((qkv.shape[0], shape.num_heads * shape.head_dim), np.float32)
         self._native.attention(
@@ -328,7 +338,11 @@ class CpuOps(Ops):
             shape.head_dim,
             shape.scale,
             shape.window,
+            shape.chunk,
             shape.softcap,
+            sinks,
+            slopes,
+            masks,
             batch.positions,
             batch.query_start,
             batch.block_tables,

@@ -39,7 +39,14 @@ from headrace.ops.reference.arithmetic import (
     round_bf16,
     round_quantised,
 )
-from headrace.ops.reference.checks import check_batch, check_ids, check_rows, check_shape
+from headrace.ops.reference.checks import (
+    check_batch,
+    check_heads,
+    check_ids,
+    check_masks,
+    check_rows,
+    check_shape,
+)
 from headrace.ops.sampling_rows import LogitsEdit, SamplingRows, TopLogprobs
 from headrace.ops.shared import (
     check_head_norm,
@@ -241,10 +248,23 @@ class ReferenceOps(Ops):
         attention.write(qkv, shape, kv.arrays, layer, batch)
 
     def paged_attention(
-        self, qkv: F32, shape: AttentionShape, kv: KVCacheArrays, layer: int, batch: RaggedBatch
+        self,
+        qkv: F32,
+        shape: AttentionShape,
+        kv: KVCacheArrays,
+        layer: int,
+        batch: RaggedBatch,
+        *,
+        sinks: F32 | None = None,
+        slopes: F32 | None = None,
+        masks: npt.NDArray[np.uint64] | None = None,
     ) -> F32:
         check_batch(qkv, shape, kv, layer, batch)
-        return attention.attend(qkv, shape, kv.arrays, layer, batch)
+        check_heads("sinks", sinks, shape)
+        check_heads("slopes", slopes, shape)
+        check_masks(masks, shape, batch)
+        terms = attention.Terms(sinks, slopes, masks)
+        return attention.attend(qkv, shape, kv.arrays, layer, batch, terms)
 
     def gated_activation(self, gate_up: F32, kind: Activation) -> F32:
         if gate_up.shape[1] % 2:
