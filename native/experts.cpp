@@ -99,7 +99,7 @@ Backend::OperandPair Backend::gathered(const ExpertMatrices& weight, const Opera
   const int64_t chosen = chosen_;
   const auto gather = [&](const Operand& source, Buffer& buffer) {
     const Operand to = lay_out(buffer, matrix, pairs, source.half != nullptr);
-    pool_.for_ranges(pairs, pieces(pairs * matrix.in * 4), [&](int64_t begin, int64_t end, int) {
+    pool_.for_ranges(pairs, pieces(pairs * matrix.in * 2), [&](int64_t begin, int64_t end, int) {
       for (int64_t i = begin; i < end; ++i) {
         copy_row(matrix, source, sorted_[static_cast<size_t>(i)] / chosen, to, i);
       }

@@ -148,6 +148,13 @@ def test_the_stored_rows_stay_alive_and_what_is_dropped_leaves_the_cache(tmp_pat
     assert stats_of(ops).held_bytes == 0
 
 
+def test_a_single_expert_is_packed_at_load() -> None:
+    """Every token needs it (a shared expert): it would go and come back in each step."""
+    ops, plain = CpuOps("auto", 1, expert_cache_bytes=1), CpuOps("auto", 1)
+    assert (run(ops, mlp_of(ops, 1), 0) == run(plain, mlp_of(plain, 1), 0)).all()
+    assert stats_of(ops) == ExpertCacheStats(1, 0, 0, 0, 0)
+
+
 @pytest.mark.long
 def test_threads_that_share_the_cache_get_the_same_results() -> None:
     plain = CpuOps("auto", 2)

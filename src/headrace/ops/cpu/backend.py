@@ -69,7 +69,8 @@ class CpuOps(Ops):
     threads: compute threads, the calling one included; None means the CPUs this process may use.
     expert_cache_bytes: None packs all experts at load. With a number, experts that are given from
     then on stay where they are stored (a mapped file) and are packed when a step needs them, into
-    memory of that size at most; the least recently used ones make room. Results are the same.
+    memory of that size at most; the least recently used ones make room. Results are the same. A
+    layer's only expert is packed at load all the same.
     Raises ConfigError for a level this machine cannot run, for a number of threads outside
     [1, 1024] and for a negative cache.
     """
@@ -139,7 +140,9 @@ class CpuOps(Ops):
         bias: Sequence[Sequence[Tensor | None]] | None = None,
     ) -> ExpertWeight:
         codec, out, width = expert_shape(experts, bias)
-        give = self._native.map_experts if self._caches_experts else self._native.pack_experts
+        # One alone is an expert of every token: whatever the cache holds, a step needs it.
+        mapped = self._caches_experts and len(experts) > 1
+        give = self._native.map_experts if mapped else self._native.pack_experts
         packed = give(
             [[_rows(part) for part in parts] for parts in experts], expert_biases(experts, bias)
         )
