@@ -13,6 +13,7 @@ namespace {
 
 using headrace::Activation;
 using headrace::ActivationArgs;
+using headrace::CombineArgs;
 using headrace::kActivationColumns;
 
 HEADRACE_INLINE F magnitude(F x) { return at_least(sub(zero(), x), x); }
@@ -82,6 +83,30 @@ struct Softcap {
   HEADRACE_INLINE F of(F x, float cap) { return soft_capped(x, splat(cap)); }
 };
 
+struct Relu {
+  HEADRACE_INLINE F of(F x, float) { return at_least(zero(), x); }
+};
+// gpt_oss's gate: x times sigmoid(1.702 x) of x at most 7; what it meets of up is in [-6, 8].
+struct SwigluClamped {
+  HEADRACE_INLINE F of(F x, float) {
+    const F v = at_most(splat(7.0f), x);
+    return times_sigmoid(v, mul(splat(1.702f), v));
+  }
+  HEADRACE_INLINE F up(F x) {
+    return add(at_most(splat(7.0f), at_least(splat(-7.0f), x)), splat(1.0f));
+  }
+};
+
+// What a gate's activation is multiplied by.
+template <class Function>
+struct Up {
+  HEADRACE_INLINE F of(F x) { return x; }
+};
+template <>
+struct Up<SwigluClamped> {
+  HEADRACE_INLINE F of(F x) { return SwigluClamped::up(x); }
+};
+
 template <class Function>
 static void activate_pieces(const ActivationArgs& a, int64_t begin, int64_t end) {
   const int64_t pieces = (a.width + kActivationColumns - 1) / kActivationColumns;
@@ -92,7 +117,7 @@ static void activate_pieces(const ActivationArgs& a, int64_t begin, int64_t end)
     const float* x = a.x + row * (a.gated ? 2 : 1) * a.width;
     for (int64_t i = from; i < to; i += kLanes) {
       F v = Function::of(load_left(x + i, to - i), a.cap);
-      if (a.gated) v = mul(v, load_left(x + a.width + i, to - i));
+      if (a.gated) v = mul(v, Up<Function>::of(load_left(x + a.width + i, to - i)));
       store_n(a.y + row * a.width + i, v, to - i);
     }
   }
@@ -103,6 +128,32 @@ static void activate(const ActivationArgs& a, int64_t begin, int64_t end) {
   if (a.kind == Activation::gelu) activate_pieces<Gelu>(a, begin, end);
   if (a.kind == Activation::gelu_tanh) activate_pieces<GeluTanh>(a, begin, end);
   if (a.kind == Activation::softcap) activate_pieces<Softcap>(a, begin, end);
+  if (a.kind == Activation::relu) activate_pieces<Relu>(a, begin, end);
+  if (a.kind == Activation::swiglu_clamped) activate_pieces<SwigluClamped>(a, begin, end);
+}
+
+// Products and sums are rounded apart at every level, so that all have the same bits.
+static void combine(const CombineArgs& a, int64_t begin, int64_t end) {
+  const int64_t pieces = (a.width + kActivationColumns - 1) / kActivationColumns;
+  for (int64_t piece = begin; piece < end; ++piece) {
+    const int64_t token = piece / pieces, from = piece % pieces * kActivationColumns;
+    const int64_t left = a.width - from;
+    const int64_t to = from + (left < kActivationColumns ? left : kActivationColumns);
+    const int32_t* part_of = a.part_of + token * a.chosen;
+    const float* weights = a.weights == nullptr ? nullptr : a.weights + token * a.chosen;
+    for (int64_t i = from; i < to; i += kLanes) {
+      F total = zero();
+      for (int64_t j = 0; j < a.chosen; ++j) {
+        F part = load_left(a.parts + part_of[j] * a.width + i, to - i);
+        if (weights != nullptr) part = mul(splat(weights[j]), part);
+        total = j == 0 ? part : add(total, part);
+      }
+      total = mul(total, splat(a.scale));  // by 1 it stays what it is
+      const int64_t at = token * a.width + i;
+      if (a.residual != nullptr) total = add(total, load_left(a.residual + at, to - i));
+      store_n(a.y + at, total, to - i);
+    }
+  }
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "expert_weights.h"
 #include "kernels.h"
 #include "pack.h"
 #include "view.h"
@@ -44,6 +45,7 @@ class Rows {
   int64_t count() const { return order_ ? order_.view().size(0) : data_.size(0); }
   const uint8_t* data() const { return data_.data(); }
   const int32_t* order() const { return order_.data(); }
+  StoredRows stored() const { return {data(), order(), count(), row_bytes(codec_, width_)}; }
   const uint8_t* row(int64_t i) const {
     return data() + (order_ ? order_.data()[i] : i) * row_bytes(codec_, width_);
   }

@@ -4,8 +4,8 @@
 // window begins. For each row (one q head of one token) and span: 64 scores, their maximum,
 // p = exp(score - maximum), then the sums of p and of p * v, older sums scaled by exp(old maximum -
 // new). Which rows are computed together changes nothing: every row's sums are its own. Positions
-// past a token's own and before its window are left out of its sums (not multiplied by zero: what
-// lies there may be anything).
+// outside the interval a token sees are left out of its sums (not multiplied by zero: what lies
+// there may be anything); those within it that its mask lacks have p = 0.
 
 #pragma once
 
@@ -23,13 +23,15 @@ using headrace::AttentionItem;
 constexpr int64_t kGroups = kSpan / kLanes;
 
 // Scratch of an item, after each other: q [rows][head_dim], then per row the sums of p * v
-// [panels * 16], of p [16] and the maximum.
+// [panels * 16], of p [16] and [16] of which three are used: the maximum, the slope of its head and
+// its position (an int32).
 struct RowState {
   float* q;
   float* mixed;
   float* total;
   float* most;
 };
+constexpr int64_t kSlope = 1, kPosition = 2;
 
 static int64_t attention_scratch_bytes(int64_t rows, int64_t head_dim) {
   const int64_t padded = (head_dim + kLanes - 1) / kLanes * kLanes;
@@ -39,6 +41,7 @@ static int64_t attention_scratch_bytes(int64_t rows, int64_t head_dim) {
 // Where the span's groups of 16 tokens lie, and how far from each the same group of the next span
 // does (0 where there is none).
 struct SpanGroups {
+  int64_t start;  // the first position
   const uint8_t* k[kGroups];
   const uint8_t* v[kGroups];
   int64_t k_ahead[kGroups];
@@ -87,30 +90,51 @@ HEADRACE_APART void score_groups(const SpanGroups& span, int64_t g, const float*
   }
 }
 
-// Positions [begin, end) of a span: those a token sees.
+constexpr uint64_t kWhole = ~uint64_t{0};
+
+// Positions [begin, end) of a span, and of them those in `mask`: what a token sees.
 struct Seen {
   int64_t begin;
   int64_t end;
+  uint64_t mask;
 
+  HEADRACE_INLINE bool nothing(const Seen& s) {
+    const uint64_t before_end = s.end >= kSpan ? kWhole : (uint64_t{1} << s.end) - 1;
+    return s.mask != kWhole && (s.mask & before_end) >> s.begin == 0;
+  }
+  HEADRACE_INLINE bool same(const Seen& s, const Seen& other) {
+    return s.begin == other.begin && s.end == other.end && s.mask == other.mask;
+  }
   HEADRACE_INLINE int64_t first_group(const Seen& s) { return s.begin / kLanes; }
   HEADRACE_INLINE int64_t end_group(const Seen& s) { return (s.end + kLanes - 1) / kLanes; }
   // `x` in the lanes of the group that are seen, `other` elsewhere.
   HEADRACE_INLINE F keep(const Seen& s, int64_t group, F x, F other) {
     const int64_t before = s.begin - group * kLanes;
-    const F early = select(first(s.end - group * kLanes), x, other);
-    return before > 0 ? select(first(before), other, early) : early;
+    F kept = select(first(s.end - group * kLanes), x, other);
+    if (before > 0) kept = select(first(before), other, kept);
+    return s.mask == kWhole ? kept : select(lanes(s.mask >> group * kLanes), kept, other);
   }
 };
 
+// How far the positions of a group lie behind (below zero) that of a row.
+HEADRACE_INLINE F distances(const SpanGroups& span, int64_t group, const float* most) {
+  alignas(64) static const float lane[kLanes] = {0, 1, 2,  3,  4,  5,  6,  7,
+                                                 8, 9, 10, 11, 12, 13, 14, 15};
+  int32_t position;
+  __builtin_memcpy(&position, most + kPosition, sizeof position);
+  return add(load(lane), splat(static_cast<float>(span.start + group * kLanes - position)));
+}
+
 // q.K of one row become its p; returns what older sums have to be scaled by.
-HEADRACE_INLINE float soften(const AttentionArgs& a, float* scores, const Seen& seen, float* most,
-                             float* total) {
+HEADRACE_INLINE float soften(const AttentionArgs& a, const SpanGroups& span, float* scores,
+                             const Seen& seen, float* most, float* total) {
   const int64_t groups = Seen::end_group(seen);
   const F none = splat(-__builtin_inff());
   F high = none;
   for (int64_t g = Seen::first_group(seen); g < groups; ++g) {
     F s = mul(load(scores + g * kLanes), splat(a.scale));
     if (a.softcap != 0.0f) s = soft_capped(s, splat(a.softcap));
+    if (a.slopes != nullptr) s = add(s, mul(splat(most[kSlope]), distances(span, g, most)));
     store(scores + g * kLanes, s);
     high = at_least(Seen::keep(seen, g, s, none), high);
   }
@@ -190,7 +214,8 @@ static void span_rows(const AttentionArgs& a, const SpanGroups& span, const Seen
     });
   }
   for (int i = 0; i < MR; ++i) {
-    keep[i] = soften(a, scores + i * kSpan, seen, s.most + i * kLanes, s.total + i * kLanes);
+    keep[i] = soften(a, span, scores + i * kSpan, seen, s.most + i * kLanes,
+                     s.total + i * kLanes);
   }
   const int64_t width = a.kv.d_panels * kLanes;
   for (int64_t panel = 0; panel < a.kv.d_panels; panel += kBlockPanels) {
@@ -230,7 +255,8 @@ HEADRACE_INLINE void run_span(const AttentionArgs& a, const SpanGroups& span, co
   return span_all<F32Pairs, F32Pairs>(a, span, seen, s, row, rows, stream);
 }
 
-// q of every row of the item (rounded where K is), and empty sums.
+// q of every row of the item (rounded where K is), and empty sums, or those of its head's sink: a
+// score seen first, of a position without a value.
 HEADRACE_INLINE void start_rows(const AttentionArgs& a, const AttentionItem& item,
                                 const RowState& s) {
   const int64_t d = a.kv.head_dim, width = a.kv.d_panels * kLanes;
@@ -242,8 +268,14 @@ HEADRACE_INLINE void start_rows(const AttentionArgs& a, const AttentionItem& ite
       store_n(s.q + row * d + i, a.kv.k_bf16 ? round_bf16(q) : q, d - i);
     }
     for (int64_t i = 0; i < width; i += kLanes) store(s.mixed + row * width + i, zero());
+    const int64_t head = item.head * a.group + row % a.group;
+    float* most = s.most + row * kLanes;
     store(s.total + row * kLanes, zero());
-    s.most[row * kLanes] = -__builtin_inff();
+    if (a.sinks != nullptr) s.total[row * kLanes] = 1.0f;
+    most[0] = a.sinks != nullptr ? a.sinks[head] : -__builtin_inff();
+    most[kSlope] = a.slopes != nullptr ? a.slopes[head] : 0.0f;
+    __builtin_memcpy(most + kPosition, a.batch.positions + item.begin + row / a.group,
+                     sizeof(int32_t));
   }
 }
 
@@ -252,6 +284,7 @@ HEADRACE_INLINE void start_rows(const AttentionArgs& a, const AttentionItem& ite
 HEADRACE_INLINE void find_groups(const AttentionArgs& a, const AttentionItem& item, int64_t start,
                                  int64_t first, int64_t known, SpanGroups* span) {
   const KvLayer& kv = a.kv;
+  span->start = start;
   const int32_t* table = a.batch.block_tables + item.request * a.batch.table_width;
   const int64_t per_block = kv.block_size / kLanes;
   for (int64_t g = 0; g < kGroups && start + g * kLanes < known; ++g) {
@@ -265,9 +298,12 @@ HEADRACE_INLINE void find_groups(const AttentionArgs& a, const AttentionItem& it
 }
 
 // What a token sees of the span from `start`; nothing where begin is kSpan or more.
-HEADRACE_INLINE Seen seen_of(const AttentionArgs& a, int64_t position, int64_t start) {
-  const int64_t begin = position + 1 - a.window - start, end = position + 1 - start;
-  return {begin > 0 ? begin : 0, end < kSpan ? end : kSpan};
+HEADRACE_INLINE Seen seen_of(const AttentionArgs& a, int64_t token, int64_t start) {
+  const int64_t position = a.batch.positions[token];
+  const int64_t begin = first_seen(a.sees, position) - start, end = position + 1 - start;
+  const uint64_t* masks = a.sees.masks;
+  return {begin > 0 ? begin : 0, end < kSpan ? end : kSpan,
+          masks == nullptr ? kWhole : masks[token * a.sees.mask_spans + start / kSpan]};
 }
 
 static void attention(const AttentionArgs& a, const AttentionItem& item, void* scratch) {
@@ -282,8 +318,8 @@ static void attention(const AttentionArgs& a, const AttentionItem& item, void* s
   start_rows(a, item, s);
 
   const int32_t* positions = a.batch.positions + item.begin;
-  const int64_t last = positions[tokens - 1], opening = positions[0] - a.window + 1;
-  const int64_t known = last + 1, first = opening > 0 ? opening : 0;
+  const int64_t last = positions[tokens - 1], first = first_seen(a.sees, positions[0]);
+  const int64_t known = last + 1;
   const bool stream = rows <= kStreamRows;
   SpanGroups span = {}, next = {};
   find_groups(a, item, first / kSpan * kSpan, first, known, &next);
@@ -299,12 +335,12 @@ static void attention(const AttentionArgs& a, const AttentionItem& item, void* s
     while (positions[seeing] < start) ++seeing;
     // Tokens that see the same of the span go together.
     for (int64_t token = seeing, end; token < tokens; token = end) {
-      const Seen seen = seen_of(a, positions[token], start);
+      const Seen seen = seen_of(a, item.begin + token, start);
       if (seen.begin >= kSpan) break;
       for (end = token + 1; end < tokens; ++end) {
-        const Seen other = seen_of(a, positions[end], start);
-        if (other.begin != seen.begin || other.end != seen.end) break;
+        if (!Seen::same(seen, seen_of(a, item.begin + end, start))) break;
       }
+      if (Seen::nothing(seen)) continue;
       run_span(a, span, seen, s, token * a.group, (end - token) * a.group, stream);
     }
   }

@@ -4,8 +4,8 @@
 #include <atomic>
 #include <cstring>
 
-#include "float_mode.h"
 #include "levels.h"
+#include "session.h"
 
 namespace headrace {
 namespace {
@@ -14,22 +14,11 @@ namespace {
 constexpr int64_t kPieceBytes = 32 << 10;
 // Pieces per thread: enough that a thread that loses its CPU for a while delays the others little.
 constexpr int64_t kPiecesPerThread = 8;
-// Rows of a product that one item takes at most: beyond this they gain nothing from weights that
-// are in the cache already, and push them out of it.
-constexpr int64_t kRowsPerPass = 512;
 // Rows (tokens x heads of a group) of an attention item: 48 rows of q, sums and scores are about
 // 60 KiB at head_dim 128, and K and V are read once for all of them. Past head_dim 256 there are
 // fewer rows, so that scratch stays within a second-level cache.
 constexpr int64_t kAttentionRows = 48;
 constexpr int64_t kAttentionValues = kAttentionRows * 256;
-
-struct Session {
-  explicit Session(ThreadPool& pool) : lock(pool.acquire()) {}
-  std::unique_lock<std::mutex> lock;
-  FlushDenormals flush;
-};
-
-int64_t aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 }  // namespace
 
@@ -40,7 +29,8 @@ Backend::Backend(const Kernels& kernels, int threads)
     : kernels_(kernels),
       pool_(threads),
       scratch_(static_cast<size_t>(threads)),
-      sample_scratch_(static_cast<size_t>(threads)) {}
+      sample_scratch_(static_cast<size_t>(threads)),
+      route_scratch_(static_cast<size_t>(threads)) {}
 
 void Backend::reserve_scratch(int64_t bytes) {
   for (Buffer& buffer : scratch_) buffer.at_least(bytes);
@@ -54,28 +44,8 @@ int64_t Backend::pieces(int64_t bytes) const {
 // x as the kernels of the weight's codec read it; x itself where nothing has to be done.
 Operand Backend::operand(const PackedMatrix& weight, const float* x, int64_t rows,
                          const NormWeights& norm, bool half) {
-  const int64_t width = weight.tiles * kTile;
-  const bool quantised = is_quantised(weight.codec);
-  if (!quantised && weight.codec != Codec::bf16 && norm.weight == nullptr && weight.in == width) {
-    return {const_cast<float*>(x), nullptr, width, nullptr, nullptr, nullptr, nullptr};
-  }
-  Operand to{};
-  if (quantised) {
-    const int64_t groups = facts(weight.codec).groups;
-    const int64_t q = aligned(rows * width), d = aligned(rows * weight.tiles * 4);
-    const int64_t of_groups = aligned(rows * weight.tiles * groups * 4);
-    uint8_t* at = operand_.at_least(q + d + 2 * of_groups);
-    to.q = reinterpret_cast<int8_t*>(at);
-    to.d = reinterpret_cast<float*>(at + q);
-    to.start = reinterpret_cast<int32_t*>(at + q + d);
-    to.sums = reinterpret_cast<float*>(at + q + d + of_groups);
-  } else if (half) {
-    to.half = reinterpret_cast<uint16_t*>(operand_.at_least(rows * width * 2));
-    to.stride = width;
-  } else {
-    to.values = reinterpret_cast<float*>(operand_.at_least(rows * width * 4));
-    to.stride = width;
-  }
+  if (norm.weight == nullptr && reads_rows_as_they_are(weight)) return operand_of(weight, x);
+  const Operand to = lay_out(operand_, weight, rows, half);
   const PrepareArgs args{x, weight.in, norm, weight.codec, weight.tiles, to};
   pool_.for_ranges(rows, pieces(rows * weight.in * 4), [&](int64_t begin, int64_t end, int) {
     kernels_.prepare(args, begin, end);
@@ -166,6 +136,20 @@ void Backend::kv_write(KvWriteArgs args) {
   });
 }
 
+void Backend::route(const Routing& routing, const float* logits, const float* bias, int64_t rows,
+                    int32_t* experts, float* weights) {
+  const Session session(pool_);
+  for (RouteScratch& scratch : route_scratch_) scratch.reserve(routing);
+  // A logit takes about as long as 128 bytes that go through the caches.
+  pool_.for_ranges(rows, pieces(rows * routing.experts * 128), [&](int64_t begin, int64_t end, int thread) {
+    for (int64_t row = begin; row < end; ++row) {
+      route_row(routing, logits + row * routing.experts, bias,
+                route_scratch_[static_cast<size_t>(thread)], experts + row * routing.chosen,
+                weights + row * routing.chosen);
+    }
+  });
+}
+
 // Items are a tile of a request's tokens and a kv head. The longest go first, so that no thread is
 // left alone with one at the end.
 void Backend::attention(const AttentionArgs& args) {
@@ -182,7 +166,7 @@ void Backend::attention(const AttentionArgs& args) {
   }
   const auto cost = [&](const AttentionItem& item) {
     const int64_t opening = batch.positions[item.begin], last = batch.positions[item.end - 1];
-    return (item.end - item.begin) * (last + 1 - std::max<int64_t>(0, opening + 1 - args.window));
+    return (item.end - item.begin) * (last + 1 - first_seen(args.sees, opening));
   };
   std::stable_sort(items_.begin(), items_.end(), [&](const auto& a, const auto& b) {
     return cost(a) > cost(b);

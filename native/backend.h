@@ -6,17 +6,37 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "buffer.h"
+#include "expert_weights.h"
 #include "kernels.h"
 #include "kv_cache.h"
 #include "pack.h"
+#include "route.h"
 #include "sample.h"
 #include "thread_pool.h"
 
 namespace headrace {
+
+// The chosen experts of `tokens` rows: experts and weights are [tokens][chosen], in the order in
+// which results are added.
+struct ExpertsArgs {
+  const ExpertMatrices& gate_up;
+  const ExpertMatrices& down;
+  const float* x;
+  int64_t tokens;
+  int64_t chosen;  // at least 1
+  const int32_t* experts;
+  const float* weights;
+  Activation activation;
+  bool weigh_input;
+  const float* residual;  // or null
+  float scale;
+  float* y;
+};
 
 class Backend {
  public:
@@ -24,6 +44,9 @@ class Backend {
   Backend(const Kernels& kernels, int threads);
 
   const char* level() const { return kernels_.level; }
+  // Where experts are packed on demand from now on: null, or a cache of their matrices.
+  void cache_experts(int64_t bytes) { expert_cache_ = std::make_shared<ExpertCache>(bytes); }
+  const std::shared_ptr<ExpertCache>& expert_cache() const { return expert_cache_; }
   ThreadPool& pool() { return pool_; }
 
   void linear(const PackedMatrix& weight, const float* x, int64_t rows, const NormWeights& norm,
@@ -33,6 +56,9 @@ class Backend {
   void rope(const RopeArgs& args, int64_t rows);
   void activate(const ActivationArgs& args, int64_t rows);
   void take_rows(const float* x, int64_t width, const int32_t* rows, int64_t count, float* y);
+  void route(const Routing& routing, const float* logits, const float* bias, int64_t rows,
+             int32_t* experts, float* weights);
+  void experts(const ExpertsArgs& args);  // experts.cpp
   void kv_write(KvWriteArgs args);  // request_of is filled here
   void attention(const AttentionArgs& args);
   // Status of the first bad row (see sample.h) with its number in `row`, or 0.
@@ -52,6 +78,22 @@ class Backend {
  private:
   Operand operand(const PackedMatrix& weight, const float* x, int64_t rows,
                   const NormWeights& norm, bool half);
+  // experts.cpp: the same for the two products that a level may have for few and for many rows.
+  struct OperandPair {
+    Operand few, many;
+  };
+  struct ExpertItem {
+    int32_t expert;
+    int64_t panel_begin, panel_end;
+    int64_t row_begin, row_end;
+  };
+  void chosen_experts(const ExpertsArgs& args, int64_t begin, int64_t end);
+  void sort_by_expert(const ExpertsArgs& args, int64_t begin, int64_t end);
+  OperandPair prepared(const ExpertMatrices& weight, const float* x, int64_t rows, Buffer& few,
+                    Buffer& many);
+  OperandPair gathered(const ExpertMatrices& weight, const OperandPair& from);
+  void multiply(const ExpertMatrices& weight, const OperandPair& x, float* y);
+  void multiply_experts(const ExpertMatrices& weight, const OperandPair& x, float* y);
   void* scratch(int thread) { return scratch_[static_cast<size_t>(thread)].data(); }
   void reserve_scratch(int64_t bytes);
   // Pieces for work that moves `bytes`: 1 where handing over would cost more than it saves.
@@ -60,11 +102,24 @@ class Backend {
 
   const Kernels& kernels_;
   ThreadPool pool_;
+  std::shared_ptr<ExpertCache> expert_cache_;
   Buffer operand_;
   std::vector<Buffer> scratch_;
   std::vector<SampleScratch> sample_scratch_;
+  std::vector<RouteScratch> route_scratch_;
   std::vector<AttentionItem> items_;
   std::vector<int32_t> request_of_;
+
+  // Of experts: pairs of a token and one of its experts, sorted by expert, stably.
+  std::vector<int64_t> first_pair_;    // of each expert, and the end
+  std::vector<int32_t> sorted_;        // the pair at each place
+  std::vector<int32_t> place_;         // of each pair
+  std::vector<int32_t> active_;        // experts that go together
+  std::vector<ExpertItem> expert_items_;
+  bool few_ = false, many_ = false;  // which products the experts take that were chosen
+  int64_t chosen_ = 1;
+  Buffer few_of_tokens_, many_of_tokens_, few_operand_, many_operand_;
+  Buffer weighed_rows_, wide_rows_, narrow_rows_;
 };
 
 }  // namespace headrace

@@ -30,13 +30,19 @@ inline void check_head_counts(int64_t heads, int64_t kv_heads, int64_t head_dim)
   check("head_dim", head_dim);
 }
 
-// The arrays of a RaggedBatch, checked against a cache and, in block tables, as far back as the
-// windows of its tokens reach.
+// Positions a token sees, but for masks. A chunk of 0 is none.
+inline Visibility visibility_of(int64_t window, int64_t chunk) {
+  if (chunk < 0) refuse("chunk " + std::to_string(chunk) + " is negative; 0 means none");
+  return {window_of(window), chunk};
+}
+
+// The arrays of a RaggedBatch, checked against a cache and, in block tables, as far back as its
+// tokens see.
 class Batch {
  public:
-  Batch(const KvCache& cache, int64_t tokens, int64_t window, nanobind::handle positions,
+  Batch(const KvCache& cache, int64_t tokens, const Visibility& sees, nanobind::handle positions,
         nanobind::handle query_start, nanobind::handle block_tables)
-      : window_(window), positions_(positions, "positions", 1),
+      : sees_(sees), positions_(positions, "positions", 1),
         query_start_(query_start, "query_start", 1), block_tables_(block_tables, "block_tables", 2) {
     positions_.require(0, tokens);
     if (query_start_.size(0) < 1) refuse("query_start is empty");
@@ -71,8 +77,8 @@ class Batch {
              "), what its block table covers");
     }
     const int32_t* table = block_tables_.data() + request * width;
-    const int64_t opening = position[begin] - window_ + 1;
-    for (int64_t i = opening > 0 ? opening / size : 0; i <= position[end - 1] / size; ++i) {
+    const int64_t opening = first_seen(sees_, position[begin]);
+    for (int64_t i = opening / size; i <= position[end - 1] / size; ++i) {
       if (table[i] < 0 || table[i] >= cache.blocks()) {
         refuse("block id " + std::to_string(table[i]) + where + " is not in [0, " +
                std::to_string(cache.blocks()) + ")");
@@ -80,10 +86,53 @@ class Batch {
     }
   }
 
-  int64_t window_;
+  Visibility sees_;
   View<int32_t> positions_;
   View<int32_t> query_start_;
   View<int32_t> block_tables_;
+};
+
+// Masks of every token, for each span of 64 positions from 0 to beyond its own. One that shows a
+// token nothing of what its interval has is refused: its softmax would be over nothing.
+class Masks {
+ public:
+  Masks(nanobind::handle masks, const Visibility& sees, const BatchView& batch)
+      : view_(masks, "masks", 2) {
+    if (!view_) return;
+    view_.require(0, batch.tokens);
+    const int64_t spans = view_.view().size(1);
+    for (int64_t token = 0; token < batch.tokens; ++token) {
+      const int64_t position = batch.positions[token];
+      const std::string where = "masks of token " + std::to_string(token);
+      if (position / kSpan >= spans) {
+        refuse(where + " have " + std::to_string(spans) + " spans, position " +
+               std::to_string(position) + " is in number " + std::to_string(position / kSpan));
+      }
+      if (!any(view_.data() + token * spans, first_seen(sees, position), position)) {
+        refuse(where + " show it nothing of what it could see");
+      }
+    }
+  }
+
+  Visibility of(Visibility sees) const {
+    if (!view_) return sees;
+    sees.masks = view_.data();
+    sees.mask_spans = view_.view().size(1);
+    return sees;
+  }
+
+ private:
+  static bool any(const uint64_t* masks, int64_t first, int64_t last) {
+    for (int64_t span = first / kSpan; span <= last / kSpan; ++span) {
+      uint64_t seen = masks[span];
+      if (span == first / kSpan) seen &= ~uint64_t{0} << first % kSpan;
+      if (span == last / kSpan) seen &= ~uint64_t{0} >> (kSpan - 1 - last % kSpan);
+      if (seen != 0) return true;
+    }
+    return false;
+  }
+
+  OptionalView<uint64_t> view_;
 };
 
 // Heads and layer of an attention call, against the cache it uses.

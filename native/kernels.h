@@ -17,6 +17,8 @@ namespace headrace {
 constexpr int64_t kSpan = 64;
 // Heads, and values of a head, at most: products of them are far from where integers overflow.
 constexpr int64_t kMostHeads = 1 << 16;
+// Experts of a token, at most.
+constexpr int64_t kMostChosen = 1 << 16;
 // Columns of a row that the smallest piece of an activation's work takes.
 constexpr int64_t kActivationColumns = 1024;
 
@@ -107,7 +109,9 @@ struct RopeArgs {
   float k_eps;
 };
 
-enum class Activation : int32_t { silu = 0, gelu = 1, gelu_tanh = 2, softcap = 3 };
+enum class Activation : int32_t {
+  silu = 0, gelu = 1, gelu_tanh = 2, softcap = 3, relu = 4, swiglu_clamped = 5
+};
 
 // Work is counted in pieces: each row is cut into parts of kActivationColumns.
 struct ActivationArgs {
@@ -117,6 +121,19 @@ struct ActivationArgs {
   Activation kind;
   bool gated;
   float cap;  // of softcap
+};
+
+// y = (the sum over `chosen` parts of a token, each times its weight, in their order) * scale +
+// residual. Work is counted in pieces of rows as in ActivationArgs.
+struct CombineArgs {
+  const float* parts;      // f32[..][width]
+  const int32_t* part_of;  // [tokens][chosen], rows of parts
+  const float* weights;    // [tokens][chosen], or null: 1
+  int64_t chosen;          // at least 1
+  int64_t width;
+  const float* residual;  // like y, or null
+  float scale;
+  float* y;  // f32[tokens][width]
 };
 
 // Storage of one layer. Tokens lie in groups of 16; a group of one head is
@@ -155,6 +172,22 @@ struct KvWriteArgs {
   int64_t v_column;
 };
 
+// The positions a token sees: an interval that ends with its own and, of it, those in its mask.
+struct Visibility {
+  int64_t window;                   // the last so many, its own included; at least 1
+  int64_t chunk = 0;                // those from the last multiple of this on; 0: all of them
+  const uint64_t* masks = nullptr;  // [tokens][mask_spans]: bit b of span s is position 64 s + b;
+                                    // null: the whole interval
+  int64_t mask_spans = 0;
+};
+
+// The beginning of the interval that a token at `position` sees. It never falls as positions rise.
+static inline int64_t first_seen(const Visibility& sees, int64_t position) {
+  const int64_t in_window = position + 1 - sees.window;
+  const int64_t in_chunk = sees.chunk == 0 ? 0 : position - position % sees.chunk;
+  return in_window > in_chunk ? in_window : in_chunk;  // which is at least 0
+}
+
 struct AttentionArgs {
   KvLayer kv;
   BatchView batch;
@@ -162,8 +195,10 @@ struct AttentionArgs {
   int64_t row_width;
   int64_t group;  // q heads of one kv head
   float scale;
-  int64_t window;  // positions a token sees, its own included; at least 1
-  float softcap;   // 0: scores stay as they are
+  Visibility sees;
+  float softcap;        // 0: scores stay as they are
+  const float* sinks;   // score of each q head that no value belongs to, or null
+  const float* slopes;  // of each q head: what a score loses for each position back, or null
   float* y;  // f32[tokens][heads * group * head_dim]
 };
 
@@ -198,6 +233,7 @@ struct Kernels {
   void (*embed)(const EmbedArgs&, int64_t row_begin, int64_t row_end);
   void (*rope)(const RopeArgs&, int64_t row_begin, int64_t row_end);
   void (*activate)(const ActivationArgs&, int64_t piece_begin, int64_t piece_end);
+  void (*combine)(const CombineArgs&, int64_t piece_begin, int64_t piece_end);
   void (*kv_write)(const KvWriteArgs&, int64_t token_begin, int64_t token_end);
   // `scratch` holds attention_scratch_bytes(rows, head_dim), rows = tokens of the item * group.
   void (*attention)(const AttentionArgs&, const AttentionItem&, void* scratch);

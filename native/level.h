@@ -27,6 +27,7 @@ constexpr headrace::Kernels kKernels = {
     .embed = embed,
     .rope = rope,
     .activate = activate,
+    .combine = combine,
     .kv_write = kv_write,
     .attention = attention,
     .attention_scratch_bytes = attention_scratch_bytes,

@@ -7,6 +7,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <optional>
 #include <vector>
@@ -42,6 +43,60 @@ PackedLinear* pack(Backend& backend, const std::vector<const Rows*>& parts, nb::
   const auto lock = backend.pool().acquire();
   return new PackedLinear(backend.pool(), parts[0]->codec(), parts[0]->width(), rows,
                           std::move(values));
+}
+
+// With a cache the result reads the stored rows later: whoever binds it keeps them alive.
+ExpertMatrices* expert_matrices(Backend& backend,
+                                const std::vector<std::vector<const Rows*>>& experts,
+                                nb::object bias, const std::shared_ptr<ExpertCache>& cache) {
+  if (experts.empty()) refuse("an expert weight needs at least one expert");
+  std::vector<std::vector<StoredRows>> stored;
+  const Rows* first = nullptr;
+  int64_t out = 0, all = 0;
+  for (const std::vector<const Rows*>& parts : experts) {
+    int64_t rows = 0;
+    std::vector<StoredRows>& of_expert = stored.emplace_back();
+    for (const Rows* part : parts) {
+      if (part == nullptr) refuse("a part of an expert is None");
+      if (first == nullptr) first = part;
+      if (part->codec() != first->codec() || part->width() != first->width()) {
+        refuse("parts of experts must have one codec and one width");
+      }
+      rows += part->count();
+      of_expert.push_back(part->stored());
+    }
+    if (stored.size() == 1) out = rows;
+    if (rows != out) refuse("experts must have equally many rows");
+    all += rows;
+  }
+  if (first == nullptr) refuse("an expert needs at least one part");
+  std::vector<float> values;
+  if (!bias.is_none()) {
+    const View<float> view(bias, "bias", 1);
+    view.require(0, all);
+    values.assign(view.data(), view.data() + all);
+  }
+  const int64_t tiles = (first->width() + kTile - 1) / kTile;
+  const int64_t bytes = (out + kLanes - 1) / kLanes * panel_bytes(first->codec(), tiles);
+  if (cache != nullptr && bytes > cache->limit()) {
+    refuse("expert_cache_bytes " + std::to_string(cache->limit()) + " is less than the " +
+           std::to_string(bytes) + " bytes of one packed expert");
+  }
+  const nb::gil_scoped_release release;
+  const auto lock = backend.pool().acquire();
+  return new ExpertMatrices(backend.pool(), first->codec(), first->width(), std::move(stored),
+                            values, cache);
+}
+
+ExpertMatrices* pack_experts(Backend& backend, const std::vector<std::vector<const Rows*>>& experts,
+                             nb::object bias) {
+  return expert_matrices(backend, experts, std::move(bias), nullptr);
+}
+
+ExpertMatrices* map_experts(Backend& backend, const std::vector<std::vector<const Rows*>>& experts,
+                            nb::object bias) {
+  if (backend.expert_cache() == nullptr) refuse("this backend has no cache of experts");
+  return expert_matrices(backend, experts, std::move(bias), backend.expert_cache());
 }
 
 void linear(Backend& backend, const PackedLinear& weight, nb::handle x, nb::handle y,
@@ -110,15 +165,18 @@ void embedding(Backend& backend, const Rows& table, nb::handle ids, nb::handle y
                 of.size(0));
 }
 
-Activation activation_of(const std::string& kind) {
+Activation activation_of(const std::string& kind, bool gated) {
   if (kind == "silu") return Activation::silu;
   if (kind == "gelu") return Activation::gelu;
   if (kind == "gelu_tanh") return Activation::gelu_tanh;
-  refuse("activation '" + kind + "' is unknown; supported: silu, gelu, gelu_tanh");
+  if (kind == "relu") return Activation::relu;
+  if (kind == "swiglu_clamped" && gated) return Activation::swiglu_clamped;
+  refuse("activation '" + kind + "' is unknown; supported: silu, gelu, gelu_tanh, relu" +
+         (gated ? ", swiglu_clamped" : ""));
 }
 
 void activation(Backend& backend, nb::handle x, nb::handle y, const std::string& kind, bool gated) {
-  const Activation function = activation_of(kind);
+  const Activation function = activation_of(kind, gated);
   const View<float> from(x, gated ? "gate_up" : "x", 2), to(y, "y", 2, true);
   to.require(0, from.size(0));
   from.require(1, (gated ? 2 : 1) * to.size(1));
@@ -134,6 +192,86 @@ void softcap(Backend& backend, nb::handle x, nb::handle y, float cap) {
   const nb::gil_scoped_release release;
   backend.activate({from.data(), to.data(), to.size(1), Activation::softcap, false, cap},
                    from.size(0));
+}
+
+// A rule of routing: the limits that the kernels rely on. Python's Routing names the others.
+Routing routing_of(int64_t experts, int64_t chosen, const std::string& score, bool normalised,
+                   double epsilon, double scale, int64_t groups, int64_t chosen_groups,
+                   const std::string& group_score, double jitter) {
+  const auto count = [](const char* field, int64_t value, int64_t most) {
+    check_range(field, value, value >= 1 && value <= most, ("[1, " + std::to_string(most) + "]").c_str());
+  };
+  count("num_experts", experts, int64_t{1} << 16);
+  count("num_groups", groups, experts);
+  count("chosen_groups", chosen_groups, groups);
+  if (experts % groups != 0) {
+    refuse("num_groups " + std::to_string(groups) + " does not divide num_experts " +
+           std::to_string(experts));
+  }
+  count("experts_per_token", chosen, experts / groups * chosen_groups);
+  const std::string scores[] = {"softmax", "sigmoid", "softmax_of_chosen", "sparsemixer"};
+  const auto found = std::find(std::begin(scores), std::end(scores), score);
+  if (found == std::end(scores)) {
+    refuse("score '" + score +
+           "' is unknown; supported: softmax, sigmoid, softmax_of_chosen, sparsemixer");
+  }
+  if (group_score != "max" && group_score != "top2") {
+    refuse("group_score '" + group_score + "' is unknown; supported: max, top2");
+  }
+  return {experts, chosen, static_cast<RouterScore>(found - std::begin(scores)), normalised,
+          epsilon, scale, groups, chosen_groups, group_score == "top2", jitter};
+}
+
+void route(Backend& backend, const Routing& routing, nb::handle logits, nb::handle bias,
+           nb::handle experts, nb::handle weights) {
+  const View<float> from(logits, "logits", 2), share(weights, "weights", 2, true);
+  const View<int32_t> to(experts, "experts", 2, true);
+  const OptionalView<float> added(bias, "bias", 1);
+  const int64_t rows = from.size(0);
+  from.require(1, routing.experts);
+  to.require(0, rows);
+  to.require(1, routing.chosen);
+  share.require(0, rows);
+  share.require(1, routing.chosen);
+  added.require(0, routing.experts);
+  if (added && routing.score == RouterScore::sparsemixer) {
+    refuse("bias: the score sparsemixer takes no selection bias");
+  }
+  for (int64_t e = 0; added && e < routing.experts; ++e) {
+    check_range("bias", added.data()[e], std::isfinite(added.data()[e]), "(-inf, inf)");
+  }
+  const nb::gil_scoped_release release;
+  backend.route(routing, from.data(), added.data(), rows, to.data(), share.data());
+}
+
+void experts(Backend& backend, const ExpertMatrices& gate_up,
+             const ExpertMatrices& down,
+             nb::handle x, nb::handle y, nb::handle chosen, nb::handle weights,
+             const std::string& kind, bool weigh_input, nb::handle residual, float scale) {
+  const Activation function = activation_of(kind, true);
+  const View<float> from(x, "x", 2), to(y, "y", 2, true), share(weights, "weights of routes", 2);
+  const View<int32_t> of(chosen, "expert", 2);
+  const OptionalView<float> add(residual, "residual", 2);
+  const int64_t rows = from.size(0);
+  if (gate_up.count() != down.count() || gate_up.out() != 2 * down.in()) {
+    refuse("gate_up of " + std::to_string(gate_up.count()) + " experts with " +
+           std::to_string(gate_up.out()) + " outputs does not fit down of " +
+           std::to_string(down.count()) + " with " + std::to_string(down.in()) + " inputs");
+  }
+  from.require(1, gate_up.in());
+  to.require(0, rows);
+  to.require(1, down.out());
+  of.require(0, rows);
+  of.require_below(gate_up.count());
+  share.require(0, rows);
+  share.require(1, of.size(1));
+  add.require(0, rows);
+  add.require(1, down.out());
+  check_range("experts per token", of.size(1), of.size(1) >= 1 && of.size(1) <= kMostChosen,
+              ("[1, " + std::to_string(kMostChosen) + "]").c_str());
+  const nb::gil_scoped_release release;
+  backend.experts({gate_up, down, from.data(), rows, of.size(1), of.data(), share.data(), function,
+                   weigh_input, add.data(), scale, to.data()});
 }
 
 void take_rows(Backend& backend, nb::handle x, nb::handle rows, nb::handle y) {
@@ -171,12 +309,13 @@ void rope(Backend& backend, nb::handle qkv, int64_t heads, int64_t kv_heads, int
 }
 
 void kv_write(Backend& backend, KvCache& cache, int64_t layer, nb::handle qkv, int64_t heads,
-              int64_t kv_heads, int64_t head_dim, int64_t window, nb::handle positions,
-              nb::handle query_start, nb::handle block_tables) {
+              int64_t kv_heads, int64_t head_dim, int64_t window, int64_t chunk,
+              nb::handle positions, nb::handle query_start, nb::handle block_tables) {
   check_heads(cache, layer, heads, kv_heads, head_dim);
   const View<float> rows(qkv, "qkv", 2);
   rows.require(1, (heads + 2 * kv_heads) * head_dim);
-  const Batch batch(cache, rows.size(0), window_of(window), positions, query_start, block_tables);
+  const Batch batch(cache, rows.size(0), visibility_of(window, chunk), positions, query_start,
+                    block_tables);
   const nb::gil_scoped_release release;
   backend.kv_write({cache.layer(layer), batch.view(), nullptr, rows.data(), rows.size(1),
                     heads * head_dim, (heads + kv_heads) * head_dim});
@@ -184,18 +323,23 @@ void kv_write(Backend& backend, KvCache& cache, int64_t layer, nb::handle qkv, i
 
 void attention(Backend& backend, const KvCache& cache, int64_t layer, nb::handle qkv, nb::handle y,
                int64_t heads, int64_t kv_heads, int64_t head_dim, float scale, int64_t window,
-               float softcap, nb::handle positions, nb::handle query_start,
-               nb::handle block_tables) {
+               int64_t chunk, float softcap, nb::handle sinks, nb::handle slopes, nb::handle masks,
+               nb::handle positions, nb::handle query_start, nb::handle block_tables) {
   check_heads(cache, layer, heads, kv_heads, head_dim);
   check_range("softcap", softcap, softcap >= 0 && softcap <= 3.4e38f, "[0, inf)");
   const View<float> rows(qkv, "qkv", 2), to(y, "y", 2, true);
   rows.require(1, (heads + 2 * kv_heads) * head_dim);
   to.require(0, rows.size(0));
   to.require(1, heads * head_dim);
-  const Batch batch(cache, rows.size(0), window_of(window), positions, query_start, block_tables);
+  const OptionalView<float> sink(sinks, "sinks", 1), slope(slopes, "slopes", 1);
+  sink.require(0, heads);
+  slope.require(0, heads);
+  const Visibility sees = visibility_of(window, chunk);
+  const Batch batch(cache, rows.size(0), sees, positions, query_start, block_tables);
+  const Masks masked(masks, sees, batch.view());
   const nb::gil_scoped_release release;
   backend.attention({cache.layer(layer), batch.view(), rows.data(), rows.size(1), heads / kv_heads,
-                     scale, window_of(window), softcap, to.data()});
+                     scale, masked.of(sees), softcap, sink.data(), slope.data(), to.data()});
 }
 
 [[noreturn]] void refuse_row(int32_t status, int64_t row) {
@@ -291,6 +435,15 @@ NB_MODULE(_native, m) {
       nb::init<const std::string&, int64_t, nb::object, nb::object>(), nb::arg("codec"),
       nb::arg("width"), nb::arg("data"), nb::arg("row_order").none());
   nb::class_<PackedLinear>(m, "PackedLinear").def_prop_ro("nbytes", &PackedLinear::bytes);
+  nb::class_<ExpertMatrices>(m, "ExpertMatrices").def_prop_ro("nbytes", &ExpertMatrices::bytes);
+  nb::class_<Routing>(m, "Routing")
+      .def("__init__",
+           [](Routing* self, int64_t experts, int64_t chosen, const std::string& score,
+              bool normalised, double epsilon, double scale, int64_t groups, int64_t chosen_groups,
+              const std::string& group_score, double jitter) {
+             new (self) Routing(routing_of(experts, chosen, score, normalised, epsilon, scale,
+                                           groups, chosen_groups, group_score, jitter));
+           });
   nb::class_<KvCache>(m, "KvCache")
       .def(nb::init<int64_t, int64_t, int64_t, int64_t, int64_t, bool, bool>(),
            nb::arg("num_layers"), nb::arg("num_kv_heads"), nb::arg("head_dim"),
@@ -299,12 +452,19 @@ NB_MODULE(_native, m) {
 
   nb::class_<Backend>(m, "Backend")
       .def("__init__",
-           [](Backend* self, const std::string& level, int threads) {
+           [](Backend* self, const std::string& level, int threads,
+              std::optional<int64_t> expert_cache_bytes) {
              if (threads < 1 || threads > 1024) {
                refuse("threads " + std::to_string(threads) + " is not in [1, 1024]");
              }
+             if (expert_cache_bytes && *expert_cache_bytes < 0) {
+               refuse("expert_cache_bytes " + std::to_string(*expert_cache_bytes) +
+                      " is negative; None packs all experts at load");
+             }
              new (self) Backend(level, threads);
-           })
+             if (expert_cache_bytes) self->cache_experts(*expert_cache_bytes);
+           },
+           nb::arg("level"), nb::arg("threads"), nb::arg("expert_cache_bytes") = nb::none())
       .def_prop_ro("level", &Backend::level)
       .def_prop_ro("num_threads", [](Backend& b) { return b.pool().size(); })
       .def("flushing_threads", &Backend::flushing_threads, nb::call_guard<nb::gil_scoped_release>())
@@ -324,6 +484,15 @@ NB_MODULE(_native, m) {
              return b.peak_multiplies(static_cast<Operands>(found - std::begin(kinds)));
            })
       .def("pack", &pack, nb::arg("parts"), nb::arg("bias").none())
+      .def("pack_experts", &pack_experts, nb::arg("experts"), nb::arg("bias").none())
+      .def("map_experts", &map_experts, nb::arg("experts"), nb::arg("bias").none(),
+           nb::keep_alive<0, 2>())
+      .def("expert_cache_stats",
+           [](const Backend& b) -> std::optional<nb::tuple> {
+             if (b.expert_cache() == nullptr) return std::nullopt;
+             const ExpertCacheStats s = b.expert_cache()->stats();
+             return nb::make_tuple(s.limit_bytes, s.held_bytes, s.hits, s.misses, s.read_bytes);
+           })
       .def("linear", &linear, nb::arg("weight"), nb::arg("x"), nb::arg("y"),
            nb::arg("norm_weight").none(), nb::arg("norm_bias").none(), nb::arg("eps"),
            nb::arg("centred"), nb::arg("residual").none(), nb::arg("scale"))
@@ -336,12 +505,21 @@ NB_MODULE(_native, m) {
       .def("activation", &activation)
       .def("softcap", &softcap)
       .def("take_rows", &take_rows)
+      .def("route", &route, nb::arg("routing"), nb::arg("logits"), nb::arg("bias").none(),
+           nb::arg("experts"), nb::arg("weights"))
+      .def("experts", &experts, nb::arg("gate_up"), nb::arg("down"), nb::arg("x"), nb::arg("y"),
+           nb::arg("experts"), nb::arg("weights"), nb::arg("activation"), nb::arg("weigh_input"),
+           nb::arg("residual").none(), nb::arg("scale"))
       .def("rope", &rope, nb::arg("qkv"), nb::arg("heads"), nb::arg("kv_heads"),
            nb::arg("head_dim"), nb::arg("cos"), nb::arg("sin"), nb::arg("positions"),
            nb::arg("q_weight").none(), nb::arg("q_eps"), nb::arg("k_weight").none(),
            nb::arg("k_eps"))
       .def("kv_write", &kv_write)
-      .def("attention", &attention)
+      .def("attention", &attention, nb::arg("cache"), nb::arg("layer"), nb::arg("qkv"),
+           nb::arg("y"), nb::arg("heads"), nb::arg("kv_heads"), nb::arg("head_dim"),
+           nb::arg("scale"), nb::arg("window"), nb::arg("chunk"), nb::arg("softcap"),
+           nb::arg("sinks").none(), nb::arg("slopes").none(), nb::arg("masks").none(),
+           nb::arg("positions"), nb::arg("query_start"), nb::arg("block_tables"))
       .def("sample", &sample, nb::arg("logits"), nb::arg("num_tokens"), nb::arg("temperature"),
            nb::arg("top_k"), nb::arg("top_p"), nb::arg("min_p"), nb::arg("uniform"),
            nb::arg("ids"), nb::arg("chains") = nb::none())

@@ -104,13 +104,25 @@ void pack_blocks(Rows rows, int64_t blocks, uint8_t* to) {
   }
 }
 
+}  // namespace
+
 int64_t panel_bytes(Codec codec, int64_t tiles) {
   const CodecFacts& f = facts(codec);
   if (is_quantised(codec)) return tiles / f.tiles * block_bytes(f);
   return tiles * kTile * kLanes * f.stored_bytes;
 }
 
-}  // namespace
+void pack_panel(Codec codec, int64_t in, const uint8_t* const* rows, uint8_t* to) {
+  if (is_quantised(codec)) {
+    with_quantised(codec, [&]<Codec C>() {
+      pack_blocks<C>(rows, in / facts(C).stored_elements, to);
+    });
+  } else if (codec == Codec::f16) {
+    pack_halves(rows, in, to);
+  } else {
+    pack_words(rows, row_bytes(codec, in), to);
+  }
+}
 
 int64_t row_bytes(Codec codec, int64_t width) {
   return width / facts(codec).stored_elements * facts(codec).stored_bytes;
@@ -133,16 +145,7 @@ PackedLinear::PackedLinear(ThreadPool& pool, Codec codec, int64_t in,
       for (int64_t i = 0; i < kLanes && panel * kLanes + i < out_; ++i) {
         of_panel[i] = rows[static_cast<size_t>(panel * kLanes + i)];
       }
-      uint8_t* to = panels_.data() + panel * panel_bytes_;
-      if (is_quantised(codec)) {
-        with_quantised(codec, [&]<Codec C>() {
-          pack_blocks<C>(of_panel, in / facts(C).stored_elements, to);
-        });
-      } else if (codec == Codec::f16) {
-        pack_halves(of_panel, in, to);
-      } else {
-        pack_words(of_panel, row_bytes(codec, in), to);
-      }
+      pack_panel(codec, in, of_panel, panels_.data() + panel * panel_bytes_);
     }
   });
 }

@@ -32,5 +32,9 @@ class PackedLinear {
 
 // Stored bytes of a row of `width` values.
 int64_t row_bytes(Codec codec, int64_t width);
+// Bytes of a panel over `tiles` tiles of k.
+int64_t panel_bytes(Codec codec, int64_t tiles);
+// One panel of 16 stored rows, null past the last output, into zeroed memory.
+void pack_panel(Codec codec, int64_t in, const uint8_t* const* rows, uint8_t* to);
 
 }  // namespace headrace

@@ -57,6 +57,14 @@ HEADRACE_INLINE M first(int64_t n) {
   return {_mm256_cmpgt_epi32(many, _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)),
           _mm256_cmpgt_epi32(many, _mm256_setr_epi32(8, 9, 10, 11, 12, 13, 14, 15))};
 }
+// Lanes of the bits that are set, the lowest for lane 0.
+HEADRACE_INLINE M lanes(uint64_t bits) {
+  const __m256i all = _mm256_set1_epi32(static_cast<int32_t>(bits & 0xffff));
+  const __m256i low = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+  const __m256i high = _mm256_slli_epi32(low, 8);
+  return {_mm256_cmpeq_epi32(_mm256_and_si256(all, low), low),
+          _mm256_cmpeq_epi32(_mm256_and_si256(all, high), high)};
+}
 
 HEADRACE_INLINE F zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
 HEADRACE_INLINE F splat(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }

@@ -43,6 +43,8 @@ constexpr bool kWideDiffers = false;
 constexpr bool kDotIsOne = true;
 
 HEADRACE_INLINE M first(int64_t n) { return static_cast<M>(n >= 16 ? 0xffff : (1u << n) - 1); }
+// Lanes of the bits that are set, the lowest for lane 0.
+HEADRACE_INLINE M lanes(uint64_t bits) { return static_cast<M>(bits); }
 
 HEADRACE_INLINE F zero() { return _mm512_setzero_ps(); }
 HEADRACE_INLINE F splat(float x) { return _mm512_set1_ps(x); }

@@ -68,6 +68,14 @@ HEADRACE_INLINE M first(int64_t n) {
   return {vcgtq_s32(many, vld1q_s32(lanes)), vcgtq_s32(many, vld1q_s32(lanes + 4)),
           vcgtq_s32(many, vld1q_s32(lanes + 8)), vcgtq_s32(many, vld1q_s32(lanes + 12))};
 }
+// Lanes of the bits that are set, the lowest for lane 0.
+HEADRACE_INLINE M lanes(uint64_t bits) {
+  static const int32_t of[16] = {1,   2,   4,    8,    16,   32,   64,    128,
+                                 256, 512, 1024, 2048, 4096, 8192, 16384, 32768};
+  const int32x4_t all = vdupq_n_s32(static_cast<int32_t>(bits & 0xffff));
+  return {vtstq_s32(all, vld1q_s32(of)), vtstq_s32(all, vld1q_s32(of + 4)),
+          vtstq_s32(all, vld1q_s32(of + 8)), vtstq_s32(all, vld1q_s32(of + 12))};
+}
 
 HEADRACE_INLINE F splat(float x) {
   const float32x4_t all = vdupq_n_f32(x);

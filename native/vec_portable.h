@@ -46,6 +46,12 @@ HEADRACE_INLINE M first(int64_t n) {
   const I lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   return lane < whole(static_cast<int32_t>(n > 16 ? 16 : n));
 }
+// Lanes of the bits that are set, the lowest for lane 0.
+HEADRACE_INLINE M lanes(uint64_t bits) {
+  const I of = {1,   2,   4,    8,    16,   32,   64,    128,
+                256, 512, 1024, 2048, 4096, 8192, 16384, 32768};
+  return (whole(static_cast<int32_t>(bits & 0xffff)) & of) == of;
+}
 
 template <class V, class T>
 HEADRACE_INLINE V load_as(const T* p) {

@@ -21,6 +21,7 @@ from headrace.weights.architectures import known_architecture
 from headrace.weights.checkpoint import Checkpoint, Conventions, TokenizerData
 from headrace.weights.codecs import get_codec
 from headrace.weights.convert import write_gguf
+from headrace.weights.expert_stacks import Stacks, unstacked_folder
 from headrace.weights.gguf_values import StringArray
 from headrace.weights.safetensors_writer import write_safetensors_file
 from headrace.weights.source import TensorSource
@@ -40,6 +41,9 @@ Family = str
 
 _NORMS = ("norm.weight", ".ln_1.weight", ".ln_2.weight", ".ln_f.weight", ".ln_attn.weight",
           ".ln_mlp.weight")  # fmt: skip
+_KEPT = ("norm.weight", "wpe.weight", "mlp.gate.weight", "block_sparse_moe.gate.weight",
+         "router.layer.weight", "shared_expert_gate.weight")  # fmt: skip
+"""Matrices that GGUF files keep in F32: norms of heads, learned positions, routers."""
 _TABLES = ("embed_tokens.weight", "wte.weight", "word_embeddings.weight")
 
 
@@ -162,8 +166,8 @@ def tiny_weights(
 
 
 def to_tensor(name: str, values: npt.NDArray[np.float32], codec: str) -> Tensor:
-    """An in-memory tensor; vectors and learned positions stay F32 as in quantised files."""
-    is_matrix = values.ndim == 2 and not name.endswith(("norm.weight", "wpe.weight"))
+    """An in-memory tensor; what quantised files keep in F32 stays so."""
+    is_matrix = values.ndim >= 2 and not name.endswith(_KEPT)
     kind = get_codec(codec if is_matrix else "F32")
     rows = kind.encode(values.reshape(-1, values.shape[-1]))
     return Tensor(name, values.shape, kind, rows)
@@ -208,8 +212,11 @@ def tiny_checkpoint(
         if turned and stored is not None and stored.in_layer(name) and values.ndim == 2:
             values = np.ascontiguousarray(values.T)
         tensors[name] = to_tensor(name, values, codec)
+    path = Path(f"tiny-{family}-{codec}")
+    if stored is not None:
+        tensors = unstacked_folder(path, tensors, stored)
     return Checkpoint(
-        path=Path(f"tiny-{family}-{codec}"),
+        path=path,
         format="gguf" if layout == "interleaved" else "safetensors",
         config=config,
         conventions=conventions,
@@ -235,7 +242,7 @@ def write_tiny_hf(
     }
     for name, content in texts.items():
         (path / name).write_text(json.dumps(content, indent=1), encoding="utf-8")
-    sources = [_source(tensor.name, tensor) for tensor in checkpoint.tensors.values()]
+    sources = _folder_sources(checkpoint)
     write_safetensors_file(path / "model.safetensors", sources)
     return path
 
@@ -259,6 +266,20 @@ def write_tiny_gguf(
     path = folder / f"tiny-{family}-{codec.lower()}.gguf"
     write_gguf(checkpoint, path, codec, metadata=metadata)
     return path
+
+
+def _folder_sources(checkpoint: Checkpoint) -> list[TensorSource]:
+    """Tensors as folders of the family hold them: experts one by one, or all of a layer."""
+    sources = []
+    stored = known_architecture(checkpoint.config["model_type"])
+    stacks = None if stored is None else Stacks.of_folder(stored)
+    for tensor in checkpoint.tensors.values():
+        source = _source(tensor.name, tensor)
+        if stacks is not None and stacks.takes(tensor.name):
+            stacks.add(source)
+        else:
+            sources.append(source)
+    return sources + ([] if stacks is None else stacks.sources())
 
 
 def _source(name: str, tensor: Tensor) -> TensorSource:

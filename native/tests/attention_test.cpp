@@ -16,13 +16,23 @@ struct Case {
   bool k_bf16, v_bf16;
   int64_t window = 1 << 30;
   float softcap = 0;
+  int64_t chunk = 0;
+  bool sinks = false, slopes = false, masks = false;
 
   int64_t width() const { return kv_heads * (group + 2) * head_dim; }
   std::string name() const {
     return "attention of " + std::to_string(tokens) + " tokens, " + std::to_string(kv_heads) +
            " x " + std::to_string(group) + " heads of " + std::to_string(head_dim) + ", K " +
            (k_bf16 ? "bf16" : "f32") + ", V " + (v_bf16 ? "bf16" : "f32") +
-           ", window " + std::to_string(window) + ", softcap " + std::to_string(softcap);
+           ", window " + std::to_string(window) + ", softcap " + std::to_string(softcap) +
+           ", chunk " + std::to_string(chunk) + (sinks ? ", sinks" : "") +
+           (slopes ? ", slopes" : "") + (masks ? ", masks" : "");
+  }
+  float sink_of(int64_t head) const { return 0.75f * static_cast<float>(head) - 1.0f; }
+  float slope_of(int64_t head) const { return 1.0f / static_cast<float>(2 << head % 8); }
+  // Two positions of three, and its own.
+  bool shows(int64_t token, int64_t position) const {
+    return !masks || token == position || (token + position) % 3 != 0;
   }
 };
 
@@ -47,9 +57,10 @@ void row_twin(const Kernels& kernels, const Case& c, const std::vector<float>& q
     const float v = qkv[static_cast<size_t>(token * c.width() + column)];
     return round ? to_bf16(v) : v;
   };
-  float most = -__builtin_inff(), total[16] = {};
+  float most = c.sinks ? c.sink_of(head) : -__builtin_inff(), total[16] = {c.sinks ? 1.0f : 0.0f};
   std::vector<float> mixed(static_cast<size_t>(d));
-  const int64_t seen_from = std::max<int64_t>(0, position + 1 - c.window);
+  const int64_t chunk_from = c.chunk == 0 ? 0 : position - position % c.chunk;
+  const int64_t seen_from = std::max<int64_t>(chunk_from, position + 1 - c.window);
   for (int64_t start = seen_from / kSpan * kSpan; start <= position; start += kSpan) {
     // Positions [from, n) of the span are seen.
     const int64_t from = std::max<int64_t>(0, seen_from - start);
@@ -67,13 +78,15 @@ void row_twin(const Kernels& kernels, const Case& c, const std::vector<float>& q
       }
       p[t] = sum * scale;
       if (c.softcap != 0) p[t] = capped(kernels, p[t], c.softcap);
-      highest = std::max(highest, p[t]);
+      if (c.slopes) p[t] += c.slope_of(head) * static_cast<float>(start + t - position);
+      if (c.shows(position, start + t)) highest = std::max(highest, p[t]);
     }
+    if (highest == -__builtin_inff()) continue;
     const float now = std::max(most, highest);
     const float keep = now == most ? 1.0f : exp_of(kernels, most - now);
     for (float& lane : total) lane *= keep;
     for (int64_t t = from; t < n; ++t) {
-      p[t] = exp_of(kernels, p[t] - now);
+      p[t] = c.shows(position, start + t) ? exp_of(kernels, p[t] - now) : 0.0f;
       if (c.v_bf16) p[t] = to_bf16(p[t]);
       total[t % 16] += p[t];
     }
@@ -116,7 +129,19 @@ std::vector<float> in_chunks(Backend& backend, const Case& c, const std::vector<
   std::vector<int32_t> table, positions;
   for (int64_t i = blocks; i > 0; --i) table.push_back(static_cast<int32_t>(i - 1));
   for (int64_t i = 0; i < c.tokens; ++i) positions.push_back(static_cast<int32_t>(i));
-  std::vector<float> y(static_cast<size_t>(c.tokens * heads * d));
+  std::vector<float> y(static_cast<size_t>(c.tokens * heads * d)), sinks, slopes;
+  for (int64_t head = 0; head < heads; ++head) {
+    sinks.push_back(c.sink_of(head));
+    slopes.push_back(c.slope_of(head));
+  }
+  const int64_t spans = (c.tokens + kSpan - 1) / kSpan;
+  std::vector<uint64_t> masks(static_cast<size_t>(c.tokens * spans));
+  for (int64_t token = 0; token < c.tokens; ++token) {
+    for (int64_t position = 0; position < c.tokens; ++position) {
+      const uint64_t bit = uint64_t{c.shows(token, position)} << position % kSpan;
+      masks[static_cast<size_t>(token * spans + position / kSpan)] |= bit;
+    }
+  }
   for (int64_t at = 0; at < c.tokens; at += chunk) {
     const int64_t n = std::min(chunk, c.tokens - at);
     const int32_t start[] = {0, static_cast<int32_t>(n)};
@@ -124,8 +149,14 @@ std::vector<float> in_chunks(Backend& backend, const Case& c, const std::vector<
     const float* rows = qkv.data() + at * c.width();
     backend.kv_write({cache.layer(0), batch, nullptr, rows, c.width(), heads * d,
                       (heads + c.kv_heads) * d});
-    backend.attention({cache.layer(0), batch, rows, c.width(), c.group, scale, c.window,
-                       c.softcap, y.data() + at * heads * d});
+    Visibility sees{c.window, c.chunk};
+    if (c.masks) {
+      sees.masks = masks.data() + at * spans;
+      sees.mask_spans = spans;
+    }
+    backend.attention({cache.layer(0), batch, rows, c.width(), c.group, scale, sees, c.softcap,
+                       c.sinks ? sinks.data() : nullptr, c.slopes ? slopes.data() : nullptr,
+                       y.data() + at * heads * d});
   }
   return y;
 }
@@ -158,6 +189,12 @@ void attention_suite(const Kernels& kernels, Checks& checks) {
   check(kernels, checks, {1, 2, 2, 16, 33, false, false});
   for (const int64_t window : {1, 7, 64, 90}) {
     check(kernels, checks, {1, 2, 20, 16, 140, window % 2 == 0, true, window, 2.5f});
+  }
+  for (const int64_t chunk : {0, 48, 100}) {
+    const bool bf16 = chunk == 48;
+    check(kernels, checks, {2, 2, 32, 16, 150, bf16, bf16, 90, 0, chunk, true});
+    check(kernels, checks, {1, 4, 20, 32, 150, !bf16, bf16, 1 << 30, 0, chunk, false, true});
+    check(kernels, checks, {1, 2, 16, 64, 150, bf16, !bf16, 70, 0, chunk, true, true, true});
   }
 }
 

@@ -1,5 +1,6 @@
 // Norms, exponential, activations, rope, table lookup and the largest of a row.
 
+#include <algorithm>
 #include <limits>
 #include <string>
 
@@ -81,6 +82,11 @@ double exact(Activation kind, double x) {
       return x / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
     }
     case Activation::softcap: return 20 * std::tanh(x / 20);
+    case Activation::relu: return x < 0 ? 0 : x;
+    case Activation::swiglu_clamped: {
+      const double v = std::min(x, 7.0);
+      return v / (1 + std::exp(-1.702 * v));
+    }
   }
   return 0;
 }
@@ -88,7 +94,8 @@ double exact(Activation kind, double x) {
 void check_activations(const Kernels& kernels, Checks& checks) {
   Backend backend(kernels, 2);
   for (const Activation kind : {Activation::silu, Activation::gelu, Activation::gelu_tanh,
-                                Activation::softcap}) {
+                                Activation::softcap, Activation::relu,
+                                Activation::swiglu_clamped}) {
     const std::string name = "activation " + std::to_string(static_cast<int>(kind)) + " of ";
     for (const int64_t width : {1, 15, 16, 17, 100, 1024, 1050}) {
       const std::vector<float> x = Random(7).values(2 * 2 * width, 6.0f);
@@ -101,7 +108,9 @@ void check_activations(const Kernels& kernels, Checks& checks) {
       std::vector<float> gated(static_cast<size_t>(2 * width)), product;
       for (int64_t i = 0; i < 2 * width; ++i) {
         const size_t at = static_cast<size_t>(i / width * 2 * width + i % width);
-        product.push_back(whole[at] * x[at + static_cast<size_t>(width)]);
+        const float up = x[at + static_cast<size_t>(width)];
+        const bool clamped = kind == Activation::swiglu_clamped;
+        product.push_back(whole[at] * (clamped ? std::clamp(up, -7.0f, 7.0f) + 1.0f : up));
       }
       backend.activate({x.data(), gated.data(), width, kind, true, 0.0f}, 2);
       checks.equal(gated, product, "gated " + name + std::to_string(width));

@@ -11,6 +11,7 @@ void linear_suite(const Kernels& kernels, Checks& checks);
 void elementwise_suite(const Kernels& kernels, Checks& checks);
 void attention_suite(const Kernels& kernels, Checks& checks);
 void sample_suite(const Kernels& kernels, Checks& checks);
+void experts_suite(const Kernels& kernels, Checks& checks);
 void trial_suite(const Kernels& kernels, Checks& checks);
 
 }  // namespace headrace::tests

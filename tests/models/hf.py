@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from headrace.models import read_config
 from tests.models.cases import GREEDY_STEPS, Case, prompt
-from tests.tiny import tiny_config, tiny_weights
+from tests.tiny import tiny_checkpoint, tiny_config, tiny_weights, write_tiny_hf
 
 
 class Reference(NamedTuple):
@@ -30,8 +33,15 @@ def hf_model(case: Case, seed: int) -> Any:
     import torch
     import transformers
 
-    config = transformers.AutoConfig.for_model(**tiny_config(case.family, **case.shape))
     kind: Any = transformers.AutoModelForCausalLM
+    if read_config(tiny_checkpoint(case.family, **case.shape)).experts is not None:
+        # It joins the experts of a folder itself.
+        with TemporaryDirectory() as folder:
+            path = write_tiny_hf(Path(folder), case.family, seed=seed, **case.shape)
+            return kind.from_pretrained(
+                path, attn_implementation="eager", dtype=torch.float32, local_files_only=True
+            ).eval()
+    config = transformers.AutoConfig.for_model(**tiny_config(case.family, **case.shape))
     model = kind.from_config(config, attn_implementation="eager", dtype=torch.float32).eval()
     state = {
         name: torch.tensor(v)

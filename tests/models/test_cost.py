@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from headrace.models import load_model
-from headrace.models.cost import CostModel, StepCost
+from headrace.models.cost import CostModel, ExpertCost, StepCost
 from headrace.ops import make_ops
 from headrace.ops.interface import AttentionShape
-from tests.tiny import tiny_checkpoint
+from headrace.plan.model_shape import shape_of_config
+from headrace.plan.step import StepCounter, Storage
+from tests.tiny import tiny_checkpoint, tiny_config
 
 SHAPE = AttentionShape(num_heads=4, num_kv_heads=2, head_dim=8, scale=1.0)
 
@@ -53,3 +55,53 @@ def test_a_loaded_model_counts_its_own_matrices() -> None:
     assert cost.operations == 2 * sum(matrices) + 2 * head + attention
     kv_token = 2 * 2 * 2 * 16 * 4  # layers, K and V, kv heads, head_dim, bytes
     assert cost.bytes == model.step_weight_bytes + 2 * kv_token
+
+
+@pytest.mark.parametrize(("experts", "chosen", "tokens"), [(8, 2, 1), (8, 2, 3), (60, 4, 32)])
+def test_experts_read_are_those_that_chance_gives(experts: int, chosen: int, tokens: int) -> None:
+    """Against drawing them; 2,000 draws are within a fiftieth of the expectation."""
+    rng = np.random.default_rng(0)
+    drawn = [
+        len({int(e) for _ in range(tokens) for e in rng.permutation(experts)[:chosen]})
+        for _ in range(2000)
+    ]
+    cost = ExpertCost(experts, chosen, bytes=experts * 1000, elements=experts * 10)
+    assert cost.bytes_read(tokens) == pytest.approx(1000 * np.mean(drawn), rel=0.02)
+    assert cost.bytes_read(1) == chosen * 1000
+    assert cost.operations_of_token == 2 * chosen * 10
+
+
+@pytest.mark.parametrize("family", ["glm4_moe", "qwen3_moe", "qwen2_moe", "mixtral"])
+@pytest.mark.parametrize("batch", [1, 5])
+def test_the_planner_counts_the_same_step(family: str, batch: int) -> None:
+    """Of a decode step in F32, apart from norms, biases and rows of the table, which it counts."""
+    checkpoint = tiny_checkpoint(family)
+    model = load_model(checkpoint, make_ops("reference"))
+    cost = model.cost("bf16", "bf16").of([(10, 1, True)] * batch)
+    shape = shape_of_config(tiny_config(family), "tiny", "a test")
+    work = StepCounter(shape, Storage(bytes_per_weight=4)).decode(batch, 10).work
+    vectors = sum(t.nbytes for t in checkpoint.tensors.values() if len(t.shape) == 1)
+    assert work.bytes == pytest.approx(cost.bytes, abs=vectors + 4 * batch * 64)
+    assert work.operations == pytest.approx(cost.operations, abs=vectors * batch)
+
+
+@pytest.mark.parametrize("family", ["glm4_moe", "qwen2_moe"])
+def test_a_model_with_experts_counts_its_own_matrices(family: str) -> None:
+    """Only chosen experts are met by a token; a shared one and routers are met by every token."""
+    checkpoint = tiny_checkpoint(family)
+    model = load_model(checkpoint, make_ops("reference"))
+    experts = model.config.experts
+    assert experts is not None
+    shapes = {name: t.shape for name, t in checkpoint.tensors.items() if len(t.shape) == 2}
+    routed = sum(int(np.prod(s)) for name, s in shapes.items() if ".experts." in name)
+    others = sum(
+        int(np.prod(s))
+        for name, s in shapes.items()
+        if ".experts." not in name and "embed" not in name
+    )
+    share = experts.routing.experts_per_token / experts.routing.num_experts
+    attention = model.config.num_layers * 4 * 4 * model.attention.head_dim
+    cost = model.cost("f32", "f32").of([(0, 1, True)])
+    assert cost.operations == 2 * (others + routed * share) + attention
+    table = checkpoint.tensors["model.embed_tokens.weight"].nbytes
+    assert model.step_weight_bytes == checkpoint.nbytes - 4 * routed - table

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -138,6 +140,53 @@ def test_scaling_is_not_lost_in_the_tolerance(plain: str, reference: Ops) -> Non
     expected = golden(plain)
     seed = int(expected["seed"])
     model = load_model(tiny_checkpoint("llama", seed=seed), reference)
+    ids = prompt(seed) + expected["greedy"].tolist()[:-1]
+    logits = Session(model, reference).feed(ids)[:, ::COLUMN_STEP]
+    assert np.abs(logits - expected["logits"]).max() > 0.01 * float(expected["scale"])
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("glm4-moe", {"norm_topk_prob": False}),
+        ("glm4-moe", {"routed_scaling_factor": 1.0}),
+        ("glm4-moe-groups", {"n_group": 1, "topk_group": 1}),
+        ("qwen3-moe", {"norm_topk_prob": False}),
+        ("qwen2-moe", {"norm_topk_prob": True}),
+        ("olmoe", {"norm_topk_prob": True}),
+        ("mixtral", {"num_experts_per_tok": 1}),
+        ("granite-moe", {"num_experts_per_tok": 2}),
+        ("phimoe", {"router_jitter_noise": 1.0}),
+    ],
+)
+def test_a_rule_of_experts_is_not_lost_in_the_tolerance(
+    name: str, change: dict[str, Any], reference: Ops
+) -> None:
+    """With one rule broken the model is far from its golden, so the cases do test it."""
+    expected, case = golden(name), CASES[name]
+    seed = int(expected["seed"])
+    model = load_model(tiny_checkpoint(case.family, seed=seed, **case.shape | change), reference)
+    ids = prompt(seed) + expected["greedy"].tolist()[:-1]
+    logits = Session(model, reference).feed(ids)[:, ::COLUMN_STEP]
+    assert np.abs(logits - expected["logits"]).max() > 0.01 * float(expected["scale"])
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor"),
+    [("glm4-moe", "e_score_correction_bias"), ("qwen2-moe", "shared_expert_gate.weight")],
+)
+def test_a_tensor_of_experts_is_not_lost_in_the_tolerance(
+    name: str, tensor: str, reference: Ops
+) -> None:
+    """The bias that only chooses, and the gate of the shared expert, set to zero."""
+    expected, case = golden(name), CASES[name]
+    seed = int(expected["seed"])
+    checkpoint = tiny_checkpoint(case.family, seed=seed, **case.shape)
+    changed = {
+        key: replace(value, data=np.zeros_like(value.data)) if key.endswith(tensor) else value
+        for key, value in checkpoint.tensors.items()
+    }
+    model = load_model(replace(checkpoint, tensors=changed), reference)
     ids = prompt(seed) + expected["greedy"].tolist()[:-1]
     logits = Session(model, reference).feed(ids)[:, ::COLUMN_STEP]
     assert np.abs(logits - expected["logits"]).max() > 0.01 * float(expected["scale"])

@@ -265,5 +265,7 @@ def test_code_beside_the_weights_stops_no_load(stated: dict[str, Any]) -> None:
     """It is never run, and of a type that is known it says nothing that the config does not."""
     code = {"AutoModelForCausalLM": "org/other--modeling_x.XForCausalLM"}
     assert read({**stated, "auto_map": code}) == read(stated)
-    with pytest.raises(UnsupportedModelError, match=r"'x' is not implemented \(auto_map names code"):
+    with pytest.raises(
+        UnsupportedModelError, match=r"'x' is not implemented \(auto_map names code"
+    ):
         read({**stated, "auto_map": code, "model_type": "x"})

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from headrace.models import load_model
+from headrace.models import load_model, read_config
 from headrace.ops import make_ops
 from headrace.ops.interface import Ops
 from headrace.weights.checkpoint import Checkpoint
@@ -29,6 +29,10 @@ from tests.tiny_families import tiny_family_names
 
 # Shares of the logits' standard deviation, some two and three times the most that was seen.
 RMS_BOUND, LARGEST_BOUND = 0.05, 0.4
+
+# Of 40 tokens, those that may go to another expert on one side: a router's scores that are within
+# the rounding of each other choose either. Two were the most that was seen; they are then far off.
+REROUTED_ROWS = 3
 
 LENGTHS = (1, 17, 90, 40)
 
@@ -50,7 +54,8 @@ def wide(family: str, codec: str, **changes: Any) -> Checkpoint:
     if "n_embd" in keys:
         shape = {"n_embd": 256, "n_inner": 1024}
     elif "intermediate_size" in keys:
-        shape = {"hidden_size": 256, "intermediate_size": 256}
+        shape = {key: 256 for key in keys if key.endswith("intermediate_size")}
+        shape["hidden_size"] = 256
     else:
         shape = {"hidden_size": 256}
     if "head_dim" in keys:
@@ -116,8 +121,11 @@ def check_against_the_reference(family: str, codec: str, chosen: list[str], refe
     assert load_model(checkpoint, reference).weight_codec == codec
     expected = run(checkpoint, reference)
     assert np.isfinite(expected).all() and expected.std() > 0.01, codec
+    rerouted = REROUTED_ROWS if read_config(checkpoint).experts is not None else 0
     for level in chosen:
-        rms, largest = apart(run(checkpoint, make_ops("cpu", cpu_level=level, threads=2)), expected)
+        logits = run(checkpoint, make_ops("cpu", cpu_level=level, threads=2))
+        rows = np.argsort(np.abs(logits - expected).max(axis=1))[: len(expected) - rerouted]
+        rms, largest = apart(logits[rows], expected[rows])
         assert rms < RMS_BOUND and largest < LARGEST_BOUND, (codec, level)
 
 

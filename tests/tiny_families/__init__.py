@@ -18,9 +18,6 @@ from typing import Any, Protocol
 SHARED = ("base",)
 """Modules here that are no family."""
 
-NOT_SERVED = ("glm4_moe",)
-"""Families whose files are read and written, and that no model here computes."""
-
 
 class TinyFamily(Protocol):
     """What such a module offers."""
@@ -40,6 +37,6 @@ def tiny_family(model_type: str) -> TinyFamily:
 
 
 def tiny_family_names() -> list[str]:
-    """Every `model_type` that is served; there is a module for each."""
+    """Every `model_type`; there is a module for each."""
     names = [module.name for module in pkgutil.iter_modules(__path__)]
-    return [name for name in names if name not in (*SHARED, *NOT_SERVED)]
+    return [name for name in names if name not in SHARED]

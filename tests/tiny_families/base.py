@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 BOS, EOS = 256, 257
@@ -89,4 +90,40 @@ def decoder_shapes(
             shapes[f"{at}.mlp.{name}.weight"] = shape
             if config.get("mlp_bias"):
                 shapes[f"{at}.mlp.{name}.bias"] = shape[:1]
+    return shapes
+
+
+EXPERT_NAMES = ("gate_proj", "up_proj", "down_proj")
+"""Modules of an expert as most families name them."""
+
+
+def mlp_shapes(at: str, hidden: int, width: int, names: tuple[str, ...] = EXPERT_NAMES) -> Shapes:
+    """A gated MLP's weights under `at`."""
+    gate, up, down = names
+    return {
+        f"{at}.{gate}.weight": (width, hidden),
+        f"{at}.{up}.weight": (width, hidden),
+        f"{at}.{down}.weight": (hidden, width),
+    }
+
+
+def expert_shapes(
+    prefix: str, hidden: int, width: int, count: int, names: tuple[str, ...] = EXPERT_NAMES
+) -> Shapes:
+    """The weights of a layer's experts under `prefix`, and of its router, `gate`."""
+    shapes: Shapes = {f"{prefix}.gate.weight": (count, hidden)}
+    for number in range(count):
+        shapes |= mlp_shapes(f"{prefix}.experts.{number}", hidden, width, names)
+    return shapes
+
+
+def with_experts(dense: Shapes, layers: Collection[int], experts: Shapes) -> Shapes:
+    """A decoder's weights with `experts` (by name in a layer) for the MLPs of `layers`."""
+    shapes: Shapes = {}
+    for name, shape in dense.items():
+        layer = int(name.split(".")[2]) if ".layers." in name else -1
+        if ".mlp." not in name or layer not in layers:
+            shapes[name] = shape
+    for layer in layers:
+        shapes |= {f"model.layers.{layer}.{name}": shape for name, shape in experts.items()}
     return shapes

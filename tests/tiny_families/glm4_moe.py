@@ -4,13 +4,31 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.tiny_families.base import PRE_NORMS, Shapes, base_config, decoder_shapes
+from tests.tiny_families.base import (
+    PRE_NORMS,
+    Shapes,
+    base_config,
+    decoder_shapes,
+    expert_shapes,
+    mlp_shapes,
+    with_experts,
+)
 
 CASES: dict[str, dict[str, Any]] = {
     "glm4-moe": {},
     "glm4-moe-tied": {"tie_word_embeddings": True, "partial_rotary_factor": 1.0},
     "glm4-moe-no-head-norms": {"use_qk_norm": False, "attention_bias": True},
+    "glm4-moe-groups": {
+        "n_routed_experts": 12,
+        "num_experts_per_tok": 3,
+        "n_group": 4,
+        "topk_group": 2,
+        "norm_topk_prob": False,
+        "n_shared_experts": 2,
+        "first_k_dense_replace": 0,
+    },
 }
+NOT_IN_GGUF = ("glm4-moe-groups",)
 
 
 def config(**overrides: Any) -> dict[str, Any]:
@@ -47,18 +65,10 @@ def shapes(config: dict[str, Any]) -> Shapes:
     norms = PRE_NORMS | (head_norms if config["use_qk_norm"] else {})
     dense = decoder_shapes(config, norms, output_bias=False)
     hidden, width = config["hidden_size"], config["moe_intermediate_size"]
-    shapes: Shapes = {}
-    for name, shape in dense.items():
-        layer = int(name.split(".")[2]) if ".layers." in name else 0
-        if ".mlp." not in name or layer < config["first_k_dense_replace"]:
-            shapes[name] = shape
-            continue
-        mlp, _, module = name.rpartition("mlp.")
-        experts = [f"experts.{index}" for index in range(config["n_routed_experts"])]
-        for part in (*experts, "shared_experts"):
-            wide = width * (config["n_shared_experts"] if part == "shared_experts" else 1)
-            down = module.startswith("down")
-            shapes[f"{mlp}mlp.{part}.{module}"] = (hidden, wide) if down else (wide, hidden)
-        shapes[f"{mlp}mlp.gate.weight"] = (len(experts), hidden)
-        shapes[f"{mlp}mlp.gate.e_score_correction_bias"] = (len(experts),)
-    return shapes
+    count = config["n_routed_experts"]
+    experts = expert_shapes("mlp", hidden, width, count)
+    experts["mlp.gate.e_score_correction_bias"] = (count,)
+    shared = width * config["n_shared_experts"]
+    experts |= mlp_shapes("mlp.shared_experts", hidden, shared)
+    layers = range(config["first_k_dense_replace"], config["num_hidden_layers"])
+    return with_experts(dense, layers, experts)

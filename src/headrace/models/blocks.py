@@ -182,12 +182,16 @@ class GatedMLP:
         self.activation = activation
 
     @classmethod
-    def load(cls, config: DecoderConfig, loader: Loader, prefix: str) -> GatedMLP:
+    def load(
+        cls, config: DecoderConfig, loader: Loader, prefix: str, *, width: int | None = None
+    ) -> GatedMLP:
         """With projections under their usual names, `{prefix}.gate_proj` and so on.
 
         Families that store gate and up as one matrix call it `{prefix}.gate_up_proj`, gate first.
+        width: of the values between the products, where it is not the config's.
         """
-        hidden, ffn, bias = config.hidden_size, config.intermediate_size, config.mlp_bias
+        hidden, bias = config.hidden_size, config.mlp_bias
+        ffn = config.intermediate_size if width is None else width
         if loader.has(f"{prefix}.gate_up_proj.weight"):
             gate_up = loader.linear([f"{prefix}.gate_up_proj"], [2 * ffn], hidden, bias=bias)
         else:

@@ -6,9 +6,23 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from headrace.models.rope import RopeConfig
+from headrace.ops.experts import Routing
 from headrace.ops.interface import Activation, AttentionShape
 from headrace.weights.config_reader import ConfigReader
 from headrace.weights.rope_config import FULL, WINDOWED
+
+
+@dataclass(frozen=True)
+class ExpertsConfig:
+    """The mixture of experts in a decoder's layers; widths in values."""
+
+    routing: Routing
+    intermediate_size: int
+    """Width between the two products of one expert."""
+    layers: tuple[bool, ...]
+    """Which layers have experts; the others have an MLP as wide as the decoder's config says."""
+    shared_size: int = 0
+    """Width of the shared expert, which every token uses; 0 in families without."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +54,8 @@ class DecoderConfig:
     """Of the attention's output projection, where it differs from attention_bias."""
     mlp_bias: bool | None = None
     """None where the file does not say; what it holds then decides."""
+    head_bias: bool | None = False
+    """Of lm_head; None where the file does not say."""
     tied: bool | None = None
     """None where the file does not say; what it holds then decides."""
     local_rope: RopeConfig | None = None
@@ -56,6 +72,10 @@ class DecoderConfig:
     """Factor of the logits."""
     logit_softcap: float = 0.0
     """0 means no cap."""
+    experts: ExpertsConfig | None = None
+    """None in models whose layers have one MLP each."""
+    draft_layers: int = 0
+    """Layers behind the others that predict further tokens; known by name and not run."""
 
     @property
     def attention_width(self) -> int:
@@ -137,3 +157,32 @@ def read_layer_windows(
             reader.refuse("layer_types", kinds, f"{' or '.join(map(repr, known))}, {count} times")
         windows = tuple(known[kind] for kind in kinds)
     return windows
+
+
+MAX_EXPERTS = 4096
+"""Experts of a layer; published models have up to 512. It bounds what a hostile config costs."""
+
+
+def read_expert_count(reader: ConfigReader, key: str, default: int | None = None) -> int:
+    """Experts of a layer, at most `MAX_EXPERTS`."""
+    experts = reader.size(key, default)
+    if experts > MAX_EXPERTS:
+        reader.refuse(key, experts, f"1 to {MAX_EXPERTS}")
+    return experts
+
+
+def read_experts_per_token(reader: ConfigReader, experts: int, default: int | None = None) -> int:
+    """`num_experts_per_tok`, which there must be enough experts for."""
+    chosen = reader.size("num_experts_per_tok", default)
+    if chosen > experts:
+        reader.refuse("num_experts_per_tok", chosen, f"1 to the {experts} experts of a layer")
+    return chosen
+
+
+def read_sparse_layers(reader: ConfigReader, layers: int) -> tuple[bool, ...]:
+    """Layers with experts: each `decoder_sparse_step`-th that `mlp_only_layers` does not list."""
+    step = reader.size("decoder_sparse_step", 1)
+    dense = reader.raw("mlp_only_layers") or []
+    if not isinstance(dense, list) or not all(type(layer) is int for layer in dense):
+        reader.refuse("mlp_only_layers", dense, "lists of layers")
+    return tuple(index not in dense and (index + 1) % step == 0 for index in range(layers))

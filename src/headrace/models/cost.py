@@ -1,7 +1,8 @@
 """What a step has to move and to compute, counted from shapes: the figures a roofline needs.
 
 Bytes are those no implementation can avoid: weights as stored, once a step; K and V of every
-position a request's new tokens see, once a request; K and V of new tokens, written. Operations are
+position a request's new tokens see, once a request; K and V of new tokens, written. Of experts
+that are chosen from, those that the tokens of the step are expected to choose. Operations are
 multiplications and additions of matrix products and attention; a multiply and an add are two.
 Norms, rotations and activations are left out of both: they are of lower order.
 """
@@ -32,12 +33,39 @@ class RowCost(NamedTuple):
     samples: bool
 
 
+class ExpertCost(NamedTuple):
+    """The experts of a model that routers choose from; shared ones are not among them."""
+
+    experts: int
+    """Of each layer that has any."""
+    experts_per_token: int
+    bytes: int
+    """Of the experts of all layers as stored."""
+    elements: int
+    """Values in the matrices of the experts of all layers."""
+
+    def bytes_read(self, tokens: int) -> int:
+        """Bytes of the experts that at least one of `tokens` is expected to choose.
+
+        E (1 - (1 - k / E)^tokens) of a layer's E experts, each token's k being taken as uniform and
+        independent of those of others.
+        """
+        missed = (1 - self.experts_per_token / self.experts) ** tokens
+        return round(self.bytes * (1 - missed))
+
+    @property
+    def operations_of_token(self) -> int:
+        """Operations of one token in the experts it chooses."""
+        return 2 * self.elements * self.experts_per_token // self.experts
+
+
 class CostModel:
     """Counts steps of one model over one kind of KV cache.
 
     weight_bytes: read in every step, lm_head's among them. layer_elements: of the matrices every
     token meets. head_elements: of lm_head, which only rows with logits meet. windows: of each
-    layer, 0 for none. kv_token_bytes: K and V of one token in one layer.
+    layer, 0 for none. kv_token_bytes: K and V of one token in one layer. experts: None in models
+    without.
     """
 
     def __init__(
@@ -49,6 +77,7 @@ class CostModel:
         attention: AttentionShape,
         windows: Iterable[int],
         kv_token_bytes: int,
+        experts: ExpertCost | None = None,
     ) -> None:
         self._weight_bytes = weight_bytes
         self._layer_operations = 2 * layer_elements
@@ -57,20 +86,27 @@ class CostModel:
         self._pair_operations = 4 * attention.num_heads * attention.head_dim
         self._layers = Counter(windows)
         self._kv_token_bytes = kv_token_bytes
+        self._experts = experts
 
     def of(self, rows: Iterable[tuple[int, int, int]]) -> StepCost:
         """The cost of a step of `rows`, each as RowCost has it; nothing for no rows.
 
         In place of `samples` may stand of how many positions logits are wanted.
         """
-        moved = operations = 0
+        moved = operations = tokens = 0
         for start, count, samples in rows:
+            tokens += count
             operations += self._layer_operations * count + self._head_operations * samples
             for window, layers in self._layers.items():
                 operations += layers * self._pair_operations * _pairs(start, count, window)
                 seen = start + count if not window else min(start + count, window - 1 + count)
                 moved += layers * self._kv_token_bytes * (seen + count)
-        return StepCost(moved + self._weight_bytes if operations else 0, operations)
+        if not operations:
+            return StepCost(0, 0)
+        if self._experts is not None:
+            moved += self._experts.bytes_read(tokens)
+            operations += self._experts.operations_of_token * tokens
+        return StepCost(moved + self._weight_bytes, operations)
 
 
 def _pairs(start: int, count: int, window: int) -> int:

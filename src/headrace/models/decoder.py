@@ -19,6 +19,7 @@ from typing import ClassVar, NamedTuple
 
 from headrace.models.blocks import MLP, Attention, GatedMLP, Step
 from headrace.models.config import DecoderConfig
+from headrace.models.experts import ExpertNames, Experts
 from headrace.models.loader import Loader
 from headrace.models.model import Layer
 from headrace.ops.interface import Array, Norm
@@ -42,7 +43,7 @@ class PreNormLayer(Layer):
         self.input_norm = loader.norm(f"{at}.{self.input_norm_name}", hidden, eps, kind)
         self.attention = self.load_attention(config, loader, index, at)
         self.post_norm = loader.norm(f"{at}.{self.post_norm_name}", hidden, eps, kind)
-        self.mlp = self.load_mlp(config, loader, at)
+        self.mlp = self.load_mlp(config, loader, index, at)
 
     def load_attention(
         self, config: DecoderConfig, loader: Loader, index: int, at: str
@@ -53,13 +54,30 @@ class PreNormLayer(Layer):
             attention.load_head_norms(config, loader, f"{at}.self_attn")
         return attention
 
-    def load_mlp(self, config: DecoderConfig, loader: Loader, at: str) -> GatedMLP | MLP:
-        """The MLP of the layer whose names begin with `at`."""
+    def load_mlp(
+        self, config: DecoderConfig, loader: Loader, index: int, at: str
+    ) -> GatedMLP | MLP | Experts:
+        """The MLP of layer `index`, whose names begin with `at`."""
         return GatedMLP.load(config, loader, f"{at}.mlp")
 
     def __call__(self, x: Array, step: Step) -> Array:
         h = self.attention(x, step, norm=self.input_norm, residual=x, scale=self.scale)
         return self.mlp(h, step, norm=self.post_norm, residual=h, scale=self.scale)
+
+
+class ExpertLayer(PreNormLayer):
+    """The shared layer with experts for its MLP, but in layers that the config says are dense."""
+
+    mlp_name: ClassVar[str] = "mlp"
+    expert_names: ClassVar[ExpertNames] = ExpertNames()
+
+    def load_mlp(
+        self, config: DecoderConfig, loader: Loader, index: int, at: str
+    ) -> GatedMLP | MLP | Experts:
+        experts, name = config.experts, f"{at}.{self.mlp_name}"
+        if experts is None or not experts.layers[index]:
+            return GatedMLP.load(config, loader, name)
+        return Experts.load(config, experts, loader, name, self.expert_names)
 
 
 class NormNames(NamedTuple):

@@ -49,7 +49,7 @@ class GPT2Layer(PreNormLayer):
     ) -> Attention:
         return Attention.load_fused(config, loader, index, f"{at}.attn.c_attn", f"{at}.attn.c_proj")
 
-    def load_mlp(self, config: DecoderConfig, loader: Loader, at: str) -> MLP:
+    def load_mlp(self, config: DecoderConfig, loader: Loader, index: int, at: str) -> MLP:
         return MLP.load(config, loader, f"{at}.mlp.c_fc", f"{at}.mlp.c_proj")
 
 

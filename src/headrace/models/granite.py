@@ -11,6 +11,8 @@ Sources: arXiv 2408.13359 (the multipliers); transformers modeling_granite.py fo
 
 from __future__ import annotations
 
+from typing import Any
+
 from headrace.models.config import DecoderConfig
 from headrace.models.decoder import PreNormLayer
 from headrace.models.llama import read_llama
@@ -25,13 +27,18 @@ class Granite(Model):
 
     @staticmethod
     def read_config(reader: ConfigReader) -> DecoderConfig:
-        return read_llama(
-            reader,
-            "granite",
-            scale=reader.positive("attention_multiplier", 1.0),
-            embedding_scale=reader.positive("embedding_multiplier", 1.0),
-            residual_scale=reader.positive("residual_multiplier", 1.0),
-            logit_scale=1.0 / reader.positive("logits_scaling", 1.0),
-            attention_bias=reader.optional("attention_bias", bool),
-            mlp_bias=reader.optional("mlp_bias", bool),
-        )
+        return read_granite(reader, "granite", mlp_bias=reader.optional("mlp_bias", bool))
+
+
+def read_granite(reader: ConfigReader, model_type: str, **fields: Any) -> DecoderConfig:
+    """Keys that both Granites share; `fields` of the config win."""
+    return read_llama(
+        reader,
+        model_type,
+        scale=reader.positive("attention_multiplier", 1.0),
+        embedding_scale=reader.positive("embedding_multiplier", 1.0),
+        residual_scale=reader.positive("residual_multiplier", 1.0),
+        logit_scale=1.0 / reader.positive("logits_scaling", 1.0),
+        attention_bias=reader.optional("attention_bias", bool),
+        **fields,
+    )

@@ -47,6 +47,7 @@ def read_llama(
     default_positions: int = 2048,
     default_kv_heads: int | None = None,
     default_theta: float = 10000.0,
+    default_eps: float = 1e-6,
     scale: float | None = None,
     **fields: Any,
 ) -> DecoderConfig:
@@ -75,7 +76,7 @@ def read_llama(
         ),
         rope=RopeConfig.read(reader, default_theta=default_theta),
         max_positions=reader.size("max_position_embeddings", default_positions),
-        norm_eps=reader.positive("rms_norm_eps", 1e-6),
+        norm_eps=reader.positive("rms_norm_eps", default_eps),
         tied=reader.optional("tie_word_embeddings", bool),
         **fields,
     )

@@ -8,7 +8,7 @@ for stop the load, as unread config keys do. Knows no architecture.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal
@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from headrace.errors import CheckpointError, UnsupportedModelError
 from headrace.models.rope import RopeConfig
+from headrace.ops.experts import ExpertWeight
 from headrace.ops.interface import (
     Array,
     AttentionShape,
@@ -39,6 +40,7 @@ Progress = Callable[[int, int], None]
 
 EMBEDDING = "model.embed_tokens.weight"
 HEAD = "lm_head.weight"
+HEAD_BIAS = "lm_head.bias"
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,11 @@ class Loader:
         self.total_bytes = sum(item.nbytes for name, item in tensors if not is_derived(name))
         self._done_bytes = 0
         self.packed_elements = 0
-        """Values in the matrices handed out for products so far."""
+        """Values in the matrices handed out so far for products that every token meets."""
+        self.routed_elements = 0
+        """Values in the matrices handed out so far of experts that a router chooses from."""
+        self.routed_bytes = 0
+        """Bytes of these as stored."""
 
     @property
     def dominant_codec(self) -> str:
@@ -96,10 +102,11 @@ class Loader:
         return sizes.most_common(1)[0][0] if sizes else "F32"
 
     def step_bytes(self, table: str = EMBEDDING) -> int:
-        """Bytes every step reads: all but an embedding table that is only looked up."""
+        """Bytes every step reads: all but experts and an embedding table that is only looked up."""
         tensors = self._checkpoint.tensors
         looked_up = tensors.get(table) if HEAD in tensors else None
-        return self.total_bytes - (0 if looked_up is None else looked_up.nbytes)
+        seldom = self.routed_bytes + (0 if looked_up is None else looked_up.nbytes)
+        return self.total_bytes - seldom
 
     def rows(self, name: str) -> int:
         """Rows of a table, where the config does not state them."""
@@ -215,6 +222,16 @@ class Loader:
         """
         return self._packed(*self._stored(names, outs, width, bias))
 
+    def router(self, name: str, rows: int, width: int) -> Linear:
+        """The projection `name` without bias whose results choose, in F32 whatever the file's kind.
+
+        It is small, and a rounded score chooses others; GGUF files hold it in F32.
+        """
+        tensor = self._matrix(f"{name}.weight", rows, width)
+        self._advance(tensor)
+        exact = Tensor(tensor.name, tensor.shape, F32, F32.encode(tensor.to_f32()))
+        return self._packed([exact], [None], counted=True)
+
     def qkv(
         self,
         prefix: str,
@@ -258,25 +275,89 @@ class Loader:
             biases = [_reordered(biases[0], order)]
         return self._packed(matrices, biases)
 
-    def head(self, rows: int, width: int, *, tied: bool | None, table: str = EMBEDDING) -> Linear:
-        """lm_head, or the embedding `table` where it is tied: logits = W x.
+    def experts(
+        self,
+        names: Sequence[str],
+        outs: Sequence[int],
+        width: int,
+        count: int,
+        *,
+        routed: bool = True,
+    ) -> ExpertWeight:
+        """One matrix of each of `count` experts; rows of its parts (out_i, width) stacked.
+
+        names: of the parts, with {} for the number of the expert. routed: False for an expert that
+        every token goes through.
+        Raises UnsupportedModelError where their codecs differ.
+        """
+        experts = [
+            [self._matrix(f"{name.format(number)}.weight", out, width)
+             for name, out in zip(names, outs, strict=True)]
+            for number in range(count)
+        ]  # fmt: skip
+        parts = [part for parts in experts for part in parts]
+        first = parts[0]
+        other = next((part for part in parts if part.codec is not first.codec), None)
+        if other is not None:
+            raise UnsupportedModelError(
+                f"{self._checkpoint.path}: tensor {first.name} is {first.codec.name} and "
+                f"{other.name} {other.codec.name}; the experts of a layer are computed in one "
+                "codec. Use a file whose experts are all of one"
+            )
+        weight = self._ops.expert_weight(experts)
+        values = sum(part.num_values for part in parts)
+        if routed:
+            self.routed_elements += values
+            self.routed_bytes += sum(part.nbytes for part in parts)
+        else:
+            self.packed_elements += values
+        self._advance(*parts)
+        return weight
+
+    def vector(self, name: str, width: int) -> Array:
+        """A vector f32[width] of the backend."""
+        return self._vector(name, width)
+
+    def set_aside(self, prefix: str, names: Collection[str]) -> None:
+        """Account for tensors that are part of the model and not run: those of `names`, which
+        stand behind `prefix` + ".". Others there are left to stop the load.
+        """
+        for name in names:
+            tensor = self._checkpoint.tensors.get(f"{prefix}.{name}")
+            if tensor is not None:
+                self._taken.add(tensor.name)
+                self.total_bytes -= tensor.nbytes
+
+    def head(
+        self,
+        rows: int,
+        width: int,
+        *,
+        tied: bool | None,
+        bias: bool | None = False,
+        table: str = EMBEDDING,
+    ) -> Linear:
+        """lm_head, or the embedding `table` where it is tied: logits = W x (+ bias).
 
         tied: what the config says; None means tied exactly when the file holds no lm_head.
+        bias: the same of a bias.
         """
+        has_bias = self.has(HEAD_BIAS) if bias is None else bias
+        offset = self.tensor(HEAD_BIAS, rows) if has_bias else None
         if not self.has(HEAD):
             if tied is False:
                 raise CheckpointError(
                     f"{self._checkpoint.path}: tie_word_embeddings is false but {HEAD} is "
                     "missing; the file is incomplete, or the config should say true"
                 )
-            return self._packed([self.tensor(table, rows, width)], [None], counted=True)
+            return self._packed([self.tensor(table, rows, width)], [offset], counted=True)
         tensor = self.tensor(HEAD, rows, width)
         if tied and not _same_bytes(tensor, self.tensor(table, rows, width)):
             raise CheckpointError(
                 f"{self._checkpoint.path}: tie_word_embeddings is true but {HEAD} differs from "
                 f"{table}; set it to false to use {HEAD}, or remove that tensor"
             )
-        return self._packed([tensor], [None])
+        return self._packed([tensor], [offset])
 
     def finish(self) -> None:
         """Stop the load where a tensor was left unused."""

@@ -8,11 +8,12 @@ where its ends differ too it overrides `embed` or the names below.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Collection
 from typing import ClassVar
 
 from headrace.models.blocks import Step
 from headrace.models.config import DecoderConfig
-from headrace.models.cost import CostModel
+from headrace.models.cost import CostModel, ExpertCost
 from headrace.models.loader import EMBEDDING, Loader
 from headrace.models.rope import RopeConfig, Rotation, rotation
 from headrace.ops.interface import (
@@ -48,7 +49,7 @@ class Model(ABC):
     vocab_size: width of the logits, rows of padding included. max_positions: the model's own
     limit, from its config. weight_codec: the codec most bytes of matrices are stored in.
     weight_bytes: all tensors as stored. step_weight_bytes: those that every step reads in full,
-    which leaves out an embedding table that is only looked up.
+    which leaves out experts and an embedding table that is only looked up.
     """
 
     layer_type: ClassVar[type[Layer]]
@@ -56,11 +57,18 @@ class Model(ABC):
     positions_name: ClassVar[str | None] = None
     """Table of learned positions, a row for each; None in models without."""
     final_norm_name: ClassVar[str] = "model.norm"
+    layers_name: ClassVar[str] = "model.layers"
 
     @staticmethod
     @abstractmethod
     def read_config(reader: ConfigReader) -> DecoderConfig:
         """The config in our words; raises UnsupportedModelError for what is not implemented."""
+
+    @staticmethod
+    def draft_names(config: DecoderConfig) -> Collection[str]:
+        """Tensors of a layer that predicts further tokens, behind its name; see `draft_layers`."""
+        del config
+        return ()
 
     def __init__(
         self, config: DecoderConfig, ops: Ops, loader: Loader, *, max_positions: int
@@ -70,6 +78,9 @@ class Model(ABC):
         self.config = config
         self._ops = ops
         self._longest = max_positions
+        for index in range(config.draft_layers):
+            at = f"{self.layers_name}.{config.num_layers + index}"
+            loader.set_aside(at, self.draft_names(config))
         self._rope = self._grown_table(config.rope, loader)
         self._local_rope = self._grown_table(config.local_rope, loader)
         self._embedding = loader.embedding(name, rows, hidden)
@@ -80,8 +91,9 @@ class Model(ABC):
         )
         self._layers = [self.layer_type(config, loader, i) for i in range(config.num_layers)]
         self._layer_elements = loader.packed_elements
+        self._expert_cost = _expert_cost(config, loader)
         self._norm = loader.norm(self.final_norm_name, hidden, config.norm_eps, config.norm)
-        self._head = loader.head(rows, hidden, tied=config.tied, table=name)
+        self._head = loader.head(rows, hidden, tied=config.tied, bias=config.head_bias, table=name)
         self._head_elements = loader.packed_elements - self._layer_elements
 
         self.vocab_size = rows
@@ -137,6 +149,7 @@ class Model(ABC):
             attention=self.attention,
             windows=self.config.windows or (0,) * self.config.num_layers,
             kv_token_bytes=spec.block_bytes // spec.num_layers,
+            experts=self._expert_cost,
         )
 
     def forward(self, batch: RaggedBatch, kv: KVCacheArrays) -> Array:
@@ -167,6 +180,18 @@ class Model(ABC):
         divisors = loader.rope_divisors(head_dim, rope)
         turning = rotation(rope, head_dim, divisors=divisors, max_positions=self._longest)
         return _GrownTable(self._ops, turning, self._longest)
+
+
+def _expert_cost(config: DecoderConfig, loader: Loader) -> ExpertCost | None:
+    if config.experts is None:
+        return None
+    routing = config.experts.routing
+    return ExpertCost(
+        experts=routing.num_experts,
+        experts_per_token=routing.experts_per_token,
+        bytes=loader.routed_bytes,
+        elements=loader.routed_elements,
+    )
 
 
 class _GrownTable:

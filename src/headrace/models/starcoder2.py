@@ -22,7 +22,7 @@ from headrace.weights.config_reader import ConfigReader
 class Starcoder2Layer(PreNormLayer):
     """One layer; names of the MLP are GPT-2's."""
 
-    def load_mlp(self, config: DecoderConfig, loader: Loader, at: str) -> MLP:
+    def load_mlp(self, config: DecoderConfig, loader: Loader, index: int, at: str) -> MLP:
         return MLP.load(config, loader, f"{at}.mlp.c_fc", f"{at}.mlp.c_proj")
 
 

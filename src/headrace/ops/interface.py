@@ -18,6 +18,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from headrace.ops.experts import ExpertMLP, ExpertWeight, Routes, Routing
 from headrace.ops.sampling_rows import LogitsEdit, SamplingRows, TopLogprobs
 from headrace.weights.tensor import Tensor
 
@@ -26,10 +27,11 @@ Array = Any
 
 KVCodec = Literal["f32", "bf16"]
 
-Activation = Literal["silu", "gelu", "gelu_tanh", "relu"]
+Activation = Literal["silu", "gelu", "gelu_tanh", "relu", "swiglu_clamped"]
 """silu: x / (1 + exp(-x)). gelu: x Phi(x), by erf. gelu_tanh: its approximation by tanh
 (0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x³)))), also called gelu_new and gelu_pytorch_tanh.
-relu: 0 where x < 0, otherwise x (-0 and NaN too)."""
+relu: 0 where x < 0, otherwise x (-0 and NaN too). swiglu_clamped (gpt_oss; gated only): gate is
+at most 7, up in [-7, 7], and the result is gate / (1 + exp(-1.702 gate)) * (up + 1)."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,8 @@ class AttentionShape:
     """Heads of one attention layer. Row layout of a fused projection: q heads, k heads, v heads.
 
     window: positions a token sees, its own included; 0 means all before it.
+    chunk: positions are cut into chunks of so many, and a token sees those of its own that are not
+    after it; 0 means none.
     softcap: scores become softcap * tanh(score / softcap) after scaling; 0 means they stay.
     """
 
@@ -90,6 +94,7 @@ class AttentionShape:
     scale: float
     window: int = 0
     softcap: float = 0.0
+    chunk: int = 0
 
 
 @dataclass(frozen=True)
@@ -172,6 +177,19 @@ class Ops(ABC):
         """
 
     @abstractmethod
+    def expert_weight(
+        self,
+        experts: Sequence[Sequence[Tensor]],
+        *,
+        bias: Sequence[Sequence[Tensor | None]] | None = None,
+    ) -> ExpertWeight:
+        """One matrix of every expert: experts[e] is what linear_weight takes as `parts`.
+
+        Raises ValueError where codecs or widths differ, within an expert or between experts, and
+        where experts have unequal numbers of rows.
+        """
+
+    @abstractmethod
     def embedding_weight(self, tensor: Tensor) -> EmbeddingWeight:
         """A table (rows, width) of any codec; it may stay mapped."""
 
@@ -228,6 +246,31 @@ class Ops(ABC):
         """
 
     @abstractmethod
+    def route(self, logits: Array, routing: Routing, *, bias: Array | None = None) -> Routes:
+        """The experts of every token and their weights, of router logits f32[N, num_experts].
+
+        bias: f32[num_experts], finite, added to the scores for the choice only.
+        """
+
+    @abstractmethod
+    def experts(
+        self,
+        x: Array,
+        mlp: ExpertMLP,
+        routes: Routes,
+        *,
+        residual: Array | None = None,
+        scale: float = 1.0,
+    ) -> Array:
+        """residual + scale * the weighted sum of the chosen experts' MLPs of x: f32[N, hidden].
+
+        An expert's MLP has the bits of `linear`, `gated_activation` and `linear` of its matrices
+        and that row. Its product with the token's weight is rounded, then the sum, in the order
+        of choice; then `scale` (unless it is 1) and `residual`. With `mlp.weigh_input` the row
+        is multiplied by the weight before, and the results are added as they are.
+        """
+
+    @abstractmethod
     def rope(
         self,
         qkv: Array,
@@ -252,12 +295,28 @@ class Ops(ABC):
 
     @abstractmethod
     def paged_attention(
-        self, qkv: Array, shape: AttentionShape, kv: KVCacheArrays, layer: int, batch: RaggedBatch
+        self,
+        qkv: Array,
+        shape: AttentionShape,
+        kv: KVCacheArrays,
+        layer: int,
+        batch: RaggedBatch,
+        *,
+        sinks: Array | None = None,
+        slopes: Array | None = None,
+        masks: npt.NDArray[np.uint64] | None = None,
     ) -> Array:
         """Causal attention of every new token over its request's cache: f32[N, heads * head_dim].
 
-        A token at position p attends to positions [0, p], all of them already written, or to
-        the last `shape.window` of them.
+        A token at position p sees an interval that ends with p: from 0, from p + 1 - window or from
+        the last multiple of `chunk`, the latest of them; all of it is already written.
+        sinks: f32[heads], scores that join the softmax of each head and have no value
+            (arXiv 2309.17453; gpt-oss).
+        slopes: f32[heads]; ALiBi (arXiv 2108.12409): slope * (position - p) is added to each score,
+            after the softcap.
+        masks: uint64[N, spans]; of the interval only those positions 64 s + b are seen whose bit b
+            of masks[token, s] is set; at least one.
+        Raises ValueError where arrays do not agree and where a token sees nothing.
         """
 
     @abstractmethod

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from headrace.ops.experts import MOST_EXPERTS
 from headrace.ops.interface import Norm, RopeTable
 from headrace.weights.tensor import Tensor
 
@@ -53,6 +54,37 @@ def fused_codec(parts: Sequence[Tensor]) -> tuple[str, int]:
             f"{names} cannot be fused: codecs {sorted(codecs)}, widths {sorted(widths)}"
         )
     return codecs.pop(), widths.pop()
+
+
+def expert_shape(
+    experts: Sequence[Sequence[Tensor]], bias: Sequence[Sequence[Tensor | None]] | None
+) -> tuple[str, int, int]:
+    """Codec, outputs and width that all experts have; ValueError where they differ."""
+    if not 1 <= len(experts) <= MOST_EXPERTS:
+        raise ValueError(f"{len(experts)} experts: their number is not in [1, {MOST_EXPERTS}]")
+    if bias is not None and len(bias) != len(experts):
+        raise ValueError(f"biases of {len(bias)} experts for {len(experts)}")
+    kinds: dict[tuple[str, int, int], str] = {}
+    for parts in experts:
+        codec, width = fused_codec(parts)
+        kinds[codec, sum(part.shape[0] for part in parts), width] = parts[0].name
+    if len(kinds) > 1:
+        shapes = [f"{name}: {codec} {out} x {width}" for (codec, out, width), name in kinds.items()]
+        raise ValueError(f"experts of one layer must be alike: {'; '.join(shapes)}")
+    return next(iter(kinds))
+
+
+def expert_biases(
+    experts: Sequence[Sequence[Tensor]], bias: Sequence[Sequence[Tensor | None]] | None
+) -> npt.NDArray[np.float32] | None:
+    """The biases of all experts one after another, as `stacked_bias` does for one."""
+    if bias is None:
+        return None
+    for parts, vectors in zip(experts, bias, strict=True):
+        if len(vectors) != len(parts):
+            raise ValueError(f"{len(vectors)} biases for {len(parts)} matrices: {parts[0].name}")
+    parts = [part for of_expert in experts for part in of_expert]
+    return stacked_bias(parts, [vector for of_expert in bias for vector in of_expert])
 
 
 def is_centred(norm: Norm) -> bool:

@@ -1,15 +1,19 @@
-"""Experts of a layer: one tensor for all of them in GGUF, one for each in Hugging Face's folders.
+"""Experts of a layer: one tensor for all of them, or one for each.
 
 The canonical names are those of single experts. A stack of shape [experts, rows, columns] lies
-expert after expert, so each is a view of its part and blocks of no codec are touched. Which tensors
-these are an architecture declares (`experts`); a family with experts needs nothing here.
+expert after expert, so each is a view of its part and blocks of no codec are touched. GGUF files
+hold a stack of each module; folders hold single experts, or stacks in which the rows of several
+modules (gate, then up) stand one after another for each expert. Which tensors these are an
+architecture declares (`experts`, `folder_experts`); a family with experts needs nothing here.
 
-Source: llama.cpp conversion of "*_exps" tensors, ggml_mul_mat_id (order of dimensions).
+Source: llama.cpp conversion of "*_exps" tensors, ggml_mul_mat_id (order of dimensions);
+transformers conversion_mapping.py and modeling_granitemoe.py (stacks in folders).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +35,11 @@ def unstacked(stored: Tensor, architecture: Architecture, keys: GGUFKeys) -> Ite
     """
     names = architecture.expert_names(stored.name)
     if names is None:
-        yield _part(stored, architecture.canonical_name(stored.name), stored.shape, stored.data)
+        name = architecture.canonical_name(stored.name)
+        place = architecture.in_layer(name)
+        row = place is not None and place[1].rpartition(".")[0] in architecture.single_rows
+        shape = (1, *stored.shape) if row and len(stored.shape) == 1 else stored.shape
+        yield _part(stored, name, shape, stored.data)
         return
     stated = keys.size("expert_count")
     count = stored.shape[0]
@@ -41,30 +49,91 @@ def unstacked(stored: Tensor, architecture: Architecture, keys: GGUFKeys) -> Ite
             f"[experts, rows, columns] are required, with '{keys.prefix}expert_count' "
             f"({stated}) experts, {MAX_EXPERTS} at most"
         )
-    rows = stored.shape[1]
-    for index in range(count):
+    yield from _parts(stored, (names,))
+
+
+def unstacked_folder(
+    folder: Path, tensors: Mapping[str, Tensor], architecture: Architecture
+) -> dict[str, Tensor]:
+    """Tensors of a folder by canonical name; those that hold all experts of a layer as one each.
+
+    Raises CheckpointError for a stack of another form than [experts, rows of all parts, columns],
+    and for an expert that is there twice.
+    """
+    single: dict[str, Tensor] = {}
+    for tensor in tensors.values():
+        for part in _folder_parts(folder, tensor, architecture):
+            if part.name in single:
+                raise CheckpointError(
+                    f"{folder}: tensor {part.name!r} is there twice, once in a stack of all "
+                    "experts; remove one of them"
+                )
+            single[part.name] = part
+    return single
+
+
+def _folder_parts(folder: Path, stored: Tensor, architecture: Architecture) -> Iterator[Tensor]:
+    names = architecture.folder_parts(stored.name)
+    if names is None:
+        yield stored
+        return
+    if len(stored.shape) != 3 or stored.shape[0] > MAX_EXPERTS or stored.shape[1] % len(names):
+        raise CheckpointError(
+            f"{folder}: tensor {stored.name!r} has shape {list(stored.shape)}; [experts, rows, "
+            f"columns] are required, with {MAX_EXPERTS} experts at most and the rows of "
+            f"{len(names)} matrices for each"
+        )
+    yield from _parts(stored, names)
+
+
+def _parts(stored: Tensor, names: Sequence[str]) -> Iterator[Tensor]:
+    """Matrices of a stack: for each expert those of `names`, as many rows each."""
+    count, rows = stored.shape[0], stored.shape[1] // len(names)
+    for index in range(count * len(names)):
+        number, part = divmod(index, len(names))
         data = stored.data[index * rows : (index + 1) * rows]
-        yield _part(stored, names.format(index), stored.shape[1:], data)
+        yield _part(stored, names[part].format(number), (rows, stored.shape[2]), data)
 
 
 def _part(stored: Tensor, name: str, shape: tuple[int, ...], data: npt.NDArray[np.uint8]) -> Tensor:
     return Tensor(name, shape, stored.codec, data, stored.row_order)
 
 
-class Stacks:
-    """A collector of single experts on their way into a GGUF file, which it stacks."""
+Place = Callable[[str], tuple[str, int] | None]
+"""(name of a stack, place in it) of one expert's tensor by canonical name; None for any other."""
 
-    def __init__(self, architecture: Architecture) -> None:
-        self._architecture = architecture
+
+class Stacks:
+    """A collector of single experts on their way into a file that has them as stacks."""
+
+    def __init__(self, place: Place, container: str, parts: Callable[[str], int]) -> None:
+        """parts: matrices of one expert in the stack of a name. container: for messages."""
+        self._place = place
+        self._container = container
+        self._parts = parts
         self._stacks: dict[str, dict[int, TensorSource]] = {}
+
+    @classmethod
+    def of_gguf(cls, architecture: Architecture) -> Stacks:
+        """For a GGUF file: a stack of each module."""
+        return cls(architecture.expert_place, "GGUF", lambda name: 1)
+
+    @classmethod
+    def of_folder(cls, architecture: Architecture) -> Stacks:
+        """For a folder: the stacks of families whose folders have no single experts."""
+        return cls(
+            architecture.folder_place,
+            "the folder",
+            lambda name: len(architecture.folder_parts(name) or ("",)),
+        )
 
     def takes(self, canonical_name: str) -> bool:
         """Whether a tensor of this name is one expert's."""
-        return self._architecture.expert_place(canonical_name) is not None
+        return self._place(canonical_name) is not None
 
     def add(self, source: TensorSource) -> None:
         """One expert's tensor, under its canonical name; raises KeyError for another."""
-        place = self._architecture.expert_place(source.name)
+        place = self._place(source.name)
         if place is None:
             raise KeyError(source.name)
         stack, index = place
@@ -77,32 +146,33 @@ class Stacks:
         members[index] = source
 
     def sources(self) -> list[TensorSource]:
-        """The stacks, by the names of GGUF.
+        """The stacks, by the names they have in the file.
 
         Raises CheckpointError where one of the experts is missing or unlike the others.
         """
-        return [_stack(name, members) for name, members in self._stacks.items()]
+        return [self._stack(name, members) for name, members in self._stacks.items()]
 
-
-def _stack(name: str, members: dict[int, TensorSource]) -> TensorSource:
-    parts: Sequence[TensorSource] = [members[index] for index in sorted(members)]
-    first = parts[0]
-    if max(members) >= len(parts):
-        missing = min(set(range(len(parts))) - set(members))
-        raise CheckpointError(
-            f"expert {missing} of GGUF's tensor {name!r} is missing, while {parts[-1].name!r} is "
-            "there; fetch the checkpoint again"
-        )
-    for part in parts:
-        if part.shape != first.shape or part.codec is not first.codec:
+    def _stack(self, name: str, members: dict[int, TensorSource]) -> TensorSource:
+        sources: Sequence[TensorSource] = [members[index] for index in sorted(members)]
+        first, parts = sources[0], self._parts(name)
+        if max(members) >= len(sources) or len(sources) % parts:
+            missing = min(set(range(len(sources) + 1)) - set(members)) // parts
             raise CheckpointError(
-                f"tensor {part.name!r} is {part.codec.name} {list(part.shape)} and {first.name!r} "
-                f"{first.codec.name} {list(first.shape)}; GGUF's {name!r} holds both and needs "
-                "them alike: name a codec to write them in"
+                f"expert {missing} of {self._container}'s tensor {name!r} is missing, while "
+                f"{sources[-1].name!r} is there; fetch the checkpoint again"
             )
+        for source in sources:
+            if source.shape != first.shape or source.codec is not first.codec:
+                raise CheckpointError(
+                    f"tensor {source.name!r} is {source.codec.name} {list(source.shape)} and "
+                    f"{first.name!r} {first.codec.name} {list(first.shape)}; {self._container}'s "
+                    f"{name!r} holds both and needs them alike: name a codec to write them in"
+                )
 
-    def pieces() -> Iterator[npt.NDArray[np.uint8]]:
-        for part in parts:
-            yield from part.pieces()
+        def pieces() -> Iterator[npt.NDArray[np.uint8]]:
+            for source in sources:
+                yield from source.pieces()
 
-    return TensorSource(name, (len(parts), *first.shape), first.codec, pieces)
+        rows, columns = first.shape
+        shape = (len(sources) // parts, parts * rows, columns)
+        return TensorSource(name, shape, first.codec, pieces)

@@ -44,6 +44,8 @@ def metadata_of_config(config: Mapping[str, Any], architecture: Architecture) ->
     """
     reader = ConfigReader(config)
     reader.unused(*_SAID_ELSEWHERE, *architecture.bias_keys, *architecture.norm_keys)
+    if architecture.head_bias_key is not None:
+        reader.unused(architecture.head_bias_key)
     values: dict[str, Any] = {}
     entries: dict[str, Any] = {}
     for key in architecture.keys:

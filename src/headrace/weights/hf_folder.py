@@ -15,6 +15,7 @@ from typing import Any
 from headrace.errors import CheckpointError, shown
 from headrace.weights.architectures import known_architecture
 from headrace.weights.checkpoint import Checkpoint, Conventions
+from headrace.weights.expert_stacks import unstacked_folder
 from headrace.weights.hf_names import INDEX, SINGLE
 from headrace.weights.json_file import read_json_object, read_text
 from headrace.weights.safetensors_file import read_safetensors
@@ -42,6 +43,9 @@ def open_hf_folder(folder: Path) -> Checkpoint:
     stored, metadata = _read_tensors(folder)
     part = text_part(stated, stored)
     tensors = part.tensors
+    if architecture is not None:
+        tensors = _prefixed(tensors, architecture.hf_prefix)
+        tensors = unstacked_folder(folder, tensors, architecture)
     tokenizer_config = _tokenizer_config(folder)
     templates = _chat_templates(folder, tokenizer_config.pop("chat_template", None))
     json_path = folder / "tokenizer.json"
@@ -58,7 +62,7 @@ def open_hf_folder(folder: Path) -> Checkpoint:
         format="safetensors",
         config=config,
         conventions=Conventions() if architecture is None else architecture.hf,
-        tensors=tensors if architecture is None else _prefixed(tensors, architecture.hf_prefix),
+        tensors=tensors,
         tokenizer=tokenizer,
         chat_templates=templates,
         generation_config=generation,

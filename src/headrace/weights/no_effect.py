@@ -33,6 +33,8 @@ HARMLESS_KEYS: Mapping[str, tuple[object, ...] | None] = {
     "embedding_dropout": _ANY,
     "hidden_dropout": _ANY,
     "initializer_range": _ANY,
+    "output_router_logits": _ANY,
+    "router_aux_loss_coef": _ANY,
     "resid_pdrop": _ANY,
     "residual_dropout": _ANY,
     # transformers' own switches and labels

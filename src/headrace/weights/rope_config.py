@@ -278,7 +278,13 @@ def _read_yarn(part: ConfigReader, fields: dict[str, Any]) -> dict[str, Any]:
 def _read_longrope(part: ConfigReader, fields: dict[str, Any]) -> dict[str, Any]:
     factor, original = fields["factor"], fields["original_max_positions"]
     attention = 1.0
-    if part.optional("attention_factor", float) is not None:
+    # The names are Phi-3.5-MoE's: the factor up to the original length, and beyond it.
+    short, long = (part.optional(key, float) for key in ("short_mscale", "long_mscale"))
+    if short != long:
+        part.refuse("long_mscale", long, f"{short}, as short_mscale has it")
+    if short is not None:
+        attention = part.positive("short_mscale")
+    elif part.optional("attention_factor", float) is not None:
         attention = part.positive("attention_factor")
     elif factor > 1 and original < 2:
         part.refuse("original_max_position_embeddings", original, "at least 2 beside longrope")

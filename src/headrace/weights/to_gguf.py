@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -81,10 +82,13 @@ def write_gguf(
         entries, factors = _entries_of_folder(checkpoint, architecture, pre, notes)
     reordering = Reordering(checkpoint, architecture, architecture.gguf)
     sources = []
-    stacks = Stacks(architecture)
+    stacks = Stacks.of_gguf(architecture)
     for name, tensor in checkpoint.tensors.items():
         if is_redundant(checkpoint, name, notes):
             continue
+        place = architecture.in_layer(name)
+        if place is not None and place[1].rpartition(".")[0] in architecture.single_rows:
+            tensor = replace(tensor, shape=tensor.shape[-1:])
         chosen = _gguf_codec(tensor, target, architecture, reordering, notes)
         if stacks.takes(name):
             stacks.add(reordering.source(tensor, name, chosen))

@@ -24,6 +24,7 @@ from headrace.weights.conversion import (
     count_codecs,
     is_redundant,
 )
+from headrace.weights.expert_stacks import Stacks
 from headrace.weights.json_file import read_text
 from headrace.weights.rope_rows import llama3_scaling_of
 from headrace.weights.safetensors_writer import write_safetensors_file
@@ -51,6 +52,7 @@ def write_hf_folder(
     config = _config_json(checkpoint, architecture)
     reordering = Reordering(checkpoint, architecture, architecture.hf)
     sources = []
+    stacks = Stacks.of_folder(architecture)
     for name, tensor in checkpoint.tensors.items():
         if name in ROPE_FACTOR_NAMES or is_redundant(checkpoint, name, notes):
             continue
@@ -61,7 +63,12 @@ def write_hf_folder(
         chosen = target or (tensor.codec if tensor.codec.safetensors_dtype else F32)
         if place is not None and place[1] in architecture.vectors.values():
             chosen = F32
-        sources.append(reordering.source(tensor, name, chosen))
+        source = reordering.source(tensor, name, chosen)
+        if stacks.takes(name):
+            stacks.add(source)
+        else:
+            sources.append(source)
+    sources += stacks.sources()
     folder.mkdir(parents=True, exist_ok=True)
     nbytes = write_safetensors_file(folder / "model.safetensors", sources)
     if tokenizer_json is None and checkpoint.tokenizer.json_path is not None:
@@ -88,6 +95,8 @@ def _config_json(checkpoint: Checkpoint, architecture: Architecture) -> dict[str
             raise UnsupportedModelError(f"config key {key!r} has no name in config.json")
     for key, projections in architecture.bias_keys.items():
         config[key] = _has(checkpoint, architecture, projections, "bias")
+    if architecture.head_bias_key is not None:
+        config[architecture.head_bias_key] = "lm_head.bias" in checkpoint.tensors
     for key, norms in architecture.norm_keys.items():
         config[key] = _has(checkpoint, architecture, norms, "weight")
     factors = checkpoint.tensors.get(ROPE_FACTORS)

@@ -174,3 +174,25 @@ def test_relu_is_exact(level: str) -> None:
     assert (gated == np.maximum(gate, 0) * up).all()
     odd = ops.activation(np.array([[-0.0, np.nan, np.inf, -np.inf]], np.float32), "relu")
     np.testing.assert_array_equal(odd, [[0, np.nan, np.inf, 0]])
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_swiglu_clamped_over_the_whole_range(level: str) -> None:
+    """gpt_oss's gate: both halves are clamped, NaN stays, and there is no ungated form."""
+    ops, gate = CpuOps(level, 2), everywhere()
+    up = np.random.default_rng(3).permutation(gate)
+    got = ops.gated_activation(np.concatenate([gate, up])[None], "swiglu_clamped")[0]
+    wide, other = np.minimum(gate.astype(np.float64), 7), np.clip(up.astype(np.float64), -7, 7)
+    with np.errstate(over="ignore"):
+        exact = wide / (1 + np.exp(-1.702 * wide)) * (other + 1)
+    # silu's three; the constant and the product before its exponential; the sum and the product.
+    limit = (5 + 2 * 1.702 * np.abs(wide)) * UNIT * np.abs(exact)
+    kept = (np.abs(exact) > 1e4 * SMALLEST) & (wide > -80)
+    error = np.abs(got - exact)
+    assert (error[kept] <= limit[kept]).all(), f"{(error[kept] / limit[kept]).max():.2f} of it"
+    ends = np.array([[np.nan, 1, np.inf, -np.inf, 1, np.nan, -np.inf, np.inf]], np.float32)
+    with np.errstate(over="ignore", invalid="ignore"):
+        want = ReferenceOps().gated_activation(ends, "swiglu_clamped")
+    assert np.array_equal(np.isnan(ops.gated_activation(ends, "swiglu_clamped")), np.isnan(want))
+    with pytest.raises(ValueError, match="'swiglu_clamped' is unknown; supported: silu"):
+        ops.activation(gate[None], "swiglu_clamped")

@@ -186,9 +186,11 @@ def test_numbers_of_heads(heads: int, kv_heads: int) -> None:
     with pytest.raises(ValueError, match=r"num_(kv_)?heads .* is not in \[1, 65536\]"):
         native.rope(rows, heads, kv_heads, 16, table, table, zero, None, 0.0, None, 0.0)
     with pytest.raises(ValueError, match="heads"):
-        native.kv_write(cache, 0, rows, heads, kv_heads, 16, 0, *batch)
+        native.kv_write(cache, 0, rows, heads, kv_heads, 16, 0, 0, *batch)
     with pytest.raises(ValueError, match="heads"):
-        native.attention(cache, 0, rows, rows, heads, kv_heads, 16, 1.0, 0, 0.0, *batch)
+        native.attention(
+            cache, 0, rows, rows, heads, kv_heads, 16, 1.0, 0, 0, 0.0, None, None, None, *batch
+        )
 
 
 def test_stored_rows() -> None:

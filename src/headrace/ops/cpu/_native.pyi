@@ -25,6 +25,27 @@ class PackedLinear:
     @property
     def nbytes(self) -> int: ...
 
+class ExpertMatrices:
+    @property
+    def nbytes(self) -> int: ...
+
+class Routing:
+    """A rule of routing; see headrace.ops.experts.Routing."""
+
+    def __init__(
+        self,
+        num_experts: int,
+        experts_per_token: int,
+        score: str,
+        normalised: bool,
+        epsilon: float,
+        scale: float,
+        num_groups: int,
+        chosen_groups: int,
+        group_score: str,
+        jitter: float,
+    ) -> None: ...
+
 class KvCache:
     def __init__(
         self,
@@ -42,7 +63,7 @@ class KvCache:
 class Backend:
     """Kernels of one level on one thread pool. Raises ValueError for a level that cannot run."""
 
-    def __init__(self, level: str, threads: int) -> None: ...
+    def __init__(self, level: str, threads: int, expert_cache_bytes: int | None = None) -> None: ...
     @property
     def level(self) -> str: ...
     @property
@@ -60,6 +81,13 @@ class Backend:
         """
 
     def pack(self, parts: list[Rows], bias: F32 | None) -> PackedLinear: ...
+    def pack_experts(self, experts: list[list[Rows]], bias: F32 | None) -> ExpertMatrices: ...
+    def map_experts(self, experts: list[list[Rows]], bias: F32 | None) -> ExpertMatrices:
+        """The same, packed on demand into the cache; the rows are kept alive and read later."""
+
+    def expert_cache_stats(self) -> tuple[int, int, int, int, int] | None:
+        """Limit and bytes held, hits, misses, stored bytes read; None without a cache."""
+
     def linear(
         self,
         weight: PackedLinear,
@@ -98,6 +126,22 @@ class Backend:
     def activation(self, x: F32, y: F32, kind: str, gated: bool) -> None: ...
     def softcap(self, x: F32, y: F32, cap: float) -> None: ...
     def take_rows(self, x: F32, rows: I32, y: F32) -> None: ...
+    def route(
+        self, routing: Routing, logits: F32, bias: F32 | None, experts: I32, weights: F32
+    ) -> None: ...
+    def experts(
+        self,
+        gate_up: ExpertMatrices,
+        down: ExpertMatrices,
+        x: F32,
+        y: F32,
+        experts: I32,
+        weights: F32,
+        activation: str,
+        weigh_input: bool,
+        residual: F32 | None,
+        scale: float,
+    ) -> None: ...
     def rope(
         self,
         qkv: F32,
@@ -121,6 +165,7 @@ class Backend:
         kv_heads: int,
         head_dim: int,
         window: int,
+        chunk: int,
         positions: I32,
         query_start: I32,
         block_tables: I32,
@@ -136,7 +181,11 @@ class Backend:
         head_dim: int,
         scale: float,
         window: int,
+        chunk: int,
         softcap: float,
+        sinks: F32 | None,
+        slopes: F32 | None,
+        masks: npt.NDArray[np.uint64] | None,
         positions: I32,
         query_start: I32,
         block_tables: I32,

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from headrace.errors import ConfigError
 from headrace.ops import adjustment
 from headrace.ops.cpu import _native
+from headrace.ops.experts import ExpertCacheStats, ExpertMLP, ExpertWeight, Routes, Routing
 from headrace.ops.interface import (
     Activation,
     AttentionShape,
@@ -41,6 +42,8 @@ from headrace.ops.sampling_rows import (
 )
 from headrace.ops.shared import (
     check_head_norm,
+    expert_biases,
+    expert_shape,
     f32_rope_table,
     f32_vector,
     fused_codec,
@@ -64,16 +67,25 @@ class CpuOps(Ops):
 
     level: "auto" (the best this machine can run) or the name of one; `levels()` lists them.
     threads: compute threads, the calling one included; None means the CPUs this process may use.
-    Raises ConfigError for a level this machine cannot run and for a number of threads outside
-    [1, 1024].
+    expert_cache_bytes: None packs all experts at load. With a number, experts that are given from
+    then on stay where they are stored (a mapped file) and are packed when a step needs them, into
+    memory of that size at most; the least recently used ones make room. Results are the same. A
+    layer's only expert is packed at load all the same.
+    Raises ConfigError for a level this machine cannot run, for a number of threads outside
+    [1, 1024] and for a negative cache.
     """
 
     name = "cpu"
 
-    def __init__(self, level: str = "auto", threads: int | None = None) -> None:
+    def __init__(
+        self,
+        level: str = "auto",
+        threads: int | None = None,
+        expert_cache_bytes: int | None = None,
+    ) -> None:
         count = len(os.sched_getaffinity(0)) if threads is None else threads
         try:
-            self._native = _native.Backend(level, count)
+            self._native = _native.Backend(level, count, expert_cache_bytes)
         except ValueError as error:
             raise ConfigError(str(error)) from error
         except RuntimeError as error:
@@ -82,6 +94,7 @@ class CpuOps(Ops):
             ) from error
         self.level: str = self._native.level
         self.num_threads: int = self._native.num_threads
+        self._caches_experts = expert_cache_bytes is not None
 
     @staticmethod
     def levels() -> list[str]:
@@ -99,6 +112,11 @@ class CpuOps(Ops):
         """
         return self._native.peak_multiplies(kind) or None
 
+    def expert_cache_stats(self) -> ExpertCacheStats | None:
+        """Hits, misses and bytes of the cache of experts; None where there is none."""
+        figures = self._native.expert_cache_stats()
+        return None if figures is None else ExpertCacheStats(*figures)
+
     def vector(self, tensor: Tensor, *, offset: float = 0.0) -> F32:
         return f32_vector(tensor, offset)
 
@@ -109,6 +127,28 @@ class CpuOps(Ops):
         packed = self._native.pack([_rows(part) for part in parts], stacked_bias(parts, bias))
         return LinearWeight(
             out_features=sum(part.shape[0] for part in parts),
+            in_features=width,
+            codec=codec,
+            nbytes=packed.nbytes,
+            packed=packed,
+        )
+
+    def expert_weight(
+        self,
+        experts: Sequence[Sequence[Tensor]],
+        *,
+        bias: Sequence[Sequence[Tensor | None]] | None = None,
+    ) -> ExpertWeight:
+        codec, out, width = expert_shape(experts, bias)
+        # One alone is an expert of every token: whatever the cache holds, a step needs it.
+        mapped = self._caches_experts and len(experts) > 1
+        give = self._native.map_experts if mapped else self._native.pack_experts
+        packed = give(
+            [[_rows(part) for part in parts] for parts in experts], expert_biases(experts, bias)
+        )
+        return ExpertWeight(
+            num_experts=len(experts),
+            out_features=out,
             in_features=width,
             codec=codec,
             nbytes=packed.nbytes,
@@ -193,6 +233,48 @@ class CpuOps(Ops):
             )
         return out
 
+    def route(self, logits: F32, routing: Routing, *, bias: F32 | None = None) -> Routes:
+        rule = _native.Routing(
+            routing.num_experts,
+            routing.experts_per_token,
+            routing.score,
+            routing.normalised,
+            routing.epsilon,
+            routing.scale,
+            routing.num_groups,
+            routing.chosen_groups,
+            routing.group_score,
+            routing.jitter,
+        )
+        shape = (len(logits), routing.experts_per_token)
+        routes = Routes(np.empty(shape, np.int32), np.empty(shape, np.float32))
+        self._native.route(rule, logits, bias, routes.experts, routes.weights)
+        return routes
+
+    def experts(
+        self,
+        x: F32,
+        mlp: ExpertMLP,
+        routes: Routes,
+        *,
+        residual: F32 | None = None,
+        scale: float = 1.0,
+    ) -> F32:
+        out = np.empty((len(x), mlp.down.out_features), np.float32)
+        self._native.experts(
+            mlp.gate_up.packed,
+            mlp.down.packed,
+            x,
+            out,
+            routes.experts,
+            routes.weights,
+            mlp.activation,
+            mlp.weigh_input,
+            residual,
+            scale,
+        )
+        return out
+
     def rope(
         self,
         qkv: F32,
@@ -230,13 +312,23 @@ class CpuOps(Ops):
             shape.num_kv_heads,
             shape.head_dim,
             shape.window,
+            shape.chunk,
             batch.positions,
             batch.query_start,
             batch.block_tables,
         )
 
     def paged_attention(
-        self, qkv: F32, shape: AttentionShape, kv: KVCacheArrays, layer: int, batch: RaggedBatch
+        self,
+        qkv: F32,
+        shape: AttentionShape,
+        kv: KVCacheArrays,
+        layer: int,
+        batch: RaggedBatch,
+        *,
+        sinks: F32 | None = None,
+        slopes: F32 | None = None,
+        masks: npt.NDArray[np.uint64] | None = None,
     ) -> F32:
         out = np.empty((qkv.shape[0], shape.num_heads * shape.head_dim), np.float32)
         self._native.attention(
@@ -249,7 +341,11 @@ class CpuOps(Ops):
             shape.head_dim,
             shape.scale,
             shape.window,
+            shape.chunk,
             shape.softcap,
+            sinks,
+            slopes,
+            masks,
             batch.positions,
             batch.query_start,
             batch.block_tables,
@@ -257,17 +353,11 @@ class CpuOps(Ops):
         return out
 
     def gated_activation(self, gate_up: F32, kind: Activation) -> F32:
-        if kind == "relu":
-            gate, up = np.split(gate_up, 2, axis=1)
-            gated: F32 = _relu(gate) * up
-            return gated
         out = np.empty((gate_up.shape[0], gate_up.shape[1] // 2), np.float32)
         self._native.activation(gate_up, out, kind, True)
         return out
 
     def activation(self, x: F32, kind: Activation) -> F32:
-        if kind == "relu":
-            return _relu(x)
         out = np.empty(x.shape, np.float32)
         self._native.activation(x, out, kind, False)
         return out
@@ -318,11 +408,6 @@ class CpuOps(Ops):
                 logits, num_tokens, chosen, result.chosen, result.rank, result.ids, result.values
             )
         return result
-
-
-def _relu(x: F32) -> F32:
-    # By NumPy: it is exact, so there is no arithmetic to keep the same at every level.
-    return np.where(x < 0, np.float32(0), x)
 
 
 def _rows(tensor: Tensor) -> _native.Rows:

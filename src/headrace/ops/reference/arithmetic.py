@@ -98,4 +98,14 @@ def activate(x: F64, kind: Activation) -> F64:
     return np.multiply(x, share)
 
 
+def gate_by(gate: F64, up: F64, kind: Activation) -> F64:
+    """act(gate) * up of each pair; ValueError for a kind that is unknown."""
+    if kind == "swiglu_clamped":
+        gate, up = np.minimum(gate, 7.0), np.clip(up, -7.0, 7.0)
+        with np.errstate(over="ignore"):
+            gated: F64 = gate / (1 + np.exp(-1.702 * gate)) * (up + 1)
+        return gated
+    return activate(gate, kind) * up
+
+
 _erf: Callable[[F64], F64] = np.vectorize(math.erf, otypes=[np.float64])

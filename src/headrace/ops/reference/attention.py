@@ -10,6 +10,7 @@ of the rounded ones.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -17,6 +18,7 @@ import numpy.typing as npt
 
 from headrace.ops.interface import AttentionShape, KVCacheSpec, KVCodec, RaggedBatch
 from headrace.ops.reference.arithmetic import F32, round_bf16
+from headrace.ops.reference.checks import seen_positions
 
 SPAN = 64
 """Positions of a span. Part of the arithmetic, not a tuning knob: changing it changes results."""
@@ -30,6 +32,14 @@ class PagedKV:
 
     k: npt.NDArray[np.generic]
     v: npt.NDArray[np.generic]
+
+
+class Terms(NamedTuple):
+    """The arguments of `Ops.paged_attention` that most models do without."""
+
+    sinks: F32 | None = None
+    slopes: F32 | None = None
+    masks: npt.NDArray[np.uint64] | None = None
 
 
 def new_cache(spec: KVCacheSpec) -> PagedKV:
@@ -65,7 +75,14 @@ def write(qkv: F32, shape: AttentionShape, kv: PagedKV, layer: int, batch: Ragge
             kv.v[slot] = rows[row, heads + kv_heads :].astype(kv.v.dtype)
 
 
-def attend(qkv: F32, shape: AttentionShape, kv: PagedKV, layer: int, batch: RaggedBatch) -> F32:
+def attend(
+    qkv: F32,
+    shape: AttentionShape,
+    kv: PagedKV,
+    layer: int,
+    batch: RaggedBatch,
+    terms: Terms,
+) -> F32:
     """Attention of every new token over what it sees: f32[N, num_heads * head_dim]."""
     out = np.empty((len(qkv), shape.num_heads * shape.head_dim), np.float32)
     width = shape.num_heads * shape.head_dim
@@ -73,23 +90,47 @@ def attend(qkv: F32, shape: AttentionShape, kv: PagedKV, layer: int, batch: Ragg
         table = batch.block_tables[request]
         for row in range(batch.query_start[request], batch.query_start[request + 1]):
             query = qkv[row, :width].reshape(shape.num_heads, shape.head_dim)
-            length = int(batch.positions[row]) + 1
-            out[row] = _attend_one(query, shape, kv, layer, table, length).reshape(-1)
+            mask = None if terms.masks is None else terms.masks[row]
+            position = int(batch.positions[row])
+            seen = seen_positions(shape, position, mask)
+            scores = _Scores(shape, position, terms)
+            out[row] = _attend_one(query, scores, kv, layer, table, seen).reshape(-1)
     return out
+
+
+class _Scores(NamedTuple):
+    """A rule from q.K of one token to its scores."""
+
+    shape: AttentionShape
+    position: int
+    terms: Terms
+
+    def of(
+        self, products: npt.NDArray[np.float64], positions: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.float64]:
+        """From q.K of [kv_heads, group, positions]."""
+        scores = products * self.shape.scale
+        if self.shape.softcap:
+            scores = self.shape.softcap * np.tanh(scores / self.shape.softcap)
+        if self.terms.slopes is None:
+            return scores
+        slopes = self.terms.slopes.astype(np.float64).reshape(*scores.shape[:2], 1)
+        return scores + slopes * (positions - self.position)
 
 
 def _attend_one(
     query: F32,
-    shape: AttentionShape,
+    scored: _Scores,
     kv: PagedKV,
     layer: int,
     table: npt.NDArray[np.int32],
-    length: int,
+    seen: npt.NDArray[np.int64],
 ) -> F32:
-    """Attention of one token, f32[num_heads, head_dim], over the first `length` positions.
+    """Attention of one token, f32[num_heads, head_dim], over the positions in `seen`.
 
-    With a window over the last of them; spans begin at multiples of 64 all the same.
+    Spans begin at multiples of 64, wherever these do. A sink is a score seen before all others.
     """
+    shape, sinks = scored.shape, scored.terms.sinks
     block_size = kv.k.shape[2]
     round_q = kv.k.dtype == ml_dtypes.bfloat16
     round_p = kv.v.dtype == ml_dtypes.bfloat16
@@ -99,17 +140,17 @@ def _attend_one(
 
     highest = np.full((shape.num_kv_heads, group), -np.inf)
     total = np.zeros((shape.num_kv_heads, group))
+    if sinks is not None:
+        highest = sinks.astype(np.float64).reshape(highest.shape)
+        total = np.ones(highest.shape)
     mixed = np.zeros((shape.num_kv_heads, group, shape.head_dim))
-    first = max(0, length - shape.window) if shape.window else 0
-    for start in range(first // SPAN * SPAN, length, SPAN):
-        positions = np.arange(max(start, first), min(start + SPAN, length))
+    for span in np.unique(seen // SPAN):
+        positions = seen[seen // SPAN == span]
         slots = (layer, table[positions // block_size], positions % block_size)
         # [positions, kv_heads, head_dim] -> [kv_heads, 1, positions, head_dim]
         keys = kv.k[slots].astype(np.float64).swapaxes(0, 1)[:, None]
         values = kv.v[slots].astype(np.float64).swapaxes(0, 1)[:, None]
-        scores = np.add.reduce(wide_query * keys, axis=3) * shape.scale
-        if shape.softcap:
-            scores = shape.softcap * np.tanh(scores / shape.softcap)
+        scores = scored.of(np.add.reduce(wide_query * keys, axis=3), positions)
         higher = np.maximum(highest, scores.max(axis=2))
         p = np.exp(scores - higher[:, :, None])
         if round_p:

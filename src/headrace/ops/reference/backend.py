@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.ops import adjustment
+from headrace.ops.experts import ExpertMLP, ExpertWeight, Routes, Routing
 from headrace.ops.interface import (
     Activation,
     AttentionShape,
@@ -26,21 +27,30 @@ from headrace.ops.interface import (
     RaggedBatch,
     RopeTable,
 )
-from headrace.ops.reference import attention, sampling
+from headrace.ops.reference import attention, experts, sampling
 from headrace.ops.reference.arithmetic import (
     BLOCK,
     F32,
     F64,
     activate,
     dense_product,
+    gate_by,
     norm_row,
     round_bf16,
     round_quantised,
 )
-from headrace.ops.reference.checks import check_batch, check_ids, check_rows, check_shape
+from headrace.ops.reference.checks import (
+    check_batch,
+    check_heads,
+    check_ids,
+    check_masks,
+    check_rows,
+    check_shape,
+)
 from headrace.ops.sampling_rows import LogitsEdit, SamplingRows, TopLogprobs
 from headrace.ops.shared import (
     check_head_norm,
+    expert_shape,
     f32_rope_table,
     f32_vector,
     fused_codec,
@@ -82,6 +92,26 @@ class ReferenceOps(Ops):
             codec=codec,
             nbytes=sum(part.nbytes for part in parts),
             packed=_Packed(matrix, vector),
+        )
+
+    def expert_weight(
+        self,
+        experts: Sequence[Sequence[Tensor]],
+        *,
+        bias: Sequence[Sequence[Tensor | None]] | None = None,
+    ) -> ExpertWeight:
+        codec, out, width = expert_shape(experts, bias)
+        weights = tuple(
+            self.linear_weight(parts, bias=None if bias is None else bias[expert])
+            for expert, parts in enumerate(experts)
+        )
+        return ExpertWeight(
+            num_experts=len(weights),
+            out_features=out,
+            in_features=width,
+            codec=codec,
+            nbytes=sum(weight.nbytes for weight in weights),
+            packed=weights,
         )
 
     def embedding_weight(self, tensor: Tensor) -> EmbeddingWeight:
@@ -166,6 +196,20 @@ class ReferenceOps(Ops):
             out[index] = total
         return out
 
+    def route(self, logits: F32, routing: Routing, *, bias: F32 | None = None) -> Routes:
+        return experts.route(logits, routing, bias)
+
+    def experts(
+        self,
+        x: F32,
+        mlp: ExpertMLP,
+        routes: Routes,
+        *,
+        residual: F32 | None = None,
+        scale: float = 1.0,
+    ) -> F32:
+        return experts.run(self, x, mlp, routes, residual, scale)
+
     def rope(
         self,
         qkv: F32,
@@ -204,16 +248,29 @@ class ReferenceOps(Ops):
         attention.write(qkv, shape, kv.arrays, layer, batch)
 
     def paged_attention(
-        self, qkv: F32, shape: AttentionShape, kv: KVCacheArrays, layer: int, batch: RaggedBatch
+        self,
+        qkv: F32,
+        shape: AttentionShape,
+        kv: KVCacheArrays,
+        layer: int,
+        batch: RaggedBatch,
+        *,
+        sinks: F32 | None = None,
+        slopes: F32 | None = None,
+        masks: npt.NDArray[np.uint64] | None = None,
     ) -> F32:
         check_batch(qkv, shape, kv, layer, batch)
-        return attention.attend(qkv, shape, kv.arrays, layer, batch)
+        check_heads("sinks", sinks, shape)
+        check_heads("slopes", slopes, shape)
+        check_masks(masks, shape, batch)
+        terms = attention.Terms(sinks, slopes, masks)
+        return attention.attend(qkv, shape, kv.arrays, layer, batch, terms)
 
     def gated_activation(self, gate_up: F32, kind: Activation) -> F32:
         if gate_up.shape[1] % 2:
             raise ValueError(f"gate_up has an odd width {gate_up.shape[1]}")
         gate, up = np.split(gate_up.astype(np.float64), 2, axis=1)
-        return (activate(gate, kind) * up).astype(np.float32)
+        return gate_by(gate, up, kind).astype(np.float32)
 
     def activation(self, x: F32, kind: Activation) -> F32:
         return activate(x.astype(np.float64), kind).astype(np.float32)

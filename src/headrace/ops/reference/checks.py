@@ -28,6 +28,8 @@ def check_shape(qkv: npt.NDArray[np.float32], shape: AttentionShape) -> None:
     """Heads must divide, qkv must hold q, k and v heads, and limits must mean something."""
     if shape.window < 0:
         raise ValueError(f"window {shape.window} is negative; 0 means none")
+    if shape.chunk < 0:
+        raise ValueError(f"chunk {shape.chunk} is negative; 0 means none")
     if not 0 <= shape.softcap < np.inf:
         raise ValueError(f"softcap {shape.softcap} is not in [0, inf); 0 means none")
     if shape.num_heads % shape.num_kv_heads:
@@ -35,6 +37,53 @@ def check_shape(qkv: npt.NDArray[np.float32], shape: AttentionShape) -> None:
             f"num_heads {shape.num_heads} is not a multiple of num_kv_heads {shape.num_kv_heads}"
         )
     check_rows("qkv", qkv, (shape.num_heads + 2 * shape.num_kv_heads) * shape.head_dim)
+
+
+def first_seen(shape: AttentionShape, position: int) -> int:
+    """The first position that a token at `position` sees, masks apart."""
+    in_window = position + 1 - shape.window if shape.window else 0
+    in_chunk = position - position % shape.chunk if shape.chunk else 0
+    return max(0, in_window, in_chunk)
+
+
+def check_heads(name: str, values: npt.NDArray[np.float32] | None, shape: AttentionShape) -> None:
+    """There must be one value for each q head, where there are any."""
+    if values is not None and (values.dtype != np.float32 or values.shape != (shape.num_heads,)):
+        raise ValueError(
+            f"{name} must be float32[{shape.num_heads}], not {values.dtype}{list(values.shape)}"
+        )
+
+
+def check_masks(
+    masks: npt.NDArray[np.uint64] | None, shape: AttentionShape, batch: RaggedBatch
+) -> None:
+    """Every token must have masks up to its own position and see something."""
+    if masks is None:
+        return
+    if masks.dtype != np.uint64 or masks.ndim != 2 or len(masks) != batch.num_tokens:
+        raise ValueError(
+            f"masks must be uint64[{batch.num_tokens}, spans], not {masks.dtype}{list(masks.shape)}"
+        )
+    for token, position in enumerate(batch.positions.tolist()):
+        if position // 64 >= masks.shape[1]:
+            raise ValueError(
+                f"masks of token {token} have {masks.shape[1]} spans, position {position} is in "
+                f"number {position // 64}"
+            )
+        if not len(seen_positions(shape, position, masks[token])):
+            raise ValueError(f"masks of token {token} show it nothing of what it could see")
+
+
+def seen_positions(
+    shape: AttentionShape, position: int, mask: npt.NDArray[np.uint64] | None
+) -> npt.NDArray[np.int64]:
+    """The positions a token sees, in ascending order: int64[n]."""
+    seen = np.arange(first_seen(shape, position), position + 1)
+    if mask is None:
+        return seen
+    bits = mask[seen // 64] >> (seen % 64).astype(np.uint64)
+    shown: npt.NDArray[np.int64] = seen[(bits & np.uint64(1)).astype(bool)]
+    return shown
 
 
 def check_batch(
@@ -70,6 +119,6 @@ def check_batch(
         if not len(positions):
             continue
         check_ids("position", positions, len(table) * spec.block_size)
-        opening = max(0, int(positions.min()) + 1 - shape.window) if shape.window else 0
+        opening = first_seen(shape, int(positions.min()))
         first, last = opening // spec.block_size, int(positions.max()) // spec.block_size
         check_ids("block id", table[first : last + 1], spec.num_blocks)

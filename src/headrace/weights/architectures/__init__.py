@@ -13,7 +13,8 @@ To add one: declare an `Architecture` in a module here (sisters share one) and e
 * Conventions: `gguf` and `hf` say what each container stores; the loader undoes them, and
   conversion goes from one to the other (rows of Q and K, norms less one, transposed matrices).
 * Experts: `experts` names the tensors that GGUF has for all experts of a layer at once, `routers`
-  what picks among them; which keys state their number and width is up to `keys`.
+  what picks among them, `folder_experts` those of folders; which keys state their number and width
+  is up to `keys`.
 
 The same table serves opening, writing GGUF (`write_gguf`) and writing folders (`write_hf_folder`).
 """
@@ -40,10 +41,18 @@ from headrace.weights.architectures.gemma import GEMMA2, GEMMA3
 from headrace.weights.architectures.gguf_keys import GGUFKeys
 from headrace.weights.architectures.glm import GLM, GLM4, GLM4_MOE
 from headrace.weights.architectures.gpt2 import GPT2, STARCODER
-from headrace.weights.architectures.llama import GRANITE, LLAMA, MISTRAL, MISTRAL3, SMOLLM3
-from headrace.weights.architectures.olmo import OLMO2
-from headrace.weights.architectures.phi3 import PHI3
-from headrace.weights.architectures.qwen import QWEN2, QWEN3
+from headrace.weights.architectures.llama import (
+    GRANITE,
+    GRANITE_MOE,
+    LLAMA,
+    MISTRAL,
+    MISTRAL3,
+    MIXTRAL,
+    SMOLLM3,
+)
+from headrace.weights.architectures.olmo import OLMO2, OLMOE
+from headrace.weights.architectures.phi3 import PHI3, PHIMOE
+from headrace.weights.architectures.qwen import QWEN2, QWEN2_MOE, QWEN3, QWEN3_MOE
 from headrace.weights.architectures.starcoder2 import STARCODER2
 from headrace.weights.gguf_values import Metadata
 
@@ -55,16 +64,21 @@ __all__ = [
 
 # Where several have one GGUF name, the first whose `is_this` says yes is taken.
 _ALL: tuple[Architecture, ...] = (
+    MIXTRAL,
     MISTRAL,
     LLAMA,
     MISTRAL3,
     SMOLLM3,
     GRANITE,
+    GRANITE_MOE,
     QWEN2,
+    QWEN2_MOE,
     QWEN3,
+    QWEN3_MOE,
     GEMMA2,
     GEMMA3,
     OLMO2,
+    OLMOE,
     COHERE,
     COHERE2,
     GLM,
@@ -75,6 +89,7 @@ _ALL: tuple[Architecture, ...] = (
     STARCODER2,
     FALCON,
     PHI3,
+    PHIMOE,
 )
 
 ARCHITECTURES: Mapping[str, Architecture] = {item.model_type: item for item in reversed(_ALL)}

@@ -127,6 +127,8 @@ class Architecture:
     """What names in a folder begin with; old folders leave it out, and it is put back."""
     bias_keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Keys of config.json that stand for biases, and the modules of a layer they speak of."""
+    head_bias_key: str | None = None
+    """The same for the bias of lm_head, in families that may have one."""
     norm_keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The same for norms that a family has or has not."""
     gguf_only: tuple[str, ...] = ()
@@ -134,6 +136,15 @@ class Architecture:
     experts: Mapping[str, str] = field(default_factory=dict)
     """Modules that GGUF files hold as one tensor for all experts of a layer, and the canonical name
     of one of them with {} for its number; see `weights.expert_stacks`."""
+    folder_experts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Tensors that folders may hold for all experts of a layer, by their names within it, and the
+    canonical names of their parts, with {} for the number: for each expert the rows of its first
+    part, then those of the next."""
+    stacked_in_folders: bool = False
+    """Whether folders of the family hold experts in no other way, so that they are written so."""
+    single_rows: tuple[str, ...] = ()
+    """Modules of a layer, by canonical name, that are vectors in GGUF and matrices of one row in
+    folders."""
     vectors: Mapping[str, str] = field(default_factory=dict)
     """Whole names of tensors that are called "bias" in one container alone, from GGUF to canonical.
     Both keep them in F32."""
@@ -163,6 +174,10 @@ class Architecture:
                 return f"{self.layers}.{int(layer)}.{vector}"
             if canonical := self.block.get(module):
                 return f"{self.layers}.{int(layer)}.{canonical}.{kind}"
+            # Files of 2023 and early 2024 hold each expert apart.
+            single = _SINGLE_EXPERT.fullmatch(module)
+            if single and (expert := self.experts.get(f"{single[1]}_exps")):
+                return f"{self.layers}.{int(layer)}.{expert.format(int(single[2]))}.{kind}"
         elif (match := _GGUF_TOP.fullmatch(gguf_name)) and (canonical := self.top.get(match[1])):
             return f"{canonical}.{match[2]}"
         return UNKNOWN_PREFIX + gguf_name
@@ -208,6 +223,31 @@ class Architecture:
         gguf = self._gguf_experts.get(f"{before}.{{}}.{after}")
         return None if gguf is None else (f"blk.{layer[0]}.{gguf}.{kind}", int(number))
 
+    def folder_parts(self, name: str) -> tuple[str, ...] | None:
+        """Canonical names, with {} for the expert's number, of what one tensor of a folder holds
+        for each expert; None where it is not of experts.
+        """
+        layer = self.in_layer(name) if self.folder_experts else None
+        parts = layer and self.folder_experts.get(layer[1])
+        return (
+            tuple(f"{self.layers}.{layer[0]}.{part}" for part in parts) if layer and parts else None
+        )
+
+    def folder_place(self, canonical_name: str) -> tuple[str, int] | None:
+        """(name of the tensor of a folder, place among its parts) of one expert's tensor, in
+        families whose folders stack them; None: it is of none.
+        """
+        layer = self.in_layer(canonical_name) if self.stacked_in_folders else None
+        match = layer and _EXPERT.fullmatch(layer[1])
+        if not layer or not match:
+            return None
+        before, number, after, kind = match.groups()
+        for name, parts in self.folder_experts.items():
+            if (part := f"{before}.{{}}.{after}.{kind}") in parts:
+                place = int(number) * len(parts) + parts.index(part)
+                return f"{self.layers}.{layer[0]}.{name}", place
+        return None
+
     @property
     def embedding(self) -> str:
         """Canonical name of the embedding table."""
@@ -237,6 +277,7 @@ class Architecture:
 
 _INDEX = re.compile(r"\d{1,5}", re.ASCII)
 _EXPERT = re.compile(r"(.+)\.(\d{1,5})\.(.+)\.(weight|bias)", re.ASCII)
+_SINGLE_EXPERT = re.compile(r"(.+)\.(\d{1,5})", re.ASCII)
 _KIND = re.compile(r"(.+)\.(weight|bias)", re.ASCII)
 _GGUF_BLOCK = re.compile(r"blk\.(\d{1,5})\.(.+)\.(weight|bias)", re.ASCII)
 _GGUF_TOP = re.compile(r"(.+)\.(weight|bias)", re.ASCII)

@@ -15,6 +15,8 @@ from headrace.weights.architectures.gguf_keys import GGUFKeys, is_whole
 from headrace.weights.architectures.shared import (
     ATTENTION,
     ATTENTION_BIAS,
+    EXPERTS,
+    FOLDER_EXPERTS,
     GATED_MLP,
     HEAD_NORMS,
     RMS_EPS,
@@ -88,6 +90,16 @@ GLM4 = Architecture(
 )
 
 
+# A layer that predicts further tokens stands behind the others, and is counted with them.
+_DRAFT_LAYERS = "nextn_predict_layers"
+_DRAFT = {
+    "nextn.eh_proj": "eh_proj",
+    "nextn.embed_tokens": "embed_tokens",
+    "nextn.enorm": "enorm",
+    "nextn.hnorm": "hnorm",
+    "nextn.shared_head_head": "shared_head.head",
+    "nextn.shared_head_norm": "shared_head.norm",
+}
 _DENSE_LAYERS = "leading_dense_block_count"
 _NORMED = "expert_weights_norm"
 _GATING = "expert_gating_func"
@@ -99,14 +111,23 @@ _NO_GROUPS = {"expert_group_count": 1, "expert_group_used_count": 1}
 
 def _read_experts(keys: GGUFKeys, config: dict[str, Any]) -> None:
     """Where a file says nothing, llama.cpp has no dense layer and leaves weights as they are."""
-    dense = keys.take(_DENSE_LAYERS)
-    if dense is not None and (not is_whole(dense) or not 0 <= dense < 1 << 31):
-        raise keys.error(_DENSE_LAYERS, dense, "a whole number of at least 0 is required")
-    config["first_k_dense_replace"] = dense or 0
+    config["first_k_dense_replace"] = _count(keys, _DENSE_LAYERS, 1 << 31)
+    config["num_nextn_predict_layers"] = _count(keys, _DRAFT_LAYERS, config["num_hidden_layers"])
+    config["num_hidden_layers"] -= config["num_nextn_predict_layers"]
     normed = keys.take(_NORMED)
     if normed is not None and not isinstance(normed, bool):
         raise keys.error(_NORMED, normed, "true or false is required")
     config["norm_topk_prob"] = bool(normed)
+
+
+def _count(keys: GGUFKeys, key: str, limit: int) -> int:
+    """A number from 0 to below `limit`; 0 where the file says nothing."""
+    value = keys.take(key)
+    if value is None:
+        return 0
+    if not is_whole(value) or not 0 <= value < limit:
+        raise keys.error(key, value, f"a whole number from 0 to {limit - 1} is required")
+    return int(value)
 
 
 def _write_experts(config: ConfigReader, entries: dict[str, Any]) -> None:
@@ -114,6 +135,12 @@ def _write_experts(config: ConfigReader, entries: dict[str, Any]) -> None:
     if not 0 <= dense <= entries["block_count"]:
         config.refuse("first_k_dense_replace", dense, "0 to num_hidden_layers")
     entries[_DENSE_LAYERS] = dense
+    drafts = config.get("num_nextn_predict_layers", int, 0)
+    if not 0 <= drafts < 1 << 16:
+        config.refuse("num_nextn_predict_layers", drafts, "0 to 65535")
+    entries["block_count"] += drafts
+    if drafts:
+        entries[_DRAFT_LAYERS] = drafts
     entries[_NORMED] = config.get("norm_topk_prob", bool, True)
     entries[_GATING] = _SIGMOID
     entries |= _NO_GROUPS
@@ -133,6 +160,7 @@ GLM4_MOE = Architecture(
         "ffn_gate_shexp": "mlp.shared_experts.gate_proj",
         "ffn_up_shexp": "mlp.shared_experts.up_proj",
         "ffn_down_shexp": "mlp.shared_experts.down_proj",
+        **_DRAFT,
     },
     top=TOP,
     keys=(
@@ -150,18 +178,15 @@ GLM4_MOE = Architecture(
         Key("expert_weights_scale", "routed_scaling_factor", "positive", 1.0, 1.0, off=0.0),
     ),
     partial=0.5,
-    implied={"n_group": 1, "topk_group": 1, "num_nextn_predict_layers": 0},
-    accepted={**SILU, "output_router_logits": (False,)},
-    neutral={**_NO_GROUPS, _GATING: _SIGMOID, "nextn_predict_layers": 0},
+    implied={"n_group": 1, "topk_group": 1},
+    accepted=SILU,
+    neutral={**_NO_GROUPS, _GATING: _SIGMOID},
     reads=_read_experts,
     writes=_write_experts,
     bias_keys=_BIAS_KEYS,
     norm_keys={"use_qk_norm": ("self_attn.q_norm", "self_attn.k_norm")},
-    experts={
-        "ffn_gate_exps": "mlp.experts.{}.gate_proj",
-        "ffn_up_exps": "mlp.experts.{}.up_proj",
-        "ffn_down_exps": "mlp.experts.{}.down_proj",
-    },
+    experts=EXPERTS,
+    folder_experts=FOLDER_EXPERTS,
     vectors={"exp_probs_b.bias": "mlp.gate.e_score_correction_bias"},
     routers=("mlp.gate",),
 )

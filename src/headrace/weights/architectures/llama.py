@@ -2,7 +2,7 @@
 
 Mistral's files go by Llama's name, and are Llamas where no window is stated; llama.cpp knows no
 window for them and sees everything. Newer ones go by "mistral3", with keys of Ministral 3 that are
-refused where they say something.
+refused where they say something. Files of Mixtral are those with experts.
 
 Source: llama.cpp models/llama.cpp, mistral3.cpp, smollm3.cpp, granite.cpp; conversion/llama.py,
 mistral3.py, granite.py.
@@ -16,13 +16,20 @@ from typing import Any
 from headrace.weights.architectures.architecture import LEFT_OUT, Architecture, Key
 from headrace.weights.architectures.gguf_keys import GGUFKeys
 from headrace.weights.architectures.shared import (
+    ATTENTION,
+    ATTENTION_BIAS,
     BIAS_KEYS,
     BLOCK,
     KEYS,
+    LOCAL_EXPERT_COUNTS,
     NO_WINDOW,
+    NORMED,
+    PRE_NORMS,
     SILU,
     TOP,
+    WINDOW,
     keys_with_kv_heads,
+    with_defaults,
 )
 from headrace.weights.checkpoint import Conventions
 from headrace.weights.config_reader import ConfigReader
@@ -49,6 +56,38 @@ LLAMA = Architecture(
     writes=_window_is_off,
     gguf=_INTERLEAVED,
     bias_keys=BIAS_KEYS,
+)
+
+
+def _has_experts(keys: GGUFKeys) -> bool:
+    return "expert_count" in keys and not keys.says("expert_count", 0)
+
+
+MIXTRAL = Architecture(
+    name="llama",
+    model_type="mixtral",
+    hf_class="MixtralForCausalLM",
+    block={**PRE_NORMS, **ATTENTION, "ffn_gate_inp": "block_sparse_moe.gate"},
+    top=TOP,
+    keys=(*keys_with_kv_heads(8), *with_defaults(LOCAL_EXPERT_COUNTS, 8, 2), WINDOW),
+    rope_theta=1e6,
+    accepted={**SILU, "router_jitter_noise": ()},
+    neutral={NORMED: True},
+    is_this=_has_experts,
+    gguf=_INTERLEAVED,
+    experts={
+        "ffn_gate_exps": "block_sparse_moe.experts.{}.w1",
+        "ffn_up_exps": "block_sparse_moe.experts.{}.w3",
+        "ffn_down_exps": "block_sparse_moe.experts.{}.w2",
+    },
+    folder_experts={
+        "mlp.experts.gate_up_proj": (
+            "block_sparse_moe.experts.{}.w1.weight",
+            "block_sparse_moe.experts.{}.w3.weight",
+        ),
+        "mlp.experts.down_proj": ("block_sparse_moe.experts.{}.w2.weight",),
+    },
+    routers=("block_sparse_moe.gate",),
 )
 
 
@@ -117,24 +156,50 @@ def _scale_of_width(keys: GGUFKeys, config: dict[str, Any]) -> None:
     config.setdefault("attention_multiplier", config["head_dim"] ** -0.5)
 
 
+_GRANITE_KEYS = (
+    *KEYS,
+    Key("attention.scale", "attention_multiplier", "positive", LEFT_OUT, 1.0, off=0.0),
+    Key("embedding_scale", "embedding_multiplier", "positive", LEFT_OUT, 1.0, off=0.0),
+    Key("residual_scale", "residual_multiplier", "positive", LEFT_OUT, 1.0, off=0.0),
+    # llama.cpp divides by it here, and multiplies in other architectures.
+    Key("logit_scale", "logits_scaling", "positive", in_config=1.0),
+)
+
 GRANITE = Architecture(
     name="granite",
     model_type="granite",
     hf_class="GraniteForCausalLM",
     block=BLOCK,
     top=TOP,
-    keys=(
-        *KEYS,
-        Key("attention.scale", "attention_multiplier", "positive", LEFT_OUT, 1.0, off=0.0),
-        Key("embedding_scale", "embedding_multiplier", "positive", LEFT_OUT, 1.0, off=0.0),
-        Key("residual_scale", "residual_multiplier", "positive", LEFT_OUT, 1.0, off=0.0),
-        # llama.cpp divides by it here, and multiplies in other architectures.
-        Key("logit_scale", "logits_scaling", "positive", in_config=1.0),
-    ),
+    keys=_GRANITE_KEYS,
     accepted=SILU,
     # Here it says whether there is a rotation at all.
     neutral={"rope.scaling.finetuned": True},
     reads=_scale_of_width,
     gguf=_INTERLEAVED,
     bias_keys=BIAS_KEYS,
+)
+
+GRANITE_MOE = replace(
+    GRANITE,
+    name="granitemoe",
+    model_type="granitemoe",
+    hf_class="GraniteMoeForCausalLM",
+    block={**PRE_NORMS, **ATTENTION, "ffn_gate_inp": "block_sparse_moe.router.layer"},
+    keys=(*_GRANITE_KEYS, *with_defaults(LOCAL_EXPERT_COUNTS, 8, 2)),
+    bias_keys={"attention_bias": ATTENTION_BIAS},
+    experts={
+        "ffn_gate_exps": "block_sparse_moe.experts.{}.gate_proj",
+        "ffn_up_exps": "block_sparse_moe.experts.{}.up_proj",
+        "ffn_down_exps": "block_sparse_moe.experts.{}.down_proj",
+    },
+    folder_experts={
+        "block_sparse_moe.input_linear.weight": (
+            "block_sparse_moe.experts.{}.gate_proj.weight",
+            "block_sparse_moe.experts.{}.up_proj.weight",
+        ),
+        "block_sparse_moe.output_linear.weight": ("block_sparse_moe.experts.{}.down_proj.weight",),
+    },
+    stacked_in_folders=True,
+    routers=("block_sparse_moe.router.layer",),
 )

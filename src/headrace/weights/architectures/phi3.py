@@ -1,4 +1,4 @@
-"""Phi-3 and Phi-4: Q, K and V as one matrix, gate and up as one, in both containers.
+"""Phi-3 and Phi-4: Q, K and V as one matrix, gate and up as one, in both containers; Phi-3.5-MoE.
 
 A window is read as config.json has it: llama.cpp states it, and has not used it since it found that
 files gave it in different ways; a prompt shorter than it gives the same either way.
@@ -9,7 +9,17 @@ Source: llama.cpp models/phi3.cpp, conversion/phi.py.
 from __future__ import annotations
 
 from headrace.weights.architectures.architecture import Architecture, Key
-from headrace.weights.architectures.shared import ATTENTION, PRE_NORMS, SILU, TOP, WINDOW
+from headrace.weights.architectures.shared import (
+    ATTENTION,
+    ATTENTION_BIAS,
+    LOCAL_EXPERT_COUNTS,
+    PRE_NORMS,
+    SILU,
+    SIZES,
+    TOP,
+    WINDOW,
+    with_defaults,
+)
 
 PHI3 = Architecture(
     name="phi3",
@@ -42,4 +52,31 @@ PHI3 = Architecture(
         "lm_head_bias": (False,),
         "mlp_bias": (False,),
     },
+)
+
+
+PHIMOE = Architecture(
+    name="phimoe",
+    model_type="phimoe",
+    hf_class="PhimoeForCausalLM",
+    block={**PRE_NORMS, **ATTENTION, "ffn_gate_inp": "block_sparse_moe.gate"},
+    top=TOP,
+    keys=(
+        *SIZES[:-1],
+        Key("attention.head_count_kv", "num_key_value_heads", in_config=8),
+        Key("attention.layer_norm_rms_epsilon", "rms_norm_eps", "positive", in_config=1e-5),
+        *with_defaults(LOCAL_EXPERT_COUNTS, 16, 2),
+        WINDOW,
+    ),
+    rope_theta=1e6,
+    head_dim=False,
+    accepted={**SILU, "router_jitter_noise": (0.01,), "input_jitter_noise": ()},
+    bias_keys={"attention_bias": ATTENTION_BIAS},
+    head_bias_key="lm_head_bias",
+    experts={
+        "ffn_gate_exps": "block_sparse_moe.experts.{}.w1",
+        "ffn_up_exps": "block_sparse_moe.experts.{}.w3",
+        "ffn_down_exps": "block_sparse_moe.experts.{}.w2",
+    },
+    routers=("block_sparse_moe.gate",),
 )

@@ -1,22 +1,33 @@
-"""Qwen2 and Qwen3, whose GGUF files store rows of Q and K as Hugging Face does.
+"""Qwen2 and Qwen3, dense and with experts, whose GGUF files store rows of Q and K as Hugging Face
+does.
 
-Source: llama.cpp models/qwen2.cpp, qwen3.cpp; conversion/qwen.py.
+llama.cpp has experts in every layer of these families; it divides the weights of the chosen by
+their sum in Qwen3 and not in Qwen2, and no key of its files says which.
+
+Source: llama.cpp models/qwen2.cpp, qwen2moe.cpp, qwen3.cpp, qwen3moe.cpp; conversion/qwen.py.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from headrace.weights.architectures.architecture import Architecture
+from headrace.weights.architectures.architecture import Architecture, Key
 from headrace.weights.architectures.shared import (
+    ATTENTION,
     ATTENTION_BIAS,
     BLOCK,
+    EXPERT_COUNTS,
+    EXPERTS,
+    FOLDER_EXPERTS,
     HEAD_NORMS,
     KEYS,
     NO_WINDOW,
+    NORMED,
+    PRE_NORMS,
     SILU,
     TOP,
     keys_with_kv_heads,
+    with_defaults,
 )
 from headrace.weights.config_reader import ConfigReader
 
@@ -49,4 +60,81 @@ QWEN3 = Architecture(
     accepted={**SILU, **NO_WINDOW},
     writes=_windows_are_off,
     bias_keys={"attention_bias": ATTENTION_BIAS},
+)
+
+
+def _experts_in_every_layer(config: ConfigReader, *, normed: bool) -> None:
+    config.expect("decoder_sparse_step", int, (1,), 1)
+    if dense := config.raw("mlp_only_layers"):
+        config.refuse("mlp_only_layers", dense, "[]")
+    config.expect("norm_topk_prob", bool, (normed,), False)
+
+
+def _write_qwen2_moe(config: ConfigReader, entries: dict[str, Any]) -> None:
+    _windows_are_off(config, entries)
+    _experts_in_every_layer(config, normed=False)
+
+
+def _write_qwen3_moe(config: ConfigReader, entries: dict[str, Any]) -> None:
+    _windows_are_off(config, entries)
+    _experts_in_every_layer(config, normed=True)
+
+
+QWEN2_MOE = Architecture(
+    name="qwen2moe",
+    model_type="qwen2_moe",
+    hf_class="Qwen2MoeForCausalLM",
+    block={
+        **PRE_NORMS,
+        **ATTENTION,
+        "ffn_gate_inp": "mlp.gate",
+        "ffn_gate_inp_shexp": "mlp.shared_expert_gate",
+        "ffn_gate_shexp": "mlp.shared_expert.gate_proj",
+        "ffn_up_shexp": "mlp.shared_expert.up_proj",
+        "ffn_down_shexp": "mlp.shared_expert.down_proj",
+    },
+    top=TOP,
+    keys=(
+        *keys_with_kv_heads(16),
+        *with_defaults(EXPERT_COUNTS, 60, 4),
+        Key("expert_feed_forward_length", "moe_intermediate_size", in_config=1408),
+        Key("expert_shared_feed_forward_length", "shared_expert_intermediate_size", in_config=5632),
+    ),
+    head_dim=False,
+    implied={"norm_topk_prob": False},
+    accepted={**SILU, **NO_WINDOW},
+    neutral={NORMED: False},
+    writes=_write_qwen2_moe,
+    bias_keys={"qkv_bias": ATTENTION_BIAS[:3]},
+    experts=EXPERTS,
+    folder_experts=FOLDER_EXPERTS,
+    single_rows=("mlp.shared_expert_gate",),
+    routers=("mlp.gate",),
+)
+
+QWEN3_MOE = Architecture(
+    name="qwen3moe",
+    model_type="qwen3_moe",
+    hf_class="Qwen3MoeForCausalLM",
+    block={**PRE_NORMS, **ATTENTION, **HEAD_NORMS, "ffn_gate_inp": "mlp.gate"},
+    top=TOP,
+    keys=(
+        *keys_with_kv_heads(4),
+        *with_defaults(EXPERT_COUNTS, 128, 8),
+        Key("expert_feed_forward_length", "moe_intermediate_size", in_config=768),
+    ),
+    implied={"norm_topk_prob": True},
+    accepted={
+        **SILU,
+        **NO_WINDOW,
+        "qkv_bias": (False,),
+        "use_qk_norm": (True,),
+        "shared_expert_intermediate_size": (0,),
+    },
+    neutral={NORMED: True},
+    writes=_write_qwen3_moe,
+    bias_keys={"attention_bias": ATTENTION_BIAS},
+    experts=EXPERTS,
+    folder_experts=FOLDER_EXPERTS,
+    routers=("mlp.gate",),
 )

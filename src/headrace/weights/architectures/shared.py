@@ -34,6 +34,20 @@ HEAD_NORMS: Mapping[str, str] = {
     "attn_q_norm": "self_attn.q_norm",
     "attn_k_norm": "self_attn.k_norm",
 }
+EXPERTS: Mapping[str, str] = {
+    "ffn_gate_exps": "mlp.experts.{}.gate_proj",
+    "ffn_up_exps": "mlp.experts.{}.up_proj",
+    "ffn_down_exps": "mlp.experts.{}.down_proj",
+}
+"""Experts of families whose folders hold each of them apart, and in GGUF."""
+FOLDER_EXPERTS: Mapping[str, tuple[str, ...]] = {
+    "mlp.experts.gate_up_proj": (
+        "mlp.experts.{}.gate_proj.weight",
+        "mlp.experts.{}.up_proj.weight",
+    ),
+    "mlp.experts.down_proj": ("mlp.experts.{}.down_proj.weight",),
+}
+"""The same in folders that hold all experts of a layer as one tensor, as transformers computes."""
 BLOCK: Mapping[str, str] = {**PRE_NORMS, **ATTENTION, **GATED_MLP}
 """Modules of a Llama layer."""
 
@@ -54,6 +68,25 @@ KEYS: tuple[Key, ...] = (*SIZES, RMS_EPS)
 def keys_with_kv_heads(default: int) -> tuple[Key, ...]:
     """KEYS of a family whose config.json, where silent, means `default` heads of K and V."""
     return tuple(replace(key, in_config=default) if key is KV_HEADS else key for key in KEYS)
+
+
+EXPERT_COUNTS: tuple[Key, ...] = (
+    Key("expert_count", "num_experts"),
+    Key("expert_used_count", "num_experts_per_tok"),
+)
+LOCAL_EXPERT_COUNTS: tuple[Key, ...] = (
+    Key("expert_count", "num_local_experts"),
+    Key("expert_used_count", "num_experts_per_tok"),
+)
+"""The same in families that name them after Mixtral's config."""
+NORMED = "expert_weights_norm"
+"""Key of GGUF: whether the weights of the chosen experts are divided by their sum."""
+
+
+def with_defaults(keys: tuple[Key, ...], *defaults: int) -> tuple[Key, ...]:
+    """Keys with what a silent config.json means, one for each."""
+    pairs = zip(keys, defaults, strict=True)
+    return tuple(replace(key, in_config=default) for key, default in pairs)
 
 
 WINDOW = Key(

@@ -1,0 +1,144 @@
+// Experts: equal to the product twin of each expert and the sums of each token, bit for bit, with
+// experts of few and of many rows in one batch. Routing: against float64 with the library's exp.
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <numeric>
+#include <string>
+
+#include "backend.h"
+#include "suites.h"
+#include "twin.h"
+
+namespace headrace::tests {
+namespace {
+
+constexpr int64_t kExperts = 4, kChosen = 2;
+
+struct Layer {
+  std::vector<StoredMatrix> gate_up, down;
+  std::vector<float> gate_up_bias, down_bias;  // of all experts
+};
+
+std::unique_ptr<ExpertMatrices> matrices(Backend& backend, const std::vector<StoredMatrix>& experts,
+                                         const std::vector<float>& bias) {
+  std::vector<std::vector<StoredRows>> stored;
+  for (const StoredMatrix& w : experts) {
+    const int64_t half = w.out / 2;
+    stored.push_back({{w.row(0), nullptr, half, w.row_bytes},
+                      {w.row(half), nullptr, w.out - half, w.row_bytes}});
+  }
+  return std::make_unique<ExpertMatrices>(backend.pool(), experts[0].codec, experts[0].in, stored,
+                                          bias, backend.expert_cache());
+}
+
+// The MLP of one expert for all tokens.
+std::vector<float> mlp_twin(const Kernels& kernels, const Layer& layer, int64_t expert,
+                            const std::vector<float>& x, int64_t tokens) {
+  const StoredMatrix &up = layer.gate_up[static_cast<size_t>(expert)],
+                     &down = layer.down[static_cast<size_t>(expert)];
+  const std::vector<float> rows = product_twin(
+      kernels, up, x, tokens, layer.gate_up_bias.data() + expert * up.out, 1.0f, nullptr);
+  std::vector<float> inner(static_cast<size_t>(tokens * down.in));
+  const int64_t pieces = tokens * ((down.in + kActivationColumns - 1) / kActivationColumns);
+  kernels.activate({rows.data(), inner.data(), down.in, Activation::silu, true, 0.0f}, 0, pieces);
+  return product_twin(kernels, down, inner, tokens,
+                      layer.down_bias.data() + expert * down.out, 1.0f, nullptr);
+}
+
+void check_codec(const Kernels& kernels, Checks& checks, Codec codec) {
+  constexpr int64_t kTokens = 40;
+  const int64_t block = facts(codec).stored_elements;
+  const int64_t hidden = block == 256 ? 256 : (block == 1 ? 72 : 96);
+  const int64_t inner = block == 256 ? 256 : (block == 1 ? 41 : 64);
+  Random random(17);
+  Layer layer;
+  for (int64_t e = 0; e < kExperts; ++e) {
+    layer.gate_up.push_back(random_matrix(codec, 2 * inner, hidden, random.bits()));
+    layer.down.push_back(random_matrix(codec, hidden, inner, random.bits()));
+  }
+  layer.gate_up_bias = random.values(kExperts * 2 * inner);
+  layer.down_bias = random.values(kExperts * hidden);
+  const std::vector<float> x = random.values(kTokens * hidden, 2.0f);
+  const std::vector<float> residual = random.values(kTokens * hidden);
+  const std::vector<float> weights = random.values(kTokens * kChosen);
+  // Expert 2 has all tokens, expert 3 none, the others few.
+  std::vector<int32_t> experts;
+  for (int64_t t = 0; t < kTokens; ++t) {
+    const int32_t other = t < 30 ? 0 : 1;
+    experts.push_back(t % 2 == 0 ? 2 : other);
+    experts.push_back(t % 2 == 0 ? other : 2);
+  }
+  std::vector<std::vector<float>> results;
+  for (int64_t e = 0; e < kExperts; ++e) results.push_back(mlp_twin(kernels, layer, e, x, kTokens));
+  std::vector<float> want(static_cast<size_t>(kTokens * hidden));
+  for (int64_t i = 0; i < kTokens * hidden; ++i) {
+    const size_t at = static_cast<size_t>(i), pair = static_cast<size_t>(i / hidden * kChosen);
+    const float first = weights[pair] * results[static_cast<size_t>(experts[pair])][at];
+    const float second = weights[pair + 1] * results[static_cast<size_t>(experts[pair + 1])][at];
+    want[at] = (first + second) * 0.7f + residual[at];
+  }
+  for (const int threads : {1, 3}) {
+    for (const bool cached : {false, true}) {
+      Backend backend(kernels, threads);
+      const auto all = matrices(backend, layer.gate_up, {});
+      // Room for two matrices of three: groups, and others that have to go.
+      if (cached) backend.cache_experts(2 * all->bytes() / kExperts);
+      const auto gate_up = matrices(backend, layer.gate_up, layer.gate_up_bias);
+      const auto down = matrices(backend, layer.down, layer.down_bias);
+      for (const int64_t tokens : {int64_t{1}, int64_t{5}, kTokens}) {
+        std::vector<float> y(static_cast<size_t>(tokens * hidden));
+        backend.experts({*gate_up, *down, x.data(), tokens, kChosen, experts.data(),
+                         weights.data(), Activation::silu, false, residual.data(), 0.7f,
+                         y.data()});
+        checks.equal(y, {want.begin(), want.begin() + tokens * hidden},
+                     std::string("experts ") + facts(codec).name + ", tokens " +
+                         std::to_string(tokens) + ", threads " + std::to_string(threads) +
+                         (cached ? ", cached" : ""));
+      }
+      if (!cached) continue;
+      const ExpertCacheStats stats = backend.expert_cache()->stats();
+      checks.that(stats.held_bytes <= stats.limit_bytes, "bytes that the cache holds");
+      // Two, two and three experts of two matrices; each of six has to be packed once at least.
+      checks.that(stats.misses >= 6 && stats.hits + stats.misses == 14,
+                  "hits and misses of the cache");
+    }
+  }
+}
+
+void check_routing(const Kernels& kernels, Checks& checks) {
+  constexpr int64_t kRows = 9, kCount = 37, kMost = 5;
+  Backend backend(kernels, 2);
+  const std::vector<float> logits = Random(23).values(kRows * kCount, 6.0f);
+  std::vector<int32_t> ids(kRows * kMost), want_ids;
+  std::vector<float> weights(kRows * kMost), want;
+  const Routing routing{kCount, kMost, RouterScore::softmax, true, 0.0, 1.5, 1, 1, false, 0.0};
+  backend.route(routing, logits.data(), nullptr, kRows, ids.data(), weights.data());
+  for (int64_t row = 0; row < kRows; ++row) {
+    const float* of = logits.data() + row * kCount;
+    std::vector<int32_t> order(kCount);
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [of](int32_t a, int32_t b) { return of[a] > of[b]; });
+    double total = 0;
+    for (int64_t i = 0; i < kMost; ++i) {
+      total += std::exp(static_cast<double>(of[order[static_cast<size_t>(i)]]));
+    }
+    for (int64_t i = 0; i < kMost; ++i) {
+      const int32_t expert = order[static_cast<size_t>(i)];
+      want_ids.push_back(expert);
+      want.push_back(static_cast<float>(1.5 * std::exp(static_cast<double>(of[expert])) / total));
+    }
+  }
+  checks.that(ids == want_ids, "experts of routes");
+  checks.near(weights, want, 0x1p-23, "weights of routes");
+}
+
+}  // namespace
+
+void experts_suite(const Kernels& kernels, Checks& checks) {
+  for (int i = 0; i < kCodecs; ++i) check_codec(kernels, checks, static_cast<Codec>(i));
+  check_routing(kernels, checks);
+}
+
+}  // namespace headrace::tests

@@ -1,0 +1,134 @@
+"""A mixture of experts: a router chooses some of a layer's MLPs for each token, and weighs them.
+
+    h = norm(x)
+    experts, weights = route(router(h) [, bias])
+    y = residual + scale * (sum of weight * expert(h) over the chosen [+ shared(h)])
+
+A shared expert is one that every token goes through. Where its output has a gate of its own it is a
+mixture of one, whose weight is the sigmoid of the gate's product.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from headrace.models.blocks import GatedMLP, Step
+from headrace.models.config import DecoderConfig, ExpertsConfig
+from headrace.models.loader import Linear, Loader
+from headrace.ops.experts import ExpertMLP, Routing
+from headrace.ops.interface import Array, Norm
+
+_ALWAYS = Routing(num_experts=1, experts_per_token=1, score="sigmoid", normalised=False)
+
+
+class ExpertNames(NamedTuple):
+    """A family's names for the parts of a mixture, behind the layer's name for it."""
+
+    router: str = "gate"
+    expert: str = "experts.{}"
+    """One expert, with {} for its number."""
+    gate: str = "gate_proj"
+    up: str = "up_proj"
+    down: str = "down_proj"
+    bias: str | None = None
+    """What is added to the scores for the choice alone; None in families without."""
+    shared: str | None = None
+    """The shared expert; None in families without."""
+    shared_gate: str | None = None
+    """The gate of its output; None in families without."""
+
+
+class Experts:
+    """The chosen experts of each token, beside a shared one where there is one."""
+
+    def __init__(
+        self,
+        router: Linear,
+        routing: Routing,
+        mlp: ExpertMLP,
+        *,
+        bias: Array | None = None,
+        shared: GatedMLP | GatedExpert | None = None,
+    ) -> None:
+        self.router = router
+        self.routing = routing
+        self.mlp = mlp
+        self.bias = bias
+        self.shared = shared
+
+    @classmethod
+    def load(
+        cls,
+        config: DecoderConfig,
+        experts: ExpertsConfig,
+        loader: Loader,
+        prefix: str,
+        names: ExpertNames,
+    ) -> Experts:
+        """The mixture whose names begin with `prefix`."""
+        count, hidden = experts.routing.num_experts, config.hidden_size
+        router = loader.router(f"{prefix}.{names.router}", count, hidden)
+        bias = loader.vector(f"{prefix}.{names.bias}", count) if names.bias else None
+        at = f"{prefix}.{names.expert}"
+        mlp = _load_mlp(config, loader, at, names, experts.intermediate_size, count=count, routed=True)
+        shared: GatedMLP | GatedExpert | None = None
+        if names.shared is not None and experts.shared_size:
+            at = f"{prefix}.{names.shared}"
+            if names.shared_gate is None:
+                shared = GatedMLP.load(config, loader, at, width=experts.shared_size)
+            else:
+                gate = loader.router(f"{prefix}.{names.shared_gate}", 1, hidden)
+                mlp_of_one = _load_mlp(
+                    config, loader, at, names, experts.shared_size, count=1, routed=False
+                )
+                shared = GatedExpert(gate, mlp_of_one)
+        return cls(router, experts.routing, mlp, bias=bias, shared=shared)
+
+    def __call__(
+        self,
+        x: Array,
+        step: Step,
+        *,
+        norm: Norm | None = None,
+        residual: Array | None = None,
+        scale: float = 1.0,
+    ) -> Array:
+        """residual + scale * mixture(norm(x)): f32[N, hidden]."""
+        ops = step.ops
+        h = x if norm is None else ops.norm(x, norm)
+        routes = ops.route(self.router(h), self.routing, bias=self.bias)
+        if self.shared is not None:
+            residual = self.shared(h, step, residual=residual, scale=scale)
+        return ops.experts(h, self.mlp, routes, residual=residual, scale=scale)
+
+
+class GatedExpert:
+    """A shared expert whose output is multiplied by sigmoid(gate(x))."""
+
+    def __init__(self, gate: Linear, mlp: ExpertMLP) -> None:
+        self.gate = gate
+        self.mlp = mlp
+
+    def __call__(
+        self, x: Array, step: Step, *, residual: Array | None = None, scale: float = 1.0
+    ) -> Array:
+        """residual + scale * sigmoid(gate(x)) * mlp(x): f32[N, hidden]."""
+        routes = step.ops.route(self.gate(x), _ALWAYS)
+        return step.ops.experts(x, self.mlp, routes, residual=residual, scale=scale)
+
+
+def _load_mlp(
+    config: DecoderConfig,
+    loader: Loader,
+    at: str,
+    names: ExpertNames,
+    width: int,
+    *,
+    count: int,
+    routed: bool,
+) -> ExpertMLP:
+    hidden = config.hidden_size
+    gate_up_names = [f"{at}.{names.gate}", f"{at}.{names.up}"]
+    gate_up = loader.experts(gate_up_names, [width, width], hidden, count, routed=routed)
+    down = loader.experts([f"{at}.{names.down}"], [hidden], width, count, routed=routed)
+    return ExpertMLP(gate_up, down, config.activation)
