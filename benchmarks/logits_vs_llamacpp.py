@@ -73,7 +73,7 @@ def own_logits(
         token_ids=np.array(ids, np.int32),
         positions=np.arange(length, dtype=np.int32),
         query_start=np.array([0, length], np.int32),
-        block_tables=np.arange(blocks, dtype=np.int32)[None],
+        block_tables=(np.arange(blocks, dtype=np.int32)[None],),
         logit_rows=np.arange(length - new, length, dtype=np.int32),
     )
     return np.asarray(loaded.forward(batch, cache))

@@ -279,12 +279,12 @@ class MockModel:
         owners = np.repeat(np.arange(len(batch.query_start) - 1), np.diff(batch.query_start))
         if self.raise_on in batch.token_ids:
             raise RuntimeError("this token cannot be computed")
-        if len(batch.block_tables) >= self.raise_on_rows:
+        if batch.num_requests >= self.raise_on_rows:
             raise IndexError("a fault of the batch")
         for request, token_id, position in zip(
             owners.tolist(), batch.token_ids.tolist(), batch.positions.tolist(), strict=True
         ):
-            table = batch.block_tables[request]
+            table = batch.block_tables[0][request]
             before = 0
             if position:
                 before = int(kv.arrays[table[(position - 1) // size], (position - 1) % size])
@@ -293,7 +293,7 @@ class MockModel:
         logits = np.empty((len(batch.logit_rows), VOCAB), np.float32)
         for index, row in enumerate(batch.logit_rows.tolist()):
             length = int(batch.positions[row]) + 1
-            blocks = batch.block_tables[owners[row], : -(-length // size)]
+            blocks = batch.block_tables[0][owners[row], : -(-length // size)]
             seen = slice(max(0, length - self.window) if self.window else 0, length)
             logits[index] = logits_of(kv.arrays[blocks].reshape(-1)[seen])
             if batch.token_ids[row] == self.nan_on:

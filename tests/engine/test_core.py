@@ -302,7 +302,8 @@ def test_block_tables_are_handed_to_the_model_zero_padded() -> None:
     core.submit(submit("other", [3] * 70, max_tokens=3))
     drain(core)
     for batch in model.batches:
-        assert batch.block_tables.dtype == batch.token_ids.dtype == "int32"
+        (tables,) = batch.block_tables
+        assert tables.dtype == batch.token_ids.dtype == "int32"
         ends = batch.positions[batch.query_start[1:] - 1]
-        for table, end in zip(batch.block_tables, ends, strict=True):
+        for table, end in zip(tables, ends, strict=True):
             assert not table[end // 16 + 1 :].any()

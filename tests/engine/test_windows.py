@@ -34,7 +34,7 @@ def test_a_long_request_holds_no_more_than_its_window(caching: bool) -> None:
         held.append(core.kv.num_owned)
         for batch in model.batches[-1:]:
             first = max(0, int(batch.positions.min()) + 1 - WINDOW) // BLOCK
-            assert not batch.block_tables[0, : max(0, first - 1)].any(), "a freed block is named"
+            assert not batch.block_tables[0][0, : max(0, first - 1)].any(), "a freed block is named"
     assert max(held) <= most
     assert core.limits.context_tokens == model.max_positions
 

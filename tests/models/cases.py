@@ -81,7 +81,7 @@ class Session:
             token_ids=np.array(ids, np.int32),
             positions=np.arange(self.length, self.length + count, dtype=np.int32),
             query_start=np.array([0, count], np.int32),
-            block_tables=self._table,
+            block_tables=(self._table,),
             logit_rows=np.arange(count, dtype=np.int32),
         )
         self.length += count

@@ -48,7 +48,7 @@ def run_mixed(
                 np.int32
             ),
             query_start=np.cumsum([0, *counts]).astype(np.int32),
-            block_tables=tables[[r for r, _, _ in pieces]],
+            block_tables=(tables[[r for r, _, _ in pieces]],),
             logit_rows=np.arange(sum(counts), dtype=np.int32),
         )
         out = np.asarray(model.forward(batch, kv))
@@ -93,7 +93,7 @@ def test_only_the_rows_asked_for_get_logits(ops: Ops) -> None:
         token_ids=np.array(ids, np.int32),
         positions=np.arange(20, dtype=np.int32),
         query_start=np.array([0, 20], np.int32),
-        block_tables=np.array([[1, 2]], np.int32),
+        block_tables=(np.array([[1, 2]], np.int32),),
         logit_rows=np.array([3, 19], np.int32),
     )
     assert np.array_equal(np.asarray(model.forward(batch, kv)), full[[3, 19]])

@@ -106,7 +106,7 @@ class Runner:
             token_ids=np.array(token_ids, np.int32),
             positions=positions,
             query_start=query_start,
-            block_tables=self._block_tables([row.request for row in rows]),
+            block_tables=(self._block_tables([row.request for row in rows]),),
             logit_rows=logit_rows,
         )
 

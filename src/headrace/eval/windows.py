@@ -80,7 +80,7 @@ class WindowRunner:
         blocks = -(-context // BLOCK_TOKENS)
         self._model = model
         self._kv = ops.kv_cache(model.kv_cache_spec(BLOCK_TOKENS, blocks, codec, codec))
-        self._table = np.arange(blocks, dtype=np.int32)[None]
+        self._tables = (np.arange(blocks, dtype=np.int32)[None],)
 
     def run(self, index: int, window: Sequence[int]) -> Iterator[Scored]:
         """Logits of the scored positions, a piece at a time, in order.
@@ -110,7 +110,7 @@ class WindowRunner:
             token_ids=ids[start:end],
             positions=np.arange(start, end, dtype=np.int32),
             query_start=np.array([0, end - start], np.int32),
-            block_tables=self._table,
+            block_tables=self._tables,
             logit_rows=scored - np.int32(start),
         )
         return self._model.forward(batch, self._kv)
