@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from headrace.models.layer_cache import CacheLayout, KeptKV, LayerCache, SharedKV, cache_layout
+from headrace.models.layer_cache import CacheLayout, LayerKV, LayerCache, SharedKV, cache_layout
 from headrace.ops.interface import AttentionShape, KVCacheSpec, LayerPlace, Ops, RaggedBatch
 
-FULL, LOCAL = KeptKV(2, 16), KeptKV(2, 16, window=128)
+FULL, LOCAL = LayerKV(2, 16), LayerKV(2, 16, window=128)
 
 
 def places(layout: CacheLayout) -> list[tuple[int, int] | None]:
@@ -68,7 +68,7 @@ def test_what_no_pool_holds_is_refused() -> None:
     with pytest.raises(ValueError, match="no layer keeps K and V"):
         cache_layout([None, None])
     with pytest.raises(ValueError, match="2 heads of 16 in layer 0, 1 heads of 32 in layer 1"):
-        cache_layout([FULL, KeptKV(1, 32)])
+        cache_layout([FULL, LayerKV(1, 32)])
     with pytest.raises(ValueError, match="layer 1 shares with layer 2, which keeps none"):
         cache_layout([FULL, SharedKV(2), None])
 

@@ -77,10 +77,12 @@ class WindowRunner:
                 "model was made for; use fewer"
             )
         codec = kv_codec or ("f32" if model.weight_codec == "F32" else "bf16")
-        blocks = -(-context // BLOCK_TOKENS)
+        entries = -(-context // BLOCK_TOKENS)
+        layout = model.cache_layout
+        blocks = entries * layout.num_tables
         self._model = model
-        self._kv = ops.kv_cache(model.kv_cache_spec(BLOCK_TOKENS, blocks, codec, codec))
-        self._tables = (np.arange(blocks, dtype=np.int32)[None],)
+        self._kv = ops.kv_cache(layout.spec(BLOCK_TOKENS, blocks, codec, codec))
+        self._tables = layout.tables(np.arange(entries, dtype=np.int32)[None])
 
     def run(self, index: int, window: Sequence[int]) -> Iterator[Scored]:
         """Logits of the scored positions, a piece at a time, in order.

@@ -12,11 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import gcd
 
+import numpy as np
+import numpy.typing as npt
+
 from headrace.ops.interface import KVCacheSpec, KVCodec, LayerPlace
 
 
 @dataclass(frozen=True)
-class KeptKV:
+class LayerKV:
     """K and V of a layer's tokens."""
 
     num_kv_heads: int
@@ -27,12 +30,12 @@ class KeptKV:
 
 @dataclass(frozen=True)
 class SharedKV:
-    """Nothing of its own: the layer reads what another one keeps."""
+    """A reference to another layer, whose K and V this one reads; it keeps nothing itself."""
 
     layer: int
 
 
-LayerCache = KeptKV | SharedKV | None
+LayerCache = LayerKV | SharedKV | None
 """What one layer keeps; None for a layer without attention."""
 
 
@@ -45,6 +48,11 @@ class CacheGroup:
     layers: tuple[int, ...] = (0,)
     num_tables: int = 1
     """Block tables, each of `layers_per_block` layers: blocks taken for `block_size` tokens."""
+
+    @property
+    def name(self) -> str:
+        """A name of the group in its model, for figures."""
+        return f"window_{self.window}" if self.window else "full"
 
 
 ONE_GROUP = (CacheGroup(),)
@@ -66,6 +74,13 @@ class CacheLayout:
     def num_tables(self) -> int:
         """Blocks that `block_size` tokens take in all layers while they are inside all windows."""
         return sum(group.num_tables for group in self.groups)
+
+    def tables(self, entries: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np.int32], ...]:
+        """Block tables int32[R, B] for callers that number entries, not blocks, where entry e has
+        the blocks [e * num_tables, (e + 1) * num_tables).
+        """
+        count = self.num_tables
+        return tuple(entries * np.int32(count) + np.int32(table) for table in range(count))
 
     def spec(
         self, block_size: int, num_blocks: int, k_codec: KVCodec, v_codec: KVCodec
@@ -92,7 +107,7 @@ def cache_layout(layers: Sequence[LayerCache]) -> CacheLayout:
     members: dict[int, list[int]] = {}
     widths: dict[tuple[int, int], int] = {}
     for index, kept in enumerate(layers):
-        if isinstance(kept, KeptKV):
+        if isinstance(kept, LayerKV):
             members.setdefault(kept.window, []).append(index)
             widths.setdefault((kept.num_kv_heads, kept.head_dim), index)
     if len(widths) != 1:
@@ -111,7 +126,7 @@ def cache_layout(layers: Sequence[LayerCache]) -> CacheLayout:
         first_table += num_tables
     for index, kept in enumerate(layers):
         if isinstance(kept, SharedKV):
-            if not isinstance(layers[kept.layer], KeptKV):
+            if not isinstance(layers[kept.layer], LayerKV):
                 raise ValueError(f"layer {index} shares with layer {kept.layer}, which keeps none")
             places[index] = places[kept.layer]
     return CacheLayout(tuple(groups), num_kv_heads, head_dim, layers_per_block, tuple(places))
