@@ -206,7 +206,7 @@ def test_a_number_of_experts_makes_a_file_of_llama_s_name_a_mixtral(tmp_path: Pa
     config = opened(tmp_path, stated).config
     assert (config["num_local_experts"], config["num_experts_per_tok"]) == (8, 2)
     assert config["model_type"] == "mixtral"
-    with pytest.raises(CheckpointError, match="'llama.expert_used_count' is None"):
+    with pytest.raises(CheckpointError, match=r"'llama\.expert_used_count' is None"):
         opened(tmp_path, {"llama.expert_count": 8})
 
 
