@@ -80,21 +80,19 @@ class RopeTable:
 
 @dataclass(frozen=True)
 class AttentionShape:
-    """Heads of one attention layer. Row layout of a fused projection: q heads, k heads, v heads.
-
-    window: positions a token sees, its own included; 0 means all before it.
-    chunk: positions are cut into chunks of so many, and a token sees those of its own that are not
-    after it; 0 means none.
-    softcap: scores become softcap * tanh(score / softcap) after scaling; 0 means they stay.
-    """
+    """Heads of one attention layer. Row layout of a fused projection: q heads, k heads, v heads."""
 
     num_heads: int
     num_kv_heads: int
     head_dim: int
     scale: float
     window: int = 0
+    """Positions a token sees, its own included; 0 means all before it."""
     softcap: float = 0.0
+    """Scores become softcap * tanh(score / softcap) after scaling; 0 means they stay."""
     chunk: int = 0
+    """Positions are cut into chunks of so many, and a token sees those of its own that are not
+    after it; 0 means none."""
 
 
 @dataclass(frozen=True)
