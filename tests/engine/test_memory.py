@@ -119,6 +119,15 @@ def test_block_numbers_have_32_bits() -> None:
     assert plan_kv_cache(MockModel(), bytes_, huge).num_blocks == 2**31 - 1
 
 
+def test_fewer_blocks_than_the_tables_of_a_model_are_refused() -> None:
+    model = MockModel(windows=(0, 40, 40))
+    config = EngineConfig(block_size=16, num_gpu_blocks_override=2)
+    with pytest.raises(
+        ConfigError, match=r"a request of 16 tokens does not fit .* 3 blocks .*override 3\."
+    ):
+        plan_kv_cache(model, config, 1 << 30)
+
+
 def test_not_even_one_block_is_said() -> None:
     with pytest.raises(ConfigError, match=r"only 5 bytes .* available\. Free some memory, "):
         plan_kv_cache(MockModel(), EngineConfig(num_gpu_blocks_override=1), 5)

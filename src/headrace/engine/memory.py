@@ -309,7 +309,8 @@ class _Room(NamedTuple):
         elif self.longest(most) > held and not (overridden and held):
             remedies.append(f"--max-model-len {self.longest(most)} {self._size(most)}")
         remedy = f"Use {' or '.join(remedies)}" if remedies else self._nothing_fits
-        subject = f"max_model_len {length}" if asked is not None else "one block"
+        shortest = "one block" if blocks == 1 else f"a request of {length} tokens"
+        subject = shortest if asked is None else f"max_model_len {length}"
         return ConfigError(
             f"{subject} does not fit in the KV cache: it needs {blocks} blocks of "
             f"{config.block_size} tokens, {blocks} x {block_bytes} = "
