@@ -20,6 +20,7 @@ from headrace.engine.core import EngineCore
 from headrace.engine.messages import Submit
 from headrace.engine.params import SamplingParams
 from headrace.models.cost import CostModel
+from headrace.models.layer_cache import LayerKV, cache_layout
 from headrace.ops.interface import AttentionShape, KVCacheArrays, KVCacheSpec, RaggedBatch
 
 VOCAB = 1000
@@ -42,12 +43,8 @@ class NoModel:
     """A model without a forward pass."""
 
     model_type, vocab_size, max_positions = "none", VOCAB, 32768
-    weight_codec, weight_bytes, window = "Q8_0", 0, 0
-
-    def kv_cache_spec(
-        self, block_size: int, num_blocks: int, k_codec: Any, v_codec: Any
-    ) -> KVCacheSpec:
-        return KVCacheSpec(1, 1, 2, block_size, num_blocks, k_codec, v_codec)
+    weight_codec, weight_bytes = "Q8_0", 0
+    cache_layout = cache_layout([LayerKV(1, 2)])
 
     def cost(self, k_codec: Any, v_codec: Any) -> CostModel:
         return CostModel(

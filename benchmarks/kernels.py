@@ -171,7 +171,7 @@ def attention_line(
     def batch_of(spans: list[tuple[int, int]]) -> RaggedBatch:
         positions = np.concatenate([np.arange(s, s + n, dtype=np.int32) for s, n in spans])
         starts = np.cumsum([0, *(n for _, n in spans)]).astype(np.int32)
-        return RaggedBatch(positions * 0, positions, starts, tables, starts[1:] - 1)
+        return RaggedBatch(positions * 0, positions, starts, (tables,), starts[1:] - 1)
 
     whole = batch_of([(0, start + new) for start, new in requests])
     filling = activations(whole.num_tokens, width)

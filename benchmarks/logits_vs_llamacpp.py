@@ -67,13 +67,13 @@ def own_logits(
     ops = make_ops("cpu", cpu_level=level, threads=threads)
     loaded = load_model(open_checkpoint(model), ops)
     length = len(ids)
-    blocks = -(-length // 32)
-    cache = ops.kv_cache(loaded.kv_cache_spec(32, blocks, kv, kv))
+    entries, layout = -(-length // 32), loaded.cache_layout
+    cache = ops.kv_cache(layout.spec(32, entries * layout.num_tables, kv, kv))
     batch = RaggedBatch(
         token_ids=np.array(ids, np.int32),
         positions=np.arange(length, dtype=np.int32),
         query_start=np.array([0, length], np.int32),
-        block_tables=np.arange(blocks, dtype=np.int32)[None],
+        block_tables=layout.tables(np.arange(entries, dtype=np.int32)[None]),
         logit_rows=np.arange(length - new, length, dtype=np.int32),
     )
     return np.asarray(loaded.forward(batch, cache))

@@ -3,7 +3,7 @@
 "K and V" of a token are one 64-bit state made of the state before it, read through the block table,
 of the token and of its position. The logits of a token are a function of the states of all
 positions up to it, read through the block table as well. A wrong, stale or early block anywhere
-gives other tokens. `states_of` and `answer` compute the same without blocks.
+gives other tokens. `extended` and `answer` compute the same without blocks.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from headrace.engine.messages import Output, Submit, TokenLogprob
 from headrace.engine.params import SAMPLERS, SamplingParams
 from headrace.engine.sampler import Sampler, uniform
 from headrace.models.cost import CostModel
+from headrace.models.layer_cache import CacheLayout, LayerKV, cache_layout
 from headrace.ops import adjustment, make_ops
 from headrace.ops.interface import (
     AttentionShape,
@@ -56,10 +57,19 @@ def mix(state: int, token_id: int, position: int) -> int:
     return value ^ (value >> 31)
 
 
-def logits_of(states: npt.NDArray[np.uint64]) -> npt.NDArray[np.float32]:
-    """f32[VOCAB] of the states of positions [0, p]."""
-    order = np.arange(1, len(states) + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    return _drawn(int(np.bitwise_xor.reduce(states * (order | np.uint64(1))))).copy()
+def logits_of(*layers: npt.NDArray[np.uint64]) -> npt.NDArray[np.float32]:
+    """f32[VOCAB] of the states of the positions that each layer sees."""
+    seed = 0
+    for index, states in enumerate(layers):
+        order = np.arange(1, len(states) + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        seen = int(np.bitwise_xor.reduce(states * (order | np.uint64(1))))
+        seed ^= seen * (2 * index + 1) & _MASK
+    return _drawn(seed).copy()
+
+
+def seen_of(states: Sequence[int], windows: Sequence[int]) -> list[npt.NDArray[np.uint64]]:
+    """The states that layers with these windows see at the end of a text."""
+    return [np.array(states[-window:], np.uint64) for window in windows]
 
 
 @lru_cache(maxsize=1 << 14)
@@ -70,13 +80,8 @@ def _drawn(seed: int) -> npt.NDArray[np.float32]:
     return logits
 
 
-def states_of(token_ids: Sequence[int]) -> npt.NDArray[np.uint64]:
-    """The states of a text, without blocks."""
-    return np.array(extended([], token_ids), np.uint64)
-
-
 def extended(states: list[int], token_ids: Sequence[int]) -> list[int]:
-    """The states of a text and of the tokens that follow it."""
+    """The states of a text and of the tokens that follow it, without blocks."""
     made = list(states)
     for token_id in token_ids:
         made.append(mix(made[-1] if made else 0, token_id, len(made)))
@@ -160,8 +165,13 @@ def order_of(
     return Chain(stages, penalties if "penalties" in order else None), first
 
 
-def answer(submit: Submit, *, max_len: int = 1 << 30, window: int = 0) -> tuple[list[int], str]:
-    """What the engine has to answer: new token ids and finish_reason. The seed has to be given."""
+def answer(
+    submit: Submit, *, max_len: int = 1 << 30, windows: Sequence[int] = (0,)
+) -> tuple[list[int], str]:
+    """What the engine has to answer: new token ids and finish_reason. The seed has to be given.
+
+    windows: of the model's layers.
+    """
     params = submit.params
     tokens = list(submit.prompt_token_ids)
     new: list[int] = []
@@ -169,7 +179,7 @@ def answer(submit: Submit, *, max_len: int = 1 << 30, window: int = 0) -> tuple[
         return new, "length"
     states = extended([], tokens)
     while True:
-        logits = logits_of(np.array(states[-window:], np.uint64))
+        logits = logits_of(*seen_of(states, windows))
         adjusted(logits, params, submit.prompt_token_ids, new)
         chain, first = order_of(params, submit.prompt_token_ids, new)
         if first:
@@ -195,11 +205,11 @@ def answer(submit: Submit, *, max_len: int = 1 << 30, window: int = 0) -> tuple[
             return new, "length"
 
 
-def prompt_scores(submit: Submit, *, window: int = 0) -> list[TokenLogprob | None]:
+def prompt_scores(submit: Submit, *, windows: Sequence[int] = (0,)) -> list[TokenLogprob | None]:
     """What prompt_logprobs have to be."""
     prompt = submit.prompt_token_ids
-    states = states_of(prompt)
-    logits = [logits_of(states[: at + 1][-window:]) for at in range(len(prompt) - 1)]
+    states = extended([], prompt)
+    logits = [logits_of(*seen_of(states[: at + 1], windows)) for at in range(len(prompt) - 1)]
     sampler = Sampler(MockOps(), NUM_TOKENS)  # type: ignore[arg-type]
     rivals = submit.params.prompt_logprobs or 0
     return [None, *(sampler.score(row[None], [token], rivals)[0]
@@ -212,7 +222,9 @@ class MockOps:
     name, level, num_threads = "mock", "mock", 1
 
     def kv_cache(self, spec: KVCacheSpec) -> KVCacheArrays:
-        return KVCacheArrays(spec, np.zeros((spec.num_blocks, spec.block_size), np.uint64))
+        return KVCacheArrays(
+            spec, np.zeros((spec.num_layers, spec.num_blocks, spec.block_size), np.uint64)
+        )
 
     def take_rows(self, x: npt.NDArray[np.float32], rows: npt.NDArray[np.int32]) -> object:
         return x[rows]
@@ -239,8 +251,9 @@ class MockOps:
 class MockModel:
     """Counts what it computes. nan_on, raise_on: tokens that spoil a row's logits, or the step.
 
-    raise_on_rows: requests in a batch that it cannot compute together. window: positions whose
-    states the logits see, at least 2 (a state is made of the one before it); 0 for all.
+    raise_on_rows: requests in a batch that it cannot compute together. windows: of each of its
+    layers, the positions whose states the logits see, at least 2 (a state is made of the one before
+    it); 0 for all.
     """
 
     max_positions: int = 4096
@@ -248,7 +261,7 @@ class MockModel:
     vocab_size: int = VOCAB
     weight_codec: str = "F32"
     weight_bytes: int = 0
-    window: int = 0
+    windows: tuple[int, ...] = (0,)
     nan_on: int = -1
     raise_on: int = -1
     raise_on_rows: int = 1 << 30
@@ -257,10 +270,9 @@ class MockModel:
     """(position, token id) of everything computed."""
     batches: list[RaggedBatch] = field(default_factory=list)
 
-    def kv_cache_spec(
-        self, block_size: int, num_blocks: int, k_codec: KVCodec, v_codec: KVCodec
-    ) -> KVCacheSpec:
-        return KVCacheSpec(1, 1, 2, block_size, num_blocks, k_codec, v_codec)
+    @property
+    def cache_layout(self) -> CacheLayout:
+        return cache_layout([LayerKV(1, 2, window) for window in self.windows])
 
     def cost(self, k_codec: KVCodec, v_codec: KVCodec) -> CostModel:
         return CostModel(
@@ -268,34 +280,41 @@ class MockModel:
             layer_elements=10,
             head_elements=1,
             attention=AttentionShape(1, 1, 2, 1.0),
-            windows=[self.window],
+            windows=self.windows,
             kv_token_bytes=16,
         )
 
     def forward(self, batch: RaggedBatch, kv: KVCacheArrays) -> npt.NDArray[np.float32]:
         self.steps += 1
         self.batches.append(batch)
-        size = kv.spec.block_size
+        size, layers = kv.spec.block_size, range(len(self.windows))
+        places = [kv.spec.place(layer) for layer in layers]
+        tables = [batch.block_table(place) for place in places]
+        arrays = [kv.arrays[place.index] for place in places]
         owners = np.repeat(np.arange(len(batch.query_start) - 1), np.diff(batch.query_start))
         if self.raise_on in batch.token_ids:
             raise RuntimeError("this token cannot be computed")
-        if len(batch.block_tables) >= self.raise_on_rows:
+        if batch.num_requests >= self.raise_on_rows:
             raise IndexError("a fault of the batch")
         for request, token_id, position in zip(
             owners.tolist(), batch.token_ids.tolist(), batch.positions.tolist(), strict=True
         ):
-            table = batch.block_tables[request]
-            before = 0
-            if position:
-                before = int(kv.arrays[table[(position - 1) // size], (position - 1) % size])
-            kv.arrays[table[position // size], position % size] = mix(before, token_id, position)
+            for layer in layers:
+                table, states = tables[layer][request], arrays[layer]
+                before = 0
+                if position:
+                    before = int(states[table[(position - 1) // size], (position - 1) % size])
+                states[table[position // size], position % size] = mix(before, token_id, position)
             self.computed.append((position, token_id))
         logits = np.empty((len(batch.logit_rows), VOCAB), np.float32)
         for index, row in enumerate(batch.logit_rows.tolist()):
             length = int(batch.positions[row]) + 1
-            blocks = batch.block_tables[owners[row], : -(-length // size)]
-            seen = slice(max(0, length - self.window) if self.window else 0, length)
-            logits[index] = logits_of(kv.arrays[blocks].reshape(-1)[seen])
+            seen = []
+            for layer, window in enumerate(self.windows):
+                blocks = tables[layer][owners[row], : -(-length // size)]
+                first = max(0, length - window) if window else 0
+                seen.append(arrays[layer][blocks].reshape(-1)[first:length])
+            logits[index] = logits_of(*seen)
             if batch.token_ids[row] == self.nan_on:
                 logits[index, 3] = np.nan
         return logits

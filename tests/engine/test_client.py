@@ -129,7 +129,7 @@ async def test_what_cannot_be_served_is_refused_before_it_is_sent(client: Engine
     with pytest.raises(RequestError, match=r"512 tokens.*needs 520: 20 of prompt") as caught:
         client.generate(request("long", max_tokens=500))
     assert caught.value.code == "context_length_exceeded"
-    first = client.generate(request("twice", max_tokens=50))
+    first = client.generate(request("twice", max_tokens=400))
     await anext(first)
     with pytest.raises(RequestError, match=r"twice.*in use"):
         client.generate(request("twice"))
@@ -192,7 +192,7 @@ async def test_messages_that_cannot_be_read_harm_only_themselves(client: EngineC
 async def test_start_fails_with_the_engines_own_words(tmp_path: Path, model: Path) -> None:
     with pytest.raises(HeadraceError, match="nothing-here"):
         await EngineClient.start(config_of(tmp_path / "nothing-here"))
-    with pytest.raises(HeadraceError, match=r"max_model_len.*--max-model-len"):
+    with pytest.raises(HeadraceError, match=r"--max-model-len is 300.*--max-model-len 128"):
         await EngineClient.start(config_of(model, max_model_len=300, num_gpu_blocks_override=4))
 
 

@@ -177,7 +177,7 @@ def test_blocks_that_do_not_add_up_are_counted_when_idle_and_serving_goes_on(
             core.kv._num_touched += 1  # block 0 is taken by nobody
         elif name == "owned":
             core.kv._free.insert(0, 0)
-            core.kv._num_owned += 1
+            core.kv._owned[0] += 1
         core.submit(submit(name, PROMPT))
         if name == "cancelled":
             core.cancel(name)
@@ -206,7 +206,7 @@ def test_cancel_is_answered_once_and_unknown_ids_do_nothing() -> None:
 
 def test_slots_and_tables_are_made_as_they_are_needed() -> None:
     core = make_core(max_num_seqs=10**9, num_gpu_blocks_override=400, max_num_batched_tokens=4096)
-    assert core._runner._tables.size == 0
+    assert core._runner._tables._arrays[0].size == 0
     results: dict[str, Collected] = {}
     for wave, (count, length) in enumerate(((2, 20), (21, 70), (5, 400), (3, 5))):
         waves = [
@@ -221,7 +221,9 @@ def test_slots_and_tables_are_made_as_they_are_needed() -> None:
         drain(core, results)
         for one in waves:
             assert results[one.request_id].token_ids == answer(one)[0]
-    assert core._runner._tables.shape == (32, 32), "21 requests, and 26 blocks of one of them"
+    assert core._runner._tables._arrays[0].shape == (32, 32, 1), (
+        "21 requests, and 26 blocks of one of them"
+    )
 
 
 def test_an_id_is_free_again_with_the_last_output() -> None:
@@ -302,7 +304,8 @@ def test_block_tables_are_handed_to_the_model_zero_padded() -> None:
     core.submit(submit("other", [3] * 70, max_tokens=3))
     drain(core)
     for batch in model.batches:
-        assert batch.block_tables.dtype == batch.token_ids.dtype == "int32"
+        (tables,) = batch.block_tables
+        assert tables.dtype == batch.token_ids.dtype == "int32"
         ends = batch.positions[batch.query_start[1:] - 1]
-        for table, end in zip(batch.block_tables, ends, strict=True):
+        for table, end in zip(tables, ends, strict=True):
             assert not table[end // 16 + 1 :].any()

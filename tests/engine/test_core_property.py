@@ -42,29 +42,34 @@ class Engine(RuleBasedStateMachine):
     requests = Bundle("requests")
 
     @initialize(
-        num_blocks=st.integers(4, 16),
+        num_entries=st.integers(4, 16),
         budget=st.sampled_from([1, 5, 16, 64]),
         max_num_seqs=st.integers(1, 8),
         caching=st.sampled_from([True, True, True, False]),
-        window=st.sampled_from([0, 0, 2, 5, 16, 17, 40, 70]),
+        windows=st.one_of(
+            st.just((0,)),
+            st.sampled_from([2, 5, 16, 17, 40, 70]).map(lambda window: (window,)),
+            # Two groups; of three layers the second group has two tables.
+            st.sampled_from([(0, 5), (17, 0), (40, 0, 40), (0, 70, 0), (5, 40), (16, 0, 40)]),
+        ),
         policy=st.sampled_from(["fcfs", "priority"]),
     )
     def start(
         self,
-        num_blocks: int,
+        num_entries: int,
         budget: int,
         max_num_seqs: int,
         caching: bool,
-        window: int,
+        windows: tuple[int, ...],
         policy: str,
     ) -> None:
         self.policy = policy
-        self.model = MockModel(window=window)
+        self.model = MockModel(windows=windows)
         self.budget = budget
         self.max_num_seqs = max_num_seqs
         self.core = make_core(
             self.model,
-            num_gpu_blocks_override=num_blocks,
+            num_gpu_blocks_override=num_entries * self.model.cache_layout.num_tables,
             max_num_batched_tokens=budget,
             max_num_seqs=max_num_seqs,
             enable_prefix_caching=caching,
@@ -146,7 +151,7 @@ class Engine(RuleBasedStateMachine):
             assert len(running) <= self.max_num_seqs
             half = Counter(one.priority for one in running if one.lag > 1 and not one.unscored)
             assert all(count == 1 for count in half.values()), "two of a rank are half computed"
-            if not self.model.window:
+            if not any(self.model.windows):
                 assert all(one.num_preemptions <= RESERVE_AFTER_PREEMPTIONS for one in running)
             if len(self.model.computed) > before:
                 assert len(self.model.batches[-1].logit_rows) <= PROMPT_LOGIT_ROWS + len(running)
@@ -166,7 +171,7 @@ class Engine(RuleBasedStateMachine):
         assert self.core.stats().blocks_owned == 0
         for name, one in self.submitted.items():
             expected, reason = answer(
-                one, max_len=self.core.limits.max_model_len, window=self.model.window
+                one, max_len=self.core.limits.max_model_len, windows=self.model.windows
             )
             got = self.results[name]
             if got.finish_reason in ("abort", "timeout"):
@@ -181,7 +186,7 @@ class Engine(RuleBasedStateMachine):
             if one.params.prompt_logprobs is None or not got.outputs[0].queue_s:
                 assert got.prompt_logprobs is None
             else:
-                assert got.prompt_logprobs == prompt_scores(one, window=self.model.window)
+                assert got.prompt_logprobs == prompt_scores(one, windows=self.model.windows)
 
 
 patient = partial(

@@ -77,16 +77,46 @@ def logprobs_of(collected: Collected) -> list[TokenLogprob]:
 def test_together_is_bit_for_bit_what_alone_is(
     family: str, backend: str, codec: str, count: int
 ) -> None:
+    check_together_is_what_alone_is(family, {}, backend, codec, count)
+
+
+GROUPS = {
+    "gemma2": {"num_hidden_layers": 4, "sliding_window": 24},
+    "gemma3_text": {"num_hidden_layers": 7, "sliding_window": 24},
+}
+"""Layers with and without a window: 2 and 2, in two tables; 6 and 1, in seven."""
+
+
+@pytest.mark.parametrize(
+    ("backend", "codec", "count"),
+    [
+        ("cpu", "Q8_0", 12),
+        pytest.param("reference", "F32", 12, marks=pytest.mark.load),
+        pytest.param("cpu", "BF16", 64, marks=pytest.mark.load),
+    ],
+)
+@pytest.mark.parametrize("family", GROUPS)
+def test_groups_of_layers_give_the_same_bits_as_a_request_alone(
+    family: str, backend: str, codec: str, count: int
+) -> None:
+    check_together_is_what_alone_is(family, GROUPS[family], backend, codec, count)
+
+
+def check_together_is_what_alone_is(
+    family: str, shape: dict[str, int], backend: str, codec: str, count: int
+) -> None:
     ops = real_ops(backend)
-    model = load_model(tiny_checkpoint(family, codec, logit_scale=2.0), ops)  # type: ignore[arg-type]
+    model = load_model(tiny_checkpoint(family, codec, logit_scale=2.0, **shape), ops)  # type: ignore[arg-type]
+    tables = model.cache_layout.num_tables
 
     def core(**settings: object) -> EngineCore:
         config = EngineConfig(block_size=BLOCK_SIZE, max_num_seqs=64, **settings)  # type: ignore[arg-type]
         return EngineCore(model, ops, config, num_tokens=NUM_TOKENS, eos_token_ids=(EOS,))
 
     requests = cases(count, random.Random(count))
-    # Enough blocks for about a quarter of the requests at a time.
-    busy = core(num_gpu_blocks_override=max(10, count), max_num_batched_tokens=48)
+    # Enough blocks for about a quarter of the requests at a time, which hold less with windows.
+    entries = max(10, count // 3 if tables > 1 else count)
+    busy = core(num_gpu_blocks_override=entries * tables, max_num_batched_tokens=48)
     together: dict[str, Collected] = {}
     step = 0
     while busy.has_work or step <= 20:
@@ -103,7 +133,7 @@ def test_together_is_bit_for_bit_what_alone_is(
     assert stats.num_preemptions > 0
     assert stats.prefix_hits_tokens > 0
     for case in requests:
-        alone = core(num_gpu_blocks_override=10, max_num_batched_tokens=512,
+        alone = core(num_gpu_blocks_override=10 * tables, max_num_batched_tokens=512,
                      enable_prefix_caching=False)  # fmt: skip
         alone.submit(case.submit)
         expected = drain(alone)[case.submit.request_id]

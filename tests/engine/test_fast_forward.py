@@ -12,6 +12,7 @@ from headrace.engine.kv_cache import KVCache
 from headrace.engine.params import SamplingParams
 from headrace.engine.request import Request
 from headrace.engine.scheduler import Scheduler
+from headrace.models.layer_cache import CacheGroup
 
 PARAMS = SamplingParams(temperature=0)
 
@@ -31,12 +32,13 @@ def state(scheduler: Scheduler) -> dict[str, Any]:
     kv = scheduler.kv
     return {
         "running": [
-            (one.request_id, list(one.token_ids), one.num_computed, one.block_table, one.slot,
+            (one.request_id, list(one.token_ids), one.num_computed,
+             [table.blocks for table in one.tables], one.slot,
              [node.digest for node in one.nodes], one.num_preemptions, one.first_token_s)
             for one in scheduler.running
         ],
         "waiting": [(one.request_id, list(one.token_ids)) for one in scheduler.waiting],
-        "cached": [(node.digest, node.block) for node in kv._tree.cached],
+        "cached": [(part.node.digest, part.blocks) for part in kv._tree.cached],
         "free": list(kv._free),
         "touched": kv._num_touched,
         "owned": kv.num_owned,
@@ -63,9 +65,13 @@ def workload(source: random.Random, count: int, priorities: int) -> list[tuple[i
 
 
 def scheduler_of(source: random.Random) -> Scheduler:
+    num_tables = source.choice((1, 1, 3))
     kv = KVCache(
-        source.choice((46, 60, 200)), 4, prefix_caching=source.random() < 0.7
-    )  # 46 hold the longest request alone
+        source.choice((46, 60, 200)) * num_tables,  # 46 hold the longest request alone
+        4,
+        prefix_caching=source.random() < 0.7,
+        groups=[CacheGroup(num_tables=num_tables)],
+    )
     return Scheduler(
         kv,
         max_num_batched_tokens=source.choice((3, 16, 64)),

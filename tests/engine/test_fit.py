@@ -31,7 +31,7 @@ def test_the_arithmetic_is_that_of_loading(family: str, codec: str, tmp_path: Pa
         available = copied_bytes(checkpoint) + REST_BYTES + spare
         found = fit(checkpoint, available)
         assert found is not None
-        one_block = model.kv_cache_spec(32, 1, found.kv_cache_dtype, found.kv_cache_dtype)  # type: ignore[arg-type]
+        one_block = model.cache_layout.spec(32, 1, found.kv_cache_dtype, found.kv_cache_dtype)  # type: ignore[arg-type]
         assert found.token_bytes == one_block.block_bytes // 32
         assert found.max_model_len == model.max_positions
         if found.problem:

@@ -119,6 +119,15 @@ def test_block_numbers_have_32_bits() -> None:
     assert plan_kv_cache(MockModel(), bytes_, huge).num_blocks == 2**31 - 1
 
 
+def test_fewer_blocks_than_the_tables_of_a_model_are_refused() -> None:
+    model = MockModel(windows=(0, 40, 40))
+    config = EngineConfig(block_size=16, num_gpu_blocks_override=2)
+    with pytest.raises(
+        ConfigError, match=r"a request of 16 tokens does not fit .* 3 blocks .*override 3\."
+    ):
+        plan_kv_cache(model, config, 1 << 30)
+
+
 def test_not_even_one_block_is_said() -> None:
     with pytest.raises(ConfigError, match=r"only 5 bytes .* available\. Free some memory, "):
         plan_kv_cache(MockModel(), EngineConfig(num_gpu_blocks_override=1), 5)
@@ -184,7 +193,7 @@ any_sizes = given(
             st.integers(1, 300 * BLOCK_BYTES) | st.integers(1, 3 * BLOCK_BYTES),
         ),
     ),
-    window=st.sampled_from([0, 0, 40, 700]),
+    windows=st.sampled_from([(0,), (0,), (40,), (700,), (0, 40), (40, 0, 40), (40, 700)]),
     block_size=st.sampled_from([16, 32, 64]),
     max_num_batched_tokens=st.sampled_from([16, 512]),
     max_num_seqs=st.sampled_from([1, 64]),
@@ -205,9 +214,13 @@ def test_many_flag_values_that_errors_suggest_work(**drawn: Any) -> None:
 
 
 def check_suggestion(
-    available: int, max_model_len: int | None, size: dict[str, int], window: int, **others: int
+    available: int,
+    max_model_len: int | None,
+    size: dict[str, int],
+    windows: tuple[int, ...],
+    **others: int,
 ) -> None:
-    model = MockModel(window=window)
+    model = MockModel(windows=windows)
     given_settings: dict[str, Any] = {"max_model_len": max_model_len, **size, **others}
     try:
         plan = plan_kv_cache(model, EngineConfig(**given_settings), available)
@@ -218,8 +231,9 @@ def check_suggestion(
         assert plan.max_model_len == (max_model_len or min(4096, plan.pool_tokens))
         return
     if "Free some memory" in text:
-        one_block = MockModel().kv_cache_spec(others["block_size"], 1, "f32", "f32").block_bytes
-        assert available < one_block
+        layout, size_tokens = model.cache_layout, others["block_size"]
+        block_bytes = layout.spec(size_tokens, 1, "f32", "f32").block_bytes
+        assert available < layout.num_tables * block_bytes
         assert "--" not in text.partition("Free some memory")[2]
         return
     match = re.search(r"Use (--.*?)( or less)?\.$", text)

@@ -96,7 +96,6 @@ async def test_a_reader_too_far_behind_loses_its_request_and_no_other(
     client = await EngineClient.start(config_of(write_tiny_gguf(tmp_path)))
     try:
         slow = client.generate(request("slow", max_tokens=400))
-        assert (await anext(slow)).token_ids
         with caplog.at_level(logging.WARNING):
             await until(lambda: "slow" not in client._streams, "the engine's last word")
         await until(lambda: client.stats.num_running == 0, "idle after cancel")

@@ -54,7 +54,7 @@ def test_a_request_preempted_often_gets_its_full_length_and_is_left_alone() -> N
             assert one.num_preemptions <= RESERVE_AFTER_PREEMPTIONS
             if one.num_preemptions == RESERVE_AFTER_PREEMPTIONS:
                 reserved_seen = True
-                assert len(one.block_table) == core.kv.blocks_for(one.max_len)
+                assert len(one.tables[0].blocks) == core.kv.blocks_for(one.max_len)
     assert reserved_seen
     for one in submits:
         assert results[one.request_id].token_ids == answer(one)[0]

@@ -20,16 +20,16 @@ def path(tree: PrefixTree, keys: list[bytes], blocks: list[int], salt: str = "")
         parent = nodes[-1] if nodes else None
         node = tree.child(salt, parent, one)
         if node is None:
-            node = tree.insert(salt, parent, one, block)
+            node = tree.insert(salt, parent, one, [(block,)])
         else:
-            tree.hold(node)
+            tree.hold(node.parts[0])
         nodes.append(node)
     return nodes
 
 
 def let_go(tree: PrefixTree, nodes: list[Node]) -> None:
     for node in reversed(nodes):
-        tree.let_go(node)
+        tree.let_go(node.parts[0])
 
 
 def test_leaves_go_before_parents_and_old_before_new() -> None:
@@ -38,7 +38,7 @@ def test_leaves_go_before_parents_and_old_before_new() -> None:
     b = path(tree, [key(1), key(9)], [0, 9])
     let_go(tree, a)
     let_go(tree, b)
-    assert [tree.evict() for _ in range(4)] == [3, 2, 9, 1]
+    assert [tree.evict() for _ in range(4)] == [(3,), (2,), (9,), (1,)]
     with pytest.raises(KeyError):
         tree.evict()
 
@@ -50,19 +50,19 @@ def test_use_makes_a_whole_path_young_again() -> None:
     let_go(tree, a)
     let_go(tree, b)
     for node in a:
-        assert tree.hold(node)
+        assert tree.hold(node.parts[0]) == 1
     let_go(tree, a)
-    assert [tree.evict() for _ in range(4)] == [6, 5, 2, 1]
+    assert [tree.evict() for _ in range(4)] == [(6,), (5,), (2,), (1,)]
 
 
 def test_what_is_held_is_never_evicted() -> None:
     tree = PrefixTree(evicted_memory=8)
     held = path(tree, [key(1)], [1])
     let_go(tree, path(tree, [key(1), key(2)], [0, 2]))
-    assert tree.evict() == 2
+    assert tree.evict() == (2,)
     with pytest.raises(KeyError):
         tree.evict()
-    assert held[0].holders == 1
+    assert held[0].parts[0].holders == 1
 
 
 def test_a_walk_stops_at_a_promise_and_goes_on_when_it_is_kept() -> None:
@@ -76,7 +76,7 @@ def test_a_walk_stops_at_a_promise_and_goes_on_when_it_is_kept() -> None:
     assert walk.waits_for == promise
     assert promise.pending
     tree.settle(promise)
-    nodes.append(tree.insert("", nodes[0], keys[1], 2))
+    nodes.append(tree.insert("", nodes[0], keys[1], [(2,)]))
     assert not promise.pending
     assert tree.walk("", keys[:2]) == (nodes, None, None)
     assert tree.promise("", nodes[0], keys[1]) is None, "it is there already"
@@ -139,7 +139,7 @@ def test_random_use_evicts_what_a_plain_least_recently_used_model_evicts() -> No
             keys = tuple(key(rng.randrange(3)) for _ in range(rng.randint(1, 5)))
             nodes = path(tree, list(keys), [now * 10 + i for i in range(len(keys))])
             for i, node in enumerate(nodes):
-                block_of[keys[: i + 1]] = node.block
+                (block_of[keys[: i + 1]],) = node.parts[0].blocks
             held.append((keys, nodes))
         elif action < 0.7 and held:
             keys, nodes = held.pop(rng.randrange(len(held)))
@@ -154,4 +154,4 @@ def test_random_use_evicts_what_a_plain_least_recently_used_model_evicts() -> No
                 and not any(other[:-1] == one for other in block_of)
             ]  # fmt: skip
             oldest = min(leaves, key=lambda one: last_use[one])
-            assert tree.evict() == block_of.pop(oldest)
+            assert tree.evict() == (block_of.pop(oldest),)

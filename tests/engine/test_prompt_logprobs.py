@@ -152,7 +152,7 @@ def test_rows_of_logits_are_bounded_over_all_requests_and_the_first_gets_them() 
     core.submit(submit("plain", prompt(200, 7), max_tokens=1))
     results = drain(core)
     for batch in model.batches:
-        assert len(batch.logit_rows) <= PROMPT_LOGIT_ROWS + len(batch.block_tables)
+        assert len(batch.logit_rows) <= PROMPT_LOGIT_ROWS + batch.num_requests
     rows = [[(row.request.request_id, row.num_tokens) for row in plan.rows] for plan in plans]
     assert rows[0] == [("reads0", 64), ("plain", 200)], "who needs no logits passes"
     assert rows[1] == [("reads0", 36), ("reads1", 29)]

@@ -250,11 +250,11 @@ def test_cancel_frees_everything_at_once_in_every_state(victim: str) -> None:
         assert request(core, "waiting").state is State.WAITING
     gone = request(core, victim)
     owned = core.kv.num_owned
-    own = len(gone.block_table)
+    own = sum(len(table.blocks) for table in gone.tables)
     core.cancel(victim)
     core.check()
     assert core.kv.num_owned == owned - own
-    assert (gone.state, gone.block_table, gone.nodes) == (State.FINISHED, [], [])
+    assert (gone.state, gone.tables, gone.nodes) == (State.FINISHED, [], [])
     core.cancel(victim)
     assert not any(row.request is gone for row in rows_after(core, results))
     drain(core, results)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from headrace.config.settings import EngineConfig
-from headrace.engine.kv_cache import most_blocks
+from headrace.engine.kv_sizes import most_blocks
 from headrace.engine.memory import plan_kv_cache
 from headrace.errors import ConfigError
 from tests.engine.mock import MockModel, answer, drain, make_core, submit
@@ -16,7 +16,7 @@ WINDOW, BUDGET, BLOCK = 40, 32, 16
 
 @pytest.mark.parametrize("caching", [True, False])
 def test_a_long_request_holds_no_more_than_its_window(caching: bool) -> None:
-    model = MockModel(window=WINDOW)
+    model = MockModel(windows=(WINDOW,))
     core = make_core(
         model,
         num_gpu_blocks_override=8,
@@ -34,25 +34,27 @@ def test_a_long_request_holds_no_more_than_its_window(caching: bool) -> None:
         held.append(core.kv.num_owned)
         for batch in model.batches[-1:]:
             first = max(0, int(batch.positions.min()) + 1 - WINDOW) // BLOCK
-            assert not batch.block_tables[0, : max(0, first - 1)].any(), "a freed block is named"
+            assert not batch.block_tables[0][0, : max(0, first - 1)].any(), "a freed block is named"
     assert max(held) <= most
     assert core.limits.context_tokens == model.max_positions
 
 
 def test_answers_are_those_of_a_window() -> None:
-    core = make_core(MockModel(window=WINDOW), num_gpu_blocks_override=9, max_num_batched_tokens=32)
+    core = make_core(
+        MockModel(windows=(WINDOW,)), num_gpu_blocks_override=9, max_num_batched_tokens=32
+    )
     asked = [submit(str(n), [n, *range(20), n] * 6, max_tokens=50, seed=n) for n in range(6)]
     for one in asked:
         core.submit(one)
     results = drain(core)
     for one in asked:
-        expected = answer(one, window=WINDOW)
+        expected = answer(one, windows=(WINDOW,))
         got = results[one.request_id]
         assert (got.token_ids, got.finish_reason) == expected
 
 
 def test_a_prefix_is_of_use_where_its_last_window_is_there() -> None:
-    model = MockModel(window=WINDOW)
+    model = MockModel(windows=(WINDOW,))
     core = make_core(model, num_gpu_blocks_override=8, max_num_batched_tokens=32)
     prompt = [i % 37 for i in range(200)]
     core.submit(submit("first", prompt, max_tokens=1))
@@ -70,7 +72,7 @@ def test_a_prefix_is_of_use_where_its_last_window_is_there() -> None:
 
 
 def test_sizes_follow_the_window() -> None:
-    model = MockModel(window=WINDOW, max_positions=4096)
+    model = MockModel(windows=(WINDOW,), max_positions=4096)
     config = EngineConfig(
         max_num_batched_tokens=32, block_size=16, num_gpu_blocks_override=8, max_model_len=4000
     )

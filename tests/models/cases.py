@@ -68,10 +68,12 @@ class Session:
         k_codec: KVCodec = "f32",
         v_codec: KVCodec = "f32",
     ) -> None:
-        blocks = -(-capacity_tokens // 16)
+        entries = -(-capacity_tokens // 16)
+        layout = model.cache_layout
+        blocks = (entries + 1) * layout.num_tables
         self._model = model
-        self._kv = ops.kv_cache(model.kv_cache_spec(16, blocks + 1, k_codec, v_codec))
-        self._table = np.arange(blocks, 0, -1, dtype=np.int32)[None]
+        self._kv = ops.kv_cache(layout.spec(16, blocks, k_codec, v_codec))
+        self._tables = layout.tables(np.arange(entries, 0, -1, dtype=np.int32)[None])
         self.length = 0
 
     def feed(self, ids: Sequence[int]) -> npt.NDArray[np.float32]:
@@ -81,7 +83,7 @@ class Session:
             token_ids=np.array(ids, np.int32),
             positions=np.arange(self.length, self.length + count, dtype=np.int32),
             query_start=np.array([0, count], np.int32),
-            block_tables=self._table,
+            block_tables=self._tables,
             logit_rows=np.arange(count, dtype=np.int32),
         )
         self.length += count

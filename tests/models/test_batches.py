@@ -27,7 +27,8 @@ def run_mixed(
     model: Model, ops: Ops, requests: list[list[int]], kv_codec: KVCodec, budget: int
 ) -> list[npt.NDArray[np.float32]]:
     """All requests together, `budget` tokens a step, in turns, logits of every token."""
-    kv = ops.kv_cache(model.kv_cache_spec(16, 40, kv_codec, kv_codec))
+    layout = model.cache_layout
+    kv = ops.kv_cache(layout.spec(16, 40 * layout.num_tables, kv_codec, kv_codec))
     tables = np.random.default_rng(0).permutation(np.arange(1, 33, dtype=np.int32)).reshape(4, 8)
     done = [0] * len(requests)
     logits: list[list[npt.NDArray[np.float32]]] = [[] for _ in requests]
@@ -48,7 +49,7 @@ def run_mixed(
                 np.int32
             ),
             query_start=np.cumsum([0, *counts]).astype(np.int32),
-            block_tables=tables[[r for r, _, _ in pieces]],
+            block_tables=layout.tables(tables[[r for r, _, _ in pieces]]),
             logit_rows=np.arange(sum(counts), dtype=np.int32),
         )
         out = np.asarray(model.forward(batch, kv))
@@ -88,12 +89,12 @@ def test_only_the_rows_asked_for_get_logits(ops: Ops) -> None:
     model = load_model(tiny_checkpoint(), ops)
     ids = list(range(20))
     full = Session(model, ops).feed(ids)
-    kv = ops.kv_cache(model.kv_cache_spec(16, 3, "f32", "f32"))
+    kv = ops.kv_cache(model.cache_layout.spec(16, 3, "f32", "f32"))
     batch = RaggedBatch(
         token_ids=np.array(ids, np.int32),
         positions=np.arange(20, dtype=np.int32),
         query_start=np.array([0, 20], np.int32),
-        block_tables=np.array([[1, 2]], np.int32),
+        block_tables=(np.array([[1, 2]], np.int32),),
         logit_rows=np.array([3, 19], np.int32),
     )
     assert np.array_equal(np.asarray(model.forward(batch, kv)), full[[3, 19]])

@@ -251,7 +251,13 @@ def test_real_configs_are_read_or_refused_by_name(shared_assets: Path) -> None:
     assert supported == {
         *(f"Qwen--Qwen3-{size}" for size in ("0.6B", "1.7B", "8B", "32B")),
         *(f"meta-llama--Meta-Llama-3.1-{size}" for size in ("8B", "70B", "405B")),
-        "nvidia--Llama-3.1-70B-Instruct-FP8",  # only its tensors say what they are
+        *(f"Qwen--Qwen3-{size}" for size in ("30B-A3B", "235B-A22B")),
+        "Qwen--Qwen3-Coder-480B-A35B-Instruct",
+        *(f"mistralai--Mixtral-{size}-v0.1" for size in ("8x7B", "8x22B")),
+        # Only their tensors say what they are.
+        "nvidia--Llama-3.1-70B-Instruct-FP8",
+        "nvidia--Qwen3-235B-A22B-NVFP4",
     }
     assert "quantization_config = 'fp8'" in str(outcomes["Qwen--Qwen3-32B-FP8"])
-    assert "'qwen3_moe'" in str(outcomes["Qwen--Qwen3-30B-A3B"])
+    assert "quantization_config = 'fp8'" in str(outcomes["Qwen--Qwen3-30B-A3B-FP8"])
+    assert "'deepseek_v4'" in str(outcomes["deepseek-ai--DeepSeek-V4-Flash"])

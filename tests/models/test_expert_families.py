@@ -166,6 +166,8 @@ def test_configs_as_published_are_read(
         ("mixtral", {"num_local_experts": 5000}, "num_local_experts = 5000"),
         ("mixtral", {"num_local_experts": "8"}, "num_local_experts is '8'"),
         ("granitemoe", {"shared_intermediate_size": 8}, "shared_intermediate_size = 8"),
+        ("glm4_moe", {"num_hidden_layers": (1 << 31) - 1}, "num_hidden_layers = 2147483647"),
+        ("gpt2", {"n_layer": (1 << 31) - 1}, "n_layer = 2147483647"),
         ("phimoe", {"num_experts_per_tok": 7}, "num_experts_per_tok = 7"),
         ("phimoe", {"router_jitter_noise": -1.0}, "router_jitter_noise is -1.0"),
     ],

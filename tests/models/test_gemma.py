@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from headrace.errors import UnsupportedModelError
+from headrace.models.layer_cache import cache_layout
 from headrace.models import load_model
 from headrace.models.gemma2 import Gemma2
 from headrace.models.gemma3 import Gemma3
@@ -201,15 +202,20 @@ def test_the_largest_gguf_has_another_attention_scale(family: str, layers: int) 
         assert config["query_pre_attn_scalar"] == scalar
 
 
-def test_models_that_see_everything_somewhere_keep_all_blocks(reference: Ops) -> None:
-    assert load_model(tiny_checkpoint("gemma2"), reference).window == 0
+def test_only_layers_that_see_everything_keep_all_blocks(reference: Ops) -> None:
     config = tiny_config("gemma2")
-    types = ["sliding_attention"] * config["num_hidden_layers"]
+    window, count = config["sliding_window"], config["num_hidden_layers"]
+    model = load_model(tiny_checkpoint("gemma2"), reference)
+    assert model.config.windows == (window, 0) * (count // 2)
+    assert [(group.window, len(group.layers)) for group in model.cache_layout.groups] == [
+        (window, count // 2), (0, count // 2),
+    ]  # fmt: skip
+    types = ["sliding_attention"] * count
     model = load_model(tiny_checkpoint("gemma2", layer_types=types), reference)
-    assert model.window == config["sliding_window"]
+    assert [group.window for group in model.cache_layout.groups] == [window]
 
 
-def test_blocks_are_kept_for_the_widest_window(reference: Ops) -> None:
+def test_layers_of_each_window_keep_their_own_blocks(reference: Ops) -> None:
     model = load_model(tiny_checkpoint("mistral", sliding_window=24), reference)
-    model.config = replace(model.config, windows=(8, 24))
-    assert model.window == 24
+    layout = cache_layout(replace(model.config, windows=(8, 24)).layer_caches)
+    assert [(group.window, group.layers) for group in layout.groups] == [(8, (0,)), (24, (1,))]

@@ -51,7 +51,8 @@ def test_a_mistral_that_is_silent_has_a_window(
     read_as = read({**config, **stated})
     assert read_as.windows == ((window, window) if window else ())
     checkpoint = tiny_checkpoint("mistral", sliding_window=window or None)
-    assert load_model(checkpoint, reference).window == window
+    (group,) = load_model(checkpoint, reference).cache_layout.groups
+    assert group.window == window
 
 
 @pytest.mark.parametrize(
@@ -80,12 +81,16 @@ def test_windows_of_a_qwen2_that_is_silent() -> None:
 
 
 def test_layers_of_qwen2_without_a_window_keep_everything(reference: Ops) -> None:
-    """Blocks may go only when no layer reads them again."""
+    """Blocks may go only when no layer of theirs reads them again."""
     some = tiny_checkpoint("qwen2", use_sliding_window=True, sliding_window=24, max_window_layers=1)
     every = tiny_checkpoint(
         "qwen2", use_sliding_window=True, sliding_window=24, max_window_layers=0
     )
-    assert (load_model(some, reference).window, load_model(every, reference).window) == (0, 24)
+    found = [
+        [group.window for group in load_model(checkpoint, reference).cache_layout.groups]
+        for checkpoint in (some, every)
+    ]
+    assert found == [[0, 24], [24]]
 
 
 @pytest.mark.parametrize(

@@ -186,7 +186,7 @@ def test_facts_of_a_model(ops: Ops) -> None:
     assert model.weight_codec == "Q8_0"
     assert model.weight_bytes == checkpoint.nbytes
     assert model.step_weight_bytes == checkpoint.nbytes - checkpoint.tensors[EMBEDDING].nbytes
-    spec = model.kv_cache_spec(32, 7, "bf16", "f32")
+    spec = model.cache_layout.spec(32, 7, "bf16", "f32")
     assert (spec.num_layers, spec.num_kv_heads, spec.head_dim) == (2, 2, 16)
     assert (spec.block_size, spec.num_blocks, spec.k_codec, spec.v_codec) == (32, 7, "bf16", "f32")
 
@@ -226,14 +226,15 @@ def test_the_rope_table_grows_with_what_is_asked_of_it() -> None:
     ops = CountingOps()
     model = load_model(tiny_checkpoint(max_positions=10_000), ops)
     assert ops.positions == []
-    kv = ops.kv_cache(model.kv_cache_spec(64, 160, "f32", "f32"))
+    kv = ops.kv_cache(model.cache_layout.spec(64, 160, "f32", "f32"))
     tables = np.arange(160, dtype=np.int32)[None]
 
     def logits_at(start: int, model: Any) -> np.ndarray:
         """Of one token at `start`, over a cache in which everything before it is zero."""
         one = np.array([start], np.int32)
         batch = RaggedBatch(
-            np.array([7], np.int32), one, np.array([0, 1], np.int32), tables, np.zeros(1, np.int32)
+            np.array([7], np.int32), one, np.array([0, 1], np.int32), (tables,),
+            np.zeros(1, np.int32),
         )
         result: np.ndarray = model.forward(batch, kv)
         return result

@@ -137,7 +137,7 @@ kv = ops.kv_cache(KVCacheSpec(1, 1, 16, 64, N // 64, "f32", "f32"))
 qkv = np.random.default_rng(0).standard_normal((N, 48)).astype(np.float32)
 batch = RaggedBatch(
     np.zeros(N, np.int32), np.arange(N, dtype=np.int32), np.array([0, N], np.int32),
-    np.arange(N // 64, dtype=np.int32)[None], np.zeros(1, np.int32),
+    (np.arange(N // 64, dtype=np.int32)[None],), np.zeros(1, np.int32),
 )
 ops.kv_write(qkv, shape, kv, 0, batch)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -182,7 +182,6 @@ def test_old_linear_scale_key(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "name"),
     [
-        ("expert_count", 8, "num_local_experts"),
         ("expert_used_count", 2, "num_experts_per_tok"),
         ("attention.sliding_window", 4096, "sliding_window"),
         ("attention.layer_norm_epsilon", 1e-5, "layer_norm_eps"),
@@ -200,6 +199,15 @@ def test_keys_that_change_results_reach_the_config(
 ) -> None:
     config = opened(tmp_path, {f"llama.{key}": value}).config
     assert config[name] == value
+
+
+def test_a_number_of_experts_makes_a_file_of_llama_s_name_a_mixtral(tmp_path: Path) -> None:
+    stated = {"llama.expert_count": 8, "llama.expert_used_count": 2}
+    config = opened(tmp_path, stated).config
+    assert (config["num_local_experts"], config["num_experts_per_tok"]) == (8, 2)
+    assert config["model_type"] == "mixtral"
+    with pytest.raises(CheckpointError, match=r"'llama\.expert_used_count' is None"):
+        opened(tmp_path, {"llama.expert_count": 8})
 
 
 @pytest.mark.parametrize(

@@ -25,10 +25,6 @@ STYLE_MEASURES = {
     "comments_per_100_code_lines": "comments per 100 lines of code",
     "words_per_comment": "words per comment",
 }
-NO_SAMPLES = """\
-## Samples
-
-None: samples are written by headrace itself, which does not serve `glm4_moe` yet."""
 # Pairs of texts of an adapter and its base, from the same head.
 SHOWN_PAIRS = 3
 
@@ -171,7 +167,7 @@ def samples(evidence: Evidence) -> str:
     """Completions, none of them chosen."""
     name = f"samples-{evidence.member.run}"
     if name not in evidence.measures:
-        return NO_SAMPLES if evidence.member.run == "moe" else ""
+        return ""
     report: dict[str, Any] = evidence.measures[name]
     of_kind: dict[str, list[dict[str, Any]]] = {"heldout": [], "hand": [], "chat": []}
     for sample in report["samples"]:
@@ -196,11 +192,7 @@ def samples(evidence: Evidence) -> str:
     first = of_kind["heldout"][0] if of_kind["heldout"] else None
     how = "" if first is None else f", temperature {first['temperature']}, top-p {first['top_p']}"
     chats = "" if not chat else "\n\n### Chats\n\nGreedy.\n\n" + "\n\n".join(chat)
-    return f"""\
-## Samples
-
-Written by headrace from `{report["model"]}`; nothing was chosen after the fact.
-
+    held_out = f"""\
 ### Held-out functions
 
 Drawn and continued with the seed {report["seed"]}{how}.
@@ -208,7 +200,13 @@ Drawn and continued with the seed {report["seed"]}{how}.
 {table(("", "samples", "what stands in the files"), marks)}
 
 {chr(10).join(f"{text}{chr(10)}" for text in drawn)}
-### Beginnings
+"""
+    return f"""\
+## Samples
+
+Written by headrace from `{report["model"]}`; nothing was chosen after the fact.
+
+{held_out if drawn else ""}### Beginnings
 
 Greedy; the last one is to be filled in the middle.
 

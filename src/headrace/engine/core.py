@@ -18,13 +18,22 @@ from headrace.engine.answers import output, prefilled, started
 from headrace.engine.deadlines import Deadlines
 from headrace.engine.figures import StepFigures
 from headrace.engine.kv_cache import KVCache
+from headrace.engine.kv_sizes import most_held
 from headrace.engine.limits import Limits, check_submit
 from headrace.engine.memory import MIB, CachePlan, plan_kv_cache
-from headrace.engine.messages import EngineInfo, FinishReason, Output, Started, Stats, Submit
+from headrace.engine.messages import (
+    EngineInfo,
+    FinishReason,
+    KVGroup,
+    Output,
+    Started,
+    Stats,
+    Submit,
+)
 from headrace.engine.model import Model
 from headrace.engine.params import SamplingParams
 from headrace.engine.plan import Row
-from headrace.engine.request import Request, State
+from headrace.engine.request import GroupTable, Request, State
 from headrace.engine.runner import RowResult, Runner
 from headrace.engine.sampler import NOT_YET, SampledToken, Sampler
 from headrace.engine.scheduler import Scheduler
@@ -74,7 +83,7 @@ class EngineCore:
             plan.num_blocks,
             plan.block_size,
             prefix_caching=config.enable_prefix_caching,
-            window=model.window,
+            groups=model.cache_layout.groups,
             max_step_tokens=config.max_num_batched_tokens,
         )
         self.scheduler = Scheduler(
@@ -82,7 +91,7 @@ class EngineCore:
             max_num_batched_tokens=config.max_num_batched_tokens,
             max_num_seqs=config.max_num_seqs,
         )
-        spec = model.kv_cache_spec(plan.block_size, plan.num_blocks, plan.codec, plan.codec)
+        spec = model.cache_layout.spec(plan.block_size, plan.num_blocks, plan.codec, plan.codec)
         self._runner = Runner(
             model,
             _allocate(ops, spec),
@@ -222,6 +231,7 @@ class EngineCore:
             blocks_free=self.kv.num_free,
             blocks_cached=self.kv.num_cached,
             blocks_owned=self.kv.num_owned,
+            group_blocks=self.kv.owned_by_group,
             steps=totals.steps,
             step_s=self._steps.last_s,
             step_tokens=self._steps.last_tokens,
@@ -274,8 +284,21 @@ class EngineCore:
             phases_s=dict(self.phases_s),
             available_bytes=plan.available_bytes,
             kv_budget=plan.budget,
+            kv_groups=self._groups(),
             scheduling_policy=self._policy,
         )
+
+    def _groups(self) -> list[KVGroup]:
+        kv = self.kv
+        return [
+            KVGroup(
+                window=group.window,
+                num_layers=len(group.layers),
+                num_tables=group.num_tables,
+                most_entries=most_held(group.window, kv.block_size, kv.max_step_tokens),
+            )
+            for group in kv.groups
+        ]
 
     def warm_up(self) -> None:
         """Compute one token before the first request does: weights are read, kernels are ready.
@@ -284,7 +307,8 @@ class EngineCore:
         """
         token_ids = [0]
         probe = Request("warm-up", token_ids, 1, SamplingParams(temperature=0), max_len=2)
-        probe.slot, probe.block_table = 0, [0]
+        probe.slot = 0
+        probe.tables = [GroupTable([(0,) * group.num_tables]) for group in self.kv.groups]
         ((draw, _),) = self._runner.run([Row(probe, 0, 1, True)])
         if draw.error is not None:
             raise HeadraceError(f"the model does not work: {draw.error}")
@@ -296,7 +320,7 @@ class EngineCore:
         assert all(one.state is State.RUNNING for one in running)
         assert running == sorted(running, key=attrgetter("rank")), "running is out of order"
         assert len(waiting) == len(set(waiting))
-        assert all(one.state is State.WAITING and not one.block_table for one in waiting)
+        assert all(one.state is State.WAITING and not one.tables for one in waiting)
         assert {*running, *waiting} == set(self._requests.values())
         assert len({one.slot for one in running}) == len(running)
 

@@ -20,7 +20,7 @@ def steps_alike(scheduler: Scheduler) -> int:
     next step is then to be planned and completed as usual.
     """
     running, kv = scheduler.running, scheduler.kv
-    if not running or kv.window or len(running) > scheduler.max_num_batched_tokens:
+    if not running or kv.has_windows or len(running) > scheduler.max_num_batched_tokens:
         return 0
     steps = min(one.max_len - len(one.token_ids) for one in running) - 1
     if steps < 1 or not all(map(_only_decodes, running)) or not scheduler.admits_nobody():
@@ -58,7 +58,7 @@ def fast_forward(scheduler: Scheduler, steps: int, made_up: Callable[[Request], 
         grown = kv.grow(alone)
         assert grown, "steps_alike counts the blocks"
     for rank, (request, length) in enumerate(zip(running, lengths, strict=True)):
-        lacking = len(request.block_table) * size + 1 - length
+        lacking = len(request.tables[0].blocks) * size + 1 - length
         events += [(step, False, rank) for step in range(lacking, steps, size)]
         if kv.prefix_caching:
             events += [(step, True, rank) for step in range(-length % size, steps, size)]
@@ -94,6 +94,7 @@ def _blocks_taken(running: list[Request], kv: KVCache, steps: int) -> int:
     """By all of them in so many steps, the last token of which is drawn and not yet computed."""
     size = kv.block_size
     return sum(
-        max(0, -(-(len(one.token_ids) + steps - 1) // size) - len(one.block_table))
-        for one in running
+        max(0, -(-(len(request.token_ids) + steps - 1) // size) - len(request.tables[0].blocks))
+        * kv.num_tables
+        for request in running
     )

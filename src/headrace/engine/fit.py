@@ -12,11 +12,17 @@ from dataclasses import dataclass
 import msgspec
 
 from headrace.config.settings import EngineConfig
-from headrace.engine.memory import REST_BYTES, available_memory_bytes, plan_kv_cache
+from headrace.engine.memory import (
+    REST_BYTES,
+    available_memory_bytes,
+    blocks_of_request,
+    plan_kv_cache,
+)
 from headrace.engine.weight_memory import check_weights_fit, copied_bytes
 from headrace.errors import ConfigError, UnsupportedModelError
 from headrace.models import DecoderConfig, read_config
-from headrace.ops.interface import KVCacheSpec, KVCodec
+from headrace.models.layer_cache import CacheLayout, cache_layout
+from headrace.ops.interface import KVCodec
 from headrace.weights.checkpoint import Checkpoint
 
 
@@ -50,6 +56,7 @@ def fit(checkpoint: Checkpoint, available_bytes: int | None = None) -> Fit | Non
         shape = _Shape(read_config(checkpoint), _dominant_codec(checkpoint))
     except UnsupportedModelError:
         return None
+    layout = shape.cache_layout
     available = available_memory_bytes() if available_bytes is None else available_bytes
     config = EngineConfig()
     weights = copied_bytes(checkpoint)
@@ -57,7 +64,7 @@ def fit(checkpoint: Checkpoint, available_bytes: int | None = None) -> Fit | Non
     codec: KVCodec = "f32" if shape.weight_codec == "F32" else "bf16"
     facts = Fit(
         kv_cache_dtype=codec,
-        token_bytes=shape.kv_cache_spec(1, 1, codec, codec).block_bytes,
+        token_bytes=layout.num_tables * layout.spec(1, 1, codec, codec).block_bytes,
         max_model_len=shape.max_positions,
         available_bytes=available,
         weights_bytes=weights,
@@ -68,7 +75,7 @@ def fit(checkpoint: Checkpoint, available_bytes: int | None = None) -> Fit | Non
     except ConfigError as error:
         return msgspec.structs.replace(facts, problem=str(error))
     longest = plan_kv_cache(shape, _with_bytes(config, left), left)
-    blocks = min(longest.num_blocks, -(-longest.max_model_len // longest.block_size))
+    blocks = min(longest.num_blocks, blocks_of_request(layout, config, longest.max_model_len))
     return msgspec.structs.replace(
         facts,
         default_tokens=plan.max_model_len,
@@ -102,20 +109,5 @@ class _Shape:
         return self.config.max_positions
 
     @property
-    def window(self) -> int:
-        windows = self.config.windows
-        return max(windows) if windows and all(windows) else 0
-
-    def kv_cache_spec(
-        self, block_size: int, num_blocks: int, k_codec: KVCodec, v_codec: KVCodec
-    ) -> KVCacheSpec:
-        attention = self.config.attention
-        return KVCacheSpec(
-            num_layers=self.config.num_layers,
-            num_kv_heads=attention.num_kv_heads,
-            head_dim=attention.head_dim,
-            block_size=block_size,
-            num_blocks=num_blocks,
-            k_codec=k_codec,
-            v_codec=v_codec,
-        )
+    def cache_layout(self) -> CacheLayout:
+        return cache_layout(self.config.layer_caches)

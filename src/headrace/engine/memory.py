@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from headrace.config.settings import EngineConfig
-from headrace.engine.kv_cache import most_blocks
+from headrace.engine.kv_sizes import most_blocks_of
 from headrace.errors import ConfigError
-from headrace.ops.interface import KVCacheSpec, KVCodec
+from headrace.models.layer_cache import CacheLayout
+from headrace.ops.interface import KVCodec
 
 DEFAULT_SHARE = 4
 """One part in four of what is available goes to the KV cache by default: the machine is shared."""
@@ -42,11 +43,7 @@ class CacheShape(Protocol):
     def weight_codec(self) -> str: ...
 
     @property
-    def window(self) -> int: ...
-
-    def kv_cache_spec(
-        self, block_size: int, num_blocks: int, k_codec: KVCodec, v_codec: KVCodec
-    ) -> KVCacheSpec: ...
+    def cache_layout(self) -> CacheLayout: ...
 
 
 class CachePlan(NamedTuple):
@@ -74,7 +71,7 @@ def plan_kv_cache(
     more than the model or the cache can hold.
     """
     codec = _codec(config, model.weight_codec)
-    block_bytes = model.kv_cache_spec(config.block_size, 1, codec, codec).block_bytes
+    block_bytes = model.cache_layout.spec(config.block_size, 1, codec, codec).block_bytes
     asked = config.max_model_len
     if asked is not None and asked > model.max_positions:
         raise ConfigError(
@@ -96,7 +93,7 @@ def plan_kv_cache(
     else:
         share = available // DEFAULT_SHARE
         num_blocks = min(share // block_bytes, MAX_BLOCKS)
-        enough = config.max_num_seqs * _blocks(model, config, wanted_len)
+        enough = config.max_num_seqs * blocks_of_request(model.cache_layout, config, wanted_len)
         if enough < num_blocks:
             num_blocks = enough
             budget = f"enough for --max-num-seqs {config.max_num_seqs} of {wanted_len} tokens"
@@ -117,10 +114,10 @@ def plan_kv_cache(
     )
 
 
-def _blocks(model: CacheShape, config: EngineConfig, length: int) -> int:
+def blocks_of_request(layout: CacheLayout, config: EngineConfig, length: int) -> int:
     """Blocks that a request of this length takes at most."""
     step = config.max_num_batched_tokens
-    return most_blocks(length, config.block_size, model.window, step)
+    return most_blocks_of(layout.groups, length, config.block_size, step)
 
 
 def available_memory_bytes(root: Path = Path("/")) -> int:
@@ -251,11 +248,27 @@ class _Room(NamedTuple):
         return min(self.available // self.block_bytes, MAX_BLOCKS)
 
     def tokens(self, num_blocks: int, wanted_len: int) -> int:
-        """The longest request so many blocks serve; beyond them only where windows allow it."""
-        held = num_blocks * self.config.block_size
-        if num_blocks >= _blocks(self.model, self.config, wanted_len):
-            held = max(held, wanted_len)
-        return held
+        """The longest request so many blocks serve. Where every layer has a window there may be no
+        such length: it is then `wanted_len`, or what the blocks hold where that is more.
+        """
+        held = self.longest(num_blocks)
+        return max(held, wanted_len) if self.blocks(wanted_len) <= num_blocks else held
+
+    def blocks(self, length: int) -> int:
+        """Blocks that a request of this length takes at most."""
+        return blocks_of_request(self.model.cache_layout, self.config, length)
+
+    def longest(self, num_blocks: int) -> int:
+        """Tokens, in whole blocks, that fit in so many; no more than they hold of one table."""
+        size = self.config.block_size
+        fits, too_long = 0, num_blocks + 1
+        while too_long - fits > 1:
+            middle = (fits + too_long) // 2
+            if self.blocks(middle * size) <= num_blocks:
+                fits = middle
+            else:
+                too_long = middle
+        return fits * size
 
     def check_override(self, num_blocks: int) -> None:
         """Raises ConfigError where there is no memory for so many blocks."""
@@ -287,21 +300,17 @@ class _Room(NamedTuple):
         """The error for a length that the blocks do not hold. held: the tokens they do."""
         config, block_bytes = self.config, self.block_bytes
         length = config.block_size if asked is None else asked
-        blocks = _blocks(self.model, config, length)
+        blocks = self.blocks(length)
         remedies = [f"--max-model-len {held}"] if held else []
-        if blocks <= self.most_blocks:
-            if config.num_gpu_blocks_override is not None:
-                remedies.append(f"--num-gpu-blocks-override {blocks}")
-            else:
-                remedies.append(f"--kv-cache-memory-bytes {blocks * block_bytes}")
-        elif config.num_gpu_blocks_override is None and self.most_blocks * config.block_size > held:
-            most = self.most_blocks
-            remedies.append(
-                f"--max-model-len {most * config.block_size} "
-                f"--kv-cache-memory-bytes {most * block_bytes}"
-            )
+        overridden = config.num_gpu_blocks_override is not None
+        most = self.most_blocks
+        if blocks <= most:
+            remedies.append(self._size(blocks))
+        elif self.longest(most) > held and not (overridden and held):
+            remedies.append(f"--max-model-len {self.longest(most)} {self._size(most)}")
         remedy = f"Use {' or '.join(remedies)}" if remedies else self._nothing_fits
-        subject = f"--max-model-len is {length}, which" if asked is not None else "one block"
+        shortest = "one block" if blocks == 1 else f"a request of {length} tokens"
+        subject = shortest if asked is None else f"--max-model-len is {length}, which"
         return ConfigError(
             f"{subject} does not fit in the KV cache: it needs {blocks} blocks of "
             f"{config.block_size} tokens, {blocks} x {block_bytes} = "
@@ -309,12 +318,18 @@ class _Room(NamedTuple):
             f"{remedy}."
         )
 
+    def _size(self, num_blocks: int) -> str:
+        """The flag that gives so many blocks, of those that set the size."""
+        if self.config.num_gpu_blocks_override is not None:
+            return f"--num-gpu-blocks-override {num_blocks}"
+        return f"--kv-cache-memory-bytes {num_blocks * self.block_bytes}"
+
     def _at_most(self, flag: str, most: int) -> str:
         """The remedy that lowers a flag, and the length with it where that is then too long."""
-        if not self.most_blocks:
+        if not self.longest(self.most_blocks):
             return f"{self._nothing_fits}."
         asked = self.config.max_model_len
-        held = self.most_blocks * self.config.block_size
+        held = self.longest(self.most_blocks)
         if asked is not None and self.tokens(self.most_blocks, asked) < asked:
             return f"Use {flag} {most} --max-model-len {held}."
         return f"Use {flag} {most} or less."

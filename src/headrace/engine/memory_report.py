@@ -13,8 +13,8 @@ USUAL_REQUEST_TOKENS = 1000
 def memory_report(info: EngineInfo) -> list[str]:
     """Three lines for people: memory and weights, the KV cache, and the requests it holds.
 
-    How many requests fit is said of requests that share nothing; where every layer of a model has
-    a window it is the least, since blocks behind the window are given back.
+    How many requests fit is said of requests that share nothing; with windows it is the least,
+    since blocks behind a window are given back.
     """
     block_bytes = info.kv_bytes // info.num_blocks
     available = "memory: "
@@ -32,15 +32,30 @@ def memory_report(info: EngineInfo) -> list[str]:
         f"{available}beside {_mib(info.weight_bytes)} of weights ({info.weight_codec})",
         f"KV cache: {_mib(info.kv_bytes)}{source}: {info.num_blocks:,} blocks of "
         f"{info.block_size} tokens, {block_bytes:,} bytes each; a token costs "
-        f"{block_bytes // info.block_size:,} bytes in {info.kv_cache_dtype}",
+        f"{_token_costs(info, block_bytes)}",
         f"longest request: {longest:,} tokens, prompt and output; at once fit {counts}",
     ]
 
 
 def _at_once(info: EngineInfo, tokens: int) -> int:
     """Requests of a length that the blocks hold together, at least."""
-    blocks = -(-tokens // info.block_size)
-    return max(1, info.num_blocks // blocks)
+    entries = -(-tokens // info.block_size)
+    blocks = sum(
+        group.num_tables * min(entries, group.most_entries or entries) for group in info.kv_groups
+    )
+    return max(1, info.num_blocks // (blocks or entries))
+
+
+def _token_costs(info: EngineInfo, block_bytes: int) -> str:
+    """Bytes of a token, and of one beyond every window where some layers have one."""
+    groups = info.kv_groups
+    each = block_bytes * sum(group.num_tables for group in groups) or block_bytes
+    text = f"{each // info.block_size:,} bytes in {info.kv_cache_dtype}"
+    if not any(group.window for group in groups):
+        return text
+    beyond = block_bytes * sum(group.num_tables for group in groups if not group.window)
+    widest = max(group.window for group in groups)
+    return f"{text}, {beyond // info.block_size:,} once {widest:,} tokens follow it"
 
 
 def _mib(num_bytes: int) -> str:

@@ -126,6 +126,19 @@ class Output(msgspec.Struct, frozen=True, tag=True):
     where Submit.report_prefill is set; None otherwise."""
 
 
+class KVGroup(msgspec.Struct, frozen=True):
+    """Layers whose K and V a request holds equally long."""
+
+    window: int
+    """Positions they still read of a request's past; 0 means all of them."""
+    num_layers: int
+    num_tables: int
+    """Blocks that block_size tokens take in them."""
+    most_entries: int
+    """Of a block table that a request holds at most, of num_tables blocks each; 0 where that grows
+    with its length."""
+
+
 class EngineInfo(msgspec.Struct, frozen=True):
     """The facts that an engine reports once it can serve. Seconds per load phase are in
     `phases_s`."""
@@ -150,6 +163,8 @@ class EngineInfo(msgspec.Struct, frozen=True):
     """Of memory when the KV cache was sized."""
     kv_budget: str = ""
     """In words, where its size is from."""
+    kv_groups: list[KVGroup] = []
+    """Of the model's layers."""
     scheduling_policy: str = "fcfs"
     """As configured. *_limit_*: what `headrace bench machine` found for this level and thread
     count, the rate for operands of compute_limit_kind (f32, bf16, int8); None where nothing was
@@ -198,6 +213,8 @@ class Stats(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     blocks_free: int = 0
     blocks_cached: int = 0
     blocks_owned: int = 0
+    group_blocks: dict[str, int] = {}
+    """Owned blocks of each group of layers, by its name."""
     steps: int = 0
     step_s: float = 0.0
     step_tokens: int = 0

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Protocol
 
 from headrace.models.cost import CostModel
-from headrace.ops.interface import Array, KVCacheArrays, KVCacheSpec, KVCodec, RaggedBatch
+from headrace.models.layer_cache import CacheLayout
+from headrace.ops.interface import Array, KVCacheArrays, KVCodec, RaggedBatch
 
 
 class Model(Protocol):
@@ -35,13 +36,8 @@ class Model(Protocol):
         """Bytes of its weights as they are held."""
 
     @property
-    def window(self) -> int:
-        """Positions that any layer still reads of a request's past; 0 means all of them."""
-
-    def kv_cache_spec(
-        self, block_size: int, num_blocks: int, k_codec: KVCodec, v_codec: KVCodec
-    ) -> KVCacheSpec:
-        """The KV cache its layers need, of that many blocks."""
+    def cache_layout(self) -> CacheLayout:
+        """What its layers keep of a request, in groups."""
 
     def cost(self, k_codec: KVCodec, v_codec: KVCodec) -> CostModel:
         """What steps move and compute with such a KV cache."""

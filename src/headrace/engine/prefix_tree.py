@@ -1,20 +1,23 @@
 """The prefix tree: full computed blocks, found by their tokens, shared by everyone who has them.
 
-A node is one block; its children are the blocks seen after it, keyed by their very tokens, so equal
-keys are equal tokens and no hash has to be trusted. Every cache salt has a tree of its own. A
-promise says that a running request computes a block which is not there yet: others wait for it.
+A node is the tokens of one block; its children are those seen after it, keyed by their very
+tokens, so equal keys are equal tokens and no hash has to be trusted. Every cache salt has a tree of
+its own. A promise says that a running request computes a node which is not there yet: others wait
+for it.
 
-Holding a node means holding all its ancestors. Nodes nobody holds are cached: they stay until
-their blocks are needed and go least recently used first, leaves before parents.
+Of a node each group of layers has a part: the blocks of its tables. Holding a part of a group that
+sees everything means holding those of all ancestors; with a window requests hold only the last
+parts of their path. Parts nobody holds are cached: they stay until their blocks are needed and go
+least recently used first, leaves before parents.
 
-With windows requests hold only the last nodes of their path. A node whose block is needed may then
-have children: it stays as a hollow one, without a block, until its last child has gone or until its
-tokens are computed again.
+A part whose blocks are needed is hollow from then on, until its tokens are computed again. A node
+all of whose parts are hollow stays for as long as it has children.
 """
 
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
+from collections.abc import Sequence
 from hashlib import blake2b
 from itertools import islice
 from typing import NamedTuple
@@ -26,23 +29,44 @@ TOKEN_BYTES = 4
 """Of one token id in a key."""
 
 
-HOLLOW = -1
-"""In place of the block of a node that has none."""
+BlockSet = tuple[int, ...]
+"""Blocks of `block_size` tokens in all layers of a group: one for each of its block tables."""
+
+HOLLOW: BlockSet = ()
+"""In place of the blocks of a part that has none."""
+
+
+class Part:
+    """The blocks of one group of layers in a node. `holders`: how many running requests have them
+    in their block tables.
+    """
+
+    __slots__ = ("blocks", "group", "holders", "node")
+
+    def __init__(self, node: Node, group: int, blocks: BlockSet) -> None:
+        self.node = node
+        self.group = group
+        self.blocks = blocks
+        self.holders = 1
 
 
 class Node:
-    """A block of the tree. `holders`: how many running requests have it in their block table."""
+    """The tokens of a block in the tree, with a part for each group."""
 
-    __slots__ = ("block", "children", "digest", "holders", "key", "parent", "promised")
+    __slots__ = ("children", "digest", "key", "parent", "parts", "promised")
 
-    def __init__(self, parent: Node | None, key: bytes, block: int, digest: bytes) -> None:
+    def __init__(self, parent: Node | None, key: bytes, digest: bytes) -> None:
         self.parent = parent
         self.key = key
-        self.block = block
         self.digest = digest
+        self.parts: tuple[Part, ...] = ()
         self.children: dict[bytes, Node] = {}
         self.promised: dict[bytes, int] = {}
-        self.holders = 0
+
+    @property
+    def is_hollow(self) -> bool:
+        """Whether no part of it has blocks."""
+        return not any(part.blocks for part in self.parts)
 
 
 class Promise(NamedTuple):
@@ -85,17 +109,16 @@ class Walk(NamedTuple):
 class PrefixTree:
     """Nodes of all salts. Knows blocks by number only; the KV cache owns the numbers.
 
-    Invariant without windows: of the cached nodes (`cached`, oldest first) children come before
-    their parents, because a request lets go of its nodes from the last to the first.
+    Invariant of a group without a window: of its cached parts (`cached`, oldest first) those of
+    children come before those of their parents, because a request lets go of them from the last to
+    the first.
     """
 
-    def __init__(self, evicted_memory: int, *, windowed: bool = False) -> None:
-        """evicted_memory: how many evicted blocks are remembered, to tell a miss its reason.
-
-        windowed: nodes may be held without their ancestors.
-        """
-        self._windowed = windowed
-        self.cached: OrderedDict[Node, None] = OrderedDict()
+    def __init__(self, evicted_memory: int, num_groups: int = 1) -> None:
+        """evicted_memory: how many evicted nodes are remembered, to give a miss its reason."""
+        self.cached: OrderedDict[Part, None] = OrderedDict()
+        self.num_cached = [0] * num_groups
+        """Blocks of the cached parts of each group."""
         self._roots: dict[str, Node] = {}
         self._first_keys: Counter[bytes] = Counter()
         self._evicted: OrderedDict[bytes, None] = OrderedDict()
@@ -116,32 +139,38 @@ class PrefixTree:
             node = child
         return Walk(nodes, None, None)
 
-    def hold(self, node: Node) -> bool:
-        """Add a holder; True if the node was cached before (nobody else's)."""
-        node.holders += 1
-        if node.holders > 1:
-            return False
-        del self.cached[node]
-        return True
+    def hold(self, part: Part) -> int:
+        """Add a holder; how many blocks were cached before (nobody else's) and are not now."""
+        part.holders += 1
+        if part.holders > 1:
+            return 0
+        del self.cached[part]
+        self.num_cached[part.group] -= len(part.blocks)
+        return len(part.blocks)
 
-    def let_go(self, node: Node) -> bool:
-        """Take a holder away, of a path from its last node up; True if the node is cached now."""
-        node.holders -= 1
-        if node.holders:
-            return False
-        self.cached[node] = None
-        return True
+    def let_go(self, part: Part) -> int:
+        """Take a holder away, of a path from its last node up; how many blocks are cached now."""
+        part.holders -= 1
+        if part.holders:
+            return 0
+        self.cached[part] = None
+        self.num_cached[part.group] += len(part.blocks)
+        return len(part.blocks)
 
     def child(self, salt: str, parent: Node | None, key: bytes) -> Node | None:
         """The node after `parent` (None: the first of its salt), if there is one."""
         node = parent if parent is not None else self._roots.get(salt)
         return node.children.get(key) if node is not None else None
 
-    def insert(self, salt: str, parent: Node | None, key: bytes, block: int) -> Node:
-        """Make `block` the node after `parent`, where there is none. Its caller holds it."""
+    def insert(
+        self, salt: str, parent: Node | None, key: bytes, blocks: Sequence[BlockSet]
+    ) -> Node:
+        """Make a node of each group's `blocks` after `parent`, where there is none. Its caller
+        holds all parts.
+        """
         above = parent if parent is not None else self._root(salt)
-        node = Node(above, key, block, _digest(above, key))
-        node.holders = 1
+        node = Node(above, key, _digest(above, key))
+        node.parts = tuple(Part(node, group, part) for group, part in enumerate(blocks))
         above.children[key] = node
         if parent is None:
             self._first_keys[key] += 1
@@ -164,34 +193,28 @@ class PrefixTree:
             del promised[promise.key]
         self._drop_if_empty(promise.salt)
 
-    def evict(self, *, remember: bool = True) -> int:
-        """Take the block of the cached node longest unused; KeyError if none is.
+    def evict(self, *, remember: bool = True) -> BlockSet:
+        """Take the blocks of the cached part longest unused; KeyError if none is.
 
         remember: that it was there, to say so of a miss.
         """
-        node, _ = self.cached.popitem(last=False)
+        part, _ = self.cached.popitem(last=False)
         if remember:
-            self._evicted[node.digest] = None
+            self._evicted[part.node.digest] = None
             if len(self._evicted) > self._evicted_memory:
                 self._evicted.popitem(last=False)
-        block = node.block
-        if node.children and self._windowed:
-            node.block = HOLLOW
-        else:
-            self._detach(node)
-        return block
+        return self._empty(part)
 
-    def fill(self, node: Node, block: int) -> None:
-        """Give a hollow node a block again. Its caller holds it."""
-        node.block = block
-        node.holders = 1
-        self._evicted.pop(node.digest, None)
+    def fill(self, part: Part, blocks: BlockSet) -> None:
+        """Give a hollow part blocks again. Its caller holds it."""
+        part.blocks = blocks
+        part.holders = 1
+        self._evicted.pop(part.node.digest, None)
 
-    def forget(self, node: Node) -> int:
-        """Drop a cached node without children as if it had never been, and give its block."""
-        del self.cached[node]
-        self._detach(node)
-        return node.block
+    def forget(self, part: Part) -> BlockSet:
+        """Drop a cached part of a node without children as if it had never been; its blocks."""
+        del self.cached[part]
+        return self._empty(part)
 
     def nodes(self) -> list[Node]:
         """All nodes, for checks."""
@@ -209,6 +232,15 @@ class PrefixTree:
             root = self._roots[salt] = _root_node(salt)
         return root
 
+    def _empty(self, part: Part) -> BlockSet:
+        """Make a part hollow that is not cached any more; the blocks it had."""
+        blocks, node = part.blocks, part.node
+        self.num_cached[part.group] -= len(blocks)
+        part.blocks = HOLLOW
+        if not node.children and node.is_hollow:
+            self._detach(node)
+        return blocks
+
     def _detach(self, node: Node) -> None:
         above = node.parent
         assert above is not None and not node.children, "only leaves leave the tree"
@@ -219,7 +251,7 @@ class PrefixTree:
             if not self._first_keys[node.key]:
                 del self._first_keys[node.key]
             self._drop_if_empty(above.key.decode("utf-8", "surrogatepass"))
-        elif above.block == HOLLOW and not above.children:
+        elif above.is_hollow and not above.children:
             self._detach(above)
 
     def _drop_if_empty(self, salt: str) -> None:
@@ -243,7 +275,7 @@ class PrefixTree:
 
 def _root_node(salt: str) -> Node:
     name = salt.encode("utf-8", "surrogatepass")
-    return Node(None, name, HOLLOW, blake2b(name, digest_size=16).digest())
+    return Node(None, name, blake2b(name, digest_size=16).digest())
 
 
 def _digest(above: Node, key: bytes) -> bytes:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from headrace.engine.logits_processor import LogitsProcessor
     from headrace.engine.messages import FinishReason, TokenLogprob
     from headrace.engine.params import SamplingParams
-    from headrace.engine.prefix_tree import Node, Promise
+    from headrace.engine.prefix_tree import BlockSet, Node, Promise
 
 
 NO_POSITIONS = range(0)
@@ -28,6 +28,19 @@ class State(Enum):
     WAITING = "waiting"
     RUNNING = "running"
     FINISHED = "finished"
+
+
+@dataclass(slots=True, eq=False)
+class GroupTable:
+    """The blocks that a running request has of one group of layers."""
+
+    blocks: list[BlockSet]
+    """Of positions [0, len * block_size): those dropped, then those of the request's nodes, then
+    its very own."""
+    num_dropped: int = 0
+    """Entries at the beginning that lie before its window: 0 there, none of its."""
+    num_synced: int = 0
+    """Entries that the row of the request's slot is known to hold."""
 
 
 @dataclass(slots=True, eq=False)
@@ -59,20 +72,19 @@ class Request:
     finish_reason: FinishReason | None = None
     stop_reason: int | None = None
 
-    block_table: list[int] = field(default_factory=list)
-    """Blocks of positions [0, len * block_size): first those of `nodes`, then its very own."""
+    tables: list[GroupTable] = field(default_factory=list)
+    """Of each group, while RUNNING."""
+    num_covered: int = 0
+    """Tokens that have blocks in all tables."""
     nodes: list[Node] = field(default_factory=list)
-    """Shared nodes of its full computed blocks, from the root down; it holds those not dropped."""
-    num_dropped: int = 0
-    """Blocks at the beginning of block_table that lie before its window: 0 there, none of its."""
+    """Shared nodes of its full computed blocks, from the root down; of each group it holds the
+    parts of those not dropped."""
     promise: Promise | None = None
     """The block it will compute next, where others may wait for it."""
     waits_for: Promise | None = None
     """While WAITING: the promise of a running request that has to be settled first."""
     slot: int = -1
     """Its row in arrays kept over steps, in [0, max_num_seqs) while RUNNING."""
-    table_synced: int = 0
-    """Entries of block_table that the row of its slot is known to hold."""
 
     cached_tokens: int = 0
     cache_miss: str | None = None

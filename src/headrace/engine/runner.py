@@ -1,7 +1,6 @@
 """From a plan to tokens: the ragged batch, the model's forward, the sampler.
 
-This runs every step, so arrays are built by whole columns, and block tables live in one array with
-a row per slot of which only what has changed is written; it grows with the slots and lengths used.
+This runs every step, so arrays are built by whole columns.
 """
 
 from __future__ import annotations
@@ -12,10 +11,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from headrace.engine.block_tables import BlockTables
 from headrace.engine.messages import TokenLogprob
 from headrace.engine.model import Model
 from headrace.engine.plan import Row
-from headrace.engine.request import Request
 from headrace.engine.sampler import NOT_YET, SampledToken, Sampler
 from headrace.ops.interface import Array, KVCacheArrays, Ops, RaggedBatch
 from headrace.ops.sampling_rows import UnusableLogitsError
@@ -46,7 +45,7 @@ class Runner:
         self._kv = kv
         self._sampler = sampler
         self._ops = ops
-        self._tables = np.zeros((0, 0), np.int32)
+        self._tables = BlockTables(model.cache_layout.groups)
 
     def run(self, rows: Sequence[Row]) -> list[RowResult]:
         """Compute the tokens of `rows`, draw for those that sample; one entry per row."""
@@ -106,36 +105,9 @@ class Runner:
             token_ids=np.array(token_ids, np.int32),
             positions=positions,
             query_start=query_start,
-            block_tables=self._block_tables([row.request for row in rows]),
+            block_tables=self._tables.of([row.request for row in rows]),
             logit_rows=logit_rows,
         )
-
-    def _block_tables(self, requests: list[Request]) -> npt.NDArray[np.int32]:
-        longest = 0
-        for request in requests:
-            length = len(request.block_table)
-            longest = max(longest, length)
-            synced = request.table_synced
-            if synced == length:
-                continue
-            self._cover(request.slot, length)
-            row = self._tables[request.slot]
-            if synced == 0:
-                row[:] = 0  # of whoever had the slot before
-            row[synced:length] = request.block_table[synced:]
-            request.table_synced = length
-        slots = [request.slot for request in requests]
-        return self._tables[slots, :longest]
-
-    def _cover(self, slot: int, length: int) -> None:
-        """Make the tables hold `length` blocks in row `slot`; they grow to powers of two."""
-        rows, columns = self._tables.shape
-        if slot < rows and length <= columns:
-            return
-        shape = (max(rows, 1 << slot.bit_length()), max(columns, 1 << (length - 1).bit_length()))
-        grown = np.zeros(shape, np.int32)
-        grown[:rows, :columns] = self._tables
-        self._tables = grown
 
 
 def _logit_rows(rows: Sequence[Row], query_start: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:

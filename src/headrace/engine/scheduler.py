@@ -238,7 +238,7 @@ class Scheduler:
         ]
         num_tokens = _tokens_to_hold(request)
         missing = self.kv.missing(match, num_tokens, spare=0)
-        if sum(len(one.block_table) for one in may_go) < missing:
+        if sum(map(self.kv.num_held, may_go)) < missing:
             return []  # cheap to see, and looked at in every step until it fits
         for count, gained in enumerate(self.kv.gains(may_go, match), 1):
             spare = self._watermark if count < len(self.running) else 0
@@ -324,7 +324,6 @@ class Scheduler:
     def _start(self, request: Request, match: Match, now_s: float) -> None:
         request.state = State.RUNNING
         request.slot = self._take_slot()
-        request.table_synced = 0
         insort(self.running, request, key=attrgetter("rank"))
         if request.admitted_s is not None:
             return

@@ -50,14 +50,27 @@ def check_weights_fit(
 
 
 def copied_bytes(checkpoint: Checkpoint) -> int:
-    """Bytes of weights that the kernels copy, at least: all but a table that is only looked up."""
-    tensors = checkpoint.tensors
+    """Bytes of weights that the kernels copy, at least: all but a table that is only looked up, and
+    layers behind the model's own, which predict further tokens and are not run.
+    """
+    layers = checkpoint.config.get("num_hidden_layers")
+    tensors = {
+        name: tensor
+        for name, tensor in checkpoint.tensors.items()
+        if not isinstance(layers, int) or _layer_of(name) < layers
+    }
     total = sum(tensor.nbytes for tensor in tensors.values())
     head = tensors.get(HEAD)
     if head is None:
         return total
     tables = [one.nbytes for one in tensors.values() if one.shape == head.shape and one is not head]
     return total - max(tables, default=0)
+
+
+def _layer_of(name: str) -> int:
+    """The layer of a tensor of "model.layers.N.", -1 where it is of none."""
+    index = name.removeprefix("model.layers.").partition(".")[0]
+    return int(index) if index.isascii() and index.isdecimal() else -1
 
 
 def _remedy(values: int, room: int) -> str:

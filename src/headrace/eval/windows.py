@@ -77,10 +77,12 @@ class WindowRunner:
                 "model was made for; use fewer"
             )
         codec = kv_codec or ("f32" if model.weight_codec == "F32" else "bf16")
-        blocks = -(-context // BLOCK_TOKENS)
+        entries = -(-context // BLOCK_TOKENS)
+        layout = model.cache_layout
+        blocks = entries * layout.num_tables
         self._model = model
-        self._kv = ops.kv_cache(model.kv_cache_spec(BLOCK_TOKENS, blocks, codec, codec))
-        self._table = np.arange(blocks, dtype=np.int32)[None]
+        self._kv = ops.kv_cache(layout.spec(BLOCK_TOKENS, blocks, codec, codec))
+        self._tables = layout.tables(np.arange(entries, dtype=np.int32)[None])
 
     def run(self, index: int, window: Sequence[int]) -> Iterator[Scored]:
         """Logits of the scored positions, a piece at a time, in order.
@@ -110,7 +112,7 @@ class WindowRunner:
             token_ids=ids[start:end],
             positions=np.arange(start, end, dtype=np.int32),
             query_start=np.array([0, end - start], np.int32),
-            block_tables=self._table,
+            block_tables=self._tables,
             logit_rows=scored - np.int32(start),
         )
         return self._model.forward(batch, self._kv)

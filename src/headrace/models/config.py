@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from headrace.models.layer_cache import LayerCache, LayerKV
 from headrace.models.rope import RopeConfig
 from headrace.ops.experts import Routing
 from headrace.ops.interface import Activation, AttentionShape
@@ -81,6 +82,13 @@ class DecoderConfig:
     def attention_width(self) -> int:
         """Values in the output of all heads."""
         return self.attention.num_heads * self.attention.head_dim
+
+    @property
+    def layer_caches(self) -> tuple[LayerCache, ...]:
+        """What each layer keeps of a request."""
+        heads, head_dim = self.attention.num_kv_heads, self.attention.head_dim
+        windows = self.windows or (0,) * self.num_layers
+        return tuple(LayerKV(heads, head_dim, window) for window in windows)
 
     @property
     def rotary_dim(self) -> int:

@@ -14,13 +14,13 @@ from typing import ClassVar
 from headrace.models.blocks import Step
 from headrace.models.config import DecoderConfig
 from headrace.models.cost import CostModel, ExpertCost
+from headrace.models.layer_cache import cache_layout
 from headrace.models.loader import EMBEDDING, Loader
 from headrace.models.rope import RopeConfig, Rotation, rotation
 from headrace.ops.interface import (
     Array,
     AttentionShape,
     KVCacheArrays,
-    KVCacheSpec,
     KVCodec,
     Ops,
     RaggedBatch,
@@ -76,6 +76,8 @@ class Model(ABC):
         hidden, name = config.hidden_size, self.embedding_name
         rows = config.vocab_size or loader.rows(name)
         self.config = config
+        self.cache_layout = cache_layout(config.layer_caches)
+        """What its layers keep of a request, in groups."""
         self._ops = ops
         self._longest = max_positions
         for index in range(config.draft_layers):
@@ -116,32 +118,9 @@ class Model(ABC):
         """Heads of every layer."""
         return self.config.attention
 
-    @property
-    def window(self) -> int:
-        """Positions that any layer still reads of a request's past; 0 means all of them.
-
-        K and V that lie further back than this are never read again, in no layer.
-        """
-        windows = self.config.windows
-        return max(windows) if windows and all(windows) else 0
-
-    def kv_cache_spec(
-        self, block_size: int, num_blocks: int, k_codec: KVCodec, v_codec: KVCodec
-    ) -> KVCacheSpec:
-        """The KV cache this model needs, of that many blocks."""
-        return KVCacheSpec(
-            num_layers=self.config.num_layers,
-            num_kv_heads=self.attention.num_kv_heads,
-            head_dim=self.attention.head_dim,
-            block_size=block_size,
-            num_blocks=num_blocks,
-            k_codec=k_codec,
-            v_codec=v_codec,
-        )
-
     def cost(self, k_codec: KVCodec, v_codec: KVCodec) -> CostModel:
         """What its steps move and compute with such a KV cache."""
-        spec = self.kv_cache_spec(1, 1, k_codec, v_codec)
+        spec = self.cache_layout.spec(1, 1, k_codec, v_codec)
         return CostModel(
             weight_bytes=self.step_weight_bytes,
             layer_elements=self._layer_elements,

@@ -66,6 +66,11 @@ FAMILIES: Mapping[str, type[Model]] = {
     "starcoder2": Starcoder2,
 }
 
+MAX_LAYERS = 4096
+"""Published models have up to 126. What a config says of each layer costs memory before a tensor is
+looked for, so a hostile number ends here."""
+_LAYER_KEYS = ("num_hidden_layers", "n_layer")
+
 
 def read_config(
     checkpoint: Checkpoint, *, ignore_config_keys: Collection[str] = ()
@@ -125,6 +130,10 @@ def _family(
     if quantisation is not None:
         method = quantisation.raw("quant_method") or reader.raw("quantization_config")
         reader.refuse("quantization_config", method, "null, or a GGUF file of the same model")
+    for key in _LAYER_KEYS:
+        layers = checkpoint.config.get(key)
+        if isinstance(layers, int) and layers > MAX_LAYERS:
+            reader.refuse(key, layers, f"1 to {MAX_LAYERS}")
     config = family.read_config(reader)
     reader.finish()
     if config.rope is not None:

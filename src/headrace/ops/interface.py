@@ -80,21 +80,29 @@ class RopeTable:
 
 @dataclass(frozen=True)
 class AttentionShape:
-    """Heads of one attention layer. Row layout of a fused projection: q heads, k heads, v heads.
-
-    window: positions a token sees, its own included; 0 means all before it.
-    chunk: positions are cut into chunks of so many, and a token sees those of its own that are not
-    after it; 0 means none.
-    softcap: scores become softcap * tanh(score / softcap) after scaling; 0 means they stay.
-    """
+    """Heads of one attention layer. Row layout of a fused projection: q heads, k heads, v heads."""
 
     num_heads: int
     num_kv_heads: int
     head_dim: int
     scale: float
     window: int = 0
+    """Positions a token sees, its own included; 0 means all before it."""
     softcap: float = 0.0
+    """Scores become softcap * tanh(score / softcap) after scaling; 0 means they stay."""
     chunk: int = 0
+    """Positions are cut into chunks of so many, and a token sees those of its own that are not
+    after it; 0 means none."""
+
+
+@dataclass(frozen=True)
+class LayerPlace:
+    """The place of one layer's K and V."""
+
+    table: int
+    """The block table that names its blocks."""
+    index: int
+    """Which of the layers of a block it is."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +110,7 @@ class KVCacheSpec:
     """The size and storage of a paged KV cache. Codecs of K and V are independent."""
 
     num_layers: int
+    """Layers a block holds: all those of a model, or of each of its block tables."""
     num_kv_heads: int
     head_dim: int
     block_size: int
@@ -109,10 +118,23 @@ class KVCacheSpec:
     num_blocks: int
     k_codec: KVCodec
     v_codec: KVCodec
+    places: tuple[LayerPlace | None, ...] = ()
+    """Of each layer of the model, None where it keeps nothing. Empty: there is one block table, and
+    each layer is its own index."""
+
+    def place(self, layer: int) -> LayerPlace:
+        """Where K and V of a layer lie; ValueError for a layer that has no place."""
+        count = len(self.places) or self.num_layers
+        if not 0 <= layer < count:
+            raise ValueError(f"layer {layer} is not in [0, {count})")
+        place = self.places[layer] if self.places else LayerPlace(0, layer)
+        if place is None:
+            raise ValueError(f"layer {layer} keeps no K and V")
+        return place
 
     @property
     def block_bytes(self) -> int:
-        """Bytes of one block over all layers, K and V."""
+        """Bytes of one block over all its layers, K and V."""
         width = {"f32": 4, "bf16": 2}
         per_token = self.num_kv_heads * self.head_dim * (width[self.k_codec] + width[self.v_codec])
         return self.num_layers * self.block_size * per_token
@@ -136,11 +158,12 @@ class RaggedBatch:
     """int32[N], absolute position of each token in its request"""
     query_start: npt.NDArray[np.int32]
     """int32[R + 1], half-open ranges of each request's tokens; [0] is 0, [R] is N"""
-    block_tables: npt.NDArray[np.int32]
-    """int32[R, B], ids of each request's blocks in order; unused entries are 0 and never read.
-    Token at position p of request r lies in block block_tables[r, p // block_size] at offset p %
-    block_size. Every position up to the last new one is covered, but for those that lie before the
-    windows of all new tokens in every layer: their entries are 0, unread."""
+    block_tables: tuple[npt.NDArray[np.int32], ...]
+    """The block tables that `KVCacheSpec.places` name, each int32[R, B]: ids of each request's
+    blocks in order; unused entries are 0 and never read. Token at position p of request r lies in
+    block table[r, p // block_size] at offset p % block_size. Every position up to the last new one
+    is covered, but for those that lie before the windows of all new tokens in every layer of the
+    table: their entries are 0, unread."""
     logit_rows: npt.NDArray[np.int32]
     """int32[L], rows of N whose logits are wanted, ascending"""
 
@@ -148,6 +171,20 @@ class RaggedBatch:
     def num_tokens(self) -> int:
         """N."""
         return len(self.token_ids)
+
+    @property
+    def num_requests(self) -> int:
+        """R."""
+        return len(self.query_start) - 1
+
+    def block_table(self, place: LayerPlace) -> npt.NDArray[np.int32]:
+        """The table that names the blocks of a layer; ValueError where there is none."""
+        if place.table >= len(self.block_tables):
+            raise ValueError(
+                f"the batch has {len(self.block_tables)} block tables, and the blocks of a layer "
+                f"are in table {place.table}"
+            )
+        return self.block_tables[place.table]
 
 
 class Ops(ABC):

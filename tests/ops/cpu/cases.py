@@ -143,7 +143,7 @@ def batch_of(requests: list[Request]) -> RaggedBatch:
         token_ids=np.zeros(len(positions), np.int32),
         positions=positions,
         query_start=starts,
-        block_tables=tables,
+        block_tables=(tables,),
         logit_rows=starts[1:] - 1,
     )
 

@@ -95,7 +95,7 @@ def test_ragged_batches() -> None:
         token_ids=np.zeros(5, np.int32),
         positions=np.array([0, 1, 2, 30, 31], np.int32),
         query_start=np.array([0, 3, 5], np.int32),
-        block_tables=np.array([[0, 0], [1, 2]], np.int32),
+        block_tables=(np.array([[0, 0], [1, 2]], np.int32),),
         logit_rows=np.array([2, 4], np.int32),
     )
 
@@ -119,9 +119,10 @@ def test_ragged_batches() -> None:
         {"query_start": np.array([1, 3, 5], int32)},
         {"query_start": np.array([0, 5], int32)},
         {"query_start": np.array([], int32)},
-        {"block_tables": np.array([[0, 0], [1, 4]], int32)},
-        {"block_tables": np.array([[0, 0], [-1, 2]], int32)},
-        {"block_tables": np.array([[0], [1]], int32)},
+        {"block_tables": (np.array([[0, 0], [1, 4]], int32),)},
+        {"block_tables": (np.array([[0, 0], [-1, 2]], int32),)},
+        {"block_tables": (np.array([[0], [1]], int32),)},
+        {"block_tables": ()},
     ):
         both(replace(good, **change))
     both(good, normal(1, 4, row_width(shape)))
@@ -131,7 +132,7 @@ def test_ragged_batches() -> None:
     with pytest.raises(ValueError, match="the cache holds"):
         OPS.kv_write(normal(1, 5, 96), shape_of(1, 4, 16), kv, 0, good)
     # An unused entry of a table is never read.
-    unused = replace(good, block_tables=np.array([[0, 99], [1, 2]], int32))
+    unused = replace(good, block_tables=(np.array([[0, 99], [1, 2]], int32),))
     OPS.kv_write(rows, shape, kv, 0, unused)
 
 
@@ -144,7 +145,7 @@ def test_a_window_beyond_every_position_is_none(window: int) -> None:
         token_ids=np.zeros(20, np.int32),
         positions=np.arange(20, dtype=np.int32),
         query_start=np.array([0, 20], np.int32),
-        block_tables=np.array([[0, 1]], np.int32),
+        block_tables=(np.array([[0, 1]], np.int32),),
         logit_rows=np.array([19], np.int32),
     )
     wide = replace(shape, window=window)
@@ -163,7 +164,7 @@ def test_the_last_position_there_is() -> None:
         token_ids=np.zeros(1, np.int32),
         positions=np.array([2**31 - 1], np.int32),
         query_start=np.array([0, 1], np.int32),
-        block_tables=table,
+        block_tables=(table,),
         logit_rows=np.zeros(1, np.int32),
     )
     rows = normal(1, 1, 48)

@@ -194,7 +194,7 @@ def test_the_last_position_there_is_has_a_distance() -> None:
         batch = replace(
             batch_of([Request(5, 0, 3, wide[0])]),
             positions=np.arange(start - 1, start + 2, dtype=np.int32),
-            block_tables=wide,
+            block_tables=(wide,),
         )
         ops.kv_write(rows, shape, kv, 1, batch)
         got = ops.paged_attention(rows, shape, kv, 1, batch, slopes=np.array([100.0], np.float32))

@@ -257,7 +257,7 @@ def test_what_means_nothing_is_refused() -> None:
         late = batch_of([Request(1, 39, 1, request.blocks)])
         narrow = replace(shape, window=8)
         for table, good in (([99, 99, 3], True), ([99, 2, 99], False), ([1, 99, 3], True)):
-            changed = replace(late, block_tables=np.array([table], np.int32))
+            changed = replace(late, block_tables=(np.array([table], np.int32),))
             if good:
                 backend.kv_write(rows[:1], narrow, kv, 0, changed)
                 assert backend.paged_attention(rows[:1], narrow, kv, 0, changed).shape == (1, 16)

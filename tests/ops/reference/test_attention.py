@@ -49,8 +49,8 @@ def batch_of(*pieces: tuple[list[int], int, int]) -> RaggedBatch:
         token_ids=np.zeros(total, np.int32),
         positions=np.concatenate(positions).astype(np.int32),
         query_start=np.cumsum([0, *(count for _, _, count in pieces)]).astype(np.int32),
-        block_tables=np.array(
-            [table + [0] * (width - len(table)) for table, _, _ in pieces], np.int32
+        block_tables=(
+            np.array([table + [0] * (width - len(table)) for table, _, _ in pieces], np.int32),
         ),
         logit_rows=np.zeros(0, np.int32),
     )
@@ -145,7 +145,7 @@ def test_chunks_and_company_change_no_bit(ops: ReferenceOps, k: KVCodec, v: KVCo
 def test_layers_and_unused_table_entries_are_left_alone(ops: ReferenceOps) -> None:
     qkv, kv = rows(20), cache(ops)
     batch = batch_of(([5, 6, 0], 0, 20))
-    garbage = replace(batch, block_tables=np.array([[5, 6, 99999]], np.int32))
+    garbage = replace(batch, block_tables=(np.array([[5, 6, 99999]], np.int32),))
     out = attend(ops, qkv, kv, garbage)
     assert np.array_equal(out, attend(ops, qkv, cache(ops), batch))
     assert not kv.arrays.k[0].any() and not kv.arrays.v[0].any()
@@ -165,8 +165,9 @@ def test_bf16_cache_rounds_to_nearest_even(ops: ReferenceOps) -> None:
         ({"query_start": np.array([0, 19], np.int32)}, "does not rise from 0 to 20"),
         ({"positions": np.arange(19, dtype=np.int32)}, "equally many"),
         ({"positions": np.arange(30, 50, dtype=np.int32)}, r"position 48 is not in \[0, 48\)"),
-        ({"block_tables": np.array([[5, 24, 0]], np.int32)}, r"block id 24 is not in \[0, 24\)"),
-        ({"block_tables": np.zeros((2, 3), np.int32)}, "2 block tables for 1 requests"),
+        ({"block_tables": (np.array([[5, 24, 0]], np.int32),)}, r"block id 24 is not in \[0, 24\)"),
+        ({"block_tables": (np.zeros((2, 3), np.int32),)}, "2 rows of block tables for 1 requests"),
+        ({"block_tables": ()}, "the batch has 0 block tables"),
     ],
 )
 def test_a_batch_that_is_not_one_is_refused(

@@ -21,7 +21,7 @@ def batch_of(table: list[int], first: int, count: int) -> RaggedBatch:
         token_ids=np.zeros(count, np.int32),
         positions=np.arange(first, first + count, dtype=np.int32),
         query_start=np.array([0, count], np.int32),
-        block_tables=np.array([table], np.int32),
+        block_tables=(np.array([table], np.int32),),
         logit_rows=np.zeros(0, np.int32),
     )
 

@@ -304,9 +304,10 @@ class CpuOps(Ops):
     def kv_write(
         self, qkv: F32, shape: AttentionShape, kv: KVCacheArrays, layer: int, batch: RaggedBatch
     ) -> None:
+        place = kv.spec.place(layer)
         self._native.kv_write(
             kv.arrays,
-            layer,
+            place.index,
             qkv,
             shape.num_heads,
             shape.num_kv_heads,
@@ -315,7 +316,7 @@ class CpuOps(Ops):
             shape.chunk,
             batch.positions,
             batch.query_start,
-            batch.block_tables,
+            batch.block_table(place),
         )
 
     def paged_attention(
@@ -331,9 +332,10 @@ class CpuOps(Ops):
         masks: npt.NDArray[np.uint64] | None = None,
     ) -> F32:
         out = np.empty((qkv.shape[0], shape.num_heads * shape.head_dim), np.float32)
+        place = kv.spec.place(layer)
         self._native.attention(
             kv.arrays,
-            layer,
+            place.index,
             qkv,
             out,
             shape.num_heads,
@@ -348,7 +350,7 @@ class CpuOps(Ops):
             masks,
             batch.positions,
             batch.query_start,
-            batch.block_tables,
+            batch.block_table(place),
         )
         return out
 

@@ -16,7 +16,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from headrace.ops.interface import AttentionShape, KVCacheSpec, KVCodec, RaggedBatch
+from headrace.ops.interface import AttentionShape, KVCacheSpec, KVCodec, LayerPlace, RaggedBatch
 from headrace.ops.reference.arithmetic import F32, round_bf16
 from headrace.ops.reference.checks import seen_positions
 
@@ -28,7 +28,9 @@ _DTYPES: dict[KVCodec, npt.DTypeLike] = {"f32": np.float32, "bf16": ml_dtypes.bf
 
 @dataclass(frozen=True)
 class PagedKV:
-    """K and V, each [layers, blocks, block_size, kv_heads, head_dim] in its codec's type."""
+    """K and V, each [layers of a block, blocks, block_size, kv_heads, head_dim] in the type of its
+    codec.
+    """
 
     k: npt.NDArray[np.generic]
     v: npt.NDArray[np.generic]
@@ -61,16 +63,19 @@ def new_cache(spec: KVCacheSpec) -> PagedKV:
     return PagedKV(np.zeros(shape, _DTYPES[spec.k_codec]), np.zeros(shape, _DTYPES[spec.v_codec]))
 
 
-def write(qkv: F32, shape: AttentionShape, kv: PagedKV, layer: int, batch: RaggedBatch) -> None:
+def write(
+    qkv: F32, shape: AttentionShape, kv: PagedKV, place: LayerPlace, batch: RaggedBatch
+) -> None:
     """Store the k and v heads of each new token, rounding to nearest even where bfloat16."""
+    tables = batch.block_table(place)
     heads, kv_heads = shape.num_heads, shape.num_kv_heads
     block_size = kv.k.shape[2]
     rows = qkv.reshape(len(qkv), heads + 2 * kv_heads, shape.head_dim)
     for request in range(len(batch.query_start) - 1):
         for row in range(batch.query_start[request], batch.query_start[request + 1]):
             position = batch.positions[row]
-            block = batch.block_tables[request, position // block_size]
-            slot = (layer, block, position % block_size)
+            block = tables[request, position // block_size]
+            slot = (place.index, block, position % block_size)
             kv.k[slot] = rows[row, heads : heads + kv_heads].astype(kv.k.dtype)
             kv.v[slot] = rows[row, heads + kv_heads :].astype(kv.v.dtype)
 
@@ -79,22 +84,23 @@ def attend(
     qkv: F32,
     shape: AttentionShape,
     kv: PagedKV,
-    layer: int,
+    place: LayerPlace,
     batch: RaggedBatch,
     terms: Terms,
 ) -> F32:
     """Attention of every new token over what it sees: f32[N, num_heads * head_dim]."""
+    tables = batch.block_table(place)
     out = np.empty((len(qkv), shape.num_heads * shape.head_dim), np.float32)
     width = shape.num_heads * shape.head_dim
     for request in range(len(batch.query_start) - 1):
-        table = batch.block_tables[request]
+        table = tables[request]
         for row in range(batch.query_start[request], batch.query_start[request + 1]):
             query = qkv[row, :width].reshape(shape.num_heads, shape.head_dim)
             mask = None if terms.masks is None else terms.masks[row]
             position = int(batch.positions[row])
             seen = seen_positions(shape, position, mask)
             scores = _Scores(shape, position, terms)
-            out[row] = _attend_one(query, scores, kv, layer, table, seen).reshape(-1)
+            out[row] = _attend_one(query, scores, kv, place.index, table, seen).reshape(-1)
     return out
 
 
@@ -122,7 +128,7 @@ def _attend_one(
     query: F32,
     scored: _Scores,
     kv: PagedKV,
-    layer: int,
+    index: int,
     table: npt.NDArray[np.int32],
     seen: npt.NDArray[np.int64],
 ) -> F32:
@@ -146,7 +152,7 @@ def _attend_one(
     mixed = np.zeros((shape.num_kv_heads, group, shape.head_dim))
     for span in np.unique(seen // SPAN):
         positions = seen[seen // SPAN == span]
-        slots = (layer, table[positions // block_size], positions % block_size)
+        slots = (index, table[positions // block_size], positions % block_size)
         # [positions, kv_heads, head_dim] -> [kv_heads, 1, positions, head_dim]
         keys = kv.k[slots].astype(np.float64).swapaxes(0, 1)[:, None]
         values = kv.v[slots].astype(np.float64).swapaxes(0, 1)[:, None]

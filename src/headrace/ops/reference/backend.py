@@ -244,8 +244,8 @@ class ReferenceOps(Ops):
     def kv_write(
         self, qkv: F32, shape: AttentionShape, kv: KVCacheArrays, layer: int, batch: RaggedBatch
     ) -> None:
-        check_batch(qkv, shape, kv, layer, batch)
-        attention.write(qkv, shape, kv.arrays, layer, batch)
+        place = check_batch(qkv, shape, kv, layer, batch)
+        attention.write(qkv, shape, kv.arrays, place, batch)
 
     def paged_attention(
         self,
@@ -259,12 +259,12 @@ class ReferenceOps(Ops):
         slopes: F32 | None = None,
         masks: npt.NDArray[np.uint64] | None = None,
     ) -> F32:
-        check_batch(qkv, shape, kv, layer, batch)
+        place = check_batch(qkv, shape, kv, layer, batch)
         check_heads("sinks", sinks, shape)
         check_heads("slopes", slopes, shape)
         check_masks(masks, shape, batch)
         terms = attention.Terms(sinks, slopes, masks)
-        return attention.attend(qkv, shape, kv.arrays, layer, batch, terms)
+        return attention.attend(qkv, shape, kv.arrays, place, batch, terms)
 
     def gated_activation(self, gate_up: F32, kind: Activation) -> F32:
         if gate_up.shape[1] % 2:

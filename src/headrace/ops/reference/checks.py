@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from headrace.ops.interface import AttentionShape, KVCacheArrays, RaggedBatch
+from headrace.ops.interface import AttentionShape, KVCacheArrays, LayerPlace, RaggedBatch
 
 
 def check_rows(name: str, x: npt.NDArray[np.float32], width: int) -> None:
@@ -92,8 +92,10 @@ def check_batch(
     kv: KVCacheArrays,
     layer: int,
     batch: RaggedBatch,
-) -> None:
-    """The batch must describe these rows, and every position it touches must have a block."""
+) -> LayerPlace:
+    """The place of the layer. The batch must describe these rows, and every position it touches
+    must have a block.
+    """
     check_shape(qkv, shape)
     spec, start = kv.spec, batch.query_start
     if (spec.num_kv_heads, spec.head_dim) != (shape.num_kv_heads, shape.head_dim):
@@ -101,8 +103,8 @@ def check_batch(
             f"the cache holds {spec.num_kv_heads} heads of {spec.head_dim}, "
             f"attention has {shape.num_kv_heads} of {shape.head_dim}"
         )
-    if not 0 <= layer < spec.num_layers:
-        raise ValueError(f"layer {layer} is not in [0, {spec.num_layers})")
+    place = spec.place(layer)
+    tables = batch.block_table(place)
     if len(qkv) != batch.num_tokens or len(batch.positions) != batch.num_tokens:
         raise ValueError(
             f"{len(qkv)} rows, {batch.num_tokens} token_ids and {len(batch.positions)} positions "
@@ -110,11 +112,11 @@ def check_batch(
         )
     if start[0] != 0 or start[-1] != batch.num_tokens or (np.diff(start) < 0).any():
         raise ValueError(f"query_start {start.tolist()} does not rise from 0 to {batch.num_tokens}")
-    if len(batch.block_tables) != len(start) - 1:
+    if len(tables) != len(start) - 1:
         raise ValueError(
-            f"{len(batch.block_tables)} block tables for {len(start) - 1} requests in query_start"
+            f"{len(tables)} rows of block tables for {len(start) - 1} requests in query_start"
         )
-    for request, table in enumerate(batch.block_tables):
+    for request, table in enumerate(tables):
         positions = batch.positions[start[request] : start[request + 1]]
         if not len(positions):
             continue
@@ -122,3 +124,4 @@ def check_batch(
         opening = first_seen(shape, int(positions.min()))
         first, last = opening // spec.block_size, int(positions.max()) // spec.block_size
         check_ids("block id", table[first : last + 1], spec.num_blocks)
+    return place

@@ -1,0 +1,108 @@
+"""From what layers keep to groups, block tables and places."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from headrace.models.layer_cache import CacheLayout, LayerKV, LayerCache, SharedKV, cache_layout
+from headrace.ops.interface import AttentionShape, KVCacheSpec, LayerPlace, Ops, RaggedBatch
+
+FULL, LOCAL = LayerKV(2, 16), LayerKV(2, 16, window=128)
+
+
+def places(layout: CacheLayout) -> list[tuple[int, int] | None]:
+    return [place and (place.table, place.index) for place in layout.places]
+
+
+def test_layers_that_keep_the_same_are_one_group_with_one_table() -> None:
+    layout = cache_layout([FULL] * 5)
+    assert (layout.layers_per_block, layout.num_tables) == (5, 1)
+    assert [(group.window, group.layers) for group in layout.groups] == [(0, (0, 1, 2, 3, 4))]
+    assert places(layout) == [(0, index) for index in range(5)]
+    assert cache_layout([LOCAL] * 3).groups[0].window == 128
+
+
+def test_blocks_of_two_groups_have_one_size() -> None:
+    """gpt-oss: every other layer has a window, 12 of 24."""
+    layout = cache_layout([LOCAL, FULL] * 12)
+    assert (layout.layers_per_block, layout.num_tables) == (12, 2)
+    assert [group.window for group in layout.groups] == [128, 0]
+    assert places(layout)[:4] == [(0, 0), (1, 0), (0, 1), (1, 1)]
+    assert len(set(places(layout))) == 24
+
+
+@pytest.mark.parametrize(
+    ("local", "full", "layers_per_block"), [(22, 4, 2), (29, 5, 1), (40, 8, 8), (52, 10, 2)]
+)
+def test_a_group_of_more_layers_has_more_tables(
+    local: int, full: int, layers_per_block: int
+) -> None:
+    """The sizes of Gemma 3."""
+    layout = cache_layout([LOCAL] * local + [FULL] * full)
+    assert layout.layers_per_block == layers_per_block
+    counts = [group.num_tables for group in layout.groups]
+    assert counts == [local // layers_per_block, full // layers_per_block]
+    found = places(layout)
+    assert len(set(found)) == local + full
+    assert {place[0] for place in found if place} == set(range(sum(counts)))
+    first_full = found[local]
+    assert first_full == (counts[0], 0), "tables follow the order of the groups"
+
+
+def test_a_layer_that_shares_lies_where_the_other_does_and_one_without_attention_nowhere() -> None:
+    layers: list[LayerCache] = [FULL, None, LOCAL, SharedKV(2), SharedKV(0)]
+    layout = cache_layout(layers)
+    assert places(layout) == [(0, 0), None, (1, 0), (1, 0), (0, 0)]
+    assert [group.layers for group in layout.groups] == [(0,), (2,)]
+    spec = layout.spec(16, 3, "f32", "f32")
+    assert spec.place(3) == LayerPlace(1, 0)
+    with pytest.raises(ValueError, match="layer 1 keeps no K and V"):
+        spec.place(1)
+    for layer in (-1, 5):
+        with pytest.raises(ValueError, match=rf"layer {layer} is not in \[0, 5\)"):
+            spec.place(layer)
+
+
+def test_what_no_pool_holds_is_refused() -> None:
+    with pytest.raises(ValueError, match="no layer keeps K and V"):
+        cache_layout([None, None])
+    with pytest.raises(ValueError, match="2 heads of 16 in layer 0, 1 heads of 32 in layer 1"):
+        cache_layout([FULL, LayerKV(1, 32)])
+    with pytest.raises(ValueError, match="layer 1 shares with layer 2, which keeps none"):
+        cache_layout([FULL, SharedKV(2), None])
+
+
+def test_a_block_has_the_bytes_of_its_layers() -> None:
+    spec = cache_layout([LOCAL] * 6 + [FULL] * 2).spec(16, 10, "bf16", "f32")
+    assert (spec.num_layers, spec.num_blocks) == (2, 10)
+    assert spec.block_bytes == 2 * 16 * 2 * 16 * (2 + 4)
+
+
+def test_layers_in_tables_of_their_own_are_the_same_bits(ops: Ops) -> None:
+    """Four layers in one table, or two of them in each of two whose blocks are mixed."""
+    shape = AttentionShape(2, 1, 16, 0.25)
+    rng = np.random.default_rng(3)
+    tokens = 40
+    rows = rng.standard_normal((4, tokens, 4 * 16)).astype(np.float32)
+
+    def attended(spec: KVCacheSpec, tables: list[list[int]]) -> list[np.ndarray]:
+        kv = ops.kv_cache(spec)
+        batch = RaggedBatch(
+            token_ids=np.zeros(tokens, np.int32),
+            positions=np.arange(tokens, dtype=np.int32),
+            query_start=np.array([0, tokens], np.int32),
+            block_tables=tuple(np.array([table], np.int32) for table in tables),
+            logit_rows=np.zeros(0, np.int32),
+        )
+        for layer in range(4):
+            ops.kv_write(rows[layer], shape, kv, layer, batch)
+        return [ops.paged_attention(rows[i], shape, kv, i, batch) for i in range(4)]
+
+    together = attended(KVCacheSpec(4, 1, 16, 16, 3, "f32", "bf16"), [[2, 0, 1]])
+    places = tuple(LayerPlace(layer % 2, layer // 2) for layer in range(4))
+    mixed = KVCacheSpec(2, 1, 16, 16, 6, "f32", "bf16", places)
+    for mine, expected in zip(attended(mixed, [[4, 1, 2], [0, 5, 3]]), together, strict=True):
+        assert np.array_equal(mine, expected)
+    with pytest.raises(ValueError, match="the batch has 1 block tables"):
+        attended(mixed, [[4, 1, 2]])
