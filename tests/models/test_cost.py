@@ -71,7 +71,10 @@ def test_experts_read_are_those_that_chance_gives(experts: int, chosen: int, tok
     assert cost.operations_of_token == 2 * chosen * 10
 
 
-@pytest.mark.parametrize("family", ["glm4_moe", "qwen3_moe", "qwen2_moe", "mixtral"])
+@pytest.mark.parametrize(
+    "family",
+    ["glm4_moe", "qwen3_moe", "qwen2_moe", "olmoe", "mixtral", "granitemoe", "phimoe"],
+)
 @pytest.mark.parametrize("batch", [1, 5])
 def test_the_planner_counts_the_same_step(family: str, batch: int) -> None:
     """Of a decode step in F32, apart from norms, biases and rows of the table, which it counts."""

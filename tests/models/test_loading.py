@@ -233,7 +233,10 @@ def test_the_rope_table_grows_with_what_is_asked_of_it() -> None:
         """Of one token at `start`, over a cache in which everything before it is zero."""
         one = np.array([start], np.int32)
         batch = RaggedBatch(
-            np.array([7], np.int32), one, np.array([0, 1], np.int32), (tables,),
+            np.array([7], np.int32),
+            one,
+            np.array([0, 1], np.int32),
+            (tables,),
             np.zeros(1, np.int32),
         )
         result: np.ndarray = model.forward(batch, kv)

@@ -15,7 +15,7 @@ from headrace.plan.model_shape import (
     shape_of_config,
 )
 from headrace.weights.gguf_file import read_gguf
-from tests.tiny import write_tiny_hf
+from tests.tiny import tiny_checkpoint, tiny_config, write_tiny_hf
 
 CATALOG = Catalog.load()
 OPEN = [row for row in CATALOG.models if row.num_layers is not None]
@@ -113,6 +113,18 @@ def test_weights_of_a_header_are_those_of_the_file(name: str, shared_assets: Pat
         }
     )
     assert shape.parameters.total == counted.parameters.total
+
+
+@pytest.mark.parametrize(
+    "family",
+    ["glm4_moe", "qwen3_moe", "qwen2_moe", "olmoe", "mixtral", "granitemoe", "phimoe", "phi3"],
+)
+def test_a_config_counts_the_matrices_of_its_checkpoint(family: str) -> None:
+    """Vectors aside. Phi-3 has a gate where Phi-2, whose name it begins with, has none."""
+    tensors = tiny_checkpoint(family).tensors.values()
+    total = shape_of_config(tiny_config(family)).parameters.total
+    vectors = sum(tensor.num_values for tensor in tensors if len(tensor.shape) == 1)
+    assert total == pytest.approx(sum(t.num_values for t in tensors), abs=vectors)
 
 
 def test_a_folder_gives_its_header(tmp_path: Path) -> None:

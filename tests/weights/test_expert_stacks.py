@@ -442,11 +442,15 @@ def test_the_gate_of_a_shared_expert_is_a_vector_in_gguf(tmp_path: Path) -> None
 
 
 @pytest.mark.torch
-def test_a_folder_s_tensors_are_what_transformers_loads(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "family",
+    ["glm4_moe", "qwen3_moe", "qwen2_moe", "olmoe", "mixtral", "granitemoe", "phimoe"],
+)
+def test_a_folder_s_tensors_are_what_transformers_loads(family: str, tmp_path: Path) -> None:
     """Its own code joins single experts; ours went through a GGUF file before."""
     torch = pytest.importorskip("torch", reason="transformers needs torch to read models")
     transformers = pytest.importorskip("transformers", reason="compares with transformers")
-    folder = write_tiny_hf(tmp_path, FAMILY)
+    folder = write_tiny_hf(tmp_path, family)
     write_gguf(open_checkpoint(folder), tmp_path / "m.gguf", "F32")
     write_hf_folder(open_checkpoint(tmp_path / "m.gguf"), tmp_path / "out")
     models = [

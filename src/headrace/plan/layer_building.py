@@ -19,8 +19,13 @@ from headrace.plan.layer_shape import (
     StateLayers,
 )
 
-# Two matrices instead of three: no gate.
-_PLAIN_FFN = ("gpt2", "gptj", "gpt_neox", "opt", "phi", "falcon", "starcoder2", "nemotron_h", "mpt")
+# Two matrices instead of three: no gate. Whole names: Phi-3 and Falcon-H1 have gates.
+_PLAIN_FFN = frozenset(
+    {
+        "falcon", "gpt2", "gpt_bigcode", "gpt_neox", "gptj", "mpt", "nemotron_h", "opt", "phi",
+        "starcoder2",
+    }
+)  # fmt: skip
 # A dense layer beside the experts in every block.
 _DENSE_BESIDE_EXPERTS = ("gemma4",)
 # Full attention whose queries carry a gate as wide as themselves.
@@ -208,7 +213,7 @@ def _feed_forward(
     """alone: whether each block is a mixer or a feed-forward layer, not both."""
     hidden, layers = fields["hidden_size"], fields["num_layers"]
     architecture = str(fields.get("architecture") or "")
-    matrices = 2 if architecture.startswith(_PLAIN_FFN) else 3
+    matrices = 2 if architecture in _PLAIN_FFN else 3
     experts = fields.get("num_experts") or 0
     expert_count = (fields.get("expert_layers") or layers) if experts else 0
     blocks = layers - sum(layer.count for layer in mixers) if alone else layers
