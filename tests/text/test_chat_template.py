@@ -335,6 +335,18 @@ def test_an_error_is_no_longer_than_a_person_reads(source: str) -> None:
     assert "characters)" in str(refused.value)
 
 
+def test_what_a_client_sends_is_not_repeated_at_length() -> None:
+    long = "x" * 10_000
+    part = {"type": long, "text": "x"}
+    for messages in ([{"role": [long], "content": "x"}], [{"role": "user", "content": [part]}]):
+        with pytest.raises(RequestError) as refused:
+            ChatTemplate(CHATML).render(messages)
+        assert len(str(refused.value)) < 500
+    with pytest.raises(TemplateError) as unknown:
+        ChatTemplate(CHATML).render(HI, template_name=long)
+    assert len(str(unknown.value)) < 500
+
+
 def test_safe_does_not_make_html_of_what_it_is_joined_to() -> None:
     """In transformers Mistral's templates write &#34; around a tool call's arguments."""
     source = "{% set a = {'x': 1} | tojson | safe %}{{ '{\"n\": ' + a + '}' }}"

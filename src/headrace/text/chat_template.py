@@ -16,7 +16,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from headrace.errors import RequestError, TemplateError
+from headrace.errors import RequestError, TemplateError, shown
 from headrace.text.template_limits import Budget, RenderLimits, check_nodes, check_source
 from headrace.text.template_messages import normalized_messages, plain
 from headrace.text.user_text import Disguise, disguises, segments_of, unused_private
@@ -161,7 +161,7 @@ class ChatTemplate:
         if name not in self._sources:
             known = ", ".join(sorted(self._sources)) or "none"
             raise TemplateError(
-                f"this model has no chat template named {name!r} (it has: {known}); use raw "
+                f"this model has no chat template named {shown(name)} (it has: {known}); use raw "
                 "completions or give a chat template"
             )
         return name

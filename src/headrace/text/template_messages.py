@@ -10,7 +10,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from headrace.errors import RequestError
+from headrace.errors import RequestError, shown
 
 if TYPE_CHECKING:
     from headrace.text.template_traits import TemplateTraits
@@ -51,7 +51,7 @@ def _message(
     role = result.get("role")
     if not isinstance(role, str):
         raise RequestError(
-            f"{at}.role is {role!r}; it must be the name of a role", param=f"{at}.role"
+            f"{at}.role is {shown(role)}; it must be the name of a role", param=f"{at}.role"
         )
     if role == "developer" and not traits.knows_developer:
         result["role"] = "system"
@@ -94,7 +94,8 @@ def _part(part: Any, at: str, media: Collection[str]) -> dict[str, Any]:
     text = part.get(_TEXT_KEYS[kind]) if named and kind in _TEXT_KEYS else None
     if not isinstance(text, str):
         raise RequestError(
-            f"{at} has type {kind!r}; this model reads text: send parts of type 'text' with a text",
+            f"{at} has type {shown(kind)}; this model reads text: send parts of type 'text' with a "
+            "text",
             param=at,
         )
     return {"type": "text", "text": text}
