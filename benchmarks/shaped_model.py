@@ -131,7 +131,7 @@ def _printable_bytes() -> list[str]:
 def tokenizer(shape: Shape, folder: Path | None) -> dict[str, Any]:
     """`tokenizer.ggml.*` metadata."""
     if folder is None:
-        tokens, merges = _printable_bytes(), ["Ġ Ġ"]
+        tokens, merges = [*_printable_bytes(), "ĠĠ"], ["Ġ Ġ"]
     else:
         vocabulary = json.loads((folder / "vocab.json").read_text(encoding="utf-8"))
         tokens = sorted(vocabulary, key=vocabulary.__getitem__)
