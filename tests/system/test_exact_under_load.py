@@ -109,7 +109,8 @@ async def _alone(url: str, cases: list[Case]) -> list[Seen]:
         return [await _stream(client, case, alone=True) for case in cases]
 
 
-# Pools have `blocks` of 16 tokens; the streams, of up to 160 tokens, need several times as many.
+# Pools have `blocks` of 16 tokens, of half the layers each where windows alternate; the streams, of
+# up to 160 tokens, need several times as many.
 SHAPE = {"hidden": 128, "intermediate": 256, "layers": 3}
 MODELS = {
     "all positions": ("qwen3", SHAPE),
@@ -144,7 +145,7 @@ def at_rest(metrics: dict[str, float]) -> bool:
         ("window of 7", "BF16", 16, 8, "auto"),
         ("window of 40", "BF16", 16, 20, "auto"),
         ("window of 40", "Q8_0", 64, 24, "auto"),
-        ("alternating", "BF16", 16, 16, "auto"),
+        ("alternating", "BF16", 16, 32, "auto"),
         ("experts", "BF16", 16, 16, "auto"),
         ("headrace-moe", "Q8_0", 16, 16, "f32"),
         ("headrace-moe", "Q8_0", 64, 24, "bf16"),
