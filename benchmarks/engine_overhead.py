@@ -32,6 +32,9 @@ class NoOps:
 
     name, level, num_threads = "none", "none", 1
 
+    def expert_cache_stats(self) -> None:
+        return None
+
     def kv_cache(self, spec: KVCacheSpec) -> KVCacheArrays:
         return KVCacheArrays(spec, None)
 

@@ -108,6 +108,26 @@ def test_shares_appear_once_the_machine_is_measured(
     assert ElementTree.parse(plot).getroot().tag.endswith("svg")
 
 
+def test_the_memory_of_experts_is_a_setting_of_the_benchmark(tmp_path: Path) -> None:
+    mixture = str(write_tiny_gguf(tmp_path, "qwen3_moe", "Q8_0"))
+    for value, problem in (
+        ("1", "--expert-cache-memory-bytes is 1; one matrix of an expert of this model takes"),
+        ("some", "--expert-cache-memory-bytes is 'some'; expected an integer"),
+    ):
+        with pytest.raises(HeadraceError, match=problem):
+            run(
+                "bench",
+                "engine",
+                mixture,
+                "-p",
+                "8",
+                "-n",
+                "0",
+                "--expert-cache-memory-bytes",
+                value,
+            )
+
+
 def test_what_cannot_be_measured_is_refused(model: str) -> None:
     with pytest.raises(HeadraceError, match="nothing to time"):
         run("bench", "engine", model, "-p", "0", "-n", "0")

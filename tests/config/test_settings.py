@@ -148,7 +148,31 @@ def test_sizes_of_the_kv_cache_in_a_file(
     assert (engine.max_model_len, engine.kv_cache_memory_bytes) == (length, size)
 
 
-def test_auto_is_of_the_length_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("line", "size"),
+    [
+        ("expert-cache-memory-bytes: auto", None),
+        ("expert-cache-memory-bytes: null", None),
+        ("expert-cache-memory: 2G", 2 << 30),
+        ("expert_cache_memory_bytes: 7", 7),
+    ],
+)
+def test_the_memory_of_experts(line: str, size: int | None, tmp_path: Path) -> None:
+    path = tmp_path / "headrace.yaml"
+    path.write_text(f"{line}\n")
+    engine = build(EngineConfig, read_file(path, [EngineConfig]), source="file")
+    assert engine.expert_cache_memory_bytes == size
+
+
+@pytest.mark.parametrize("value", [0, -1, "some"])
+def test_the_memory_of_experts_is_checked(value: Any) -> None:
+    with pytest.raises(
+        ConfigError, match=r"--expert-cache-memory-bytes is .*; expected an integer ≥ 1, or auto"
+    ):
+        build(EngineConfig, {"expert_cache_memory_bytes": value}, source="settings")
+
+
+def test_the_size_of_the_kv_cache_has_no_auto(tmp_path: Path) -> None:
     path = tmp_path / "headrace.yaml"
     path.write_text("kv-cache-memory-bytes: auto\n")
     with pytest.raises(ConfigError, match="kv"):

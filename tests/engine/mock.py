@@ -221,6 +221,9 @@ class MockOps:
 
     name, level, num_threads = "mock", "mock", 1
 
+    def expert_cache_stats(self) -> None:
+        return None
+
     def kv_cache(self, spec: KVCacheSpec) -> KVCacheArrays:
         return KVCacheArrays(
             spec, np.zeros((spec.num_layers, spec.num_blocks, spec.block_size), np.uint64)

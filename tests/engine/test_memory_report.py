@@ -70,3 +70,13 @@ def test_what_is_not_known_is_said() -> None:
     first, second, _ = memory_report(info)
     assert first.startswith("memory: how much is available is not known; beside")
     assert second.startswith("KV cache: 1,750.0 MiB: 1,000 blocks")
+
+
+def test_a_cache_of_experts_is_a_line_of_its_own() -> None:
+    info = msgspec.structs.replace(INFO, expert_cache_bytes=3 << 20)
+    *usual, line = memory_report(info)
+    assert usual == memory_report(INFO)
+    assert line == (
+        "experts: 3.0 MiB at most hold those that steps used last, packed; the others stay in the "
+        "mapped file"
+    )

@@ -324,7 +324,11 @@ def _families(server: Running) -> dict[str, Any]:
 
 
 MEASURED = msgspec.structs.replace(
-    INFO, read_limit_bytes_per_s=4e6, compute_limit_ops_per_s=1e8, compute_limit_kind="f32"
+    INFO,
+    read_limit_bytes_per_s=4e6,
+    compute_limit_ops_per_s=1e8,
+    compute_limit_kind="f32",
+    expert_cache_bytes=1 << 20,
 )
 A_STEP = Stats(step_s=0.5, step_bytes=1_000_000, step_operations=10_000_000)
 

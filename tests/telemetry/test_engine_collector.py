@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from headrace.engine.messages import Stats
+from headrace.engine.messages import EngineInfo, Stats
 from headrace.telemetry.buckets import ITERATION_TOKENS, STEP_S
 from headrace.telemetry.engine_collector import EngineCollector
 from headrace.telemetry.families import Families
@@ -22,13 +22,13 @@ LABELS = {"model_name": "m", "engine": "0"}
 
 
 def registry_of(
-    stats: Stats, *, alive: bool = True, queued: int | None = None
+    stats: Stats, *, alive: bool = True, queued: int | None = None, info: EngineInfo = INFO
 ) -> CollectorRegistry:
     registry = CollectorRegistry()
     registry.register(
         EngineCollector(
             labels=LABELS,
-            facts=lambda: INFO,
+            facts=lambda: info,
             counts=lambda: stats,
             alive=lambda: alive,
             prefix_caching=True,
@@ -136,6 +136,25 @@ def test_an_engine_that_has_done_nothing_has_empty_histograms() -> None:
 def test_counts_that_do_not_fit_the_bounds_are_refused() -> None:
     with pytest.raises(ValueError, match="2 counts for 3 bounds"):
         Families({}).histogram("x", "x", (1, 2, 3), [1, 2], 0.0)
+
+
+def test_the_cache_of_experts() -> None:
+    """Absent where all experts are packed at load; counters stay when the engine has ended."""
+    stats = Stats(
+        expert_cache_hits=7,
+        expert_cache_misses=5,
+        expert_cache_read_bytes=900,
+        expert_cache_held_bytes=30,
+    )
+    info = msgspec.structs.replace(INFO, expert_cache_bytes=40)
+    for alive, held in ((True, 30), (False, 0)):
+        registry = registry_of(stats, info=info, alive=alive)
+        assert value(registry, "headrace:expert_cache_bytes", state="held") == held
+        assert value(registry, "headrace:expert_cache_bytes", state="limit") == 40
+        assert value(registry, "headrace:expert_cache_hits_total") == 7
+        assert value(registry, "headrace:expert_cache_misses_total") == 5
+        assert value(registry, "headrace:expert_cache_read_bytes_total") == 900
+    assert b"expert_cache" not in generate_latest(registry_of(stats))
 
 
 def test_every_name_is_there_once() -> None:

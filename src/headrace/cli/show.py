@@ -141,6 +141,10 @@ def _memory_rows(memory: dict[str, Any] | None) -> list[tuple[str, str]]:
     if memory is None:
         return []
     rows = [("KV cache", f"{memory['token_bytes']:,} bytes a token in {memory['kv_cache_dtype']}")]
+    if memory["expert_cache_bytes"] is not None:
+        cached, experts = memory["expert_cache_bytes"] / 1e6, memory["expert_bytes"] / 1e6
+        text = f"{cached:,.3f} MB of {experts:,.3f} MB packed at a time"
+        rows.append(("experts", text))
     if memory["problem"]:
         return [*rows, ("fits here", f"no: {memory['problem']}")]
     text = f"{memory['default_tokens']:,} of {memory['max_model_len']:,} tokens of context"

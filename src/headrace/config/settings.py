@@ -55,6 +55,16 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             "no GPU is needed)."
         ),
     ] = None
+    expert_cache_memory_bytes: Annotated[
+        Positive | None,
+        Meta(
+            description="Memory of the packed experts of a model whose experts do not all fit; the "
+            "others stay in the mapped file until a step needs them. Default, also written `auto`: "
+            "all experts are packed at load where they fit, else what the other weights and the "
+            "KV cache leave. Models without experts have no such memory.",
+            extra={"auto": True, "aliases": ("--expert-cache-memory",)},
+        ),
+    ] = None
     kv_cache_dtype: Annotated[
         Literal["auto", "f32", "bf16"],
         Meta(

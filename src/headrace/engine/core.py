@@ -16,7 +16,7 @@ from operator import attrgetter
 from headrace.config.settings import EngineConfig
 from headrace.engine.answers import output, prefilled, started
 from headrace.engine.deadlines import Deadlines
-from headrace.engine.figures import StepFigures
+from headrace.engine.figures import StepFigures, expert_counts
 from headrace.engine.kv_cache import KVCache
 from headrace.engine.kv_sizes import most_held
 from headrace.engine.limits import Limits, check_submit
@@ -255,6 +255,7 @@ class EngineCore:
             miss_reasons=dict(totals.miss_reasons),
             failed_steps=self._failed_steps,
             kv_accounting_errors=self._kv_accounting_errors,
+            **expert_counts(self._ops.expert_cache_stats()),
         )
 
     def info(self) -> EngineInfo:
@@ -262,6 +263,7 @@ class EngineCore:
         plan, ops = self._plan, self._ops
         codec = self._model.weight_codec
         limits = None
+        experts = ops.expert_cache_stats()
         if self._machine is not None:
             limits = self._machine.limits(ops.level, ops.num_threads, codec)
         return EngineInfo(
@@ -285,6 +287,7 @@ class EngineCore:
             available_bytes=plan.available_bytes,
             kv_budget=plan.budget,
             kv_groups=self._groups(),
+            expert_cache_bytes=None if experts is None else experts.limit_bytes,
             scheduling_policy=self._policy,
         )
 

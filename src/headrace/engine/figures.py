@@ -1,10 +1,13 @@
-"""How long steps took and how much they did: the last one, all of them, and their histograms."""
+"""How long steps took and how much they did: the last one, all of them, and their histograms; what
+the cache of experts did.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 
 from headrace.models.cost import StepCost
+from headrace.ops.experts import ExpertCacheStats
 from headrace.telemetry.buckets import ITERATION_TOKENS, STEP_S
 
 
@@ -31,3 +34,15 @@ class StepFigures:
         self.operations += cost.operations
         self.seconds[bisect_left(STEP_S, step_s)] += 1
         self.tokens[bisect_left(ITERATION_TOKENS, num_tokens)] += 1
+
+
+def expert_counts(cache: ExpertCacheStats | None) -> dict[str, int]:
+    """What Stats says of the cache of experts, by field; nothing where there is none."""
+    if cache is None:
+        return {}
+    return {
+        "expert_cache_hits": cache.hits,
+        "expert_cache_misses": cache.misses,
+        "expert_cache_read_bytes": cache.read_bytes,
+        "expert_cache_held_bytes": cache.held_bytes,
+    }

@@ -1,27 +1,25 @@
 """What of a checkpoint would fit on this machine, told from its headers: no weight is read.
 
-The arithmetic is that of loading (`weight_memory`, `memory`) on what the config says, less what the
-copies of the weights will take.
+The arithmetic is that of loading (`weight_memory`, `expert_memory`, `memory`) on what the config
+says, less what the copies of the weights will take.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass
-
 import msgspec
 
 from headrace.config.settings import EngineConfig
+from headrace.engine.expert_memory import plan_weights
 from headrace.engine.memory import (
     REST_BYTES,
     available_memory_bytes,
     blocks_of_request,
     plan_kv_cache,
 )
-from headrace.engine.weight_memory import check_weights_fit, copied_bytes
+from headrace.engine.stored_shape import stored_shape
+from headrace.engine.weight_memory import copied_bytes
 from headrace.errors import ConfigError, UnsupportedModelError
-from headrace.models import DecoderConfig, read_config
-from headrace.models.layer_cache import CacheLayout, cache_layout
+from headrace.models import read_config
 from headrace.ops.interface import KVCodec
 from headrace.weights.checkpoint import Checkpoint
 
@@ -37,13 +35,17 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
     available_bytes: int
     """Of memory, now."""
     weights_bytes: int
-    """Of them that loading takes."""
+    """Of them that loading takes, a cache of experts included."""
     default_tokens: int = 0
     """The longest request with the default size of the KV cache."""
     most_tokens: int = 0
     """With kv_cache_memory_bytes, which is what that length takes of the memory that is left. All
     three are 0 where not even the weights fit; problem says so in words, "" otherwise."""
     kv_cache_memory_bytes: int = 0
+    expert_bytes: int = 0
+    """Of the experts that a router chooses from, packed; 0 for a model without."""
+    expert_cache_bytes: int | None = None
+    """Of the cache that holds some of them at a time; None where all are packed at load."""
     problem: str = ""
 
 
@@ -53,14 +55,13 @@ def fit(checkpoint: Checkpoint, available_bytes: int | None = None) -> Fit | Non
     available_bytes: of memory; looked up when None. Raises ConfigError where that cannot be told.
     """
     try:
-        shape = _Shape(read_config(checkpoint), _dominant_codec(checkpoint))
+        shape = stored_shape(checkpoint, read_config(checkpoint))
     except UnsupportedModelError:
         return None
     layout = shape.cache_layout
     available = available_memory_bytes() if available_bytes is None else available_bytes
     config = EngineConfig()
     weights = copied_bytes(checkpoint)
-    left = max(0, available - weights - REST_BYTES)
     codec: KVCodec = "f32" if shape.weight_codec == "F32" else "bf16"
     facts = Fit(
         kv_cache_dtype=codec,
@@ -70,11 +71,19 @@ def fit(checkpoint: Checkpoint, available_bytes: int | None = None) -> Fit | Non
         weights_bytes=weights,
     )
     try:
-        check_weights_fit(checkpoint, config.backend, available)
-        plan = plan_kv_cache(shape, config, left)
+        planned = plan_weights(checkpoint, config, available)
+        weights, reserved = planned.loaded_bytes or weights, planned.reserved_bytes
+        left = max(0, available - weights - REST_BYTES)
+        facts = msgspec.structs.replace(
+            facts,
+            weights_bytes=weights + (planned.expert_cache_bytes or 0),
+            expert_bytes=planned.expert_bytes,
+            expert_cache_bytes=planned.expert_cache_bytes,
+        )
+        plan = plan_kv_cache(shape, config, left, reserved)
     except ConfigError as error:
         return msgspec.structs.replace(facts, problem=str(error))
-    longest = plan_kv_cache(shape, _with_bytes(config, left), left)
+    longest = plan_kv_cache(shape, _with_bytes(config, left - reserved), left, reserved)
     blocks = min(longest.num_blocks, blocks_of_request(layout, config, longest.max_model_len))
     return msgspec.structs.replace(
         facts,
@@ -86,28 +95,3 @@ def fit(checkpoint: Checkpoint, available_bytes: int | None = None) -> Fit | Non
 
 def _with_bytes(config: EngineConfig, num_bytes: int) -> EngineConfig:
     return msgspec.structs.replace(config, kv_cache_memory_bytes=num_bytes)
-
-
-def _dominant_codec(checkpoint: Checkpoint) -> str:
-    """Codec of most bytes of matrices, by which the engine chooses the type of K and V."""
-    sizes = Counter[str]()
-    for tensor in checkpoint.tensors.values():
-        if len(tensor.shape) == 2:
-            sizes[tensor.codec.name] += tensor.nbytes
-    return sizes.most_common(1)[0][0] if sizes else "F32"
-
-
-@dataclass(frozen=True)
-class _Shape:
-    """The sizes of a model that a KV cache depends on, from its config alone."""
-
-    config: DecoderConfig
-    weight_codec: str
-
-    @property
-    def max_positions(self) -> int:
-        return self.config.max_positions
-
-    @property
-    def cache_layout(self) -> CacheLayout:
-        return cache_layout(self.config.layer_caches)

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from headrace.config.settings import EngineConfig
 from headrace.engine.core import EngineCore
+from headrace.engine.expert_memory import plan_weights
 from headrace.engine.memory import plan_kv_cache
-from headrace.engine.weight_memory import check_weights_fit
 from headrace.models import load_model
 from headrace.ops import make_ops
 from headrace.telemetry.machine import stored_machine
@@ -55,9 +55,14 @@ def load_engine(
         phases.seconds["import"] = clock() - started_s
     with phases("open"):
         checkpoint = open_checkpoint(resolve_model(config.model))
-        check_weights_fit(checkpoint, config.backend)
+        weights = plan_weights(checkpoint, config)
     with phases("backend"):
-        ops = make_ops(config.backend, cpu_level=config.cpu_level, threads=config.threads)
+        ops = make_ops(
+            config.backend,
+            cpu_level=config.cpu_level,
+            threads=config.threads,
+            expert_cache_bytes=weights.expert_cache_bytes,
+        )
     with phases("weights"):
         model = load_model(
             checkpoint,
@@ -74,7 +79,7 @@ def load_engine(
             num_tokens=count_tokens(checkpoint.tokenizer, model.vocab_size),
             eos_token_ids=checkpoint.eos_token_ids,
             clock=clock,
-            plan=plan_kv_cache(model, config),
+            plan=plan_kv_cache(model, config, reserved_bytes=weights.reserved_bytes),
             machine=stored_machine(os.environ),
         )
     with phases("warm_up"):

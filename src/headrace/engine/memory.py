@@ -63,15 +63,20 @@ class CachePlan(NamedTuple):
 
 
 def plan_kv_cache(
-    model: CacheShape, config: EngineConfig, available_bytes: int | None = None
+    model: CacheShape,
+    config: EngineConfig,
+    available_bytes: int | None = None,
+    reserved_bytes: int = 0,
 ) -> CachePlan:
-    """Size the KV cache. available_bytes: of memory, for it; looked up when None.
+    """Size the KV cache. available_bytes: of memory, now; looked up when None.
+
+    reserved_bytes: of these, what steps will take besides: packed experts and the rows of theirs.
 
     Raises ConfigError where the size asked for is more than there is memory for, or max_model_len
     more than the model or the cache can hold.
     """
     codec = _codec(config, model.weight_codec)
-    block_bytes = model.cache_layout.spec(config.block_size, 1, codec, codec).block_bytes
+    block_bytes = block_bytes_of(model, config)
     asked = config.max_model_len
     if asked is not None and asked > model.max_positions:
         raise ConfigError(
@@ -80,7 +85,7 @@ def plan_kv_cache(
         )
     wanted_len = asked if asked is not None else model.max_positions
     available = _available(config) if available_bytes is None else available_bytes
-    room = _Room(model, config, block_bytes, available)
+    room = _Room(model, config, block_bytes, max(0, available - reserved_bytes))
     if config.num_gpu_blocks_override is not None:
         num_blocks = config.num_gpu_blocks_override
         room.check_override(num_blocks)
@@ -91,12 +96,14 @@ def plan_kv_cache(
         num_blocks = min(num_bytes // block_bytes, MAX_BLOCKS)
         budget = f"--kv-cache-memory-bytes {num_bytes}"
     else:
-        share = available // DEFAULT_SHARE
+        share = min(available // DEFAULT_SHARE, room.available)
         num_blocks = min(share // block_bytes, MAX_BLOCKS)
         enough = config.max_num_seqs * blocks_of_request(model.cache_layout, config, wanted_len)
         if enough < num_blocks:
             num_blocks = enough
             budget = f"enough for --max-num-seqs {config.max_num_seqs} of {wanted_len} tokens"
+        elif share < available // DEFAULT_SHARE:
+            budget = f"what experts leave of the {_in_mib(available)} of available memory"
         else:
             budget = f"a quarter of the {_in_mib(available)} of available memory"
     held = room.tokens(num_blocks, wanted_len)
@@ -112,6 +119,12 @@ def plan_kv_cache(
         available_bytes=0 if available == UNKNOWN_BYTES else available,
         budget=budget,
     )
+
+
+def block_bytes_of(model: CacheShape, config: EngineConfig) -> int:
+    """Bytes of one block."""
+    codec = _codec(config, model.weight_codec)
+    return model.cache_layout.spec(config.block_size, 1, codec, codec).block_bytes
 
 
 def blocks_of_request(layout: CacheLayout, config: EngineConfig, length: int) -> int:

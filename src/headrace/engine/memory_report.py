@@ -11,7 +11,8 @@ USUAL_REQUEST_TOKENS = 1000
 
 
 def memory_report(info: EngineInfo) -> list[str]:
-    """Three lines for people: memory and weights, the KV cache, and the requests it holds.
+    """Lines for people: memory and weights, the KV cache, and the requests it holds; where not all
+    experts are packed at load, their cache.
 
     How many requests fit is said of requests that share nothing; with windows it is the least,
     since blocks behind a window are given back.
@@ -28,13 +29,19 @@ def memory_report(info: EngineInfo) -> list[str]:
         usual = _at_once(info, USUAL_REQUEST_TOKENS)
         counts += f", {usual:,} of {USUAL_REQUEST_TOKENS:,} tokens"
     source = f" ({info.kv_budget})" if info.kv_budget else ""
-    return [
+    lines = [
         f"{available}beside {_mib(info.weight_bytes)} of weights ({info.weight_codec})",
         f"KV cache: {_mib(info.kv_bytes)}{source}: {info.num_blocks:,} blocks of "
         f"{info.block_size} tokens, {block_bytes:,} bytes each; a token costs "
         f"{_token_costs(info, block_bytes)}",
         f"longest request: {longest:,} tokens, prompt and output; at once fit {counts}",
     ]
+    if info.expert_cache_bytes is not None:
+        lines.append(
+            f"experts: {_mib(info.expert_cache_bytes)} at most hold those that steps used last, "
+            "packed; the others stay in the mapped file"
+        )
+    return lines
 
 
 def _at_once(info: EngineInfo, tokens: int) -> int:

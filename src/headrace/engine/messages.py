@@ -165,6 +165,9 @@ class EngineInfo(msgspec.Struct, frozen=True):
     """In words, where its size is from."""
     kv_groups: list[KVGroup] = []
     """Of the model's layers."""
+    expert_cache_bytes: int | None = None
+    """Of memory for packed experts, of which the others stay in the file; None where all experts
+    are packed at load."""
     scheduling_policy: str = "fcfs"
     """As configured. *_limit_*: what `headrace bench machine` found for this level and thread
     count, the rate for operands of compute_limit_kind (f32, bf16, int8); None where nothing was
@@ -248,6 +251,14 @@ class Stats(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """Whose batch raised and was run again request by request."""
     kv_accounting_errors: int = 0
     """Times that blocks did not add up when the engine became idle."""
+    expert_cache_hits: int = 0
+    """Matrices of experts that were packed already when a step needed them."""
+    expert_cache_misses: int = 0
+    """Matrices that had to be packed first."""
+    expert_cache_read_bytes: int = 0
+    """Stored bytes that the misses read."""
+    expert_cache_held_bytes: int = 0
+    """Of packed experts, now."""
 
 
 ToCore = Submit | Cancel | Ping | ResetPrefixCache | Shutdown

@@ -13,6 +13,7 @@ from headrace.engine.memory import MIB, REST_BYTES, available_memory_bytes
 from headrace.errors import ConfigError
 from headrace.weights.checkpoint import Checkpoint
 from headrace.weights.codecs import CODECS
+from headrace.weights.tensor import Tensor
 
 HEAD = "lm_head.weight"
 
@@ -32,11 +33,9 @@ def check_weights_fit(
     """
     if backend != "cpu":
         return
+    available_bytes = known_available(available_bytes)
     if available_bytes is None:
-        try:
-            available_bytes = available_memory_bytes()
-        except ConfigError:
-            return
+        return
     needed = copied_bytes(checkpoint)
     room = available_bytes - REST_BYTES
     if needed <= room:
@@ -49,9 +48,24 @@ def check_weights_fit(
     )
 
 
+def known_available(available_bytes: int | None) -> int | None:
+    """The memory that is available: what was given, else looked up; None where it is unreadable."""
+    if available_bytes is not None:
+        return available_bytes
+    try:
+        return available_memory_bytes()
+    except ConfigError:
+        return None
+
+
 def copied_bytes(checkpoint: Checkpoint) -> int:
-    """Bytes of weights that the kernels copy, at least: all but a table that is only looked up, and
-    layers behind the model's own, which predict further tokens and are not run.
+    """Bytes of weights that the kernels copy, at least."""
+    return sum(tensor.nbytes for tensor in copied_tensors(checkpoint).values())
+
+
+def copied_tensors(checkpoint: Checkpoint) -> dict[str, Tensor]:
+    """The weights that the kernels copy: all but a table that is only looked up, and layers behind
+    the model's own, which predict further tokens and are not run.
     """
     layers = checkpoint.config.get("num_hidden_layers")
     tensors = {
@@ -59,12 +73,13 @@ def copied_bytes(checkpoint: Checkpoint) -> int:
         for name, tensor in checkpoint.tensors.items()
         if not isinstance(layers, int) or _layer_of(name) < layers
     }
-    total = sum(tensor.nbytes for tensor in tensors.values())
     head = tensors.get(HEAD)
-    if head is None:
-        return total
-    tables = [one.nbytes for one in tensors.values() if one.shape == head.shape and one is not head]
-    return total - max(tables, default=0)
+    if head is not None:
+        tables = [name for name, item in tensors.items() if item.shape == head.shape]
+        tables.remove(HEAD)
+        if tables:
+            del tensors[max(tables, key=lambda name: tensors[name].nbytes)]
+    return tensors
 
 
 def _layer_of(name: str) -> int:

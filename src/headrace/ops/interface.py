@@ -18,7 +18,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from headrace.ops.experts import ExpertMLP, ExpertWeight, Routes, Routing
+from headrace.ops.experts import ExpertCacheStats, ExpertMLP, ExpertWeight, Routes, Routing
 from headrace.ops.sampling_rows import LogitsEdit, SamplingRows, TopLogprobs
 from headrace.weights.tensor import Tensor
 
@@ -197,6 +197,10 @@ class Ops(ABC):
     name: str
     level: str
     num_threads: int
+
+    def expert_cache_stats(self) -> ExpertCacheStats | None:
+        """Figures of the cache of experts; None where all experts are packed at load."""
+        return None
 
     # weights, once at load
 

@@ -49,6 +49,8 @@ def families(
     yield from _roofline(make, facts, now)
     yield from _steps(make, counts)
     yield from _events(make, counts)
+    if facts.expert_cache_bytes is not None:
+        yield from _experts(make, facts.expert_cache_bytes, counts, now)
 
 
 def _facts(make: Families, facts: EngineFacts, version: str) -> Iterator[Metric]:
@@ -149,4 +151,29 @@ def _events(make: Families, counts: EngineCounts) -> Iterator[Metric]:
         "headrace:kv_accounting_errors",
         "Times that the KV block counts were inconsistent when the engine became idle.",
         counts.kv_accounting_errors,
+    )
+
+
+def _experts(make: Families, limit: int, counts: EngineCounts, now: Now) -> Iterator[Metric]:
+    """Of the cache of experts; absent where all experts are packed at load."""
+    yield make.gauges(
+        "headrace:expert_cache_bytes",
+        "Memory of packed experts by state: held now, and the limit.",
+        "state",
+        {"held": now.expert_cache_held_bytes, "limit": limit},
+    )
+    yield make.counter(
+        "headrace:expert_cache_hits",
+        "Matrices of experts that were packed already when a step needed them.",
+        counts.expert_cache_hits,
+    )
+    yield make.counter(
+        "headrace:expert_cache_misses",
+        "Matrices of experts that had to be read and packed first.",
+        counts.expert_cache_misses,
+    )
+    yield make.counter(
+        "headrace:expert_cache_read_bytes",
+        "Stored bytes of the experts that had to be read.",
+        counts.expert_cache_read_bytes,
     )

@@ -54,6 +54,13 @@ if TYPE_CHECKING:
 @click.option("-t", "--threads", type=click.IntRange(1, 1024), help="Compute threads.")
 @click.option("--cpu-level", default="auto", help="Dispatch level. [default: the best]")
 @click.option(
+    "--expert-cache-memory-bytes",
+    metavar="INTEGER",
+    default="auto",
+    help="Memory of the packed experts of a model whose experts do not all fit, as for `serve`; "
+    "default: auto.",
+)
+@click.option(
     "--repeats",
     type=click.IntRange(1, 1000),
     default=3,
@@ -77,6 +84,7 @@ def engine(
     together: bool,
     threads: int | None,
     cpu_level: Any,
+    expert_cache_memory_bytes: str,
     repeats: int,
     seed: int,
     markdown: bool,
@@ -96,7 +104,7 @@ def engine(
     from headrace.bench.engine import check_fits, combined, run_case
     from headrace.cli.counting import counting
     from headrace.cli.obtain import obtain
-    from headrace.config import EngineConfig
+    from headrace.config import EngineConfig, build
     from headrace.engine.load import load_engine
     from headrace.errors import ConfigError
 
@@ -109,7 +117,8 @@ def engine(
     for one in cases:
         if one.depth % block_size:
             raise ConfigError(f"--depth {one.depth} is not a multiple of {block_size} tokens")
-    config, _ = obtain(EngineConfig(model=model))
+    chosen = {"model": model, "expert_cache_memory_bytes": expert_cache_memory_bytes}
+    config, _ = obtain(build(EngineConfig, chosen, source="flags"))
     longest = max(cases, key=lambda one: one.positions)
     _check_length(config.model, longest)
     most_requests = max(one.batch for one in cases)

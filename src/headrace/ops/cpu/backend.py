@@ -113,7 +113,6 @@ class CpuOps(Ops):
         return self._native.peak_multiplies(kind) or None
 
     def expert_cache_stats(self) -> ExpertCacheStats | None:
-        """Hits, misses and bytes of the cache of experts; None where there is none."""
         figures = self._native.expert_cache_stats()
         return None if figures is None else ExpertCacheStats(*figures)
 
