@@ -178,19 +178,45 @@ def hollow(kv: KVCache) -> int:
     return sum(part.blocks == HOLLOW for node in kv._tree.nodes() for part in node.parts)
 
 
+def grown(kv: KVCache, request: Request, num_tokens: int) -> None:
+    """Let `request` in and compute so many of its tokens."""
+    assert kv.admit(request, kv.find(request), num_tokens, 0)
+    while request.num_computed < num_tokens:
+        assert kv.grow(request)
+        request.num_computed = min(num_tokens, request.num_computed + 16)
+        kv.commit(request)
+
+
 def test_a_block_of_any_group_serves_any_other() -> None:
     """A pool that one group has filled and let go is taken by the other."""
     groups = [CacheGroup(0, (0,), 1), CacheGroup(8, (1, 2, 3), 3)]
     kv = KVCache(64, 4, groups=groups, max_step_tokens=16)
     assert kv.most_blocks(1000) == 250 + 3 * 8
+    served: list[set[int]] = [set(), set()]
     for number in range(20):
         request = Request(str(number), [number] * 100, 100, SamplingParams(), 120)
-        assert kv.admit(request, kv.find(request), 100, 0)
-        while request.num_computed < 100:
-            assert kv.grow(request)
-            request.num_computed = min(100, request.num_computed + 16)
-            kv.commit(request)
-            kv.check([request])
+        grown(kv, request, 100)
+        kv.check([request])
+        for blocks, table in zip(served, request.tables, strict=True):
+            blocks.update(block for entry in table.blocks[table.num_dropped :] for block in entry)
         kv.release(request)
         kv.check([])
-    assert kv.num_free == 0 or kv.num_cached
+    assert len(served[0] & served[1]) > 32
+
+
+def test_what_a_request_gives_back_is_what_it_gains() -> None:
+    """Of a prefix that is cached further than it goes, what lies before the window is a gain."""
+    groups = [CacheGroup(0, (0,), 1), CacheGroup(8, (1, 2), 2)]
+    kv = KVCache(200, 4, groups=groups, max_step_tokens=16)
+    tokens = list(range(60))
+    first = Request("first", tokens, 60, SamplingParams(), 70)
+    grown(kv, first, 60)
+    kv.release(first)
+    running = Request("running", [*tokens[:24], *range(100, 130)], 54, SamplingParams(), 60)
+    assert kv.admit(running, kv.find(running), 54, 0)
+    again = Request("again", [*tokens, 1], 61, SamplingParams(), 70)
+    match = kv.find(again)
+    missing = kv.missing(match, 61, 0)
+    (gained,) = kv.gains([running], match)
+    kv.release(running)
+    assert missing - kv.missing(match, 61, 0) == gained

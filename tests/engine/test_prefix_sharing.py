@@ -78,9 +78,12 @@ def test_when_the_first_is_cancelled_another_goes_on_from_where_it_was(steps: in
 
 
 @pytest.mark.parametrize("budget", [96, 600])
-def test_when_the_first_fails_the_next_computes_it_anew(budget: int) -> None:
+@pytest.mark.parametrize("windows", [(0,), (40,), (0, 40), (40, 70)])
+def test_when_the_first_fails_the_next_computes_it_anew(
+    budget: int, windows: tuple[int, ...]
+) -> None:
     spoiled = NUM_TOKENS + 1
-    model = MockModel(nan_on=spoiled)
+    model = MockModel(nan_on=spoiled, windows=windows)
     core = large_core(model, max_num_batched_tokens=budget)
     core.submit(submit("bad", [*PREFIX, spoiled]))
     good = [submit(str(i), PREFIX + tail) for i, tail in enumerate([[1], [2, 3]])]
@@ -89,7 +92,7 @@ def test_when_the_first_fails_the_next_computes_it_anew(budget: int) -> None:
     results = drain(core)
     assert results["bad"].finish_reason == "error"
     for one in good:
-        assert results[one.request_id].token_ids == answer(one)[0]
+        assert results[one.request_id].token_ids == answer(one, windows=windows)[0]
     # What a failed request computed is kept for nobody.
     assert Counter(position for position, _ in model.computed)[0] == 2
 

@@ -57,6 +57,15 @@ def test_layers_that_are_not_run_are_not_copied() -> None:
     assert copied_bytes(cast(Checkpoint, shorter)) == copied_bytes(checkpoint(layers=2))
 
 
+def test_a_number_of_very_many_digits_is_not_taken_for_a_layer() -> None:
+    few = checkpoint(layers=2)
+    tensors = dict(few.tensors)
+    up_proj = tensors["model.layers.1.mlp.up_proj.weight"]
+    tensors[f"model.layers.{'9' * 5000}.up_proj.weight"] = up_proj
+    made = SimpleNamespace(**vars(few) | {"tensors": tensors, "config": {"num_hidden_layers": 2}})
+    assert copied_bytes(cast(Checkpoint, made)) == copied_bytes(few) + up_proj.nbytes
+
+
 def test_weights_that_fit_pass_and_those_that_do_not_are_refused() -> None:
     needed = copied_bytes(checkpoint())
     check_weights_fit(checkpoint(), "cpu", needed + REST_BYTES)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
 from headrace.config.settings import EngineConfig
+from headrace.engine.kv_cache import KVCache
 from headrace.engine.kv_sizes import most_blocks
 from headrace.engine.memory import plan_kv_cache
+from headrace.engine.params import SamplingParams
+from headrace.engine.request import Request
 from headrace.errors import ConfigError
+from headrace.models.layer_cache import CacheGroup
 from tests.engine.mock import MockModel, answer, drain, make_core, submit
 
 WINDOW, BUDGET, BLOCK = 40, 32, 16
@@ -98,3 +104,19 @@ def test_blocks_of_a_window_are_counted() -> None:
                 hangs_on = max(0, start // BLOCK - 1)
                 assert last - min(first, hangs_on) + 1 <= most
     assert np.array_equal([most_blocks(n, 16, 0, 8) for n in (0, 1, 16, 17)], [0, 1, 1, 2])
+
+
+def test_a_path_of_more_blocks_than_calls_nest_leaves_the_tree() -> None:
+    """All of its first blocks are gone when the last one goes, and their nodes with it."""
+    num_tokens = 4 * (sys.getrecursionlimit() + 200)
+    kv = KVCache(16, 4, groups=[CacheGroup(8)], max_step_tokens=16)
+    request = Request("long", [1] * num_tokens, num_tokens, SamplingParams(), num_tokens + 1)
+    assert kv.admit(request, kv.find(request), num_tokens, 0)
+    while request.num_computed < num_tokens:
+        assert kv.grow(request)
+        request.num_computed += 16
+        kv.commit(request)
+    kv.release(request)
+    assert kv.forget_cached() == 16
+    kv.check([])
+    assert not kv._tree.nodes()

@@ -175,9 +175,13 @@ class KVCache:
 
     def gains(self, requests: Iterable[Request], match: Match) -> Iterator[int]:
         """By how much `missing` of `match` would fall if these gave their blocks back, one more of
-        them each time: blocks that others hold as well, or that `match` is made of, are no gain.
+        them each time: blocks that others hold as well, or that `match` holds, are no gain.
         """
-        kept = {part for node in match.nodes for part in node.parts}
+        kept = {
+            node.parts[number]
+            for number, group in enumerate(self.groups)
+            for node in match.nodes[self._dropped(group, len(match.nodes)) :]
+        }
         released: Counter[Part] = Counter()
         gained = 0
         for request in requests:
@@ -225,15 +229,14 @@ class KVCache:
         for number, table in enumerate(request.tables):
             self._give_back(number, table.blocks[max(len(request.nodes), table.num_dropped) :])
         held_from = [table.num_dropped for table in request.tables]
-        for index in range(len(request.nodes) - 1, min(held_from, default=0) - 1, -1):
+        first = min(held_from, default=0) if keep else 0
+        for index in range(len(request.nodes) - 1, first - 1, -1):
             node = request.nodes[index]
             for number, part in enumerate(node.parts):
-                if index < held_from[number]:
-                    continue
-                cached = self._tree.let_go(part)
-                self._owned[number] -= cached
-                if cached and not keep and not node.children:
-                    self._free.extend(self._tree.forget(part))
+                if index >= held_from[number]:
+                    self._owned[number] -= self._tree.let_go(part)
+            if not keep and not node.children:
+                self._free.extend(self._tree.forget(node))
         request.nodes = []
         request.tables = []
         request.num_covered = 0

@@ -211,10 +211,14 @@ class PrefixTree:
         part.holders = 1
         self._evicted.pop(part.node.digest, None)
 
-    def forget(self, part: Part) -> BlockSet:
-        """Drop a cached part of a node without children as if it had never been; its blocks."""
-        del self.cached[part]
-        return self._empty(part)
+    def forget(self, node: Node) -> list[int]:
+        """Drop what is cached of a node without children as if it had never been; its blocks."""
+        forgotten: list[int] = []
+        for part in node.parts:
+            if part.blocks and not part.holders:
+                del self.cached[part]
+                forgotten += self._empty(part)
+        return forgotten
 
     def nodes(self) -> list[Node]:
         """All nodes, for checks."""
@@ -242,17 +246,21 @@ class PrefixTree:
         return blocks
 
     def _detach(self, node: Node) -> None:
-        above = node.parent
-        assert above is not None and not node.children, "only leaves leave the tree"
-        del above.children[node.key]
-        node.parent = None
-        if above.parent is None:
-            self._first_keys[node.key] -= 1
-            if not self._first_keys[node.key]:
-                del self._first_keys[node.key]
-            self._drop_if_empty(above.key.decode("utf-8", "surrogatepass"))
-        elif above.is_hollow and not above.children:
-            self._detach(above)
+        """Take a leaf out, and those above it that are hollow and leaves without it."""
+        while True:
+            above = node.parent
+            assert above is not None and not node.children, "only leaves leave the tree"
+            del above.children[node.key]
+            node.parent = None
+            if above.parent is None:
+                self._first_keys[node.key] -= 1
+                if not self._first_keys[node.key]:
+                    del self._first_keys[node.key]
+                self._drop_if_empty(above.key.decode("utf-8", "surrogatepass"))
+                return
+            if above.children or not above.is_hollow:
+                return
+            node = above
 
     def _drop_if_empty(self, salt: str) -> None:
         """Salts come from requests without end; a root stays only while something hangs on it."""

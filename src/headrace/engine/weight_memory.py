@@ -9,6 +9,8 @@ held to it.
 
 from __future__ import annotations
 
+import re
+
 from headrace.engine.memory import MIB, REST_BYTES, available_memory_bytes
 from headrace.errors import ConfigError
 from headrace.weights.checkpoint import Checkpoint
@@ -22,6 +24,8 @@ KINDS = ("Q8_0", "Q6_K", "Q5_K", "Q4_K", "Q3_K", "Q2_K")
 
 MIX_MARGIN = 1.1
 """Files named after a kind (Q4_K_M) hold some tensors in finer kinds: up to a tenth more bytes."""
+
+_LAYER = re.compile(r"model\.layers\.(\d{1,5})\.", re.ASCII)
 
 
 def check_weights_fit(
@@ -84,8 +88,8 @@ def copied_tensors(checkpoint: Checkpoint) -> dict[str, Tensor]:
 
 def _layer_of(name: str) -> int:
     """The layer of a tensor of "model.layers.N.", -1 where it is of none."""
-    index = name.removeprefix("model.layers.").partition(".")[0]
-    return int(index) if index.isascii() and index.isdecimal() else -1
+    match = _LAYER.match(name)
+    return int(match[1]) if match else -1
 
 
 def _remedy(values: int, room: int) -> str:
