@@ -179,6 +179,15 @@ def test_what_is_not_implemented_stops_the_load(
         read({**tiny_config(family), **change})
 
 
+def test_a_long_list_of_dense_layers_is_read_at_once() -> None:
+    """A hostile config lists far more than there are layers."""
+    dense = [*range(5), *range(10_000, 110_000)]
+    config = {**tiny_config("qwen3_moe"), "num_hidden_layers": 4096, "mlp_only_layers": dense}
+    config["layer_types"] = ["full_attention"] * 4096
+    experts = read(config).experts
+    assert experts is not None and experts.layers == (False,) * 5 + (True,) * 4091
+
+
 def test_a_longrope_of_two_factors_is_refused() -> None:
     config = tiny_config("phimoe", **tiny_family("phimoe").CASES["phimoe-longrope"])
     scaling = {**config["rope_scaling"], "long_mscale": 1.5}

@@ -10,6 +10,7 @@ from headrace.models.rope import RopeConfig
 from headrace.ops.experts import Routing
 from headrace.ops.interface import Activation, AttentionShape
 from headrace.weights.config_reader import ConfigReader
+from headrace.weights.expert_stacks import MAX_EXPERTS
 from headrace.weights.rope_config import FULL, WINDOWED
 
 
@@ -161,14 +162,12 @@ def read_layer_windows(
     if kinds is not None:
         known = {FULL: 0} | ({WINDOWED: window} if window else {})
         count = len(otherwise)
-        if not isinstance(kinds, list) or len(kinds) != count or not set(kinds) <= known.keys():
+        # Compared one by one: what a hostile file lists need not be hashable.
+        are_known = isinstance(kinds, list) and all(kind in [*known] for kind in kinds)
+        if not are_known or len(kinds) != count:
             reader.refuse("layer_types", kinds, f"{' or '.join(map(repr, known))}, {count} times")
         windows = tuple(known[kind] for kind in kinds)
     return windows
-
-
-MAX_EXPERTS = 4096
-"""Experts of a layer; published models have up to 512. It bounds what a hostile config costs."""
 
 
 def read_expert_count(reader: ConfigReader, key: str, default: int | None = None) -> int:
@@ -193,4 +192,5 @@ def read_sparse_layers(reader: ConfigReader, layers: int) -> tuple[bool, ...]:
     dense = reader.raw("mlp_only_layers") or []
     if not isinstance(dense, list) or not all(type(layer) is int for layer in dense):
         reader.refuse("mlp_only_layers", dense, "lists of layers")
-    return tuple(index not in dense and (index + 1) % step == 0 for index in range(layers))
+    listed = frozenset(dense)
+    return tuple(index not in listed and (index + 1) % step == 0 for index in range(layers))

@@ -48,7 +48,8 @@ def read_rotating_layers(reader: ConfigReader, layers: int) -> tuple[bool, ...]:
     stated = reader.raw("no_rope_layers")
     if stated is None:
         return tuple((index + 1) % interval != 0 for index in range(layers))
-    if not isinstance(stated, list) or len(stated) < layers or not set(stated) <= {0, 1}:
+    are_flags = isinstance(stated, list) and all(value in (0, 1) for value in stated)
+    if not are_flags or len(stated) < layers:
         reader.refuse("no_rope_layers", stated, f"lists of {layers} values, 0 or 1")
     return tuple(bool(value) for value in stated[:layers])
 

@@ -121,7 +121,8 @@ class ConfigReader:
     def expect_all(self, key: str, supported: str, count: int) -> None:
         """A list with `supported` at each of `count` places; absent and null will do."""
         value = self.raw(key)
-        if value is not None and list(value) != [supported] * count:
+        listed = list(value) if isinstance(value, (list, tuple)) else value
+        if value is not None and listed != [supported] * count:
             self.refuse(key, value, f"{supported!r}, {count} times")
 
     def refuse(self, key: str, value: object, supported: str) -> NoReturn:

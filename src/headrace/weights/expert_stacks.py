@@ -23,8 +23,9 @@ from headrace.weights.architectures import Architecture, GGUFKeys
 from headrace.weights.source import TensorSource
 from headrace.weights.tensor import Tensor
 
-# Published models have up to 512. It bounds what a hostile file costs: each becomes an object.
 MAX_EXPERTS = 4096
+"""Experts of a layer; published models have up to 512. It bounds what a hostile file or config
+costs: each becomes an object."""
 
 
 def unstacked(stored: Tensor, architecture: Architecture, keys: GGUFKeys) -> Iterator[Tensor]:

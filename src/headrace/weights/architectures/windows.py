@@ -37,7 +37,11 @@ def write_layer_types(config: ConfigReader, entries: dict[str, Any], full_every:
     kinds = config.raw("layer_types")
     if kinds is None:
         flags = windows_but_each(config.size("sliding_window_pattern", full_every), count)
-    elif not isinstance(kinds, list) or len(kinds) != count or set(kinds) - {WINDOWED, FULL}:
+    elif not (
+        isinstance(kinds, list)
+        and len(kinds) == count
+        and all(kind in (WINDOWED, FULL) for kind in kinds)
+    ):
         config.refuse("layer_types", kinds, f"{count} of {WINDOWED} or {FULL}")
     else:
         flags = [kind == WINDOWED for kind in kinds]
