@@ -13,7 +13,13 @@ from headrace import LLM
 from headrace.cli.main import cli
 from headrace.config.settings import EngineConfig
 from headrace.engine import memory, weight_memory
-from headrace.engine.expert_memory import PASS_BYTES, WeightPlan, plan_weights, scratch_bytes
+from headrace.engine.expert_memory import (
+    PASS_BYTES,
+    WeightPlan,
+    less_margin,
+    plan_weights,
+    scratch_bytes,
+)
 from headrace.engine.fit import fit
 from headrace.engine.memory import MIB, REST_BYTES, plan_kv_cache
 from headrace.engine.stored_shape import stored_shape
@@ -37,6 +43,12 @@ def plan(checkpoint: Checkpoint, available: int | None = PLENTY, **settings: Any
 def large() -> Checkpoint:
     """Experts of some MiB, so that margins and blocks of the KV cache are small beside them."""
     return tiny_checkpoint("qwen3_moe", "Q8_0", num_experts=64, moe_intermediate_size=256)
+
+
+def without_margin(num_bytes: int) -> int:
+    """What is left of some MiB: half of it, since 16 MiB would be more."""
+    assert num_bytes < 32 * MIB
+    return num_bytes - num_bytes // 2
 
 
 def all_of(checkpoint: Checkpoint) -> int:
@@ -80,11 +92,11 @@ def test_all_are_packed_where_they_fit_and_what_is_left_is_the_caches_where_not(
     half = REST_BYTES + whole.dense_bytes + whole.scratch_bytes + whole.expert_bytes // 2
     cache = plan(checkpoint, half).expert_cache_bytes
     assert cache is not None
-    # A quarter of it is the KV cache's, a sixteenth of the rest a margin.
-    assert cache == (whole.expert_bytes // 2 - whole.expert_bytes // 8) * 15 // 16
+    # A quarter of it is the KV cache's.
+    assert cache == without_margin(whole.expert_bytes // 2 - whole.expert_bytes // 8)
     # Where the size of the KV cache is set, it has that.
     found = plan(checkpoint, half, kv_cache_memory_bytes=MIB).expert_cache_bytes
-    assert found == (whole.expert_bytes // 2 - MIB) * 15 // 16
+    assert found == without_margin(whole.expert_bytes // 2 - MIB)
     blocks = plan(checkpoint, half, num_gpu_blocks_override=1).expert_cache_bytes
     assert blocks is not None
     assert found < blocks < whole.expert_bytes // 2
@@ -213,7 +225,7 @@ def test_half_of_the_experts_in_memory_give_the_same_bits(
             module, "available_memory_bytes", lambda: rest + whole.expert_bytes // 2
         )
     chosen = LLM(path, **settings)
-    assert chosen.info.expert_cache_bytes == whole.expert_bytes // 2 * 15 // 16
+    assert chosen.info.expert_cache_bytes == without_margin(whole.expert_bytes // 2)
     assert answers(chosen) == expected
     assert chosen.stats.expert_cache_misses > 0
     monkeypatch.setattr(weight_memory, "available_memory_bytes", lambda: REST_BYTES + 1000)
@@ -253,3 +265,10 @@ def test_show_has_a_row_of_the_experts(tmp_path: Path, monkeypatch: pytest.Monke
     assert cache is not None
     row = f"{cache / 1e6:,.3f} MB of {whole.expert_bytes / 1e6:,.3f} MB packed at a time"
     assert re.search(rf"^experts +{re.escape(row)}$", shown(), re.M)
+
+
+def test_a_margin_is_left_for_what_headers_do_not_show() -> None:
+    """A sixteenth of much, 16 MiB of less, half of little."""
+    for left, margin in ((1 << 30, 1 << 26), (100 * MIB, 16 * MIB), (10 * MIB, 5 * MIB)):
+        assert less_margin(left) == left - margin
+    assert less_margin(-1) == 0

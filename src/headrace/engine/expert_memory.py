@@ -28,6 +28,9 @@ all experts are packed at load."""
 PASS_BYTES = 256 * MIB
 """Of rows that the experts of a layer are given at a time, at most (native/experts.cpp)."""
 
+LOAD_BYTES = 16 * MIB
+"""Of threads, tokenizers and Python, which loading takes beside weights."""
+
 _EXPERT = re.compile(r"(?P<layer>.+\.experts)\.(?P<number>\d+)\.(?P<part>.+)")
 _DOWN = ("down_proj.", "w2.")
 """How the names of the second product begin; those of the first are computed as one matrix."""
@@ -181,10 +184,10 @@ def _cache_bytes(needs: _Needs, chosen_bytes: int | None, room: int | None) -> i
         raise _does_not_fit(needs, room)
     if size is None:
         # Never less than one matrix: a KV cache too large beside that is refused with its own flag.
-        return max(largest, _with_margin(left - needs.kv.of_left(left)))
+        return max(largest, less_margin(left - needs.kv.of_left(left)))
     most = left - needs.kv.least_bytes
     if size > most:
-        fitting = _with_margin(most)
+        fitting = less_margin(most)
         remedy = "Use --expert-cache-memory-bytes auto, or a smaller KV cache"
         if fitting >= largest:
             remedy = f"Use --expert-cache-memory-bytes {fitting} or less, or auto"
@@ -197,9 +200,12 @@ def _cache_bytes(needs: _Needs, chosen_bytes: int | None, room: int | None) -> i
     return size
 
 
-def _with_margin(num_bytes: int) -> int:
-    """All but a sixteenth, for what loading takes and headers do not show."""
-    return max(0, num_bytes) * 15 // 16
+def less_margin(num_bytes: int) -> int:
+    """What is left of so much once loading has taken what headers do not show: a sixteenth, at
+    least LOAD_BYTES, at most half.
+    """
+    left = max(0, num_bytes)
+    return left - max(left // 16, min(left // 2, LOAD_BYTES))
 
 
 def _does_not_fit(needs: _Needs, room: int) -> ConfigError:
