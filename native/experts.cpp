@@ -117,6 +117,7 @@ Backend::OperandPair Backend::gathered(const ExpertMatrices& weight, const Opera
 // y[pairs][out] = the matrix of each pair's expert times its row. Experts that are packed on demand go
 // in groups that fit in the cache, those that are there already first.
 void Backend::multiply(const ExpertMatrices& weight, const OperandPair& x, float* y) {
+  if (weight.out() == 0) return;
   active_.clear();
   for (int64_t e = 0; e < weight.count(); ++e) {
     if (first_pair_[static_cast<size_t>(e + 1)] > first_pair_[static_cast<size_t>(e)]) {

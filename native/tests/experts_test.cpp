@@ -107,6 +107,25 @@ void check_codec(const Kernels& kernels, Checks& checks, Codec codec) {
   }
 }
 
+// No inner values and no outputs are no mistake: results are zero, or there are none.
+void check_empty(const Kernels& kernels, Checks& checks) {
+  constexpr int64_t kTokens = 3;
+  const std::vector<int32_t> experts{0, 1, 0};
+  const std::vector<float> weights(kTokens, 1.0f);
+  Backend backend(kernels, 1);
+  for (const int64_t hidden : {0, 64}) {
+    const int64_t inner = 64 - hidden;
+    const std::vector<StoredMatrix> up(2, random_matrix(Codec::f32, 2 * inner, hidden, 1)),
+        last(2, random_matrix(Codec::f32, hidden, inner, 2));
+    const auto gate_up = matrices(backend, up, {}), down = matrices(backend, last, {});
+    const std::vector<float> x(static_cast<size_t>(kTokens * hidden), 1.0f);
+    std::vector<float> y(x);
+    backend.experts({*gate_up, *down, x.data(), kTokens, 1, experts.data(), weights.data(),
+                     Activation::silu, false, nullptr, 1.0f, y.data()});
+    checks.equal(y, std::vector<float>(y.size()), "experts without inner values or outputs");
+  }
+}
+
 void check_routing(const Kernels& kernels, Checks& checks) {
   constexpr int64_t kRows = 9, kCount = 37, kMost = 5;
   Backend backend(kernels, 2);
@@ -138,6 +157,7 @@ void check_routing(const Kernels& kernels, Checks& checks) {
 
 void experts_suite(const Kernels& kernels, Checks& checks) {
   for (int i = 0; i < kCodecs; ++i) check_codec(kernels, checks, static_cast<Codec>(i));
+  check_empty(kernels, checks);
   check_routing(kernels, checks);
 }
 
