@@ -42,7 +42,7 @@ Family = str
 _NORMS = ("norm.weight", ".ln_1.weight", ".ln_2.weight", ".ln_f.weight", ".ln_attn.weight",
           ".ln_mlp.weight")  # fmt: skip
 _KEPT = ("norm.weight", "wpe.weight", "mlp.gate.weight", "block_sparse_moe.gate.weight",
-         "router.layer.weight", "shared_expert_gate.weight")  # fmt: skip
+         "router.layer.weight", "router.weight", "shared_expert_gate.weight")  # fmt: skip
 """Matrices that GGUF files keep in F32: norms of heads, learned positions, routers."""
 _TABLES = ("embed_tokens.weight", "wte.weight", "word_embeddings.weight")
 
@@ -146,6 +146,7 @@ def tiny_weights(
     shapes = tiny_shapes(config)
     table = next(name for name in shapes if name.endswith(_TABLES))
     tied = "lm_head.weight" not in shapes
+    spread = getattr(tiny_family(config["model_type"]), "SPREAD", {})
     weights = {}
     for name, shape in shapes.items():
         draw = np.random.default_rng([seed, zlib.crc32(name.encode())]).standard_normal(shape)
@@ -159,7 +160,8 @@ def tiny_weights(
         else:
             # sqrt(3) keeps attention and the MLP visible beside the residual stream.
             inputs = shape[0] if conventions.transposed and name != "lm_head.weight" else shape[-1]
-            values = draw * (3.0 / inputs) ** 0.5
+            factor = next((more for end, more in spread.items() if name.endswith(end)), 1.0)
+            values = draw * (3.0 / inputs) ** 0.5 * factor
         head = table if tied else "lm_head.weight"
         weights[name] = (values * (logit_scale if name == head else 1.0)).astype(np.float32)
     return weights

@@ -24,6 +24,7 @@ from tests.models.cases import (
 from tests.models.make_goldens import COLUMN_STEP, GOLDENS
 from tests.tiny import tiny_checkpoint
 from tests.tiny_families import tiny_family_names
+from tests.tiny_families.gpt_oss import YARN
 
 TOLERANCE = 1e-5
 """max|Δ| / max|ref| in float32: both sides add some hundreds of products per logit."""
@@ -157,6 +158,9 @@ def test_scaling_is_not_lost_in_the_tolerance(plain: str, reference: Ops) -> Non
         ("mixtral", {"num_experts_per_tok": 1}),
         ("granite-moe", {"num_experts_per_tok": 2}),
         ("phimoe", {"router_jitter_noise": 1.0}),
+        ("gpt-oss", {"num_experts_per_tok": 2}),
+        ("gpt-oss", {"sliding_window": 512}),
+        ("gpt-oss", {"rope_scaling": {**YARN, "truncate": True}}),
     ],
 )
 def test_a_rule_of_experts_is_not_lost_in_the_tolerance(
@@ -173,12 +177,18 @@ def test_a_rule_of_experts_is_not_lost_in_the_tolerance(
 
 @pytest.mark.parametrize(
     ("name", "tensor"),
-    [("glm4-moe", "e_score_correction_bias"), ("qwen2-moe", "shared_expert_gate.weight")],
+    [
+        ("glm4-moe", "e_score_correction_bias"),
+        ("qwen2-moe", "shared_expert_gate.weight"),
+        ("gpt-oss", "mlp.router.bias"),
+        ("gpt-oss", "gate_proj.bias"),
+        ("gpt-oss", "self_attn.o_proj.bias"),
+    ],
 )
 def test_a_tensor_of_experts_is_not_lost_in_the_tolerance(
     name: str, tensor: str, reference: Ops
 ) -> None:
-    """The bias that only chooses, and the gate of the shared expert, set to zero."""
+    """Biases, one of which only chooses, and the gate of the shared expert, set to zero."""
     expected, case = golden(name), CASES[name]
     seed = int(expected["seed"])
     checkpoint = tiny_checkpoint(case.family, seed=seed, **case.shape)

@@ -119,6 +119,7 @@ MODELS = {
     "window of 40": ("mistral", SHAPE | {"sliding_window": 40}),
     "alternating": ("gemma2", {"sliding_window": 40}),
     "experts": ("glm4_moe", {"n_routed_experts": 6, "num_experts_per_tok": 3}),
+    "sinks": ("gpt_oss", {"sliding_window": 40}),
 }
 SHIPPED = Path(__file__).resolve().parents[2] / "models/headrace-moe/headrace-moe-q8_0.gguf"
 
@@ -147,6 +148,8 @@ def at_rest(metrics: dict[str, float]) -> bool:
         ("window of 40", "Q8_0", 64, 24, "auto"),
         ("alternating", "BF16", 16, 32, "auto"),
         ("experts", "BF16", 16, 16, "auto"),
+        ("sinks", "BF16", 16, 32, "f32"),
+        ("sinks", "Q8_0", 64, 48, "bf16"),
         ("headrace-moe", "Q8_0", 16, 16, "f32"),
         ("headrace-moe", "Q8_0", 64, 24, "bf16"),
     ],

@@ -92,6 +92,7 @@ _CHATML = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 _COHERE = ("<BOS_TOKEN>", "<|START_OF_TURN_TOKEN|>", "<|END_OF_TURN_TOKEN|>", "<|USER_TOKEN|>")
 _COHERE += ("<|CHATBOT_TOKEN|>", "<|SYSTEM_TOKEN|>", "<|START_RESPONSE|>", "<|END_RESPONSE|>")
 _GLM = ("<|endoftext|>", "[gMASK]", "<sop>", "<|system|>", "<|user|>", "<|assistant|>")
+_HARMONY = ("<|start|>", "<|end|>", "<|message|>", "<|channel|>", "<|return|>", "<|call|>")
 _GEMMA = ("<start_of_turn>", "<end_of_turn>")
 _GRANITE = ("<|start_of_role|>", "<|end_of_role|>", "<|end_of_text|>")
 _LLAMA3 = ("<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>")
@@ -113,6 +114,7 @@ CHATS: dict[str, tuple[Family, ...]] = {
     "glm4_moe": (Family("llama.cpp/GLM-4.6", _GLM, "llama-bpe", "glm4"),),
     "gpt2": (Family("chujiezheng/chatml", _CHATML, "gpt-2", "gpt-2", own=True),),
     "gpt_bigcode": (Family("chujiezheng/chatml", _CHATML, "refact", "starcoder", own=True),),
+    "gpt_oss": (Family("llama.cpp/openai-gpt-oss-120b", _HARMONY, "gpt-2", "gpt-4o"),),
     "granite": (Family("llama.cpp/ibm-granite-granite-3.3-2B-Instruct", _GRANITE, "refact",
                        "refact"),),
     "granitemoe": (Family("llama.cpp/ibm-granite-granite-3.3-2B-Instruct", _GRANITE, "refact",

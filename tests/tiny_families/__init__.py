@@ -4,6 +4,7 @@
     shapes(config) -> dict         name and shape of every tensor
     CASES: dict[str, dict]         overrides by name of case, each with something of its own
     NOT_IN_GGUF: tuple[str, ...]   (if any) cases that a GGUF file has no word for
+    SPREAD: dict[str, float]       (if any) factors of weights, by the end of their names
 
 Goldens of a family lie in tests/models/goldens/<model_type>.npz.
 """

@@ -444,7 +444,7 @@ def test_the_gate_of_a_shared_expert_is_a_vector_in_gguf(tmp_path: Path) -> None
 @pytest.mark.torch
 @pytest.mark.parametrize(
     "family",
-    ["glm4_moe", "qwen3_moe", "qwen2_moe", "olmoe", "mixtral", "granitemoe", "phimoe"],
+    ["glm4_moe", "qwen3_moe", "qwen2_moe", "olmoe", "mixtral", "granitemoe", "phimoe", "gpt_oss"],
 )
 def test_a_folder_s_tensors_are_what_transformers_loads(family: str, tmp_path: Path) -> None:
     """Its own code joins single experts; ours went through a GGUF file before."""

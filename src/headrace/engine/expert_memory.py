@@ -220,8 +220,15 @@ def _does_not_fit(needs: _Needs, room: int) -> ConfigError:
 
 
 def _routed(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors of experts that a router chooses from; the only one of a layer is not."""
-    found = {name: match for name in tensors if (match := _EXPERT.fullmatch(name))}
+    """Matrices of experts that a router chooses from; the only one of a layer is not.
+
+    Biases of experts are with the other weights: the kernels hold all of them.
+    """
+    found = {
+        name: match
+        for name, tensor in tensors.items()
+        if len(tensor.shape) == 2 and (match := _EXPERT.fullmatch(name))
+    }
     several = {match["layer"] for match in found.values() if int(match["number"]) > 0}
     return {name: tensors[name] for name, match in found.items() if match["layer"] in several}
 

@@ -65,6 +65,8 @@ class Attention:
         self.o_proj = o_proj
         self.q_norm = q_norm
         self.k_norm = k_norm
+        self.sinks: Array | None = None
+        """f32[heads]; None in models without."""
 
     @classmethod
     def load(cls, config: DecoderConfig, loader: Loader, index: int, prefix: str) -> Attention:
@@ -98,6 +100,10 @@ class Attention:
         self.q_norm = loader.head_norm(f"{prefix}.q_norm", head_dim, eps, rotary_dim=dims)
         self.k_norm = loader.head_norm(f"{prefix}.k_norm", head_dim, eps, rotary_dim=dims)
 
+    def load_sinks(self, loader: Loader, prefix: str) -> None:
+        """A score for each head that joins its softmax and has no value, `{prefix}.sinks`."""
+        self.sinks = loader.vector(f"{prefix}.sinks", self.shape.num_heads)
+
     def __call__(
         self,
         x: Array,
@@ -112,7 +118,9 @@ class Attention:
         qkv = self.qkv_proj(x, norm=norm)
         self.rotate(qkv, step)
         ops.kv_write(qkv, self.shape, step.kv, self.index, batch)
-        attended = ops.paged_attention(qkv, self.shape, step.kv, self.index, batch)
+        attended = ops.paged_attention(
+            qkv, self.shape, step.kv, self.index, batch, sinks=self.sinks
+        )
         return self.o_proj(attended, residual=residual, scale=scale)
 
     def rotate(self, qkv: Array, step: Step) -> None:

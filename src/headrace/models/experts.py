@@ -36,6 +36,10 @@ class ExpertNames(NamedTuple):
     """The shared expert; None in families without."""
     shared_gate: str | None = None
     """The gate of its output; None in families without."""
+    router_bias: bool = False
+    """Whether the router's product has a bias."""
+    expert_bias: bool = False
+    """Whether the products of every expert have one."""
 
 
 class Experts:
@@ -67,10 +71,12 @@ class Experts:
     ) -> Experts:
         """The mixture whose names begin with `prefix`."""
         count, hidden = experts.routing.num_experts, config.hidden_size
-        router = loader.router(f"{prefix}.{names.router}", count, hidden)
+        router = loader.router(f"{prefix}.{names.router}", count, hidden, bias=names.router_bias)
         bias = loader.vector(f"{prefix}.{names.bias}", count) if names.bias else None
         at = f"{prefix}.{names.expert}"
-        mlp = _load_mlp(config, loader, at, names, experts.intermediate_size, count=count, routed=True)
+        mlp = _load_mlp(
+            config, loader, at, names, experts.intermediate_size, count=count, routed=True
+        )
         shared: GatedMLP | GatedExpert | None = None
         if names.shared is not None and experts.shared_size:
             at = f"{prefix}.{names.shared}"
@@ -127,8 +133,8 @@ def _load_mlp(
     count: int,
     routed: bool,
 ) -> ExpertMLP:
-    hidden = config.hidden_size
+    hidden, bias = config.hidden_size, names.expert_bias
     gate_up_names = [f"{at}.{names.gate}", f"{at}.{names.up}"]
-    gate_up = loader.experts(gate_up_names, [width, width], hidden, count, routed=routed)
-    down = loader.experts([f"{at}.{names.down}"], [hidden], width, count, routed=routed)
+    gate_up = loader.experts(gate_up_names, [width, width], hidden, count, bias=bias, routed=routed)
+    down = loader.experts([f"{at}.{names.down}"], [hidden], width, count, bias=bias, routed=routed)
     return ExpertMLP(gate_up, down, config.activation)

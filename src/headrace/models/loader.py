@@ -222,15 +222,16 @@ class Loader:
         """
         return self._packed(*self._stored(names, outs, width, bias))
 
-    def router(self, name: str, rows: int, width: int) -> Linear:
-        """The projection `name` without bias whose results choose, in F32 whatever the file's kind.
+    def router(self, name: str, rows: int, width: int, *, bias: bool = False) -> Linear:
+        """The projection `name` whose results choose, in F32 whatever the file's kind.
 
         It is small, and a rounded score chooses others; GGUF files hold it in F32.
         """
         tensor = self._matrix(f"{name}.weight", rows, width)
-        self._advance(tensor)
+        offset = self.tensor(f"{name}.bias", rows) if bias else None
+        self._advance(tensor, *(() if offset is None else (offset,)))
         exact = Tensor(tensor.name, tensor.shape, F32, F32.encode(tensor.to_f32()))
-        return self._packed([exact], [None], counted=True)
+        return self._packed([exact], [offset], counted=True)
 
     def qkv(
         self,
@@ -282,12 +283,13 @@ class Loader:
         width: int,
         count: int,
         *,
+        bias: bool = False,
         routed: bool = True,
     ) -> ExpertWeight:
         """One matrix of each of `count` experts; rows of its parts (out_i, width) stacked.
 
-        names: of the parts, with {} for the number of the expert. routed: False for an expert that
-        every token goes through.
+        names: of the parts, with {} for the number of the expert. bias: whether each part has one.
+        routed: False for an expert that every token goes through.
         Raises UnsupportedModelError where their codecs differ.
         """
         experts = [
@@ -304,8 +306,14 @@ class Loader:
                 f"{other.name} {other.codec.name}; the experts of a layer are computed in one "
                 "codec. Use a file whose experts are all of one"
             )
-        weight = self._ops.expert_weight(experts)
+        biases = [
+            [self.tensor(f"{name.format(number)}.bias", out)
+             for name, out in zip(names, outs, strict=True)]
+            for number in range(count)
+        ] if bias else None  # fmt: skip
+        weight = self._ops.expert_weight(experts, bias=biases)
         values = sum(part.num_values for part in parts)
+        parts += [vector for vectors in biases or () for vector in vectors]
         if routed:
             self.routed_elements += values
             self.routed_bytes += sum(part.nbytes for part in parts)

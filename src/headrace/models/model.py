@@ -58,6 +58,9 @@ class Model(ABC):
     """Table of learned positions, a row for each; None in models without."""
     final_norm_name: ClassVar[str] = "model.norm"
     layers_name: ClassVar[str] = "model.layers"
+    quant_methods: ClassVar[tuple[str, ...]] = ()
+    """Values of `quant_method` in a folder's `quantization_config` whose tensors are opened as
+    tensors of one of our codecs; all others stop the load."""
 
     @staticmethod
     @abstractmethod

@@ -17,6 +17,7 @@ from headrace.models.glm4 import Glm4
 from headrace.models.glm4_moe import Glm4Moe
 from headrace.models.gpt2 import GPT2
 from headrace.models.gpt_bigcode import GPTBigCode
+from headrace.models.gpt_oss import GptOss
 from headrace.models.granite import Granite
 from headrace.models.granitemoe import GraniteMoe
 from headrace.models.llama import Llama
@@ -49,6 +50,7 @@ FAMILIES: Mapping[str, type[Model]] = {
     "glm4_moe": Glm4Moe,
     "gpt2": GPT2,
     "gpt_bigcode": GPTBigCode,
+    "gpt_oss": GptOss,
     "granite": Granite,
     "granitemoe": GraniteMoe,
     "llama": Llama,
@@ -129,7 +131,13 @@ def _family(
     quantisation = reader.section("quantization_config")
     if quantisation is not None:
         method = quantisation.raw("quant_method") or reader.raw("quantization_config")
-        reader.refuse("quantization_config", method, "null, or a GGUF file of the same model")
+        if method not in family.quant_methods:
+            known = "".join(f"{name!r}, " for name in family.quant_methods)
+            reader.refuse(
+                "quantization_config", method, f"{known}null, or a GGUF file of the same model"
+            )
+        # The tensors themselves show which they are.
+        quantisation.unused("modules_to_not_convert")
     for key in _LAYER_KEYS:
         layers = checkpoint.config.get(key)
         if isinstance(layers, int) and layers > MAX_LAYERS:

@@ -3,8 +3,9 @@
 The canonical names are those of single experts. A stack of shape [experts, rows, columns] lies
 expert after expert, so each is a view of its part and blocks of no codec are touched. GGUF files
 hold a stack of each module; folders hold single experts, or stacks in which the rows of several
-modules (gate, then up) stand one after another for each expert. Which tensors these are an
-architecture declares (`experts`, `folder_experts`); a family with experts needs nothing here.
+modules (gate, then up) stand one after another for each expert; gpt-oss has forms of its own
+(`turned_stacks`). Which tensors these are an architecture declares (`experts`, `folder_experts`);
+a family with experts needs nothing here.
 
 Source: llama.cpp conversion of "*_exps" tensors, ggml_mul_mat_id (order of dimensions);
 transformers conversion_mapping.py and modeling_granitemoe.py (stacks in folders).
@@ -20,8 +21,16 @@ import numpy.typing as npt
 
 from headrace.errors import CheckpointError
 from headrace.weights.architectures import Architecture, GGUFKeys
+from headrace.weights.codecs import BYTES
 from headrace.weights.source import TensorSource
 from headrace.weights.tensor import Tensor
+from headrace.weights.turned_stacks import (
+    BLOCKS,
+    SCALES,
+    mxfp4_parts,
+    turned_parts,
+    turned_stack,
+)
 
 MAX_EXPERTS = 4096
 """Experts of a layer; published models have up to 512. It bounds what a hostile file or config
@@ -31,8 +40,8 @@ costs: each becomes an object."""
 def unstacked(stored: Tensor, architecture: Architecture, keys: GGUFKeys) -> Iterator[Tensor]:
     """A tensor of a GGUF file by canonical name; where it holds all experts, one for each.
 
-    Raises CheckpointError for a stack of another form than [experts, rows, columns], or of
-    another number of experts than the file states.
+    Raises CheckpointError for a stack of another form than [experts, rows, columns], or [experts,
+    rows] of biases, or of another number of experts than the file states.
     """
     names = architecture.expert_names(stored.name)
     if names is None:
@@ -44,11 +53,13 @@ def unstacked(stored: Tensor, architecture: Architecture, keys: GGUFKeys) -> Ite
         return
     stated = keys.size("expert_count")
     count = stored.shape[0]
-    if len(stored.shape) != 3 or count > MAX_EXPERTS or stated not in (None, count):
+    vector = names.endswith(".bias")
+    dimensions = 2 if vector else 3
+    if len(stored.shape) != dimensions or count > MAX_EXPERTS or stated not in (None, count):
         raise CheckpointError(
             f"{keys.path}: tensor {stored.name!r} has shape {list(stored.shape)}; "
-            f"[experts, rows, columns] are required, with '{keys.prefix}expert_count' "
-            f"({stated}) experts, {MAX_EXPERTS} at most"
+            f"[experts, rows{'' if vector else ', columns'}] are required, with "
+            f"'{keys.prefix}expert_count' ({stated}) experts, {MAX_EXPERTS} at most"
         )
     yield from _parts(stored, (names,))
 
@@ -63,7 +74,7 @@ def unstacked_folder(
     """
     single: dict[str, Tensor] = {}
     for tensor in tensors.values():
-        for part in _folder_parts(folder, tensor, architecture):
+        for part in _folder_parts(folder, tensor, architecture, tensors):
             if part.name in single:
                 raise CheckpointError(
                     f"{folder}: tensor {part.name!r} is there twice, once in a stack of all "
@@ -73,8 +84,13 @@ def unstacked_folder(
     return single
 
 
-def _folder_parts(folder: Path, stored: Tensor, architecture: Architecture) -> Iterator[Tensor]:
+def _folder_parts(
+    folder: Path, stored: Tensor, architecture: Architecture, tensors: Mapping[str, Tensor]
+) -> Iterator[Tensor]:
     names = architecture.folder_parts(stored.name)
+    if architecture.turned_stacks:
+        yield from _turned_parts(folder, stored, architecture, tensors)
+        return
     if names is None:
         yield stored
         return
@@ -87,13 +103,40 @@ def _folder_parts(folder: Path, stored: Tensor, architecture: Architecture) -> I
     yield from _parts(stored, names)
 
 
+def _turned_parts(
+    folder: Path, stored: Tensor, architecture: Architecture, tensors: Mapping[str, Tensor]
+) -> Iterator[Tensor]:
+    name, _, ending = stored.name.rpartition("_")
+    packed = architecture.folder_parts(name) if f"_{ending}" in (BLOCKS, SCALES) else None
+    if packed is None and stored.codec is BYTES:
+        raise CheckpointError(
+            f"{folder}: tensor {stored.name!r} is {stored.codec.name}; bytes are weights of "
+            f"experts alone here, whose names end in {BLOCKS} and {SCALES}"
+        )
+    if packed is None:
+        names = architecture.folder_parts(stored.name)
+        single = (stored,)
+        yield from single if names is None else turned_parts(stored, names, MAX_EXPERTS, folder)
+    elif f"_{ending}" == BLOCKS:
+        scales = tensors.get(name + SCALES)
+        yield from mxfp4_parts(stored, scales, packed, MAX_EXPERTS, folder)
+    elif name + BLOCKS not in tensors:
+        raise CheckpointError(
+            f"{folder}: tensor {stored.name!r} is there without {name + BLOCKS!r}; the folder is "
+            "incomplete, fetch it again"
+        )
+
+
 def _parts(stored: Tensor, names: Sequence[str]) -> Iterator[Tensor]:
-    """Matrices of a stack: for each expert those of `names`, as many rows each."""
-    count, rows = stored.shape[0], stored.shape[1] // len(names)
-    for index in range(count * len(names)):
+    """Matrices or vectors of a stack: for each expert those of `names`, as many rows each."""
+    count = stored.shape[0] * len(names)
+    shape = (stored.shape[1] // len(names), *stored.shape[2:])
+    # Vectors lie in one row each.
+    rows = len(stored.data) // max(1, count)
+    for index in range(count):
         number, part = divmod(index, len(names))
         data = stored.data[index * rows : (index + 1) * rows]
-        yield _part(stored, names[part].format(number), (rows, stored.shape[2]), data)
+        yield _part(stored, names[part].format(number), shape, data)
 
 
 def _part(stored: Tensor, name: str, shape: tuple[int, ...], data: npt.NDArray[np.uint8]) -> Tensor:
@@ -107,11 +150,17 @@ Place = Callable[[str], tuple[str, int] | None]
 class Stacks:
     """A collector of single experts on their way into a file that has them as stacks."""
 
-    def __init__(self, place: Place, container: str, parts: Callable[[str], int]) -> None:
-        """parts: matrices of one expert in the stack of a name. container: for messages."""
+    def __init__(
+        self, place: Place, container: str, parts: Callable[[str], int], *, turned: bool = False
+    ) -> None:
+        """parts: matrices of one expert in the stack of a name. container: for messages.
+
+        turned: as in `weights.turned_stacks`.
+        """
         self._place = place
         self._container = container
         self._parts = parts
+        self._turned = turned
         self._stacks: dict[str, dict[int, TensorSource]] = {}
 
     @classmethod
@@ -126,6 +175,7 @@ class Stacks:
             architecture.folder_place,
             "the folder",
             lambda name: len(architecture.folder_parts(name) or ("",)),
+            turned=architecture.turned_stacks,
         )
 
     def takes(self, canonical_name: str) -> bool:
@@ -170,10 +220,12 @@ class Stacks:
                     f"{name!r} holds both and needs them alike: name a codec to write them in"
                 )
 
+        if self._turned:
+            return turned_stack(name, sources, parts)
+
         def pieces() -> Iterator[npt.NDArray[np.uint8]]:
             for source in sources:
                 yield from source.pieces()
 
-        rows, columns = first.shape
-        shape = (len(sources) // parts, parts * rows, columns)
+        shape = (len(sources) // parts, parts * first.shape[0], *first.shape[1:])
         return TensorSource(name, shape, first.codec, pieces)

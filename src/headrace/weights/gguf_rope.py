@@ -77,6 +77,8 @@ def read_rope(
             scaling["attn_factor"] = scaling.pop("attention_factor")
         if keys.says("rope.scaling.yarn_ext_factor", 1.0):
             keys.take("rope.scaling.yarn_ext_factor")
+        if not architecture.yarn_truncates:
+            scaling["truncate"] = False
     config["rope_scaling"] = scaling
 
 
@@ -158,7 +160,7 @@ def write_rope(
         entries["rope.scaling.type"] = rope.kind
         entries["rope.scaling.factor"] = rope.factor
     if rope.kind == "yarn":
-        _write_yarn(rope, entries)
+        _write_yarn(rope, entries, architecture)
     elif rope.kind == "longrope":
         return _write_longrope(rope, entries)
     elif rope.kind == "llama3":
@@ -168,9 +170,9 @@ def write_rope(
     return {}
 
 
-def _write_yarn(rope: RopeConfig, entries: dict[str, Any]) -> None:
-    if not rope.truncate:
-        raise _unsayable("yarn with truncate false")
+def _write_yarn(rope: RopeConfig, entries: dict[str, Any], architecture: Architecture) -> None:
+    if rope.truncate is not architecture.yarn_truncates:
+        raise _unsayable(f"yarn with truncate {str(rope.truncate).lower()}")
     entries[_ORIGINAL] = rope.original_max_positions
     entries["rope.scaling.yarn_beta_fast"] = rope.beta_fast
     entries["rope.scaling.yarn_beta_slow"] = rope.beta_slow

@@ -40,7 +40,8 @@ def open_hf_folder(folder: Path) -> Checkpoint:
     config = text_config(stated)
     generation = read_json_object(folder / "generation_config.json", required=False)
     architecture = known_architecture(config.get("model_type"))
-    stored, metadata = _read_tensors(folder)
+    with_bytes = architecture is not None and architecture.turned_stacks
+    stored, metadata = _read_tensors(folder, with_bytes)
     part = text_part(stated, stored)
     tensors = part.tensors
     if architecture is not None:
@@ -128,11 +129,11 @@ def _is_file_name(name: str) -> bool:
     )
 
 
-def _read_tensors(folder: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+def _read_tensors(folder: Path, with_bytes: bool) -> tuple[dict[str, Tensor], dict[str, str]]:
     tensors: dict[str, Tensor] = {}
     metadata: dict[str, str] = {}
     for path in weight_files(folder):
-        part = read_safetensors(path)
+        part = read_safetensors(path, with_bytes=with_bytes)
         if twice := tensors.keys() & part.tensors.keys():
             raise CheckpointError(
                 f"{path}: tensor {shown(min(twice))} is in another file as well; the files are "

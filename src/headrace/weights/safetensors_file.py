@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import CheckpointError, shown
-from headrace.weights.codecs import codec_of_safetensors_dtype
+from headrace.weights.codecs import BYTES, codec_of_safetensors_dtype
 from headrace.weights.json_file import parse_json
 from headrace.weights.mapped import map_file
 from headrace.weights.no_effect import is_derived
@@ -40,8 +40,10 @@ class SafetensorsFile:
     metadata: Mapping[str, str]
 
 
-def read_safetensors(path: Path | str) -> SafetensorsFile:
+def read_safetensors(path: Path | str, *, with_bytes: bool = False) -> SafetensorsFile:
     """Map `path` and read its header.
+
+    with_bytes: whether tensors of plain bytes (U8) are taken, which nobody can compute with.
 
     Raises CheckpointError naming the file, the tensor, the value and the limit where the header is
     damaged, sizes do not match, ranges overlap, or a dtype has no codec. Tensors that follow from
@@ -53,7 +55,7 @@ def read_safetensors(path: Path | str) -> SafetensorsFile:
     metadata = header.pop("__metadata__", {})
     if not _is_strings(metadata):
         raise CheckpointError(f"{path}: __metadata__ must map strings to strings")
-    entries = [_read_entry(path, name, entry) for name, entry in header.items()]
+    entries = [_read_entry(path, name, entry, with_bytes) for name, entry in header.items()]
     entries.sort(key=lambda entry: (entry[2], entry[3]))
     tensors, expected = {}, 0
     for name, tensor, begin, end in entries:
@@ -102,7 +104,9 @@ def _is_strings(value: object) -> bool:
     return isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
 
 
-def _read_entry(path: Path, name: str, entry: object) -> tuple[str, Tensor | None, int, int]:
+def _read_entry(
+    path: Path, name: str, entry: object, with_bytes: bool
+) -> tuple[str, Tensor | None, int, int]:
     """The name, the tensor without its bytes (None: left out), and where they lie."""
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
         raise CheckpointError(
@@ -121,7 +125,9 @@ def _read_entry(path: Path, name: str, entry: object) -> tuple[str, Tensor | Non
             "[begin, end] with begin <= end is required"
         )
     try:
-        codec = codec_of_safetensors_dtype(str(entry["dtype"]))
+        dtype = str(entry["dtype"])
+        raw = with_bytes and dtype == BYTES.safetensors_dtype
+        codec = BYTES if raw else codec_of_safetensors_dtype(dtype)
     except CheckpointError as error:
         if is_derived(name):
             return name, None, offsets[0], offsets[1]

@@ -69,13 +69,14 @@ def source_of_tensor(
         tensor = tensor.select_rows(row_order)
 
     def pieces() -> Iterator[npt.NDArray[np.uint8]]:
-        n_rows = len(tensor.data) if tensor.row_order is None else len(tensor.row_order)
+        data = tensor.data
+        n_rows = len(data) if tensor.row_order is None else len(tensor.row_order)
         width = tensor.shape[-1] if tensor.shape else 1
         step = max(1, PIECE_ELEMENTS // max(1, width))
         for first in range(0, n_rows, step):
-            rows = tensor.data[first : first + step]
+            rows = data[first : first + step]
             if tensor.row_order is not None:
-                rows = tensor.data[tensor.row_order[first : first + step]]
+                rows = data[tensor.row_order[first : first + step]]
             yield rows if codec is tensor.codec else _recode(tensor, codec, rows)
 
     return TensorSource(name, tensor.shape, codec, pieces)

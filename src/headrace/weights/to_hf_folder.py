@@ -93,6 +93,9 @@ def _config_json(checkpoint: Checkpoint, architecture: Architecture) -> dict[str
     for key in config:
         if key.startswith(UNKNOWN_PREFIX):
             raise UnsupportedModelError(f"config key {key!r} has no name in config.json")
+    if architecture.turned_stacks:
+        # Experts that were MXFP4 are written as numbers.
+        config.pop("quantization_config", None)
     for key, projections in architecture.bias_keys.items():
         config[key] = _has(checkpoint, architecture, projections, "bias")
     if architecture.head_bias_key is not None:

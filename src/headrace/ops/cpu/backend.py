@@ -50,7 +50,7 @@ from headrace.ops.shared import (
     is_centred,
     stacked_bias,
 )
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensor import DeferredTensor, Tensor
 
 F32 = npt.NDArray[np.float32]
 I32 = npt.NDArray[np.int32]
@@ -141,6 +141,12 @@ class CpuOps(Ops):
         codec, out, width = expert_shape(experts, bias)
         # One alone is an expert of every token: whatever the cache holds, a step needs it.
         mapped = self._caches_experts and len(experts) > 1
+        if mapped and any(isinstance(part, DeferredTensor) for parts in experts for part in parts):
+            raise ConfigError(
+                f"{experts[0][0].name}: the folder holds experts in an order that cannot stay "
+                "mapped, as a cache of experts needs them; write a GGUF file of it "
+                "(headrace.weights.convert.convert_to_gguf), or free memory for all of them"
+            )
         give = self._native.map_experts if mapped else self._native.pack_experts
         packed = give(
             [[_rows(part) for part in parts] for parts in experts], expert_biases(experts, bias)

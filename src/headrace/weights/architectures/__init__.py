@@ -41,6 +41,7 @@ from headrace.weights.architectures.gemma import GEMMA2, GEMMA3
 from headrace.weights.architectures.gguf_keys import GGUFKeys
 from headrace.weights.architectures.glm import GLM, GLM4, GLM4_MOE
 from headrace.weights.architectures.gpt2 import GPT2, STARCODER
+from headrace.weights.architectures.gpt_oss import GPT_OSS
 from headrace.weights.architectures.llama import (
     GRANITE,
     GRANITE_MOE,
@@ -87,6 +88,7 @@ _ALL: tuple[Architecture, ...] = (
     GPT2,
     STARCODER,
     STARCODER2,
+    GPT_OSS,
     FALCON,
     PHI3,
     PHIMOE,

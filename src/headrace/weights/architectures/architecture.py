@@ -142,12 +142,18 @@ class Architecture:
     part, then those of the next."""
     stacked_in_folders: bool = False
     """Whether folders of the family hold experts in no other way, so that they are written so."""
+    turned_stacks: bool = False
+    """Whether these stacks are [experts, columns, rows] with the rows of several parts in turn
+    (gate, up, gate, up, ...); folders may then hold weights as MXFP4 too, in other tensors (see
+    `weights.turned_stacks`)."""
+    yarn_truncates: bool = True
+    """Whether the bounds of yarn are whole dimensions, which GGUF has no key for."""
     single_rows: tuple[str, ...] = ()
     """Modules of a layer, by canonical name, that are vectors in GGUF and matrices of one row in
     folders."""
     vectors: Mapping[str, str] = field(default_factory=dict)
-    """Whole names of tensors that are called "bias" in one container alone, from GGUF to canonical.
-    Both keep them in F32."""
+    """Whole names of vectors that are called "weight" or "bias" in one container alone, from GGUF
+    to canonical. Both keep them in F32."""
     routers: tuple[str, ...] = ()
     """Modules of a layer, by canonical name, that GGUF files keep in F32 whatever the kind."""
 
