@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from headrace.errors import UnsupportedModelError
-from headrace.models.layer_cache import cache_layout
 from headrace.models import load_model
 from headrace.models.gemma2 import Gemma2
 from headrace.models.gemma3 import Gemma3
+from headrace.models.layer_cache import cache_layout
 from headrace.ops.interface import EmbeddingWeight, Ops
 from headrace.ops.reference.backend import ReferenceOps
 from headrace.weights.architectures import ARCHITECTURES, GGUFKeys

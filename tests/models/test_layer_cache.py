@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from headrace.models.layer_cache import CacheLayout, LayerKV, LayerCache, SharedKV, cache_layout
+from headrace.models.layer_cache import CacheLayout, LayerCache, LayerKV, SharedKV, cache_layout
 from headrace.ops.interface import AttentionShape, KVCacheSpec, LayerPlace, Ops, RaggedBatch
 
 FULL, LOCAL = LayerKV(2, 16), LayerKV(2, 16, window=128)

@@ -64,7 +64,11 @@ class GPT2(Model):
     @staticmethod
     def read_config(reader: ConfigReader) -> DecoderConfig:
         config = read_gpt2(
-            reader, "gpt2", kv_heads=reader.size("n_head"), activations=ACTIVATIONS, usual="gelu_new"
+            reader,
+            "gpt2",
+            kv_heads=reader.size("n_head"),
+            activations=ACTIVATIONS,
+            usual="gelu_new",
         )
         if not reader.get("scale_attn_by_inverse_layer_idx", bool, False):
             return config

@@ -24,7 +24,7 @@ from headrace.models.decoder import ExpertLayer
 from headrace.models.experts import ExpertNames
 from headrace.models.llama import read_llama
 from headrace.models.model import Model
-from headrace.ops.experts import Routing, RouterScore
+from headrace.ops.experts import RouterScore, Routing
 from headrace.weights.config_reader import ConfigReader
 
 MIXTRAL_NAMES = ExpertNames(gate="w1", up="w3", down="w2")

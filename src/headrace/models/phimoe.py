@@ -6,7 +6,7 @@
     logits = lm_head(norm(y)) + bias
 
     first: the largest score; its weight: the softmax over scores that are within
-    2 * router_jitter_noise of it. second: the same without the first. The weights are not normalised
+    2 * router_jitter_noise of it. second: the same without the first. Weights are not normalised
 
 longrope has one factor of cos and sin (short_mscale and long_mscale, which must be equal).
 Sources: arXiv 2409.12136; transformers modeling_phimoe.py for arithmetic and keys.
