@@ -154,7 +154,7 @@ def test_time_passes_while_a_request_waits_for_a_turn(start: Start) -> None:
         wait_until(lambda: len(engine.submitted) == SLOTS + 2, "the engine has what it may have")
         told = engine.submitted[-1]
         assert bytes(told.prompt_token_ids) == b"late"
-        assert told.timeout_s == pytest.approx(1e-6)
+        assert 0 < told.timeout_s < 0.005  # of 0.05 s: a timer may come a little early
         server.call(engine.go_on.set)
         assert asked.result(30).status_code == late.result(30).status_code == 200
     assert server.state.admission.num_queued == server.state.admission.num_running == 0
