@@ -323,7 +323,7 @@ class EngineCore:
         assert all(one.state is State.RUNNING for one in running)
         assert running == sorted(running, key=attrgetter("rank")), "running is out of order"
         assert len(waiting) == len(set(waiting))
-        assert all(one.state is State.WAITING and not one.tables for one in waiting)
+        assert all(request.state is State.WAITING and not request.tables for request in waiting)
         assert {*running, *waiting} == set(self._requests.values())
         assert len({one.slot for one in running}) == len(running)
 

@@ -147,11 +147,11 @@ class _Choice:
     async def _in_turn(self, turn: EngineTurn) -> Submit:
         """What to send to the engine once there is a turn; also where its time is over before, as
         the engine ends it then with all that belongs to an end."""
-        submit, asked_s = self._job.submit, self._metrics.clock()
+        submit, queued_s = self._job.submit, self._metrics.clock()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(submit.timeout_s):
                 await turn.wait()
-        self._turn_wait_s = self._metrics.clock() - asked_s
+        self._turn_wait_s = self._metrics.clock() - queued_s
         if submit.timeout_s is None:
             return submit
         left_s = max(LEAST_TIMEOUT_S, submit.timeout_s - self._turn_wait_s)
