@@ -136,4 +136,4 @@ def test_the_sdist_has_one_model(tmp_path: Path) -> None:
         names = [name.partition("/")[2] for name in sdist.getnames()]
     assert [name for name in names if name.startswith("models/")] == []
     assert [name for name in names if name.endswith(".gguf")] == [str(EMBEDDED.relative_to(ROOT))]
-    assert "src/headrace/models/qwen3.py" in names
+    assert "src/headrace/models/families/qwen3.py" in names

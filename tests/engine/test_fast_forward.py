@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.engine.fast_forward import fast_forward, steps_alike
-from headrace.engine.kv_cache import KVCache
+from headrace.engine.kv.kv_cache import KVCache
 from headrace.engine.params import SamplingParams
 from headrace.engine.request import Request
 from headrace.engine.scheduler import Scheduler

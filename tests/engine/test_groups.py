@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from headrace.engine.kv_cache import KVCache
-from headrace.engine.kv_sizes import most_blocks_of
+from headrace.engine.kv.kv_cache import KVCache
+from headrace.engine.kv.kv_sizes import most_blocks_of
+from headrace.engine.kv.prefix_tree import HOLLOW
 from headrace.engine.params import SamplingParams
-from headrace.engine.prefix_tree import HOLLOW
 from headrace.engine.request import Request
 from headrace.engine.scheduler import Scheduler
 from headrace.models.layer_cache import CacheGroup, CacheLayout, LayerKV, cache_layout

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from headrace.config.settings import EngineConfig
 from headrace.engine import memory
-from headrace.engine.kv_cache import KVCache
+from headrace.engine.kv.kv_cache import KVCache
 from headrace.engine.memory import available_memory_bytes, plan_kv_cache
 from headrace.engine.scheduler import Scheduler
 from headrace.errors import ConfigError

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from headrace.engine.core import EngineCore
-from headrace.engine.kv_cache import KVCache
+from headrace.engine.kv.kv_cache import KVCache
 from headrace.engine.params import SamplingParams
 from headrace.engine.request import Request, State
 from headrace.engine.scheduler import Scheduler

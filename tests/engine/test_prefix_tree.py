@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from headrace.engine.prefix_tree import Miss, Node, PrefixTree, Promise
+from headrace.engine.kv.prefix_tree import Miss, Node, PrefixTree, Promise
 
 
 def key(*tokens: int) -> bytes:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from headrace.config.settings import EngineConfig
-from headrace.engine.kv_cache import KVCache
-from headrace.engine.kv_sizes import most_blocks
+from headrace.engine.kv.kv_cache import KVCache
+from headrace.engine.kv.kv_sizes import most_blocks
 from headrace.engine.memory import plan_kv_cache
 from headrace.engine.params import SamplingParams
 from headrace.engine.request import Request

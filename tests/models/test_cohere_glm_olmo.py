@@ -12,11 +12,11 @@ import pytest
 
 from headrace.errors import CheckpointError, UnsupportedModelError
 from headrace.models import load_model
-from headrace.models.cohere import Cohere
-from headrace.models.cohere2 import Cohere2
-from headrace.models.glm import Glm
-from headrace.models.glm4 import Glm4
-from headrace.models.olmo2 import Olmo2
+from headrace.models.families.cohere import Cohere
+from headrace.models.families.cohere2 import Cohere2
+from headrace.models.families.glm import Glm
+from headrace.models.families.glm4 import Glm4
+from headrace.models.families.olmo2 import Olmo2
 from headrace.ops.interface import Ops
 from headrace.weights.checkpoint import Checkpoint, Conventions
 from headrace.weights.config_reader import ConfigReader

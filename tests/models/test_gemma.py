@@ -12,8 +12,8 @@ import pytest
 
 from headrace.errors import UnsupportedModelError
 from headrace.models import load_model
-from headrace.models.gemma2 import Gemma2
-from headrace.models.gemma3 import Gemma3
+from headrace.models.families.gemma2 import Gemma2
+from headrace.models.families.gemma3 import Gemma3
 from headrace.models.layer_cache import cache_layout
 from headrace.ops.interface import EmbeddingWeight, Ops
 from headrace.ops.reference.backend import ReferenceOps

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.errors import CheckpointError, ConfigError, UnsupportedModelError
 from headrace.models import Model, load_model
-from headrace.models.qwen3 import Qwen3Layer
+from headrace.models.families.qwen3 import Qwen3Layer
 from headrace.ops.interface import Ops, RaggedBatch, RopeTable
 from headrace.ops.reference.backend import ReferenceOps
 from headrace.weights.checkpoint import Checkpoint, Conventions

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from headrace.errors import TemplateError
-from headrace.models.registry import FAMILIES
+from headrace.models.families import FAMILIES
 from headrace.text import ChatTemplate, Tokenizer, load_tokenizer
 from headrace.weights.pretokenizers import PRETOKENIZERS
 from headrace.weights.sentencepiece_model import sentencepiece_entries

@@ -17,8 +17,8 @@ from headrace.config.settings import EngineConfig
 from headrace.engine.answers import output, prefilled, started
 from headrace.engine.deadlines import Deadlines
 from headrace.engine.figures import StepFigures, expert_counts
-from headrace.engine.kv_cache import KVCache
-from headrace.engine.kv_sizes import most_held
+from headrace.engine.kv.kv_cache import KVCache
+from headrace.engine.kv.kv_sizes import most_held
 from headrace.engine.limits import Limits, check_submit
 from headrace.engine.memory import MIB, CachePlan, plan_kv_cache
 from headrace.engine.messages import (

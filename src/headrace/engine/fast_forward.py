@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from headrace.engine.kv_cache import KVCache
+from headrace.engine.kv.kv_cache import KVCache
 from headrace.engine.request import Request
 from headrace.engine.scheduler import Scheduler
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from headrace.config.settings import EngineConfig
-from headrace.engine.kv_sizes import most_blocks_of
+from headrace.engine.kv.kv_sizes import most_blocks_of
 from headrace.errors import ConfigError
 from headrace.models.layer_cache import CacheLayout
 from headrace.ops.interface import KVCodec

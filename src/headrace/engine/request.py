@@ -13,10 +13,10 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from headrace.engine.kv.prefix_tree import BlockSet, Node, Promise
     from headrace.engine.logits_processor import LogitsProcessor
     from headrace.engine.messages import FinishReason, TokenLogprob
     from headrace.engine.params import SamplingParams
-    from headrace.engine.prefix_tree import BlockSet, Node, Promise
 
 
 NO_POSITIONS = range(0)

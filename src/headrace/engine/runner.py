@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from headrace.engine.block_tables import BlockTables
+from headrace.engine.kv.block_tables import BlockTables
 from headrace.engine.messages import TokenLogprob
 from headrace.engine.model import Model
 from headrace.engine.plan import Row

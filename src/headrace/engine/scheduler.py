@@ -23,10 +23,10 @@ from collections.abc import Iterable
 from itertools import islice
 from operator import attrgetter
 
-from headrace.engine.kv_cache import KVCache, Match
+from headrace.engine.kv.kv_cache import KVCache, Match
+from headrace.engine.kv.prefix_tree import Miss, Promise
 from headrace.engine.messages import FinishReason
 from headrace.engine.plan import Preemption, Row, StepPlan, Totals
-from headrace.engine.prefix_tree import Miss, Promise
 from headrace.engine.request import Request, State
 from headrace.engine.waiting import WaitingQueue
 

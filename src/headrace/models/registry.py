@@ -1,72 +1,18 @@
-"""Families by model_type, and `load_model`."""
+"""`load_model`, which opens a checkpoint as the family that its config names."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import replace
 
 from headrace.errors import ConfigError, UnsupportedModelError
-from headrace.models.cohere import Cohere
-from headrace.models.cohere2 import Cohere2
 from headrace.models.config import DecoderConfig
-from headrace.models.falcon import Falcon
-from headrace.models.gemma2 import Gemma2
-from headrace.models.gemma3 import Gemma3
-from headrace.models.glm import Glm
-from headrace.models.glm4 import Glm4
-from headrace.models.glm4_moe import Glm4Moe
-from headrace.models.gpt2 import GPT2
-from headrace.models.gpt_bigcode import GPTBigCode
-from headrace.models.gpt_oss import GptOss
-from headrace.models.granite import Granite
-from headrace.models.granitemoe import GraniteMoe
-from headrace.models.llama import Llama
+from headrace.models.families import FAMILIES
 from headrace.models.loader import Loader, Progress
-from headrace.models.mistral import Mistral
-from headrace.models.mixtral import Mixtral
 from headrace.models.model import Model
-from headrace.models.olmo2 import Olmo2
-from headrace.models.olmoe import Olmoe
-from headrace.models.phi3 import Phi3
-from headrace.models.phimoe import Phimoe
-from headrace.models.qwen2 import Qwen2
-from headrace.models.qwen2_moe import Qwen2Moe
-from headrace.models.qwen3 import Qwen3
-from headrace.models.qwen3_moe import Qwen3Moe
-from headrace.models.smollm3 import SmolLM3
-from headrace.models.starcoder2 import Starcoder2
 from headrace.ops.interface import Ops
 from headrace.weights.checkpoint import Checkpoint
 from headrace.weights.config_reader import ConfigReader
-
-FAMILIES: Mapping[str, type[Model]] = {
-    "cohere": Cohere,
-    "cohere2": Cohere2,
-    "falcon": Falcon,
-    "gemma2": Gemma2,
-    "gemma3_text": Gemma3,
-    "glm": Glm,
-    "glm4": Glm4,
-    "glm4_moe": Glm4Moe,
-    "gpt2": GPT2,
-    "gpt_bigcode": GPTBigCode,
-    "gpt_oss": GptOss,
-    "granite": Granite,
-    "granitemoe": GraniteMoe,
-    "llama": Llama,
-    "mistral": Mistral,
-    "mixtral": Mixtral,
-    "olmo2": Olmo2,
-    "olmoe": Olmoe,
-    "phi3": Phi3,
-    "phimoe": Phimoe,
-    "qwen2": Qwen2,
-    "qwen2_moe": Qwen2Moe,
-    "qwen3": Qwen3,
-    "qwen3_moe": Qwen3Moe,
-    "smollm3": SmolLM3,
-    "starcoder2": Starcoder2,
-}
 
 MAX_LAYERS = 4096
 """Published models have up to 126. What a config says of each layer costs memory before a tensor is

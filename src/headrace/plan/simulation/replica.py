@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from headrace.engine.fast_forward import fast_forward, steps_alike
-from headrace.engine.kv_cache import KVCache
+from headrace.engine.kv.kv_cache import KVCache
 from headrace.engine.params import SamplingParams
 from headrace.engine.plan import StepPlan, Totals
 from headrace.engine.request import Request, State

@@ -17,9 +17,9 @@ from __future__ import annotations
 from headrace.models.config import DecoderConfig, read_layer_windows, read_window
 from headrace.models.decoder import ExpertLayer
 from headrace.models.experts import ExpertNames
-from headrace.models.llama import read_llama
+from headrace.models.families.llama import read_llama
+from headrace.models.families.qwen3_moe import read_qwen_experts
 from headrace.models.model import Model
-from headrace.models.qwen3_moe import read_qwen_experts
 from headrace.weights.config_reader import ConfigReader
 
 

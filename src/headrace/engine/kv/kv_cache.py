@@ -28,8 +28,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from headrace.engine.kv_sizes import most_blocks_of
-from headrace.engine.prefix_tree import HOLLOW, BlockSet, Miss, Node, Part, PrefixTree, Promise
+from headrace.engine.kv.kv_sizes import most_blocks_of
+from headrace.engine.kv.prefix_tree import HOLLOW, BlockSet, Miss, Node, Part, PrefixTree, Promise
 from headrace.engine.request import GroupTable, Request
 from headrace.models.layer_cache import ONE_GROUP, CacheGroup
 

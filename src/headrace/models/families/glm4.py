@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from headrace.models.config import DecoderConfig
 from headrace.models.decoder import NormNames, PostNormLayer
-from headrace.models.glm import read_glm_config
+from headrace.models.families.glm import read_glm_config
 from headrace.models.model import Model
 from headrace.weights.config_reader import ConfigReader
 

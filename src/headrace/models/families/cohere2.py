@@ -7,8 +7,8 @@ Sources: transformers modeling_cohere2.py for arithmetic and keys.
 
 from __future__ import annotations
 
-from headrace.models.cohere import CohereLayer, read_heads
 from headrace.models.config import DecoderConfig, read_attention, read_windows
+from headrace.models.families.cohere import CohereLayer, read_heads
 from headrace.models.model import Model
 from headrace.models.rope import RopeConfig
 from headrace.weights.config_reader import ConfigReader

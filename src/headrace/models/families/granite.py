@@ -15,7 +15,7 @@ from typing import Any
 
 from headrace.models.config import DecoderConfig
 from headrace.models.decoder import PreNormLayer
-from headrace.models.llama import read_llama
+from headrace.models.families.llama import read_llama
 from headrace.models.model import Model
 from headrace.weights.config_reader import ConfigReader
 

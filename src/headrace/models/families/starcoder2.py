@@ -12,7 +12,7 @@ from __future__ import annotations
 from headrace.models.blocks import MLP
 from headrace.models.config import DecoderConfig, read_attention, read_uniform_windows
 from headrace.models.decoder import PreNormLayer
-from headrace.models.gpt2 import GELU_TANH
+from headrace.models.families.gpt2 import GELU_TANH
 from headrace.models.loader import Loader
 from headrace.models.model import Model
 from headrace.models.rope import RopeConfig

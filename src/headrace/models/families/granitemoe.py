@@ -16,8 +16,8 @@ from __future__ import annotations
 from headrace.models.config import DecoderConfig
 from headrace.models.decoder import ExpertLayer
 from headrace.models.experts import ExpertNames
-from headrace.models.granite import read_granite
-from headrace.models.mixtral import read_local_experts
+from headrace.models.families.granite import read_granite
+from headrace.models.families.mixtral import read_local_experts
 from headrace.models.model import Model
 from headrace.weights.config_reader import ConfigReader
 

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from headrace.models.config import DecoderConfig, read_uniform_windows
 from headrace.models.decoder import ExpertLayer
-from headrace.models.llama import read_llama
-from headrace.models.mixtral import MIXTRAL_NAMES, read_local_experts
+from headrace.models.families.llama import read_llama
+from headrace.models.families.mixtral import MIXTRAL_NAMES, read_local_experts
 from headrace.models.model import Model
 from headrace.weights.config_reader import ConfigReader
 

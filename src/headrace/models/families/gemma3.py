@@ -14,7 +14,7 @@ Sources: arXiv 2503.19786; transformers modeling_gemma3.py for the keys.
 from __future__ import annotations
 
 from headrace.models.config import DecoderConfig
-from headrace.models.gemma2 import Gemma2, Gemma2Layer, read_gemma, read_softcap
+from headrace.models.families.gemma2 import Gemma2, Gemma2Layer, read_gemma, read_softcap
 from headrace.models.rope import RopeConfig
 from headrace.weights.config_reader import ConfigReader
 

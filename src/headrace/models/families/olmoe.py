@@ -21,7 +21,7 @@ from headrace.models.config import (
     read_experts_per_token,
 )
 from headrace.models.decoder import ExpertLayer
-from headrace.models.llama import read_llama
+from headrace.models.families.llama import read_llama
 from headrace.models.loader import Loader
 from headrace.models.model import Model
 from headrace.ops.experts import Routing

@@ -22,7 +22,7 @@ from headrace.models.config import (
 )
 from headrace.models.decoder import ExpertLayer
 from headrace.models.experts import ExpertNames
-from headrace.models.llama import read_llama
+from headrace.models.families.llama import read_llama
 from headrace.models.model import Model
 from headrace.ops.experts import RouterScore, Routing
 from headrace.weights.config_reader import ConfigReader

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from headrace.models.config import DecoderConfig, read_layer_windows, read_window
 from headrace.models.decoder import PreNormLayer
-from headrace.models.llama import read_llama
+from headrace.models.families.llama import read_llama
 from headrace.models.model import Model
 from headrace.weights.config_reader import ConfigReader
 

@@ -8,7 +8,7 @@ Sources: arXiv 2301.03988, 2305.06161; transformers modeling_gpt_bigcode.py for 
 from __future__ import annotations
 
 from headrace.models.config import DecoderConfig
-from headrace.models.gpt2 import GELU_TANH, GPT2, read_gpt2
+from headrace.models.families.gpt2 import GELU_TANH, GPT2, read_gpt2
 from headrace.weights.config_reader import ConfigReader
 
 

@@ -21,7 +21,7 @@ from headrace.models.config import (
     read_sparse_layers,
 )
 from headrace.models.decoder import ExpertLayer
-from headrace.models.llama import read_llama
+from headrace.models.families.llama import read_llama
 from headrace.models.model import Model
 from headrace.ops.experts import Routing
 from headrace.weights.config_reader import ConfigReader

@@ -1,0 +1,1 @@
+"""Blocks of the KV cache: who owns which, what a prefix shares, what the kernels are handed."""

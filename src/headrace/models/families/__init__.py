@@ -1,0 +1,62 @@
+"""The families of models, each a declaration in a file named as its `model_type`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from headrace.models.families.cohere import Cohere
+from headrace.models.families.cohere2 import Cohere2
+from headrace.models.families.falcon import Falcon
+from headrace.models.families.gemma2 import Gemma2
+from headrace.models.families.gemma3 import Gemma3
+from headrace.models.families.glm import Glm
+from headrace.models.families.glm4 import Glm4
+from headrace.models.families.glm4_moe import Glm4Moe
+from headrace.models.families.gpt2 import GPT2
+from headrace.models.families.gpt_bigcode import GPTBigCode
+from headrace.models.families.gpt_oss import GptOss
+from headrace.models.families.granite import Granite
+from headrace.models.families.granitemoe import GraniteMoe
+from headrace.models.families.llama import Llama
+from headrace.models.families.mistral import Mistral
+from headrace.models.families.mixtral import Mixtral
+from headrace.models.families.olmo2 import Olmo2
+from headrace.models.families.olmoe import Olmoe
+from headrace.models.families.phi3 import Phi3
+from headrace.models.families.phimoe import Phimoe
+from headrace.models.families.qwen2 import Qwen2
+from headrace.models.families.qwen2_moe import Qwen2Moe
+from headrace.models.families.qwen3 import Qwen3
+from headrace.models.families.qwen3_moe import Qwen3Moe
+from headrace.models.families.smollm3 import SmolLM3
+from headrace.models.families.starcoder2 import Starcoder2
+from headrace.models.model import Model
+
+FAMILIES: Mapping[str, type[Model]] = {
+    "cohere": Cohere,
+    "cohere2": Cohere2,
+    "falcon": Falcon,
+    "gemma2": Gemma2,
+    "gemma3_text": Gemma3,
+    "glm": Glm,
+    "glm4": Glm4,
+    "glm4_moe": Glm4Moe,
+    "gpt2": GPT2,
+    "gpt_bigcode": GPTBigCode,
+    "gpt_oss": GptOss,
+    "granite": Granite,
+    "granitemoe": GraniteMoe,
+    "llama": Llama,
+    "mistral": Mistral,
+    "mixtral": Mixtral,
+    "olmo2": Olmo2,
+    "olmoe": Olmoe,
+    "phi3": Phi3,
+    "phimoe": Phimoe,
+    "qwen2": Qwen2,
+    "qwen2_moe": Qwen2Moe,
+    "qwen3": Qwen3,
+    "qwen3_moe": Qwen3Moe,
+    "smollm3": SmolLM3,
+    "starcoder2": Starcoder2,
+}
