@@ -121,6 +121,18 @@ void Backend::take_rows(const float* x, int64_t width, const int32_t* rows, int6
   });
 }
 
+void Backend::scale_rows(float* x, int64_t stride, int64_t columns, const float* factors,
+                         int64_t rows) {
+  const Session session(pool_);
+  pool_.for_ranges(rows, pieces(rows * columns * 8), [&](int64_t begin, int64_t end, int) {
+    for (int64_t row = begin; row < end; ++row) {
+      float* values = x + row * stride;
+      const float factor = factors[row];
+      for (int64_t i = 0; i < columns; ++i) values[i] *= factor;
+    }
+  });
+}
+
 void Backend::kv_write(KvWriteArgs args) {
   const Session session(pool_);
   request_of_.resize(static_cast<size_t>(args.batch.tokens));

@@ -284,6 +284,15 @@ void take_rows(Backend& backend, nb::handle x, nb::handle rows, nb::handle y) {
   backend.take_rows(from.data(), from.size(1), at.data(), at.size(0), to.data());
 }
 
+void scale_rows(Backend& backend, nb::handle x, nb::handle factors, int64_t columns) {
+  const View<float> rows(x, "x", 2, true), by(factors, "factors", 1);
+  by.require(0, rows.size(0));
+  check_range("columns", columns, columns >= 0 && columns <= rows.size(1),
+              ("[0, " + std::to_string(rows.size(1)) + "]").c_str());
+  const nb::gil_scoped_release release;
+  backend.scale_rows(rows.data(), rows.size(1), columns, by.data(), rows.size(0));
+}
+
 void rope(Backend& backend, nb::handle qkv, int64_t heads, int64_t kv_heads, int64_t head_dim,
           nb::handle cos, nb::handle sin, nb::handle positions, nb::handle q_weight, float q_eps,
           nb::handle k_weight, float k_eps) {
@@ -505,6 +514,7 @@ NB_MODULE(_native, m) {
       .def("activation", &activation)
       .def("softcap", &softcap)
       .def("take_rows", &take_rows)
+      .def("scale_rows", &scale_rows)
       .def("route", &route, nb::arg("routing"), nb::arg("logits"), nb::arg("bias").none(),
            nb::arg("experts"), nb::arg("weights"))
       .def("experts", &experts, nb::arg("gate_up"), nb::arg("down"), nb::arg("x"), nb::arg("y"),

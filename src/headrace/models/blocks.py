@@ -37,6 +37,8 @@ class Step(NamedTuple):
     """For layers that rotate; None in models without."""
     local_rope: RopeTable | None
     """For layers with a window where theirs differs; otherwise the same table."""
+    query_factors: Array | None = None
+    """f32[N], for layers whose queries are scaled by position; None where all are 1."""
 
 
 class Attention:
@@ -60,6 +62,8 @@ class Attention:
         scale = scales[index] if scales else config.attention.scale
         self.shape: AttentionShape = replace(config.attention, window=window, scale=scale)
         self.rotates = config.rotates[index] if config.rotates else config.rope is not None
+        scaling = config.query_scaling
+        self.scales_queries = scaling is not None and scaling.applies_to(index)
         self.index = index
         self.qkv_proj = qkv_proj
         self.o_proj = o_proj
@@ -117,6 +121,10 @@ class Attention:
         ops, batch = step.ops, step.batch
         qkv = self.qkv_proj(x, norm=norm)
         self.rotate(qkv, step)
+        if self.scales_queries and step.query_factors is not None:
+            ops.scale_rows(
+                qkv, step.query_factors, columns=self.shape.num_heads * self.shape.head_dim
+            )
         ops.kv_write(qkv, self.shape, step.kv, self.index, batch)
         attended = ops.paged_attention(
             qkv, self.shape, step.kv, self.index, batch, sinks=self.sinks

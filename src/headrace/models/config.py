@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from headrace.models.layer_cache import LayerCache, LayerKV
+from headrace.models.query_scaling import QueryScaling
 from headrace.models.rope import RopeConfig
 from headrace.ops.experts import Routing
 from headrace.ops.interface import Activation, AttentionShape
@@ -66,6 +67,8 @@ class DecoderConfig:
     """Positions each layer sees, 0 for all; empty where no layer has a window."""
     rotates: tuple[bool, ...] = ()
     """Which layers rotate; empty where all do."""
+    query_scaling: QueryScaling | None = None
+    """Factors of queries that grow with the position; None in models without."""
     embedding_scale: float = 1.0
     """Factor of the embeddings."""
     residual_scale: float = 1.0

@@ -139,7 +139,9 @@ class Model(ABC):
         ops, config = self._ops, self.config
         rope = None if self._rope is None else self._rope.covering(batch)
         local = rope if self._local_rope is None else self._local_rope.covering(batch)
-        step = Step(ops, batch, kv, rope, local)
+        scaling = config.query_scaling
+        factors = None if scaling is None else scaling.factors(batch.positions)
+        step = Step(ops, batch, kv, rope, local, factors)
         x = self.embed(step)
         for layer in self._layers:
             x = layer(x, step)

@@ -376,6 +376,12 @@ class Ops(ABC):
     def take_rows(self, x: Array, rows: Array) -> Array:
         """x[rows]: f32[L, width]."""
 
+    @abstractmethod
+    def scale_rows(self, x: Array, factors: Array, *, columns: int) -> None:
+        """Multiply the first `columns` values of every row of f32[N, width] by factors f32[N],
+        in place; each product is rounded once.
+        """
+
     def concat(self, parts: Sequence[Array]) -> Array:
         """Parts f32[N, width_i] side by side: f32[N, sum of widths].
 

@@ -1,4 +1,4 @@
-"""Norm, rotary embedding, gated activation, embedding and take_rows."""
+"""Norm, rotary embedding, gated activation, embedding, take_rows and scale_rows."""
 
 from __future__ import annotations
 
@@ -158,3 +158,16 @@ def test_take_rows_and_vectors() -> None:
     assert ops.take_rows(x, rows[:0]).shape == (0, 70)
     stored = vector(1, 9)
     assert (ops.vector(stored, offset=1.0) == stored.to_f32() + np.float32(1)).all()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_scale_rows(level: str) -> None:
+    ops = CpuOps(level, 2)
+    for rows, width, columns in ((300, 70, 33), (1, 16, 16), (3, 5, 0), (2000, 96, 64)):
+        x, factors = normal(1, rows, width), normal(2, 1, rows)[0]
+        got, expected = x.copy(), x.copy()
+        ops.scale_rows(got, factors, columns=columns)
+        REFERENCE.scale_rows(expected, factors, columns=columns)
+        assert (got == expected).all()
+        assert (got[:, :columns] == x[:, :columns] * factors[:, None]).all()
+        assert (got[:, columns:] == x[:, columns:]).all()

@@ -11,6 +11,7 @@ import pytest
 from headrace.errors import ConfigError
 from headrace.ops.cpu import CpuOps, _native
 from headrace.ops.interface import KVCacheSpec, Norm, RaggedBatch
+from headrace.ops.reference import ReferenceOps
 from headrace.ops.sampling_rows import SamplingRows
 from tests.ops.cpu.cases import matrix, normal, row_width, shape_of, vector
 
@@ -73,6 +74,12 @@ def test_embedding_and_rows() -> None:
         OPS.embedding(table, np.array([3], np.int64))
     with pytest.raises(ValueError, match="row 3"):
         OPS.take_rows(normal(1, 3, 4), np.array([3], np.int32))
+    for ops in (OPS, ReferenceOps()):
+        for columns in (-1, 5):
+            with pytest.raises(ValueError, match="columns"):
+                ops.scale_rows(normal(1, 3, 4), normal(2, 1, 3)[0], columns=columns)
+        with pytest.raises(ValueError, match="factors"):
+            ops.scale_rows(normal(1, 3, 4), normal(2, 1, 2)[0], columns=4)
 
 
 def test_kv_cache() -> None:

@@ -379,6 +379,9 @@ class CpuOps(Ops):
         self._native.take_rows(x, rows, out)
         return out
 
+    def scale_rows(self, x: F32, factors: F32, *, columns: int) -> None:
+        self._native.scale_rows(x, factors, columns)
+
     def adjust(self, logits: F32, adjustments: Sequence[LogitsEdit]) -> None:
         adjustment.adjust(logits, adjustments)
 

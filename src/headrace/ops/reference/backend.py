@@ -285,6 +285,14 @@ class ReferenceOps(Ops):
         check_ids("row", rows, len(x))
         return x[rows]
 
+    def scale_rows(self, x: F32, factors: F32, *, columns: int) -> None:
+        if not 0 <= columns <= x.shape[1] or factors.shape != x.shape[:1]:
+            raise ValueError(
+                f"{columns} columns and factors of shape {factors.shape} are not those of "
+                f"{len(x)} rows of {x.shape[1]}"
+            )
+        x[:, :columns] *= factors[:, None]
+
     def adjust(self, logits: F32, adjustments: Sequence[LogitsEdit]) -> None:
         adjustment.adjust(logits, adjustments)
 
