@@ -161,6 +161,7 @@ def test_scaling_is_not_lost_in_the_tolerance(plain: str, reference: Ops) -> Non
         ("gpt-oss", {"num_experts_per_tok": 2}),
         ("gpt-oss", {"sliding_window": 512}),
         ("gpt-oss", {"rope_scaling": {**YARN, "truncate": True}}),
+        ("minimax-m2", {"rotary_dim": 32}),
     ],
 )
 def test_a_rule_of_experts_is_not_lost_in_the_tolerance(
@@ -183,6 +184,7 @@ def test_a_rule_of_experts_is_not_lost_in_the_tolerance(
         ("gpt-oss", "mlp.router.bias"),
         ("gpt-oss", "gate_proj.bias"),
         ("gpt-oss", "self_attn.o_proj.bias"),
+        ("minimax-m2", "e_score_correction_bias"),
     ],
 )
 def test_a_tensor_of_experts_is_not_lost_in_the_tolerance(

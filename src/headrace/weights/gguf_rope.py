@@ -142,7 +142,10 @@ def write_rope(
     """
     if architecture.local_theta is None:
         rope = RopeConfig.read(
-            config, default_theta=architecture.rope_theta, default_partial=architecture.partial
+            config,
+            default_theta=architecture.rope_theta,
+            default_partial=architecture.partial,
+            rotary_dim_of=head_dim if architecture.rotary_dim_key else None,
         )
     else:
         rope, local = RopeConfig.read_pair(

@@ -74,16 +74,20 @@ class RopeConfig:
         *,
         default_theta: float = 10000.0,
         default_partial: float | None = None,
+        rotary_dim_of: int | None = None,
     ) -> RopeConfig:
         """From `rope_parameters`, or `rope_scaling` and `rope_theta`, whichever the file has.
 
         default_partial: `partial_rotary_factor` where it is not stated, for families that may
-        rotate a part of each head; None for those that rotate all of it.
+        rotate a part of each head; None for those that rotate all of it. rotary_dim_of: the width
+        of a head, in families that state the rotated part in dimensions too, as `rotary_dim`.
         """
         newer, older = config.section("rope_parameters"), config.section("rope_scaling")
         parts = [part for part in (newer, older) if part is not None]
         theta = _agreed(config, parts, "rope_theta")
         partial = _agreed(config, parts, "partial_rotary_factor")
+        if rotary_dim_of is not None:
+            partial = _rotated_share(config, partial, rotary_dim_of)
         found = [_read_kind(part, config) for part in parts]
         stated = default_theta if theta is None else theta
         for fields in found:
@@ -186,6 +190,16 @@ def _agreed(config: ConfigReader, parts: list[ConfigReader], key: str) -> float 
             f"config states {key} more than once, as {sorted(values)}; keep one of them"
         )
     return values.pop() if values else None
+
+
+def _rotated_share(config: ConfigReader, stated: float | None, head_dim: int) -> float | None:
+    """The share that `rotary_dim` is of a head; `stated` where there is no such key."""
+    if config.optional("rotary_dim", int) is None:
+        return stated
+    share = _float32(config.size("rotary_dim") / head_dim)
+    if stated not in (None, share):
+        config.refuse("rotary_dim", config.raw("rotary_dim"), f"partial_rotary_factor {stated}")
+    return share
 
 
 def _partial(config: ConfigReader, stated: float | None, default: float | None) -> float:

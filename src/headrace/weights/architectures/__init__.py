@@ -51,6 +51,7 @@ from headrace.weights.architectures.llama import (
     MIXTRAL,
     SMOLLM3,
 )
+from headrace.weights.architectures.minimax import MINIMAX_M2
 from headrace.weights.architectures.olmo import OLMO2, OLMOE
 from headrace.weights.architectures.phi3 import PHI3, PHIMOE
 from headrace.weights.architectures.qwen import QWEN2, QWEN2_MOE, QWEN3, QWEN3_MOE
@@ -89,6 +90,7 @@ _ALL: tuple[Architecture, ...] = (
     STARCODER,
     STARCODER2,
     GPT_OSS,
+    MINIMAX_M2,
     FALCON,
     PHI3,
     PHIMOE,

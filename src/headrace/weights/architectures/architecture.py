@@ -103,6 +103,8 @@ class Architecture:
     partial: float | None = None
     """Its default share of a head that is rotated, in families that may rotate a part; None in
     those that rotate all of it."""
+    rotary_dim_key: bool = False
+    """Whether config.json may state that part in dimensions, as `rotary_dim`."""
     implied: Mapping[str, Any] = field(default_factory=dict)
     """Keys of config.json GGUF has no word for, with the value each file of this architecture
     stands for. Put into what is read; any other value is refused when writing."""

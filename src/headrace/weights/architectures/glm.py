@@ -18,8 +18,10 @@ from headrace.weights.architectures.shared import (
     EXPERTS,
     FOLDER_EXPERTS,
     GATED_MLP,
+    GATING,
     HEAD_NORMS,
     RMS_EPS,
+    SIGMOID,
     SILU,
     TOP,
 )
@@ -102,9 +104,6 @@ _DRAFT = {
 }
 _DENSE_LAYERS = "leading_dense_block_count"
 _NORMED = "expert_weights_norm"
-_GATING = "expert_gating_func"
-# llama.cpp's number for scores by a sigmoid, the only ones that transformers knows here.
-_SIGMOID = 2
 # Experts in one group, of which the best one is taken: no choice.
 _NO_GROUPS = {"expert_group_count": 1, "expert_group_used_count": 1}
 
@@ -142,7 +141,7 @@ def _write_experts(config: ConfigReader, entries: dict[str, Any]) -> None:
     if drafts:
         entries[_DRAFT_LAYERS] = drafts
     entries[_NORMED] = config.get("norm_topk_prob", bool, True)
-    entries[_GATING] = _SIGMOID
+    entries[GATING] = SIGMOID
     entries |= _NO_GROUPS
 
 
@@ -180,7 +179,7 @@ GLM4_MOE = Architecture(
     partial=0.5,
     implied={"n_group": 1, "topk_group": 1},
     accepted=SILU,
-    neutral={**_NO_GROUPS, _GATING: _SIGMOID},
+    neutral={**_NO_GROUPS, GATING: SIGMOID},
     reads=_read_experts,
     writes=_write_experts,
     bias_keys=_BIAS_KEYS,

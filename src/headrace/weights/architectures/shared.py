@@ -81,6 +81,8 @@ LOCAL_EXPERT_COUNTS: tuple[Key, ...] = (
 """The same in families that name them after Mixtral's config."""
 NORMED = "expert_weights_norm"
 """Key of GGUF: whether the weights of the chosen experts are divided by their sum."""
+GATING, SIGMOID = "expert_gating_func", 2
+"""Key of GGUF: how experts are scored, and llama.cpp's number for a sigmoid."""
 
 
 def with_defaults(keys: tuple[Key, ...], *defaults: int) -> tuple[Key, ...]:
