@@ -87,7 +87,7 @@ check: dev ## ruff and mypy
 	$(BIN)/mypy
 
 docs: dev ## write the generated pages again
-	$(BIN)/python tools/generate_docs.py
+	$(BIN)/python -m tools.generate_docs
 	$(BIN)/python -m tools.draw_house
 
 clean: ## forget builds and the virtual environment; what make models made stays

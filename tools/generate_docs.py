@@ -26,9 +26,11 @@ from headrace.config import EngineConfig, Flag, ServerConfig, flags_of
 from headrace.config.nested_reference import sections_of
 from headrace.gateway.settings.gateway import GatewaySettings
 from headrace.plan.lint.checks import CHECKS
+from tools.families_table import families_table
 
 README = Path(__file__).resolve().parent.parent / "README.md"
 DOCS = README.parent / "docs"
+COMPARED = ("<!-- comparisons: make docs -->", "<!-- /comparisons -->")
 TECHNIQUES = ("<!-- techniques: make docs -->", "<!-- /techniques -->")
 DOES_MEANING = (
     ("runs", "headrace executes it", "tests and commands"),
@@ -273,11 +275,20 @@ def techniques_table() -> str:
 
 def readme_page() -> str:
     """README.md: what stands in it, with the table between its two marks."""
-    before, mark, rest = README.read_text(encoding="utf-8").partition(TECHNIQUES[0])
-    _, end, after = rest.partition(TECHNIQUES[1])
+    return _between_marks(README, TECHNIQUES, techniques_table())
+
+
+def models_page() -> str:
+    """docs/models.md: what stands in it, with the table of comparisons between its two marks."""
+    return _between_marks(DOCS / "models.md", COMPARED, families_table())
+
+
+def _between_marks(page: Path, marks: tuple[str, str], table: str) -> str:
+    before, mark, rest = page.read_text(encoding="utf-8").partition(marks[0])
+    _, end, after = rest.partition(marks[1])
     if not mark or not end:
-        raise SystemExit(f"README.md lacks {' or '.join(TECHNIQUES)}, between which its table is")
-    return f"{before}{mark}\n{techniques_table()}{end}{after}"
+        raise SystemExit(f"{page.name} lacks {' or '.join(marks)}, between which its table is")
+    return f"{before}{mark}\n{table}{end}{after}"
 
 
 def _rejected(coverage: Coverage) -> list[str]:
@@ -362,7 +373,7 @@ def _escaped(text: str) -> str:
 PAGES = {"flags.md": flags_page, "gateway-settings.md": gateway_settings_page,
          "commands.md": commands_page, "coverage.md": coverage_page,
          "plan-lint.md": lint_page, "contradictions.md": contradictions_page,
-         "../README.md": readme_page}  # fmt: skip
+         "models.md": models_page, "../README.md": readme_page}  # fmt: skip
 
 
 def main() -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +12,6 @@ import pytest
 from headrace.config import EngineConfig, ServerConfig, build, flags_of, parse_int, read_file
 from headrace.config.text_file import read_text_file
 from headrace.errors import ConfigError
-from tools import generate_docs
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -26,13 +24,6 @@ def test_every_setting_is_documented_and_in_the_page(config: type[msgspec.Struct
     for flag in flags:
         assert flag.help.strip()
         assert "MODEL" in page if flag.name == "model" else f"`{flag.flag}`" in page
-
-
-def test_the_generated_pages_are_current(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["generate_docs.py", "--check"])
-    assert generate_docs.main() == 0, capsys.readouterr().err
 
 
 def test_a_setting_without_a_description_cannot_exist() -> None:

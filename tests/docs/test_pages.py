@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import click
@@ -12,6 +13,7 @@ from headrace.cli.main import COMMANDS, cli
 from headrace.config import EngineConfig, ServerConfig, flags_of
 from headrace.server.app import ROUTES
 from tests.docs.pages import DOCS, ROOT, SOURCE, anchors, page, prose
+from tools import generate_docs
 
 INDEX = [ROOT / "README.md", DOCS / "README.md"]
 PAGES = sorted(
@@ -144,3 +146,10 @@ def test_every_table_has_its_head(path: Path) -> None:
     lines = ["", *prose(path.read_text(encoding="utf-8")).splitlines(), ""]
     begun = [at for at, line in enumerate(lines) if line[:1] == "|" and lines[at - 1][:1] != "|"]
     assert [lines[at] for at in begun if not re.match(r"\|[ :-]*-", lines[at + 1])] == []
+
+
+def test_the_generated_pages_are_current(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["generate_docs.py", "--check"])
+    assert generate_docs.main() == 0, capsys.readouterr().err

@@ -41,6 +41,20 @@ NOT_IN_GGUF = tuple(
 )
 IN_GGUF = tuple(name for name in CASES if name not in NOT_IN_GGUF)
 
+BROKEN_RULES: list[tuple[str, dict[str, Any]]] = [
+    rule
+    for family in tiny_family_names()
+    for rule in getattr(tiny_family(family), "BROKEN_RULES", ())
+]
+"""A case, and keys of its config: with their values it must be far from its golden."""
+
+BROKEN_TENSORS: list[tuple[str, str]] = [
+    rule
+    for family in tiny_family_names()
+    for rule in getattr(tiny_family(family), "BROKEN_TENSORS", ())
+]
+"""A case, and the end of tensors' names: with zeros in them it must be far from its golden."""
+
 
 def prompt(seed: int, vocab: int = 288) -> list[int]:
     """Token ids of the case's prompt."""

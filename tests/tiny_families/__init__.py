@@ -4,7 +4,13 @@
     shapes(config) -> dict         name and shape of every tensor
     CASES: dict[str, dict]         overrides by name of case, each with something of its own
     NOT_IN_GGUF: tuple[str, ...]   (if any) cases that a GGUF file has no word for
+    BROKEN_RULES                   (if any) a case, and keys of its config with other values
+    BROKEN_TENSORS                 (if any) a case, and the end of the names of tensors set to zero
     SPREAD: dict[str, float]       (if any) factors of weights, by the end of their names
+    ORACLE: str                    (if not transformers) what the goldens were computed by
+
+With one of those changes a model must be far from its golden, or no case shows that the rule is
+kept; a family has at least one.
 
 Goldens of a family lie in tests/models/goldens/<model_type>.npz.
 """

@@ -15,6 +15,9 @@ CASES: dict[str, dict[str, Any]] = {
     },
 }
 
+BROKEN_RULES: tuple[tuple[str, dict[str, Any]], ...] = (("cohere", {"logit_scale": 0.25}),)
+BROKEN_TENSORS = (("cohere-head-norms", "k_norm.weight"),)
+
 
 def config(**overrides: Any) -> dict[str, Any]:
     """config.json. overrides: its keys."""

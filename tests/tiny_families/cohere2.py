@@ -16,6 +16,8 @@ CASES: dict[str, dict[str, Any]] = {
     },
 }
 
+BROKEN_RULES: tuple[tuple[str, dict[str, Any]], ...] = (("cohere2", {"sliding_window": 512}),)
+
 
 def config(**overrides: Any) -> dict[str, Any]:
     """config.json. overrides: its keys."""

@@ -27,6 +27,12 @@ CASES: dict[str, dict[str, Any]] = {
 NOT_IN_GGUF = ("falcon-heads",)
 """Cases that llama.cpp, and so a GGUF file, has no word for."""
 
+BROKEN_RULES: tuple[tuple[str, dict[str, Any]], ...] = (("falcon-11b", {"rope_theta": 10000.0}),)
+BROKEN_TENSORS = (
+    ("falcon-40b", "ln_mlp.weight"),
+    ("falcon-heads", "query_key_value.bias"),
+)
+
 
 def config(**overrides: Any) -> dict[str, Any]:
     """config.json. overrides: its keys."""

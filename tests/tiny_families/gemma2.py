@@ -32,6 +32,12 @@ CASES: dict[str, dict[str, Any]] = {
 NOT_IN_GGUF = ("gemma2-no-caps", "gemma2-scalar")
 """Cases that llama.cpp, and so a GGUF file, has no word for."""
 
+BROKEN_RULES: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("gemma2-windows", {"sliding_window": 512}),
+    ("gemma2-caps", {"attn_logit_softcapping": None}),
+    ("gemma2-scalar", {"query_pre_attn_scalar": 16}),
+)
+
 
 def config(**overrides: Any) -> dict[str, Any]:
     """config.json. overrides: its keys."""

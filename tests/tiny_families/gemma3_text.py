@@ -39,6 +39,12 @@ CASES: dict[str, dict[str, Any]] = {
 NOT_IN_GGUF = ("gemma3-scalar",)
 """Cases that llama.cpp, and so a GGUF file, has no word for."""
 
+BROKEN_RULES: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("gemma3-windows", {"sliding_window": 512}),
+    ("gemma3-windows", {"rope_local_base_freq": 1000000.0}),
+)
+BROKEN_TENSORS = (("gemma3-linear", "q_norm.weight"),)
+
 
 def config(**overrides: Any) -> dict[str, Any]:
     """config.json. overrides: its keys."""

@@ -15,6 +15,8 @@ CASES: dict[str, dict[str, Any]] = {
 NOT_IN_GGUF = ("glm-head-dim",)
 """Cases that llama.cpp, and so a GGUF file, has no word for."""
 
+BROKEN_RULES: tuple[tuple[str, dict[str, Any]], ...] = (("glm", {"partial_rotary_factor": 1.0}),)
+
 
 def config(**overrides: Any) -> dict[str, Any]:
     """config.json. overrides: its keys."""

@@ -19,6 +19,9 @@ CASES: dict[str, dict[str, Any]] = {
     "glm4-whole": {"partial_rotary_factor": 1.0, "rope_theta": 50000.0},
 }
 
+BROKEN_RULES: tuple[tuple[str, dict[str, Any]], ...] = (("glm4", {"partial_rotary_factor": 1.0}),)
+BROKEN_TENSORS = (("glm4", "post_mlp_layernorm.weight"),)
+
 
 def config(**overrides: Any) -> dict[str, Any]:
     """config.json. overrides: its keys."""

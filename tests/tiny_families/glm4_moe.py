@@ -30,6 +30,13 @@ CASES: dict[str, dict[str, Any]] = {
 }
 NOT_IN_GGUF = ("glm4-moe-groups",)
 
+BROKEN_RULES: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("glm4-moe", {"norm_topk_prob": False}),
+    ("glm4-moe", {"routed_scaling_factor": 1.0}),
+    ("glm4-moe-groups", {"n_group": 1, "topk_group": 1}),
+)
+BROKEN_TENSORS = (("glm4-moe", "e_score_correction_bias"),)
+
 
 def config(**overrides: Any) -> dict[str, Any]:
     """config.json. overrides: its keys."""

@@ -21,6 +21,12 @@ CASES: dict[str, dict[str, Any]] = {
 # GGUF has no word for their activations, nor for their scales.
 NOT_IN_GGUF = ("gpt2-relu", "gpt2-unscaled")
 
+BROKEN_RULES: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("gpt2-relu", {"scale_attn_by_inverse_layer_idx": False}),
+    ("gpt2-unscaled", {"scale_attn_weights": True}),
+)
+BROKEN_TENSORS = (("gpt2", "wpe.weight"),)
+
 
 def config(**overrides: Any) -> dict[str, Any]:
     """config.json. overrides: its keys."""

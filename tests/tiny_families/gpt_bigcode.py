@@ -16,6 +16,11 @@ CASES: dict[str, dict[str, Any]] = {
 NOT_IN_GGUF = ("gpt-bigcode-tanh",)
 """Cases that llama.cpp, and so a GGUF file, has no word for."""
 
+BROKEN_RULES: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("gpt-bigcode", {"scale_attn_weights": False}),
+)
+BROKEN_TENSORS = (("gpt-bigcode", "wpe.weight"),)
+
 
 def config(**overrides: Any) -> dict[str, Any]:
     """config.json. overrides: its keys."""

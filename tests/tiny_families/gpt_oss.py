@@ -34,6 +34,17 @@ CASES: dict[str, dict[str, Any]] = {
 SPREAD = {"gate_proj.weight": 3.0, "up_proj.weight": 3.0}
 """Wide enough for the activation's limit of 7 to cut a tenth of its inputs."""
 
+BROKEN_RULES: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("gpt-oss", {"num_experts_per_tok": 2}),
+    ("gpt-oss", {"sliding_window": 512}),
+    ("gpt-oss", {"rope_scaling": {**YARN, "truncate": True}}),
+)
+BROKEN_TENSORS = (
+    ("gpt-oss", "mlp.router.bias"),
+    ("gpt-oss", "gate_proj.bias"),
+    ("gpt-oss", "self_attn.o_proj.bias"),
+)
+
 
 def config(**overrides: Any) -> dict[str, Any]:
     """config.json. overrides: its keys."""

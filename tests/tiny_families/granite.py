@@ -23,6 +23,11 @@ CASES: dict[str, dict[str, Any]] = {
     },
 }
 
+BROKEN_RULES: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("granite", {"residual_multiplier": 1.0}),
+    ("granite", {"attention_multiplier": 0.25}),
+)
+
 
 def config(**overrides: Any) -> dict[str, Any]:
     """config.json. overrides: its keys."""

@@ -17,6 +17,10 @@ CASES: dict[str, dict[str, Any]] = {
     "granite-moe-bias": {"attention_bias": True, "tie_word_embeddings": True},
 }
 
+BROKEN_RULES: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("granite-moe", {"num_experts_per_tok": 2}),
+)
+
 
 def config(**overrides: Any) -> dict[str, Any]:
     """config.json. overrides: its keys."""

@@ -37,6 +37,11 @@ CASES: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 
+BROKEN_RULES: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("llama-llama3", {"rope_scaling": None}),
+    ("llama-linear", {"rope_scaling": None}),
+)
+
 
 def config(**overrides: Any) -> dict[str, Any]:
     """config.json. overrides: its keys."""

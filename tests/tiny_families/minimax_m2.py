@@ -25,6 +25,9 @@ CASES: dict[str, dict[str, Any]] = {
     },
 }
 
+BROKEN_RULES: tuple[tuple[str, dict[str, Any]], ...] = (("minimax-m2", {"rotary_dim": 32}),)
+BROKEN_TENSORS = (("minimax-m2", "e_score_correction_bias"),)
+
 
 def config(**overrides: Any) -> dict[str, Any]:
     """config.json. overrides: its keys."""

@@ -23,6 +23,10 @@ CASES: dict[str, dict[str, Any]] = {
     },
 }
 
+BROKEN_RULES: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("mistral-window", {"sliding_window": None}),
+)
+
 
 def config(**overrides: Any) -> dict[str, Any]:
     """config.json. overrides: its keys."""

@@ -19,6 +19,8 @@ CASES: dict[str, dict[str, Any]] = {
     "mixtral-three-of-five": {"num_local_experts": 5, "num_experts_per_tok": 3, "head_dim": 32},
 }
 
+BROKEN_RULES: tuple[tuple[str, dict[str, Any]], ...] = (("mixtral", {"num_experts_per_tok": 1}),)
+
 
 def config(**overrides: Any) -> dict[str, Any]:
     """config.json. overrides: its keys."""

@@ -12,6 +12,11 @@ CASES: dict[str, dict[str, Any]] = {
     "olmo2-bias": {"attention_bias": True, "num_key_value_heads": 4, "rms_norm_eps": 1e-3},
 }
 
+BROKEN_TENSORS = (
+    ("olmo2", "q_norm.weight"),
+    ("olmo2", "post_feedforward_layernorm.weight"),
+)
+
 
 def config(**overrides: Any) -> dict[str, Any]:
     """config.json. overrides: its keys."""

@@ -19,6 +19,8 @@ CASES: dict[str, dict[str, Any]] = {
 }
 NOT_IN_GGUF = ("olmoe-normed",)
 
+BROKEN_RULES: tuple[tuple[str, dict[str, Any]], ...] = (("olmoe", {"norm_topk_prob": True}),)
+
 
 def config(**overrides: Any) -> dict[str, Any]:
     """config.json. overrides: its keys."""

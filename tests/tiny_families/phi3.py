@@ -33,6 +33,11 @@ CASES: dict[str, dict[str, Any]] = {
     },
 }
 
+BROKEN_RULES: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("phi3", {"sliding_window": None}),
+    ("phi3-long", {"rope_scaling": None}),
+)
+
 
 def config(**overrides: Any) -> dict[str, Any]:
     """config.json. overrides: its keys."""

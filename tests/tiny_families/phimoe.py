@@ -33,6 +33,8 @@ CASES: dict[str, dict[str, Any]] = {
 }
 NOT_IN_GGUF = ("phimoe-longrope",)
 
+BROKEN_RULES: tuple[tuple[str, dict[str, Any]], ...] = (("phimoe", {"router_jitter_noise": 1.0}),)
+
 
 def config(**overrides: Any) -> dict[str, Any]:
     """config.json. overrides: its keys."""

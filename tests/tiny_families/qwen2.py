@@ -28,6 +28,11 @@ CASES: dict[str, dict[str, Any]] = {
 
 NOT_IN_GGUF = ("qwen2-upper-windows", "qwen2-window-types")
 
+BROKEN_RULES: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("qwen2-upper-windows", {"max_window_layers": 3}),
+)
+BROKEN_TENSORS = (("qwen2-tied", "q_proj.bias"),)
+
 
 def config(**overrides: Any) -> dict[str, Any]:
     """config.json. overrides: its keys."""

@@ -29,6 +29,9 @@ CASES: dict[str, dict[str, Any]] = {
 }
 NOT_IN_GGUF = ("qwen2-moe-sparse",)
 
+BROKEN_RULES: tuple[tuple[str, dict[str, Any]], ...] = (("qwen2-moe", {"norm_topk_prob": True}),)
+BROKEN_TENSORS = (("qwen2-moe", "shared_expert_gate.weight"),)
+
 
 def config(**overrides: Any) -> dict[str, Any]:
     """config.json. overrides: its keys."""

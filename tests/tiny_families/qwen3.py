@@ -11,6 +11,9 @@ CASES: dict[str, dict[str, Any]] = {
     "qwen3-untied": {"tie_word_embeddings": False, "head_dim": 48, "attention_bias": True},
 }
 
+BROKEN_RULES: tuple[tuple[str, dict[str, Any]], ...] = (("qwen3-untied", {"rope_theta": 1000.0}),)
+BROKEN_TENSORS = (("qwen3-tied", "q_norm.weight"),)
+
 
 def config(**overrides: Any) -> dict[str, Any]:
     """config.json. overrides: its keys."""

@@ -25,6 +25,8 @@ CASES: dict[str, dict[str, Any]] = {
 }
 NOT_IN_GGUF = ("qwen3-moe-sparse",)
 
+BROKEN_RULES: tuple[tuple[str, dict[str, Any]], ...] = (("qwen3-moe", {"norm_topk_prob": False}),)
+
 
 def config(**overrides: Any) -> dict[str, Any]:
     """config.json. overrides: its keys."""

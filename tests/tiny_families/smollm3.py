@@ -28,6 +28,10 @@ CASES: dict[str, dict[str, Any]] = {
 
 NOT_IN_GGUF = ("smollm3-other-layers", "smollm3-interval")
 
+BROKEN_RULES: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("smollm3-interval", {"no_rope_layer_interval": 3}),
+)
+
 
 def config(**overrides: Any) -> dict[str, Any]:
     """config.json. overrides: its keys."""

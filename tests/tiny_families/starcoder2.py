@@ -13,6 +13,11 @@ CASES: dict[str, dict[str, Any]] = {
     "starcoder2-no-bias": {"use_bias": False, "tie_word_embeddings": False},
 }
 
+BROKEN_RULES: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("starcoder2-window", {"sliding_window": None}),
+)
+BROKEN_TENSORS = (("starcoder2", "c_fc.bias"),)
+
 
 def config(**overrides: Any) -> dict[str, Any]:
     """config.json. overrides: its keys."""
