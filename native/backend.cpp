@@ -46,7 +46,7 @@ Operand Backend::operand(const PackedMatrix& weight, const float* x, int64_t row
                          const NormWeights& norm, bool half) {
   if (norm.weight == nullptr && reads_rows_as_they_are(weight)) return operand_of(weight, x);
   const Operand to = lay_out(operand_, weight, rows, half);
-  const PrepareArgs args{x, weight.in, norm, weight.codec, weight.tiles, to};
+  const PrepareArgs args{x, weight.in, weight.in, norm, weight.codec, weight.tiles, to};
   pool_.for_ranges(rows, pieces(rows * weight.in * 4), [&](int64_t begin, int64_t end, int) {
     kernels_.prepare(args, begin, end);
   });
@@ -60,7 +60,7 @@ void Backend::linear(const PackedMatrix& weight, const float* x, int64_t rows,
   const Product& product = kernels_.product(weight.codec, rows >= kManyRows);
   reserve_scratch(product.scratch_bytes);
   const LinearArgs args{weight, operand(weight, x, rows, norm, product.half_operand), y,
-                        residual, scale};
+                        weight.out, residual, scale};
   const int64_t panels = (weight.out + kLanes - 1) / kLanes;
   const int64_t unit = rows < kManyRows ? 1 : 2, units = (panels + unit - 1) / unit;
   const int64_t work = weight.panel_bytes * panels * std::max<int64_t>(1, rows / 8);

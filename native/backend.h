@@ -38,6 +38,18 @@ struct ExpertsArgs {
   float* y;
 };
 
+// Products of heads, each with a matrix of its own: of each row the columns of a head are `kept` that
+// stay as they are and those that it multiplies.
+struct HeadsArgs {
+  const ExpertMatrices& weight;  // one matrix of each head, all packed
+  const float* x;                // f32[rows][heads * (kept + in)]
+  int64_t rows;
+  int64_t kept;
+  const float* beside;  // f32[rows][beside_width], what stands after the last head; or null
+  int64_t beside_width;
+  float* y;  // f32[rows][heads * (kept + out) + beside_width]
+};
+
 class Backend {
  public:
   Backend(const std::string& level, int threads);  // throws as select_level does
@@ -61,6 +73,7 @@ class Backend {
   void route(const Routing& routing, const float* logits, const float* bias, int64_t rows,
              int32_t* experts, float* weights);
   void experts(const ExpertsArgs& args);  // experts.cpp
+  void head_linear(const HeadsArgs& args);  // heads.cpp
   void kv_write(KvWriteArgs args);  // request_of is filled here
   void attention(const AttentionArgs& args);
   // Status of the first bad row (see sample.h) with its number in `row`, or 0.
@@ -89,6 +102,7 @@ class Backend {
     int64_t panel_begin, panel_end;
     int64_t row_begin, row_end;
   };
+  void multiply_heads(const HeadsArgs& args, int64_t begin, int64_t end);
   void chosen_experts(const ExpertsArgs& args, int64_t begin, int64_t end);
   void sort_by_expert(const ExpertsArgs& args, int64_t begin, int64_t end);
   OperandPair prepared(const ExpertMatrices& weight, const float* x, int64_t rows, Buffer& few,

@@ -79,7 +79,7 @@ Backend::OperandPair Backend::prepared(const ExpertMatrices& weight, const float
   const auto prepare = [&](Buffer& buffer, bool many_rows) {
     const Operand to =
         lay_out(buffer, matrix, rows, kernels_.product(matrix.codec, many_rows).half_operand);
-    const PrepareArgs args{x, matrix.in, {}, matrix.codec, matrix.tiles, to};
+    const PrepareArgs args{x, matrix.in, matrix.in, {}, matrix.codec, matrix.tiles, to};
     pool_.for_ranges(rows, pieces(rows * matrix.in * 4), [&](int64_t begin, int64_t end, int) {
       kernels_.prepare(args, begin, end);
     });
@@ -174,7 +174,8 @@ void Backend::multiply_experts(const ExpertMatrices& weight, const OperandPair& 
   pool_.for_each(static_cast<int64_t>(expert_items_.size()), [&](int64_t i, int thread) {
     const ExpertItem& item = expert_items_[static_cast<size_t>(i)];
     const bool many_rows = rows_of(item.expert) >= kManyRows;
-    const LinearArgs args{weight.view(item.expert), many_rows ? x.many : x.few, y, nullptr, 1.0f};
+    const LinearArgs args{weight.view(item.expert), many_rows ? x.many : x.few, y, matrix.out,
+                          nullptr, 1.0f};
     (many_rows ? many : few).linear(args, item.panel_begin, item.panel_end, item.row_begin,
                                     item.row_end, scratch(thread));
   });

@@ -56,6 +56,7 @@ struct NormWeights {
 struct PrepareArgs {
   const float* x;
   int64_t width;
+  int64_t stride;  // of x, from one row to the next
   NormWeights norm;
   Codec codec;
   int64_t tiles;
@@ -66,7 +67,8 @@ struct LinearArgs {
   PackedMatrix weight;
   Operand x;
   float* y;               // f32[rows][out]
-  const float* residual;  // like y, or null
+  int64_t y_stride;       // from one row to the next, at least out
+  const float* residual;  // f32[rows][out], or null
   float scale;
 };
 

@@ -116,6 +116,22 @@ void linear(Backend& backend, const PackedLinear& weight, nb::handle x, nb::hand
   backend.linear(matrix, from.data(), from.size(0), norm.view(), add.data(), scale, to.data());
 }
 
+void head_linear(Backend& backend, const ExpertMatrices& weight, nb::handle x, int64_t kept,
+                 nb::handle beside, nb::handle y) {
+  if (weight.cache() != nullptr) refuse("matrices of heads must be packed, not mapped");
+  check_range("kept", kept, kept >= 0 && kept <= int64_t{1} << 31, "[0, 2^31]");
+  const View<float> from(x, "x", 2), to(y, "y", 2, true);
+  const OptionalView<float> more(beside, "beside", 2);
+  const int64_t heads = weight.count(), rows = from.size(0);
+  const int64_t width = more ? more.view().size(1) : 0;
+  from.require(1, heads * (kept + weight.in()));
+  more.require(0, rows);
+  to.require(0, rows);
+  to.require(1, heads * (kept + weight.out()) + width);
+  const nb::gil_scoped_release release;
+  backend.head_linear({weight, from.data(), rows, kept, more.data(), width, to.data()});
+}
+
 void norm(Backend& backend, nb::handle x, nb::handle y, nb::handle weight, nb::handle bias,
           float eps, bool centred, nb::handle residual) {
   const View<float> from(x, "x", 2), to(y, "y", 2, true);
@@ -517,6 +533,8 @@ NB_MODULE(_native, m) {
       .def("scale_rows", &scale_rows)
       .def("route", &route, nb::arg("routing"), nb::arg("logits"), nb::arg("bias").none(),
            nb::arg("experts"), nb::arg("weights"))
+      .def("head_linear", &head_linear, nb::arg("weight"), nb::arg("x"), nb::arg("kept"),
+           nb::arg("beside").none(), nb::arg("y"))
       .def("experts", &experts, nb::arg("gate_up"), nb::arg("down"), nb::arg("x"), nb::arg("y"),
            nb::arg("experts"), nb::arg("weights"), nb::arg("activation"), nb::arg("weigh_input"),
            nb::arg("residual").none(), nb::arg("scale"))

@@ -29,7 +29,7 @@ struct RowReader {
 
 static void prepare(const PrepareArgs& a, int64_t row_begin, int64_t row_end) {
   for (int64_t row = row_begin; row < row_end; ++row) {
-    RowReader r{a.x + row * a.width, a.width, a.norm.weight != nullptr, {}};
+    RowReader r{a.x + row * a.stride, a.width, a.norm.weight != nullptr, {}};
     if (r.normed) r.norm = measure(a.norm, r.x, a.width);
     for (int64_t t = 0; t < a.tiles; ++t) {
       const F low = RowReader::at(r, t * kTile), high = RowReader::at(r, t * kTile + kLanes);

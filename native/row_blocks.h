@@ -70,12 +70,11 @@ static void finish(const LinearArgs& a, const float* sums, int64_t panel, int64_
   for (int64_t i = 0; i < rows; ++i) {
     for (int64_t j = 0; j < count; ++j) {
       const int64_t column = (panel + j) * kLanes, left = out - column;
-      const int64_t at = (row + i) * out + column;
       F v = load(sums + (i * kBlockPanels + j) * kLanes);
       if (bias != nullptr) v = add(v, load_n(bias + column, left));
       v = mul(v, splat(a.scale));  // by 1 it stays what it is
-      if (residual != nullptr) v = add(v, load_n(residual + at, left));
-      store_n(y + at, v, left);
+      if (residual != nullptr) v = add(v, load_n(residual + (row + i) * out + column, left));
+      store_n(y + (row + i) * a.y_stride + column, v, left);
     }
   }
 }
@@ -86,7 +85,7 @@ HEADRACE_INLINE void ask_output(const LinearArgs& a, int64_t panel, int64_t coun
                                 int64_t rows) {
   for (int64_t i = row; i < row + rows; ++i) {
     for (int64_t j = 0; j < count; ++j) {
-      prefetch_to_write(a.y + i * a.weight.out + (panel + j) * kLanes);
+      prefetch_to_write(a.y + i * a.y_stride + (panel + j) * kLanes);
     }
   }
 }

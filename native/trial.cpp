@@ -72,11 +72,11 @@ class Trial {
     } else {
       to.values = reinterpret_cast<float*>(at);
     }
-    kernels.prepare({x_.data(), kIn, {nullptr, nullptr, 0, false}, weight.codec, weight.tiles, to},
+    kernels.prepare({x_.data(), kIn, kIn, {nullptr, nullptr, 0, false}, weight.codec, weight.tiles, to},
                     0, kRows);
     const int64_t panels = (kOut + kLanes - 1) / kLanes;
     for (int64_t row = 0; row < kRows; row += step) {
-      product.linear({weight, to, y, nullptr, 1.0f}, 0, panels, row, std::min(kRows, row + step),
+      product.linear({weight, to, y, kOut, nullptr, 1.0f}, 0, panels, row, std::min(kRows, row + step),
                      scratch);
     }
   }

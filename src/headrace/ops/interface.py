@@ -60,6 +60,18 @@ class LinearWeight:
 
 
 @dataclass(frozen=True)
+class HeadWeight:
+    """One matrix of every head of a layer, all of one codec and shape."""
+
+    num_heads: int
+    out_features: int
+    in_features: int
+    codec: str
+    nbytes: int
+    packed: Any
+
+
+@dataclass(frozen=True)
 class EmbeddingWeight:
     """A table of rows to look up; `packed` belongs to the backend."""
 
@@ -231,6 +243,10 @@ class Ops(ABC):
         """
 
     @abstractmethod
+    def head_weight(self, heads: Sequence[Tensor]) -> HeadWeight:
+        """A matrix (out, in) of every head; ValueError where codecs or shapes differ."""
+
+    @abstractmethod
     def embedding_weight(self, tensor: Tensor) -> EmbeddingWeight:
         """A table (rows, width) of any codec; it may stay mapped."""
 
@@ -284,6 +300,17 @@ class Ops(ABC):
         """residual + scale * (W norm(x) + bias), f32[N, out]; parts that are None are left out.
 
         Rounded after the bias, after the scale (unless it is 1) and after the residual.
+        """
+
+    @abstractmethod
+    def head_linear(
+        self, x: Array, weight: HeadWeight, *, kept: int = 0, beside: Array | None = None
+    ) -> Array:
+        """Each head's columns of x times its matrix: f32[N, heads * (kept + out) + len(beside)].
+
+        x: f32[N, heads * (kept + in)]. The first `kept` columns of a head stay as they are, before
+        its product. beside: f32[N, m], columns that stand after those of the last head.
+        A product has the bits of `linear` of that head's matrix and those columns.
         """
 
     @abstractmethod

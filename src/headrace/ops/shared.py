@@ -74,6 +74,18 @@ def expert_shape(
     return next(iter(kinds))
 
 
+def head_shape(heads: Sequence[Tensor]) -> tuple[str, int, int]:
+    """Codec, outputs and width of the matrices of all heads; ValueError where they differ."""
+    if not heads:
+        raise ValueError("a weight of heads takes at least one matrix")
+    kinds = {(*fused_codec([head]), head.shape[0]): head.name for head in heads}
+    if len(kinds) > 1:
+        shapes = [f"{name}: {codec} {out} x {width}" for (codec, width, out), name in kinds.items()]
+        raise ValueError(f"heads of one layer must be alike: {'; '.join(shapes)}")
+    ((codec, width, out),) = kinds
+    return codec, out, width
+
+
 def expert_biases(
     experts: Sequence[Sequence[Tensor]], bias: Sequence[Sequence[Tensor | None]] | None
 ) -> npt.NDArray[np.float32] | None:

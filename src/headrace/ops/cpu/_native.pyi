@@ -130,6 +130,9 @@ class Backend:
     def route(
         self, routing: Routing, logits: F32, bias: F32 | None, experts: I32, weights: F32
     ) -> None: ...
+    def head_linear(
+        self, weight: ExpertMatrices, x: F32, kept: int, beside: F32 | None, y: F32
+    ) -> None: ...
     def experts(
         self,
         gate_up: ExpertMatrices,

@@ -25,6 +25,7 @@ from headrace.ops.interface import (
     Activation,
     AttentionShape,
     EmbeddingWeight,
+    HeadWeight,
     KVCacheArrays,
     KVCacheSpec,
     LinearWeight,
@@ -47,6 +48,7 @@ from headrace.ops.shared import (
     f32_rope_table,
     f32_vector,
     fused_codec,
+    head_shape,
     is_centred,
     stacked_bias,
 )
@@ -160,6 +162,18 @@ class CpuOps(Ops):
             packed=packed,
         )
 
+    def head_weight(self, heads: Sequence[Tensor]) -> HeadWeight:
+        codec, out, width = head_shape(heads)
+        packed = self._native.pack_experts([[_rows(head)] for head in heads], None)
+        return HeadWeight(
+            num_heads=len(heads),
+            out_features=out,
+            in_features=width,
+            codec=codec,
+            nbytes=packed.nbytes,
+            packed=packed,
+        )
+
     def embedding_weight(self, tensor: Tensor) -> EmbeddingWeight:
         return EmbeddingWeight(tensor.shape[0], tensor.shape[-1], tensor.codec.name, _rows(tensor))
 
@@ -236,6 +250,15 @@ class CpuOps(Ops):
                 residual,
                 scale,
             )
+        return out
+
+    def head_linear(
+        self, x: F32, weight: HeadWeight, *, kept: int = 0, beside: F32 | None = None
+    ) -> F32:
+        more = 0 if beside is None else beside.shape[1]
+        width = weight.num_heads * (kept + weight.out_features) + more
+        out = np.empty((len(x), max(0, width)), np.float32)
+        self._native.head_linear(weight.packed, x, kept, beside, out)
         return out
 
     def route(self, logits: F32, routing: Routing, *, bias: F32 | None = None) -> Routes:

@@ -19,6 +19,7 @@ from headrace.ops.interface import (
     Activation,
     AttentionShape,
     EmbeddingWeight,
+    HeadWeight,
     KVCacheArrays,
     KVCacheSpec,
     LinearWeight,
@@ -27,7 +28,7 @@ from headrace.ops.interface import (
     RaggedBatch,
     RopeTable,
 )
-from headrace.ops.reference import attention, experts, sampling
+from headrace.ops.reference import attention, experts, heads, sampling
 from headrace.ops.reference.arithmetic import (
     BLOCK,
     F32,
@@ -54,6 +55,7 @@ from headrace.ops.shared import (
     f32_rope_table,
     f32_vector,
     fused_codec,
+    head_shape,
     stacked_bias,
 )
 from headrace.weights.tensor import Tensor
@@ -107,6 +109,18 @@ class ReferenceOps(Ops):
         )
         return ExpertWeight(
             num_experts=len(weights),
+            out_features=out,
+            in_features=width,
+            codec=codec,
+            nbytes=sum(weight.nbytes for weight in weights),
+            packed=weights,
+        )
+
+    def head_weight(self, heads: Sequence[Tensor]) -> HeadWeight:
+        codec, out, width = head_shape(heads)
+        weights = tuple(self.linear_weight([head]) for head in heads)
+        return HeadWeight(
+            num_heads=len(weights),
             out_features=out,
             in_features=width,
             codec=codec,
@@ -195,6 +209,11 @@ class ReferenceOps(Ops):
                 total += residual[index]
             out[index] = total
         return out
+
+    def head_linear(
+        self, x: F32, weight: HeadWeight, *, kept: int = 0, beside: F32 | None = None
+    ) -> F32:
+        return heads.run(self, x, weight, kept, beside)
 
     def route(self, logits: F32, routing: Routing, *, bias: F32 | None = None) -> Routes:
         return experts.route(logits, routing, bias)
