@@ -13,6 +13,7 @@ import numpy.typing as npt
 from headrace.models import read_config
 from tests.models.cases import GREEDY_STEPS, Case, prompt
 from tests.tiny import tiny_checkpoint, tiny_config, tiny_weights, write_tiny_hf
+from tests.tiny_families import tiny_family
 
 
 class Reference(NamedTuple):
@@ -41,12 +42,12 @@ def hf_model(case: Case, seed: int) -> Any:
             return kind.from_pretrained(
                 path, attn_implementation="eager", dtype=torch.float32, local_files_only=True
             ).eval()
-    config = transformers.AutoConfig.for_model(**tiny_config(case.family, **case.shape))
+    stated = tiny_config(case.family, **case.shape)
+    # Where it has no class, that of a family with the same arithmetic.
+    same_as = getattr(tiny_family(case.family), "SAME_AS", case.family)
+    config = transformers.AutoConfig.for_model(**{**stated, "model_type": same_as})
     model = kind.from_config(config, attn_implementation="eager", dtype=torch.float32).eval()
-    state = {
-        name: torch.tensor(v)
-        for name, v in tiny_weights(tiny_config(case.family, **case.shape), seed).items()
-    }
+    state = {name: torch.tensor(v) for name, v in tiny_weights(stated, seed).items()}
     missing = model.load_state_dict(state, strict=False)
     assert not missing.unexpected_keys
     assert set(missing.missing_keys) <= {"lm_head.weight"}, missing.missing_keys

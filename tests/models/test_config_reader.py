@@ -258,6 +258,7 @@ def test_real_configs_are_read_or_refused_by_name(shared_assets: Path) -> None:
         "Qwen--Qwen3-Coder-480B-A35B-Instruct",
         *(f"mistralai--Mixtral-{size}-v0.1" for size in ("8x7B", "8x22B")),
         *(f"openai--gpt-oss-{size}" for size in ("20b", "120b")),
+        "XiaomiMiMo--MiMo-7B-Base",
         # Only their tensors say what they are.
         "nvidia--Llama-3.1-70B-Instruct-FP8",
         "nvidia--Qwen3-235B-A22B-NVFP4",

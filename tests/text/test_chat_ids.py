@@ -127,6 +127,7 @@ CHATS: dict[str, tuple[Family, ...]] = {
                _DEEPSEEK,
                "llama-bpe", "llama-bpe", own=True),
     ),
+    "mimo": (Family("llama.cpp/MiMo-VL", _CHATML, "qwen2", "qwen2", own=True),),
     "minimax_m2": (Family("chujiezheng/chatml", _CHATML, "gpt-2", "minimax-m2"),),
     "mistral": (Family("mistral/chat_templates/v3_spm", (), "mistral", own=True),),
     "mixtral": (Family("mistral/chat_templates/v3_spm", (), "mistral", own=True),),

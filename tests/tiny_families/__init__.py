@@ -6,6 +6,8 @@
     NOT_IN_GGUF: tuple[str, ...]   (if any) cases that a GGUF file has no word for
     BROKEN_RULES                   (if any) a case, and keys of its config with other values
     BROKEN_TENSORS                 (if any) a case, and the end of the names of tensors set to zero
+    SAME_AS: str                   (if any) model_type of the same arithmetic in transformers, where
+                                   that has no class of its own
     SPREAD: dict[str, float]       (if any) factors of weights, by the end of their names
     ORACLE: str                    (if not transformers) what the goldens were computed by
 

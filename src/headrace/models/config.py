@@ -14,6 +14,9 @@ from headrace.weights.config_reader import ConfigReader
 from headrace.weights.expert_stacks import MAX_EXPERTS
 from headrace.weights.rope_config import FULL, WINDOWED
 
+MAX_DRAFT_LAYERS = 16
+"""Published models have up to seven; the bound is for hostile configs."""
+
 
 @dataclass(frozen=True)
 class ExpertsConfig:
@@ -197,3 +200,11 @@ def read_sparse_layers(reader: ConfigReader, layers: int) -> tuple[bool, ...]:
         reader.refuse("mlp_only_layers", dense, "lists of layers")
     listed = frozenset(dense)
     return tuple(index not in listed and (index + 1) % step == 0 for index in range(layers))
+
+
+def read_draft_layers(reader: ConfigReader, key: str = "num_nextn_predict_layers") -> int:
+    """Layers behind the others that predict further tokens."""
+    layers = reader.get(key, int, 0)
+    if not 0 <= layers <= MAX_DRAFT_LAYERS:
+        reader.refuse(key, layers, f"0 to {MAX_DRAFT_LAYERS}")
+    return layers

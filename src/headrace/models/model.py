@@ -58,6 +58,8 @@ class Model(ABC):
     """Table of learned positions, a row for each; None in models without."""
     final_norm_name: ClassVar[str] = "model.norm"
     layers_name: ClassVar[str] = "model.layers"
+    drafts_name: ClassVar[str | None] = None
+    """Where layers that predict further tokens stand, counted from 0; None: behind the others."""
     quant_methods: ClassVar[tuple[str, ...]] = ()
     """Values of `quant_method` in a folder's `quantization_config` whose tensors are opened as
     tensors of one of our codecs; all others stop the load."""
@@ -84,7 +86,8 @@ class Model(ABC):
         self._ops = ops
         self._longest = max_positions
         for index in range(config.draft_layers):
-            at = f"{self.layers_name}.{config.num_layers + index}"
+            behind = f"{self.layers_name}.{config.num_layers + index}"
+            at = f"{self.drafts_name}.{index}" if self.drafts_name else behind
             loader.set_aside(at, self.draft_names(config))
         self._rope = self._grown_table(config.rope, loader)
         self._local_rope = self._grown_table(config.local_rope, loader)

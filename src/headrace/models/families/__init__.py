@@ -18,6 +18,7 @@ from headrace.models.families.gpt_oss import GptOss
 from headrace.models.families.granite import Granite
 from headrace.models.families.granitemoe import GraniteMoe
 from headrace.models.families.llama import Llama
+from headrace.models.families.mimo import MiMo
 from headrace.models.families.minimax_m2 import MiniMaxM2
 from headrace.models.families.mistral import Mistral
 from headrace.models.families.mixtral import Mixtral
@@ -48,6 +49,7 @@ FAMILIES: Mapping[str, type[Model]] = {
     "granite": Granite,
     "granitemoe": GraniteMoe,
     "llama": Llama,
+    "mimo": MiMo,
     "minimax_m2": MiniMaxM2,
     "mistral": Mistral,
     "mixtral": Mixtral,

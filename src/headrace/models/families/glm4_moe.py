@@ -23,6 +23,7 @@ from headrace.models.config import (
     DecoderConfig,
     ExpertsConfig,
     read_attention,
+    read_draft_layers,
     read_expert_count,
     read_experts_per_token,
 )
@@ -33,9 +34,6 @@ from headrace.models.model import Model
 from headrace.models.rope import RopeConfig
 from headrace.ops.experts import Routing
 from headrace.weights.config_reader import ConfigReader
-
-MAX_DRAFT_LAYERS = 16
-"""Published models have one; the bound is for hostile configs."""
 
 _NAMES = ExpertNames(bias="gate.e_score_correction_bias", shared="shared_experts")
 
@@ -89,7 +87,7 @@ class Glm4Moe(Model):
             mlp_bias=False,
             tied=reader.optional("tie_word_embeddings", bool),
             experts=_read_experts(reader, layers),
-            draft_layers=_read_draft_layers(reader),
+            draft_layers=read_draft_layers(reader),
             head_norms=reader.optional("use_qk_norm", bool),
         )
 
@@ -138,10 +136,3 @@ def _read_experts(reader: ConfigReader, layers: int) -> ExpertsConfig:
         layers=tuple(index >= dense for index in range(layers)),
         shared_size=width * reader.size("n_shared_experts", 1),
     )
-
-
-def _read_draft_layers(reader: ConfigReader) -> int:
-    layers = reader.get("num_nextn_predict_layers", int, 0)
-    if not 0 <= layers <= MAX_DRAFT_LAYERS:
-        reader.refuse("num_nextn_predict_layers", layers, f"0 to {MAX_DRAFT_LAYERS}")
-    return layers

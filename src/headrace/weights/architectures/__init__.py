@@ -54,7 +54,7 @@ from headrace.weights.architectures.llama import (
 from headrace.weights.architectures.minimax import MINIMAX_M2
 from headrace.weights.architectures.olmo import OLMO2, OLMOE
 from headrace.weights.architectures.phi3 import PHI3, PHIMOE
-from headrace.weights.architectures.qwen import QWEN2, QWEN2_MOE, QWEN3, QWEN3_MOE
+from headrace.weights.architectures.qwen import MIMO, QWEN2, QWEN2_MOE, QWEN3, QWEN3_MOE
 from headrace.weights.architectures.starcoder2 import STARCODER2
 from headrace.weights.gguf_values import Metadata
 
@@ -74,6 +74,7 @@ _ALL: tuple[Architecture, ...] = (
     GRANITE,
     GRANITE_MOE,
     QWEN2,
+    MIMO,
     QWEN2_MOE,
     QWEN3,
     QWEN3_MOE,

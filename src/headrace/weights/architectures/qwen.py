@@ -9,6 +9,7 @@ Source: llama.cpp models/qwen2.cpp, qwen2moe.cpp, qwen3.cpp, qwen3moe.cpp; conve
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from headrace.weights.architectures.architecture import Architecture, Key
@@ -48,6 +49,15 @@ QWEN2 = Architecture(
     keys=keys_with_kv_heads(32),
     accepted={**SILU, **NO_WINDOW, "attention_bias": (True,), "mlp_bias": (False,)},
     writes=_windows_are_off,
+)
+
+# llama.cpp has no name for it: a file is one of Qwen2, which it is but for layers that are not run.
+MIMO = replace(
+    QWEN2,
+    model_type="mimo",
+    hf_class="MiMoForCausalLM",
+    accepted={**QWEN2.accepted, "num_nextn_predict_layers": ()},
+    is_this=lambda keys: False,
 )
 
 QWEN3 = Architecture(

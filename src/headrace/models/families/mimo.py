@@ -1,0 +1,52 @@
+"""MiMo-7B: Qwen2's decoder, and layers behind it that predict further tokens.
+
+These (num_nextn_predict_layers) stand under `model.mtp_layers` and are not run.
+Sources: arXiv 2505.07608; the published config.json. The published modelling code derives its
+classes from Qwen2's and changes nothing in the forward pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from headrace.models.config import DecoderConfig, read_draft_layers
+from headrace.models.decoder import PreNormLayer
+from headrace.models.families.llama import read_llama
+from headrace.models.families.qwen2 import read_upper_windows
+from headrace.models.model import Model
+from headrace.weights.config_reader import ConfigReader
+
+
+class MiMo(Model):
+    """MiMoForCausalLM."""
+
+    layer_type = PreNormLayer
+    drafts_name = "model.mtp_layers"
+
+    @staticmethod
+    def read_config(reader: ConfigReader) -> DecoderConfig:
+        for key, value in (("attention_bias", True), ("mlp_bias", False)):
+            reader.expect(key, bool, (value,), value)
+        return read_llama(
+            reader,
+            "mimo",
+            default_positions=32768,
+            default_kv_heads=32,
+            windows=read_upper_windows(reader),
+            attention_bias=True,
+            output_bias=False,
+            mlp_bias=False,
+            draft_layers=read_draft_layers(reader),
+        )
+
+    @staticmethod
+    def draft_names(config: DecoderConfig) -> Collection[str]:
+        """A layer like the others, which joins a token's embedding to what the last one gave."""
+        modules = (
+            "token_layernorm", "hidden_layernorm", "input_proj", "final_layernorm",
+            "input_layernorm", "post_attention_layernorm",
+            *(f"self_attn.{letter}_proj" for letter in "qkvo"),
+            *(f"mlp.{name}_proj" for name in ("gate", "up", "down")),
+        )  # fmt: skip
+        biases = (f"self_attn.{letter}_proj.bias" for letter in "qkv")
+        return (*(f"{module}.weight" for module in modules), *biases)
