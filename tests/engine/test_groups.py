@@ -25,7 +25,7 @@ GEMMA3_4B = cache_layout([LayerKV(4, 256, 1024 if i % 6 else 0) for i in range(1
 
 def one_group(layout: CacheLayout) -> CacheLayout:
     """The same layers, all of which keep everything: one block holds them all."""
-    return cache_layout([LayerKV(layout.num_kv_heads, layout.head_dim)] * len(layout.places))
+    return cache_layout([layout.widths] * len(layout.places))
 
 
 def run_until_preempted(kv: KVCache, lengths: Sequence[tuple[int, int]]) -> tuple[float, int]:

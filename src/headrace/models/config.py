@@ -88,14 +88,17 @@ class DecoderConfig:
     @property
     def attention_width(self) -> int:
         """Values in the output of all heads."""
-        return self.attention.num_heads * self.attention.head_dim
+        return self.attention.output_width
 
     @property
     def layer_caches(self) -> tuple[LayerCache, ...]:
         """What each layer keeps of a request."""
-        heads, head_dim = self.attention.num_kv_heads, self.attention.head_dim
+        shape = self.attention
         windows = self.windows or (0,) * self.num_layers
-        return tuple(LayerKV(heads, head_dim, window) for window in windows)
+        return tuple(
+            LayerKV(shape.num_kv_heads, shape.head_dim, window, shape.value_dim, shape.latent)
+            for window in windows
+        )
 
     @property
     def rotary_dim(self) -> int:

@@ -83,7 +83,8 @@ class CostModel:
         self._layer_operations = 2 * layer_elements
         self._head_operations = 2 * head_elements
         # Of one token and one position it sees, in one layer: q.K and p.V.
-        self._pair_operations = 4 * attention.num_heads * attention.head_dim
+        self._pair_operations = 2 * attention.num_heads * attention.head_dim
+        self._pair_operations += 2 * attention.output_width
         self._layers = Counter(windows)
         self._kv_token_bytes = kv_token_bytes
         self._experts = experts

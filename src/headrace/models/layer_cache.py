@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.ops.interface import KVCacheSpec, KVCodec, LayerPlace
+from headrace.ops.shared import heads_in_words
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,17 @@ class LayerKV:
     head_dim: int
     window: int = 0
     """Positions that a token reads, its own included; 0 means all of them."""
+    value_dim: int = 0
+    """Width of a value; 0 means head_dim."""
+    latent: bool = False
+    """Values are the last value_dim dimensions of the keys and are not stored again."""
+
+    @property
+    def widths(self) -> LayerKV:
+        """The same without a window: what a token takes in the cache."""
+        return LayerKV(
+            self.num_kv_heads, self.head_dim, 0, self.value_dim or self.head_dim, self.latent
+        )
 
 
 @dataclass(frozen=True)
@@ -64,8 +76,8 @@ class CacheLayout:
     """The groups of a model and the place of each of its layers."""
 
     groups: tuple[CacheGroup, ...]
-    num_kv_heads: int
-    head_dim: int
+    widths: LayerKV
+    """What every layer keeps of a token."""
     layers_per_block: int
     places: tuple[LayerPlace | None, ...]
     """Of each layer; None where it keeps nothing."""
@@ -88,13 +100,15 @@ class CacheLayout:
         """A KV cache of so many blocks."""
         return KVCacheSpec(
             num_layers=self.layers_per_block,
-            num_kv_heads=self.num_kv_heads,
-            head_dim=self.head_dim,
+            num_kv_heads=self.widths.num_kv_heads,
+            head_dim=self.widths.head_dim,
             block_size=block_size,
             num_blocks=num_blocks,
             k_codec=k_codec,
             v_codec=v_codec,
             places=self.places,
+            value_dim=self.widths.value_dim,
+            latent=self.widths.latent,
         )
 
 
@@ -105,14 +119,14 @@ def cache_layout(layers: Sequence[LayerCache]) -> CacheLayout:
     which one size of blocks does not allow yet, and where a layer shares with one that keeps none.
     """
     members: dict[int, list[int]] = {}
-    widths: dict[tuple[int, int], int] = {}
+    widths: dict[LayerKV, int] = {}
     for index, kept in enumerate(layers):
         if isinstance(kept, LayerKV):
             members.setdefault(kept.window, []).append(index)
-            widths.setdefault((kept.num_kv_heads, kept.head_dim), index)
+            widths.setdefault(kept.widths, index)
     if len(widths) != 1:
         raise ValueError(_widths_refused(widths))
-    ((num_kv_heads, head_dim),) = widths
+    (common,) = widths
     layers_per_block = gcd(*map(len, members.values()))
     groups = []
     places: list[LayerPlace | None] = [None] * len(layers)
@@ -129,13 +143,11 @@ def cache_layout(layers: Sequence[LayerCache]) -> CacheLayout:
             if not isinstance(layers[kept.layer], LayerKV):
                 raise ValueError(f"layer {index} shares with layer {kept.layer}, which keeps none")
             places[index] = places[kept.layer]
-    return CacheLayout(tuple(groups), num_kv_heads, head_dim, layers_per_block, tuple(places))
+    return CacheLayout(tuple(groups), common, layers_per_block, tuple(places))
 
 
-def _widths_refused(widths: dict[tuple[int, int], int]) -> str:
+def _widths_refused(widths: dict[LayerKV, int]) -> str:
     if not widths:
         return "no layer keeps K and V"
-    found = ", ".join(
-        f"{heads} heads of {dim} in layer {layer}" for (heads, dim), layer in widths.items()
-    )
+    found = ", ".join(f"{heads_in_words(kept)} in layer {layer}" for kept, layer in widths.items())
     return f"K and V differ in width between layers, which blocks of one size do not hold: {found}"

@@ -247,8 +247,9 @@ class Loader:
         rotary_dim: dimensions of a head that are rotated, and so reordered; None means all.
         """
         names = [f"{prefix}.{letter}_proj" for letter in "qkv"]
-        heads = (shape.num_heads, shape.num_kv_heads, shape.num_kv_heads)
+        heads = (shape.num_heads, shape.num_kv_heads)
         outs = [count * shape.head_dim for count in heads]
+        outs.append(shape.num_kv_heads * shape.value_width)
         matrices, biases = self._stored(names, outs, width, bias)
         if self._conventions.rope_layout == "interleaved":
             for index in (0, 1):
@@ -268,8 +269,7 @@ class Loader:
     ) -> Linear:
         """Q, K and V of one layer stored as one matrix; the same as `qkv` otherwise."""
         heads, kv_heads, head_dim = shape.num_heads, shape.num_kv_heads, shape.head_dim
-        rows = (heads + 2 * kv_heads) * head_dim
-        matrices, biases = self._stored([name], [rows], width, bias)
+        matrices, biases = self._stored([name], [shape.row_width], width, bias)
         order = loaded_order(self._conventions, heads, kv_heads, head_dim, rotary_dim)
         if order is not None:
             matrices = [matrices[0].select_rows(order)]

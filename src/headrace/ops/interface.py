@@ -92,7 +92,8 @@ class RopeTable:
 
 @dataclass(frozen=True)
 class AttentionShape:
-    """Heads of one attention layer. Row layout of a fused projection: q heads, k heads, v heads."""
+    """Heads of one attention layer. Row layout of a fused projection: q heads and k heads of
+    head_dim each, then v heads of value_dim; without v heads where values are latent."""
 
     num_heads: int
     num_kv_heads: int
@@ -105,6 +106,27 @@ class AttentionShape:
     chunk: int = 0
     """Positions are cut into chunks of so many, and a token sees those of its own that are not
     after it; 0 means none."""
+    value_dim: int = 0
+    """Width of a value; 0 means head_dim."""
+    latent: bool = False
+    """Values are the last value_dim dimensions of the keys and are stored once, with them (MLA,
+    arXiv 2405.04434, absorbed)."""
+
+    @property
+    def value_width(self) -> int:
+        """Width of a value, head_dim where value_dim is 0."""
+        return self.value_dim or self.head_dim
+
+    @property
+    def row_width(self) -> int:
+        """Values in a row of the fused projection."""
+        values = 0 if self.latent else self.num_kv_heads * self.value_width
+        return (self.num_heads + self.num_kv_heads) * self.head_dim + values
+
+    @property
+    def output_width(self) -> int:
+        """Values in the output of all heads."""
+        return self.num_heads * self.value_width
 
 
 @dataclass(frozen=True)
@@ -133,6 +155,17 @@ class KVCacheSpec:
     places: tuple[LayerPlace | None, ...] = ()
     """Of each layer of the model, None where it keeps nothing. Empty: there is one block table, and
     each layer is its own index."""
+    value_dim: int = 0
+    """Width of a value; 0 means head_dim."""
+    latent: bool = False
+    """Values are the last value_dim dimensions of the keys; V is not stored."""
+
+    @property
+    def token_bytes(self) -> int:
+        """Bytes of one token in one layer, K and V."""
+        width = {"f32": 4, "bf16": 2}
+        values = 0 if self.latent else (self.value_dim or self.head_dim) * width[self.v_codec]
+        return self.num_kv_heads * (self.head_dim * width[self.k_codec] + values)
 
     def place(self, layer: int) -> LayerPlace:
         """Where K and V of a layer lie; ValueError for a layer that has no place."""
@@ -147,9 +180,7 @@ class KVCacheSpec:
     @property
     def block_bytes(self) -> int:
         """Bytes of one block over all its layers, K and V."""
-        width = {"f32": 4, "bf16": 2}
-        per_token = self.num_kv_heads * self.head_dim * (width[self.k_codec] + width[self.v_codec])
-        return self.num_layers * self.block_size * per_token
+        return self.num_layers * self.block_size * self.token_bytes
 
 
 @dataclass(frozen=True)
@@ -351,15 +382,18 @@ class Ops(ABC):
     ) -> None:
         """Norm (RMS norms, where given, over head_dim) and rotate q and k heads of qkv in place.
 
-        qkv: f32[N, (num_heads + 2 num_kv_heads) * head_dim]. Dimension i is rotated with
-        i + rotary_dim / 2 ("half" layout); dimensions past rotary_dim are left alone.
+        qkv: f32[N, shape.row_width]. Dimension i is rotated with i + rotary_dim / 2 ("half"
+        layout); dimensions past rotary_dim are left alone.
         """
 
     @abstractmethod
     def kv_write(
         self, qkv: Array, shape: AttentionShape, kv: KVCacheArrays, layer: int, batch: RaggedBatch
     ) -> None:
-        """Store the k and v heads of every new token in its slot of `layer`."""
+        """Store the k and v heads of every new token in its slot of `layer`.
+
+        Of a latent layer only k heads: its rows have no others.
+        """
 
     @abstractmethod
     def paged_attention(
@@ -374,7 +408,7 @@ class Ops(ABC):
         slopes: Array | None = None,
         masks: npt.NDArray[np.uint64] | None = None,
     ) -> Array:
-        """Causal attention of every new token over its request's cache: f32[N, heads * head_dim].
+        """Causal attention of every new token over its request's cache: f32[N, output_width].
 
         A token at position p sees an interval that ends with p: from 0, from p + 1 - window or from
         the last multiple of `chunk`, the latest of them; all of it is already written.

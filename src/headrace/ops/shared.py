@@ -7,6 +7,7 @@ arrays are others convert these results.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,39 @@ import numpy.typing as npt
 from headrace.ops.experts import MOST_EXPERTS
 from headrace.ops.interface import Norm, RopeTable
 from headrace.weights.tensor import Tensor
+
+
+class HeadWidths(Protocol):
+    """Heads of K and V, as an attention shape, a layer or a cache states them."""
+
+    @property
+    def num_kv_heads(self) -> int: ...
+    @property
+    def head_dim(self) -> int: ...
+    @property
+    def value_dim(self) -> int: ...
+    @property
+    def latent(self) -> bool: ...
+
+
+def heads_in_words(widths: HeadWidths) -> str:
+    """The heads of K and V, for messages."""
+    heads = f"{widths.num_kv_heads} heads of {widths.head_dim}"
+    value_dim = widths.value_dim or widths.head_dim
+    if widths.latent:
+        return f"{heads} whose last {value_dim} are the values"
+    return heads if value_dim == widths.head_dim else f"{heads} with values of {value_dim}"
+
+
+def check_value_dim(widths: HeadWidths) -> None:
+    """Values must have a width, and latent ones must be part of a key."""
+    value_dim, head_dim = widths.value_dim, widths.head_dim
+    if value_dim < 0:
+        raise ValueError(f"value_dim {value_dim} is negative; 0 means head_dim {head_dim}")
+    if widths.latent and value_dim > head_dim:
+        raise ValueError(
+            f"value_dim {value_dim} exceeds head_dim {head_dim}, of which latent values are a part"
+        )
 
 
 def f32_vector(tensor: Tensor, offset: float = 0.0) -> npt.NDArray[np.float32]:

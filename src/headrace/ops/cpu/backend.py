@@ -49,6 +49,7 @@ from headrace.ops.shared import (
     f32_vector,
     fused_codec,
     head_shape,
+    heads_in_words,
     is_centred,
     stacked_bias,
 )
@@ -193,6 +194,11 @@ class CpuOps(Ops):
                 raise ValueError(
                     f"{field} {getattr(spec, field)!r} is unknown; choose one of f32, bf16"
                 )
+        if spec.latent or spec.value_dim not in (0, spec.head_dim):
+            raise ValueError(
+                f"the cpu backend does not hold {heads_in_words(spec)} yet; values must be stored "
+                "apart and as wide as keys"
+            )
         cache = _native.KvCache(
             spec.num_layers,
             spec.num_kv_heads,

@@ -4,7 +4,7 @@ Keys are visited in spans of 64 positions that start at multiples of 64, in asce
 that what is rounded never depends on how the tokens came into the cache. Per span: scores, the
 running maximum, p = exp(score - maximum), then sums of p and of p * v, older sums scaled down.
 BF16 K meets q rounded to bfloat16; BF16 V meets p rounded to bfloat16, and the sum of p is then
-of the rounded ones.
+of the rounded ones. Latent values are read from K as it is stored, so the codec of K is theirs.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import numpy.typing as npt
 from headrace.ops.interface import AttentionShape, KVCacheSpec, KVCodec, LayerPlace, RaggedBatch
 from headrace.ops.reference.arithmetic import F32, round_bf16
 from headrace.ops.reference.checks import seen_positions
+from headrace.ops.shared import check_value_dim
 
 SPAN = 64
 """Positions of a span. Part of the arithmetic, not a tuning knob: changing it changes results."""
@@ -28,8 +29,8 @@ _DTYPES: dict[KVCodec, npt.DTypeLike] = {"f32": np.float32, "bf16": ml_dtypes.bf
 
 @dataclass(frozen=True)
 class PagedKV:
-    """K and V, each [layers of a block, blocks, block_size, kv_heads, head_dim] in the type of its
-    codec.
+    """K and V, each [layers of a block, blocks, block_size, kv_heads, width] in the type of its
+    codec. Latent values are a view of K.
     """
 
     k: npt.NDArray[np.generic]
@@ -59,25 +60,36 @@ def new_cache(spec: KVCacheSpec) -> PagedKV:
             raise ValueError(
                 f"{field} {getattr(spec, field)!r} is unknown; choose one of {', '.join(_DTYPES)}"
             )
-    shape = (spec.num_layers, spec.num_blocks, size, spec.num_kv_heads, spec.head_dim)
-    return PagedKV(np.zeros(shape, _DTYPES[spec.k_codec]), np.zeros(shape, _DTYPES[spec.v_codec]))
+    check_value_dim(spec)
+    value_dim = spec.value_dim or spec.head_dim
+    slots = (spec.num_layers, spec.num_blocks, size, spec.num_kv_heads)
+    k = np.zeros((*slots, spec.head_dim), _DTYPES[spec.k_codec])
+    if spec.latent:
+        return PagedKV(k, k[..., spec.head_dim - value_dim :])
+    return PagedKV(k, np.zeros((*slots, value_dim), _DTYPES[spec.v_codec]))
 
 
 def write(
     qkv: F32, shape: AttentionShape, kv: PagedKV, place: LayerPlace, batch: RaggedBatch
 ) -> None:
-    """Store the k and v heads of each new token, rounding to nearest even where bfloat16."""
+    """Store the k and v heads of each new token, rounding to nearest even where bfloat16.
+
+    Latent values are stored with their keys.
+    """
     tables = batch.block_table(place)
-    heads, kv_heads = shape.num_heads, shape.num_kv_heads
-    block_size = kv.k.shape[2]
-    rows = qkv.reshape(len(qkv), heads + 2 * kv_heads, shape.head_dim)
+    kv_heads, block_size = shape.num_kv_heads, kv.k.shape[2]
+    k_at = shape.num_heads * shape.head_dim
+    v_at = k_at + kv_heads * shape.head_dim
+    keys = qkv[:, k_at:v_at].reshape(len(qkv), kv_heads, shape.head_dim)
+    values = None if shape.latent else qkv[:, v_at:].reshape(len(qkv), kv_heads, -1)
     for request in range(len(batch.query_start) - 1):
         for row in range(batch.query_start[request], batch.query_start[request + 1]):
             position = batch.positions[row]
             block = tables[request, position // block_size]
             slot = (place.index, block, position % block_size)
-            kv.k[slot] = rows[row, heads : heads + kv_heads].astype(kv.k.dtype)
-            kv.v[slot] = rows[row, heads + kv_heads :].astype(kv.v.dtype)
+            kv.k[slot] = keys[row].astype(kv.k.dtype)
+            if values is not None:
+                kv.v[slot] = values[row].astype(kv.v.dtype)
 
 
 def attend(
@@ -88,9 +100,9 @@ def attend(
     batch: RaggedBatch,
     terms: Terms,
 ) -> F32:
-    """Attention of every new token over what it sees: f32[N, num_heads * head_dim]."""
+    """Attention of every new token over what it sees: f32[N, output_width]."""
     tables = batch.block_table(place)
-    out = np.empty((len(qkv), shape.num_heads * shape.head_dim), np.float32)
+    out = np.empty((len(qkv), shape.output_width), np.float32)
     width = shape.num_heads * shape.head_dim
     for request in range(len(batch.query_start) - 1):
         table = tables[request]
@@ -132,7 +144,7 @@ def _attend_one(
     table: npt.NDArray[np.int32],
     seen: npt.NDArray[np.int64],
 ) -> F32:
-    """Attention of one token, f32[num_heads, head_dim], over the positions in `seen`.
+    """Attention of one token, f32[num_heads, value_width], over the positions in `seen`.
 
     Spans begin at multiples of 64, wherever these do. A sink is a score seen before all others.
     """
@@ -149,11 +161,11 @@ def _attend_one(
     if sinks is not None:
         highest = sinks.astype(np.float64).reshape(highest.shape)
         total = np.ones(highest.shape)
-    mixed = np.zeros((shape.num_kv_heads, group, shape.head_dim))
+    mixed = np.zeros((shape.num_kv_heads, group, shape.value_width))
     for span in np.unique(seen // SPAN):
         positions = seen[seen // SPAN == span]
         slots = (index, table[positions // block_size], positions % block_size)
-        # [positions, kv_heads, head_dim] -> [kv_heads, 1, positions, head_dim]
+        # [positions, kv_heads, width] -> [kv_heads, 1, positions, width]
         keys = kv.k[slots].astype(np.float64).swapaxes(0, 1)[:, None]
         values = kv.v[slots].astype(np.float64).swapaxes(0, 1)[:, None]
         scores = scored.of(np.add.reduce(wide_query * keys, axis=3), positions)
@@ -166,4 +178,4 @@ def _attend_one(
         mixed = mixed * keep[:, :, None] + np.add.reduce(p[:, :, :, None] * values, axis=2)
         highest = higher
     out: F32 = (mixed / total[:, :, None]).astype(np.float32)
-    return out.reshape(shape.num_heads, shape.head_dim)
+    return out.reshape(shape.num_heads, shape.value_width)

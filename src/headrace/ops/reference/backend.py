@@ -251,8 +251,8 @@ class ReferenceOps(Ops):
         for row, position in zip(qkv, positions, strict=True):
             cos = table.cos[position].astype(np.float64)
             sin = table.sin[position].astype(np.float64)
-            heads = row.reshape(-1, shape.head_dim)[: shape.num_heads + shape.num_kv_heads]
-            for index, head in enumerate(heads):
+            rotated = row[: (shape.num_heads + shape.num_kv_heads) * shape.head_dim]
+            for index, head in enumerate(rotated.reshape(-1, shape.head_dim)):
                 norm = q_norm if index < shape.num_heads else k_norm
                 if norm is not None:
                     head[:] = norm_row(head, norm)

@@ -8,7 +8,13 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from headrace.ops.interface import AttentionShape, KVCacheArrays, LayerPlace, RaggedBatch
+from headrace.ops.interface import (
+    AttentionShape,
+    KVCacheArrays,
+    LayerPlace,
+    RaggedBatch,
+)
+from headrace.ops.shared import check_value_dim, heads_in_words
 
 
 def check_rows(name: str, x: npt.NDArray[np.float32], width: int) -> None:
@@ -36,7 +42,8 @@ def check_shape(qkv: npt.NDArray[np.float32], shape: AttentionShape) -> None:
         raise ValueError(
             f"num_heads {shape.num_heads} is not a multiple of num_kv_heads {shape.num_kv_heads}"
         )
-    check_rows("qkv", qkv, (shape.num_heads + 2 * shape.num_kv_heads) * shape.head_dim)
+    check_value_dim(shape)
+    check_rows("qkv", qkv, shape.row_width)
 
 
 def first_seen(shape: AttentionShape, position: int) -> int:
@@ -98,11 +105,9 @@ def check_batch(
     """
     check_shape(qkv, shape)
     spec, start = kv.spec, batch.query_start
-    if (spec.num_kv_heads, spec.head_dim) != (shape.num_kv_heads, shape.head_dim):
-        raise ValueError(
-            f"the cache holds {spec.num_kv_heads} heads of {spec.head_dim}, "
-            f"attention has {shape.num_kv_heads} of {shape.head_dim}"
-        )
+    held, wanted = heads_in_words(spec), heads_in_words(shape)
+    if held != wanted:
+        raise ValueError(f"the cache holds {held}, attention has {wanted}")
     place = spec.place(layer)
     tables = batch.block_table(place)
     if len(qkv) != batch.num_tokens or len(batch.positions) != batch.num_tokens:
