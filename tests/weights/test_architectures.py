@@ -172,11 +172,29 @@ def test_mistral3_is_mistral_without_a_window(tmp_path: Path) -> None:
     plain = opened(tmp_path, "mistral", {"attention.sliding_window": ..., **name})
     assert plain.config["model_type"] == "mistral"
     assert plain.config["sliding_window"] is None
-    scaled = opened(
-        tmp_path, "mistral", {"attention.sliding_window": ..., "attention.temperature_scale": 0.1,
-                              **name},
-    )  # fmt: skip
-    assert scaled.config["gguf.mistral3.attention.temperature_scale"] == 0.1
+    for none in (0.0, ...):
+        silent = opened(tmp_path, "ministral3", {"attention.temperature_scale": none})
+        assert silent.config["model_type"] == "mistral"
+        assert silent.config["rope_scaling"]["rope_type"] == "yarn"
+
+
+def test_what_scales_yarn_s_factor_is_written_and_read_as_llama_cpp_has_it(tmp_path: Path) -> None:
+    """It knows the logarithm's multiplier alone, and takes `mscale` as 1."""
+    from headrace.models import read_config
+
+    own, log = "rope.scaling.yarn_attn_factor", "rope.scaling.yarn_log_multiplier"
+    entries = open_checkpoint(write_tiny_gguf(tmp_path, "ministral3")).metadata
+    assert (entries[f"mistral3.{log}"], entries[f"mistral3.{own}"]) == (1.0, 1.0)
+    for changes, factor in (
+        ({own: ...}, 1.0),
+        ({own: ..., log: 2.0}, (0.1 * np.log(16) + 1) / (0.2 * np.log(16) + 1)),
+        ({own: ..., log: 0.0}, 0.1 * np.log(16) + 1),
+        ({own: ..., log: ...}, 0.1 * np.log(16) + 1),
+    ):
+        config = read_config(opened(tmp_path, "ministral3", changes))
+        assert config.query_scaling is not None and config.query_scaling.length == 24
+        assert config.rope is not None
+        assert config.rope.attention_factor == pytest.approx(factor, rel=1e-6)
 
 
 def test_a_window_that_config_json_means_by_silence_is_written(tmp_path: Path) -> None:

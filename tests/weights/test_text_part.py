@@ -23,7 +23,7 @@ from headrace.weights.text_part import text_config
 from tests.models.cases import Session, prompt
 from tests.tiny import Family, tiny_checkpoint, write_tiny_hf
 
-OUTER = {"gemma3_text": "gemma3", "mistral": "mistral3"}
+OUTER = {"gemma3_text": "gemma3", "ministral3": "mistral3", "mistral": "mistral3"}
 OLD_NAMES = {"model.": "language_model.model.", "lm_head.": "language_model.lm_head."}
 NEW_NAMES = {"model.": "model.language_model."}
 VISION = ("vision_tower.vision_model.post_layernorm.weight",
@@ -40,6 +40,7 @@ AROUND: dict[str, dict[str, Any]] = {
         "spatial_merge_size": 2, "vision_feature_layer": -1, "torch_dtype": "bfloat16",
     },
 }  # fmt: skip
+AROUND["ministral3"] = AROUND["mistral"]
 
 
 def source(name: str, tensor: Tensor) -> TensorSource:
@@ -79,7 +80,7 @@ def logits(checkpoint: Any) -> Any:
     return Session(load_model(checkpoint, ops), ops).feed(prompt(0)[:20])
 
 
-@pytest.mark.parametrize("family", ["gemma3_text", "mistral"])
+@pytest.mark.parametrize("family", ["gemma3_text", "ministral3", "mistral"])
 @pytest.mark.parametrize("names", [OLD_NAMES, NEW_NAMES, {}])
 def test_the_text_part_is_the_text_model(
     tmp_path: Path, names: dict[str, str], family: Family
@@ -126,9 +127,9 @@ def test_a_tensor_that_is_of_neither_part_still_stops_the_load(tmp_path: Path) -
 def test_a_text_part_of_another_family_is_refused_by_its_name(tmp_path: Path) -> None:
     path = write_outer(tmp_path, {}, "mistral")
     config = json.loads((path / "config.json").read_text())
-    config["text_config"]["model_type"] = "ministral3"
+    config["text_config"]["model_type"] = "mistral4"
     (path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(UnsupportedModelError, match="'ministral3' is not implemented"):
+    with pytest.raises(UnsupportedModelError, match="'mistral4' is not implemented"):
         load_model(open_checkpoint(path), make_ops("reference"))
 
 
@@ -161,14 +162,31 @@ def test_configs_as_published() -> None:
             "vocab_size": 131072,
         },
     }  # fmt: skip
+    ministral_8b = {
+        "model_type": "mistral3", **AROUND["ministral3"],
+        "vision_config": {"model_type": "pixtral", "hidden_size": 1024},
+        "text_config": {
+            "model_type": "ministral3", "attention_dropout": 0.0, "head_dim": 128,
+            "hidden_act": "silu", "hidden_size": 4096, "initializer_range": 0.02,
+            "intermediate_size": 14336, "max_position_embeddings": 262144,
+            "num_attention_heads": 32, "num_hidden_layers": 34, "num_key_value_heads": 8,
+            "rms_norm_eps": 1e-05, "sliding_window": None, "use_cache": True,
+            "vocab_size": 131072,
+            "rope_parameters": {
+                "beta_fast": 32.0, "beta_slow": 1.0, "factor": 16.0, "llama_4_scaling_beta": 0.1,
+                "mscale": 1.0, "mscale_all_dim": 1.0, "original_max_position_embeddings": 16384,
+                "rope_theta": 1000000.0, "rope_type": "yarn", "type": "yarn",
+            },
+        },
+    }  # fmt: skip
     found = []
-    for stated in (gemma_4b, mistral_24b):
+    for stated in (gemma_4b, mistral_24b, ministral_8b):
         reader = ConfigReader(text_config(stated))
         config = FAMILIES[str(reader.raw("model_type"))].read_config(reader)
         reader.finish()
         shape = config.attention
         found.append((config.num_layers, shape.num_heads, shape.num_kv_heads, shape.head_dim))
-    assert found == [(34, 8, 4, 256), (40, 32, 8, 128)]
+    assert found == [(34, 8, 4, 256), (40, 32, 8, 128), (34, 32, 8, 128)]
 
 
 def test_a_chat_template_in_a_file_of_its_own_is_read(tmp_path: Path) -> None:

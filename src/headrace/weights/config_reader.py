@@ -34,7 +34,7 @@ class ConfigReader:
         self._ignore_keys = ignore_keys
         self._prefix = prefix
         self._read: set[str] = set()
-        self._sections: list[ConfigReader] = []
+        self._sections: dict[str, ConfigReader] = {}
 
     def get(self, key: str, kind: type[T], default: T) -> T:
         """The value of `key`; `default` where it is absent or null."""
@@ -146,8 +146,10 @@ class ConfigReader:
         self._read.update(keys)
 
     def section(self, key: str) -> ConfigReader | None:
-        """The nested config under `key`, or None where it is absent or null."""
+        """The nested config under `key`, the same each time; None where it is absent or null."""
         self._read.add(key)
+        if key in self._sections:
+            return self._sections[key]
         value = self._config.get(key)
         if value is None:
             return None
@@ -156,7 +158,7 @@ class ConfigReader:
                 f"config key {self._name(key)} is {_shortened(value)}; it must be an object or null"
             )
         inner = ConfigReader(value, ignore_keys=self._ignore_keys, prefix=f"{self._prefix}{key}.")
-        self._sections.append(inner)
+        self._sections[key] = inner
         return inner
 
     def unread(self) -> list[str]:
@@ -167,7 +169,7 @@ class ConfigReader:
             if key in self._read or name in self._ignore_keys or is_harmless(key, value):
                 continue
             names.append(name)
-        for inner in self._sections:
+        for inner in self._sections.values():
             names += inner.unread()
         return names
 
@@ -189,7 +191,7 @@ class ConfigReader:
 
     def value(self, name: str) -> Any:
         """The value of a name as unread() gives it; keys of GGUF files have dots of their own."""
-        for inner in self._sections:
+        for inner in self._sections.values():
             if name.startswith(inner._prefix):
                 return inner.value(name)
         return self._config[name.removeprefix(self._prefix)]

@@ -20,6 +20,7 @@ from headrace.models.families.granitemoe import GraniteMoe
 from headrace.models.families.llama import Llama
 from headrace.models.families.mimo import MiMo
 from headrace.models.families.minimax_m2 import MiniMaxM2
+from headrace.models.families.ministral3 import Ministral3
 from headrace.models.families.mistral import Mistral
 from headrace.models.families.mixtral import Mixtral
 from headrace.models.families.olmo2 import Olmo2
@@ -51,6 +52,7 @@ FAMILIES: Mapping[str, type[Model]] = {
     "llama": Llama,
     "mimo": MiMo,
     "minimax_m2": MiniMaxM2,
+    "ministral3": Ministral3,
     "mistral": Mistral,
     "mixtral": Mixtral,
     "olmo2": Olmo2,

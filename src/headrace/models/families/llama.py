@@ -46,6 +46,7 @@ def read_llama(
     *,
     default_positions: int = 2048,
     default_kv_heads: int | None = None,
+    default_head_dim: int | None = None,
     default_theta: float = 10000.0,
     default_eps: float = 1e-6,
     scale: float | None = None,
@@ -54,11 +55,13 @@ def read_llama(
     """Keys that Llama and the families modelled on it share; `fields` of the config win.
 
     default_kv_heads: where the config does not state them at all; None and null mean one for each
-    head. scale: of the scores; None means head_dim^-1/2.
+    head. default_head_dim: the same for the width of a head; None and null mean hidden / heads.
+    scale: of the scores; None means head_dim^-1/2.
     """
     heads, hidden = reader.size("num_attention_heads"), reader.size("hidden_size")
-    head_dim = reader.optional("head_dim", int) or hidden // heads
-    if head_dim * heads != hidden and reader.raw("head_dim") is None:
+    usual = None if reader.states("head_dim") else default_head_dim
+    head_dim = reader.optional("head_dim", int) or usual or hidden // heads
+    if head_dim * heads != hidden and reader.raw("head_dim") is None and usual is None:
         reader.refuse("hidden_size", hidden, f"multiples of num_attention_heads {heads}")
     reader.expect("hidden_act", str, ("silu", "swish"), "silu")
     return DecoderConfig(

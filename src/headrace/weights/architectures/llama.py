@@ -1,8 +1,8 @@
 """Llama and the families that GGUF files store as it: pairs of rotated dimensions side by side.
 
 Mistral's files go by Llama's name, and are Llamas where no window is stated; llama.cpp knows no
-window for them and sees everything. Newer ones go by "mistral3", with keys of Ministral 3 that are
-refused where they say something. Files of Mixtral are those with experts.
+window for them and sees everything. Newer ones go by "mistral3", and are Ministral 3 where they
+scale queries by position. Files of Mixtral are those with experts.
 
 Source: llama.cpp models/llama.cpp, mistral3.cpp, smollm3.cpp, granite.cpp; conversion/llama.py,
 mistral3.py, granite.py.
@@ -120,6 +120,49 @@ def _no_window(keys: GGUFKeys, config: dict[str, Any]) -> None:
     """config.json means 4096 where it says nothing."""
     config.setdefault("sliding_window", None)
 
+
+_BETA = "attention.temperature_scale"
+_LOG_MULTIPLIER = "rope.scaling.yarn_log_multiplier"
+
+
+def _scales_queries(keys: GGUFKeys) -> bool:
+    return _BETA in keys and not keys.says(_BETA, 0.0)
+
+
+def _read_ministral3(keys: GGUFKeys, config: dict[str, Any]) -> None:
+    """llama.cpp takes `mscale` as 1 beside its other half, and the length of yarn for both."""
+    scaling = config.setdefault("rope_scaling", {"rope_type": "default"})
+    scaling["llama_4_scaling_beta"] = keys.positive(_BETA)
+    if keys.says(_LOG_MULTIPLIER, 0.0):
+        keys.take(_LOG_MULTIPLIER)
+    elif (all_dims := keys.positive(_LOG_MULTIPLIER)) is not None:
+        scaling |= {"mscale": 1.0, "mscale_all_dim": all_dims}
+
+
+def _write_ministral3(config: ConfigReader, entries: dict[str, Any]) -> None:
+    scaling = config.section("rope_parameters") or config.section("rope_scaling")
+    if scaling is None:
+        config.refuse("rope_parameters", None, "an object that states llama_4_scaling_beta")
+    entries[_BETA] = scaling.positive("llama_4_scaling_beta")
+    # What the family checks against the config around it.
+    scaling.unused("max_position_embeddings", "original_max_position_embeddings")
+    if scaling.optional("mscale", float) == 1 and "rope.scaling.yarn_attn_factor" in entries:
+        entries[_LOG_MULTIPLIER] = scaling.positive("mscale_all_dim")
+
+
+MINISTRAL3 = Architecture(
+    name="mistral3",
+    model_type="ministral3",
+    hf_class="Ministral3ForCausalLM",
+    block=BLOCK,
+    top=TOP,
+    keys=(*keys_with_kv_heads(8), WINDOW),
+    accepted={**SILU, "layer_types": ("sliding_attention", "full_attention")},
+    is_this=_scales_queries,
+    reads=_read_ministral3,
+    writes=_write_ministral3,
+    gguf=_INTERLEAVED,
+)
 
 MISTRAL3 = replace(MISTRAL, name="mistral3", is_this=lambda keys: True, reads=_no_window)
 
