@@ -1,5 +1,6 @@
 #include "kv_cache.h"
 
+#include <cstring>
 #include <stdexcept>
 #include <string>
 
@@ -64,6 +65,22 @@ KvLayer KvCache::layer(int64_t index) const {
   layer.k = k_.data() + k_.bytes() / layers_ * index;
   layer.v = v_.data() + v_.bytes() / layers_ * index;
   return layer;
+}
+
+void KvCache::copy_block(int64_t source, int64_t target) {
+  for (const int64_t block : {source, target}) {
+    if (block < 0 || block >= blocks_) {
+      throw std::invalid_argument("block " + std::to_string(block) + " is not in [0, " +
+                                  std::to_string(blocks_) + ")");
+    }
+  }
+  for (const Buffer* buffer : {&k_, &v_}) {
+    const int64_t bytes = buffer->bytes() / (layers_ * blocks_);
+    for (int64_t layer = 0; layer < layers_; ++layer) {
+      uint8_t* const first = buffer->data() + layer * blocks_ * bytes;
+      std::memmove(first + target * bytes, first + source * bytes, bytes);
+    }
+  }
 }
 
 }  // namespace headrace

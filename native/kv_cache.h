@@ -16,6 +16,8 @@ class KvCache {
           bool k_bf16, bool v_bf16);
 
   KvLayer layer(int64_t index) const;
+  // All layers of a block into another. Throws std::invalid_argument where there is no such block.
+  void copy_block(int64_t source, int64_t target);
   int64_t layers() const { return layers_; }
   int64_t blocks() const { return blocks_; }
   int64_t bytes() const { return k_.bytes() + v_.bytes(); }

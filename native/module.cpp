@@ -473,6 +473,15 @@ NB_MODULE(_native, m) {
       .def(nb::init<int64_t, int64_t, int64_t, int64_t, int64_t, bool, bool>(),
            nb::arg("num_layers"), nb::arg("num_kv_heads"), nb::arg("head_dim"),
            nb::arg("block_size"), nb::arg("num_blocks"), nb::arg("k_bf16"), nb::arg("v_bf16"))
+      .def("copy_blocks",
+           [](KvCache& cache, nb::handle pairs) {
+             const View<int32_t> copies(pairs, "pairs", 2);
+             copies.require(1, 2);
+             const nb::gil_scoped_release release;
+             for (int64_t copy = 0; copy < copies.size(0); ++copy) {
+               cache.copy_block(copies.data()[2 * copy], copies.data()[2 * copy + 1]);
+             }
+           })
       .def_prop_ro("nbytes", &KvCache::bytes);
 
   nb::class_<Backend>(m, "Backend")

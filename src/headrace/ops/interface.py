@@ -396,6 +396,13 @@ class Ops(ABC):
         """
 
     @abstractmethod
+    def kv_copy(self, kv: KVCacheArrays, pairs: npt.NDArray[np.int32]) -> None:
+        """Copy whole blocks, K and V of all layers. pairs: int32[n, 2], source and target.
+
+        No target is another pair's source or target. ValueError for a block that is not there.
+        """
+
+    @abstractmethod
     def paged_attention(
         self,
         qkv: Array,

@@ -353,6 +353,9 @@ class CpuOps(Ops):
             batch.block_table(place),
         )
 
+    def kv_copy(self, kv: KVCacheArrays, pairs: npt.NDArray[np.int32]) -> None:
+        kv.arrays.copy_blocks(pairs)
+
     def paged_attention(
         self,
         qkv: F32,

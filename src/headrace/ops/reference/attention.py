@@ -69,6 +69,13 @@ def new_cache(spec: KVCacheSpec) -> PagedKV:
     return PagedKV(k, np.zeros((*slots, value_dim), _DTYPES[spec.v_codec]))
 
 
+def copy(kv: PagedKV, pairs: npt.NDArray[np.int32]) -> None:
+    """Copy blocks (source, target) of all layers."""
+    sources, targets = pairs.T
+    for stored in (kv.k, kv.v):
+        stored[:, targets] = stored[:, sources]
+
+
 def write(
     qkv: F32, shape: AttentionShape, kv: PagedKV, place: LayerPlace, batch: RaggedBatch
 ) -> None:

@@ -266,6 +266,10 @@ class ReferenceOps(Ops):
         place = check_batch(qkv, shape, kv, layer, batch)
         attention.write(qkv, shape, kv.arrays, place, batch)
 
+    def kv_copy(self, kv: KVCacheArrays, pairs: npt.NDArray[np.int32]) -> None:
+        check_ids("block", pairs, kv.spec.num_blocks)
+        attention.copy(kv.arrays, pairs)
+
     def paged_attention(
         self,
         qkv: F32,
