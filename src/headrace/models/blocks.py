@@ -10,7 +10,6 @@ first product, `residual` and `scale` into its last one, so that a backend can f
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import ClassVar, NamedTuple
 
 from headrace.models.config import DecoderConfig
@@ -57,10 +56,7 @@ class Attention:
         q_norm: Norm | None = None,
         k_norm: Norm | None = None,
     ) -> None:
-        window = config.windows[index] if config.windows else 0
-        scales = config.attention_scales
-        scale = scales[index] if scales else config.attention.scale
-        self.shape: AttentionShape = replace(config.attention, window=window, scale=scale)
+        self.shape: AttentionShape = config.attention_of(index)
         self.rotates = config.rotates[index] if config.rotates else config.rope is not None
         scaling = config.query_scaling
         self.scales_queries = scaling is not None and scaling.applies_to(index)
@@ -80,18 +76,20 @@ class Attention:
         """
         if loader.has(f"{prefix}.qkv_proj.weight"):
             return cls.load_fused(config, loader, index, f"{prefix}.qkv_proj", f"{prefix}.o_proj")
-        bias, hidden, dims = config.attention_bias, config.hidden_size, config.rotary_dim
-        qkv = loader.qkv(prefix, config.attention, hidden, bias=bias, rotary_dim=dims)
-        return cls(config, index, qkv, _output(config, loader, f"{prefix}.o_proj"))
+        shape, hidden = config.attention_of(index), config.hidden_size
+        bias, dims = config.attention_bias, config.rotary_dim_of(index)
+        qkv = loader.qkv(prefix, shape, hidden, bias=bias, rotary_dim=dims)
+        return cls(config, index, qkv, _output(config, loader, f"{prefix}.o_proj", shape))
 
     @classmethod
     def load_fused(
         cls, config: DecoderConfig, loader: Loader, index: int, qkv_name: str, o_name: str
     ) -> Attention:
         """With Q, K and V stored as one matrix, and names of the family's own."""
-        bias, hidden, dims = config.attention_bias, config.hidden_size, config.rotary_dim
-        qkv = loader.fused_qkv(qkv_name, config.attention, hidden, bias=bias, rotary_dim=dims)
-        return cls(config, index, qkv, _output(config, loader, o_name))
+        shape, hidden = config.attention_of(index), config.hidden_size
+        bias, dims = config.attention_bias, config.rotary_dim_of(index)
+        qkv = loader.fused_qkv(qkv_name, shape, hidden, bias=bias, rotary_dim=dims)
+        return cls(config, index, qkv, _output(config, loader, o_name, shape))
 
     def load_head_norms(self, config: DecoderConfig, loader: Loader, prefix: str) -> None:
         """Norms over each head of Q and K, `{prefix}.q_norm` and `{prefix}.k_norm`.
@@ -100,7 +98,8 @@ class Attention:
         """
         if not self.rotates:
             raise ValueError(f"{prefix}: norms of heads in a layer without rotation")
-        head_dim, eps, dims = config.attention.head_dim, config.norm_eps, config.rotary_dim
+        head_dim, eps = self.shape.head_dim, config.norm_eps
+        dims = config.rotary_dim_of(self.index)
         self.q_norm = loader.head_norm(f"{prefix}.q_norm", head_dim, eps, rotary_dim=dims)
         self.k_norm = loader.head_norm(f"{prefix}.k_norm", head_dim, eps, rotary_dim=dims)
 
@@ -146,9 +145,9 @@ class Attention:
         )
 
 
-def _output(config: DecoderConfig, loader: Loader, name: str) -> Linear:
+def _output(config: DecoderConfig, loader: Loader, name: str, shape: AttentionShape) -> Linear:
     bias = config.attention_bias if config.output_bias is None else config.output_bias
-    return loader.linear([name], [config.hidden_size], config.attention_width, bias=bias)
+    return loader.linear([name], [config.hidden_size], shape.output_width, bias=bias)
 
 
 class ColumnNormAttention(Attention):
@@ -171,7 +170,7 @@ class ColumnNormAttention(Attention):
                 head_dim,
                 config.norm_eps,
                 config.norm,
-                rotary_dim=config.rotary_dim,
+                rotary_dim=config.rotary_dim_of(self.index),
             )
             for name, heads in (
                 ("q_norm", self.shape.num_heads),

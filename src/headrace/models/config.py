@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from headrace.models.layer_cache import LayerCache, LayerKV
@@ -45,7 +45,10 @@ class DecoderConfig:
     intermediate_size: int
     num_layers: int
     attention: AttentionShape
-    """Heads of every layer; windows are in `windows`."""
+    """Heads of every layer that `layer_attention` does not name; windows are in `windows`."""
+    layer_attention: tuple[AttentionShape, ...] = field(default=(), kw_only=True)
+    """Heads of each layer, in models whose layers differ; empty where they are those of
+    `attention` in all."""
     attention_scales: tuple[float, ...] = field(default=(), kw_only=True)
     """Factor of the scores of each layer; empty where it is that of `attention` in all."""
     rope: RopeConfig | None
@@ -90,21 +93,37 @@ class DecoderConfig:
         """Values in the output of all heads."""
         return self.attention.output_width
 
+    def attention_of(self, layer: int) -> AttentionShape:
+        """Heads, scale and window of one layer."""
+        shape = self.layer_attention[layer] if self.layer_attention else self.attention
+        scale = self.attention_scales[layer] if self.attention_scales else shape.scale
+        window = self.windows[layer] if self.windows else shape.window
+        return replace(shape, window=window, scale=scale)
+
     @property
     def layer_caches(self) -> tuple[LayerCache, ...]:
         """What each layer keeps of a request."""
-        shape = self.attention
-        windows = self.windows or (0,) * self.num_layers
+        shapes = map(self.attention_of, range(self.num_layers))
         return tuple(
-            LayerKV(shape.num_kv_heads, shape.head_dim, window, shape.value_dim, shape.latent)
-            for window in windows
+            LayerKV(shape.num_kv_heads, shape.head_dim, shape.window, shape.value_dim, shape.latent)
+            for shape in shapes
         )
 
     @property
     def rotary_dim(self) -> int:
-        """Dimensions of a head that are rotated."""
+        """Dimensions of a head that are rotated, in layers as `attention` and `rope` have them."""
         head_dim = self.attention.head_dim
         return head_dim if self.rope is None else self.rope.rotary_dim(head_dim)
+
+    def rope_of(self, layer: int) -> RopeConfig | None:
+        """The rope of one layer; None where the model has none."""
+        windowed = bool(self.windows and self.windows[layer])
+        return self.local_rope if windowed and self.local_rope is not None else self.rope
+
+    def rotary_dim_of(self, layer: int) -> int:
+        """Dimensions of a head of one layer that are rotated."""
+        head_dim, rope = self.attention_of(layer).head_dim, self.rope_of(layer)
+        return head_dim if rope is None else rope.rotary_dim(head_dim)
 
 
 def read_attention(

@@ -89,8 +89,8 @@ class Model(ABC):
             behind = f"{self.layers_name}.{config.num_layers + index}"
             at = f"{self.drafts_name}.{index}" if self.drafts_name else behind
             loader.set_aside(at, self.draft_names(config))
-        self._rope = self._grown_table(config.rope, loader)
-        self._local_rope = self._grown_table(config.local_rope, loader)
+        self._rope = self._grown_table(config.rope, loader, windowed=False)
+        self._local_rope = self._grown_table(config.local_rope, loader, windowed=True)
         self._embedding = loader.embedding(name, rows, hidden)
         self._positions = (
             loader.embedding(self.positions_name, config.max_positions, hidden)
@@ -160,10 +160,15 @@ class Model(ABC):
             return x
         return step.ops.embedding(self._positions, batch.positions, residual=x)
 
-    def _grown_table(self, rope: RopeConfig | None, loader: Loader) -> _GrownTable | None:
+    def _grown_table(
+        self, rope: RopeConfig | None, loader: Loader, *, windowed: bool
+    ) -> _GrownTable | None:
+        """The table of layers with a window, or of the others."""
         if rope is None:
             return None
-        head_dim = self.config.attention.head_dim
+        shapes = map(self.config.attention_of, range(self.config.num_layers))
+        widths = (shape.head_dim for shape in shapes if bool(shape.window) is windowed)
+        head_dim = next(widths, self.config.attention.head_dim)
         divisors = loader.rope_divisors(head_dim, rope)
         turning = rotation(rope, head_dim, divisors=divisors, max_positions=self._longest)
         return _GrownTable(self._ops, turning, self._longest)
