@@ -36,6 +36,12 @@ CASES: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 
+BROKEN_RULES: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("ministral3", {"rope_parameters": {**_YARN, "llama_4_scaling_beta": 1e-9}}),
+    ("ministral3", {"rope_parameters": {**_YARN, "mscale_all_dim": 2.0}}),
+    ("ministral3-window", {"sliding_window": None}),
+)
+
 
 def config(**overrides: Any) -> dict[str, Any]:
     """config.json. overrides: its keys."""
