@@ -13,6 +13,7 @@ from headrace.models.model import Model
 from headrace.ops.interface import Ops
 from headrace.weights.checkpoint import Checkpoint
 from headrace.weights.config_reader import ConfigReader
+from headrace.weights.quantisation import quantisation_kind
 
 MAX_LAYERS = 4096
 """Published models have up to 126. What a config says of each layer costs memory before a tensor is
@@ -76,11 +77,11 @@ def _family(
         )
     quantisation = reader.section("quantization_config")
     if quantisation is not None:
-        method = quantisation.raw("quant_method") or reader.raw("quantization_config")
-        if method not in family.quant_methods:
+        if quantisation.raw("quant_method") not in family.quant_methods:
             known = "".join(f"{name!r}, " for name in family.quant_methods)
+            kind = quantisation_kind(reader.raw("quantization_config"))
             reader.refuse(
-                "quantization_config", method, f"{known}null, or a GGUF file of the same model"
+                "quantization_config", kind, f"{known}null, or a GGUF file of the same model"
             )
         # The tensors themselves show which they are.
         quantisation.unused("modules_to_not_convert")

@@ -18,6 +18,7 @@ from headrace.weights.checkpoint import Checkpoint, Conventions
 from headrace.weights.expert_stacks import unstacked_folder
 from headrace.weights.hf_names import INDEX, SINGLE
 from headrace.weights.json_file import read_json_object, read_text
+from headrace.weights.quantisation import BESIDE, with_quantisation
 from headrace.weights.safetensors_file import read_safetensors
 from headrace.weights.sentencepiece_model import sentencepiece_entries, stated_flags
 from headrace.weights.small_file import is_named
@@ -36,7 +37,8 @@ _TEMPLATE_FOLDERS = ("chat_templates", "additional_chat_templates")
 
 def open_hf_folder(folder: Path) -> Checkpoint:
     """The model in `folder`; raises CheckpointError naming what is missing or damaged."""
-    stated = read_json_object(folder / "config.json")
+    beside = read_json_object(folder / BESIDE, required=False)
+    stated = with_quantisation(read_json_object(folder / "config.json"), beside)
     config = text_config(stated)
     generation = read_json_object(folder / "generation_config.json", required=False)
     architecture = known_architecture(config.get("model_type"))
