@@ -1,6 +1,6 @@
 """Where a decode step's time goes: kernels against everything else.
 
-    python benchmarks/profile_step.py [MODEL.gguf] --steps 200
+    python benchmarks/profile_step.py [MODEL.gguf] --steps 200 [--requests 1] [--cpu-time]
 
 Every operation of the backend is wrapped in a clock; what is left of a step is Python: scheduler,
 runner, model code and sampler. Prints medians over the steps, and bytes read per second, which for
@@ -14,6 +14,7 @@ import json
 import statistics
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from typing import Any
 
 from headrace.config import EngineConfig
@@ -24,20 +25,25 @@ from headrace.ops.cpu import CpuOps
 
 OPERATIONS = (
     "embedding", "norm", "linear", "rope", "kv_write", "paged_attention",
-    "gated_activation", "take_rows", "sample", "top_logprobs",
+    "gated_activation", "take_rows", "route", "experts", "sample", "top_logprobs",
 )  # fmt: skip
 
 
-def _wrap(backend: type[CpuOps], spent: dict[str, float], calls: dict[str, int]) -> None:
+def _wrap(
+    backend: type[CpuOps],
+    spent: dict[str, float],
+    calls: dict[str, int],
+    clock: Callable[[], float],
+) -> None:
     for name in OPERATIONS:
         inner = getattr(backend, name)
 
         def timed(*args: Any, _inner: Any = inner, _name: str = name, **kwargs: Any) -> Any:
-            start = time.perf_counter()
+            start = clock()
             try:
                 return _inner(*args, **kwargs)
             finally:
-                spent[_name] += time.perf_counter() - start
+                spent[_name] += clock() - start
                 calls[_name] += 1
 
         setattr(backend, name, timed)
@@ -49,9 +55,12 @@ def main() -> None:
     parser.add_argument("model", nargs="?", default="")
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--requests", type=int, default=1)
+    parser.add_argument("--cpu-time", action="store_true", help="CPU time of one thread")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    core, _ = load_engine(EngineConfig(model=options.model, max_model_len=1024))
+    clock = time.thread_time if options.cpu_time else time.perf_counter
+    threads = 1 if options.cpu_time else None
+    core, _ = load_engine(EngineConfig(model=options.model, max_model_len=1024, threads=threads))
     params = SamplingParams(temperature=0, ignore_eos=True, max_tokens=options.steps + 8)
     for index in range(options.requests):
         core.submit(Submit(str(index), [index + 1] * 8, params))
@@ -61,16 +70,17 @@ def main() -> None:
     calls: dict[str, int] = defaultdict(int)
     plain = []
     for _ in range(options.steps // 2):
-        start = time.perf_counter()
+        start = clock()
         core.step()
-        plain.append(time.perf_counter() - start)
-    _wrap(CpuOps, spent, calls)
+        plain.append(clock() - start)
+    moved = core.stats().moved_bytes
+    _wrap(CpuOps, spent, calls, clock)
     steps, kernels = [], []
     for _ in range(options.steps // 2):
         before = sum(spent.values())
-        start = time.perf_counter()
+        start = clock()
         core.step()
-        steps.append(time.perf_counter() - start)
+        steps.append(clock() - start)
         kernels.append(sum(spent.values()) - before)
     step, inside, unwrapped = map(statistics.median, (steps, kernels, plain))
     facts = {
@@ -78,7 +88,7 @@ def main() -> None:
         "outside_operations_ms": (step - inside) * 1e3,
         "outside_share": (step - inside) / step,
         "calls_per_step": sum(calls.values()) / len(steps),
-        "weights_gb_per_s": core.info().weight_bytes / unwrapped / 1e9,
+        "gb_per_s": (core.stats().moved_bytes - moved) / len(steps) / unwrapped / 1e9,
         "ms_per_step": {name: spent[name] / len(steps) * 1e3 for name in spent},
     }
     if options.json:

@@ -1,0 +1,196 @@
+"""Writes GGUF files of real mixtures of experts, cut to some layers, with random weights, to time
+what does not depend on values: `python benchmarks/shaped_experts.py OUT.gguf [--shape NAME]`.
+
+Each shape has the kinds of weights in which the model is usually had: Q4_K_M for Qwen3-30B-A3B and
+DeepSeek-V2-Lite, MXFP4 experts among Q8_0 for gpt-oss-20b. Routers are F32, as converters write
+them; their rows are alike in length, so that each expert is about as likely as any other. Embedding
+and output are whole and apart, as the models have them.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from random_rows import random_rows
+from shaped_model import Mixture, mixture, tokenizer
+
+from headrace.weights.codecs import Codec, get_codec
+from headrace.weights.gguf_values import FILE_TYPES
+from headrace.weights.gguf_writer import write_gguf_file
+from headrace.weights.source import TensorSource, source_of_array
+
+# Values drawn at a time.
+CHUNK_VALUES = 1 << 23
+
+
+class Mixed(NamedTuple):
+    """Sizes of a model with experts in every layer."""
+
+    architecture: str
+    hidden: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    vocabulary: int
+    experts: int
+    experts_per_token: int
+    expert_width: int
+    codec: str
+    """Of the matrices: a codec's name, or Q4_K_M."""
+    expert_codec: str | None = None
+    """Of the experts where theirs is another."""
+
+
+SHAPES = {
+    "qwen3-30b-a3b": Mixed("qwen3moe", 2048, 8, 32, 4, 128, 151936, 128, 8, 768, "Q4_K_M"),
+    "gpt-oss-20b": Mixed(
+        "gpt-oss", 2880, 6, 64, 8, 64, 201088, 32, 4, 2880, "Q8_0", expert_codec="MXFP4"
+    ),
+    "small": Mixed("qwen3moe", 256, 2, 4, 2, 64, 512, 8, 2, 256, "Q8_0"),
+}
+
+
+class _Draw:
+    """Matrices of random weights, each of a seed of its own."""
+
+    def __init__(self) -> None:
+        self._seed = 0
+
+    def matrix(self, name: str, shape: tuple[int, ...], codec: Codec) -> TensorSource:
+        """One of `shape`, out and in last; of width that the codec does not hold, as Q8_0."""
+        self._seed += 1
+        seed, width = self._seed, shape[-1]
+        rows = int(np.prod(shape[:-1]))
+        step = max(1, CHUNK_VALUES // width)
+
+        def pieces() -> Iterator[np.ndarray]:
+            rng = np.random.default_rng(seed)
+            for begin in range(0, rows, step):
+                yield random_rows(codec, rng, min(step, rows - begin), width, width**-0.5)
+
+        return TensorSource(f"{name}.weight", shape, codec, pieces)
+
+    def bias(self, name: str, shape: tuple[int, ...]) -> TensorSource:
+        """Random values, small beside what they are added to."""
+        self._seed += 1
+        values = np.random.default_rng(self._seed).standard_normal(shape, np.float32)
+        return source_of_array(values * np.float32(0.02), f"{name}.bias")
+
+
+def _vector(name: str, width: int) -> TensorSource:
+    return source_of_array(np.ones(width, np.float32), f"{name}.weight")
+
+
+def tensors(shape: Mixed, kinds: Mixture) -> Iterator[TensorSource]:
+    """Every tensor of the model."""
+    draw, layers = _Draw(), shape.layers
+    vocabulary = (shape.vocabulary, shape.hidden)
+    yield draw.matrix("token_embd", vocabulary, kinds.codec("token_embd", 0, layers))
+    yield draw.matrix("output", vocabulary, kinds.codec("output", 0, layers))
+    yield _vector("output_norm", shape.hidden)
+    for layer in range(layers):
+        yield _vector(f"blk.{layer}.attn_norm", shape.hidden)
+        yield from _attention(shape, kinds, layer, draw)
+        yield from _experts(shape, kinds, layer, draw)
+
+
+def _attention(shape: Mixed, kinds: Mixture, layer: int, draw: _Draw) -> Iterator[TensorSource]:
+    at = f"blk.{layer}."
+    query, key = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
+    sizes = {
+        "attn_q": (query, shape.hidden), "attn_k": (key, shape.hidden),
+        "attn_v": (key, shape.hidden), "attn_output": (shape.hidden, query),
+    }  # fmt: skip
+    for name, size in sizes.items():
+        yield draw.matrix(at + name, size, kinds.codec(name, layer, shape.layers))
+        if shape.architecture == "gpt-oss":
+            yield draw.bias(at + name, size[:1])
+    if shape.architecture == "gpt-oss":
+        yield _vector(at + "post_attention_norm", shape.hidden)
+        yield _vector(at + "attn_sinks", shape.heads)
+    else:
+        yield _vector(at + "ffn_norm", shape.hidden)
+        yield _vector(at + "attn_q_norm", shape.head_dim)
+        yield _vector(at + "attn_k_norm", shape.head_dim)
+
+
+def _experts(shape: Mixed, kinds: Mixture, layer: int, draw: _Draw) -> Iterator[TensorSource]:
+    at, count, width = f"blk.{layer}.", shape.experts, shape.expert_width
+    yield draw.matrix(at + "ffn_gate_inp", (count, shape.hidden), get_codec("F32"))
+    if shape.architecture == "gpt-oss":
+        yield draw.bias(at + "ffn_gate_inp", (count,))
+    sizes = {
+        "ffn_gate": (count, width, shape.hidden), "ffn_up": (count, width, shape.hidden),
+        "ffn_down": (count, shape.hidden, width),
+    }  # fmt: skip
+    for name, size in sizes.items():
+        codec = kinds.codec(name, layer, shape.layers)
+        if shape.expert_codec is not None:
+            codec = get_codec(shape.expert_codec)
+        yield draw.matrix(f"{at}{name}_exps", size, codec)
+        if shape.architecture == "gpt-oss":
+            yield draw.bias(f"{at}{name}_exps", size[:2])
+
+
+def metadata(name: str, shape: Mixed, file_type: int) -> dict[str, Any]:
+    """What the file says of the model."""
+    own = {
+        "block_count": shape.layers,
+        "context_length": 40960,
+        "embedding_length": shape.hidden,
+        "feed_forward_length": shape.expert_width,
+        "expert_feed_forward_length": shape.expert_width,
+        "expert_count": shape.experts,
+        "expert_used_count": shape.experts_per_token,
+        "attention.head_count": shape.heads,
+        "attention.head_count_kv": shape.kv_heads,
+        "attention.key_length": shape.head_dim,
+        "attention.value_length": shape.head_dim,
+        "attention.layer_norm_rms_epsilon": 1e-6,
+        "rope.freq_base": 1_000_000.0,
+    }
+    if shape.architecture == "gpt-oss":
+        own |= {
+            "context_length": 131072,
+            "attention.sliding_window": 128,
+            "rope.freq_base": 150_000.0,
+            "rope.scaling.type": "yarn",
+            "rope.scaling.factor": 32.0,
+            "rope.scaling.original_context_length": 4096,
+        }
+    return {
+        "general.architecture": shape.architecture,
+        "general.name": f"random weights of the shape {name}, {shape.layers} layers",
+        "general.file_type": file_type,
+        "general.quantization_version": 2,
+        **{f"{shape.architecture}.{key}": value for key, value in own.items()},
+    }
+
+
+def write(path: Path, name: str) -> int:
+    """Write the file and return its bytes."""
+    shape = SHAPES[name]
+    kinds = mixture(shape.codec)
+    entries = metadata(
+        name, shape, kinds.file_type if shape.codec != "Q8_0" else FILE_TYPES["Q8_0"]
+    )
+    entries |= tokenizer(shape, None)
+    return write_gguf_file(path, entries, list(tensors(shape, kinds)))
+
+
+def main() -> None:
+    """Write the file."""
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--shape", choices=SHAPES, default="qwen3-30b-a3b")
+    options = parser.parse_args()
+    print(f"{options.out}: {write(options.out, options.shape) / 1e6:,.0f} MB")
+
+
+if __name__ == "__main__":
+    main()
