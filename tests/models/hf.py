@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from headrace.models import read_config
 from tests.models.cases import GREEDY_STEPS, Case, prompt
+from tests.models.whole_folders import write_whole
 from tests.tiny import tiny_checkpoint, tiny_config, tiny_weights, write_tiny_hf
 from tests.tiny_families import tiny_family
 
@@ -35,6 +36,13 @@ def hf_model(case: Case, seed: int) -> Any:
     import transformers
 
     kind: Any = transformers.AutoModelForCausalLM
+    if (outer := getattr(tiny_family(case.family), "OUTER", None)) is not None:
+        kind = getattr(transformers, outer["architectures"][0])
+        with TemporaryDirectory() as folder:
+            path = write_whole(Path(folder), case.family, seed, outer, **case.shape)
+            return kind.from_pretrained(
+                path, attn_implementation="eager", dtype=torch.float32, local_files_only=True
+            ).eval()
     if read_config(tiny_checkpoint(case.family, **case.shape)).experts is not None:
         # It joins the experts of a folder itself.
         with TemporaryDirectory() as folder:

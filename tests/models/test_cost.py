@@ -73,7 +73,16 @@ def test_experts_read_are_those_that_chance_gives(experts: int, chosen: int, tok
 
 @pytest.mark.parametrize(
     "family",
-    ["glm4_moe", "qwen3_moe", "qwen2_moe", "olmoe", "mixtral", "granitemoe", "phimoe"],
+    [
+        "glm4_moe",
+        "qwen3_moe",
+        "qwen2_moe",
+        "olmoe",
+        "mixtral",
+        "granitemoe",
+        "phimoe",
+        "qwen3_vl_moe_text",
+    ],
 )
 @pytest.mark.parametrize("batch", [1, 5])
 def test_the_planner_counts_the_same_step(family: str, batch: int) -> None:

@@ -117,7 +117,18 @@ def test_weights_of_a_header_are_those_of_the_file(name: str, shared_assets: Pat
 
 @pytest.mark.parametrize(
     "family",
-    ["glm4_moe", "qwen3_moe", "qwen2_moe", "olmoe", "mixtral", "granitemoe", "phimoe", "phi3"],
+    [
+        "glm4_moe",
+        "qwen3_moe",
+        "qwen2_moe",
+        "olmoe",
+        "mixtral",
+        "granitemoe",
+        "phimoe",
+        "phi3",
+        "qwen3_vl_text",
+        "qwen3_vl_moe_text",
+    ],
 )
 def test_a_config_counts_the_matrices_of_its_checkpoint(family: str) -> None:
     """Vectors aside. Phi-3 has a gate where Phi-2, whose name it begins with, has none."""

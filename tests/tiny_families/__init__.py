@@ -9,6 +9,8 @@
     SAME_AS: str                   (if any) model_type of the same arithmetic in transformers, where
                                    that has no class of its own
     SPREAD: dict[str, float]       (if any) factors of weights, by the end of their names
+    OUTER: dict                    (if any) what a whole model's config.json has around
+                                   `text_config`, where transformers has no class for the text
     ORACLE: str                    (if not transformers) what the goldens were computed by
 
 With one of those changes a model must be far from its golden, or no case shows that the rule is

@@ -29,6 +29,8 @@ class ExpertsConfig:
     """Which layers have experts; the others have an MLP as wide as the decoder's config says."""
     shared_size: int = 0
     """Width of the shared expert, which every token uses; 0 in families without."""
+    weigh_input: bool = False
+    """Whether a token's weight multiplies what goes into an expert, not what comes out."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,9 @@ class DecoderConfig:
     """Of layers with a window, where it differs."""
     windows: tuple[int, ...] = ()
     """Positions each layer sees, 0 for all; empty where no layer has a window."""
+    chunks: tuple[int, ...] = ()
+    """Positions of the chunks that each layer's attention stays within, 0 for none; empty where no
+    layer has chunks."""
     rotates: tuple[bool, ...] = ()
     """Which layers rotate; empty where all do."""
     query_scaling: QueryScaling | None = None
@@ -94,19 +99,26 @@ class DecoderConfig:
         return self.attention.output_width
 
     def attention_of(self, layer: int) -> AttentionShape:
-        """Heads, scale and window of one layer."""
+        """Heads, scale, window and chunks of one layer."""
         shape = self.layer_attention[layer] if self.layer_attention else self.attention
         scale = self.attention_scales[layer] if self.attention_scales else shape.scale
         window = self.windows[layer] if self.windows else shape.window
-        return replace(shape, window=window, scale=scale)
+        chunk = self.chunks[layer] if self.chunks else shape.chunk
+        return replace(shape, window=window, scale=scale, chunk=chunk)
+
+    @property
+    def reaches(self) -> tuple[int, ...]:
+        """Positions each layer reads at most, 0 for all: its window, or its chunk."""
+        shapes = map(self.attention_of, range(self.num_layers))
+        return tuple(shape.window or shape.chunk for shape in shapes)
 
     @property
     def layer_caches(self) -> tuple[LayerCache, ...]:
         """What each layer keeps of a request."""
         shapes = map(self.attention_of, range(self.num_layers))
         return tuple(
-            LayerKV(shape.num_kv_heads, shape.head_dim, shape.window, shape.value_dim, shape.latent)
-            for shape in shapes
+            LayerKV(shape.num_kv_heads, shape.head_dim, reach, shape.value_dim, shape.latent)
+            for shape, reach in zip(shapes, self.reaches, strict=True)
         )
 
     @property

@@ -10,6 +10,7 @@ mixture of one, whose weight is the sigmoid of the gate's product.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from headrace.models.blocks import GatedMLP, Step
@@ -77,6 +78,7 @@ class Experts:
         mlp = _load_mlp(
             config, loader, at, names, experts.intermediate_size, count=count, routed=True
         )
+        mlp = replace(mlp, weigh_input=experts.weigh_input)
         shared: GatedMLP | GatedExpert | None = None
         if names.shared is not None and experts.shared_size:
             at = f"{prefix}.{names.shared}"

@@ -166,10 +166,24 @@ class Loader:
         return vector
 
     def head_norm(
-        self, name: str, head_dim: int, eps: float, *, rotary_dim: int | None = None
+        self,
+        name: str,
+        head_dim: int,
+        eps: float,
+        *,
+        rotary_dim: int | None = None,
+        heads: int = 1,
     ) -> Norm:
-        """An RMS norm over each head of Q or K, f32[head_dim] in "half" order."""
-        return self._row_norm(name, (head_dim,), head_dim, eps, "rms", rotary_dim)
+        """An RMS norm over each head of Q or K, f32[heads * head_dim] in "half" order.
+
+        heads: how often its weights are repeated, for an operation on all heads at once.
+        """
+        return self._row_norm(name, (head_dim,), head_dim, eps, "rms", rotary_dim, heads)
+
+    def unit_norm(self, width: int, eps: float) -> Norm:
+        """An RMS norm without weights."""
+        ones = np.ones((1, width), np.float32)
+        return Norm(self._ops.vector(Tensor("ones", (width,), F32, F32.encode(ones))), eps)
 
     def projection_norm(
         self,
@@ -195,12 +209,14 @@ class Loader:
         eps: float,
         kind: Literal["rms", "layer"],
         rotary_dim: int | None,
+        repeats: int = 1,
     ) -> Norm:
         """Weights that stand beside rows of Q or K are stored in the order of those rows."""
         tensor = self.tensor(f"{name}.weight", *shape)
         values = tensor.to_f32().reshape(-1)
         if self._conventions.rope_layout == "interleaved":
             values = values[heads_to_half(len(values) // head_dim, head_dim, rotary_dim)]
+        values = np.tile(values, repeats)
         flat = Tensor(tensor.name, values.shape, F32, F32.encode(values.reshape(1, -1)))
         vector = self._ops.vector(flat, offset=self._conventions.norm_offset)
         self._advance(tensor)

@@ -132,7 +132,7 @@ class Model(ABC):
             layer_elements=self._layer_elements,
             head_elements=self._head_elements,
             attention=self.attention,
-            windows=self.config.windows or (0,) * self.config.num_layers,
+            windows=self.config.reaches,
             kv_token_bytes=spec.block_bytes // spec.num_layers,
             experts=self._expert_cost,
         )

@@ -3,7 +3,7 @@
 The canonical names are those of single experts. A stack of shape [experts, rows, columns] lies
 expert after expert, so each is a view of its part and blocks of no codec are touched. GGUF files
 hold a stack of each module; folders hold single experts, or stacks in which the rows of several
-modules (gate, then up) stand one after another for each expert; gpt-oss has forms of its own
+modules (gate, then up) stand one after another for each expert; those of some families are turned
 (`turned_stacks`). Which tensors these are an architecture declares (`experts`, `folder_experts`);
 a family with experts needs nothing here.
 
@@ -88,11 +88,14 @@ def _folder_parts(
     folder: Path, stored: Tensor, architecture: Architecture, tensors: Mapping[str, Tensor]
 ) -> Iterator[Tensor]:
     names = architecture.folder_parts(stored.name)
-    if architecture.turned_stacks:
-        yield from _turned_parts(folder, stored, architecture, tensors)
+    if architecture.turned_stacks == "in_turn":
+        yield from _parts_in_turn(folder, stored, architecture, tensors)
         return
     if names is None:
         yield stored
+        return
+    if architecture.turned_stacks:
+        yield from turned_parts(stored, names, MAX_EXPERTS, folder, in_turn=False)
         return
     if len(stored.shape) != 3 or stored.shape[0] > MAX_EXPERTS or stored.shape[1] % len(names):
         raise CheckpointError(
@@ -103,7 +106,7 @@ def _folder_parts(
     yield from _parts(stored, names)
 
 
-def _turned_parts(
+def _parts_in_turn(
     folder: Path, stored: Tensor, architecture: Architecture, tensors: Mapping[str, Tensor]
 ) -> Iterator[Tensor]:
     name, _, ending = stored.name.rpartition("_")
@@ -115,8 +118,10 @@ def _turned_parts(
         )
     if packed is None:
         names = architecture.folder_parts(stored.name)
-        single = (stored,)
-        yield from single if names is None else turned_parts(stored, names, MAX_EXPERTS, folder)
+        if names is None:
+            yield stored
+        else:
+            yield from turned_parts(stored, names, MAX_EXPERTS, folder, in_turn=True)
     elif f"_{ending}" == BLOCKS:
         scales = tensors.get(name + SCALES)
         yield from mxfp4_parts(stored, scales, packed, MAX_EXPERTS, folder)
@@ -151,11 +156,11 @@ class Stacks:
     """A collector of single experts on their way into a file that has them as stacks."""
 
     def __init__(
-        self, place: Place, container: str, parts: Callable[[str], int], *, turned: bool = False
+        self, place: Place, container: str, parts: Callable[[str], int], *, turned: str = ""
     ) -> None:
         """parts: matrices of one expert in the stack of a name. container: for messages.
 
-        turned: as in `weights.turned_stacks`.
+        turned: as in Architecture.
         """
         self._place = place
         self._container = container
@@ -221,7 +226,7 @@ class Stacks:
                 )
 
         if self._turned:
-            return turned_stack(name, sources, parts)
+            return turned_stack(name, sources, parts, in_turn=self._turned == "in_turn")
 
         def pieces() -> Iterator[npt.NDArray[np.uint8]]:
             for source in sources:

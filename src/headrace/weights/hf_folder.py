@@ -42,7 +42,7 @@ def open_hf_folder(folder: Path) -> Checkpoint:
     config = text_config(stated)
     generation = read_json_object(folder / "generation_config.json", required=False)
     architecture = known_architecture(config.get("model_type"))
-    with_bytes = architecture is not None and architecture.turned_stacks
+    with_bytes = architecture is not None and architecture.turned_stacks == "in_turn"
     stored, metadata = _read_tensors(folder, with_bytes)
     part = text_part(stated, stored)
     tensors = part.tensors

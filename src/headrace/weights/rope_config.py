@@ -34,6 +34,7 @@ KINDS: dict[str, RopeKind] = {
 """By the names configs use; Phi-3 first called longrope "su"."""
 
 FULL, WINDOWED = "full_attention", "sliding_attention"
+CHUNKED = "chunked_attention"
 """Kinds of layers in `layer_types`, that may also have a rope each."""
 
 # Far above float32's error of a share times a head's width, far below one dimension.
@@ -217,6 +218,7 @@ def _read_kind(part: ConfigReader, config: ConfigReader) -> dict[str, Any]:
     if kind is None:
         part.refuse("rope_type", name, ", ".join(KINDS))
     fields: dict[str, Any] = {"kind": kind}
+    _read_axes(part)
     if kind in ("llama3", "yarn", "longrope"):
         fields["original_max_positions"] = _original(part, config)
     else:
@@ -239,6 +241,20 @@ def _read_kind(part: ConfigReader, config: ConfigReader) -> dict[str, Any]:
     return fields if more is None else fields | more(part, fields)
 
 
+def _read_axes(part: ConfigReader) -> None:
+    """Shares of the rotated pairs that follow each axis of a position, and whether these alternate.
+
+    A token of text has the same position along all axes, so both change nothing there.
+    """
+    shares = part.raw("mrope_section")
+    is_list = isinstance(shares, (list, tuple))
+    if shares is not None and not (
+        is_list and all(type(share) is int and share >= 0 for share in shares)
+    ):
+        part.refuse("mrope_section", shares, "lists of whole numbers")
+    part.optional("mrope_interleaved", bool)
+
+
 def _original(part: ConfigReader, config: ConfigReader) -> int:
     """transformers takes the statement at the top (Phi-3's) before that in the object."""
     key = "original_max_position_embeddings"
@@ -256,8 +272,8 @@ def _check_theta(reader: ConfigReader, fields: dict[str, Any], theta: float) -> 
 
 def _read_llama3(part: ConfigReader, fields: dict[str, Any]) -> dict[str, Any]:
     low, high = part.positive("low_freq_factor"), part.positive("high_freq_factor")
-    if not low < high:
-        part.refuse("high_freq_factor", high, "more than low_freq_factor")
+    if not low <= high:
+        part.refuse("high_freq_factor", high, "at least low_freq_factor")
     return {"low_freq_factor": low, "high_freq_factor": high}
 
 

@@ -67,8 +67,9 @@ def llama3_factors(
     """float32[head_dim / 2]: what each rotary frequency is divided by under rope_type "llama3".
 
     1 for wavelengths shorter than original_max / high_freq_factor, `factor` for those longer than
-    original_max / low_freq_factor, and in between 1 / ((1 - t) / factor + t), where t goes from 0
-    to 1 with original_max / wavelength. Raises CheckpointError naming a missing or bad value.
+    original_max / low_freq_factor (Llama 4 has these two the same), and in between
+    1 / ((1 - t) / factor + t), where t goes from 0 to 1 with
+    original_max / wavelength. Raises CheckpointError naming a missing or bad value.
     """
     values = {}
     for key in LLAMA3_KEYS:
@@ -77,14 +78,14 @@ def llama3_factors(
             raise CheckpointError(f"rope_scaling.{key} is {value!r}; a positive number is required")
         values[key] = float(value)
     factor, low, high, original = values.values()
-    if not low < high:
+    if not low <= high:
         raise CheckpointError(
-            f"rope_scaling.low_freq_factor is {low}; it must be below high_freq_factor {high}"
+            f"rope_scaling.low_freq_factor is {low}; it must not be above high_freq_factor {high}"
         )
     factors = np.empty(head_dim // 2, np.float32)
     for index in range(head_dim // 2):
         wavelength = 2 * math.pi * theta ** (2 * index / head_dim)
-        if wavelength < original / high:
+        if wavelength < original / high or wavelength == original / low:
             factors[index] = 1
         elif wavelength > original / low:
             factors[index] = factor
@@ -100,20 +101,24 @@ def llama3_scaling_of(
     """The rope_scaling entry that gives these factors, or None.
 
     A GGUF file keeps only the factors. The four numbers cannot be solved for, but every published
-    Llama 3 model uses low 1, high 4 and 8192 positions; they are tried and checked. The tolerance
+    Llama 3 model uses low 1, high 4 and 8192 positions, and Llama 4 high 1; they are tried and
+    checked. The tolerance
     is float32's: converters computed the factors in float32.
     """
     if factors.shape != (head_dim // 2,) or not np.isfinite(factors).all():
         return None
     factor = float(factors.max(initial=0.0))
-    scaling = {
-        "rope_type": "llama3",
-        "factor": factor,
-        "low_freq_factor": 1.0,
-        "high_freq_factor": 4.0,
-        "original_max_position_embeddings": 8192,
-    }
     if factor <= 0:
         return None
-    expected = llama3_factors(head_dim, theta, scaling)
-    return scaling if np.allclose(factors, expected, rtol=1e-5, atol=0) else None
+    for high in (4.0, 1.0):
+        scaling = {
+            "rope_type": "llama3",
+            "factor": factor,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": high,
+            "original_max_position_embeddings": 8192,
+        }
+        expected = llama3_factors(head_dim, theta, scaling)
+        if np.allclose(factors, expected, rtol=1e-5, atol=0):
+            return scaling
+    return None

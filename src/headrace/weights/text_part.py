@@ -1,4 +1,4 @@
-"""The text model inside a folder of a model that reads images as well (Gemma 3, Mistral Small 3).
+"""The text model inside a folder of a model that reads images as well (Gemma 3, Qwen3-VL).
 
 Such a config.json has the text model's config under `text_config`, and its tensors have a longer
 name. Both are put into the words of the text model alone. Tensors of the image encoder are left
@@ -20,16 +20,23 @@ from headrace.errors import CheckpointError, shown
 from headrace.weights.tensor import Tensor
 
 # The family of the text, by the outer model_type, where text_config states none.
-_TEXT_TYPES = {"gemma3": "gemma3_text", "mistral3": "mistral"}
+_TEXT_TYPES = {
+    "gemma3": "gemma3_text",
+    "llama4": "llama4_text",
+    "mistral3": "mistral",
+    "qwen3_vl": "qwen3_vl_text",
+    "qwen3_vl_moe": "qwen3_vl_moe_text",
+}
 # What these configs say of images alone.
 _IMAGE_KEYS = frozenset(
     {
         "boi_token_id", "boi_token_index", "eoi_token_id", "eoi_token_index", "image_token_id",
         "image_token_index", "mm_tokens_per_image", "multimodal_projector_bias",
-        "projector_hidden_act", "spatial_merge_size", "vision_config", "vision_feature_layer",
+        "projector_hidden_act", "spatial_merge_size", "video_token_id", "vision_config",
+        "vision_end_token_id", "vision_feature_layer", "vision_start_token_id",
     }
 )  # fmt: skip
-_IMAGE_MODULES = ("vision_tower", "vision_model", "multi_modal_projector")
+_IMAGE_MODULES = ("vision_tower", "vision_model", "visual", "multi_modal_projector")
 # By the version of transformers that wrote the file; the longest first.
 _TEXT_PREFIXES = {"language_model.model.": "model.", "model.language_model.": "model.",
                   "language_model.lm_head.": "lm_head."}  # fmt: skip
@@ -47,14 +54,16 @@ class TextPart:
 def text_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """The text model's config.json; any other config as it is.
 
-    Keys around `text_config` that speak of more than images are kept, the inner ones winning.
+    Keys around `text_config` that speak of more than images are kept, the inner ones winning but
+    for `tie_word_embeddings`: lm_head is the whole model's.
     """
     text_type, inner = _TEXT_TYPES.get(str(config.get("model_type"))), config.get("text_config")
     if text_type is None or not isinstance(inner, dict):
         return dict(config)
     outer = {key: value for key, value in config.items() if key not in _IMAGE_KEYS}
     del outer["text_config"]
-    return {**outer, "model_type": text_type, **inner}
+    tied = {key: outer[key] for key in ("tie_word_embeddings",) if key in outer}
+    return {**outer, "model_type": text_type, **inner, **tied}
 
 
 def text_part(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> TextPart:

@@ -1,7 +1,8 @@
-"""All experts of a layer as gpt-oss's folders hold them, and each expert on its own.
+"""All experts of a layer as stacks that are turned, and each expert on its own.
 
-A stack of weights is [experts, columns, rows], one of biases [experts, rows]; the rows of several
-matrices lie in turn (gate, up, gate, up, ...). Published folders hold weights as MXFP4 instead:
+A stack of weights is [experts, columns, rows], one of biases [experts, rows]. The rows of several
+matrices are joined (all of gate, then all of up: Llama 4, Qwen3-VL), or lie in turn (gate, up,
+gate, up, ...: gpt-oss). gpt-oss's published folders hold weights as MXFP4 instead:
 `{stack}_blocks`, bytes [experts, rows, blocks, 16] of two neighbouring values each, the first in
 the low half, and `{stack}_scales`, an exponent for each block. The codec's block, which is GGUF's,
 has value i in the low half of byte i and value i + 16 in the high half. No file holds an expert's
@@ -31,10 +32,13 @@ BLOCKS, SCALES = "_blocks", "_scales"
 """Behind the name of a stack whose weights are MXFP4."""
 
 
-def turned_parts(stored: Tensor, names: Sequence[str], most: int, folder: Path) -> Iterator[Tensor]:
+def turned_parts(
+    stored: Tensor, names: Sequence[str], most: int, folder: Path, *, in_turn: bool
+) -> Iterator[Tensor]:
     """The parts of a stack of numbers, those of `names` for each expert.
 
-    most: experts, at most. Raises CheckpointError for a stack of another form.
+    most: experts, at most. in_turn: whether rows of the parts lie in turn. Raises CheckpointError
+    for a stack of another form.
     """
     vector, parts = names[0].endswith(".bias"), len(names)
     if (
@@ -48,7 +52,7 @@ def turned_parts(stored: Tensor, names: Sequence[str], most: int, folder: Path) 
         raise CheckpointError(
             f"{folder}: tensor {stored.name!r} is {stored.codec.name} and has shape "
             f"{list(stored.shape)}; {form} of F32, F16 or BF16 is required, with {most} experts "
-            f"at most and the rows of {parts} matrices in turn"
+            f"at most and as many rows of each of {parts} matrices"
         )
     columns = 1 if vector else stored.shape[1]
     rows, width = stored.shape[-1] // parts, stored.codec.block_bytes
@@ -56,7 +60,11 @@ def turned_parts(stored: Tensor, names: Sequence[str], most: int, folder: Path) 
 
     def part(number: int, place: int) -> Bytes:
         data = stored.data[number * columns : (number + 1) * columns]
-        values = data.reshape(columns, rows, parts, width)[:, :, place]
+        values = (
+            data.reshape(columns, rows, parts, width)[:, :, place]
+            if in_turn
+            else data.reshape(columns, parts, rows, width)[:, place]
+        )
         turned = np.ascontiguousarray(values.swapaxes(0, 1))
         return turned.reshape(1, rows * width) if vector else turned.reshape(rows, columns * width)
 
@@ -113,7 +121,9 @@ def _in_codec_order(pairs: Bytes, exponents: Bytes) -> Bytes:
     return stored.reshape(rows, count * MXFP4.block_bytes)
 
 
-def turned_stack(name: str, members: Sequence[TensorSource], parts: int) -> TensorSource:
+def turned_stack(
+    name: str, members: Sequence[TensorSource], parts: int, *, in_turn: bool
+) -> TensorSource:
     """A stack of numbers of alike single parts, for each expert its `parts` one after another."""
     first = members[0]
     if first.codec.block_elements > 1:
@@ -129,7 +139,7 @@ def turned_stack(name: str, members: Sequence[TensorSource], parts: int) -> Tens
             stored = np.stack(
                 [_joined(member).reshape(rows, columns, width)
                  for member in members[start : start + parts]],
-                axis=1,
+                axis=1 if in_turn else 0,
             )  # fmt: skip
             turned = stored.reshape(rows * parts, columns, width).swapaxes(0, 1)
             yield np.ascontiguousarray(turned).reshape(-1)

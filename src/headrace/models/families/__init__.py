@@ -18,6 +18,7 @@ from headrace.models.families.gpt_oss import GptOss
 from headrace.models.families.granite import Granite
 from headrace.models.families.granitemoe import GraniteMoe
 from headrace.models.families.llama import Llama
+from headrace.models.families.llama4 import Llama4
 from headrace.models.families.mimo import MiMo
 from headrace.models.families.minimax_m2 import MiniMaxM2
 from headrace.models.families.ministral3 import Ministral3
@@ -31,6 +32,8 @@ from headrace.models.families.qwen2 import Qwen2
 from headrace.models.families.qwen2_moe import Qwen2Moe
 from headrace.models.families.qwen3 import Qwen3
 from headrace.models.families.qwen3_moe import Qwen3Moe
+from headrace.models.families.qwen3_vl import Qwen3VL
+from headrace.models.families.qwen3_vl_moe import Qwen3VLMoe
 from headrace.models.families.smollm3 import SmolLM3
 from headrace.models.families.starcoder2 import Starcoder2
 from headrace.models.model import Model
@@ -50,6 +53,7 @@ FAMILIES: Mapping[str, type[Model]] = {
     "granite": Granite,
     "granitemoe": GraniteMoe,
     "llama": Llama,
+    "llama4_text": Llama4,
     "mimo": MiMo,
     "minimax_m2": MiniMaxM2,
     "ministral3": Ministral3,
@@ -63,6 +67,8 @@ FAMILIES: Mapping[str, type[Model]] = {
     "qwen2_moe": Qwen2Moe,
     "qwen3": Qwen3,
     "qwen3_moe": Qwen3Moe,
+    "qwen3_vl_moe_text": Qwen3VLMoe,
+    "qwen3_vl_text": Qwen3VL,
     "smollm3": SmolLM3,
     "starcoder2": Starcoder2,
 }

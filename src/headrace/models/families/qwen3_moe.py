@@ -62,16 +62,25 @@ class Qwen3Moe(Model):
 
 
 def read_qwen_experts(
-    reader: ConfigReader, layers: int, *, count: int, chosen: int, width: int, shared_size: int = 0
+    reader: ConfigReader,
+    layers: int,
+    *,
+    count: int,
+    chosen: int,
+    width: int,
+    shared_size: int = 0,
+    normalised: bool = False,
 ) -> ExpertsConfig:
-    """Experts in the words of Qwen's configs; count, chosen and width are what silence means."""
+    """Experts in the words of Qwen's configs; count, chosen, width and normalised are what silence
+    means.
+    """
     experts = read_expert_count(reader, "num_experts", count)
     return ExpertsConfig(
         routing=Routing(
             num_experts=experts,
             experts_per_token=read_experts_per_token(reader, experts, chosen),
             score="softmax",
-            normalised=reader.get("norm_topk_prob", bool, False),
+            normalised=reader.get("norm_topk_prob", bool, normalised),
         ),
         intermediate_size=reader.size("moe_intermediate_size", width),
         layers=read_sparse_layers(reader, layers),

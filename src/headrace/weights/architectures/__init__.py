@@ -52,10 +52,19 @@ from headrace.weights.architectures.llama import (
     MIXTRAL,
     SMOLLM3,
 )
+from headrace.weights.architectures.llama4 import LLAMA4
 from headrace.weights.architectures.minimax import MINIMAX_M2
 from headrace.weights.architectures.olmo import OLMO2, OLMOE
 from headrace.weights.architectures.phi3 import PHI3, PHIMOE
-from headrace.weights.architectures.qwen import MIMO, QWEN2, QWEN2_MOE, QWEN3, QWEN3_MOE
+from headrace.weights.architectures.qwen import (
+    MIMO,
+    QWEN2,
+    QWEN2_MOE,
+    QWEN3,
+    QWEN3_MOE,
+    QWEN3_VL,
+    QWEN3_VL_MOE,
+)
 from headrace.weights.architectures.starcoder2 import STARCODER2
 from headrace.weights.gguf_values import Metadata
 
@@ -72,6 +81,7 @@ _ALL: tuple[Architecture, ...] = (
     LLAMA,
     MINISTRAL3,
     MISTRAL3,
+    LLAMA4,
     SMOLLM3,
     GRANITE,
     GRANITE_MOE,
@@ -80,6 +90,8 @@ _ALL: tuple[Architecture, ...] = (
     QWEN2_MOE,
     QWEN3,
     QWEN3_MOE,
+    QWEN3_VL,
+    QWEN3_VL_MOE,
     GEMMA2,
     GEMMA3,
     OLMO2,

@@ -144,10 +144,10 @@ class Architecture:
     part, then those of the next."""
     stacked_in_folders: bool = False
     """Whether folders of the family hold experts in no other way, so that they are written so."""
-    turned_stacks: bool = False
-    """Whether these stacks are [experts, columns, rows] with the rows of several parts in turn
-    (gate, up, gate, up, ...); folders may then hold weights as MXFP4 too, in other tensors (see
-    `weights.turned_stacks`)."""
+    turned_stacks: Literal["", "in_turn", "joined"] = ""
+    """Whether these stacks are [experts, columns, rows], and how the rows of several parts lie
+    there: in turn (gate, up, gate, up, ...), or all of one and then all of the next. In turn,
+    folders may hold weights as MXFP4 too, in other tensors (see `weights.turned_stacks`)."""
     yarn_truncates: bool = True
     """Whether the bounds of yarn are whole dimensions, which GGUF has no key for."""
     single_rows: tuple[str, ...] = ()

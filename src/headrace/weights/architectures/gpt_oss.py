@@ -96,7 +96,7 @@ GPT_OSS = Architecture(
         "mlp.experts.down_proj_bias": ("mlp.experts.{}.down_proj.bias",),
     },
     stacked_in_folders=True,
-    turned_stacks=True,
+    turned_stacks="in_turn",
     vectors={"attn_sinks.weight": "self_attn.sinks"},
     routers=("mlp.router",),
 )

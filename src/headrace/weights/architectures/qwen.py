@@ -4,7 +4,11 @@ does.
 llama.cpp has experts in every layer of these families; it divides the weights of the chosen by
 their sum in Qwen3 and not in Qwen2, and no key of its files says which.
 
-Source: llama.cpp models/qwen2.cpp, qwen2moe.cpp, qwen3.cpp, qwen3moe.cpp; conversion/qwen.py.
+Files of Qwen3-VL are of its text alone; how many layers take something of a picture
+(n_deepstack_layers) is of no use to it and is not written.
+
+Source: llama.cpp models/qwen2.cpp, qwen2moe.cpp, qwen3.cpp, qwen3moe.cpp, qwen3vl.cpp,
+qwen3vlmoe.cpp; conversion/qwen.py, qwen3vl.py.
 """
 
 from __future__ import annotations
@@ -12,7 +16,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from headrace.weights.architectures.architecture import Architecture, Key
+from headrace.weights.architectures.gguf_keys import GGUFKeys
 from headrace.weights.architectures.shared import (
     ATTENTION,
     ATTENTION_BIAS,
@@ -147,4 +154,69 @@ QWEN3_MOE = Architecture(
     experts=EXPERTS,
     folder_experts=FOLDER_EXPERTS,
     routers=("mlp.gate",),
+)
+
+
+_AXES, _DEEPSTACK = "rope.dimension_sections", "n_deepstack_layers"
+_QWEN3_VL_AXES = [24, 20, 20]
+"""Pairs of dimensions that follow time, height and width; llama.cpp has room for a fourth axis."""
+
+
+def _read_axes(keys: GGUFKeys, config: dict[str, Any]) -> None:
+    """Shares of each axis, which config.json has among the words of its rope."""
+    keys.take(_DEEPSTACK)
+    shares = keys.take(_AXES)
+    if not (isinstance(shares, np.ndarray) and shares.dtype.kind in "iu" and 3 <= len(shares) <= 4):
+        raise keys.error(_AXES, shares, "three or four whole numbers are required")
+    scaling = config.get("rope_scaling") or {"rope_type": "default"}
+    axes = {"mrope_section": shares[:3].tolist(), "mrope_interleaved": True}
+    config["rope_scaling"] = {**scaling, **axes}
+
+
+def _write_axes(config: ConfigReader, entries: dict[str, Any]) -> None:
+    shares: Any = None
+    for key in ("rope_parameters", "rope_scaling"):
+        stated = config.raw(key)
+        shares = stated.get("mrope_section", shares) if isinstance(stated, dict) else shares
+    shares = _QWEN3_VL_AXES if shares is None else list(shares)
+    if len(shares) != 3:
+        config.refuse("mrope_section", shares, "3 numbers")
+    entries[_AXES] = [*shares, 0]
+
+
+def _write_qwen3_vl_moe(config: ConfigReader, entries: dict[str, Any]) -> None:
+    _write_axes(config, entries)
+    config.expect("decoder_sparse_step", int, (1,), 1)
+    if dense := config.raw("mlp_only_layers"):
+        config.refuse("mlp_only_layers", dense, "[]")
+
+
+QWEN3_VL = replace(
+    QWEN3,
+    name="qwen3vl",
+    model_type="qwen3_vl_text",
+    hf_class="Qwen3VLForConditionalGeneration",
+    keys=keys_with_kv_heads(32),
+    rope_theta=500000.0,
+    accepted=SILU,
+    reads=_read_axes,
+    writes=_write_axes,
+)
+
+QWEN3_VL_MOE = replace(
+    QWEN3_MOE,
+    name="qwen3vlmoe",
+    model_type="qwen3_vl_moe_text",
+    hf_class="Qwen3VLMoeForConditionalGeneration",
+    keys=(
+        *keys_with_kv_heads(16),
+        *with_defaults(EXPERT_COUNTS, 60, 4),
+        Key("expert_feed_forward_length", "moe_intermediate_size", in_config=1408),
+    ),
+    rope_theta=500000.0,
+    accepted=SILU,
+    reads=_read_axes,
+    writes=_write_qwen3_vl_moe,
+    stacked_in_folders=True,
+    turned_stacks="joined",
 )
