@@ -201,7 +201,7 @@ def test_rope_is_read_from_every_spelling() -> None:
         ({"type": "linear"}, "rope_scaling.factor is missing"),
         ({"type": "linear", "factor": 0.5}, "rope_scaling.factor = 0.5"),
         ({"type": "linear", "factor": 2, "mscale": 1}, "rope_scaling.mscale = 1"),
-        ({"rope_type": "llama3", **LLAMA3, "high_freq_factor": 1.0}, "high_freq_factor = 1.0"),
+        ({"rope_type": "llama3", **LLAMA3, "high_freq_factor": 0.5}, "high_freq_factor = 0.5"),
         ({"partial_rotary_factor": 0.25}, "partial_rotary_factor = 0.25"),
         ("linear", "rope_scaling is 'linear'; it must be an object"),
     ],

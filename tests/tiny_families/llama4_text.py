@@ -49,7 +49,7 @@ NOT_IN_GGUF = ("llama4", "llama4-dense-layers")
 BROKEN_RULES = (
     ("llama4", {"attention_chunk_size": 512}),
     ("llama4", {"attn_temperature_tuning": False}),
-    ("llama4", {"floor_scale": 17}),
+    ("llama4", {"attn_scale": 0.5}),
     ("llama4", {"use_qk_norm": False}),
     ("llama4", {"no_rope_layer_interval": 5}),
     ("llama4", {"rope_scaling": None}),

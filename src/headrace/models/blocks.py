@@ -188,16 +188,16 @@ class ColumnNormAttention(Attention):
         super().rotate(qkv, step)
 
 
-class LateNormAttention(Attention):
+class RopeNormAttention(Attention):
     """Attention with norms over each head of Q and K that come after the rotation."""
 
-    late_norms: tuple[Norm, Norm]
+    rotated_norms: tuple[Norm, Norm]
     """Of Q and of K: a weight for every column, the same in each head."""
 
     def load_head_norms(self, config: DecoderConfig, loader: Loader, prefix: str) -> None:
         """Norms of the family's names, `{prefix}.query_layernorm` and `{prefix}.key_layernorm`."""
         head_dim, eps, dims = self.shape.head_dim, config.norm_eps, config.rotary_dim
-        self.late_norms = (
+        self.rotated_norms = (
             loader.head_norm(
                 f"{prefix}.query_layernorm", head_dim, eps, rotary_dim=dims,
                 heads=self.shape.num_heads,
@@ -211,7 +211,7 @@ class LateNormAttention(Attention):
     def make_unit_norms(self, config: DecoderConfig, loader: Loader) -> None:
         """Norms without weights, which bring the mean square of a head to 1."""
         shape, eps = self.shape, config.norm_eps
-        self.late_norms = (
+        self.rotated_norms = (
             loader.unit_norm(shape.num_heads * shape.head_dim, eps),
             loader.unit_norm(shape.num_kv_heads * shape.head_dim, eps),
         )
@@ -222,7 +222,7 @@ class LateNormAttention(Attention):
         shape = self.shape
         starts = (0, shape.num_heads * shape.head_dim)
         heads = (shape.num_heads, shape.num_kv_heads)
-        for start, norm, count in zip(starts, self.late_norms, heads, strict=True):
+        for start, norm, count in zip(starts, self.rotated_norms, heads, strict=True):
             step.ops.norm_columns(qkv, start, norm, groups=count)
 
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.models.blocks import Attention, LateNormAttention
+from headrace.models.blocks import Attention, RopeNormAttention
 from headrace.models.config import (
     DecoderConfig,
     ExpertsConfig,
@@ -65,8 +65,8 @@ class Llama4Layer(ExpertLayer):
         unit_heads = isinstance(config, Llama4Config) and config.unit_heads
         if not unit_heads or not config.rotates[index]:
             return Attention.load(config, loader, index, f"{at}.self_attn")
-        attention = LateNormAttention.load(config, loader, index, f"{at}.self_attn")
-        assert isinstance(attention, LateNormAttention)
+        attention = RopeNormAttention.load(config, loader, index, f"{at}.self_attn")
+        assert isinstance(attention, RopeNormAttention)
         attention.make_unit_norms(config, loader)
         return attention
 
