@@ -38,6 +38,9 @@ class NoOps:
     def kv_cache(self, spec: KVCacheSpec) -> KVCacheArrays:
         return KVCacheArrays(spec, None)
 
+    def kv_copy(self, kv: KVCacheArrays, pairs: Any) -> None:
+        pass
+
     def sample(self, logits: Any, rows: Any, num_tokens: int) -> Any:
         return np.ones(len(logits), np.int32)
 

@@ -1,5 +1,5 @@
-"""Only new tokens are computed: a turn of a conversation finds what came before, in whole blocks of
-32 tokens, in the cache."""
+"""Only new tokens are computed: a turn of a conversation finds in the cache all that was computed
+before it."""
 
 from headrace import LLM, SamplingParams
 

@@ -229,6 +229,12 @@ class MockOps:
             spec, np.zeros((spec.num_layers, spec.num_blocks, spec.block_size), np.uint64)
         )
 
+    def kv_copy(self, kv: KVCacheArrays, pairs: npt.NDArray[np.int32]) -> None:
+        sources, targets = pairs.T
+        assert not {*sources.tolist()} & {*targets.tolist()}, "the order of copies would matter"
+        assert len({*targets.tolist()}) == len(targets)
+        kv.arrays[:, targets] = kv.arrays[:, sources]
+
     def take_rows(self, x: npt.NDArray[np.float32], rows: npt.NDArray[np.int32]) -> object:
         return x[rows]
 

@@ -45,7 +45,7 @@ def test_cached_and_timed_figures_come_with_the_first_token() -> None:
     core.submit(submit("a", PROMPT))
     core.submit(submit("b", PROMPT))
     results = drain(core)
-    for name, cached in (("a", 0), ("b", 16)):
+    for name, cached in (("a", 0), ("b", 29)):
         first, *rest = results[name].outputs
         assert first.cached_tokens == cached
         assert first.queue_s > 0 and first.prefill_s > 0
@@ -275,12 +275,12 @@ def test_figures_add_up() -> None:
     assert stats.prompt_tokens == 60
     assert stats.generation_tokens == 10
     assert stats.prefix_queries_tokens == 60
-    assert stats.prefix_hits_tokens == 16
-    assert stats.computed_tokens == 2 * (30 + 4) - 16
+    assert stats.prefix_hits_tokens == 29
+    assert stats.computed_tokens == 2 * (30 + 4) - 29
     assert (stats.num_running, stats.num_waiting) == (0, 0)
     assert stats.step_tokens == 1 and stats.step_s > 0
     assert stats.steps == 10
-    assert stats.blocks_owned == 0 and stats.blocks_cached == 2
+    assert stats.blocks_owned == 0 and stats.blocks_cached == 3
     info = core.info()
     assert (info.num_blocks, info.block_size, info.max_model_len) == (64, 16, 1024)
     assert (info.kv_cache_dtype, info.backend) == ("f32", "mock")

@@ -103,7 +103,7 @@ def test_a_resumed_request_finds_its_own_blocks_and_counts_no_second_hit() -> No
     assert fresh < len(model.computed) < fresh + 40, "most of b's blocks were still cached"
 
 
-@pytest.mark.parametrize("seed", [0, 1, 3, 5])
+@pytest.mark.parametrize("seed", [0, 2, 3, 5])
 def test_nobody_enters_in_a_step_that_preempts(seed: int) -> None:
     rng = random.Random(seed)
     core = make_core(num_gpu_blocks_override=24, max_num_batched_tokens=32)

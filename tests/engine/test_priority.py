@@ -7,7 +7,8 @@ import random
 import pytest
 
 from headrace.engine.core import EngineCore
-from headrace.engine.request import State
+from headrace.engine.kv.lookup import Match
+from headrace.engine.request import Request, State
 from headrace.engine.scheduler import MAX_LOOKED_AT, RESERVE_AFTER_PREEMPTIONS
 from headrace.errors import RequestError
 from tests.engine.mock import Collected, MockModel, answer, collect, drain, make_core, submit
@@ -231,9 +232,9 @@ def test_in_a_flood_a_step_looks_at_few_of_those_that_wait_for_a_prefix(
     finds: list[str] = []
     find = core.kv.find
 
-    def counted(one: object) -> object:
-        finds.append(one.request_id)  # type: ignore[attr-defined]
-        return find(one)  # type: ignore[arg-type]
+    def counted(request: Request, num_tokens: int = 0) -> Match:
+        finds.append(request.request_id)
+        return find(request, num_tokens)
 
     core.kv.find = counted  # type: ignore[assignment,method-assign]
     for i in range(flood):

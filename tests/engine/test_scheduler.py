@@ -143,7 +143,7 @@ def test_the_cached_part_of_a_prompt_counts_for_nothing_when_it_passes() -> None
     drain(core)
     core.submit(submit("long", prompt(300, 2), max_tokens=2))
     core.step()
-    core.submit(submit("next turn", prompt(90, 1), max_tokens=2))
+    core.submit(submit("next turn", [*prompt(90, 1), *prompt(10, 5)], max_tokens=2))
     plans.clear()
     core.step()
     assert sizes_of(plans) == [[("next turn", 10), ("long", 22)]]

@@ -151,7 +151,7 @@ def test_every_verdict_has_what_its_kind_needs() -> None:
         assert group.verdict in KINDS
         assert bool(group.reason) == (group.verdict != "pass"), group
         assert bool(group.feature) == (group.verdict == "missing"), group
-        assert bool(group.docs) == (group.verdict in ("different", "cache")), group
+        assert bool(group.docs) == (group.verdict == "different"), group
 
 
 def test_what_differs_on_purpose_is_on_the_page() -> None:

@@ -196,6 +196,7 @@ class EngineCore:
         plan = self.scheduler.schedule(started_s)
         if plan.started and on_started is not None:
             on_started([started(request) for request in plan.started])
+        self._runner.copy(plan.copies)
         if not plan.rows:
             return outputs + self._unblock()
         cost = self._cost.of(
@@ -308,8 +309,7 @@ class EngineCore:
 
         Raises HeadraceError where the model gives no usable logits. Only while there is no work.
         """
-        token_ids = [0]
-        probe = Request("warm-up", token_ids, 1, SamplingParams(temperature=0), max_len=2)
+        probe = Request("warm-up", [0], 1, SamplingParams(temperature=0), max_len=2)
         probe.slot = 0
         probe.tables = [GroupTable([(0,) * group.num_tables]) for group in self.kv.groups]
         ((draw, _),) = self._runner.run([Row(probe, 0, 1, True)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -28,13 +29,15 @@ class Row(NamedTuple):
 class StepPlan(NamedTuple):
     """The rows of one step, at least one token each, and how many requests were preempted.
 
-    started: requests that left the queue for the first time.
+    started: requests that left the queue for the first time. copies: blocks, and those they are
+    copied to before the rows are computed, in this order.
     """
 
     rows: list[Row]
     num_tokens: int
     num_preempted: int
     started: list[Request]
+    copies: Sequence[tuple[int, int]] = ()
 
 
 @dataclass(slots=True)

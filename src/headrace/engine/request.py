@@ -134,8 +134,12 @@ class Request:
         keys = self._keys
         while len(keys) <= index:
             start = len(keys) * block_size
-            keys.append(array("i", self.token_ids[start : start + block_size]).tobytes())
+            keys.append(self.key_of(start, start + block_size))
         return keys[index]
+
+    def key_of(self, start: int, stop: int) -> bytes:
+        """Tokens [start, stop) as bytes."""
+        return array("i", self.token_ids[start:stop]).tobytes()
 
     def append(self, token_id: int) -> FinishReason | None:
         """Take a new token; the reason to end with it, if it is one, in the order of the API."""

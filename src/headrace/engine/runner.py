@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.engine.kv.block_tables import BlockTables
+from headrace.engine.kv.kv_cache import Copy
 from headrace.engine.messages import TokenLogprob
 from headrace.engine.model import Model
 from headrace.engine.plan import Row
@@ -46,6 +47,11 @@ class Runner:
         self._sampler = sampler
         self._ops = ops
         self._tables = BlockTables(model.cache_layout.groups)
+
+    def copy(self, copies: Sequence[Copy]) -> None:
+        """Copy blocks, one after another, before a step whose plan orders it."""
+        for pairs in apart(copies):
+            self._ops.kv_copy(self._kv, np.array(pairs, np.int32))
 
     def run(self, rows: Sequence[Row]) -> list[RowResult]:
         """Compute the tokens of `rows`, draw for those that sample; one entry per row."""
@@ -108,6 +114,23 @@ class Runner:
             block_tables=self._tables.of([row.request for row in rows]),
             logit_rows=logit_rows,
         )
+
+
+def apart(copies: Sequence[Copy]) -> list[list[Copy]]:
+    """The copies in runs in which no block is written that another copy reads or writes, so that
+    the order within a run is of no account.
+    """
+    runs: list[list[Copy]] = []
+    read: set[int] = set()
+    written: set[int] = set()
+    for source, target in copies:
+        if not runs or source in written or target in written or target in read:
+            runs.append([])
+            read, written = set(), set()
+        runs[-1].append((source, target))
+        read.add(source)
+        written.add(target)
+    return runs
 
 
 def _logit_rows(rows: Sequence[Row], query_start: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:

@@ -23,7 +23,8 @@ from collections.abc import Iterable
 from itertools import islice
 from operator import attrgetter
 
-from headrace.engine.kv.kv_cache import KVCache, Match
+from headrace.engine.kv.kv_cache import KVCache
+from headrace.engine.kv.lookup import Match
 from headrace.engine.kv.prefix_tree import Miss, Promise
 from headrace.engine.messages import FinishReason
 from headrace.engine.plan import Preemption, Row, StepPlan, Totals
@@ -131,7 +132,8 @@ class Scheduler:
             budget -= self._spend(request, budget, rows)
         if not num_preempted:
             budget = self._admit(rows, budget, now_s)
-        return StepPlan(rows, self._budget - budget, num_preempted, self._started)
+        num_tokens = self._budget - budget
+        return StepPlan(rows, num_tokens, num_preempted, self._started, self.kv.take_copies())
 
     def complete(self, plan: StepPlan, sampled: Iterable[int | None], now_s: float) -> None:
         """Enter what a step has computed; `sampled` has an entry per row, None where none is due.
@@ -269,7 +271,7 @@ class Scheduler:
             if match is None:
                 continue
             if passed is not None:
-                lag = request.num_wanted - len(match.nodes) * self.kv.block_size
+                lag = request.num_wanted - match.num_tokens
                 if lag > budget or request.unscored > self._logit_rows:
                     num_passed += 1
                     if request.rank < passed.rank or num_passed > MAX_PASSED:
@@ -288,15 +290,14 @@ class Scheduler:
         promise = request.waits_for
         if promise is not None and promise.pending and self._is_worth_waiting(request, promise):
             return None
-        match = self.kv.find(request)
+        match = self.kv.find(request, _tokens_to_hold(request))
         request.waits_for = None
         if match.waits_for is None:
             return match
         if self._is_worth_waiting(request, match.waits_for):
             request.waits_for = match.waits_for
             return None
-        known = len(match.nodes) * self.kv.block_size
-        return Match(match.nodes, None, Miss("in_flight", known))
+        return match._replace(waits_for=None, miss=Miss("in_flight", match.num_tokens))
 
     def _is_worth_waiting(self, request: Request, promise: Promise) -> bool:
         """Whether somebody computes it who does not come after `request` by priority.

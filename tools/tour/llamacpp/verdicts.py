@@ -21,7 +21,6 @@ KINDS = {
     "pass": "holds here",
     "missing": "a feature that is not there yet",
     "different": "different on purpose",
-    "cache": "the prefix cache keeps whole blocks",
     "unavailable": "needs a model or a server that the tour does not have",
     "skipped": "not run there either",
 }

@@ -13,6 +13,9 @@ indices it is:
     [num_dropped, len(nodes))          full, computed, shared: parts it holds; never written again
     [len(nodes), len(blocks))          its very own: being filled or still empty
 
+The first of its very own may begin with a copy of a block of the tree (`Copy`), so that a prefix
+hit ends at any token. What a request has filled of its last block stays cached as a tail.
+
 Of a group whose layers have a window, a request lets go of the blocks that lie before it, and is
 given new ones a step at a time, so that what it holds does not grow with its length. A prefix is of
 use as far as every group has what its layers still read; parts before may be gone (`HOLLOW`).
@@ -26,10 +29,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import NamedTuple
 
+from headrace.engine.kv.block_check import check_blocks
 from headrace.engine.kv.kv_sizes import most_blocks_of
-from headrace.engine.kv.prefix_tree import HOLLOW, BlockSet, Miss, Node, Part, PrefixTree, Promise
+from headrace.engine.kv.lifetimes import Lifetimes
+from headrace.engine.kv.lookup import Match, look_up
+from headrace.engine.kv.prefix_tree import HOLLOW, BlockSet, Miss, Node, Part, PrefixTree
 from headrace.engine.request import GroupTable, Request
 from headrace.models.layer_cache import ONE_GROUP, CacheGroup
 
@@ -40,12 +45,8 @@ REMEMBERED_PER_BLOCK = 16
 """For each block there is: a cache 16 times as large is not what a miss is about."""
 
 
-class Match(NamedTuple):
-    """The cached part of a request; nothing is held yet, so use it before anything else changes."""
-
-    nodes: list[Node]
-    waits_for: Promise | None
-    miss: Miss | None
+Copy = tuple[int, int]
+"""A block and the one that it is copied to."""
 
 
 class KVCache:
@@ -66,6 +67,7 @@ class KVCache:
         self.num_blocks = num_blocks
         self.block_size = block_size
         self.prefix_caching = prefix_caching
+        self.lifetimes = Lifetimes(self.groups, block_size, max_step_tokens)
         self.has_windows = any(group.window for group in groups)
         """Whether a request lets go of blocks while it runs."""
         self.num_tables = sum(group.num_tables for group in groups)
@@ -74,6 +76,7 @@ class KVCache:
         self._free: list[int] = []
         """Of the blocks below _num_touched; those from there on have never been used."""
         self._owned = [0] * len(self.groups)
+        self._copies: list[Copy] = []
         self._tree = PrefixTree(
             evicted_memory=min(REMEMBERED_EVICTIONS, REMEMBERED_PER_BLOCK * num_blocks),
             num_groups=len(self.groups),
@@ -114,28 +117,21 @@ class KVCache:
             for group, table in zip(self.groups, request.tables, strict=True)
         )
 
-    def find(self, request: Request) -> Match:
-        """The cached blocks `request` may start from.
+    def find(self, request: Request, num_tokens: int = 0) -> Match:
+        """The cached tokens `request` may start from.
 
-        At most all of its tokens but one, since the last has to be computed to give logits, and
-        none whose logits are wanted besides. With `waits_for`, a running request is computing the
-        block after these: come back when it is not pending any more.
+        With `waits_for`, a running request is computing the block after these: come back when it is
+        not pending any more. num_tokens: for which it is to be admitted; by default those it has.
+        There is a copy only where its source can stay beside it.
         """
         if not self.prefix_caching:
-            return Match([], None, Miss("disabled", 0))
-        shareable = (request.num_wanted - 1) // self.block_size
-        if shareable and request.unscored:
-            shareable = request.num_scored // self.block_size
-            if not shareable:
-                return Match([], None, Miss("prompt_logprobs", 0))
-        if not shareable:
-            return Match([], None, Miss("too_short", 0))
-        keys = [request.block_key(index, self.block_size) for index in range(shareable)]
-        nodes, waits_for, miss = self._tree.walk(request.cache_salt, keys)
-        usable = self._usable(nodes)
-        if usable < len(nodes):
-            return Match(nodes[:usable], None, Miss("evicted", usable * self.block_size))
-        return Match(nodes, waits_for, miss)
+            return Match([], 0, None, Miss("disabled", 0))
+        match = look_up(self._tree, self.lifetimes, request, self.block_size)
+        if match.source is not None:
+            cached = sum(len(part.blocks) for part in match.source.parts if not part.holders)
+            if self.missing(match, max(num_tokens, request.num_wanted), cached) > 0:
+                return match.without_copy(self.block_size)
+        return match
 
     def admit(self, request: Request, match: Match, num_tokens: int, spare: int) -> bool:
         """Give `request` the matched blocks and new ones for `num_tokens` in all, or nothing.
@@ -143,33 +139,51 @@ class KVCache:
         False, and nothing has changed, where that would leave fewer than `spare` blocks free or
         cached. num_computed becomes what the match covers.
         """
+        source = match.source
+        if source is not None and (source.parent is None or source.num_hollow):
+            # It went for a longer one since it was found.
+            match, source = match.without_copy(self.block_size), None
         if self.missing(match, num_tokens, spare) > 0:
             return False
         full = len(match.nodes)
         request.nodes = match.nodes
-        request.num_computed = full * self.block_size
+        request.num_computed = match.num_tokens
         request.tables = []
         for number, group in enumerate(self.groups):
-            dropped = self._dropped(group, full)
+            dropped = self.lifetimes.dropped(group, full, match.num_tokens)
             blocks: list[BlockSet] = [(0,) * group.num_tables] * dropped
             for node in match.nodes[dropped:]:
                 part = node.parts[number]
                 self._owned[number] += self._tree.hold(part)
                 blocks.append(part.blocks)
             request.tables.append(GroupTable(blocks, dropped))
-        self._extend(request, num_tokens)
+        if source is None:
+            self._extend(request, num_tokens)
+        else:
+            for part in source.parts:
+                self._tree.hold(part)  # so that its blocks are not what is taken
+            self._extend(request, num_tokens)
+            for part, table in zip(source.parts, request.tables, strict=True):
+                self._copies += zip(part.blocks, table.blocks[full], strict=True)
+                self._tree.let_go(part)
         self._announce(request)
         return True
+
+    def take_copies(self) -> list[Copy]:
+        """The copies ordered since the last call, to be made in this order before anything else is
+        computed.
+        """
+        copies, self._copies = self._copies, []
+        return copies
 
     def missing(self, match: Match, num_tokens: int, spare: int) -> int:
         """How many blocks too few are free or cached for `admit`; at most 0 where it would do."""
         full = len(match.nodes)
-        computed = full * self.block_size
         lacking = 0
         for number, group in enumerate(self.groups):
-            held = match.nodes[self._dropped(group, full) :]
+            held = match.nodes[self.lifetimes.dropped(group, full, match.num_tokens) :]
             revived = sum(1 for node in held if not node.parts[number].holders)
-            new = self._lacking(group, full, computed, num_tokens)
+            new = self.lifetimes.lacking(group, full, match.num_tokens, num_tokens)
             lacking += (new + revived) * group.num_tables
         return lacking + spare - (self.num_free + self.num_cached)
 
@@ -180,7 +194,9 @@ class KVCache:
         kept = {
             node.parts[number]
             for number, group in enumerate(self.groups)
-            for node in match.nodes[self._dropped(group, len(match.nodes)) :]
+            for node in match.nodes[
+                self.lifetimes.dropped(group, len(match.nodes), match.num_tokens) :
+            ]
         }
         released: Counter[Part] = Counter()
         gained = 0
@@ -203,7 +219,9 @@ class KVCache:
         if request.num_wanted <= request.num_covered:
             return True
         lacking = sum(
-            self._lacking(group, len(table.blocks), request.num_computed, request.num_wanted)
+            self.lifetimes.lacking(
+                group, len(table.blocks), request.num_computed, request.num_wanted
+            )
             * group.num_tables
             for group, table in zip(self.groups, request.tables, strict=True)
         )
@@ -224,8 +242,10 @@ class KVCache:
             self._drop(request)
 
     def release(self, request: Request, *, keep: bool = True) -> None:
-        """Take all blocks back. Full computed ones stay cached; not `keep`: only shared ones."""
+        """Take all blocks back. Computed ones stay cached; not `keep`: only shared ones."""
         self._settle(request)
+        if keep:
+            self._keep_tail(request)
         for number, table in enumerate(request.tables):
             self._give_back(number, table.blocks[max(len(request.nodes), table.num_dropped) :])
         held_from = [table.num_dropped for table in request.tables]
@@ -250,47 +270,8 @@ class KVCache:
         return forgotten
 
     def check(self, running: Iterable[Request]) -> None:
-        """Count everything anew from the block tables; AssertionError where it does not add up."""
-        holders: Counter[Part] = Counter()
-        private: list[list[BlockSet]] = [[] for _ in self.groups]
-        for request in running:
-            nodes = request.nodes
-            parents = [node.parent for node in nodes[1:]]
-            assert parents == nodes[:-1], "held nodes are not a path"
-            assert len(nodes) <= request.num_computed // self.block_size
-            lengths = [len(table.blocks) for table in request.tables]
-            assert request.num_covered == min(lengths) * self.block_size
-            for number, (group, table) in enumerate(zip(self.groups, request.tables, strict=True)):
-                dropped = table.num_dropped
-                held = [node.parts[number] for node in nodes[dropped:]]
-                shared = table.blocks[dropped : len(nodes)]
-                assert shared == [part.blocks for part in held], "table and nodes differ"
-                assert not any(map(any, table.blocks[:dropped])), "a dropped block is in the table"
-                needed = self._first_needed(group, request.num_computed)
-                assert dropped <= needed, "a needed block is dropped"
-                holders.update(held)
-                private[number] += table.blocks[max(len(nodes), dropped) :]
-        found = self._tree.nodes()
-        assert all(node.children for node in found if node.is_hollow), "a hollow leaf"
-        parts = [part for node in found for part in node.parts if part.blocks]
-        whole = len(found) * len(self.groups)
-        assert self.has_windows or len(parts) == whole, "a hollow part without a window"
-        assert all(part.holders == holders[part] for part in parts), "holders miscounted"
-        assert set(holders) <= set(parts), "a held part is not in the tree"
-        cached = [part for part in parts if not part.holders]
-        assert set(self._tree.cached) == set(cached), "cached parts miscounted"
-        blocks = self._free + [block for part in parts for block in part.blocks]
-        blocks += [block for own in private for entry in own for block in entry]
-        assert self._num_touched <= self.num_blocks
-        assert sorted(blocks) == list(range(self._num_touched)), "a block is lost or owned twice"
-        for number, group in enumerate(self.groups):
-            of_group = [part for part in parts if part.group == number]
-            assert all(len(part.blocks) == group.num_tables for part in of_group)
-            unheld = sum(1 for part in of_group if not part.holders) * group.num_tables
-            all_held = (len(private[number]) + len(of_group)) * group.num_tables - unheld
-            assert self._tree.num_cached[number] == unheld, "cached blocks miscounted"
-            assert self._owned[number] == all_held, "owned blocks miscounted"
-        assert self.num_free + self.num_cached + self.num_owned == self.num_blocks
+        """Count everything again from the block tables (kv/block_check.py); for tests."""
+        check_blocks(self, running)
 
     def _share(self, request: Request, index: int) -> Node:
         """The node of blocks just computed: of its own ones, or equal ones found in the tree."""
@@ -299,7 +280,9 @@ class KVCache:
         node = self._tree.child(request.cache_salt, parent, key)
         if node is None:
             own = [table.blocks[index] for table in request.tables]
-            return self._tree.insert(request.cache_salt, parent, key, own)
+            node = self._tree.insert(request.cache_salt, parent, key, own)
+            self._forget_covered(request.cache_salt, parent, key)
+            return node
         for number, (part, table) in enumerate(zip(node.parts, request.tables, strict=True)):
             if part.blocks == HOLLOW:
                 self._tree.fill(part, table.blocks[index])
@@ -310,57 +293,38 @@ class KVCache:
             table.num_synced = min(table.num_synced, index)
         return node
 
-    def _lacking(self, group: CacheGroup, have: int, num_computed: int, num_tokens: int) -> int:
-        """Entries that a table of `have` lacks, of `num_tokens` to be computed at last.
+    def _keep_tail(self, request: Request) -> None:
+        """Cache the partly filled last block of a request, unless its tokens are cached already."""
+        full = len(request.nodes)
+        start, stop = full * self.block_size, request.num_computed
+        if not self.prefix_caching or not start < stop < start + self.block_size:
+            return
+        parent = request.nodes[-1] if request.nodes else None
+        key = request.key_of(start, stop)
+        own = [table.blocks[full] for table in request.tables]
+        if self._tree.insert_tail(request.cache_salt, parent, key, own):
+            for number, table in enumerate(request.tables):
+                self._owned[number] -= len(table.blocks.pop(full))
+            self._forget_covered(request.cache_salt, parent, key)
 
-        With a window only those of the next step are to be covered now.
-        """
-        reach = min(num_tokens, num_computed + self.max_step_tokens) if group.window else num_tokens
-        return max(0, self.blocks_for(reach) - have)
+    def _forget_covered(self, salt: str, parent: Node | None, key: bytes) -> None:
+        """Free the tail that a node begins with which has just been made."""
+        tail = self._tree.covered_tail(salt, parent, key)
+        if tail is not None:
+            self._free.extend(self._tree.forget(tail))
 
     def _extend(self, request: Request, num_tokens: int) -> None:
         """Add what the tables lack; the caller made sure there are enough blocks."""
         for number, (group, table) in enumerate(zip(self.groups, request.tables, strict=True)):
             have = len(table.blocks)
-            lacking = self._lacking(group, have, request.num_computed, num_tokens)
+            lacking = self.lifetimes.lacking(group, have, request.num_computed, num_tokens)
             table.blocks += self._take(number, lacking)
         request.num_covered = min(len(table.blocks) for table in request.tables) * self.block_size
-
-    def _first_needed(self, group: CacheGroup, num_computed: int) -> int:
-        """The first block that tokens from `num_computed` on see anything of."""
-        if not group.window:
-            return 0
-        return max(0, num_computed + 1 - group.window) // self.block_size
-
-    def _dropped(self, group: CacheGroup, full: int) -> int:
-        """How many of `full` shared blocks a request does not hold.
-
-        The last is always held: what is computed next hangs on it in the tree.
-        """
-        return max(0, min(self._first_needed(group, full * self.block_size), full - 1))
-
-    def _usable(self, nodes: list[Node]) -> int:
-        """The longest beginning of a path after which every group has what is still read."""
-        if not self.has_windows:
-            return len(nodes)
-        best = 0
-        since = [0] * len(self.groups)
-        """From where on there is no hollow part."""
-        for index, node in enumerate(nodes):
-            is_usable = True
-            for number, group in enumerate(self.groups):
-                if node.parts[number].blocks == HOLLOW:
-                    since[number] = index + 1
-                if since[number] > self._dropped(group, index + 1):
-                    is_usable = False
-            if is_usable:
-                best = index + 1
-        return best
 
     def _drop(self, request: Request) -> None:
         """Let go of the blocks before each window, the first of them first to be evicted."""
         for number, (group, table) in enumerate(zip(self.groups, request.tables, strict=True)):
-            first = self._first_needed(group, request.num_computed)
+            first = self.lifetimes.first_needed(group, request.num_computed)
             if self.prefix_caching:
                 first = min(first, len(request.nodes) - 1)
             if first <= table.num_dropped:

@@ -1,9 +1,13 @@
-"""The prefix tree: full computed blocks, found by their tokens, shared by everyone who has them.
+"""The prefix tree: computed blocks, found by their tokens, shared by everyone who has them.
 
 A node is the tokens of one block; its children are those seen after it, keyed by their very
 tokens, so equal keys are equal tokens and no hash has to be trusted. Every cache salt has a tree of
 its own. A promise says that a running request computes a node which is not there yet: others wait
 for it.
+
+A full block is shared as it is. A tail, a leaf with the tokens of a partly filled block, is copied
+by whoever goes on from it and held by nobody; so is the beginning of a full block. A tail is not
+the beginning of a sibling that has its blocks: the longer one takes its place.
 
 Of a node each group of layers has a part: the blocks of its tables. Holding a part of a group that
 sees everything means holding those of all ancestors; with a window requests hold only the last
@@ -16,14 +20,14 @@ all of whose parts are hollow stays for as long as it has children.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from hashlib import blake2b
-from itertools import islice
 from typing import NamedTuple
 
 COMPARED_CHILDREN = 8
-"""Siblings looked at to say where a prompt differs: an explanation, so bounded."""
+"""Children looked at, on either side of where a block would be, for one that can be copied."""
 
 TOKEN_BYTES = 4
 """Of one token id in a key."""
@@ -53,20 +57,30 @@ class Part:
 class Node:
     """The tokens of a block in the tree, with a part for each group."""
 
-    __slots__ = ("children", "digest", "key", "parent", "parts", "promised")
+    __slots__ = ("children", "digest", "key", "num_hollow", "order", "parent", "parts", "promised")
 
     def __init__(self, parent: Node | None, key: bytes, digest: bytes) -> None:
         self.parent = parent
         self.key = key
         self.digest = digest
+        """Empty for a tail."""
         self.parts: tuple[Part, ...] = ()
+        self.num_hollow = 0
+        """Parts without blocks."""
         self.children: dict[bytes, Node] = {}
+        self.order: list[bytes] = []
+        """Keys of the children, sorted: the one with most in common is beside where a key is."""
         self.promised: dict[bytes, int] = {}
+
+    @property
+    def is_tail(self) -> bool:
+        """Whether its tokens are fewer than a block holds."""
+        return not self.digest
 
     @property
     def is_hollow(self) -> bool:
         """Whether no part of it has blocks."""
-        return not any(part.blocks for part in self.parts)
+        return self.num_hollow == len(self.parts)
 
 
 class Promise(NamedTuple):
@@ -85,12 +99,12 @@ class Promise(NamedTuple):
 class Miss(NamedTuple):
     """The reason why a prompt was known no further.
 
-    reason: "disabled", "too_short" (no full block before the last token), "prompt_logprobs" (the
-    logits of the whole prompt are wanted), "empty" (nothing cached for its salt), "salt" (cached,
-    for another salt), "evicted", "in_flight" (computed by a request that comes after it, for which
-    it does not wait) or "no_match".
+    reason: "disabled", "too_short" (no full block before the last token, and no part of one is
+    cached), "prompt_logprobs" (the logits of the whole prompt are wanted), "empty" (nothing cached
+    for its salt), "salt" (cached, for another salt), "evicted", "in_flight" (computed by a request
+    that comes after it, for which it does not wait) or "no_match".
     token: index of the first token that had to be computed; for "no_match" of the first that
-    differs from what is cached (looked for in a few siblings).
+    differs from what is cached.
     """
 
     reason: str
@@ -123,6 +137,25 @@ class PrefixTree:
         self._first_keys: Counter[bytes] = Counter()
         self._evicted: OrderedDict[bytes, None] = OrderedDict()
         self._evicted_memory = evicted_memory
+
+    def nearest(self, salt: str, parent: Node | None, key: bytes) -> tuple[Node, int] | None:
+        """The node after `parent` that begins with most of the tokens of `key` and has all of its
+        blocks, and how many tokens that is; None where there is no common token.
+        """
+        above = parent if parent is not None else self._roots.get(salt)
+        if above is None or not key:
+            return None
+        order, at = above.order, bisect_left(above.order, key)
+        before = reversed(order[max(0, at - COMPARED_CHILDREN) : at])
+        found: tuple[Node, int] | None = None
+        # Less and less is in common with those further away, on either side.
+        for side in (order[at : at + COMPARED_CHILDREN], before):
+            whole = (above.children[beside] for beside in side)
+            node = next((node for node in whole if not node.num_hollow), None)
+            count = _common(key, node.key) if node is not None else 0
+            if node is not None and count > (found[1] if found is not None else 0):
+                found = node, count
+        return found
 
     def walk(self, salt: str, keys: list[bytes]) -> Walk:
         """Follow `keys` as far as there are nodes. Holds nothing."""
@@ -169,13 +202,41 @@ class PrefixTree:
         holds all parts.
         """
         above = parent if parent is not None else self._root(salt)
-        node = Node(above, key, _digest(above, key))
-        node.parts = tuple(Part(node, group, part) for group, part in enumerate(blocks))
-        above.children[key] = node
+        node = self._attach(above, key, _digest(above, key), blocks)
         if parent is None:
             self._first_keys[key] += 1
         self._evicted.pop(node.digest, None)
         return node
+
+    def insert_tail(
+        self, salt: str, parent: Node | None, key: bytes, blocks: Sequence[BlockSet]
+    ) -> bool:
+        """Cache a block that is filled with the tokens of `key` only. False, and nothing is kept,
+        where some node after `parent` begins with these tokens already; that counts as used.
+        """
+        above = parent if parent is not None else self._root(salt)
+        for beside in above.order[bisect_left(above.order, key) :][:1]:
+            covering = above.children[beside]
+            if beside.startswith(key) and not covering.num_hollow:
+                for part in covering.parts:
+                    self.touch(part)
+                return False
+        for part in self._attach(above, key, b"", blocks).parts:
+            self.let_go(part)
+        return True
+
+    def covered_tail(self, salt: str, parent: Node | None, key: bytes) -> Node | None:
+        """The tail after `parent` that is the beginning of `key`, whose place a node takes."""
+        above = parent if parent is not None else self._roots.get(salt)
+        at = bisect_left(above.order, key) if above is not None else 0
+        if above is None or not at or not key.startswith(above.order[at - 1]):
+            return None
+        return above.children[above.order[at - 1]]
+
+    def touch(self, part: Part) -> None:
+        """Make a cached part the one that is evicted last."""
+        if not part.holders:
+            self.cached.move_to_end(part)
 
     def promise(self, salt: str, parent: Node | None, key: bytes) -> Promise | None:
         """Announce the node after `parent`; None where it is there already."""
@@ -194,11 +255,15 @@ class PrefixTree:
         self._drop_if_empty(promise.salt)
 
     def evict(self, *, remember: bool = True) -> BlockSet:
-        """Take the blocks of the cached part longest unused; KeyError if none is.
+        """Take the blocks of the cached part longest unused; KeyError if none is. Of a tail they
+        are those of all its parts, which are of no use apart.
 
         remember: that it was there, to say so of a miss.
         """
         part, _ = self.cached.popitem(last=False)
+        if part.node.is_tail:
+            self.cached[part] = None
+            return tuple(self.forget(part.node))
         if remember:
             self._evicted[part.node.digest] = None
             if len(self._evicted) > self._evicted_memory:
@@ -209,6 +274,7 @@ class PrefixTree:
         """Give a hollow part blocks again. Its caller holds it."""
         part.blocks = blocks
         part.holders = 1
+        part.node.num_hollow -= 1
         self._evicted.pop(part.node.digest, None)
 
     def forget(self, node: Node) -> list[int]:
@@ -230,6 +296,13 @@ class PrefixTree:
             stack.extend(node.children.values())
         return found
 
+    def _attach(self, above: Node, key: bytes, digest: bytes, blocks: Sequence[BlockSet]) -> Node:
+        node = Node(above, key, digest)
+        node.parts = tuple(Part(node, group, part) for group, part in enumerate(blocks))
+        above.children[key] = node
+        insort(above.order, key)
+        return node
+
     def _root(self, salt: str) -> Node:
         root = self._roots.get(salt)
         if root is None:
@@ -241,6 +314,7 @@ class PrefixTree:
         blocks, node = part.blocks, part.node
         self.num_cached[part.group] -= len(blocks)
         part.blocks = HOLLOW
+        node.num_hollow += 1
         if not node.children and node.is_hollow:
             self._detach(node)
         return blocks
@@ -251,11 +325,13 @@ class PrefixTree:
             above = node.parent
             assert above is not None and not node.children, "only leaves leave the tree"
             del above.children[node.key]
+            del above.order[bisect_left(above.order, node.key)]
             node.parent = None
-            if above.parent is None:
+            if above.parent is None and not node.is_tail:
                 self._first_keys[node.key] -= 1
                 if not self._first_keys[node.key]:
                     del self._first_keys[node.key]
+            if above.parent is None:
                 self._drop_if_empty(above.key.decode("utf-8", "surrogatepass"))
                 return
             if above.children or not above.is_hollow:
@@ -277,8 +353,9 @@ class PrefixTree:
             return Miss("salt", known)
         if depth == 0 and not above.children:
             return Miss("empty", known)
-        siblings = islice(above.children, COMPARED_CHILDREN)
-        return Miss("no_match", known + max((_common(key, one) for one in siblings), default=0))
+        at = bisect_left(above.order, key)
+        beside = above.order[max(0, at - 1) : at + 1]
+        return Miss("no_match", known + max((_common(key, other) for other in beside), default=0))
 
 
 def _root_node(salt: str) -> Node:
@@ -292,6 +369,7 @@ def _digest(above: Node, key: bytes) -> bytes:
 
 
 def _common(key: bytes, other: bytes) -> int:
-    """How many tokens two keys of one length have in common at their beginning."""
-    difference = int.from_bytes(key, "big") ^ int.from_bytes(other, "big")
-    return (len(key) - (difference.bit_length() + 7) // 8) // TOKEN_BYTES
+    """How many tokens two keys have in common at their beginning."""
+    length = min(len(key), len(other))
+    difference = int.from_bytes(key[:length], "big") ^ int.from_bytes(other[:length], "big")
+    return (length - (difference.bit_length() + 7) // 8) // TOKEN_BYTES
