@@ -19,7 +19,7 @@ from headrace.config.settings import EngineConfig
 from headrace.engine.core import EngineCore
 from headrace.engine.messages import Submit
 from headrace.engine.params import SamplingParams
-from headrace.models.cost import CostModel
+from headrace.models.cost import CostModel, LayerCost
 from headrace.models.layer_cache import LayerKV, cache_layout
 from headrace.ops.interface import AttentionShape, KVCacheArrays, KVCacheSpec, RaggedBatch
 
@@ -57,9 +57,7 @@ class NoModel:
             weight_bytes=0,
             layer_elements=1,
             head_elements=1,
-            attention=AttentionShape(1, 1, 2, 1.0),
-            windows=[0],
-            kv_token_bytes=16,
+            layers=[LayerCost(AttentionShape(1, 1, 2, 1.0), 16)],
         )
 
     def forward(self, batch: RaggedBatch, kv: KVCacheArrays) -> Any:

@@ -160,7 +160,9 @@ def attention_line(
     """requests: (first new position, new tokens) each. Layers take turns: K and V are cold."""
     ops, block = bench.ops, 16
     counts = [-(-(start + new) // block) for start, new in requests]
-    spec = KVCacheSpec(layers, SHAPE.num_kv_heads, SHAPE.head_dim, block, sum(counts), codec, codec)
+    spec = KVCacheSpec.uniform(
+        layers, SHAPE.num_kv_heads, SHAPE.head_dim, block, sum(counts), codec, codec
+    )
     kv = ops.kv_cache(spec)
     ids = np.random.default_rng(2).permutation(sum(counts)).astype(np.int32)
     tables = np.zeros((len(requests), max(counts)), np.int32)

@@ -13,6 +13,7 @@
 #include "chains.h"
 #include "elementwise.h"
 #include "kernels.h"
+#include "latent.h"
 #include "linear.h"
 
 namespace {
@@ -23,8 +24,8 @@ using headrace::AttentionItem;
 constexpr int64_t kGroups = kSpan / kLanes;
 
 // Scratch of an item, after each other: q [rows][head_dim], then per row the sums of p * v
-// [panels * 16], of p [16] and [16] of which three are used: the maximum, the slope of its head and
-// its position (an int32).
+// [v_panels * 16], of p [16] and [16] of which three are used: the maximum, the slope of its head
+// and its position (an int32). Then, of latent layers, the values of a span.
 struct RowState {
   float* q;
   float* mixed;
@@ -33,9 +34,12 @@ struct RowState {
 };
 constexpr int64_t kSlope = 1, kPosition = 2;
 
-static int64_t attention_scratch_bytes(int64_t rows, int64_t head_dim) {
-  const int64_t padded = (head_dim + kLanes - 1) / kLanes * kLanes;
-  return rows * (2 * padded + 2 * kLanes) * static_cast<int64_t>(sizeof(float));
+HEADRACE_INLINE int64_t padded(int64_t width) { return (width + kLanes - 1) / kLanes * kLanes; }
+
+static int64_t attention_scratch_bytes(int64_t rows, const KvLayer& kv) {
+  const int64_t values = rows * (padded(kv.head_dim) + padded(kv.value_dim) + 2 * kLanes);
+  const int64_t span = kv.latent ? kGroups * kv.v_group_bytes : 0;
+  return values * static_cast<int64_t>(sizeof(float)) + span;
 }
 
 // Where the span's groups of 16 tokens lie, and how far from each the same group of the next span
@@ -217,9 +221,9 @@ static void span_rows(const AttentionArgs& a, const SpanGroups& span, const Seen
     keep[i] = soften(a, span, scores + i * kSpan, seen, s.most + i * kLanes,
                      s.total + i * kLanes);
   }
-  const int64_t width = a.kv.d_panels * kLanes;
-  for (int64_t panel = 0; panel < a.kv.d_panels; panel += kBlockPanels) {
-    const int64_t left = a.kv.d_panels - panel;
+  const int64_t width = a.kv.v_panels * kLanes;
+  for (int64_t panel = 0; panel < a.kv.v_panels; panel += kBlockPanels) {
+    const int64_t left = a.kv.v_panels - panel;
     with_panels(left < kBlockPanels ? left : kBlockPanels, [&]<int NP>() {
       mix_panels<MR, NP, VPairs, Stream>(span, seen, panel, scores, keep, s.mixed, width);
     });
@@ -230,7 +234,7 @@ static void span_rows(const AttentionArgs& a, const SpanGroups& span, const Seen
 template <class KPairs, class VPairs>
 static void span_all(const AttentionArgs& a, const SpanGroups& span, const Seen& seen,
                      const RowState& s, int64_t row, int64_t rows, bool stream) {
-  const int64_t width = a.kv.d_panels * kLanes;
+  const int64_t width = a.kv.v_panels * kLanes;
   for (int64_t i = row; i < row + rows; i += kSpanRows) {
     const int64_t left = row + rows - i;
     const RowState at{s.q + i * a.kv.head_dim, s.mixed + i * width, s.total + i * kLanes,
@@ -245,37 +249,34 @@ static void span_all(const AttentionArgs& a, const SpanGroups& span, const Seen&
   }
 }
 
-HEADRACE_INLINE void run_span(const AttentionArgs& a, const SpanGroups& span, const Seen& seen,
-                              const RowState& s, int64_t row, int64_t rows, bool stream) {
-  if (a.kv.k_bf16) {
-    if (a.kv.v_bf16) return span_all<BF16Pairs, BF16Pairs>(a, span, seen, s, row, rows, stream);
-    return span_all<BF16Pairs, F32Pairs>(a, span, seen, s, row, rows, stream);
-  }
-  if (a.kv.v_bf16) return span_all<F32Pairs, BF16Pairs>(a, span, seen, s, row, rows, stream);
-  return span_all<F32Pairs, F32Pairs>(a, span, seen, s, row, rows, stream);
-}
+// A codec of K and V is a reader of pairs and a line in each of these tables.
+using SpanKernel = void (*)(const AttentionArgs&, const SpanGroups&, const Seen&, const RowState&,
+                            int64_t row, int64_t rows, bool stream);
+template <class KPairs>
+constexpr SpanKernel kSpanOfValues[] = {span_all<KPairs, F32Pairs>, span_all<KPairs, BF16Pairs>};
+constexpr const SpanKernel* kSpanOfKeys[] = {kSpanOfValues<F32Pairs>, kSpanOfValues<BF16Pairs>};
 
 // q of every row of the item (rounded where K is), and empty sums, or those of its head's sink: a
 // score seen first, of a position without a value.
 HEADRACE_INLINE void start_rows(const AttentionArgs& a, const AttentionItem& item,
                                 const RowState& s) {
-  const int64_t d = a.kv.head_dim, width = a.kv.d_panels * kLanes;
-  for (int64_t row = 0; row < (item.end - item.begin) * a.group; ++row) {
-    const float* from = a.qkv + (item.begin + row / a.group) * a.row_width +
-                        (item.head * a.group + row % a.group) * d;
+  const int64_t d = a.kv.head_dim, width = a.kv.v_panels * kLanes;
+  const int64_t heads = item.q_end - item.q_begin;
+  for (int64_t row = 0; row < (item.end - item.begin) * heads; ++row) {
+    const int64_t token = item.begin + row / heads;
+    const int64_t head = item.head * a.group + item.q_begin + row % heads;
+    const float* from = a.qkv + token * a.row_width + head * d;
     for (int64_t i = 0; i < d; i += kLanes) {
       const F q = load_n(from + i, d - i);
       store_n(s.q + row * d + i, a.kv.k_bf16 ? round_bf16(q) : q, d - i);
     }
     for (int64_t i = 0; i < width; i += kLanes) store(s.mixed + row * width + i, zero());
-    const int64_t head = item.head * a.group + row % a.group;
     float* most = s.most + row * kLanes;
     store(s.total + row * kLanes, zero());
     if (a.sinks != nullptr) s.total[row * kLanes] = 1.0f;
     most[0] = a.sinks != nullptr ? a.sinks[head] : -__builtin_inff();
     most[kSlope] = a.slopes != nullptr ? a.slopes[head] : 0.0f;
-    __builtin_memcpy(most + kPosition, a.batch.positions + item.begin + row / a.group,
-                     sizeof(int32_t));
+    __builtin_memcpy(most + kPosition, a.batch.positions + token, sizeof(int32_t));
   }
 }
 
@@ -290,10 +291,10 @@ HEADRACE_INLINE void find_groups(const AttentionArgs& a, const AttentionItem& it
   for (int64_t g = 0; g < kGroups && start + g * kLanes < known; ++g) {
     if (start + (g + 1) * kLanes <= first) continue;
     const int64_t at = start / kLanes + g;
-    const int64_t group = (table[at / per_block] * kv.heads + item.head) * per_block +
-                          at % per_block;
-    span->k[g] = kv.k + group * kv.k_group_bytes;
-    span->v[g] = kv.v + group * kv.v_group_bytes;
+    const int64_t page = table[at / per_block] * kv.page_bytes;
+    const int64_t group = item.head * per_block + at % per_block;
+    span->k[g] = kv.k + page + group * kv.k_group_bytes;
+    if (!kv.latent) span->v[g] = kv.v + page + group * kv.v_group_bytes;
   }
 }
 
@@ -308,13 +309,16 @@ HEADRACE_INLINE Seen seen_of(const AttentionArgs& a, int64_t token, int64_t star
 
 static void attention(const AttentionArgs& a, const AttentionItem& item, void* scratch) {
   const KvLayer& kv = a.kv;
-  const int64_t tokens = item.end - item.begin, rows = tokens * a.group;
-  const int64_t d = kv.head_dim, width = kv.d_panels * kLanes;
+  const int64_t heads = item.q_end - item.q_begin;
+  const int64_t tokens = item.end - item.begin, rows = tokens * heads;
+  const int64_t width = kv.v_panels * kLanes;
   RowState s;
   s.q = static_cast<float*>(scratch);
-  s.mixed = s.q + rows * width;
+  s.mixed = s.q + rows * padded(kv.head_dim);
   s.total = s.mixed + rows * width;
   s.most = s.total + rows * kLanes;
+  uint8_t* const values = reinterpret_cast<uint8_t*>(s.most + rows * kLanes);
+  const SpanKernel run_span = kSpanOfKeys[kv.k_bf16][kv.v_bf16];
   start_rows(a, item, s);
 
   const int32_t* positions = a.batch.positions + item.begin;
@@ -330,7 +334,12 @@ static void attention(const AttentionArgs& a, const AttentionItem& item, void* s
     for (int64_t g = 0; g < kGroups; ++g) {
       if (span.k[g] == nullptr) continue;
       span.k_ahead[g] = next.k[g] - span.k[g];
-      span.v_ahead[g] = next.v[g] - span.v[g];
+      if (kv.latent && start + g * kLanes < known) {
+        span.v[g] = values + g * kv.v_group_bytes;
+        unpack_values(kv, span.k[g], values + g * kv.v_group_bytes);
+      } else {
+        span.v_ahead[g] = next.v[g] - span.v[g];
+      }
     }
     while (positions[seeing] < start) ++seeing;
     // Tokens that see the same of the span go together.
@@ -341,16 +350,16 @@ static void attention(const AttentionArgs& a, const AttentionItem& item, void* s
         if (!Seen::same(seen, seen_of(a, item.begin + end, start))) break;
       }
       if (Seen::nothing(seen)) continue;
-      run_span(a, span, seen, s, token * a.group, (end - token) * a.group, stream);
+      run_span(a, span, seen, s, token * heads, (end - token) * heads, stream);
     }
   }
 
   for (int64_t row = 0; row < rows; ++row) {
     const F whole = splat(sum(load(s.total + row * kLanes)));
-    float* y = a.y + ((item.begin + row / a.group) * kv.heads * a.group + item.head * a.group +
-                      row % a.group) * d;
-    for (int64_t i = 0; i < d; i += kLanes) {
-      store_n(y + i, div(load(s.mixed + row * width + i), whole), d - i);
+    const int64_t head = item.head * a.group + item.q_begin + row % heads;
+    float* y = a.y + ((item.begin + row / heads) * kv.heads * a.group + head) * kv.value_dim;
+    for (int64_t i = 0; i < kv.value_dim; i += kLanes) {
+      store_n(y + i, div(load(s.mixed + row * width + i), whole), kv.value_dim - i);
     }
   }
 }

@@ -19,6 +19,10 @@ constexpr int64_t kPiecesPerThread = 8;
 // fewer rows, so that scratch stays within a second-level cache.
 constexpr int64_t kAttentionRows = 48;
 constexpr int64_t kAttentionValues = kAttentionRows * 256;
+// Of latent layers more, for the values of each span are unpacked for the rows of an item.
+constexpr int64_t kLatentValues = 32 * 576;
+// Rows of an item that are worth unpacking values for, where threads would be idle otherwise.
+constexpr int64_t kLatentRows = 4;
 
 }  // namespace
 
@@ -142,7 +146,8 @@ void Backend::kv_write(KvWriteArgs args) {
   }
   args.request_of = request_of_.data();
   // Scattered stores: about four times the cost of as many bytes in a row.
-  const int64_t bytes = args.batch.tokens * args.kv.heads * args.kv.head_dim * 16;
+  const int64_t values = args.kv.head_dim + (args.kv.latent ? 0 : args.kv.value_dim);
+  const int64_t bytes = args.batch.tokens * args.kv.heads * values * 8;
   pool_.for_ranges(args.batch.tokens, pieces(bytes), [&](int64_t begin, int64_t end, int) {
     kernels_.kv_write(args, begin, end);
   });
@@ -164,26 +169,50 @@ void Backend::route(const Routing& routing, const float* logits, const float* bi
 
 // Items are a tile of a request's tokens and a kv head. The longest go first, so that no thread is
 // left alone with one at the end.
+// Q heads that an item of a latent layer takes of a group: all of them where rows and threads allow,
+// so that values are unpacked once. Rows are computed apart, so that no cut changes a result.
+int64_t Backend::latent_heads(const AttentionArgs& args, int64_t most_rows, int64_t tile) {
+  const BatchView& batch = args.batch;
+  int64_t items = 0;
+  for (int64_t r = 0; r < batch.requests; ++r) {
+    items += (batch.query_start[r + 1] - batch.query_start[r] + tile - 1) / tile * args.kv.heads;
+  }
+  if (items == 0) return args.group;
+  const int64_t threads = pool_.size(), of_rows = (args.group + most_rows - 1) / most_rows;
+  const int64_t of_threads =
+      std::min((threads + items - 1) / items, tile * args.group / kLatentRows);
+  const int64_t parts = std::min(args.group, std::max({int64_t{1}, of_rows, of_threads}));
+  return (args.group + parts - 1) / parts;
+}
+
 void Backend::attention(const AttentionArgs& args) {
   const Session session(pool_);
   const BatchView& batch = args.batch;
-  const int64_t most_rows = std::min(kAttentionRows, kAttentionValues / args.kv.head_dim);
+  const KvLayer& kv = args.kv;
+  const int64_t widest = std::max(kv.head_dim, kv.value_dim);
+  const int64_t most_rows = std::max<int64_t>(
+      1, std::min(kAttentionRows, (kv.latent ? kLatentValues : kAttentionValues) / widest));
   const int64_t tile = std::max<int64_t>(1, most_rows / args.group);
+  const int64_t heads = kv.latent ? latent_heads(args, most_rows, tile) : args.group;
   items_.clear();
   for (int64_t r = 0; r < batch.requests; ++r) {
     for (int64_t at = batch.query_start[r]; at < batch.query_start[r + 1]; at += tile) {
       const int64_t end = std::min<int64_t>(batch.query_start[r + 1], at + tile);
-      for (int64_t h = 0; h < args.kv.heads; ++h) items_.push_back({r, h, at, end});
+      for (int64_t h = 0; h < kv.heads; ++h) {
+        for (int64_t q = 0; q < args.group; q += heads) {
+          items_.push_back({r, h, q, std::min(args.group, q + heads), at, end});
+        }
+      }
     }
   }
   const auto cost = [&](const AttentionItem& item) {
     const int64_t opening = batch.positions[item.begin], last = batch.positions[item.end - 1];
-    return (item.end - item.begin) * (last + 1 - first_seen(args.sees, opening));
+    return (item.end - item.begin) * (item.q_end - item.q_begin) * (last + 1 - first_seen(args.sees, opening));
   };
   std::stable_sort(items_.begin(), items_.end(), [&](const auto& a, const auto& b) {
     return cost(a) > cost(b);
   });
-  reserve_scratch(kernels_.attention_scratch_bytes(tile * args.group, args.kv.head_dim));
+  reserve_scratch(kernels_.attention_scratch_bytes(tile * heads, kv));
   pool_.for_each(static_cast<int64_t>(items_.size()), [&](int64_t item, int thread) {
     kernels_.attention(args, items_[static_cast<size_t>(item)], scratch(thread));
   });

@@ -76,6 +76,7 @@ class Backend {
   void head_linear(const HeadsArgs& args);  // heads.cpp
   void kv_write(KvWriteArgs args);  // request_of is filled here
   void attention(const AttentionArgs& args);
+  int64_t latent_heads(const AttentionArgs& args, int64_t most_rows, int64_t tile);
   // Status of the first bad row (see sample.h) with its number in `row`, or 0.
   int32_t sample(const float* logits, int64_t stride, int64_t n, const std::vector<SampleRow>& rows,
                  int32_t* ids, int64_t* row);

@@ -18,20 +18,39 @@ inline int64_t window_of(int64_t window) {
   return window == 0 || window > kAll ? kAll : window;
 }
 
-// Heads of an attention or rope call.
-inline void check_head_counts(int64_t heads, int64_t kv_heads, int64_t head_dim) {
-  const auto check = [](const char* field, int64_t value) {
-    if (value >= 1 && value <= kMostHeads) return;
-    refuse(std::string(field) + " " + std::to_string(value) + " is not in [1, " +
-           std::to_string(kMostHeads) + "]");
+// Heads of an attention or rope call, each number in range.
+struct HeadCounts {
+  int64_t heads;
+  int64_t kv_heads;
+  int64_t head_dim;
+  int64_t value_dim;
+  bool latent;
+
+  int64_t row_width() const {
+    return (heads + kv_heads) * head_dim + (latent ? 0 : kv_heads * value_dim);
+  }
+};
+
+// Those of Python's AttentionShape, where a value_dim of 0 is head_dim.
+inline HeadCounts head_counts(nanobind::handle shape) {
+  const auto read = [&](const char* field, int64_t least) {
+    const int64_t value = nanobind::cast<int64_t>(shape.attr(field));
+    if (value < least || value > kMostHeads) {
+      refuse(std::string(field) + " " + std::to_string(value) + " is not in [" +
+             std::to_string(least) + ", " + std::to_string(kMostHeads) + "]");
+    }
+    return value;
   };
-  check("num_heads", heads);
-  check("num_kv_heads", kv_heads);
-  check("head_dim", head_dim);
+  HeadCounts counts{read("num_heads", 1), read("num_kv_heads", 1), read("head_dim", 1),
+                    read("value_dim", 0), nanobind::cast<bool>(shape.attr("latent"))};
+  if (counts.value_dim == 0) counts.value_dim = counts.head_dim;
+  return counts;
 }
 
 // Positions a token sees, but for masks. A chunk of 0 is none.
-inline Visibility visibility_of(int64_t window, int64_t chunk) {
+inline Visibility visibility_of(nanobind::handle shape) {
+  const int64_t window = nanobind::cast<int64_t>(shape.attr("window"));
+  const int64_t chunk = nanobind::cast<int64_t>(shape.attr("chunk"));
   if (chunk < 0) refuse("chunk " + std::to_string(chunk) + " is negative; 0 means none");
   return {window_of(window), chunk};
 }
@@ -71,7 +90,7 @@ class Batch {
     for (int64_t i = begin + 1; i < end; ++i) {
       if (position[i] <= position[i - 1]) refuse("positions" + where + " do not ascend");
     }
-    const int64_t size = cache.layer(0).block_size, width = block_tables_.size(1);
+    const int64_t size = cache.block_size(), width = block_tables_.size(1);
     if (position[begin] < 0 || position[end - 1] >= width * size) {
       refuse("positions" + where + " are not in [0, " + std::to_string(width * size) +
              "), what its block table covers");
@@ -135,23 +154,24 @@ class Masks {
   OptionalView<uint64_t> view_;
 };
 
-// Heads and layer of an attention call, against the cache it uses.
-inline void check_heads(const KvCache& cache, int64_t layer, int64_t heads, int64_t kv_heads,
-                        int64_t head_dim) {
-  check_head_counts(heads, kv_heads, head_dim);
-  const KvLayer kv = cache.layer(0);
-  if (kv.heads != kv_heads || kv.head_dim != head_dim) {
-    refuse("the cache holds " + std::to_string(kv.heads) + " heads of " +
-           std::to_string(kv.head_dim) + ", attention has " + std::to_string(kv_heads) + " of " +
-           std::to_string(head_dim));
+// Heads of a layer, for messages.
+inline std::string in_words(int64_t heads, int64_t head_dim, int64_t value_dim, bool latent) {
+  std::string words = std::to_string(heads) + " heads of " + std::to_string(head_dim);
+  if (latent) return words + " whose last " + std::to_string(value_dim) + " are the values";
+  return value_dim == head_dim ? words : words + " with values of " + std::to_string(value_dim);
+}
+
+// Heads of an attention call, against those of its layer in the cache.
+inline void check_heads(const KvLayer& kv, const HeadCounts& heads) {
+  if (kv.heads != heads.kv_heads || kv.head_dim != heads.head_dim ||
+      kv.value_dim != heads.value_dim || kv.latent != heads.latent) {
+    refuse("the cache holds " + in_words(kv.heads, kv.head_dim, kv.value_dim, kv.latent) +
+           ", attention has " +
+           in_words(heads.kv_heads, heads.head_dim, heads.value_dim, heads.latent));
   }
-  if (heads % kv_heads != 0) {
-    refuse("num_heads " + std::to_string(heads) + " is not a multiple of num_kv_heads " +
-           std::to_string(kv_heads));
-  }
-  if (layer < 0 || layer >= cache.layers()) {
-    refuse("layer " + std::to_string(layer) + " is not in [0, " + std::to_string(cache.layers()) +
-           ")");
+  if (heads.heads % heads.kv_heads != 0) {
+    refuse("num_heads " + std::to_string(heads.heads) + " is not a multiple of num_kv_heads " +
+           std::to_string(heads.kv_heads));
   }
 }
 

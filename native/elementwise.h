@@ -87,10 +87,10 @@ HEADRACE_INLINE void write_k(const KvLayer& kv, uint8_t* group, int64_t lane, co
   }
 }
 
-// One V head of one token: a row of each panel of its group, zeros past head_dim.
+// One V head of one token: a row of each panel of its group, zeros past value_dim.
 HEADRACE_INLINE void write_v(const KvLayer& kv, uint8_t* group, int64_t lane, const float* v) {
-  for (int64_t panel = 0; panel < kv.d_panels; ++panel) {
-    const F x = load_n(v + panel * kLanes, kv.head_dim - panel * kLanes);
+  for (int64_t panel = 0; panel < kv.v_panels; ++panel) {
+    const F x = load_n(v + panel * kLanes, kv.value_dim - panel * kLanes);
     if (kv.v_bf16) {
       uint16_t half[kLanes];
       store_bf16(half, round_bf16(x));
@@ -111,11 +111,12 @@ static void kv_write(const KvWriteArgs& a, int64_t token_begin, int64_t token_en
                                                position / kv.block_size];
     const float* row = a.qkv + token * a.row_width;
     for (int64_t h = 0; h < kv.heads; ++h) {
-      const int64_t group = (block * kv.heads + h) * groups + slot / kLanes;
-      write_k(kv, kv.k + group * kv.k_group_bytes, slot % kLanes,
+      const int64_t page = block * kv.page_bytes, group = h * groups + slot / kLanes;
+      write_k(kv, kv.k + page + group * kv.k_group_bytes, slot % kLanes,
               row + a.k_column + h * kv.head_dim);
-      write_v(kv, kv.v + group * kv.v_group_bytes, slot % kLanes,
-              row + a.v_column + h * kv.head_dim);
+      if (kv.latent) continue;
+      write_v(kv, kv.v + page + group * kv.v_group_bytes, slot % kLanes,
+              row + a.v_column + h * kv.value_dim);
     }
   }
 }

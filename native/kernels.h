@@ -141,15 +141,20 @@ struct CombineArgs {
 // Storage of one layer. Tokens lie in groups of 16; a group of one head is
 //   K f32 [head_dim][16 tokens]              bf16 [head_dim / 2][16 tokens][2]
 //   V f32 [panels][16 tokens][16 of d]       bf16 [panels][8][16 of d][2 tokens]
-// and groups are ordered [block][head][group of the block].
+// in which V's panels are of value_dim. A block is page_bytes long, and the groups of a layer lie in
+// it as [head][group of the block], those of K and then those of V. Latent values are a part of K,
+// from dimension head_dim - value_dim on, and there is no V.
 struct KvLayer {
-  uint8_t* k;
-  uint8_t* v;
+  uint8_t* k;  // in the first block
+  uint8_t* v;  // null where values are latent
   bool k_bf16;
-  bool v_bf16;
+  bool v_bf16;  // of latent values what K is
+  bool latent;
+  int64_t page_bytes;
   int64_t heads;
   int64_t head_dim;
-  int64_t d_panels;  // head_dim / 16, rounded up
+  int64_t value_dim;
+  int64_t v_panels;  // value_dim / 16, rounded up
   int64_t block_size;
   int64_t k_group_bytes;
   int64_t v_group_bytes;
@@ -201,13 +206,15 @@ struct AttentionArgs {
   float softcap;        // 0: scores stay as they are
   const float* sinks;   // score of each q head that no value belongs to, or null
   const float* slopes;  // of each q head: what a score loses for each position back, or null
-  float* y;  // f32[tokens][heads * group * head_dim]
+  float* y;  // f32[tokens][heads * group * value_dim]
 };
 
-// Tokens [begin, end) of one request, seen by one kv head.
+// Tokens [begin, end) of one request, seen by q heads [q_begin, q_end) of the group of a kv head.
 struct AttentionItem {
   int64_t request;
   int64_t head;
+  int64_t q_begin;
+  int64_t q_end;
   int64_t begin;
   int64_t end;
 };
@@ -237,9 +244,9 @@ struct Kernels {
   void (*activate)(const ActivationArgs&, int64_t piece_begin, int64_t piece_end);
   void (*combine)(const CombineArgs&, int64_t piece_begin, int64_t piece_end);
   void (*kv_write)(const KvWriteArgs&, int64_t token_begin, int64_t token_end);
-  // `scratch` holds attention_scratch_bytes(rows, head_dim), rows = tokens of the item * group.
+  // `scratch` holds attention_scratch_bytes(rows, kv), rows = tokens of the item * its q heads.
   void (*attention)(const AttentionArgs&, const AttentionItem&, void* scratch);
-  int64_t (*attention_scratch_bytes)(int64_t rows, int64_t head_dim);
+  int64_t (*attention_scratch_bytes)(int64_t rows, const KvLayer& kv);
   // Largest of x[0, n); NaN when any is NaN.
   float (*highest)(const float* x, int64_t n);
   // y = exp((x - shift) / divisor), all f32.

@@ -1,86 +1,140 @@
 #include "kv_cache.h"
 
+#include <algorithm>
 #include <cstring>
+#include <map>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace headrace {
 namespace {
 
-void at_least_one(const char* field, int64_t value) {
+[[noreturn]] void refuse_cache(const std::string& message) { throw std::invalid_argument(message); }
+
+void check_range(const char* field, int64_t value, int64_t most) {
   if (value < 1) {
-    throw std::invalid_argument(std::string(field) + " of a KV cache must be at least 1, not " +
-                                std::to_string(value));
+    refuse_cache(std::string(field) + " of a KV cache must be at least 1, not " +
+                 std::to_string(value));
+  }
+  if (value > most) {
+    refuse_cache(std::string(field) + " " + std::to_string(value) + " is above " +
+                 std::to_string(most));
   }
 }
 
 // The product; throws where it is beyond any memory.
-template <size_t N>
-int64_t bytes_of(const int64_t (&factors)[N], int64_t bytes) {
+int64_t product(std::initializer_list<int64_t> factors) {
+  int64_t bytes = 1;
   for (const int64_t factor : factors) {
     if (__builtin_mul_overflow(bytes, factor, &bytes)) {
-      throw std::invalid_argument("num_layers, num_kv_heads, head_dim and num_blocks of a KV cache "
-                                  "give more bytes than can be counted; ask for fewer blocks");
+      refuse_cache("num_kv_heads, head_dim, value_dim and num_blocks of a KV cache give more bytes "
+                   "than can be counted; ask for fewer blocks");
     }
   }
   return bytes;
 }
 
-}  // namespace
-
-KvCache::KvCache(int64_t layers, int64_t heads, int64_t head_dim, int64_t block_size,
-                 int64_t blocks, bool k_bf16, bool v_bf16)
-    : layers_(layers), blocks_(blocks), first_{} {
-  at_least_one("num_layers", layers);
-  at_least_one("num_kv_heads", heads);
-  at_least_one("head_dim", head_dim);
-  at_least_one("num_blocks", blocks);
-  if (head_dim > kMostHeads) {
-    throw std::invalid_argument("head_dim " + std::to_string(head_dim) + " is above " +
-                                std::to_string(kMostHeads));
-  }
-  if (head_dim % 2 != 0) {
-    throw std::invalid_argument("head_dim " + std::to_string(head_dim) +
-                                " is odd; it must be even");
-  }
-  if (block_size != 16 && block_size != 32 && block_size != kSpan) {
-    throw std::invalid_argument("block_size " + std::to_string(block_size) +
-                                " is not one of 16, 32, 64");
-  }
-  first_.k_bf16 = k_bf16;
-  first_.v_bf16 = v_bf16;
-  first_.heads = heads;
-  first_.head_dim = head_dim;
-  first_.d_panels = (head_dim + kLanes - 1) / kLanes;
-  first_.block_size = block_size;
-  first_.k_group_bytes = head_dim * kLanes * (k_bf16 ? 2 : 4);
-  first_.v_group_bytes = first_.d_panels * kLanes * kLanes * (v_bf16 ? 2 : 4);
-  const int64_t factors[] = {layers, blocks, heads, block_size / kLanes};
-  k_ = Buffer(bytes_of(factors, first_.k_group_bytes));
-  v_ = Buffer(bytes_of(factors, first_.v_group_bytes));
+int64_t checked_sum(int64_t a, int64_t b) {
+  if (__builtin_add_overflow(a, b, &a)) product({INT64_MAX, 2});
+  return a;
 }
 
-KvLayer KvCache::layer(int64_t index) const {
-  KvLayer layer = first_;
-  layer.k = k_.data() + k_.bytes() / layers_ * index;
-  layer.v = v_.data() + v_.bytes() / layers_ * index;
+// The widths of a layer; where it lies is not known yet.
+KvLayer shape_of(const KvPlace& place, int64_t block_size, bool k_bf16, bool v_bf16) {
+  check_range("num_kv_heads", place.heads, kMostHeads);
+  check_range("head_dim", place.head_dim, kMostHeads);
+  check_range("value_dim", place.value_dim, kMostHeads);
+  if (place.head_dim % 2 != 0) {
+    refuse_cache("head_dim " + std::to_string(place.head_dim) + " is odd; it must be even");
+  }
+  if (place.latent && place.value_dim > place.head_dim) {
+    refuse_cache("value_dim " + std::to_string(place.value_dim) + " exceeds head_dim " +
+                 std::to_string(place.head_dim) + ", of which latent values are a part");
+  }
+  KvLayer layer{};
+  layer.k_bf16 = k_bf16;
+  layer.v_bf16 = place.latent ? k_bf16 : v_bf16;
+  layer.latent = place.latent;
+  layer.heads = place.heads;
+  layer.head_dim = place.head_dim;
+  layer.value_dim = place.value_dim;
+  layer.v_panels = (place.value_dim + kLanes - 1) / kLanes;
+  layer.block_size = block_size;
+  layer.k_group_bytes = place.head_dim * kLanes * (layer.k_bf16 ? 2 : 4);
+  layer.v_group_bytes = layer.v_panels * kLanes * kLanes * (layer.v_bf16 ? 2 : 4);
   return layer;
+}
+
+bool same_widths(const KvPlace& a, const KvPlace& b) {
+  return a.heads == b.heads && a.head_dim == b.head_dim && a.value_dim == b.value_dim &&
+         a.latent == b.latent;
+}
+
+}  // namespace
+
+KvCache::KvCache(const std::vector<std::optional<KvPlace>>& places, int64_t block_size,
+                 int64_t blocks, bool k_bf16, bool v_bf16)
+    : block_size_(block_size), blocks_(blocks) {
+  check_range("num_blocks", blocks, INT64_MAX);
+  if (block_size != 16 && block_size != 32 && block_size != kSpan) {
+    refuse_cache("block_size " + std::to_string(block_size) + " is not one of 16, 32, 64");
+  }
+  // In the order of tables and of their indices.
+  std::map<std::pair<int64_t, int64_t>, std::pair<KvPlace, int64_t>> offsets;
+  for (const std::optional<KvPlace>& place : places) {
+    if (!place) continue;
+    const auto [found, fresh] = offsets.insert({{place->table, place->index}, {*place, 0}});
+    if (!fresh && !same_widths(found->second.first, *place)) {
+      refuse_cache("layers in one place of a KV cache differ in width");
+    }
+  }
+  if (offsets.empty()) refuse_cache("num_layers of a KV cache must be at least 1, not 0");
+  int64_t table = offsets.begin()->first.first, end = 0;
+  for (auto& [key, found] : offsets) {
+    if (key.first != table) end = 0;
+    table = key.first;
+    const KvLayer layer = shape_of(found.first, block_size, k_bf16, v_bf16);
+    const int64_t group = layer.k_group_bytes + (layer.latent ? 0 : layer.v_group_bytes);
+    found.second = end;
+    end = checked_sum(end, product({layer.heads, block_size / kLanes, group}));
+    page_bytes_ = std::max(page_bytes_, end);
+  }
+  pages_ = Buffer(product({page_bytes_, blocks}));
+  for (const std::optional<KvPlace>& place : places) {
+    if (!place) {
+      layers_.emplace_back();
+      continue;
+    }
+    KvLayer layer = shape_of(*place, block_size, k_bf16, v_bf16);
+    layer.page_bytes = page_bytes_;
+    layer.k = pages_.data() + offsets.at({place->table, place->index}).second;
+    const int64_t k_bytes = layer.heads * (block_size / kLanes) * layer.k_group_bytes;
+    layer.v = layer.latent ? nullptr : layer.k + k_bytes;
+    layers_.emplace_back(layer);
+  }
+}
+
+const KvLayer& KvCache::layer(int64_t index) const {
+  const int64_t count = static_cast<int64_t>(layers_.size());
+  if (index < 0 || index >= count) {
+    refuse_cache("layer " + std::to_string(index) + " is not in [0, " + std::to_string(count) +
+                 ")");
+  }
+  const std::optional<KvLayer>& layer = layers_[static_cast<size_t>(index)];
+  if (!layer) refuse_cache("layer " + std::to_string(index) + " keeps no K and V");
+  return *layer;
 }
 
 void KvCache::copy_block(int64_t source, int64_t target) {
   for (const int64_t block : {source, target}) {
     if (block < 0 || block >= blocks_) {
-      throw std::invalid_argument("block " + std::to_string(block) + " is not in [0, " +
-                                  std::to_string(blocks_) + ")");
+      refuse_cache("block " + std::to_string(block) + " is not in [0, " +
+                   std::to_string(blocks_) + ")");
     }
   }
-  for (const Buffer* buffer : {&k_, &v_}) {
-    const int64_t bytes = buffer->bytes() / (layers_ * blocks_);
-    for (int64_t layer = 0; layer < layers_; ++layer) {
-      uint8_t* const first = buffer->data() + layer * blocks_ * bytes;
-      std::memmove(first + target * bytes, first + source * bytes, bytes);
-    }
-  }
+  std::memmove(pages_.data() + target * page_bytes_, pages_.data() + source * page_bytes_,
+               static_cast<size_t>(page_bytes_));
 }
 
 }  // namespace headrace

@@ -1,33 +1,51 @@
 // Paged storage of K and V for all layers, in the layouts of kernels.h. Starts as zeros.
+//
+// Blocks are contiguous: block b is bytes [b * page_bytes, (b + 1) * page_bytes) of the pool. A block
+// holds tokens of the layers of one table, in the order of their indices, so that blocks are as long
+// as the widest table needs and any table may take any block.
 
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <vector>
 
 #include "buffer.h"
 #include "kernels.h"
 
 namespace headrace {
 
+// The place of a layer's K and V and their widths.
+struct KvPlace {
+  int64_t table;
+  int64_t index;
+  int64_t heads;
+  int64_t head_dim;
+  int64_t value_dim;
+  bool latent;
+};
+
 class KvCache {
  public:
-  // Throws std::invalid_argument naming what cannot be.
-  KvCache(int64_t layers, int64_t heads, int64_t head_dim, int64_t block_size, int64_t blocks,
+  // places: of each layer, nothing where it keeps none. Throws std::invalid_argument naming what
+  // cannot be.
+  KvCache(const std::vector<std::optional<KvPlace>>& places, int64_t block_size, int64_t blocks,
           bool k_bf16, bool v_bf16);
 
-  KvLayer layer(int64_t index) const;
-  // All layers of a block into another. Throws std::invalid_argument where there is no such block.
+  // Throws std::invalid_argument for a layer that keeps nothing.
+  const KvLayer& layer(int64_t index) const;
+  // A block into another. Throws std::invalid_argument where there is no such block.
   void copy_block(int64_t source, int64_t target);
-  int64_t layers() const { return layers_; }
   int64_t blocks() const { return blocks_; }
-  int64_t bytes() const { return k_.bytes() + v_.bytes(); }
+  int64_t block_size() const { return block_size_; }
+  int64_t bytes() const { return pages_.bytes(); }
 
  private:
-  int64_t layers_;
+  int64_t block_size_;
   int64_t blocks_;
-  KvLayer first_;  // of layer 0
-  Buffer k_;
-  Buffer v_;
+  int64_t page_bytes_ = 0;
+  std::vector<std::optional<KvLayer>> layers_;
+  Buffer pages_;
 };
 
 }  // namespace headrace

@@ -4,12 +4,14 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <cmath>
 #include <iterator>
 #include <optional>
+#include <tuple>
 #include <vector>
 
 #include "arguments.h"
@@ -309,14 +311,14 @@ void scale_rows(Backend& backend, nb::handle x, nb::handle factors, int64_t colu
   backend.scale_rows(rows.data(), rows.size(1), columns, by.data(), rows.size(0));
 }
 
-void rope(Backend& backend, nb::handle qkv, int64_t heads, int64_t kv_heads, int64_t head_dim,
-          nb::handle cos, nb::handle sin, nb::handle positions, nb::handle q_weight, float q_eps,
+void rope(Backend& backend, nb::handle qkv, nb::handle shape, nb::handle cos, nb::handle sin, nb::handle positions, nb::handle q_weight, float q_eps,
           nb::handle k_weight, float k_eps) {
   const View<float> rows(qkv, "qkv", 2, true), c(cos, "cos", 2), s(sin, "sin", 2);
   const View<int32_t> at(positions, "position", 1);
   const OptionalView<float> q(q_weight, "q norm weight", 1), k(k_weight, "k norm weight", 1);
-  check_head_counts(heads, kv_heads, head_dim);
-  rows.require(1, (heads + 2 * kv_heads) * head_dim);
+  const HeadCounts heads = head_counts(shape);
+  const int64_t head_dim = heads.head_dim;
+  rows.require(1, heads.row_width());
   at.require(0, rows.size(0));
   at.require_below(c.size(0));
   s.require(0, c.size(0));
@@ -328,43 +330,55 @@ void rope(Backend& backend, nb::handle qkv, int64_t heads, int64_t kv_heads, int
            std::to_string(head_dim));
   }
   const nb::gil_scoped_release release;
-  backend.rope({rows.data(), rows.size(1), heads, kv_heads, head_dim, c.size(1), c.data(), s.data(),
+  backend.rope({rows.data(), rows.size(1), heads.heads, heads.kv_heads, head_dim, c.size(1), c.data(), s.data(),
                 at.data(), q.data(), k.data(), q_eps, k_eps},
                rows.size(0));
 }
 
-void kv_write(Backend& backend, KvCache& cache, int64_t layer, nb::handle qkv, int64_t heads,
-              int64_t kv_heads, int64_t head_dim, int64_t window, int64_t chunk,
+void kv_write(Backend& backend, KvCache& cache, int64_t layer, nb::handle qkv, nb::handle shape,
               nb::handle positions, nb::handle query_start, nb::handle block_tables) {
-  check_heads(cache, layer, heads, kv_heads, head_dim);
+  const HeadCounts heads = head_counts(shape);
+  check_heads(cache.layer(layer), heads);
   const View<float> rows(qkv, "qkv", 2);
-  rows.require(1, (heads + 2 * kv_heads) * head_dim);
-  const Batch batch(cache, rows.size(0), visibility_of(window, chunk), positions, query_start,
+  rows.require(1, heads.row_width());
+  const Batch batch(cache, rows.size(0), visibility_of(shape), positions, query_start,
                     block_tables);
   const nb::gil_scoped_release release;
   backend.kv_write({cache.layer(layer), batch.view(), nullptr, rows.data(), rows.size(1),
-                    heads * head_dim, (heads + kv_heads) * head_dim});
+                    heads.heads * heads.head_dim,
+                    (heads.heads + heads.kv_heads) * heads.head_dim});
 }
 
 void attention(Backend& backend, const KvCache& cache, int64_t layer, nb::handle qkv, nb::handle y,
-               int64_t heads, int64_t kv_heads, int64_t head_dim, float scale, int64_t window,
-               int64_t chunk, float softcap, nb::handle sinks, nb::handle slopes, nb::handle masks,
+               nb::handle shape, nb::handle sinks, nb::handle slopes, nb::handle masks,
                nb::handle positions, nb::handle query_start, nb::handle block_tables) {
-  check_heads(cache, layer, heads, kv_heads, head_dim);
+  const HeadCounts heads = head_counts(shape);
+  check_heads(cache.layer(layer), heads);
+  const float scale = nb::cast<float>(shape.attr("scale"));
+  const float softcap = nb::cast<float>(shape.attr("softcap"));
   check_range("softcap", softcap, softcap >= 0 && softcap <= 3.4e38f, "[0, inf)");
   const View<float> rows(qkv, "qkv", 2), to(y, "y", 2, true);
-  rows.require(1, (heads + 2 * kv_heads) * head_dim);
+  rows.require(1, heads.row_width());
   to.require(0, rows.size(0));
-  to.require(1, heads * head_dim);
+  to.require(1, heads.heads * heads.value_dim);
   const OptionalView<float> sink(sinks, "sinks", 1), slope(slopes, "slopes", 1);
-  sink.require(0, heads);
-  slope.require(0, heads);
-  const Visibility sees = visibility_of(window, chunk);
+  sink.require(0, heads.heads);
+  slope.require(0, heads.heads);
+  const Visibility sees = visibility_of(shape);
   const Batch batch(cache, rows.size(0), sees, positions, query_start, block_tables);
   const Masks masked(masks, sees, batch.view());
   const nb::gil_scoped_release release;
-  backend.attention({cache.layer(layer), batch.view(), rows.data(), rows.size(1), heads / kv_heads,
+  backend.attention({cache.layer(layer), batch.view(), rows.data(), rows.size(1),
+                     heads.heads / heads.kv_heads,
                      scale, masked.of(sees), softcap, sink.data(), slope.data(), to.data()});
+}
+
+// The fields of a KvPlace.
+using PlaceTuple = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, bool>;
+
+KvPlace place_of(const PlaceTuple& fields) {
+  const auto [table, index, heads, head_dim, value_dim, latent] = fields;
+  return {table, index, heads, head_dim, value_dim, latent};
 }
 
 [[noreturn]] void refuse_row(int32_t status, int64_t row) {
@@ -470,9 +484,18 @@ NB_MODULE(_native, m) {
                                            groups, chosen_groups, group_score, jitter));
            });
   nb::class_<KvCache>(m, "KvCache")
-      .def(nb::init<int64_t, int64_t, int64_t, int64_t, int64_t, bool, bool>(),
-           nb::arg("num_layers"), nb::arg("num_kv_heads"), nb::arg("head_dim"),
-           nb::arg("block_size"), nb::arg("num_blocks"), nb::arg("k_bf16"), nb::arg("v_bf16"))
+      .def("__init__",
+           [](KvCache* self, const std::vector<std::optional<PlaceTuple>>& places,
+              int64_t block_size, int64_t blocks, bool k_bf16, bool v_bf16) {
+             std::vector<std::optional<KvPlace>> of;
+             for (const auto& place : places) {
+               of.push_back(place ? std::optional(place_of(*place))
+                                  : std::nullopt);
+             }
+             new (self) KvCache(of, block_size, blocks, k_bf16, v_bf16);
+           },
+           nb::arg("places"), nb::arg("block_size"), nb::arg("num_blocks"), nb::arg("k_bf16"),
+           nb::arg("v_bf16"))
       .def("copy_blocks",
            [](KvCache& cache, nb::handle pairs) {
              const View<int32_t> copies(pairs, "pairs", 2);
@@ -547,15 +570,12 @@ NB_MODULE(_native, m) {
       .def("experts", &experts, nb::arg("gate_up"), nb::arg("down"), nb::arg("x"), nb::arg("y"),
            nb::arg("experts"), nb::arg("weights"), nb::arg("activation"), nb::arg("weigh_input"),
            nb::arg("residual").none(), nb::arg("scale"))
-      .def("rope", &rope, nb::arg("qkv"), nb::arg("heads"), nb::arg("kv_heads"),
-           nb::arg("head_dim"), nb::arg("cos"), nb::arg("sin"), nb::arg("positions"),
+      .def("rope", &rope, nb::arg("qkv"), nb::arg("shape"), nb::arg("cos"), nb::arg("sin"), nb::arg("positions"),
            nb::arg("q_weight").none(), nb::arg("q_eps"), nb::arg("k_weight").none(),
            nb::arg("k_eps"))
       .def("kv_write", &kv_write)
       .def("attention", &attention, nb::arg("cache"), nb::arg("layer"), nb::arg("qkv"),
-           nb::arg("y"), nb::arg("heads"), nb::arg("kv_heads"), nb::arg("head_dim"),
-           nb::arg("scale"), nb::arg("window"), nb::arg("chunk"), nb::arg("softcap"),
-           nb::arg("sinks").none(), nb::arg("slopes").none(), nb::arg("masks").none(),
+           nb::arg("y"), nb::arg("shape"), nb::arg("sinks").none(), nb::arg("slopes").none(), nb::arg("masks").none(),
            nb::arg("positions"), nb::arg("query_start"), nb::arg("block_tables"))
       .def("sample", &sample, nb::arg("logits"), nb::arg("num_tokens"), nb::arg("temperature"),
            nb::arg("top_k"), nb::arg("top_p"), nb::arg("min_p"), nb::arg("uniform"),

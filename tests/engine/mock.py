@@ -22,7 +22,7 @@ from headrace.engine.core import EngineCore
 from headrace.engine.messages import Output, Submit, TokenLogprob
 from headrace.engine.params import SAMPLERS, SamplingParams
 from headrace.engine.sampler import Sampler, uniform
-from headrace.models.cost import CostModel
+from headrace.models.cost import CostModel, LayerCost
 from headrace.models.layer_cache import CacheLayout, LayerKV, cache_layout
 from headrace.ops import adjustment, make_ops
 from headrace.ops.interface import (
@@ -225,9 +225,8 @@ class MockOps:
         return None
 
     def kv_cache(self, spec: KVCacheSpec) -> KVCacheArrays:
-        return KVCacheArrays(
-            spec, np.zeros((spec.num_layers, spec.num_blocks, spec.block_size), np.uint64)
-        )
+        layers = 1 + max(place.index for place in spec.places if place is not None)
+        return KVCacheArrays(spec, np.zeros((layers, spec.num_blocks, spec.block_size), np.uint64))
 
     def kv_copy(self, kv: KVCacheArrays, pairs: npt.NDArray[np.int32]) -> None:
         sources, targets = pairs.T
@@ -288,9 +287,7 @@ class MockModel:
             weight_bytes=100,
             layer_elements=10,
             head_elements=1,
-            attention=AttentionShape(1, 1, 2, 1.0),
-            windows=self.windows,
-            kv_token_bytes=16,
+            layers=[LayerCost(AttentionShape(1, 1, 2, 1.0, window), 16) for window in self.windows],
         )
 
     def forward(self, batch: RaggedBatch, kv: KVCacheArrays) -> npt.NDArray[np.float32]:

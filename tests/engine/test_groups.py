@@ -25,7 +25,8 @@ GEMMA3_4B = cache_layout([LayerKV(4, 256, 1024 if i % 6 else 0) for i in range(1
 
 def one_group(layout: CacheLayout) -> CacheLayout:
     """The same layers, all of which keep everything: one block holds them all."""
-    return cache_layout([layout.widths] * len(layout.places))
+    kept = [place for place in layout.places if place is not None]
+    return cache_layout([LayerKV(place.num_kv_heads, place.head_dim) for place in kept])
 
 
 def run_until_preempted(kv: KVCache, lengths: Sequence[tuple[int, int]]) -> tuple[float, int]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from headrace.models import load_model
-from headrace.models.cost import CostModel, ExpertCost, StepCost
+from headrace.models.cost import CostModel, ExpertCost, LayerCost, StepCost
 from headrace.ops import make_ops
 from headrace.ops.interface import AttentionShape
 from headrace.plan.model_shape import shape_of_config
@@ -22,9 +24,7 @@ def test_counts_are_those_of_counting_one_by_one(windows: tuple[int, ...]) -> No
         weight_bytes=1000,
         layer_elements=70,
         head_elements=9,
-        attention=SHAPE,
-        windows=windows,
-        kv_token_bytes=64,
+        layers=[LayerCost(replace(SHAPE, window=window), 64) for window in windows],
     )
     rows = [(0, 7, True), (3, 1, True), (4, 1, False), (30, 12, False)]
     moved, operations = 1000, 0

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import pytest
 
+from headrace.errors import UnsupportedModelError
 from headrace.models.layer_cache import CacheLayout, LayerCache, LayerKV, SharedKV, cache_layout
 from headrace.ops.interface import AttentionShape, KVCacheSpec, LayerPlace, Ops, RaggedBatch
 
@@ -56,7 +59,7 @@ def test_a_layer_that_shares_lies_where_the_other_does_and_one_without_attention
     assert places(layout) == [(0, 0), None, (1, 0), (1, 0), (0, 0)]
     assert [group.layers for group in layout.groups] == [(0,), (2,)]
     spec = layout.spec(16, 3, "f32", "f32")
-    assert spec.place(3) == LayerPlace(1, 0)
+    assert spec.place(3) == LayerPlace(1, 0, 2, 16)
     with pytest.raises(ValueError, match="layer 1 keeps no K and V"):
         spec.place(1)
     for layer in (-1, 5):
@@ -65,17 +68,88 @@ def test_a_layer_that_shares_lies_where_the_other_does_and_one_without_attention
 
 
 def test_what_no_pool_holds_is_refused() -> None:
-    with pytest.raises(ValueError, match="no layer keeps K and V"):
+    with pytest.raises(UnsupportedModelError, match="no layer of the model keeps K and V"):
         cache_layout([None, None])
-    with pytest.raises(ValueError, match="2 heads of 16 in layer 0, 1 heads of 32 in layer 1"):
-        cache_layout([FULL, LayerKV(1, 32)])
-    with pytest.raises(ValueError, match="layer 1 shares with layer 2, which keeps none"):
+    with pytest.raises(UnsupportedModelError, match=r"layer 1 shares .* layer 2, which keeps none"):
         cache_layout([FULL, SharedKV(2), None])
+
+
+MODELS: dict[str, tuple[list[LayerCache], int, float]] = {
+    # Layers, then tables and the share of blocks that is empty.
+    "gpt_oss_20b": ([LayerKV(8, 64, 128), LayerKV(8, 64)] * 12, 2, 0.0),
+    "gemma3_4b": ([LayerKV(4, 256, 1024 if i % 6 else 0) for i in range(1, 35)], 34, 0.0),
+    "gemma4_31b": ([LayerKV(16, 256, 1024)] * 50 + [LayerKV(4, 512)] * 10, 11, 0.0),
+    "mimo_v2_flash": (
+        [LayerKV(8, 192, 128, 128)] * 39 + [LayerKV(4, 192, 0, 128)] * 9,
+        44,
+        1280 / (44 * 2560),
+    ),
+    "nemotron_nas": ([LayerKV(8, 128), None, LayerKV(2, 128), LayerKV(4, 128)] * 20, 1, 0.0),
+    "deepseek_v3": ([LayerKV(1, 576, 0, 512, latent=True)] * 61, 1, 0.0),
+}
+
+
+def values_by_table(layout: CacheLayout) -> dict[int, int]:
+    """Values that a token takes in each table."""
+    spec = layout.spec(16, 1, "bf16", "bf16")
+    tables: dict[int, int] = {}
+    for place in {place for place in layout.places if place is not None}:
+        tables[place.table] = tables.get(place.table, 0) + spec.token_bytes(place) // 2
+    return tables
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_layers_of_published_models_waste_little(name: str) -> None:
+    layers, num_tables, empty = MODELS[name]
+    layout = cache_layout(layers)
+    assert layout.num_tables == num_tables
+    tables = values_by_table(layout)
+    page = layout.spec(16, 1, "bf16", "bf16").block_bytes // (2 * 16)
+    assert 1 - sum(tables.values()) / (page * num_tables) == pytest.approx(empty, abs=1e-9)
+
+
+def test_a_token_of_deepseek_v3_takes_576_values_a_layer() -> None:
+    layout = cache_layout(MODELS["deepseek_v3"][0])
+    assert layout.spec(16, 1, "bf16", "bf16").block_bytes == 16 * 61 * 576 * 2
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_any_layers_are_packed_without_overlap_and_no_worse_than_one_by_one(seed: int) -> None:
+    rng = random.Random(seed)
+    widths = [(rng.choice([1, 2, 4, 8]), 2 * rng.randint(1, 128)) for _ in range(3)]
+    windows = rng.sample([0, 128, 512], rng.randint(1, 3))
+    layers: list[LayerCache] = []
+    for _ in range(rng.randint(1, 70)):
+        heads, head_dim = rng.choice(widths)
+        kept = LayerKV(heads, head_dim, rng.choice(windows), latent=rng.random() < 0.2)
+        layers.append(kept if rng.random() < 0.9 or not layers else None)
+    layout = cache_layout(layers)
+    found = [place for place in layout.places if place is not None]
+    assert len({(place.table, place.index) for place in found}) == len(found)
+    for layer, place in zip(layers, layout.places, strict=True):
+        assert (place is None) == (layer is None)
+        if place is not None and isinstance(layer, LayerKV):
+            assert (place.num_kv_heads, place.head_dim) == (layer.num_kv_heads, layer.head_dim)
+            assert place.latent == layer.latent
+    for group in layout.groups:  # each has tables of its own, with no gap between indices
+        tables = {place.table for i in group.layers if (place := layout.places[i])}
+        others = {p.table for i, p in enumerate(layout.places) if p and i not in group.layers}
+        assert len(tables) == group.num_tables
+        assert not tables & others
+    for table in range(layout.num_tables):
+        indices = sorted(place.index for place in found if place.table == table)
+        assert indices == list(range(len(indices)))
+    tables_of = values_by_table(layout)
+    page, kept_values = max(tables_of.values()), sum(tables_of.values())
+    widest = max(layer.values for layer in layers if isinstance(layer, LayerKV))
+    one_by_one = widest * len(found)
+    assert page * layout.num_tables <= one_by_one
+    assert page * layout.num_tables >= kept_values
 
 
 def test_a_block_has_the_bytes_of_its_layers() -> None:
     spec = cache_layout([LOCAL] * 6 + [FULL] * 2).spec(16, 10, "bf16", "f32")
-    assert (spec.num_layers, spec.num_blocks) == (2, 10)
+    assert spec.num_blocks == 10
     assert spec.block_bytes == 2 * 16 * 2 * 16 * (2 + 4)
 
 
@@ -99,9 +173,9 @@ def test_layers_in_tables_of_their_own_are_the_same_bits(ops: Ops) -> None:
             ops.kv_write(rows[layer], shape, kv, layer, batch)
         return [ops.paged_attention(rows[i], shape, kv, i, batch) for i in range(4)]
 
-    together = attended(KVCacheSpec(4, 1, 16, 16, 3, "f32", "bf16"), [[2, 0, 1]])
-    places = tuple(LayerPlace(layer % 2, layer // 2) for layer in range(4))
-    mixed = KVCacheSpec(2, 1, 16, 16, 6, "f32", "bf16", places)
+    together = attended(KVCacheSpec.uniform(4, 1, 16, 16, 3, "f32", "bf16"), [[2, 0, 1]])
+    places = tuple(LayerPlace(layer % 2, layer // 2, 1, 16) for layer in range(4))
+    mixed = KVCacheSpec(places, 16, 6, "f32", "bf16")
     for mine, expected in zip(attended(mixed, [[4, 1, 2], [0, 5, 3]]), together, strict=True):
         assert np.array_equal(mine, expected)
     with pytest.raises(ValueError, match="the batch has 1 block tables"):

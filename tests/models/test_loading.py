@@ -11,7 +11,7 @@ import pytest
 from headrace.errors import CheckpointError, ConfigError, UnsupportedModelError
 from headrace.models import Model, load_model
 from headrace.models.families.qwen3 import Qwen3Layer
-from headrace.ops.interface import Ops, RaggedBatch, RopeTable
+from headrace.ops.interface import LayerPlace, Ops, RaggedBatch, RopeTable
 from headrace.ops.reference.backend import ReferenceOps
 from headrace.weights.checkpoint import Checkpoint, Conventions
 from headrace.weights.tensor import Tensor
@@ -187,7 +187,7 @@ def test_facts_of_a_model(ops: Ops) -> None:
     assert model.weight_bytes == checkpoint.nbytes
     assert model.step_weight_bytes == checkpoint.nbytes - checkpoint.tensors[EMBEDDING].nbytes
     spec = model.cache_layout.spec(32, 7, "bf16", "f32")
-    assert (spec.num_layers, spec.num_kv_heads, spec.head_dim) == (2, 2, 16)
+    assert spec.places == (LayerPlace(0, 0, 2, 16), LayerPlace(0, 1, 2, 16))
     assert (spec.block_size, spec.num_blocks, spec.k_codec, spec.v_codec) == (32, 7, "bf16", "f32")
 
 

@@ -133,7 +133,7 @@ from headrace.ops.interface import AttentionShape, KVCacheSpec, RaggedBatch
 
 N, shape = {tokens}, AttentionShape(1, 1, 16, 0.25)
 ops = CpuOps(threads=2)
-kv = ops.kv_cache(KVCacheSpec(1, 1, 16, 64, N // 64, "f32", "f32"))
+kv = ops.kv_cache(KVCacheSpec.uniform(1, 1, 16, 64, N // 64, "f32", "f32"))
 qkv = np.random.default_rng(0).standard_normal((N, 48)).astype(np.float32)
 batch = RaggedBatch(
     np.zeros(N, np.int32), np.arange(N, dtype=np.int32), np.array([0, N], np.int32),

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import ConfigError
-from headrace.models.cost import CostModel, RowCost
+from headrace.models.cost import CostModel, LayerCost, RowCost
 from headrace.ops.interface import AttentionShape
 from headrace.plan.layer_shape import StateLayers
 from headrace.plan.step import StepCounter, Storage, stored_as_header, touched_experts
@@ -131,9 +131,10 @@ def test_counts_are_those_of_a_loaded_model(window: int | None) -> None:
         weight_bytes=2 * 12_900,
         layer_elements=12_000,
         head_elements=900,
-        attention=AttentionShape(num_heads=64, num_kv_heads=8, head_dim=128, scale=1.0),
-        windows=[window or 0] * 4 + [0] * 2,
-        kv_token_bytes=2 * 2 * 8 * 128,
+        layers=[
+            LayerCost(AttentionShape(64, 8, 128, 1.0, limit), 2 * 2 * 8 * 128)
+            for limit in [window or 0] * 4 + [0] * 2
+        ],
     )
     counter = StepCounter(model, FP16)
     for start, count in ((0, 1), (0, 100), (17, 31), (40, 20), (500, 7)):

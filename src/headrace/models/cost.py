@@ -59,13 +59,32 @@ class ExpertCost(NamedTuple):
         return 2 * self.elements * self.experts_per_token // self.experts
 
 
+class LayerCost(NamedTuple):
+    """The attention of one layer."""
+
+    attention: AttentionShape
+    """Its heads, and its window or chunks."""
+    kv_token_bytes: int
+    """K and V of one token."""
+
+    @property
+    def reach(self) -> int:
+        """Positions a token reads at most, 0 for all."""
+        return self.attention.window or self.attention.chunk
+
+    @property
+    def pair_operations(self) -> int:
+        """Operations of one token and one position it sees: q.K and p.V."""
+        shape = self.attention
+        return 2 * (shape.num_heads * shape.head_dim + shape.output_width)
+
+
 class CostModel:
     """Counts steps of one model over one kind of KV cache.
 
     weight_bytes: read in every step, lm_head's among them. layer_elements: of the matrices every
-    token meets. head_elements: of lm_head, which only rows with logits meet. windows: of each
-    layer, 0 for none. kv_token_bytes: K and V of one token in one layer. experts: None in models
-    without.
+    token meets. head_elements: of lm_head, which only rows with logits meet. layers: those that
+    have attention. experts: None in models without.
     """
 
     def __init__(
@@ -74,19 +93,15 @@ class CostModel:
         weight_bytes: int,
         layer_elements: int,
         head_elements: int,
-        attention: AttentionShape,
-        windows: Iterable[int],
-        kv_token_bytes: int,
+        layers: Iterable[LayerCost],
         experts: ExpertCost | None = None,
     ) -> None:
         self._weight_bytes = weight_bytes
         self._layer_operations = 2 * layer_elements
         self._head_operations = 2 * head_elements
-        # Of one token and one position it sees, in one layer: q.K and p.V.
-        self._pair_operations = 2 * attention.num_heads * attention.head_dim
-        self._pair_operations += 2 * attention.output_width
-        self._layers = Counter(windows)
-        self._kv_token_bytes = kv_token_bytes
+        self._layers = Counter(
+            (layer.reach, layer.kv_token_bytes, layer.pair_operations) for layer in layers
+        )
         self._experts = experts
 
     def of(self, rows: Iterable[tuple[int, int, int]]) -> StepCost:
@@ -98,10 +113,10 @@ class CostModel:
         for start, count, samples in rows:
             tokens += count
             operations += self._layer_operations * count + self._head_operations * samples
-            for window, layers in self._layers.items():
-                operations += layers * self._pair_operations * _pairs(start, count, window)
+            for (window, token_bytes, pair_operations), layers in self._layers.items():
+                operations += layers * pair_operations * _pairs(start, count, window)
                 seen = start + count if not window else min(start + count, window - 1 + count)
-                moved += layers * self._kv_token_bytes * (seen + count)
+                moved += layers * token_bytes * (seen + count)
         if not operations:
             return StepCost(0, 0)
         if self._experts is not None:

@@ -1,22 +1,23 @@
 """What each layer of a model keeps of a request, and how that lies in one pool of blocks.
 
-A model declares it layer by layer; all else follows from there. Layers that keep the same form a
-group: its tokens have one lifetime. A block holds `block_size` tokens of `layers_per_block` layers
-of one group. That number divides the layers of every group, so all blocks have one size and any
-group may take any of them; a group of more layers has several block tables.
+A model declares it layer by layer; all else follows from there. Layers that keep K and V equally
+long form a group: its tokens have one lifetime. A block holds `block_size` tokens of the layers of
+one block table; a group of layers that do not fit into a block has several tables. All blocks are
+as long as the widest table, so any group may take any of them. Layers are packed into tables so
+that as little of the blocks as possible is empty, and then so that there are few tables.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import gcd
+from math import inf
 
 import numpy as np
 import numpy.typing as npt
 
+from headrace.errors import UnsupportedModelError
 from headrace.ops.interface import KVCacheSpec, KVCodec, LayerPlace
-from headrace.ops.shared import heads_in_words
 
 
 @dataclass(frozen=True)
@@ -33,11 +34,10 @@ class LayerKV:
     """Values are the last value_dim dimensions of the keys and are not stored again."""
 
     @property
-    def widths(self) -> LayerKV:
-        """The same without a window: what a token takes in the cache."""
-        return LayerKV(
-            self.num_kv_heads, self.head_dim, 0, self.value_dim or self.head_dim, self.latent
-        )
+    def values(self) -> int:
+        """Values that a token takes in the cache."""
+        values = 0 if self.latent else self.value_dim or self.head_dim
+        return self.num_kv_heads * (self.head_dim + values)
 
 
 @dataclass(frozen=True)
@@ -76,9 +76,6 @@ class CacheLayout:
     """The groups of a model and the place of each of its layers."""
 
     groups: tuple[CacheGroup, ...]
-    widths: LayerKV
-    """What every layer keeps of a token."""
-    layers_per_block: int
     places: tuple[LayerPlace | None, ...]
     """Of each layer; None where it keeps nothing."""
 
@@ -86,6 +83,11 @@ class CacheLayout:
     def num_tables(self) -> int:
         """Blocks that `block_size` tokens take in all layers while they are inside all windows."""
         return sum(group.num_tables for group in self.groups)
+
+    @property
+    def layers_per_block(self) -> int:
+        """Layers of the table that has most of them."""
+        return 1 + max(place.index for place in self.places if place is not None)
 
     def tables(self, entries: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np.int32], ...]:
         """Block tables int32[R, B] for callers that number entries, not blocks, where entry e has
@@ -98,56 +100,91 @@ class CacheLayout:
         self, block_size: int, num_blocks: int, k_codec: KVCodec, v_codec: KVCodec
     ) -> KVCacheSpec:
         """A KV cache of so many blocks."""
-        return KVCacheSpec(
-            num_layers=self.layers_per_block,
-            num_kv_heads=self.widths.num_kv_heads,
-            head_dim=self.widths.head_dim,
-            block_size=block_size,
-            num_blocks=num_blocks,
-            k_codec=k_codec,
-            v_codec=v_codec,
-            places=self.places,
-            value_dim=self.widths.value_dim,
-            latent=self.widths.latent,
-        )
+        return KVCacheSpec(self.places, block_size, num_blocks, k_codec, v_codec)
 
 
 def cache_layout(layers: Sequence[LayerCache]) -> CacheLayout:
     """The layout of layers that keep this.
 
-    Raises ValueError where no layer keeps anything, where K and V of two layers differ in width,
-    which one size of blocks does not allow yet, and where a layer shares with one that keeps none.
+    Raises UnsupportedModelError where no layer keeps anything and where a layer shares with one
+    that keeps none.
     """
-    members: dict[int, list[int]] = {}
-    widths: dict[LayerKV, int] = {}
+    members: dict[int, dict[int, LayerKV]] = {}
     for index, kept in enumerate(layers):
         if isinstance(kept, LayerKV):
-            members.setdefault(kept.window, []).append(index)
-            widths.setdefault(kept.widths, index)
-    if len(widths) != 1:
-        raise ValueError(_widths_refused(widths))
-    (common,) = widths
-    layers_per_block = gcd(*map(len, members.values()))
+            members.setdefault(kept.window, {})[index] = kept
+    if not members:
+        raise UnsupportedModelError("no layer of the model keeps K and V")
     groups = []
     places: list[LayerPlace | None] = [None] * len(layers)
     first_table = 0
-    for window, indices in members.items():
-        for at, index in enumerate(indices):
-            table, within = divmod(at, layers_per_block)
-            places[index] = LayerPlace(first_table + table, within)
-        num_tables = len(indices) // layers_per_block
-        groups.append(CacheGroup(window, tuple(indices), num_tables))
-        first_table += num_tables
+    for (window, of_group), tables in zip(members.items(), _packed(members), strict=True):
+        for table, indices in enumerate(tables):
+            for within, index in enumerate(indices):
+                kept = of_group[index]
+                places[index] = LayerPlace(
+                    table=first_table + table,
+                    index=within,
+                    num_kv_heads=kept.num_kv_heads,
+                    head_dim=kept.head_dim,
+                    value_dim=kept.value_dim,
+                    latent=kept.latent,
+                )
+        groups.append(CacheGroup(window, tuple(of_group), len(tables)))
+        first_table += len(tables)
     for index, kept in enumerate(layers):
         if isinstance(kept, SharedKV):
             if not isinstance(layers[kept.layer], LayerKV):
-                raise ValueError(f"layer {index} shares with layer {kept.layer}, which keeps none")
+                raise UnsupportedModelError(
+                    f"layer {index} shares K and V with layer {kept.layer}, which keeps none"
+                )
             places[index] = places[kept.layer]
-    return CacheLayout(tuple(groups), common, layers_per_block, tuple(places))
+    return CacheLayout(tuple(groups), tuple(places))
 
 
-def _widths_refused(widths: dict[LayerKV, int]) -> str:
-    if not widths:
-        return "no layer keeps K and V"
-    found = ", ".join(f"{heads_in_words(kept)} in layer {layer}" for kept, layer in widths.items())
-    return f"K and V differ in width between layers, which blocks of one size do not hold: {found}"
+Tables = list[list[int]]
+"""The layers of each table of a group."""
+
+
+def _packed(members: Mapping[int, Mapping[int, LayerKV]]) -> list[Tables]:
+    """The tables of each group.
+
+    Sizes are counted in values, so that layers lie alike whatever the codecs. The capacities tried
+    are those by which the layers of some group fall into equal shares; smaller blocks hold less
+    that is empty, larger ones need fewer tables.
+    """
+    sizes = [{layer: kept.values for layer, kept in of.items()} for of in members.values()]
+    widest = max(max(of.values()) for of in sizes)
+    shares = {-(-sum(of.values()) // count) for of in sizes for count in range(1, len(of) + 1)}
+    best: list[Tables] = []
+    least = (inf, inf)
+    for share in sorted({max(widest, share) for share in shares}):
+        packed = [_first_fit(of, share) for of in sizes]
+        loads = [
+            sum(of[layer] for layer in table)
+            for of, tables in zip(sizes, packed, strict=True)
+            for table in tables
+        ]
+        wasted = len(loads) * max(loads) - sum(loads), len(loads)
+        if wasted < least:
+            least, best = wasted, packed
+    return best
+
+
+def _first_fit(sizes: Mapping[int, int], capacity: int) -> Tables:
+    """Layers in tables of at most `capacity`: the largest first, each where it first fits."""
+    tables: Tables = []
+    free: list[int] = []
+    size_before = first = 0
+    for layer in sorted(sizes, key=lambda layer: -sizes[layer]):
+        size = sizes[layer]
+        if size != size_before:
+            size_before, first = size, 0
+        while first < len(tables) and free[first] < size:
+            first += 1
+        if first == len(tables):
+            tables.append([])
+            free.append(capacity)
+        tables[first].append(layer)
+        free[first] -= size
+    return [sorted(table) for table in tables]

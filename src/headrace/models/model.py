@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from headrace.models.blocks import Step
 from headrace.models.config import DecoderConfig
-from headrace.models.cost import CostModel, ExpertCost
+from headrace.models.cost import CostModel, ExpertCost, LayerCost
 from headrace.models.layer_cache import cache_layout
 from headrace.models.loader import EMBEDDING, Loader
 from headrace.models.rope import RopeConfig, Rotation, rotation
@@ -131,9 +131,11 @@ class Model(ABC):
             weight_bytes=self.step_weight_bytes,
             layer_elements=self._layer_elements,
             head_elements=self._head_elements,
-            attention=self.attention,
-            windows=self.config.reaches,
-            kv_token_bytes=spec.block_bytes // spec.num_layers,
+            layers=[
+                LayerCost(self.config.attention_of(layer), spec.token_bytes(place))
+                for layer, place in enumerate(spec.places)
+                if place is not None
+            ],
             experts=self._expert_cost,
         )
 

@@ -11,6 +11,7 @@ number of threads or on how a prompt was cut into chunks. docs/kernels.md define
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -131,56 +132,80 @@ class AttentionShape:
 
 @dataclass(frozen=True)
 class LayerPlace:
-    """The place of one layer's K and V."""
+    """The place of one layer's K and V, and their widths."""
 
     table: int
     """The block table that names its blocks."""
     index: int
     """Which of the layers of a block it is."""
-
-
-@dataclass(frozen=True)
-class KVCacheSpec:
-    """The size and storage of a paged KV cache. Codecs of K and V are independent."""
-
-    num_layers: int
-    """Layers a block holds: all those of a model, or of each of its block tables."""
     num_kv_heads: int
     head_dim: int
-    block_size: int
-    """Tokens a block holds; a power of two from 16 to the backend's attention span."""
-    num_blocks: int
-    k_codec: KVCodec
-    v_codec: KVCodec
-    places: tuple[LayerPlace | None, ...] = ()
-    """Of each layer of the model, None where it keeps nothing. Empty: there is one block table, and
-    each layer is its own index."""
     value_dim: int = 0
     """Width of a value; 0 means head_dim."""
     latent: bool = False
     """Values are the last value_dim dimensions of the keys; V is not stored."""
 
-    @property
-    def token_bytes(self) -> int:
-        """Bytes of one token in one layer, K and V."""
-        width = {"f32": 4, "bf16": 2}
-        values = 0 if self.latent else (self.value_dim or self.head_dim) * width[self.v_codec]
-        return self.num_kv_heads * (self.head_dim * width[self.k_codec] + values)
+
+@dataclass(frozen=True)
+class KVCacheSpec:
+    """The size and storage of a paged KV cache. Codecs of K and V are independent.
+
+    A block holds `block_size` tokens of the layers of one table, in the order of their indices. All
+    blocks are as long as the widest table needs, so that each may be of any table.
+    """
+
+    places: tuple[LayerPlace | None, ...]
+    """Of each layer of the model, None where it keeps nothing. Layers that share K and V have one
+    place."""
+    block_size: int
+    """Tokens a block holds; a power of two from 16 to the backend's attention span."""
+    num_blocks: int
+    k_codec: KVCodec
+    v_codec: KVCodec
+
+    @classmethod
+    def uniform(
+        cls,
+        num_layers: int,
+        num_kv_heads: int,
+        head_dim: int,
+        block_size: int,
+        num_blocks: int,
+        k_codec: KVCodec,
+        v_codec: KVCodec,
+        *,
+        value_dim: int = 0,
+        latent: bool = False,
+    ) -> KVCacheSpec:
+        """A cache of layers that keep the same, all in one table."""
+        places = tuple(
+            LayerPlace(0, index, num_kv_heads, head_dim, value_dim, latent)
+            for index in range(num_layers)
+        )
+        return cls(places, block_size, num_blocks, k_codec, v_codec)
 
     def place(self, layer: int) -> LayerPlace:
         """Where K and V of a layer lie; ValueError for a layer that has no place."""
-        count = len(self.places) or self.num_layers
-        if not 0 <= layer < count:
-            raise ValueError(f"layer {layer} is not in [0, {count})")
-        place = self.places[layer] if self.places else LayerPlace(0, layer)
+        if not 0 <= layer < len(self.places):
+            raise ValueError(f"layer {layer} is not in [0, {len(self.places)})")
+        place = self.places[layer]
         if place is None:
             raise ValueError(f"layer {layer} keeps no K and V")
         return place
 
+    def token_bytes(self, place: LayerPlace) -> int:
+        """Bytes of one token in a layer that lies there, K and V."""
+        width = {"f32": 4, "bf16": 2}
+        values = 0 if place.latent else (place.value_dim or place.head_dim) * width[self.v_codec]
+        return place.num_kv_heads * (place.head_dim * width[self.k_codec] + values)
+
     @property
     def block_bytes(self) -> int:
-        """Bytes of one block over all its layers, K and V."""
-        return self.num_layers * self.block_size * self.token_bytes
+        """Bytes of one block: of the table whose layers keep most."""
+        tables = Counter[int]()
+        for place in {place for place in self.places if place is not None}:
+            tables[place.table] += self.token_bytes(place)
+        return self.block_size * max(tables.values(), default=0)
 
 
 @dataclass(frozen=True)

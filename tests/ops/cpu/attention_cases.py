@@ -12,7 +12,17 @@ def new_cache(
     ops: Ops, shape: AttentionShape, blocks: int, block_size: int, k: KVCodec, v: KVCodec
 ) -> KVCacheArrays:
     return ops.kv_cache(
-        KVCacheSpec(2, shape.num_kv_heads, shape.head_dim, block_size, blocks, k, v)
+        KVCacheSpec.uniform(
+            2,
+            shape.num_kv_heads,
+            shape.head_dim,
+            block_size,
+            blocks,
+            k,
+            v,
+            value_dim=shape.value_dim,
+            latent=shape.latent,
+        )
     )
 
 
@@ -32,9 +42,10 @@ def bound(shape: AttentionShape, rows: np.ndarray, v: KVCodec) -> float:
     With bf16 V a p that lies near a tie may round the other way, by 2^-7 of itself.
     """
     d = shape.head_dim
-    heads = rows.reshape(len(rows), -1, d)
+    keys_end = (shape.num_heads + shape.num_kv_heads) * d
+    heads = rows[:, :keys_end].reshape(len(rows), -1, d)
     longest = np.sqrt((heads.astype(np.float64) ** 2).sum(axis=2)).max()
-    largest_v = np.abs(heads[:, shape.num_heads + shape.num_kv_heads :]).max()
+    largest_v = np.abs(heads[:, shape.num_heads :] if shape.latent else rows[:, keys_end:]).max()
     score = (33 + d / 32) * UNIT * longest * longest * shape.scale
     return float(
         largest_v * (2 * score + (len(rows) + 20) * UNIT + (2.0**-7 if v == "bf16" else 0))

@@ -113,7 +113,7 @@ def shape_of(kv_heads: int, group: int, head_dim: int) -> AttentionShape:
 
 
 def row_width(shape: AttentionShape) -> int:
-    return (shape.num_heads + 2 * shape.num_kv_heads) * shape.head_dim
+    return shape.row_width
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.errors import ConfigError
 from headrace.ops.cpu import CpuOps, _native
-from headrace.ops.interface import KVCacheSpec, Norm, RaggedBatch
+from headrace.ops.interface import AttentionShape, KVCacheSpec, LayerPlace, Norm, RaggedBatch
 from headrace.ops.reference import ReferenceOps
 from headrace.ops.sampling_rows import SamplingRows
 from tests.ops.cpu.cases import matrix, normal, row_width, shape_of, vector
@@ -83,20 +83,28 @@ def test_embedding_and_rows() -> None:
 
 
 def test_kv_cache() -> None:
-    spec = KVCacheSpec(1, 1, 64, 16, 4, "f32", "f32")
+    good = {
+        "num_layers": 1, "num_kv_heads": 1, "head_dim": 64, "block_size": 16, "num_blocks": 4,
+        "k_codec": "f32", "v_codec": "f32",
+    }  # fmt: skip
     for change in (
         {"block_size": 8}, {"block_size": 128}, {"block_size": 24}, {"head_dim": 63},
         {"head_dim": 0}, {"num_blocks": 0}, {"num_layers": -1}, {"num_kv_heads": 0},
         {"k_codec": "q8_0"}, {"v_codec": "f16"}, {"head_dim": 2**60}, {"num_blocks": 2**62},
-        {"num_layers": 2**32, "num_blocks": 2**32}, {"num_kv_heads": 2**54, "num_blocks": 2**10},
+        {"num_blocks": 2**50, "num_layers": 4}, {"num_kv_heads": 2**54, "num_blocks": 2**10},
+        {"value_dim": -1}, {"value_dim": 2**60}, {"value_dim": 65, "latent": True},
     ):  # fmt: skip
         with pytest.raises(ValueError, match=next(iter(change))):
-            OPS.kv_cache(replace(spec, **change))  # type: ignore[arg-type]
+            OPS.kv_cache(KVCacheSpec.uniform(**{**good, **change}))  # type: ignore[arg-type]
+    places = (LayerPlace(0, 0, 2, 64), LayerPlace(0, 0, 1, 64))
+    for ops in (OPS, ReferenceOps()):
+        with pytest.raises(ValueError, match="layers in one place of a KV cache differ"):
+            ops.kv_cache(KVCacheSpec(places, 16, 4, "f32", "f32"))
 
 
 def test_ragged_batches() -> None:
     shape = shape_of(2, 2, 16)
-    kv = OPS.kv_cache(KVCacheSpec(2, 2, 16, 16, 4, "f32", "f32"))
+    kv = OPS.kv_cache(KVCacheSpec.uniform(2, 2, 16, 16, 4, "f32", "f32"))
     rows = normal(1, 5, row_width(shape))
     good = RaggedBatch(
         token_ids=np.zeros(5, np.int32),
@@ -146,7 +154,7 @@ def test_ragged_batches() -> None:
 @pytest.mark.parametrize("window", [2**31, 2**40 + 1, 2**63 - 1])
 def test_a_window_beyond_every_position_is_none(window: int) -> None:
     shape = shape_of(1, 2, 16)
-    kv = OPS.kv_cache(KVCacheSpec(1, 1, 16, 16, 2, "f32", "f32"))
+    kv = OPS.kv_cache(KVCacheSpec.uniform(1, 1, 16, 16, 2, "f32", "f32"))
     rows = normal(1, 20, row_width(shape))
     batch = RaggedBatch(
         token_ids=np.zeros(20, np.int32),
@@ -164,7 +172,7 @@ def test_a_window_beyond_every_position_is_none(window: int) -> None:
 def test_the_last_position_there_is() -> None:
     """Position 2^31 - 1, through a window: the next one is no int32."""
     shape = replace(shape_of(1, 1, 16), window=1)
-    kv = OPS.kv_cache(KVCacheSpec(1, 1, 16, 64, 2, "f32", "f32"))
+    kv = OPS.kv_cache(KVCacheSpec.uniform(1, 1, 16, 64, 2, "f32", "f32"))
     table = np.zeros((1, 2**25), np.int32)
     table[0, -1] = 1
     batch = RaggedBatch(
@@ -189,16 +197,15 @@ def test_numbers_of_heads(heads: int, kv_heads: int) -> None:
     rows = np.zeros((1, width if width < 10000 else 96), np.float32)
     table = np.ones((4, 8), np.float32)
     zero = np.zeros(1, np.int32)
-    cache = _native.KvCache(1, 1, 16, 16, 1, False, False)
+    cache = _native.KvCache([(0, 0, 1, 16, 16, False)], 16, 1, False, False)
+    shape = AttentionShape(heads, kv_heads, 16, 1.0)
     batch = (zero, np.array([0, 1], np.int32), zero[None])
     with pytest.raises(ValueError, match=r"num_(kv_)?heads .* is not in \[1, 65536\]"):
-        native.rope(rows, heads, kv_heads, 16, table, table, zero, None, 0.0, None, 0.0)
+        native.rope(rows, shape, table, table, zero, None, 0.0, None, 0.0)
     with pytest.raises(ValueError, match="heads"):
-        native.kv_write(cache, 0, rows, heads, kv_heads, 16, 0, 0, *batch)
+        native.kv_write(cache, 0, rows, shape, *batch)
     with pytest.raises(ValueError, match="heads"):
-        native.attention(
-            cache, 0, rows, rows, heads, kv_heads, 16, 1.0, 0, 0, 0.0, None, None, None, *batch
-        )
+        native.attention(cache, 0, rows, rows, shape, None, None, None, *batch)
 
 
 def test_stored_rows() -> None:

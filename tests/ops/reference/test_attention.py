@@ -37,7 +37,7 @@ def rows(count: int, seed: int = 0) -> Floats:
 def cache(
     ops: ReferenceOps, k: KVCodec = "f32", v: KVCodec = "f32", blocks: int = 24
 ) -> KVCacheArrays:
-    return ops.kv_cache(KVCacheSpec(2, 2, 8, 16, blocks, k, v))
+    return ops.kv_cache(KVCacheSpec.uniform(2, 2, 8, 16, blocks, k, v))
 
 
 def batch_of(*pieces: tuple[list[int], int, int]) -> RaggedBatch:
@@ -148,15 +148,16 @@ def test_layers_and_unused_table_entries_are_left_alone(ops: ReferenceOps) -> No
     garbage = replace(batch, block_tables=(np.array([[5, 6, 99999]], np.int32),))
     out = attend(ops, qkv, kv, garbage)
     assert np.array_equal(out, attend(ops, qkv, cache(ops), batch))
-    assert not kv.arrays.k[0].any() and not kv.arrays.v[0].any()
-    assert {int(block) for block in np.flatnonzero(kv.arrays.k[1].any(axis=(1, 2, 3)))} == {5, 6}
+    other, own = kv.arrays.places[0, 0], kv.arrays.places[0, 1]
+    assert not other.k.any() and not other.v.any()
+    assert {int(block) for block in np.flatnonzero(own.k.any(axis=(1, 2, 3)))} == {5, 6}
 
 
 def test_bf16_cache_rounds_to_nearest_even(ops: ReferenceOps) -> None:
     qkv, kv = rows(1), cache(ops, "bf16", "bf16")
     qkv[0, 32:34] = 1 + 2.0**-8, 1 + 3 * 2.0**-8
     ops.kv_write(qkv, SHAPE, kv, 0, batch_of(([3], 0, 1)))
-    assert kv.arrays.k[0, 3, 0, 0, :2].astype(np.float32).tolist() == [1, 1 + 2.0**-6]
+    assert kv.arrays.places[0, 0].k[3, 0, 0, :2].astype(np.float32).tolist() == [1, 1 + 2.0**-6]
 
 
 @pytest.mark.parametrize(
@@ -188,9 +189,9 @@ def test_shapes_that_do_not_fit_are_refused(ops: ReferenceOps) -> None:
         ops.kv_write(rows(20), AttentionShape(6, 1, 8, 1.0), kv, 0, batch)
     for size in (8, 24, 128):
         with pytest.raises(ValueError, match=f"block_size {size}"):
-            ops.kv_cache(KVCacheSpec(1, 1, 8, size, 4, "f32", "f32"))
+            ops.kv_cache(KVCacheSpec.uniform(1, 1, 8, size, 4, "f32", "f32"))
     with pytest.raises(ValueError, match="num_blocks"):
-        ops.kv_cache(KVCacheSpec(1, 1, 8, 16, 0, "f32", "f32"))
+        ops.kv_cache(KVCacheSpec.uniform(1, 1, 8, 16, 0, "f32", "f32"))
 
 
 def test_rope_rotates_pairs_half_a_head_apart(ops: ReferenceOps) -> None:

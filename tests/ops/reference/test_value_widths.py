@@ -25,7 +25,7 @@ Floats = npt.NDArray[np.float32]
 
 
 def spec_of(shape: AttentionShape, k: KVCodec, v: KVCodec) -> KVCacheSpec:
-    return KVCacheSpec(
+    return KVCacheSpec.uniform(
         num_layers=2,
         num_kv_heads=shape.num_kv_heads,
         head_dim=shape.head_dim,
@@ -102,7 +102,7 @@ def test_latent_values_are_stored_once_in_the_codec_of_keys() -> None:
     spec = spec_of(LATENT, "bf16", "f32")
     assert spec.block_bytes == 2 * 16 * 12 * 2
     kv = OPS.kv_cache(spec)
-    assert np.shares_memory(kv.arrays.k, kv.arrays.v)
+    assert np.shares_memory(kv.arrays.places[0, 1].k, kv.arrays.places[0, 1].v)
     assert spec_of(NARROW, "bf16", "f32").block_bytes == 2 * 16 * 2 * (12 * 2 + 5 * 4)
 
 

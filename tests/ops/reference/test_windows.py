@@ -45,7 +45,7 @@ def masked_softmax(qkv: Floats, shape: AttentionShape) -> npt.NDArray[np.float64
 @pytest.mark.parametrize("softcap", [0.0, 0.5, 30.0])
 def test_attention_is_the_masked_softmax(window: int, softcap: float) -> None:
     ops, shape = ReferenceOps(), replace(SHAPE, window=window, softcap=softcap)
-    kv = ops.kv_cache(KVCacheSpec(1, 2, 8, 16, 12, "f32", "f32"))
+    kv = ops.kv_cache(KVCacheSpec.uniform(1, 2, 8, 16, 12, "f32", "f32"))
     qkv = np.random.default_rng(1).standard_normal((150, WIDTH)).astype(np.float32)
     table = [3, 1, 9, 8, 2, 11, 10, 4, 5, 6]
     ops.kv_write(qkv, shape, kv, 0, batch_of(table, 0, 150))
@@ -54,6 +54,7 @@ def test_attention_is_the_masked_softmax(window: int, softcap: float) -> None:
     # The last token alone, the blocks before its window forgotten.
     if window:
         table[: max(0, 150 - window) // 16] = [0] * (max(0, 150 - window) // 16)
-    kv.arrays.k[:, 0] = kv.arrays.v[:, 0] = np.nan
+    stored = kv.arrays.places[0, 0]
+    stored.k[0] = stored.v[0] = np.nan
     alone = ops.paged_attention(qkv[149:], shape, kv, 0, batch_of(table, 149, 1))
     assert (alone == out[149:]).all()

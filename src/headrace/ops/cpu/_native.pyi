@@ -5,8 +5,12 @@ F64, U8. ValueError names an array of another type or shape, an index out of ran
 means nothing. Nothing here copies an array; outputs are handed in.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
+
+from headrace.ops.interface import AttentionShape
 
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
@@ -49,9 +53,7 @@ class Routing:
 class KvCache:
     def __init__(
         self,
-        num_layers: int,
-        num_kv_heads: int,
-        head_dim: int,
+        places: Sequence[tuple[int, int, int, int, int, bool] | None],
         block_size: int,
         num_blocks: int,
         k_bf16: bool,
@@ -150,9 +152,7 @@ class Backend:
     def rope(
         self,
         qkv: F32,
-        heads: int,
-        kv_heads: int,
-        head_dim: int,
+        shape: AttentionShape,
         cos: F32,
         sin: F32,
         positions: I32,
@@ -166,11 +166,7 @@ class Backend:
         cache: KvCache,
         layer: int,
         qkv: F32,
-        heads: int,
-        kv_heads: int,
-        head_dim: int,
-        window: int,
-        chunk: int,
+        shape: AttentionShape,
         positions: I32,
         query_start: I32,
         block_tables: I32,
@@ -181,13 +177,7 @@ class Backend:
         layer: int,
         qkv: F32,
         y: F32,
-        heads: int,
-        kv_heads: int,
-        head_dim: int,
-        scale: float,
-        window: int,
-        chunk: int,
-        softcap: float,
+        shape: AttentionShape,
         sinks: F32 | None,
         slopes: F32 | None,
         masks: npt.NDArray[np.uint64] | None,

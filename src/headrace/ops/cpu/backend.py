@@ -28,6 +28,7 @@ from headrace.ops.interface import (
     HeadWeight,
     KVCacheArrays,
     KVCacheSpec,
+    LayerPlace,
     LinearWeight,
     Norm,
     Ops,
@@ -43,13 +44,13 @@ from headrace.ops.sampling_rows import (
 )
 from headrace.ops.shared import (
     check_head_norm,
+    check_value_dim,
     expert_biases,
     expert_shape,
     f32_rope_table,
     f32_vector,
     fused_codec,
     head_shape,
-    heads_in_words,
     is_centred,
     stacked_bias,
 )
@@ -194,15 +195,8 @@ class CpuOps(Ops):
                 raise ValueError(
                     f"{field} {getattr(spec, field)!r} is unknown; choose one of f32, bf16"
                 )
-        if spec.latent or spec.value_dim not in (0, spec.head_dim):
-            raise ValueError(
-                f"the cpu backend does not hold {heads_in_words(spec)} yet; values must be stored "
-                "apart and as wide as keys"
-            )
         cache = _native.KvCache(
-            spec.num_layers,
-            spec.num_kv_heads,
-            spec.head_dim,
+            [None if place is None else _place(place) for place in spec.places],
             spec.block_size,
             spec.num_blocks,
             codecs[spec.k_codec],
@@ -323,9 +317,7 @@ class CpuOps(Ops):
         check_head_norm("k_norm", k_norm)
         self._native.rope(
             qkv,
-            shape.num_heads,
-            shape.num_kv_heads,
-            shape.head_dim,
+            shape,
             table.cos,
             table.sin,
             positions,
@@ -341,13 +333,9 @@ class CpuOps(Ops):
         place = kv.spec.place(layer)
         self._native.kv_write(
             kv.arrays,
-            place.index,
+            layer,
             qkv,
-            shape.num_heads,
-            shape.num_kv_heads,
-            shape.head_dim,
-            shape.window,
-            shape.chunk,
+            shape,
             batch.positions,
             batch.query_start,
             batch.block_table(place),
@@ -368,20 +356,14 @@ class CpuOps(Ops):
         slopes: F32 | None = None,
         masks: npt.NDArray[np.uint64] | None = None,
     ) -> F32:
-        out = np.empty((qkv.shape[0], shape.num_heads * shape.head_dim), np.float32)
+        out = np.empty((qkv.shape[0], shape.output_width), np.float32)
         place = kv.spec.place(layer)
         self._native.attention(
             kv.arrays,
-            place.index,
+            layer,
             qkv,
             out,
-            shape.num_heads,
-            shape.num_kv_heads,
-            shape.head_dim,
-            shape.scale,
-            shape.window,
-            shape.chunk,
-            shape.softcap,
+            shape,
             sinks,
             slopes,
             masks,
@@ -450,6 +432,13 @@ class CpuOps(Ops):
                 logits, num_tokens, chosen, result.chosen, result.rank, result.ids, result.values
             )
         return result
+
+
+def _place(place: LayerPlace) -> tuple[int, int, int, int, int, bool]:
+    check_value_dim(place)
+    value_dim = place.value_dim or place.head_dim
+    kv_heads, head_dim = place.num_kv_heads, place.head_dim
+    return place.table, place.index, kv_heads, head_dim, value_dim, place.latent
 
 
 def _rows(tensor: Tensor) -> _native.Rows:

@@ -9,6 +9,7 @@ of the rounded ones. Latent values are read from K as it is stored, so the codec
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -28,13 +29,27 @@ _DTYPES: dict[KVCodec, npt.DTypeLike] = {"f32": np.float32, "bf16": ml_dtypes.bf
 
 
 @dataclass(frozen=True)
-class PagedKV:
-    """K and V, each [layers of a block, blocks, block_size, kv_heads, width] in the type of its
-    codec. Latent values are a view of K.
+class StoredKV:
+    """K and V of one layer, each [blocks, block_size, kv_heads, width] in the type of its codec.
+    Latent values are a view of K.
     """
 
     k: npt.NDArray[np.generic]
     v: npt.NDArray[np.generic]
+
+
+@dataclass(frozen=True)
+class PagedKV:
+    """The K and V of every place, apart from each other: a block that goes from one table to
+    another begins empty."""
+
+    block_size: int
+    places: Mapping[tuple[int, int], StoredKV]
+    """By table and index."""
+
+    def of(self, place: LayerPlace) -> StoredKV:
+        """K and V of a layer that lies there."""
+        return self.places[place.table, place.index]
 
 
 class Terms(NamedTuple):
@@ -50,30 +65,40 @@ def new_cache(spec: KVCacheSpec) -> PagedKV:
     size = spec.block_size
     if size < 16 or size > SPAN or size & (size - 1):
         raise ValueError(f"block_size {size} is not a power of two from 16 to {SPAN}")
-    for field in ("num_layers", "num_kv_heads", "head_dim", "num_blocks"):
-        if getattr(spec, field) < 1:
-            raise ValueError(
-                f"{field} of a KV cache must be at least 1, not {getattr(spec, field)}"
-            )
+    kept = {place for place in spec.places if place is not None}
+    numbers = [("num_layers", len(kept)), ("num_blocks", spec.num_blocks)]
+    for place in kept:
+        numbers += [("num_kv_heads", place.num_kv_heads), ("head_dim", place.head_dim)]
+    for field, number in numbers:
+        if number < 1:
+            raise ValueError(f"{field} of a KV cache must be at least 1, not {number}")
     for field in ("k_codec", "v_codec"):
         if getattr(spec, field) not in _DTYPES:
             raise ValueError(
                 f"{field} {getattr(spec, field)!r} is unknown; choose one of {', '.join(_DTYPES)}"
             )
-    check_value_dim(spec)
-    value_dim = spec.value_dim or spec.head_dim
-    slots = (spec.num_layers, spec.num_blocks, size, spec.num_kv_heads)
-    k = np.zeros((*slots, spec.head_dim), _DTYPES[spec.k_codec])
-    if spec.latent:
-        return PagedKV(k, k[..., spec.head_dim - value_dim :])
-    return PagedKV(k, np.zeros((*slots, value_dim), _DTYPES[spec.v_codec]))
+    if len({(place.table, place.index) for place in kept}) != len(kept):
+        raise ValueError("layers in one place of a KV cache differ in width")
+    stored = {(place.table, place.index): _stored(spec, place) for place in kept}
+    return PagedKV(size, stored)
+
+
+def _stored(spec: KVCacheSpec, place: LayerPlace) -> StoredKV:
+    check_value_dim(place)
+    value_dim = place.value_dim or place.head_dim
+    slots = (spec.num_blocks, spec.block_size, place.num_kv_heads)
+    k = np.zeros((*slots, place.head_dim), _DTYPES[spec.k_codec])
+    if place.latent:
+        return StoredKV(k, k[..., place.head_dim - value_dim :])
+    return StoredKV(k, np.zeros((*slots, value_dim), _DTYPES[spec.v_codec]))
 
 
 def copy(kv: PagedKV, pairs: npt.NDArray[np.int32]) -> None:
     """Copy blocks (source, target) of all layers."""
     sources, targets = pairs.T
-    for stored in (kv.k, kv.v):
-        stored[:, targets] = stored[:, sources]
+    for stored in kv.places.values():
+        stored.k[targets] = stored.k[sources]
+        stored.v[targets] = stored.v[sources]
 
 
 def write(
@@ -84,7 +109,7 @@ def write(
     Latent values are stored with their keys.
     """
     tables = batch.block_table(place)
-    kv_heads, block_size = shape.num_kv_heads, kv.k.shape[2]
+    kv_heads, stored = shape.num_kv_heads, kv.of(place)
     k_at = shape.num_heads * shape.head_dim
     v_at = k_at + kv_heads * shape.head_dim
     keys = qkv[:, k_at:v_at].reshape(len(qkv), kv_heads, shape.head_dim)
@@ -92,11 +117,10 @@ def write(
     for request in range(len(batch.query_start) - 1):
         for row in range(batch.query_start[request], batch.query_start[request + 1]):
             position = batch.positions[row]
-            block = tables[request, position // block_size]
-            slot = (place.index, block, position % block_size)
-            kv.k[slot] = keys[row].astype(kv.k.dtype)
+            slot = (tables[request, position // kv.block_size], position % kv.block_size)
+            stored.k[slot] = keys[row].astype(stored.k.dtype)
             if values is not None:
-                kv.v[slot] = values[row].astype(kv.v.dtype)
+                stored.v[slot] = values[row].astype(stored.v.dtype)
 
 
 def attend(
@@ -119,7 +143,8 @@ def attend(
             position = int(batch.positions[row])
             seen = seen_positions(shape, position, mask)
             scores = _Scores(shape, position, terms)
-            out[row] = _attend_one(query, scores, kv, place.index, table, seen).reshape(-1)
+            attended = _attend_one(query, scores, kv.of(place), table, seen)
+            out[row] = attended.reshape(-1)
     return out
 
 
@@ -146,8 +171,7 @@ class _Scores(NamedTuple):
 def _attend_one(
     query: F32,
     scored: _Scores,
-    kv: PagedKV,
-    index: int,
+    kv: StoredKV,
     table: npt.NDArray[np.int32],
     seen: npt.NDArray[np.int64],
 ) -> F32:
@@ -156,7 +180,7 @@ def _attend_one(
     Spans begin at multiples of 64, wherever these do. A sink is a score seen before all others.
     """
     shape, sinks = scored.shape, scored.terms.sinks
-    block_size = kv.k.shape[2]
+    block_size = kv.k.shape[1]
     round_q = kv.k.dtype == ml_dtypes.bfloat16
     round_p = kv.v.dtype == ml_dtypes.bfloat16
     query = round_bf16(query) if round_q else query
@@ -171,7 +195,7 @@ def _attend_one(
     mixed = np.zeros((shape.num_kv_heads, group, shape.value_width))
     for span in np.unique(seen // SPAN):
         positions = seen[seen // SPAN == span]
-        slots = (index, table[positions // block_size], positions % block_size)
+        slots = (table[positions // block_size], positions % block_size)
         # [positions, kv_heads, width] -> [kv_heads, 1, positions, width]
         keys = kv.k[slots].astype(np.float64).swapaxes(0, 1)[:, None]
         values = kv.v[slots].astype(np.float64).swapaxes(0, 1)[:, None]

@@ -105,10 +105,10 @@ def check_batch(
     """
     check_shape(qkv, shape)
     spec, start = kv.spec, batch.query_start
-    held, wanted = heads_in_words(spec), heads_in_words(shape)
+    place = spec.place(layer)
+    held, wanted = heads_in_words(place), heads_in_words(shape)
     if held != wanted:
         raise ValueError(f"the cache holds {held}, attention has {wanted}")
-    place = spec.place(layer)
     tables = batch.block_table(place)
     if len(qkv) != batch.num_tokens or len(batch.positions) != batch.num_tokens:
         raise ValueError(
