@@ -206,7 +206,7 @@ def test_cancel_is_answered_once_and_unknown_ids_do_nothing() -> None:
 
 def test_slots_and_tables_are_made_as_they_are_needed() -> None:
     core = make_core(max_num_seqs=10**9, num_gpu_blocks_override=400, max_num_batched_tokens=4096)
-    assert core._runner._tables._arrays[0].size == 0
+    assert core._runner._tables._groups[0]._by_slot.size == 0
     results: dict[str, Collected] = {}
     for wave, (count, length) in enumerate(((2, 20), (21, 70), (5, 400), (3, 5))):
         waves = [
@@ -221,7 +221,7 @@ def test_slots_and_tables_are_made_as_they_are_needed() -> None:
         drain(core, results)
         for one in waves:
             assert results[one.request_id].token_ids == answer(one)[0]
-    assert core._runner._tables._arrays[0].shape == (32, 32, 1), (
+    assert core._runner._tables._groups[0]._by_slot.shape == (1, 32, 32), (
         "21 requests, and 26 blocks of one of them"
     )
 

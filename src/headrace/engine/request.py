@@ -40,7 +40,9 @@ class GroupTable:
     num_dropped: int = 0
     """Entries at the beginning that lie before its window: 0 there, none of its."""
     num_synced: int = 0
-    """Entries that the row of the request's slot is known to hold."""
+    """Entries that the row of the request's slot is known to hold, but for those since dropped."""
+    num_cleared: int = 0
+    """Dropped entries that are 0 in that row."""
 
 
 @dataclass(slots=True, eq=False)

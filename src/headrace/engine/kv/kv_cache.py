@@ -335,7 +335,6 @@ class KVCache:
                 else:
                     self._owned[number] -= self._tree.let_go(request.nodes[index].parts[number])
                 table.blocks[index] = (0,) * group.num_tables
-            table.num_synced = min(table.num_synced, table.num_dropped)
             table.num_dropped = first
 
     def _announce(self, request: Request) -> None:
