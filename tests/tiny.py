@@ -23,6 +23,7 @@ from headrace.weights.codecs import get_codec
 from headrace.weights.convert import write_gguf
 from headrace.weights.expert_stacks import Stacks, unstacked_folder
 from headrace.weights.gguf_values import StringArray
+from headrace.weights.latent_heads import JOINED, with_split_heads
 from headrace.weights.safetensors_writer import write_safetensors_file
 from headrace.weights.source import TensorSource
 from headrace.weights.tensor import Tensor
@@ -214,6 +215,8 @@ def tiny_checkpoint(
         if turned and stored is not None and stored.in_layer(name) and values.ndim == 2:
             values = np.ascontiguousarray(values.T)
         tensors[name] = to_tensor(name, values, codec)
+    if stored is not None and stored.latent and get_codec(codec).block_elements > 1:
+        tensors = _split_heads(tensors, config, seed, codec)
     path = Path(f"tiny-{family}-{codec}")
     if stored is not None:
         tensors = unstacked_folder(path, tensors, stored)
@@ -227,6 +230,21 @@ def tiny_checkpoint(
         chat_templates={"default": CHAT_TEMPLATE},
         eos_token_ids=(EOS, IM_END),
     )
+
+
+def _split_heads(
+    tensors: dict[str, Tensor], config: dict[str, Any], seed: int, codec: str
+) -> dict[str, Tensor]:
+    """Matrices of heads in latent attention as GGUF files have them: blocks do not turn."""
+    exact = tiny_weights(config, seed)
+    joined = {
+        name: to_tensor(name, exact[name], "F32") if name.endswith(JOINED) else tensor
+        for name, tensor in tensors.items()
+    }
+    return {
+        name: tensor if name in tensors else to_tensor(name, tensor.to_f32(), codec)
+        for name, tensor in with_split_heads(joined, config)
+    }
 
 
 def write_tiny_hf(

@@ -102,15 +102,32 @@ def test_groups_of_layers_give_the_same_bits_as_a_request_alone(
     check_together_is_what_alone_is(family, GROUPS[family], backend, codec, count)
 
 
+@pytest.mark.parametrize(
+    ("backend", "codec", "count", "kv"),
+    [
+        ("cpu", "Q8_0", 12, "bf16"),
+        pytest.param("reference", "F32", 12, "f32", marks=pytest.mark.load),
+        pytest.param("cpu", "BF16", 64, "f32", marks=pytest.mark.load),
+        pytest.param("cpu", "Q8_0", 64, "bf16", marks=pytest.mark.load),
+    ],
+)
+def test_latents_give_the_same_bits_as_a_request_alone(
+    backend: str, codec: str, count: int, kv: str
+) -> None:
+    shape = {"n_routed_experts": 8, "n_group": 4, "topk_group": 2}
+    check_together_is_what_alone_is("deepseek_v3", shape, backend, codec, count, kv)
+
+
 def check_together_is_what_alone_is(
-    family: str, shape: dict[str, int], backend: str, codec: str, count: int
+    family: str, shape: dict[str, int], backend: str, codec: str, count: int, kv: str = "auto"
 ) -> None:
     ops = real_ops(backend)
     model = load_model(tiny_checkpoint(family, codec, logit_scale=2.0, **shape), ops)  # type: ignore[arg-type]
     tables = model.cache_layout.num_tables
 
     def core(**settings: object) -> EngineCore:
-        config = EngineConfig(block_size=BLOCK_SIZE, max_num_seqs=64, **settings)  # type: ignore[arg-type]
+        given = {"block_size": BLOCK_SIZE, "max_num_seqs": 64, "kv_cache_dtype": kv, **settings}
+        config = EngineConfig(**given)  # type: ignore[arg-type]
         return EngineCore(model, ops, config, num_tokens=NUM_TOKENS, eos_token_ids=(EOS,))
 
     requests = cases(count, random.Random(count))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -43,16 +44,20 @@ def hf_model(case: Case, seed: int) -> Any:
             return kind.from_pretrained(
                 path, attn_implementation="eager", dtype=torch.float32, local_files_only=True
             ).eval()
+    # Where it has no class, that of a family with the same arithmetic.
+    same_as = getattr(tiny_family(case.family), "SAME_AS", case.family)
     if read_config(tiny_checkpoint(case.family, **case.shape)).experts is not None:
         # It joins the experts of a folder itself.
         with TemporaryDirectory() as folder:
             path = write_tiny_hf(Path(folder), case.family, seed=seed, **case.shape)
+            stated = json.loads((path / "config.json").read_text(encoding="utf-8"))
+            (path / "config.json").write_text(
+                json.dumps({**stated, "model_type": same_as}), encoding="utf-8"
+            )
             return kind.from_pretrained(
                 path, attn_implementation="eager", dtype=torch.float32, local_files_only=True
             ).eval()
     stated = tiny_config(case.family, **case.shape)
-    # Where it has no class, that of a family with the same arithmetic.
-    same_as = getattr(tiny_family(case.family), "SAME_AS", case.family)
     config = transformers.AutoConfig.for_model(**{**stated, "model_type": same_as})
     model = kind.from_config(config, attn_implementation="eager", dtype=torch.float32).eval()
     state = {name: torch.tensor(v) for name, v in tiny_weights(stated, seed).items()}

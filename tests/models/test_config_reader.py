@@ -195,7 +195,7 @@ def test_rope_is_read_from_every_spelling() -> None:
         ({"rope_type": "spiral"}, "rope_scaling.rope_type = 'spiral'"),
         ({"type": "mrope", "factor": 4.0}, "supported: default, linear, dynamic, llama3, yarn"),
         ({"type": "dynamic", "factor": 4.0, "alpha": 1e3}, "rope_scaling.alpha = 1000.0"),
-        ({"type": "yarn", "factor": 4.0, "beta_fast": 1}, "rope_scaling.beta_fast = 1.0"),
+        ({"type": "yarn", "factor": 4.0, "beta_fast": 0.5}, "rope_scaling.beta_fast = 0.5"),
         ({"type": "longrope", "factor": 4.0, "short_factor": [1]}, "long_factor = None"),
         ({"type": "longrope", "short_factor": [0], "long_factor": [1]}, "short_factor.0 is 0.0"),
         ({"type": "linear"}, "rope_scaling.factor is missing"),
@@ -259,7 +259,10 @@ def test_real_configs_are_read_or_refused_by_name(shared_assets: Path) -> None:
         *(f"mistralai--Mixtral-{size}-v0.1" for size in ("8x7B", "8x22B")),
         *(f"openai--gpt-oss-{size}" for size in ("20b", "120b")),
         "XiaomiMiMo--MiMo-7B-Base",
+        *(f"zai-org--GLM-{version}" for version in ("5", "5.1", "5.2")),
         # Only their tensors say what they are.
+        *(f"nvidia--DeepSeek-V{version}-NVFP4" for version in ("3.1", "3.2")),
+        "nvidia--GLM-5-NVFP4",
         "nvidia--Llama-3.1-70B-Instruct-FP8",
         "nvidia--Qwen3-235B-A22B-NVFP4",
     }

@@ -82,6 +82,9 @@ def test_experts_read_are_those_that_chance_gives(experts: int, chosen: int, tok
         "granitemoe",
         "phimoe",
         "qwen3_vl_moe_text",
+        "deepseek_v2",
+        "deepseek_v3",
+        "kimi_k2",
     ],
 )
 @pytest.mark.parametrize("batch", [1, 5])
@@ -97,7 +100,7 @@ def test_the_planner_counts_the_same_step(family: str, batch: int) -> None:
     assert work.operations == pytest.approx(cost.operations, abs=vectors * batch)
 
 
-@pytest.mark.parametrize("family", ["glm4_moe", "qwen2_moe"])
+@pytest.mark.parametrize("family", ["glm4_moe", "qwen2_moe", "deepseek_v3"])
 def test_a_model_with_experts_counts_its_own_matrices(family: str) -> None:
     """Only chosen experts are met by a token; a shared one and routers are met by every token."""
     checkpoint = tiny_checkpoint(family)
@@ -112,7 +115,8 @@ def test_a_model_with_experts_counts_its_own_matrices(family: str) -> None:
         if ".experts." not in name and "embed" not in name
     )
     share = experts.routing.experts_per_token / experts.routing.num_experts
-    attention = model.config.num_layers * 4 * 4 * model.attention.head_dim
+    widths = model.attention.head_dim + model.attention.value_width
+    attention = model.config.num_layers * 2 * 4 * widths
     cost = model.cost("f32", "f32").of([(0, 1, True)])
     assert cost.operations == 2 * (others + routed * share) + attention
     table = checkpoint.tensors["model.embed_tokens.weight"].nbytes

@@ -99,6 +99,7 @@ _LLAMA3 = ("<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end
 _LLAMA3 += ("<|eot_id|>",)
 _DEEPSEEK = ("<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜User｜>")
 _DEEPSEEK += ("<｜Assistant｜>",)
+_KIMI = ("<|im_system|>", "<|im_user|>", "<|im_assistant|>", "<|im_middle|>", "<|im_end|>")
 _NO_PREFIX = {"add_space_prefix": False}
 
 CHATS: dict[str, tuple[Family, ...]] = {
@@ -106,12 +107,19 @@ CHATS: dict[str, tuple[Family, ...]] = {
                       "command-r", tools=True),),
     "cohere2": (Family("llama.cpp/CohereForAI-c4ai-command-r7b-12-2024-tool_use", _COHERE, "gpt-2",
                        "command-r"),),
+    "deepseek_v2": (Family("llama.cpp/deepseek-ai-DeepSeek-V3.1", _DEEPSEEK, "llama-bpe",
+                           "deepseek-llm"),),
+    "deepseek_v3": (Family("llama.cpp/deepseek-ai-DeepSeek-V3.1", _DEEPSEEK, "llama-bpe",
+                           "deepseek-v3"),),
+    "deepseek_v32": (Family("llama.cpp/deepseek-ai-DeepSeek-V3.2", _DEEPSEEK, "llama-bpe",
+                            "deepseek-v3"),),
     "falcon": (Family("chujiezheng/falcon-instruct", ("<|endoftext|>",), "gpt-2", "falcon"),),
     "gemma2": (Family("llama.cpp/google-gemma-2-2b-it", _GEMMA, "llama-spm", entries=_NO_PREFIX),),
     "gemma3_text": (Family("chujiezheng/gemma-it", _GEMMA, "llama-spm", entries=_NO_PREFIX),),
     "glm": (Family("llama.cpp/GLM-4.6", _GLM, "llama-bpe", "chatglm-bpe"),),
     "glm4": (Family("llama.cpp/GLM-4.6", _GLM, "llama-bpe", "glm4"),),
     "glm4_moe": (Family("llama.cpp/GLM-4.6", _GLM, "llama-bpe", "glm4"),),
+    "glm_moe_dsa": (Family("llama.cpp/GLM-5.2", _GLM, "llama-bpe", "glm4"),),
     "gpt2": (Family("chujiezheng/chatml", _CHATML, "gpt-2", "gpt-2", own=True),),
     "gpt_bigcode": (Family("chujiezheng/chatml", _CHATML, "refact", "starcoder", own=True),),
     "gpt_oss": (Family("llama.cpp/openai-gpt-oss-120b", _HARMONY, "gpt-2", "gpt-4o"),),
@@ -119,6 +127,7 @@ CHATS: dict[str, tuple[Family, ...]] = {
                        "refact"),),
     "granitemoe": (Family("llama.cpp/ibm-granite-granite-3.3-2B-Instruct", _GRANITE, "refact",
                           "refact"),),
+    "kimi_k2": (Family("llama.cpp/moonshotai-Kimi-K2", _KIMI, "llama-bpe", "kimi-k2"),),
     "llama": (
         Family("llama.cpp/meta-llama-Llama-3.1-8B-Instruct", _LLAMA3, "llama-bpe", "llama-bpe",
                own=True),

@@ -25,10 +25,13 @@ FAMILIES = [name for name in tiny_family_names() if name in ARCHITECTURES]
 
 GGUF_KEYS = {
     value.removeprefix("{arch}.")
-    for group in (gguf.Keys.LLM, gguf.Keys.Attention, gguf.Keys.Rope)
+    for group in (gguf.Keys.LLM, gguf.Keys.Attention, gguf.Keys.Rope, gguf.Keys.Attention.Indexer)
     for key, value in vars(group).items()
     if isinstance(value, str) and not key.startswith("_")
 }
+
+NEWER = ("deepseek32",)
+"""Architectures of llama.cpp that came after the gguf-py of a package."""
 
 
 def test_every_family_has_a_declaration_and_the_other_way_round() -> None:
@@ -39,7 +42,10 @@ def test_every_family_has_a_declaration_and_the_other_way_round() -> None:
 def test_names_are_gguf_py_s_both_ways(family: str) -> None:
     """Also where its table knows a tensor by another family's name: what the file says decides."""
     architecture = ARCHITECTURES[family]
-    arch = next(a for a, name in gguf.MODEL_ARCH_NAMES.items() if name == architecture.name)
+    archs = [a for a, name in gguf.MODEL_ARCH_NAMES.items() if name == architecture.name]
+    if not archs and architecture.name in NEWER:
+        pytest.skip(f"gguf-py as installed has no {architecture.name}; llama.cpp's own has")
+    (arch,) = archs
     table = gguf.get_tensor_name_map(arch, 3)
     stored = {gguf.TENSOR_NAMES[kind] for kind in gguf.MODEL_TENSORS[arch]}
     for name in tiny_checkpoint(family).tensors:

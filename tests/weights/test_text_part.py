@@ -23,7 +23,8 @@ from headrace.weights.text_part import text_config
 from tests.models.cases import Session, prompt
 from tests.tiny import Family, tiny_checkpoint, write_tiny_hf
 
-OUTER = {"gemma3_text": "gemma3", "ministral3": "mistral3", "mistral": "mistral3"}
+OUTER = {"gemma3_text": "gemma3", "kimi_k2": "kimi_k25", "ministral3": "mistral3",
+         "mistral": "mistral3"}  # fmt: skip
 OLD_NAMES = {"model.": "language_model.model.", "lm_head.": "language_model.lm_head."}
 NEW_NAMES = {"model.": "model.language_model."}
 VISION = ("vision_tower.vision_model.post_layernorm.weight",
@@ -34,6 +35,10 @@ AROUND: dict[str, dict[str, Any]] = {
     "gemma3_text": {
         "boi_token_index": 255999, "eoi_token_index": 256000, "image_token_index": 262144,
         "initializer_range": 0.02, "mm_tokens_per_image": 256, "torch_dtype": "bfloat16",
+    },
+    "kimi_k2": {
+        "ignore_index": -100, "media_placeholder_token_id": 163605, "dtype": "bfloat16",
+        "use_unified_vision_chunk": True, "video_placeholder": "<|kimi_k25_video_placeholder|>",
     },
     "mistral": {
         "image_token_index": 10, "multimodal_projector_bias": False, "projector_hidden_act": "gelu",
@@ -80,7 +85,7 @@ def logits(checkpoint: Any) -> Any:
     return Session(load_model(checkpoint, ops), ops).feed(prompt(0)[:20])
 
 
-@pytest.mark.parametrize("family", ["gemma3_text", "ministral3", "mistral"])
+@pytest.mark.parametrize("family", ["gemma3_text", "kimi_k2", "ministral3", "mistral"])
 @pytest.mark.parametrize("names", [OLD_NAMES, NEW_NAMES, {}])
 def test_the_text_part_is_the_text_model(
     tmp_path: Path, names: dict[str, str], family: Family
@@ -108,6 +113,13 @@ def test_an_image_encoder_is_left_out_and_named(
     assert f"{words}; text alone is read" in shown
     facts = CliRunner().invoke(cli, ["show", str(path), "--json"], catch_exceptions=False).stdout
     assert json.loads(facts)["left_out"] == part.left_out
+
+
+def test_what_kimi_puts_before_its_text_model_is_left_out(tmp_path: Path) -> None:
+    vision = ("vision_tower.encoder.final_layernorm.weight", "mm_projector.pre_norm.weight")
+    part = open_checkpoint(write_outer(tmp_path, OLD_NAMES, "kimi_k2", vision, vision_config={}))
+    assert part.left_out == {"mm_projector": 1, "vision_tower": 1}
+    assert np.array_equal(logits(part), logits(tiny_checkpoint("kimi_k2")))
 
 
 def test_a_tensor_of_the_text_model_under_two_names(tmp_path: Path) -> None:

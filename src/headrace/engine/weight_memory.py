@@ -25,6 +25,7 @@ KINDS = ("Q8_0", "Q6_K", "Q5_K", "Q4_K", "Q3_K", "Q2_K")
 MIX_MARGIN = 1.1
 """Files named after a kind (Q4_K_M) hold some tensors in finer kinds: up to a tenth more bytes."""
 
+_INDEXER = ".self_attn.indexer."
 _LAYER = re.compile(r"model\.layers\.(\d{1,5})\.", re.ASCII)
 
 
@@ -68,14 +69,14 @@ def copied_bytes(checkpoint: Checkpoint) -> int:
 
 
 def copied_tensors(checkpoint: Checkpoint) -> dict[str, Tensor]:
-    """The weights that the kernels copy: all but a table that is only looked up, and layers behind
-    the model's own, which predict further tokens and are not run.
+    """The weights that the kernels copy: all but a table that is only looked up, layers behind the
+    model's own, which predict further tokens and are not run, and indexers, which are not either.
     """
     layers = checkpoint.config.get("num_hidden_layers")
     tensors = {
         name: tensor
         for name, tensor in checkpoint.tensors.items()
-        if not isinstance(layers, int) or _layer_of(name) < layers
+        if (not isinstance(layers, int) or _layer_of(name) < layers) and _INDEXER not in name
     }
     head = tensors.get(HEAD)
     if head is not None:

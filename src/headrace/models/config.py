@@ -93,6 +93,10 @@ class DecoderConfig:
     draft_layers: int = 0
     """Layers behind the others that predict further tokens; known by name and not run."""
 
+    sparse_after: int = 0
+    """Positions up to which attention that chooses some of them chooses all, and beyond which no
+    request goes; 0 in models without such a choice."""
+
     @property
     def attention_width(self) -> int:
         """Values in the output of all heads."""

@@ -20,6 +20,7 @@ from typing import ClassVar, NamedTuple
 from headrace.models.blocks import MLP, Attention, GatedMLP, Step
 from headrace.models.config import DecoderConfig
 from headrace.models.experts import ExpertNames, Experts
+from headrace.models.latent_attention import LatentAttention
 from headrace.models.loader import Loader
 from headrace.models.model import Layer
 from headrace.ops.interface import Array, Norm
@@ -47,7 +48,7 @@ class PreNormLayer(Layer):
 
     def load_attention(
         self, config: DecoderConfig, loader: Loader, index: int, at: str
-    ) -> Attention:
+    ) -> Attention | LatentAttention:
         """The attention of layer `index`, whose names begin with `at`."""
         attention = Attention.load(config, loader, index, f"{at}.self_attn")
         if self.head_norms:

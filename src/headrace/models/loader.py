@@ -23,6 +23,7 @@ from headrace.ops.interface import (
     Array,
     AttentionShape,
     EmbeddingWeight,
+    HeadWeight,
     LinearWeight,
     Norm,
     Ops,
@@ -31,6 +32,7 @@ from headrace.weights.architectures import LONGROPE_FACTORS, ROPE_FACTORS
 from headrace.weights.checkpoint import Checkpoint
 from headrace.weights.codecs import F32
 from headrace.weights.fused_rows import loaded_order
+from headrace.weights.latent_heads import JOINED, KEYS, VALUES, single_heads, split
 from headrace.weights.no_effect import is_derived
 from headrace.weights.rope_rows import heads_to_half
 from headrace.weights.tensor import Tensor
@@ -237,6 +239,36 @@ class Loader:
         bias: whether the config says there is one; None means what the file holds.
         """
         return self._packed(*self._stored(names, outs, width, bias))
+
+    def reordered(
+        self,
+        name: str,
+        rows: int,
+        width: int,
+        order: npt.NDArray[np.int32],
+        *,
+        bias: bool | None,
+    ) -> Linear:
+        """The projection `name` (rows, width) with its rows, and those of its bias, in an order."""
+        matrices, biases = self._stored([name], [rows], width, bias)
+        return self._packed([matrices[0].select_rows(order)], [_reordered(biases[0], order)])
+
+    def latent_heads(
+        self, prefix: str, heads: int, nope: int, value: int, latent: int
+    ) -> tuple[HeadWeight, HeadWeight]:
+        """Matrices (latent, nope) and (value, latent) of every head of latent attention."""
+        if self.has(f"{prefix}.{JOINED}"):
+            joined = self.tensor(f"{prefix}.{JOINED}", heads * (nope + value), latent)
+            parts = split(joined, heads, nope, value)
+            stored: tuple[Tensor, ...] = (joined,)
+        else:
+            keys = self.tensor(f"{prefix}.{KEYS}", heads, latent, nope)
+            values = self.tensor(f"{prefix}.{VALUES}", heads, value, latent)
+            parts, stored = (single_heads(keys), single_heads(values)), (keys, values)
+        of_keys, of_values = (self._ops.head_weight(matrices) for matrices in parts)
+        self.packed_elements += heads * (nope + value) * latent
+        self._advance(*stored)
+        return of_keys, of_values
 
     def router(self, name: str, rows: int, width: int, *, bias: bool = False) -> Linear:
         """The projection `name` whose results choose, in F32 whatever the file's kind.

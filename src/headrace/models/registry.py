@@ -52,9 +52,14 @@ def load_model(
     family, config = _family(checkpoint, ignore_config_keys)
     limit = config.max_positions
     if max_positions is not None and not 1 <= max_positions <= limit:
+        made_for = f"this model was made for {limit} tokens (max_position_embeddings)"
+        if limit == config.sparse_after:
+            made_for = (
+                f"beyond {limit} tokens (index_topk) this model's attention chooses among the "
+                "tokens before, and sparse attention is not implemented yet"
+            )
         raise ConfigError(
-            f"--max-model-len {max_positions} is out of range: this model was made for {limit} "
-            f"tokens (max_position_embeddings); choose 1 to {limit}"
+            f"--max-model-len {max_positions} is out of range: {made_for}; choose 1 to {limit}"
         )
     loader = Loader(checkpoint, ops, progress)
     model = family(config, ops, loader, max_positions=max_positions or limit)
@@ -93,4 +98,6 @@ def _family(
     reader.finish()
     if config.rope is not None:
         config = replace(config, max_positions=config.rope.reach(config.max_positions))
+    if 0 < config.sparse_after < config.max_positions:
+        config = replace(config, max_positions=config.sparse_after)
     return family, config

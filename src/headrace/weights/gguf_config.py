@@ -85,7 +85,10 @@ def config_of_gguf(
     if num_layers > len(tensors):
         limit = f"the file has only {len(tensors)} tensors"
         raise keys.error("block_count", num_layers, limit)
-    head_dim = _head_dim(architecture, keys, config)
+    if architecture.latent:
+        head_dim = int(config["qk_rope_head_dim"])
+    else:
+        head_dim = _head_dim(architecture, keys, config)
     if architecture.head_dim:
         config["head_dim"] = head_dim
     if architecture.rope:

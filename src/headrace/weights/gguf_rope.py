@@ -31,6 +31,7 @@ DEFAULT_THETA = 10000.0
 _LOCAL_THETA = "rope.freq_base_swa"
 _ORIGINAL = "rope.scaling.original_context_length"
 _ATTENTION = "rope.scaling.attn_factor"
+_LOG_MULTIPLIER = "rope.scaling.yarn_log_multiplier"
 _YARN = {
     "rope.scaling.yarn_attn_factor": "attention_factor",
     "rope.scaling.yarn_beta_fast": "beta_fast",
@@ -73,13 +74,26 @@ def read_rope(
         # llama.cpp's converter writes either of two keys of config.json here: one that replaces
         # yarn's own factor, and one that multiplies it, which published models have to undo it.
         stated, own = scaling.get("attention_factor"), yarn_attention_factor(factor or 1.0)
-        if stated is not None and math.isclose(stated * own, 1.0, rel_tol=1e-4):
+        if architecture.latent:
+            _read_mscale(keys, scaling)
+        elif stated is not None and math.isclose(stated * own, 1.0, rel_tol=1e-4):
             scaling["attn_factor"] = scaling.pop("attention_factor")
         if keys.says("rope.scaling.yarn_ext_factor", 1.0):
             keys.take("rope.scaling.yarn_ext_factor")
         if not architecture.yarn_truncates:
             scaling["truncate"] = False
     config["rope_scaling"] = scaling
+
+
+def _read_mscale(keys: GGUFKeys, scaling: dict[str, Any]) -> None:
+    """DeepSeek's two factors, of which a file states the second, a tenth of it; as in all published
+    models the first is equal where nothing else is stated.
+    """
+    tenth = keys.positive(_LOG_MULTIPLIER)
+    if tenth is not None:
+        scaling["mscale_all_dim"] = shortest(float(np.float32(tenth / 0.1)))
+        if "attention_factor" not in scaling:
+            scaling["mscale"] = scaling["mscale_all_dim"]
 
 
 def _stated(keys: GGUFKeys) -> tuple[str, float | None, int | None]:
@@ -179,7 +193,12 @@ def _write_yarn(rope: RopeConfig, entries: dict[str, Any], architecture: Archite
     entries[_ORIGINAL] = rope.original_max_positions
     entries["rope.scaling.yarn_beta_fast"] = rope.beta_fast
     entries["rope.scaling.yarn_beta_slow"] = rope.beta_slow
-    if rope.attention_factor != yarn_attention_factor(rope.factor):
+    own = yarn_attention_factor(rope.factor)
+    if architecture.latent and rope.mscale_all_dim:
+        # A tenth of the decimal that config.json has, as the converter writes it.
+        entries[_LOG_MULTIPLIER] = 0.1 * float(shortest(rope.mscale_all_dim))
+        own = 1.0
+    if rope.attention_factor != own:
         entries["rope.scaling.yarn_attn_factor"] = rope.attention_factor
 
 

@@ -62,6 +62,9 @@ class RopeConfig:
     beta_slow: float = 1.0
     """With `beta_fast`: turns within the original length above which yarn keeps a frequency, and
     below which it divides it."""
+    mscale_all_dim: float = 0.0
+    """DeepSeek's statement that the scale of the scores grows with yarn's factor; 0 where a config
+    makes none. Only latent attention has it."""
     truncate: bool = True
     """Whether the bounds between are whole dimensions."""
     short_factor: tuple[float, ...] = ()
@@ -279,8 +282,8 @@ def _read_llama3(part: ConfigReader, fields: dict[str, Any]) -> dict[str, Any]:
 
 def _read_yarn(part: ConfigReader, fields: dict[str, Any]) -> dict[str, Any]:
     fast, slow = part.positive("beta_fast", 32.0), part.positive("beta_slow", 1.0)
-    if not slow < fast:
-        part.refuse("beta_fast", fast, f"more than beta_slow {slow}")
+    if not slow <= fast:
+        part.refuse("beta_fast", fast, f"at least beta_slow {slow}")
     # The names are DeepSeek's; only both together mean anything.
     mscale, all_dims = (part.optional(key, float) for key in ("mscale", "mscale_all_dim"))
     stated, factor = part.optional("attention_factor", float), fields["factor"]
@@ -301,6 +304,7 @@ def _read_yarn(part: ConfigReader, fields: dict[str, Any]) -> dict[str, Any]:
         "attention_factor": attention,
         "beta_fast": fast,
         "beta_slow": slow,
+        "mscale_all_dim": all_dims or 0.0,
         "truncate": part.get("truncate", bool, True),
     }
 

@@ -1,4 +1,4 @@
-"""The text model inside a folder of a model that reads images as well (Gemma 3, Qwen3-VL).
+"""The text model inside a folder of a model that reads images as well (Gemma 3, Kimi K2.5).
 
 Such a config.json has the text model's config under `text_config`, and its tensors have a longer
 name. Both are put into the words of the text model alone. Tensors of the image encoder are left
@@ -22,6 +22,7 @@ from headrace.weights.tensor import Tensor
 # The family of the text, by the outer model_type, where text_config states none.
 _TEXT_TYPES = {
     "gemma3": "gemma3_text",
+    "kimi_k25": "kimi_k2",
     "llama4": "llama4_text",
     "mistral3": "mistral",
     "qwen3_vl": "qwen3_vl_text",
@@ -31,12 +32,15 @@ _TEXT_TYPES = {
 _IMAGE_KEYS = frozenset(
     {
         "boi_token_id", "boi_token_index", "eoi_token_id", "eoi_token_index", "image_token_id",
-        "image_token_index", "mm_tokens_per_image", "multimodal_projector_bias",
-        "projector_hidden_act", "spatial_merge_size", "video_token_id", "vision_config",
+        "ignore_index", "image_token_index", "media_placeholder_token_id", "mm_tokens_per_image",
+        "multimodal_projector_bias", "projector_hidden_act", "spatial_merge_size",
+        "use_unified_vision_chunk", "video_placeholder", "video_token_id", "vision_config",
         "vision_end_token_id", "vision_feature_layer", "vision_start_token_id",
     }
 )  # fmt: skip
-_IMAGE_MODULES = ("vision_tower", "vision_model", "visual", "multi_modal_projector")
+_IMAGE_MODULES = (
+    "vision_tower", "vision_model", "visual", "multi_modal_projector", "mm_projector",
+)  # fmt: skip
 # By the version of transformers that wrote the file; the longest first.
 _TEXT_PREFIXES = {"language_model.model.": "model.", "model.language_model.": "model.",
                   "language_model.lm_head.": "lm_head."}  # fmt: skip

@@ -27,6 +27,7 @@ from headrace.weights.gguf_tokenizer import TEMPLATE_KEY, TOKENIZER_PREFIX
 from headrace.weights.gguf_values import FILE_TYPES, Metadata
 from headrace.weights.gguf_writer import write_gguf_file
 from headrace.weights.hf_tokenizer import tokenizer_arrays
+from headrace.weights.latent_heads import with_split_heads
 from headrace.weights.open import open_checkpoint
 from headrace.weights.source import TensorSource, source_of_array
 from headrace.weights.tensor import Tensor
@@ -83,7 +84,10 @@ def write_gguf(
     reordering = Reordering(checkpoint, architecture, architecture.gguf)
     sources = []
     stacks = Stacks.of_gguf(architecture)
-    for name, tensor in checkpoint.tensors.items():
+    tensors = checkpoint.tensors.items()
+    if architecture.latent:
+        tensors = dict(with_split_heads(checkpoint.tensors, checkpoint.config)).items()
+    for name, tensor in tensors:
         if is_redundant(checkpoint, name, notes):
             continue
         place = architecture.in_layer(name)

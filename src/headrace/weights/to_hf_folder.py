@@ -26,6 +26,7 @@ from headrace.weights.conversion import (
 )
 from headrace.weights.expert_stacks import Stacks
 from headrace.weights.json_file import read_text
+from headrace.weights.latent_heads import with_joined_heads
 from headrace.weights.rope_rows import llama3_scaling_of
 from headrace.weights.safetensors_writer import write_safetensors_file
 
@@ -53,7 +54,10 @@ def write_hf_folder(
     reordering = Reordering(checkpoint, architecture, architecture.hf)
     sources = []
     stacks = Stacks.of_folder(architecture)
-    for name, tensor in checkpoint.tensors.items():
+    tensors = checkpoint.tensors.items()
+    if architecture.latent:
+        tensors = dict(with_joined_heads(checkpoint.tensors, checkpoint.config)).items()
+    for name, tensor in tensors:
         if name in ROPE_FACTOR_NAMES or is_redundant(checkpoint, name, notes):
             continue
         place = architecture.in_layer(name)

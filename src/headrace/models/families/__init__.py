@@ -6,17 +6,22 @@ from collections.abc import Mapping
 
 from headrace.models.families.cohere import Cohere
 from headrace.models.families.cohere2 import Cohere2
+from headrace.models.families.deepseek_v2 import DeepseekV2
+from headrace.models.families.deepseek_v3 import DeepseekV3
+from headrace.models.families.deepseek_v32 import DeepseekV32
 from headrace.models.families.falcon import Falcon
 from headrace.models.families.gemma2 import Gemma2
 from headrace.models.families.gemma3 import Gemma3
 from headrace.models.families.glm import Glm
 from headrace.models.families.glm4 import Glm4
 from headrace.models.families.glm4_moe import Glm4Moe
+from headrace.models.families.glm_moe_dsa import GlmMoeDsa
 from headrace.models.families.gpt2 import GPT2
 from headrace.models.families.gpt_bigcode import GPTBigCode
 from headrace.models.families.gpt_oss import GptOss
 from headrace.models.families.granite import Granite
 from headrace.models.families.granitemoe import GraniteMoe
+from headrace.models.families.kimi_k2 import KimiK2
 from headrace.models.families.llama import Llama
 from headrace.models.families.llama4 import Llama4
 from headrace.models.families.mimo import MiMo
@@ -41,17 +46,22 @@ from headrace.models.model import Model
 FAMILIES: Mapping[str, type[Model]] = {
     "cohere": Cohere,
     "cohere2": Cohere2,
+    "deepseek_v2": DeepseekV2,
+    "deepseek_v3": DeepseekV3,
+    "deepseek_v32": DeepseekV32,
     "falcon": Falcon,
     "gemma2": Gemma2,
     "gemma3_text": Gemma3,
     "glm": Glm,
     "glm4": Glm4,
     "glm4_moe": Glm4Moe,
+    "glm_moe_dsa": GlmMoeDsa,
     "gpt2": GPT2,
     "gpt_bigcode": GPTBigCode,
     "gpt_oss": GptOss,
     "granite": Granite,
     "granitemoe": GraniteMoe,
+    "kimi_k2": KimiK2,
     "llama": Llama,
     "llama4_text": Llama4,
     "mimo": MiMo,

@@ -46,7 +46,7 @@ class GptOssLayer(ExpertLayer):
     def load_attention(
         self, config: DecoderConfig, loader: Loader, index: int, at: str
     ) -> Attention:
-        attention = super().load_attention(config, loader, index, at)
+        attention = Attention.load(config, loader, index, f"{at}.self_attn")
         attention.load_sinks(loader, f"{at}.self_attn")
         return attention
 

@@ -36,6 +36,13 @@ from headrace.weights.architectures.architecture import (
     Key,
 )
 from headrace.weights.architectures.cohere import COHERE, COHERE2
+from headrace.weights.architectures.deepseek import (
+    DEEPSEEK_V2,
+    DEEPSEEK_V3,
+    DEEPSEEK_V32,
+    GLM_MOE_DSA,
+    KIMI_K2,
+)
 from headrace.weights.architectures.falcon import FALCON
 from headrace.weights.architectures.gemma import GEMMA2, GEMMA3
 from headrace.weights.architectures.gguf_keys import GGUFKeys
@@ -101,6 +108,11 @@ _ALL: tuple[Architecture, ...] = (
     GLM,
     GLM4,
     GLM4_MOE,
+    DEEPSEEK_V3,
+    DEEPSEEK_V2,
+    KIMI_K2,
+    DEEPSEEK_V32,
+    GLM_MOE_DSA,
     GPT2,
     STARCODER,
     STARCODER2,

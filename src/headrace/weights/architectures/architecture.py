@@ -156,6 +156,9 @@ class Architecture:
     vectors: Mapping[str, str] = field(default_factory=dict)
     """Whole names of vectors that are called "weight" or "bias" in one container alone, from GGUF
     to canonical. Both keep them in F32."""
+    latent: bool = False
+    """Whether layers have latent attention: `keys` and the functions state its widths, and what is
+    rotated is as wide as `qk_rope_head_dim` says."""
     routers: tuple[str, ...] = ()
     """Modules of a layer, by canonical name, that GGUF files keep in F32 whatever the kind."""
 

@@ -93,8 +93,8 @@ GLM4 = Architecture(
 
 
 # A layer that predicts further tokens stands behind the others, and is counted with them.
-_DRAFT_LAYERS = "nextn_predict_layers"
-_DRAFT = {
+DRAFT_LAYERS = "nextn_predict_layers"
+DRAFT = {
     "nextn.eh_proj": "eh_proj",
     "nextn.embed_tokens": "embed_tokens",
     "nextn.enorm": "enorm",
@@ -102,7 +102,7 @@ _DRAFT = {
     "nextn.shared_head_head": "shared_head.head",
     "nextn.shared_head_norm": "shared_head.norm",
 }
-_DENSE_LAYERS = "leading_dense_block_count"
+DENSE_LAYERS = "leading_dense_block_count"
 _NORMED = "expert_weights_norm"
 # Experts in one group, of which the best one is taken: no choice.
 _NO_GROUPS = {"expert_group_count": 1, "expert_group_used_count": 1}
@@ -110,8 +110,8 @@ _NO_GROUPS = {"expert_group_count": 1, "expert_group_used_count": 1}
 
 def _read_experts(keys: GGUFKeys, config: dict[str, Any]) -> None:
     """Where a file says nothing, llama.cpp has no dense layer and leaves weights as they are."""
-    config["first_k_dense_replace"] = _count(keys, _DENSE_LAYERS, 1 << 31)
-    config["num_nextn_predict_layers"] = _count(keys, _DRAFT_LAYERS, config["num_hidden_layers"])
+    config["first_k_dense_replace"] = read_count(keys, DENSE_LAYERS, 1 << 31)
+    config["num_nextn_predict_layers"] = read_count(keys, DRAFT_LAYERS, config["num_hidden_layers"])
     config["num_hidden_layers"] -= config["num_nextn_predict_layers"]
     normed = keys.take(_NORMED)
     if normed is not None and not isinstance(normed, bool):
@@ -119,7 +119,7 @@ def _read_experts(keys: GGUFKeys, config: dict[str, Any]) -> None:
     config["norm_topk_prob"] = bool(normed)
 
 
-def _count(keys: GGUFKeys, key: str, limit: int) -> int:
+def read_count(keys: GGUFKeys, key: str, limit: int) -> int:
     """A number from 0 to below `limit`; 0 where the file says nothing."""
     value = keys.take(key)
     if value is None:
@@ -133,13 +133,13 @@ def _write_experts(config: ConfigReader, entries: dict[str, Any]) -> None:
     dense = config.get("first_k_dense_replace", int, 1)
     if not 0 <= dense <= entries["block_count"]:
         config.refuse("first_k_dense_replace", dense, "0 to num_hidden_layers")
-    entries[_DENSE_LAYERS] = dense
+    entries[DENSE_LAYERS] = dense
     drafts = config.get("num_nextn_predict_layers", int, 0)
     if not 0 <= drafts < 1 << 16:
         config.refuse("num_nextn_predict_layers", drafts, "0 to 65535")
     entries["block_count"] += drafts
     if drafts:
-        entries[_DRAFT_LAYERS] = drafts
+        entries[DRAFT_LAYERS] = drafts
     entries[_NORMED] = config.get("norm_topk_prob", bool, True)
     entries[GATING] = SIGMOID
     entries |= _NO_GROUPS
@@ -159,7 +159,7 @@ GLM4_MOE = Architecture(
         "ffn_gate_shexp": "mlp.shared_experts.gate_proj",
         "ffn_up_shexp": "mlp.shared_experts.up_proj",
         "ffn_down_shexp": "mlp.shared_experts.down_proj",
-        **_DRAFT,
+        **DRAFT,
     },
     top=TOP,
     keys=(

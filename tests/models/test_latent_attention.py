@@ -1,0 +1,279 @@
+"""Latent attention: published configs, what the cache holds, what stops a load, older files."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from headrace.errors import CheckpointError, ConfigError, UnsupportedModelError
+from headrace.models import DecoderConfig, load_model, read_config
+from headrace.models.latent_attention import LatentConfig
+from headrace.models.layer_cache import cache_layout
+from headrace.ops.experts import Routing
+from headrace.ops.interface import KVCodec, Ops
+from headrace.plan.kv_cache import KvCache, KvKind
+from headrace.plan.model_shape import shape_of_layers
+from headrace.weights.architectures import ARCHITECTURES
+from headrace.weights.checkpoint import Checkpoint, Conventions, TokenizerData
+from headrace.weights.gguf_metadata import metadata_of_config
+from headrace.weights.latent_heads import with_joined_heads, with_split_heads
+from headrace.weights.open import open_checkpoint
+from headrace.weights.text_part import text_config
+from tests.models.cases import Session, prompt
+from tests.tiny import tiny_checkpoint, tiny_config, to_tensor, write_tiny_gguf
+from tests.tiny_families import tiny_family
+
+KIMI_SCALE = float(np.float32(2.827))
+LATENT = ("deepseek_v2", "deepseek_v3", "deepseek_v32", "glm_moe_dsa", "kimi_k2")
+
+YARN = {
+    "type": "yarn", "beta_fast": 32, "beta_slow": 1, "factor": 40, "mscale": 0.707,
+    "mscale_all_dim": 0.707, "original_max_position_embeddings": 4096,
+}  # fmt: skip
+V2_LITE = {
+    "model_type": "deepseek_v2", "attention_bias": False, "aux_loss_alpha": 0.001,
+    "first_k_dense_replace": 1, "hidden_act": "silu", "hidden_size": 2048,
+    "intermediate_size": 10944, "kv_lora_rank": 512, "max_position_embeddings": 163840,
+    "moe_intermediate_size": 1408, "moe_layer_freq": 1, "n_group": 1, "n_routed_experts": 64,
+    "n_shared_experts": 2, "norm_topk_prob": False, "num_attention_heads": 16,
+    "num_experts_per_tok": 6, "num_hidden_layers": 27, "num_key_value_heads": 16,
+    "pretraining_tp": 1, "q_lora_rank": None, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
+    "rms_norm_eps": 1e-06, "rope_scaling": YARN, "rope_theta": 10000,
+    "routed_scaling_factor": 1.0, "scoring_func": "softmax", "seq_aux": True,
+    "tie_word_embeddings": False, "topk_group": 1, "topk_method": "greedy", "v_head_dim": 128,
+    "vocab_size": 102400,
+}  # fmt: skip
+
+
+def read(config: dict[str, Any]) -> DecoderConfig:
+    return read_config(
+        Checkpoint(Path("x"), "safetensors", config, Conventions(), {}, TokenizerData("none"))
+    )
+
+
+def published(assets: Path, name: str) -> dict[str, Any]:
+    """A config as published, without what it says of its quantisation."""
+    path = assets / "model-configs" / "hf-config" / f"{name}_config.json"
+    stated: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    for part in (stated, stated.get("text_config", {})):
+        part.pop("quantization_config", None)
+    return stated
+
+
+@pytest.mark.parametrize(
+    ("name", "heads", "routing", "layers", "positions", "mscale"),
+    [
+        ("deepseek-ai--DeepSeek-V3", 128,
+         Routing(256, 8, "sigmoid", True, 1e-20, 2.5, 8, 4, "top2"), 61, 163840, 40),
+        ("deepseek-ai--DeepSeek-V3.2", 128,
+         Routing(256, 8, "sigmoid", True, 1e-20, 2.5, 8, 4, "top2"), 61, 2048, 40),
+        ("moonshotai--Kimi-K2-Instruct", 64,
+         Routing(384, 8, "sigmoid", True, 1e-20, KIMI_SCALE, 1, 1, "top2"), 61, 131072, 32),
+        ("moonshotai--Kimi-K2.5", 64,
+         Routing(384, 8, "sigmoid", True, 1e-20, KIMI_SCALE, 1, 1, "top2"), 61, 262144, 64),
+        ("nvidia--Kimi-K2.6-NVFP4", 64,
+         Routing(384, 8, "sigmoid", True, 1e-20, KIMI_SCALE, 1, 1, "top2"), 61, 262144, 64),
+        ("zai-org--GLM-5", 64,
+         Routing(256, 8, "sigmoid", True, 1e-20, 2.5, 1, 1, "top2"), 78, 2048, 1),
+        ("zai-org--GLM-5.2", 64,
+         Routing(256, 8, "sigmoid", True, 1e-20, 2.5, 1, 1, "top2"), 78, 2048, 1),
+    ],
+)  # fmt: skip
+def test_published_configs_are_read(
+    shared_assets: Path, name: str, heads: int, routing: Routing, layers: int, positions: int,
+    mscale: int,
+) -> None:  # fmt: skip
+    stated = text_config(published(shared_assets, name))
+    config = read(stated)
+    shape = config.attention
+    assert (shape.num_heads, shape.num_kv_heads) == (heads, 1)
+    assert (shape.head_dim, shape.value_dim, shape.latent) == (576, 512, True)
+    width = stated["qk_nope_head_dim"] + 64
+    assert shape.scale == pytest.approx(width**-0.5 * (0.1 * math.log(mscale) + 1) ** 2)
+    assert config.rotary_dim == 64 and config.max_positions == positions
+    assert config.experts is not None and config.experts.routing == routing
+    dense = stated["first_k_dense_replace"]
+    assert config.experts.layers == (False,) * dense + (True,) * (layers - dense)
+    entries = metadata_of_config(stated, ARCHITECTURES[stated["model_type"]]).entries
+    of = {key.partition(".")[2]: value for key, value in entries.items()}
+    assert (of["attention.key_length"], of["attention.value_length"]) == (576, 512)
+    assert of["attention.key_length_mla"] == width
+    assert of["expert_gating_func"] == 2 and of["rope.dimension_count"] == 64
+
+
+def test_the_lite_model_is_read() -> None:
+    config = read(V2_LITE)
+    assert isinstance(config, LatentConfig) and config.widths.query is None
+    assert config.experts is not None
+    assert config.experts.routing == Routing(64, 6, "softmax", False)
+    assert config.experts.shared_size == 2 * 1408
+    scale = 192**-0.5 * (0.1 * 0.707 * math.log(40) + 1) ** 2
+    assert config.attention.scale == pytest.approx(scale, rel=1e-6)
+    assert config.rope is not None and config.rope.attention_factor == 1.0
+    entries = metadata_of_config(V2_LITE, ARCHITECTURES["deepseek_v2"]).entries
+    assert "deepseek2.attention.q_lora_rank" not in entries
+    assert entries["deepseek2.rope.scaling.yarn_log_multiplier"] == pytest.approx(0.0707)
+
+
+@pytest.mark.parametrize(
+    ("name", "layers"),
+    [
+        ("deepseek-ai--DeepSeek-V3", 61), ("deepseek-ai--DeepSeek-V3.2", 61),
+        ("moonshotai--Kimi-K2-Instruct", 61), ("moonshotai--Kimi-K2.5", 61),
+        ("zai-org--GLM-5", 78), ("zai-org--GLM-5.2", 78),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("codecs", [("f32", "f32"), ("bf16", "bf16"), ("f32", "bf16")])
+def test_the_cache_holds_576_values_a_token_as_the_planner_says(
+    shared_assets: Path, codecs: tuple[KVCodec, KVCodec], name: str, layers: int
+) -> None:
+    """One row of latent and rotated key in the kind of keys; no values beside it."""
+    stated = published(shared_assets, name)
+    taken = cache_layout(read(text_config(stated)).layer_caches)
+    spec = taken.spec(16, 1, *codecs)
+    bytes_of_value = {"f32": 4, "bf16": 2}
+    block_bytes = taken.num_tables * spec.block_bytes
+    assert block_bytes == 16 * layers * 576 * bytes_of_value[codecs[0]]
+    keys, values = (KvKind(codec, 8 * bytes_of_value[codec], "") for codec in codecs)
+    planned = KvCache(shape_of_layers(stated, name, "a config"), keys, values)
+    assert planned.bytes_per_token * 16 == block_bytes
+    # And what two requests of 100 and of 17 tokens take, in whole blocks.
+    assert planned.request_bytes(100) + planned.request_bytes(17) == (7 + 2) * block_bytes
+
+
+def test_quantised_folders_are_refused_by_the_name_of_the_kind(shared_assets: Path) -> None:
+    path = shared_assets / "model-configs" / "hf-config" / "deepseek-ai--DeepSeek-V3_config.json"
+    with pytest.raises(UnsupportedModelError, match="quantization_config = 'fp8'"):
+        read(json.loads(path.read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize("family", ["deepseek_v32", "glm_moe_dsa"])
+def test_requests_beyond_index_topk_are_refused_by_name(family: str, reference: Ops) -> None:
+    checkpoint = tiny_checkpoint(family, index_topk=100)
+    assert load_model(checkpoint, reference).max_positions == 100
+    with pytest.raises(ConfigError, match=r"index_topk.*sparse attention is not implemented yet"):
+        load_model(checkpoint, reference, max_positions=101)
+    assert read(tiny_config(family, index_topk=4096)).max_positions == 512
+
+
+@pytest.mark.parametrize(
+    ("family", "change", "words"),
+    [
+        ("deepseek_v3", {"num_key_value_heads": 2}, "num_key_value_heads = 2"),
+        ("deepseek_v3", {"scoring_func": "softmax"}, "scoring_func = 'softmax'"),
+        ("deepseek_v3", {"topk_method": "greedy"}, "topk_method = 'greedy'"),
+        ("deepseek_v3", {"moe_layer_freq": 2}, "moe_layer_freq = 2"),
+        ("deepseek_v3", {"qk_rope_head_dim": 15}, "qk_rope_head_dim = 15"),
+        ("deepseek_v3", {"qk_head_dim": 40}, "qk_head_dim = 40"),
+        ("deepseek_v3", {"n_group": 3}, "n_group = 3"),
+        ("deepseek_v3", {"topk_group": 3}, "topk_group = 3"),
+        ("deepseek_v3", {"first_k_dense_replace": 4}, "first_k_dense_replace = 4"),
+        ("deepseek_v3", {"n_shared_experts": 99}, "n_shared_experts = 99"),
+        ("deepseek_v3", {"num_nextn_predict_layers": 17}, "num_nextn_predict_layers = 17"),
+        ("deepseek_v3", {"hidden_act": "gelu"}, "hidden_act = 'gelu'"),
+        ("deepseek_v3", {"kv_lora_rank": 2**30}, "kv_lora_rank = 1073741824"),
+        ("deepseek_v3", {"q_lora_rank": 0}, "q_lora_rank is 0"),
+        ("deepseek_v3", {"n_routed_experts": 10**9}, "n_routed_experts = 1000000000"),
+        ("deepseek_v3", {"index_topk": 64}, "index_topk"),
+        ("deepseek_v2", {"norm_topk_prob": True}, "norm_topk_prob = True"),
+        ("deepseek_v2", {"topk_method": "noaux_tc"}, "topk_method = 'noaux_tc'"),
+        ("deepseek_v2", {"scoring_func": "sigmoid"}, "scoring_func = 'sigmoid'"),
+        ("deepseek_v32", {"rope_interleave": False}, "rope_interleave = False"),
+        ("deepseek_v32", {"index_topk": 0}, "index_topk is 0"),
+        ("deepseek_v32", {"layer_types": ["full_attention"] * 3}, "layer_types"),
+        ("glm_moe_dsa", {"mlp_layer_types": ["sparse"] * 3}, "mlp_layer_types"),
+        ("glm_moe_dsa", {"indexer_rope_interleave": False}, "indexer_rope_interleave = False"),
+        ("glm_moe_dsa", {"index_colour": 1}, "index_colour"),
+    ],
+)
+def test_what_is_not_implemented_stops_the_load(
+    family: str, change: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(UnsupportedModelError, match=words):
+        read({**tiny_config(family), **change})
+
+
+@pytest.mark.parametrize("family", LATENT)
+def test_layers_of_drafts_and_indexers_are_set_aside(family: str, reference: Ops) -> None:
+    """Known by name, not loaded; a name that no such layer has stops the load."""
+    config = tiny_config(family, num_nextn_predict_layers=1)
+    deeper = tiny_family(family).shapes({**config, "num_hidden_layers": 4})
+    plain = tiny_checkpoint(family, num_nextn_predict_layers=1)
+    extra = {
+        name: to_tensor(name, np.zeros(shape, np.float32), "F32")
+        for name, shape in deeper.items()
+        if name.startswith("model.layers.3.")
+    }
+    at = "model.layers.3"
+    for name, shape in {"eh_proj": (64, 128), "enorm": (64,), "shared_head.norm": (64,)}.items():
+        extra[f"{at}.{name}.weight"] = to_tensor(
+            f"{at}.{name}.weight", np.zeros(shape, np.float32), "F32"
+        )
+    model = load_model(replace(plain, tensors={**plain.tensors, **extra}), reference)
+    alone = load_model(tiny_checkpoint(family), reference)
+    assert model.weight_bytes == alone.weight_bytes
+    ids = prompt(0)[:12]
+    assert (Session(model, reference).feed(ids) == Session(alone, reference).feed(ids)).all()
+    strange = to_tensor(f"{at}.strange.weight", np.zeros((4,), np.float32), "F32")
+    tensors = {**plain.tensors, **extra, strange.name: strange}
+    with pytest.raises(UnsupportedModelError, match="strange"):
+        load_model(replace(plain, tensors=tensors), reference)
+
+
+@pytest.mark.parametrize("codec", ["F32", "F16", "BF16"])
+def test_heads_are_split_and_joined_without_loss(codec: str) -> None:
+    checkpoint = tiny_checkpoint("deepseek_v3", codec)
+    halves = dict(with_split_heads(checkpoint.tensors, checkpoint.config))
+    shapes = {name.rpartition("self_attn.")[2]: halves[name].shape for name in halves}
+    assert shapes["k_b_proj.weight"] == (4, 64, 32) and shapes["v_b_proj.weight"] == (4, 32, 64)
+    again = dict(with_joined_heads(halves, checkpoint.config))
+    assert again.keys() == checkpoint.tensors.keys()
+    for name, tensor in checkpoint.tensors.items():
+        assert again[name].codec is tensor.codec and (again[name].data == tensor.data).all()
+
+
+def test_heads_of_another_shape_are_refused() -> None:
+    checkpoint = tiny_checkpoint("deepseek_v3")
+    config = {**checkpoint.config, "v_head_dim": 16}
+    with pytest.raises(CheckpointError, match="kv_b_proj"):
+        dict(with_split_heads(checkpoint.tensors, config))
+    halves = dict(with_split_heads(checkpoint.tensors, checkpoint.config))
+    with pytest.raises(CheckpointError, match="k_b_proj"):
+        dict(with_joined_heads(halves, config))
+    del halves["model.layers.0.self_attn.v_b_proj.weight"]
+    with pytest.raises(CheckpointError, match="v_b_proj"):
+        dict(with_joined_heads(halves, checkpoint.config))
+    with pytest.raises(CheckpointError, match="num_attention_heads is None"):
+        dict(with_split_heads(checkpoint.tensors, {}))
+
+
+@pytest.mark.parametrize("codec", ["F32", "Q8_0"])
+def test_files_with_joined_heads_are_read(codec: str, reference: Ops, tmp_path: Path) -> None:
+    """As GGUF files from before heads were split hold them: keys are decoded, values stay."""
+    new = open_checkpoint(write_tiny_gguf(tmp_path, "deepseek_v3"))
+    joined = dict(with_joined_heads(new.tensors, new.config))
+    stored = {
+        name: to_tensor(name, tensor.to_f32(), codec)
+        if name.endswith("kv_b_proj.weight")
+        else tensor
+        for name, tensor in joined.items()
+    }
+    exact = {
+        name: to_tensor(name, tensor.to_f32(), "F32")
+        if name.endswith("kv_b_proj.weight")
+        else tensor
+        for name, tensor in stored.items()
+    }
+    ids = prompt(0)[:24]
+    old, plain = (
+        Session(load_model(replace(new, tensors=tensors), reference), reference).feed(ids)
+        for tensors in (stored, exact)
+    )
+    bound = 0.0 if codec == "F32" else 0.05
+    assert np.abs(old - plain).max() <= bound * np.abs(plain).max()
