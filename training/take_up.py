@@ -1,4 +1,4 @@
-"""Make a run's checkpoint again from the member's GGUF file in the repository.
+"""Make a run's checkpoint and tokenizer again from the member's GGUF file in the repository.
 
     python -m training.take_up base --work build/train
 
@@ -17,9 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from safetensors.numpy import load_file, save_file
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
+from headrace.weights.checkpoint import Checkpoint
 from headrace.weights.open import open_checkpoint
 from headrace.weights.to_hf_folder import write_hf_folder
+from training.data.tokenizer import CONTROL_TOKENS, VISIBLE_TOKENS, write_tokenizer
 from training.export import NOTE_METADATA_KEY
 from training.members import MEMBERS
 from training.models.config import CHECKPOINT_NAME, NOTE_KEY
@@ -53,6 +56,19 @@ def take_up(gguf: Path, checkpoint: Path) -> dict[str, Any]:
     return note
 
 
+def tokenizer_of(source: Checkpoint) -> Tokenizer:
+    """The tokenizer that the family was trained with, from the entries of a GGUF file."""
+    entries = source.tokenizer.gguf
+    vocabulary = {str(token): index for index, token in enumerate(entries["tokens"])}
+    merges = [tuple(str(merge).split(" ")) for merge in entries["merges"]]
+    tokenizer = Tokenizer(models.BPE(vocabulary, merges))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens([AddedToken(token, special=True) for token in CONTROL_TOKENS])
+    tokenizer.add_tokens([AddedToken(token, special=False) for token in VISIBLE_TOKENS])
+    return tokenizer
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Take a run up from its file in the repository.")
     models = [run for run, member in MEMBERS.items() if member.kind == "model"]
@@ -62,6 +78,9 @@ def main() -> None:
     arguments = parser.parse_args()
     gguf = arguments.root / MEMBERS[arguments.run].gguf
     note = take_up(gguf, arguments.work / arguments.run / CHECKPOINT_NAME)
+    tokenizer = arguments.work / "tokenizer"
+    if not tokenizer.exists():
+        write_tokenizer(tokenizer_of(open_checkpoint(gguf)), tokenizer)
     print(f"{arguments.run}: taken up at {note['progress']['tokens']:,} tokens")
 
 

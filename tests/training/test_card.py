@@ -13,7 +13,7 @@ from safetensors.numpy import save_file
 
 from tests.training.toy_training import SHAPE
 from training.cards import schedule
-from training.cards.card import gather, render
+from training.cards.card import gather, render, renewed
 from training.members import MEMBERS
 from training.models.config import NOTE_KEY
 from training.models.moe_config import MoEConfig
@@ -289,3 +289,22 @@ def test_a_missing_figure_is_named_with_its_stage(work: Path) -> None:
     evidence = gather("base", work)
     with pytest.raises(KeyError, match="--only measure-baselines writes it"):
         render(evidence)
+
+
+def test_the_section_about_other_software_is_written_again_and_the_rest_stays() -> None:
+    card = "# x\n\n## Samples\n\na\n\n## Other software\n\noutdated\n\n## Limits\n\nIt is tiny.\n"
+    agreed = {"what": "headrace, F32 GGUF", "same_prompts": 9, "prompts": 10,
+              "same_tokens": 1605, "tokens": 2000}  # fmt: skip
+    verified = {"taken_up": True, "logit_difference": 3e-5, "exact": [agreed], "rounded": []}
+    row = {"kind": "Q8_0", "headrace": 10.9332, "llama_cpp": 10.9261, "error": 0.226}
+    measured_text = {"texts": ["a.py"], "python": "3.11.7", "n_bytes": 1234, "windows": 5,
+                     "context": 512, "rows": [row]}  # fmt: skip
+    measures = {"verify-moe": verified, "perplexity-moe": measured_text}
+    again = renewed(card, measures, "moe")
+    assert again.startswith("# x\n\n## Samples\n\na\n\n## Other software\n\nWith the weights as")
+    assert again.endswith("\n\n## Limits\n\nIt is tiny.\n")
+    assert "| headrace, F32 GGUF | 9 of 10 | 1,605 of 2,000 |" in again
+    assert "| Q8_0 | 10.933 | 10.926 | 0.23 |" in again and "outdated" not in again
+    assert renewed(again, measures, "moe") == again
+    with pytest.raises(ValueError, match="no section '## Other software'"):
+        renewed("# x\n", measures, "moe")

@@ -9,12 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
+from tokenizers import Tokenizer
 
+from headrace.weights.open import open_checkpoint
 from tests.training.test_export import random_weights
 from tests.training.toy_training import SHAPE, write_data
 from training.export import export, write_gguf
 from training.models.config import NOTE_KEY, read_note
-from training.take_up import take_up
+from training.take_up import take_up, tokenizer_of
 
 NOTE = {
     "progress": {"step": 12, "tokens": 123_456, "counted_s": 600.0},
@@ -68,3 +70,12 @@ def test_a_file_that_does_not_say_how_it_was_trained_is_refused(exported: Path) 
     write_gguf(exported / "hf", exported / "silent.gguf", {})
     with pytest.raises(ValueError, match=r"silent\.gguf has no metadata key 'headrace.training'"):
         take_up(exported / "silent.gguf", exported / "none.safetensors")
+
+
+def test_the_tokenizer_is_the_one_that_was_trained(exported: Path) -> None:
+    trained = Tokenizer.from_file(str(exported / "tokenizer" / "tokenizer.json"))
+    again = tokenizer_of(open_checkpoint(exported / "model.gguf"))
+    text = "def f(x):\n    return [x, 'é'] <|im_end|><think>  \t"
+    assert again.encode(text).ids == trained.encode(text).ids
+    assert again.get_vocab() == trained.get_vocab()
+    assert again.decode(again.encode(text).ids) == trained.decode(trained.encode(text).ids)

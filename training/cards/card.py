@@ -3,6 +3,9 @@
     python -m training.cards.card base --work build/train \\
         --out build/train/cards/headrace-base.md
 
+With --renew only the section about other software is written again, into a card that is there: the
+reports it comes from need a GGUF file (take_up.py) and the held-out files, and no run.
+
 Figures come from the note of the member's checkpoint, the files below `work`/measures (measure,
 baselines, acceptance, samples and adapters write them), the corpus's list of provenance, and the
 times of the family. The sections are in sections.py and results.py.
@@ -15,6 +18,7 @@ import hashlib
 import json
 import math
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +31,8 @@ from training.family import Times, seconds_of
 from training.members import MEMBERS, PROVENANCE_FILE, Member
 from training.models.config import CHECKPOINT_NAME, read_note
 from training.stages import exported, exported_gguf, plan
+
+OTHER_SOFTWARE = "\n## Other software\n"
 
 
 @dataclass(frozen=True)
@@ -82,7 +88,7 @@ def gather(run: str, work: Path) -> Evidence:
     return Evidence(
         member=member,
         note=read_note(work / run / CHECKPOINT_NAME),
-        measures={p.stem: json.loads(p.read_text()) for p in (work / "measures").glob("*.json")},
+        measures=read_measures(work / "measures"),
         provenance=parts(json.loads(raw)),
         provenance_sha256=hashlib.sha256(raw).hexdigest(),
         machine=times.read()["machine"],
@@ -119,13 +125,36 @@ def render(evidence: Evidence) -> str:
     return "\n\n".join(part for part in parts_of_card if part) + "\n"
 
 
+def renewed(card: str, measures: Mapping[str, Any], run: str) -> str:
+    """`card` with its section about other software as `measures` have it now.
+
+    Raises ValueError where the card has no such section.
+    """
+    before, heading, rest = card.partition(OTHER_SOFTWARE)
+    if not heading:
+        raise ValueError(f"the card has no section {OTHER_SOFTWARE.strip()!r}: write it whole")
+    _, following, after = rest.partition("\n## ")
+    section = results.other_software(measures, run)
+    return f"{before}\n{section}\n{following}{after}"
+
+
+def read_measures(folder: Path) -> dict[str, Any]:
+    """The JSON files of a folder by name."""
+    return {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Write a member's model card.")
     parser.add_argument("member", choices=MEMBERS)
     parser.add_argument("--work", type=Path, default=Path("build/train"))
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--renew", action="store_true", help="one section of the card in --out")
     arguments = parser.parse_args()
-    text = render(gather(arguments.member, arguments.work))
+    if arguments.renew:
+        card = arguments.out.read_text(encoding="utf-8")
+        text = renewed(card, read_measures(arguments.work / "measures"), arguments.member)
+    else:
+        text = render(gather(arguments.member, arguments.work))
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     arguments.out.write_text(text, encoding="utf-8")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from training.cards.markdown import block, paragraph, table
@@ -218,8 +219,13 @@ def _pair(sample: dict[str, Any]) -> str:
 
 
 def agreement(evidence: Evidence) -> str:
-    """What verify.py found, where it was run."""
-    report = evidence.measures.get(f"verify-{evidence.member.run}")
+    """What verify.py and perplexity.py found, where they were run."""
+    return other_software(evidence.measures, evidence.member.run)
+
+
+def other_software(measures: Mapping[str, Any], run: str) -> str:
+    """The section about other software, from the reports of the member `run` among `measures`."""
+    report = measures.get(f"verify-{run}")
     if report is None:
         return ""
     rows = [
@@ -231,14 +237,32 @@ def agreement(evidence: Evidence) -> str:
         for entry in [*report["exact"], *report["rounded"]]
     ]
     head = ("", "prompts continued as transformers does", "tokens before a difference")
-    logits = f"""\
+    weights = "With the weights as the GGUF file holds them, " if report.get("taken_up") else ""
+    within = f"{report['logit_difference']:.1e} (float32)"
+    section = f"""\
 ## Other software
 
-transformers gives the trainer's logits within {report["logit_difference"]:.1e} (float32)."""
-    if not rows:
-        return logits
-    return f"""\
-{logits} Greedy
+{weights}transformers gives the trainer's logits within {within}."""
+    if rows:
+        section += f""" Greedy
 continuations against those of transformers in float32:
 
 {table(head, rows)}"""
+    return "\n\n".join(part for part in (section, perplexities(measures, run)) if part)
+
+
+def perplexities(measures: Mapping[str, Any], run: str) -> str:
+    """headrace's perplexity beside llama.cpp's, where perplexity.py was run."""
+    report = measures.get(f"perplexity-{run}")
+    if report is None:
+        return ""
+    rows = [
+        (row["kind"], f"{row['headrace']:.3f}", f"{row['llama_cpp']:.3f}", f"{row['error']:.2f}")
+        for row in report["rows"]
+    ]
+    texts = ", ".join(f"`{name}`" for name in report["texts"])
+    how = paragraph(f"""
+        Perplexity per token over {texts} of Python {report["python"]}, one behind the other
+        ({report["n_bytes"]:,} bytes, held out of training), in {report["windows"]} windows of
+        {report["context"]} tokens, both programs reading the same file:""")
+    return f"{how}\n\n{table(('', 'headrace', 'llama.cpp', 'standard error'), rows)}"

@@ -28,7 +28,7 @@ from training.data.corpus import read_documents
 from training.export import END_IDS, write_gguf
 from training.measure.llama_server import LlamaServer
 from training.measure.predictor import open_predictor
-from training.models.config import CHECKPOINT_NAME
+from training.models.config import CHECKPOINT_NAME, read_note
 
 MAX_LOGIT_DIFFERENCE = 1e-4
 N_PROMPTS, PROMPT_TOKENS, NEW_TOKENS = 10, 48, 64
@@ -150,7 +150,9 @@ def verify(run: Path, data: Path, folder: Path, llama_server: Path | None) -> di
                 exact.append(agreement(f"headrace, {what}", found, expected))
             found = greedy_of_headrace(files["Q8_0"], prompts)
             rounded.append(agreement("headrace, Q8_0 GGUF", found, expected))
+    progress = read_note(run / CHECKPOINT_NAME)["progress"]
     return {
+        "taken_up": "taken_up_tokens" in progress,
         "logit_difference": difference,
         "max_logit_difference": MAX_LOGIT_DIFFERENCE,
         "exact": [asdict(entry) for entry in exact],
