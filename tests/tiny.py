@@ -40,10 +40,11 @@ CHAT_TEMPLATE = (
 Family = str
 """A `model_type` of tests.tiny_families."""
 
-_NORMS = ("norm.weight", ".ln_1.weight", ".ln_2.weight", ".ln_f.weight", ".ln_attn.weight",
-          ".ln_mlp.weight")  # fmt: skip
+_NORMS = ("norm.weight", "norm_1.weight", "norm_2.weight", ".ln_1.weight", ".ln_2.weight",
+          ".ln_f.weight", ".ln_attn.weight", ".ln_mlp.weight")  # fmt: skip
 _KEPT = ("norm.weight", "wpe.weight", "mlp.gate.weight", "block_sparse_moe.gate.weight",
-         "router.layer.weight", "router.weight", "shared_expert_gate.weight")  # fmt: skip
+         "router.layer.weight", "router.weight", "router.proj.weight",
+         "shared_expert_gate.weight")  # fmt: skip
 """Matrices that GGUF files keep in F32: norms of heads, learned positions, routers."""
 _TABLES = ("embed_tokens.weight", "wte.weight", "word_embeddings.weight")
 

@@ -94,6 +94,7 @@ _COHERE += ("<|CHATBOT_TOKEN|>", "<|SYSTEM_TOKEN|>", "<|START_RESPONSE|>", "<|EN
 _GLM = ("<|endoftext|>", "[gMASK]", "<sop>", "<|system|>", "<|user|>", "<|assistant|>")
 _HARMONY = ("<|start|>", "<|end|>", "<|message|>", "<|channel|>", "<|return|>", "<|call|>")
 _GEMMA = ("<start_of_turn>", "<end_of_turn>")
+_GEMMA4 = ("<|turn>", "<turn|>", "<|channel>", "<channel|>", "<|think|>")
 _GRANITE = ("<|start_of_role|>", "<|end_of_role|>", "<|end_of_text|>")
 _LLAMA3 = ("<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>")
 _LLAMA3 += ("<|eot_id|>",)
@@ -116,6 +117,8 @@ CHATS: dict[str, tuple[Family, ...]] = {
     "falcon": (Family("chujiezheng/falcon-instruct", ("<|endoftext|>",), "gpt-2", "falcon"),),
     "gemma2": (Family("llama.cpp/google-gemma-2-2b-it", _GEMMA, "llama-spm", entries=_NO_PREFIX),),
     "gemma3_text": (Family("chujiezheng/gemma-it", _GEMMA, "llama-spm", entries=_NO_PREFIX),),
+    "gemma4_text": (Family("llama.cpp/google-gemma-4-31B-it", _GEMMA4, "llama-spm",
+                           entries=_NO_PREFIX),),
     "glm": (Family("llama.cpp/GLM-4.6", _GLM, "llama-bpe", "chatglm-bpe"),),
     "glm4": (Family("llama.cpp/GLM-4.6", _GLM, "llama-bpe", "glm4"),),
     "glm4_moe": (Family("llama.cpp/GLM-4.6", _GLM, "llama-bpe", "glm4"),),

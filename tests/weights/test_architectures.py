@@ -55,10 +55,11 @@ def test_names_are_gguf_py_s_both_ways(family: str) -> None:
             assert architecture.canonical_name(ours) == name
             stated = name.replace("e_score_correction_bias", "e_score_correction.bias")
             stated = stated.replace("self_attn.sinks", "self_attn.sinks.weight")
+            stated = stated.replace("layer_scalar", "layer_scalar.weight")
         else:
             ours, index = place
             names = architecture.expert_names(ours)
-            assert names is not None and names.format(index) == name
+            assert [part.format(index) for part in names] == [name]
             stated = name.replace(f".experts.{index}.", ".experts.")
         module = ours.rsplit(".", 1)[0]
         known = {pattern.format(bid=bid) for pattern in stored for bid in range(3)}

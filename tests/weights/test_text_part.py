@@ -131,8 +131,8 @@ def test_a_tensor_of_the_text_model_under_two_names(tmp_path: Path) -> None:
 
 
 def test_a_tensor_that_is_of_neither_part_still_stops_the_load(tmp_path: Path) -> None:
-    path = write_outer(tmp_path, OLD_NAMES, vision=("audio_tower.conv.weight",))
-    with pytest.raises(UnsupportedModelError, match=r"1 tensors are not part .* audio_tower"):
+    path = write_outer(tmp_path, OLD_NAMES, vision=("speech_tower.conv.weight",))
+    with pytest.raises(UnsupportedModelError, match=r"1 tensors are not part .* speech_tower"):
         load_model(open_checkpoint(path), make_ops("reference"))
 
 

@@ -10,7 +10,7 @@ first product, `residual` and `scale` into its last one, so that a backend can f
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 from headrace.models.config import DecoderConfig
 from headrace.models.loader import Linear, Loader
@@ -38,6 +38,9 @@ class Step(NamedTuple):
     """For layers with a window where theirs differs; otherwise the same table."""
     query_factors: Array | None = None
     """f32[N], for layers whose queries are scaled by position; None where all are 1."""
+    layer_inputs: Array | None = None
+    """f32[N, layers * width], what each layer gets beside the residual stream; None in models
+    without."""
 
 
 class Attention:
@@ -67,18 +70,33 @@ class Attention:
         self.k_norm = k_norm
         self.sinks: Array | None = None
         """f32[heads]; None in models without."""
+        self.v_norm: Norm | None = None
+        """A norm over each head of V, its weights those of all heads; None in models without."""
+        self.has_own_kv = config.kv_source_of(index) == index
 
     @classmethod
-    def load(cls, config: DecoderConfig, loader: Loader, index: int, prefix: str) -> Attention:
+    def load(
+        cls,
+        config: DecoderConfig,
+        loader: Loader,
+        index: int,
+        prefix: str,
+        *,
+        values_are_keys: bool = False,
+    ) -> Attention:
         """With projections under their usual names, `{prefix}.q_proj` and so on.
 
         Families that store Q, K and V as one matrix call it `{prefix}.qkv_proj`.
+        values_are_keys: whether V is what K is before its norm and rotation.
         """
         if loader.has(f"{prefix}.qkv_proj.weight"):
             return cls.load_fused(config, loader, index, f"{prefix}.qkv_proj", f"{prefix}.o_proj")
         shape, hidden = config.attention_of(index), config.hidden_size
         bias, dims = config.attention_bias, config.rotary_dim_of(index)
-        qkv = loader.qkv(prefix, shape, hidden, bias=bias, rotary_dim=dims)
+        stored: Literal["qkv", "qkk", "q"] = "qkk" if values_are_keys else "qkv"
+        if config.kv_source_of(index) != index:
+            stored = "q"
+        qkv = loader.qkv(prefix, shape, hidden, bias=bias, rotary_dim=dims, stored=stored)
         return cls(config, index, qkv, _output(config, loader, f"{prefix}.o_proj", shape))
 
     @classmethod
@@ -101,7 +119,14 @@ class Attention:
         head_dim, eps = self.shape.head_dim, config.norm_eps
         dims = config.rotary_dim_of(self.index)
         self.q_norm = loader.head_norm(f"{prefix}.q_norm", head_dim, eps, rotary_dim=dims)
-        self.k_norm = loader.head_norm(f"{prefix}.k_norm", head_dim, eps, rotary_dim=dims)
+        if self.has_own_kv:
+            self.k_norm = loader.head_norm(f"{prefix}.k_norm", head_dim, eps, rotary_dim=dims)
+
+    def load_value_norm(self, config: DecoderConfig, loader: Loader) -> None:
+        """A norm without weights over each head of V."""
+        if self.has_own_kv:
+            width = self.shape.num_kv_heads * self.shape.value_width
+            self.v_norm = loader.plain_norm(width, config.norm_eps)
 
     def load_sinks(self, loader: Loader, prefix: str) -> None:
         """A score for each head that joins its softmax and has no value, `{prefix}.sinks`."""
@@ -119,12 +144,19 @@ class Attention:
         """residual + scale * attention(norm(x)): f32[N, hidden]."""
         ops, batch = step.ops, step.batch
         qkv = self.qkv_proj(x, norm=norm)
+        if not self.has_own_kv:
+            # K and V are in the cache; operations expect a place for them in the row.
+            qkv = ops.widened(qkv, self.shape.row_width)
         self.rotate(qkv, step)
         if self.scales_queries and step.query_factors is not None:
             ops.scale_rows(
                 qkv, step.query_factors, columns=self.shape.num_heads * self.shape.head_dim
             )
-        ops.kv_write(qkv, self.shape, step.kv, self.index, batch)
+        if self.v_norm is not None:
+            start = (self.shape.num_heads + self.shape.num_kv_heads) * self.shape.head_dim
+            ops.norm_columns(qkv, start, self.v_norm, groups=self.shape.num_kv_heads)
+        if self.has_own_kv:
+            ops.kv_write(qkv, self.shape, step.kv, self.index, batch)
         attended = ops.paged_attention(
             qkv, self.shape, step.kv, self.index, batch, sinks=self.sinks
         )

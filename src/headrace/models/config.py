@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from headrace.models.layer_cache import LayerCache, LayerKV
+from headrace.models.layer_cache import LayerCache, LayerKV, SharedKV
 from headrace.models.query_scaling import QueryScaling
 from headrace.models.rope import RopeConfig
 from headrace.ops.experts import Routing
@@ -51,6 +51,9 @@ class DecoderConfig:
     layer_attention: tuple[AttentionShape, ...] = field(default=(), kw_only=True)
     """Heads of each layer, in models whose layers differ; empty where they are those of
     `attention` in all."""
+    kv_sources: tuple[int, ...] = field(default=(), kw_only=True)
+    """Whose K and V each layer reads, by number: its own, or those of an earlier layer as wide,
+    which it then does not compute. Empty where all read their own."""
     attention_scales: tuple[float, ...] = field(default=(), kw_only=True)
     """Factor of the scores of each layer; empty where it is that of `attention` in all."""
     rope: RopeConfig | None
@@ -119,11 +122,18 @@ class DecoderConfig:
     @property
     def layer_caches(self) -> tuple[LayerCache, ...]:
         """What each layer keeps of a request."""
-        shapes = map(self.attention_of, range(self.num_layers))
-        return tuple(
-            LayerKV(shape.num_kv_heads, shape.head_dim, reach, shape.value_dim, shape.latent)
-            for shape, reach in zip(shapes, self.reaches, strict=True)
-        )
+        return tuple(map(self._cache_of, range(self.num_layers)))
+
+    def _cache_of(self, layer: int) -> LayerCache:
+        if (source := self.kv_source_of(layer)) != layer:
+            return SharedKV(source)
+        shape = self.attention_of(layer)
+        reach = shape.window or shape.chunk
+        return LayerKV(shape.num_kv_heads, shape.head_dim, reach, shape.value_dim, shape.latent)
+
+    def kv_source_of(self, layer: int) -> int:
+        """The layer whose K and V one layer reads, which mostly is itself."""
+        return self.kv_sources[layer] if self.kv_sources else layer
 
     @property
     def rotary_dim(self) -> int:

@@ -13,6 +13,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from headrace.models.blocks import GatedMLP, Step
 from headrace.models.config import DecoderConfig, ExpertsConfig
 from headrace.models.loader import Linear, Loader
@@ -41,6 +44,11 @@ class ExpertNames(NamedTuple):
     """Whether the router's product has a bias."""
     expert_bias: bool = False
     """Whether the products of every expert have one."""
+    router_scale: str | None = None
+    """Weights of a norm of the router's own, over what goes into the mixture, which are then
+    multiplied by hidden_size^-1/2; None where the router has the norm of the experts."""
+    expert_scale: str | None = None
+    """A factor of each expert's weights, once they are normalised; None in families without."""
 
 
 class Experts:
@@ -54,12 +62,16 @@ class Experts:
         *,
         bias: Array | None = None,
         shared: GatedMLP | GatedExpert | None = None,
+        router_norm: Norm | None = None,
+        expert_scale: npt.NDArray[np.float32] | None = None,
     ) -> None:
         self.router = router
         self.routing = routing
         self.mlp = mlp
         self.bias = bias
         self.shared = shared
+        self.router_norm = router_norm
+        self.expert_scale = expert_scale
 
     @classmethod
     def load(
@@ -90,7 +102,21 @@ class Experts:
                     config, loader, at, names, experts.shared_size, count=1, routed=False
                 )
                 shared = GatedExpert(gate, mlp_of_one)
-        return cls(router, experts.routing, mlp, bias=bias, shared=shared)
+        router_norm = expert_scale = None
+        if names.router_scale:
+            at, factor = f"{prefix}.{names.router_scale}", float(hidden) ** -0.5
+            router_norm = loader.norm_of_vector(at, hidden, config.norm_eps, factor=factor)
+        if names.expert_scale:
+            expert_scale = loader.optional_vector(f"{prefix}.{names.expert_scale}", count)
+        return cls(
+            router,
+            experts.routing,
+            mlp,
+            bias=bias,
+            shared=shared,
+            router_norm=router_norm,
+            expert_scale=expert_scale,
+        )
 
     def __call__(
         self,
@@ -104,7 +130,13 @@ class Experts:
         """residual + scale * mixture(norm(x)): f32[N, hidden]."""
         ops = step.ops
         h = x if norm is None else ops.norm(x, norm)
-        routes = ops.route(self.router(h), self.routing, bias=self.bias)
+        scores = (
+            self.router(h) if self.router_norm is None else self.router(x, norm=self.router_norm)
+        )
+        routes = ops.route(scores, self.routing, bias=self.bias)
+        if self.expert_scale is not None:
+            weights = routes.weights * self.expert_scale[routes.experts]
+            routes = routes._replace(weights=weights)
         if self.shared is not None:
             residual = self.shared(h, step, residual=residual, scale=scale)
         return ops.experts(h, self.mlp, routes, residual=residual, scale=scale)

@@ -103,12 +103,15 @@ class Loader:
             sizes[tensor.codec.name] += tensor.nbytes
         return sizes.most_common(1)[0][0] if sizes else "F32"
 
-    def step_bytes(self, table: str = EMBEDDING) -> int:
-        """Bytes every step reads: all but experts and an embedding table that is only looked up."""
+    def step_bytes(self, table: str = EMBEDDING, *more: str) -> int:
+        """Bytes every step reads: all but experts, an embedding table that is only looked up, and
+        the tables of `more`, which always are.
+        """
         tensors = self._checkpoint.tensors
-        looked_up = tensors.get(table) if HEAD in tensors else None
-        seldom = self.routed_bytes + (0 if looked_up is None else looked_up.nbytes)
-        return self.total_bytes - seldom
+        looked_up = [tensors[name] for name in more if name in tensors]
+        if HEAD in tensors and table in tensors:
+            looked_up.append(tensors[table])
+        return self.total_bytes - self.routed_bytes - sum(item.nbytes for item in looked_up)
 
     def rows(self, name: str) -> int:
         """Rows of a table, where the config does not state them."""
@@ -147,6 +150,10 @@ class Loader:
         if rope.kind == "longrope":
             # The config of a GGUF file has longrope's lists from these.
             self._taken.update(LONGROPE_FACTORS)
+        elif rope.kind == "proportional":
+            # And here the share of a head.
+            self._taken.add(ROPE_FACTORS)
+            return None
         return self.optional_vector(ROPE_FACTORS, rope.rotary_dim(head_dim) // 2)
 
     def norm(
@@ -160,6 +167,24 @@ class Loader:
             kind,
             self._vector(bias, width) if kind == "layer" and self.has(bias) else None,
         )
+
+    def norm_of_vector(
+        self, name: str, width: int, eps: float, *, factor: float = 1.0, repeats: int = 1
+    ) -> Norm:
+        """An RMS norm whose weights are a vector of any name, times `factor` and `repeats` times in
+        turn: f32[repeats * width].
+        """
+        tensor = self.tensor(name, width)
+        values = np.tile(tensor.to_f32().reshape(-1) * np.float32(factor), repeats)
+        self._advance(tensor)
+        return Norm(self._plain_vector(name, values), eps)
+
+    def plain_norm(self, width: int, eps: float) -> Norm:
+        """An RMS norm without weights, which are 1 then."""
+        return Norm(self._plain_vector("ones", np.ones(width, np.float32)), eps)
+
+    def _plain_vector(self, name: str, values: npt.NDArray[np.float32]) -> Array:
+        return self._ops.vector(Tensor(name, values.shape, F32, F32.encode(values.reshape(1, -1))))
 
     def _vector(self, name: str, width: int, offset: float = 0.0) -> Array:
         tensor = self.tensor(name, width)
@@ -289,18 +314,21 @@ class Loader:
         *,
         bias: bool | None,
         rotary_dim: int | None = None,
+        stored: Literal["qkv", "qkk", "q"] = "qkv",
     ) -> Linear:
         """Q, K and V of one layer, fused, rows of Q and K in "half" order whatever the file's.
 
         rotary_dim: dimensions of a head that are rotated, and so reordered; None means all.
+        stored: the projections that give them, by letter: "qkk" where values are what keys are
+        before their norm and rotation, "q" where the layer has neither.
         """
-        names = [f"{prefix}.{letter}_proj" for letter in "qkv"]
+        names = [f"{prefix}.{letter}_proj" for letter in stored]
         heads = (shape.num_heads, shape.num_kv_heads)
         outs = [count * shape.head_dim for count in heads]
         outs.append(shape.num_kv_heads * shape.value_width)
-        matrices, biases = self._stored(names, outs, width, bias)
+        matrices, biases = self._stored(names, outs[: len(names)], width, bias)
         if self._conventions.rope_layout == "interleaved":
-            for index in (0, 1):
+            for index in range(min(2, len(names))):
                 order = heads_to_half(heads[index], shape.head_dim, rotary_dim)
                 matrices[index] = matrices[index].select_rows(order)
                 biases[index] = _reordered(biases[index], order)

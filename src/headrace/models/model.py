@@ -56,6 +56,8 @@ class Model(ABC):
     embedding_name: ClassVar[str] = EMBEDDING
     positions_name: ClassVar[str | None] = None
     """Table of learned positions, a row for each; None in models without."""
+    more_tables: ClassVar[tuple[str, ...]] = ()
+    """Other tables that are only looked up."""
     final_norm_name: ClassVar[str] = "model.norm"
     layers_name: ClassVar[str] = "model.layers"
     drafts_name: ClassVar[str | None] = None
@@ -97,6 +99,7 @@ class Model(ABC):
             if self.positions_name
             else None
         )
+        self.load_more(config, loader)
         self._layers = [self.layer_type(config, loader, i) for i in range(config.num_layers)]
         self._layer_elements = loader.packed_elements
         self._expert_cost = _expert_cost(config, loader)
@@ -107,7 +110,7 @@ class Model(ABC):
         self.vocab_size = rows
         self.weight_codec = loader.dominant_codec
         self.weight_bytes = loader.total_bytes
-        self.step_weight_bytes = loader.step_bytes(name)
+        self.step_weight_bytes = loader.step_bytes(name, *self.more_tables)
 
     @property
     def model_type(self) -> str:
@@ -148,6 +151,7 @@ class Model(ABC):
         factors = None if scaling is None else scaling.factors(batch.positions)
         step = Step(ops, batch, kv, rope, local, factors)
         x = self.embed(step)
+        step = step._replace(layer_inputs=self.layer_inputs(x, step))
         for layer in self._layers:
             x = layer(x, step)
         x = ops.take_rows(x, batch.logit_rows)
@@ -162,6 +166,15 @@ class Model(ABC):
             return x
         return step.ops.embedding(self._positions, batch.positions, residual=x)
 
+    def load_more(self, config: DecoderConfig, loader: Loader) -> None:
+        """Read what a family has beside its layers and the usual ends."""
+        del config, loader
+
+    def layer_inputs(self, x: Array, step: Step) -> Array | None:
+        """What layers get beside the residual stream, of what goes into the first; see Step."""
+        del x, step
+        return None
+
     def _grown_table(
         self, rope: RopeConfig | None, loader: Loader, *, windowed: bool
     ) -> _GrownTable | None:
@@ -171,7 +184,8 @@ class Model(ABC):
         shapes = map(self.config.attention_of, range(self.config.num_layers))
         widths = (shape.head_dim for shape in shapes if bool(shape.window) is windowed)
         head_dim = next(widths, self.config.attention.head_dim)
-        divisors = loader.rope_divisors(head_dim, rope)
+        # Files state divisors for layers without a window where these have another rope.
+        divisors = None if windowed else loader.rope_divisors(head_dim, rope)
         turning = rotation(rope, head_dim, divisors=divisors, max_positions=self._longest)
         return _GrownTable(self._ops, turning, self._longest)
 

@@ -6,6 +6,7 @@
     llama3     long waves divided, short ones kept, a blend between
     yarn       the same with a ramp over dimensions, and cos and sin times an attention factor
     longrope   each divided by a number of its own: one list for short contexts, one for long ones
+    proportional  of all dimensions of a head, and 0 for all pairs but the first share of them
 
 What depends on the length of a request is decided once, by the longest that will be run
 (`--max-model-len`), as vLLM does: keys in the cache were rotated once and for all.
@@ -71,6 +72,9 @@ def rotation(
         plain = plain / rope.factor * (1 - kept) + plain * kept
     elif rope.kind == "longrope":
         plain = plain / _longrope_divisors(rope, dims, length)
+    elif rope.kind == "proportional":
+        plain = plain / rope.factor
+        plain[rope.turning_pairs(head_dim) :] = 0.0
     return Rotation(plain, rope.attention_factor)
 
 

@@ -482,6 +482,20 @@ class Ops(ABC):
         """
         return np.concatenate(parts, axis=1)
 
+    def columns(self, x: Array, start: int, stop: int) -> Array:
+        """Columns [start, stop) of f32[N, width]: f32[N, stop - start]. For NumPy arrays as it
+        stands.
+        """
+        return np.ascontiguousarray(x[:, start:stop])
+
+    def widened(self, x: Array, width: int) -> Array:
+        """x with zeros behind the values of each row: f32[N, width]. For NumPy arrays as it
+        stands.
+        """
+        wide = np.zeros((x.shape[0], width), np.float32)
+        wide[:, : x.shape[1]] = x
+        return wide
+
     # from logits to tokens
 
     @abstractmethod

@@ -44,7 +44,7 @@ def unstacked(stored: Tensor, architecture: Architecture, keys: GGUFKeys) -> Ite
     rows] of biases, or of another number of experts than the file states.
     """
     names = architecture.expert_names(stored.name)
-    if names is None:
+    if not names:
         name = architecture.canonical_name(stored.name)
         place = architecture.in_layer(name)
         row = place is not None and place[1].rpartition(".")[0] in architecture.single_rows
@@ -53,15 +53,16 @@ def unstacked(stored: Tensor, architecture: Architecture, keys: GGUFKeys) -> Ite
         return
     stated = keys.size("expert_count")
     count = stored.shape[0]
-    vector = names.endswith(".bias")
+    vector = names[0].endswith(".bias")
     dimensions = 2 if vector else 3
-    if len(stored.shape) != dimensions or count > MAX_EXPERTS or stated not in (None, count):
+    fits = len(stored.shape) == dimensions and not stored.shape[1] % len(names)
+    if not fits or count > MAX_EXPERTS or stated not in (None, count):
         raise CheckpointError(
             f"{keys.path}: tensor {stored.name!r} has shape {list(stored.shape)}; "
             f"[experts, rows{'' if vector else ', columns'}] are required, with "
             f"'{keys.prefix}expert_count' ({stated}) experts, {MAX_EXPERTS} at most"
         )
-    yield from _parts(stored, (names,))
+    yield from _parts(stored, names)
 
 
 def unstacked_folder(

@@ -89,7 +89,10 @@ def config_of_gguf(
         head_dim = int(config["qk_rope_head_dim"])
     else:
         head_dim = _head_dim(architecture, keys, config)
-    if architecture.head_dim:
+    if architecture.full_head_dim is not None:
+        config[architecture.full_head_dim] = head_dim
+        config["head_dim"] = _windowed_head_dim(keys)
+    elif architecture.head_dim:
         config["head_dim"] = head_dim
     if architecture.rope:
         read_rope(keys, config, head_dim, architecture, tensors)
@@ -101,6 +104,12 @@ def config_of_gguf(
             config[name] = token
     if architecture.reads is not None:
         architecture.reads(keys, config)
+    for name, (there, lacking) in architecture.absences.items():
+        at = [f"{architecture.layers}.{layer}." for layer in range(config["num_hidden_layers"])]
+        config[name] = any(
+            f"{layer}{there}.weight" in tensors and f"{layer}{lacking}.weight" not in tensors
+            for layer in at
+        )
     for left in sorted(keys.left):
         _keep(left, architecture, keys, config)
     return config
@@ -158,6 +167,18 @@ def _head_dim(architecture: Architecture, keys: GGUFKeys, config: Mapping[str, A
         raise keys.error(
             "attention.value_length", value_dim,
             f"it must equal attention.key_length {head_dim}; other widths are not supported",
+        )  # fmt: skip
+    return head_dim
+
+
+def _windowed_head_dim(keys: GGUFKeys) -> int:
+    """Width of heads in layers with a window, which values must have as well."""
+    head_dim = keys.required_size("attention.key_length_swa")
+    value_dim = keys.size("attention.value_length_swa")
+    if value_dim not in (None, head_dim):
+        raise keys.error(
+            "attention.value_length_swa", value_dim,
+            f"it must equal attention.key_length_swa {head_dim}; other widths are not supported",
         )  # fmt: skip
     return head_dim
 

@@ -44,6 +44,7 @@ def metadata_of_config(config: Mapping[str, Any], architecture: Architecture) ->
     """
     reader = ConfigReader(config)
     reader.unused(*_SAID_ELSEWHERE, *architecture.bias_keys, *architecture.norm_keys)
+    reader.unused(*architecture.absences)
     if architecture.head_bias_key is not None:
         reader.unused(architecture.head_bias_key)
     values: dict[str, Any] = {}
@@ -51,10 +52,17 @@ def metadata_of_config(config: Mapping[str, Any], architecture: Architecture) ->
     for key in architecture.keys:
         _write_key(key, reader, values, entries)
     head_dim = head_dim_of(config, architecture, reader)
-    entries["attention.key_length"] = head_dim
-    entries["attention.value_length"] = head_dim
+    full = head_dim
+    if architecture.full_head_dim is not None:
+        full = reader.size(architecture.full_head_dim, 512)
+        entries["attention.key_length_swa"] = entries["attention.value_length_swa"] = head_dim
+    entries["attention.key_length"] = entries["attention.value_length"] = full
     entries["vocab_size"] = reader.size("vocab_size")
-    tensors = write_rope(reader, entries, head_dim, architecture) if architecture.rope else {}
+    tensors = (
+        write_rope(reader, entries, full, architecture, local_head_dim=head_dim)
+        if architecture.rope
+        else {}
+    )
     for name, value in architecture.implied.items():
         if name not in values and reader.raw(name) != value and name in config:
             raise _unsayable(name, config[name])

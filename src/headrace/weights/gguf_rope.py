@@ -21,7 +21,7 @@ from headrace.errors import CheckpointError, UnsupportedModelError
 from headrace.weights.architectures import LONGROPE_FACTORS, ROPE_FACTORS, Architecture, GGUFKeys
 from headrace.weights.architectures.gguf_keys import is_whole, shortest
 from headrace.weights.config_reader import ConfigReader
-from headrace.weights.rope_config import RopeConfig, yarn_attention_factor
+from headrace.weights.rope_config import FULL, WINDOWED, RopeConfig, yarn_attention_factor
 from headrace.weights.rope_rows import llama3_factors
 from headrace.weights.tensor import Tensor
 
@@ -29,6 +29,9 @@ from headrace.weights.tensor import Tensor
 DEFAULT_THETA = 10000.0
 
 _LOCAL_THETA = "rope.freq_base_swa"
+_LOCAL_DIMS = "rope.dimension_count_swa"
+_UNTURNED = np.float32(1e30)
+"""What llama.cpp's converter divides frequencies by that are to be nothing."""
 _ORIGINAL = "rope.scaling.original_context_length"
 _ATTENTION = "rope.scaling.attn_factor"
 _LOG_MULTIPLIER = "rope.scaling.yarn_log_multiplier"
@@ -55,6 +58,8 @@ def read_rope(
     rotary = keys.size("rope.dimension_count") or head_dim
     if rotary != head_dim or architecture.partial is not None:
         config["partial_rotary_factor"] = rotary / head_dim
+    if architecture.full_head_dim is not None:
+        _read_proportional(keys, config, tensors)
     kind, factor, original = _stated(keys)
     scaling: dict[str, Any] = {"rope_type": kind}
     has_lists = all(name in tensors for name in LONGROPE_FACTORS)
@@ -94,6 +99,35 @@ def _read_mscale(keys: GGUFKeys, scaling: dict[str, Any]) -> None:
         scaling["mscale_all_dim"] = shortest(float(np.float32(tenth / 0.1)))
         if "attention_factor" not in scaling:
             scaling["mscale"] = scaling["mscale_all_dim"]
+
+
+def _read_proportional(
+    keys: GGUFKeys, config: dict[str, Any], tensors: Mapping[str, Tensor]
+) -> None:
+    """Put both ropes as transformers 5 has them in the place of the older words: divisors of 1, and
+    then of more than any position, are a share of the pairs.
+    """
+    full: dict[str, Any] = {"rope_type": "default", "rope_theta": config.pop("rope_theta")}
+    if (stored := tensors.get(ROPE_FACTORS)) is not None:
+        divisors = stored.to_f32().reshape(-1)
+        turning = int(np.count_nonzero(divisors == 1))
+        if (divisors[:turning] != 1).any() or (divisors[turning:] < _UNTURNED).any():
+            raise CheckpointError(
+                f"{keys.path}: tensor {ROPE_FACTORS!r} holds other numbers than 1 and, behind "
+                f"these, {_UNTURNED}; headrace knows no rope of this architecture with them"
+            )
+        share = turning / max(1, len(divisors))
+        full |= {"rope_type": "proportional", "partial_rotary_factor": share}
+    local: dict[str, Any] = {"rope_type": "default"}
+    local["rope_theta"] = config.pop("rope_local_base_freq")
+    if config.pop("partial_rotary_factor", 1.0) != 1.0:
+        raise keys.error(
+            "rope.dimension_count", keys.peek("rope.dimension_count"),
+            "all dimensions of a head are required",
+        )  # fmt: skip
+    width = config["head_dim"]
+    local["partial_rotary_factor"] = (keys.size(_LOCAL_DIMS) or width) / width
+    config["rope_parameters"] = {FULL: full, WINDOWED: local}
 
 
 def _stated(keys: GGUFKeys) -> tuple[str, float | None, int | None]:
@@ -148,9 +182,16 @@ def _factor(keys: GGUFKeys, key: str) -> float | None:
 
 
 def write_rope(
-    config: ConfigReader, entries: dict[str, Any], head_dim: int, architecture: Architecture
+    config: ConfigReader,
+    entries: dict[str, Any],
+    head_dim: int,
+    architecture: Architecture,
+    *,
+    local_head_dim: int,
 ) -> Vectors:
     """Put a config's rope into `entries`; what GGUF has as tensors, float32 by name.
+
+    local_head_dim: width of heads in layers with a window.
 
     Raises UnsupportedModelError for what a GGUF file cannot state.
     """
@@ -166,9 +207,12 @@ def write_rope(
             config,
             default_theta=architecture.rope_theta,
             default_local_theta=architecture.local_theta,
+            default_partial=architecture.partial,
         )
-        if local != RopeConfig(local.theta):
+        if local != RopeConfig(local.theta, partial=local.partial):
             raise _unsayable(f"{local.kind} for layers with a window")
+        if architecture.full_head_dim is not None:
+            entries[_LOCAL_DIMS] = local.rotary_dim(local_head_dim)
         entries[_LOCAL_THETA] = local.theta
     dims = rope.rotary_dim(head_dim)
     entries["rope.dimension_count"] = dims
@@ -182,8 +226,13 @@ def write_rope(
         return _write_longrope(rope, entries)
     elif rope.kind == "llama3":
         return {ROPE_FACTORS: llama3_factors(dims, rope.theta, rope.llama3())}
-    elif rope.kind == "dynamic":
-        raise _unsayable("dynamic")
+    elif rope.kind == "proportional" and rope.factor == 1 and architecture.full_head_dim:
+        turning = rope.turning_pairs(head_dim)
+        divisors = np.full(head_dim // 2, _UNTURNED, np.float32)
+        divisors[:turning] = 1
+        return {ROPE_FACTORS: divisors}
+    elif rope.kind in ("dynamic", "proportional"):
+        raise _unsayable(rope.kind)
     return {}
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from headrace.errors import UnsupportedModelError
 from headrace.weights.config_reader import ConfigReader
 
-RopeKind = Literal["default", "linear", "dynamic", "llama3", "yarn", "longrope"]
+RopeKind = Literal["default", "linear", "dynamic", "llama3", "yarn", "longrope", "proportional"]
 
 KINDS: dict[str, RopeKind] = {
     "default": "default",
@@ -30,6 +30,7 @@ KINDS: dict[str, RopeKind] = {
     "yarn": "yarn",
     "longrope": "longrope",
     "su": "longrope",
+    "proportional": "proportional",
 }
 """By the names configs use; Phi-3 first called longrope "su"."""
 
@@ -55,7 +56,8 @@ class RopeConfig:
     original_max_positions: int = 8192
     """What the model was trained for before it was stretched."""
     partial: float = 1.0
-    """Share of a head's dimensions that are rotated, the first ones."""
+    """Share of a head's dimensions that are rotated: the first ones, or of proportional the first
+    pairs of those that stand half a head apart."""
     attention_factor: float = 1.0
     """Of cos and sin, and so its square of the scores (yarn, longrope)."""
     beta_fast: float = 32.0
@@ -111,12 +113,18 @@ class RopeConfig:
 
     @classmethod
     def read_pair(
-        cls, config: ConfigReader, *, default_theta: float, default_local_theta: float
+        cls,
+        config: ConfigReader,
+        *,
+        default_theta: float,
+        default_local_theta: float,
+        default_partial: float | None = None,
     ) -> tuple[RopeConfig, RopeConfig]:
         """Ropes of layers that see everything and of those with a window.
 
         transformers 5 has an object for each in `rope_parameters`; older files have `rope_theta`
         and `rope_scaling` for the first and `rope_local_base_freq` for the second.
+        default_partial: as in `read`, for each of them.
         """
         both = config.raw("rope_parameters")
         if not isinstance(both, dict) or not both.keys() & {FULL, WINDOWED}:
@@ -136,15 +144,20 @@ class RopeConfig:
             fields = {} if part is None else _read_kind(part, config)
             if part is not None:
                 _check_theta(part, fields, theta)
-                part.expect("partial_rotary_factor", float, (1.0,), 1.0)
+                stated = part.optional("partial_rotary_factor", float)
+                whole = 1.0 if fields["kind"] == "proportional" else default_partial
+                fields["partial"] = _partial(part, stated, whole)
             found.append(cls(theta=theta, **fields))
         return found[0], found[1]
 
     def rotary_dim(self, head_dim: int) -> int:
-        """Dimensions of a head that are rotated: whole ones, an even number at least 2.
+        """Dimensions of a head that are rotated: whole ones, an even number at least 2. All of them
+        with proportional, some of them by nothing.
 
         Raises UnsupportedModelError where the share of this width is no such number.
         """
+        if self.kind == "proportional":
+            return head_dim
         # The share went through float32, which may have rounded it down.
         dims = int(head_dim * self.partial + _SHARE_ROUNDING)
         if dims < 2 or dims % 2:
@@ -153,6 +166,10 @@ class RopeConfig:
                 f"{dims} dimensions to rotate; an even number of at least 2 is required"
             )
         return dims
+
+    def turning_pairs(self, head_dim: int) -> int:
+        """Pairs of dimensions that proportional rotates by more than nothing."""
+        return int(head_dim * self.partial + _SHARE_ROUNDING) // 2
 
     def llama3(self) -> dict[str, Any]:
         """The numbers of llama3 as config.json has them."""
@@ -233,7 +250,9 @@ def _read_kind(part: ConfigReader, config: ConfigReader) -> dict[str, Any]:
         return fields
     if kind == "dynamic":
         fields["original_max_positions"] = config.size("max_position_embeddings")
-    if kind in ("yarn", "longrope") and part.optional("factor", float) is None:
+    if kind == "proportional":
+        fields["factor"] = part.positive("factor", 1.0)
+    elif kind in ("yarn", "longrope") and part.optional("factor", float) is None:
         reached = config.size("max_position_embeddings")
         fields["factor"] = _float32(reached / fields["original_max_positions"])
     else:

@@ -5,7 +5,7 @@ name. Both are put into the words of the text model alone. Tensors of the image 
 out, and counted by module so that whoever loads the model can name them: text is answered as by
 the whole model, images are not read.
 
-Source: transformers modeling_gemma3.py (Gemma3ForConditionalGeneration), modeling_mistral3.py
+Source: transformers modeling_gemma3.py and modeling_gemma4.py, modeling_mistral3.py
 (Mistral3ForConditionalGeneration) and conversion_mapping.py, published folders.
 """
 
@@ -22,24 +22,28 @@ from headrace.weights.tensor import Tensor
 # The family of the text, by the outer model_type, where text_config states none.
 _TEXT_TYPES = {
     "gemma3": "gemma3_text",
+    "gemma4": "gemma4_text",
     "kimi_k25": "kimi_k2",
     "llama4": "llama4_text",
     "mistral3": "mistral",
     "qwen3_vl": "qwen3_vl_text",
     "qwen3_vl_moe": "qwen3_vl_moe_text",
 }
-# What these configs say of images alone.
+# What these configs say of images and sound alone.
 _IMAGE_KEYS = frozenset(
     {
-        "boi_token_id", "boi_token_index", "eoi_token_id", "eoi_token_index", "image_token_id",
-        "ignore_index", "image_token_index", "media_placeholder_token_id", "mm_tokens_per_image",
+        "audio_config", "audio_token_id", "boa_token_id", "boi_token_id", "boi_token_index",
+        "eoa_token_id", "eoa_token_index", "eoi_token_id", "eoi_token_index", "ignore_index",
+        "image_token_id", "image_token_index", "media_placeholder_token_id", "mm_tokens_per_image",
         "multimodal_projector_bias", "projector_hidden_act", "spatial_merge_size",
         "use_unified_vision_chunk", "video_placeholder", "video_token_id", "vision_config",
-        "vision_end_token_id", "vision_feature_layer", "vision_start_token_id",
+        "vision_end_token_id", "vision_feature_layer", "vision_soft_tokens_per_image",
+        "vision_start_token_id",
     }
 )  # fmt: skip
 _IMAGE_MODULES = (
     "vision_tower", "vision_model", "visual", "multi_modal_projector", "mm_projector",
+    "embed_vision", "audio_tower", "embed_audio",
 )  # fmt: skip
 # By the version of transformers that wrote the file; the longest first.
 _TEXT_PREFIXES = {"language_model.model.": "model.", "model.language_model.": "model.",

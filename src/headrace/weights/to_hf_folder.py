@@ -106,7 +106,9 @@ def _config_json(checkpoint: Checkpoint, architecture: Architecture) -> dict[str
         config[architecture.head_bias_key] = "lm_head.bias" in checkpoint.tensors
     for key, norms in architecture.norm_keys.items():
         config[key] = _has(checkpoint, architecture, norms, "weight")
-    factors = checkpoint.tensors.get(ROPE_FACTORS)
+    # Those of proportional ropes are in the config already.
+    proportional = architecture.full_head_dim is not None
+    factors = None if proportional else checkpoint.tensors.get(ROPE_FACTORS)
     if factors is not None:
         theta, head_dim = config["rope_theta"], config["head_dim"]
         scaling = llama3_scaling_of(factors.to_f32().reshape(-1), head_dim, theta)

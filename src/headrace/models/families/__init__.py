@@ -12,6 +12,7 @@ from headrace.models.families.deepseek_v32 import DeepseekV32
 from headrace.models.families.falcon import Falcon
 from headrace.models.families.gemma2 import Gemma2
 from headrace.models.families.gemma3 import Gemma3
+from headrace.models.families.gemma4 import Gemma4
 from headrace.models.families.glm import Glm
 from headrace.models.families.glm4 import Glm4
 from headrace.models.families.glm4_moe import Glm4Moe
@@ -52,6 +53,7 @@ FAMILIES: Mapping[str, type[Model]] = {
     "falcon": Falcon,
     "gemma2": Gemma2,
     "gemma3_text": Gemma3,
+    "gemma4_text": Gemma4,
     "glm": Glm,
     "glm4": Glm4,
     "glm4_moe": Glm4Moe,

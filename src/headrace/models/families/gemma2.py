@@ -13,7 +13,7 @@ Sources: arXiv 2408.00118; transformers modeling_gemma2.py for the keys and for 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import ml_dtypes
 import numpy as np
@@ -21,7 +21,7 @@ import numpy as np
 from headrace.models.blocks import Step
 from headrace.models.config import DecoderConfig, read_attention, read_windows
 from headrace.models.decoder import NormNames, PostNormLayer
-from headrace.models.model import Model
+from headrace.models.model import Layer, Model
 from headrace.models.rope import RopeConfig
 from headrace.ops.interface import Array
 from headrace.weights.config_reader import ConfigReader
@@ -43,7 +43,7 @@ class Gemma2Layer(PostNormLayer):
 class Gemma2(Model):
     """Gemma2ForCausalLM."""
 
-    layer_type = Gemma2Layer
+    layer_type: ClassVar[type[Layer]] = Gemma2Layer
 
     @staticmethod
     def read_config(reader: ConfigReader) -> DecoderConfig:

@@ -45,6 +45,7 @@ from headrace.weights.architectures.deepseek import (
 )
 from headrace.weights.architectures.falcon import FALCON
 from headrace.weights.architectures.gemma import GEMMA2, GEMMA3
+from headrace.weights.architectures.gemma4 import GEMMA4
 from headrace.weights.architectures.gguf_keys import GGUFKeys
 from headrace.weights.architectures.glm import GLM, GLM4, GLM4_MOE
 from headrace.weights.architectures.gpt2 import GPT2, STARCODER
@@ -101,6 +102,7 @@ _ALL: tuple[Architecture, ...] = (
     QWEN3_VL_MOE,
     GEMMA2,
     GEMMA3,
+    GEMMA4,
     OLMO2,
     OLMOE,
     COHERE,

@@ -105,6 +105,12 @@ class Architecture:
     those that rotate all of it."""
     rotary_dim_key: bool = False
     """Whether config.json may state that part in dimensions, as `rotary_dim`."""
+    full_head_dim: str | None = None
+    """Key of config.json for the width of heads in layers that see everything, in families where
+    those with a window have another; it is then the one that GGUF has under the usual key."""
+    absences: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """Keys of config.json that are true where some layer has the first of two modules and not the
+    second, which is all that GGUF says of them."""
     implied: Mapping[str, Any] = field(default_factory=dict)
     """Keys of config.json GGUF has no word for, with the value each file of this architecture
     stands for. Put into what is read; any other value is refused when writing."""
@@ -138,6 +144,9 @@ class Architecture:
     experts: Mapping[str, str] = field(default_factory=dict)
     """Modules that GGUF files hold as one tensor for all experts of a layer, and the canonical name
     of one of them with {} for its number; see `weights.expert_stacks`."""
+    fused_experts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Modules that GGUF files may hold in their stead, several matrices of each expert one after
+    another; they are not written."""
     folder_experts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Tensors that folders may hold for all experts of a layer, by their names within it, and the
     canonical names of their parts, with {} for the number: for each expert the rows of its first
@@ -183,6 +192,8 @@ class Architecture:
             layer, module, kind = match.groups()
             if vector := self.vectors.get(f"{module}.{kind}"):
                 return f"{self.layers}.{int(layer)}.{vector}"
+            if kind == "scale":
+                return UNKNOWN_PREFIX + gguf_name
             if canonical := self.block.get(module):
                 return f"{self.layers}.{int(layer)}.{canonical}.{kind}"
             # Files of 2023 and early 2024 hold each expert apart.
@@ -218,11 +229,16 @@ class Architecture:
         index, _, rest = canonical_name.removeprefix(start).partition(".")
         return (int(index), rest) if rest and _INDEX.fullmatch(index) else None
 
-    def expert_names(self, gguf_name: str) -> str | None:
-        """Canonical names, with {} for the expert's number, of what one tensor of GGUF holds."""
+    def expert_names(self, gguf_name: str) -> tuple[str, ...]:
+        """Canonical names, with {} for the expert's number, of what one tensor of GGUF holds for
+        each expert; empty where it is not of experts.
+        """
         match = _GGUF_BLOCK.fullmatch(gguf_name)
-        expert = match and self.experts.get(match[2])
-        return f"{self.layers}.{int(match[1])}.{expert}.{match[3]}" if match and expert else None
+        if match is None or f"{match[2]}.{match[3]}" in self.vectors:
+            return ()
+        single = self.experts.get(match[2])
+        names = (single,) if single else self.fused_experts.get(match[2], ())
+        return tuple(f"{self.layers}.{int(match[1])}.{name}.{match[3]}" for name in names)
 
     def expert_place(self, canonical_name: str) -> tuple[str, int] | None:
         """(name of the tensor of GGUF, place in it) of one expert's tensor; None: it is of none."""
@@ -290,5 +306,5 @@ _INDEX = re.compile(r"\d{1,5}", re.ASCII)
 _EXPERT = re.compile(r"(.+)\.(\d{1,5})\.(.+)\.(weight|bias)", re.ASCII)
 _SINGLE_EXPERT = re.compile(r"(.+)\.(\d{1,5})", re.ASCII)
 _KIND = re.compile(r"(.+)\.(weight|bias)", re.ASCII)
-_GGUF_BLOCK = re.compile(r"blk\.(\d{1,5})\.(.+)\.(weight|bias)", re.ASCII)
+_GGUF_BLOCK = re.compile(r"blk\.(\d{1,5})\.(.+)\.(weight|bias|scale)", re.ASCII)
 _GGUF_TOP = re.compile(r"(.+)\.(weight|bias)", re.ASCII)
