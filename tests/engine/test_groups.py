@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from headrace.engine.kv.kv_sizes import most_blocks_of
 from headrace.engine.kv.prefix_tree import HOLLOW
 from headrace.engine.params import SamplingParams
 from headrace.engine.request import Request
-from headrace.engine.scheduler import Scheduler
+from headrace.engine.scheduler import Scheduler, watermark_blocks
 from headrace.models.layer_cache import CacheGroup, CacheLayout, LayerKV, cache_layout
 from tests.engine.mock import MockModel, answer, collect, drain, make_core, submit
 
@@ -166,6 +167,55 @@ def test_a_prefix_is_of_use_as_far_as_every_group_has_it() -> None:
     for name, tokens in (("again", longer), ("middle", middle), ("middle again", middle)):
         expected = answer(submit(name, tokens, max_tokens=3), windows=model.windows)
         assert results[name].token_ids == expected[0]
+
+
+def test_hollow_blocks_are_computed_once_for_all_who_wait_for_them() -> None:
+    model = MockModel(windows=(0, 40))
+    core = make_core(model, num_gpu_blocks_override=80, max_num_batched_tokens=32)
+    prompt = [i % 37 for i in range(200)]
+    core.submit(submit("first", prompt, max_tokens=1))
+    results = drain(core)
+    # What lies before the window goes; the blocks that see everything stay.
+    cached = core.kv._tree.cached
+    window = [part for part in cached if part.group == 1 and not part.node.is_tail]
+    for part in window[:11]:
+        cached.move_to_end(part, last=False)
+    for _ in range(11):
+        core.kv._free.extend(core.kv._tree.evict())
+    core.check()
+    assert hollow(core.kv) == 11
+    model.computed.clear()
+    requests = [submit(str(i), [*prompt[:160], i], max_tokens=3) for i in range(4)]
+    for request in requests:
+        core.submit(request)
+    collect_all(core, results)
+    counts = Counter(position for position, _ in model.computed)
+    assert all(counts[position] == 1 for position in range(160))
+    for request in requests:
+        expected = answer(request, windows=model.windows)
+        assert results[request.request_id].token_ids == expected[0]
+
+
+def test_what_an_output_has_left_behind_goes_before_what_prefixes_are_found_by() -> None:
+    model = MockModel(windows=(0, 40))
+    core = make_core(model, num_gpu_blocks_override=60, max_num_batched_tokens=64)
+    shared = [i % 37 for i in range(96)]
+    core.submit(submit("shared", shared, max_tokens=0))
+    results = drain(core)
+    core.submit(submit("long", [38, 39], max_tokens=500, seed=2))
+    collect_all(core, results)
+    model.computed.clear()
+    core.submit(submit("again", [*shared, 1, 2]))
+    collect_all(core, results)
+    assert results["again"].outputs[0].cached_tokens == 96
+
+
+def test_the_watermark_is_of_all_tables() -> None:
+    groups = [CacheGroup(0, (0,), 1), CacheGroup(8, (1, 2, 3), 3)]
+    kv = KVCache(240, 4, groups=groups, max_step_tokens=16)
+    assert watermark_blocks(kv) == 4, "of each table one"
+    assert watermark_blocks(KVCache(1000, 4, groups=groups, max_step_tokens=16)) == 8
+    assert watermark_blocks(KVCache(240, 4)) == 2
 
 
 def collect_all(core, results) -> None:  # type: ignore[no-untyped-def]

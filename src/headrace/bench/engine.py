@@ -79,7 +79,7 @@ def check_fits(core: EngineCore, case: Case) -> None:
     They would be preempted or run one after another, and be timed as if they had not.
     """
     kv = core.kv
-    needed = case.batch * kv.most_blocks(case.positions) + watermark_blocks(kv.num_blocks)
+    needed = case.batch * kv.most_blocks(case.positions) + watermark_blocks(kv)
     if needed > kv.num_blocks:
         raise ConfigError(
             f"{case.name} with --batch {case.batch} needs {needed} blocks of {kv.block_size} "

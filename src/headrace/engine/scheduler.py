@@ -46,12 +46,13 @@ PROMPT_LOGIT_ROWS = 64
 MB at 151,936 tokens in the vocabulary, as many as the decodes of the default max_num_seqs give."""
 
 WATERMARK_DIVISOR = 100
-"""One block in a hundred stays free at admission, so that running requests can grow a little."""
+"""One block in a hundred stays free at admission, so that running requests can grow a little: by a
+block of each table at least."""
 
 
-def watermark_blocks(num_blocks: int) -> int:
-    """Blocks, of so many, that admitting a request beside others leaves free."""
-    return max(1, num_blocks // WATERMARK_DIVISOR)
+def watermark_blocks(kv: KVCache) -> int:
+    """Blocks that admitting a request beside others leaves free."""
+    return kv.num_tables * max(1, kv.num_blocks // (kv.num_tables * WATERMARK_DIVISOR))
 
 
 class Scheduler:
@@ -71,7 +72,7 @@ class Scheduler:
         self._num_slots = 0
         self._free_slots: list[int] = []
         """Of the slots below _num_slots; one more is made when none of them is free."""
-        self._watermark = watermark_blocks(kv.num_blocks)
+        self._watermark = watermark_blocks(kv)
         self._logit_rows = PROMPT_LOGIT_ROWS
         """What is left of them in the step that is planned."""
         self._started: list[Request] = []

@@ -322,7 +322,11 @@ class KVCache:
         request.num_covered = min(len(table.blocks) for table in request.tables) * self.block_size
 
     def _drop(self, request: Request) -> None:
-        """Let go of the blocks before each window, the first of them first to be evicted."""
+        """Let go of the blocks before each window.
+
+        Those of a prompt are evicted in their turn: others may have its beginning. In the middle of
+        an output no prefix ends, so these go before whatever one is found by.
+        """
         for number, (group, table) in enumerate(zip(self.groups, request.tables, strict=True)):
             first = self.lifetimes.first_needed(group, request.num_computed)
             if self.prefix_caching:
@@ -333,7 +337,9 @@ class KVCache:
                 if index >= len(request.nodes):
                     self._give_back(number, [table.blocks[index]])
                 else:
-                    self._owned[number] -= self._tree.let_go(request.nodes[index].parts[number])
+                    part = request.nodes[index].parts[number]
+                    of_output = index * self.block_size >= request.num_prompt
+                    self._owned[number] -= self._tree.let_go(part, first=of_output)
                 table.blocks[index] = (0,) * group.num_tables
             table.num_dropped = first
 

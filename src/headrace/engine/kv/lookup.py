@@ -37,11 +37,14 @@ def look_up(tree: PrefixTree, lifetimes: Lifetimes, request: Request, block_size
     nodes, waits_for, miss = tree.walk(request.cache_salt, keys)
     usable = lifetimes.usable(nodes)
     start = usable * block_size
+    parent = nodes[usable - 1] if usable else None
     if usable < len(nodes):
-        return Match(nodes[:usable], start, None, Miss("evicted", start))
+        nodes = nodes[:usable]
+        waits_for = tree.promised(request.cache_salt, parent, keys[usable])
+        miss = Miss("evicted", start)
+        return Match(nodes, start, waits_for, None if waits_for is not None else miss)
     if waits_for is not None:
         return Match(nodes, start, waits_for, None)
-    parent = nodes[-1] if nodes else None
     key = request.key_of(start, min(most, start + block_size))
     found = tree.nearest(request.cache_salt, parent, key)
     if found is not None:

@@ -181,12 +181,17 @@ class PrefixTree:
         self.num_cached[part.group] -= len(part.blocks)
         return len(part.blocks)
 
-    def let_go(self, part: Part) -> int:
-        """Take a holder away, of a path from its last node up; how many blocks are cached now."""
+    def let_go(self, part: Part, *, first: bool = False) -> int:
+        """Take a holder away, of a path from its last node up; how many blocks are cached now.
+
+        first: it is to be evicted before all others.
+        """
         part.holders -= 1
         if part.holders:
             return 0
         self.cached[part] = None
+        if first:
+            self.cached.move_to_end(part, last=False)
         self.num_cached[part.group] += len(part.blocks)
         return len(part.blocks)
 
@@ -239,11 +244,19 @@ class PrefixTree:
             self.cached.move_to_end(part)
 
     def promise(self, salt: str, parent: Node | None, key: bytes) -> Promise | None:
-        """Announce the node after `parent`; None where it is there already."""
+        """Announce the node after `parent`; None where it is there already with all its blocks."""
         node = parent if parent is not None else self._root(salt)
-        if key in node.children:
+        child = node.children.get(key)
+        if child is not None and not child.num_hollow:
             return None
         node.promised[key] = node.promised.get(key, 0) + 1
+        return Promise(salt, node, key)
+
+    def promised(self, salt: str, parent: Node | None, key: bytes) -> Promise | None:
+        """The promise of the node after `parent`, if somebody computes it."""
+        node = parent if parent is not None else self._roots.get(salt)
+        if node is None or key not in node.promised:
+            return None
         return Promise(salt, node, key)
 
     def settle(self, promise: Promise) -> None:

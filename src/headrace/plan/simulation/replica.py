@@ -296,7 +296,7 @@ class Replica:
         if len(scheduler.running) + len(scheduler.waiting) >= self._settings.max_num_seqs:
             return False
         request = self._landing[0][2]
-        spare = watermark_blocks(self.kv.num_blocks) if scheduler.running or reserved else 0
+        spare = watermark_blocks(self.kv) if scheduler.running or reserved else 0
         missing = self.kv.missing(self.kv.find(request), request.num_wanted, spare + reserved)
         return missing <= 0
 
