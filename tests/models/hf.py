@@ -58,6 +58,10 @@ def hf_model(case: Case, seed: int) -> Any:
                 path, attn_implementation="eager", dtype=torch.float32, local_files_only=True
             ).eval()
     stated = tiny_config(case.family, **case.shape)
+    if "block_configs" in stated:
+        from tests.models.hf_blocks import llama_of_blocks
+
+        return llama_of_blocks(stated, tiny_weights(stated, seed))
     config = transformers.AutoConfig.for_model(**{**stated, "model_type": same_as})
     model = kind.from_config(config, attn_implementation="eager", dtype=torch.float32).eval()
     state = {name: torch.tensor(v) for name, v in tiny_weights(stated, seed).items()}

@@ -146,6 +146,8 @@ CHATS: dict[str, tuple[Family, ...]] = {
     "llama4_text": (Family("llama.cpp/meta-llama-Llama-3.3-70B-Instruct", _LLAMA3, "llama-bpe",
                            "llama4"),),
     "mixtral": (Family("mistral/chat_templates/v3_spm", (), "mistral", own=True),),
+    "nemotron-nas": (Family("llama.cpp/meta-llama-Llama-3.3-70B-Instruct", _LLAMA3, "llama-bpe",
+                            "llama-bpe", own=True),),
     "olmo2": (Family("chujiezheng/chatml", _CHATML, "gpt-2", "dbrx"),),
     "olmoe": (Family("chujiezheng/chatml", _CHATML, "gpt-2", "olmo"),),
     "phi3": (

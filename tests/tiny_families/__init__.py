@@ -29,6 +29,9 @@ from typing import Any, Protocol
 SHARED = ("base",)
 """Modules here that are no family."""
 
+_WITH_DASHES = {"nemotron_nas": "nemotron-nas"}
+"""Families whose `model_type` is not a name for a module."""
+
 
 class TinyFamily(Protocol):
     """What such a module offers."""
@@ -42,7 +45,8 @@ class TinyFamily(Protocol):
 
 def tiny_family(model_type: str) -> TinyFamily:
     """The module of one family."""
-    module: Any = importlib.import_module(f"tests.tiny_families.{model_type}")
+    name = model_type.replace("-", "_")
+    module: Any = importlib.import_module(f"tests.tiny_families.{name}")
     family: TinyFamily = module
     return family
 
@@ -50,4 +54,4 @@ def tiny_family(model_type: str) -> TinyFamily:
 def tiny_family_names() -> list[str]:
     """Every `model_type`; there is a module for each."""
     names = [module.name for module in pkgutil.iter_modules(__path__)]
-    return [name for name in names if name not in SHARED]
+    return [_WITH_DASHES.get(name, name) for name in names if name not in SHARED]

@@ -79,6 +79,8 @@ class DecoderConfig:
     chunks: tuple[int, ...] = ()
     """Positions of the chunks that each layer's attention stays within, 0 for none; empty where no
     layer has chunks."""
+    attends: tuple[bool, ...] = ()
+    """Which layers have attention; empty where all do."""
     rotates: tuple[bool, ...] = ()
     """Which layers rotate; empty where all do."""
     query_scaling: QueryScaling | None = None
@@ -125,6 +127,8 @@ class DecoderConfig:
         return tuple(map(self._cache_of, range(self.num_layers)))
 
     def _cache_of(self, layer: int) -> LayerCache:
+        if self.attends and not self.attends[layer]:
+            return None
         if (source := self.kv_source_of(layer)) != layer:
             return SharedKV(source)
         shape = self.attention_of(layer)

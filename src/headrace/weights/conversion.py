@@ -60,7 +60,10 @@ class Reordering:
                 ConfigReader(config), default_partial=architecture.partial
             ).rotary_dim(self._head_dim)
             num_heads = config[architecture.config_key("attention.head_count")]
-            kv_heads = config.get(architecture.config_key("attention.head_count_kv")) or num_heads
+            kv_heads = num_heads
+            if not architecture.layers_differ:
+                kv_key = architecture.config_key("attention.head_count_kv")
+                kv_heads = config.get(kv_key) or num_heads
             modules = {gguf: architecture.block.get(gguf) for gguf in ("attn_q", "attn_k")}
             counts = {"attn_q": num_heads, "attn_k": kv_heads}
             self._heads = {name: counts[gguf] for gguf, name in modules.items() if name}
@@ -104,6 +107,8 @@ class Reordering:
         count = self._heads.get(module)
         if count is None:
             return None
+        if self._architecture.layers_differ:
+            count = tensor.shape[0] // self._head_dim
         if tensor.shape[0] != count * self._head_dim:
             raise CheckpointError(
                 f"tensor {tensor.name!r} has {tensor.shape[0]} rows; {count} heads of "

@@ -129,12 +129,13 @@ def _read_key(key: Key, keys: GGUFKeys, config: dict[str, Any]) -> None:
     if key.off is not None and keys.says(key.gguf, key.off):
         keys.take(key.gguf)
         return
-    value = keys.size(key.gguf) if key.kind == "size" else keys.positive(key.gguf)
+    read = {"size": keys.size, "positive": keys.positive, "largest": keys.largest}[key.kind]
+    value = read(key.gguf)
     if value is None and key.same_as is not None:
         value = config[key.same_as]
     if value is None:
         if key.in_gguf is REFUSED:
-            number = "integer" if key.kind == "size" else "number"
+            number = "number" if key.kind == "positive" else "integer"
             raise keys.error(key.gguf, None, f"a positive {number} is required")
         if key.in_gguf is LEFT_OUT:
             return

@@ -122,7 +122,7 @@ def _write_key(
             values[key.config] = value
             entries[key.gguf] = value
             return
-    if key.kind == "size":
+    if key.kind != "positive":
         value = reader.size(key.config)
         if value >= 1 << 31:
             raise CheckpointError(f"{key.config} is {value}; it must be below 2**31")

@@ -30,6 +30,7 @@ from headrace.models.families.minimax_m2 import MiniMaxM2
 from headrace.models.families.ministral3 import Ministral3
 from headrace.models.families.mistral import Mistral
 from headrace.models.families.mixtral import Mixtral
+from headrace.models.families.nemotron_nas import NemotronNAS
 from headrace.models.families.olmo2 import Olmo2
 from headrace.models.families.olmoe import Olmoe
 from headrace.models.families.phi3 import Phi3
@@ -71,6 +72,7 @@ FAMILIES: Mapping[str, type[Model]] = {
     "ministral3": Ministral3,
     "mistral": Mistral,
     "mixtral": Mixtral,
+    "nemotron-nas": NemotronNAS,
     "olmo2": Olmo2,
     "olmoe": Olmoe,
     "phi3": Phi3,

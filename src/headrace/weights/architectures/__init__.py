@@ -36,6 +36,7 @@ from headrace.weights.architectures.architecture import (
     Key,
 )
 from headrace.weights.architectures.cohere import COHERE, COHERE2
+from headrace.weights.architectures.deci import DECI
 from headrace.weights.architectures.deepseek import (
     DEEPSEEK_V2,
     DEEPSEEK_V3,
@@ -90,6 +91,7 @@ _ALL: tuple[Architecture, ...] = (
     MINISTRAL3,
     MISTRAL3,
     LLAMA4,
+    DECI,
     SMOLLM3,
     GRANITE,
     GRANITE_MOE,

@@ -46,8 +46,9 @@ class Key:
 
     gguf: str
     config: str
-    kind: Literal["size", "positive"] = "size"
-    """"size" is a whole number of at least 1, "positive" a finite float above 0."""
+    kind: Literal["size", "positive", "largest"] = "size"
+    """"size" is a whole number of at least 1, "positive" a finite float above 0, "largest" a size
+    for which GGUF may have an array with a number for each layer, of which it is the largest."""
     in_gguf: Any = REFUSED
     in_config: Any = REFUSED
     """With `in_gguf`: what is taken where that side is silent; REFUSED stops the reading, LEFT_OUT
@@ -159,6 +160,8 @@ class Architecture:
     folders may hold weights as MXFP4 too, in other tensors (see `weights.turned_stacks`)."""
     yarn_truncates: bool = True
     """Whether the bounds of yarn are whole dimensions, which GGUF has no key for."""
+    layers_differ: bool = False
+    """Whether layers may have numbers of heads of their own, or none, which the tensors show."""
     single_rows: tuple[str, ...] = ()
     """Modules of a layer, by canonical name, that are vectors in GGUF and matrices of one row in
     folders."""

@@ -69,6 +69,23 @@ class GGUFKeys:
             raise self.error(key, value, "a positive integer below 2**31 is required")
         return int(value)
 
+    def largest(self, key: str) -> int | None:
+        """The size, or the largest of an array of sizes; it stays to be taken."""
+        value = self.peek(key)
+        if isinstance(value, np.ndarray) and value.size and value.dtype.kind in "iu":
+            value = int(value.max())
+        if value is not None and (not is_whole(value) or not 0 < value < 1 << 31):
+            raise self.error(key, value, "a positive integer below 2**31 is required")
+        return None if value is None else int(value)
+
+    def counts(self, key: str, layers: int) -> list[int]:
+        """Whole numbers from 0 to 2**31 - 1, one per layer; one number stands for all."""
+        value = self.take(key)
+        found = value.tolist() if isinstance(value, np.ndarray) else [value] * layers
+        if len(found) != layers or not all(is_whole(n) and 0 <= n < 1 << 31 for n in found):
+            raise self.error(key, value, f"{layers} whole numbers below 2**31 are required")
+        return found
+
     def required_size(self, key: str) -> int:
         """A size that has to be there."""
         value = self.size(key)
