@@ -58,6 +58,7 @@ int main(int count, char** arguments) {
     tests::attention_suite(kernels, checks);
     tests::sample_suite(kernels, checks);
     tests::experts_suite(kernels, checks);
+    tests::heads_suite(kernels, checks);
     tests::trial_suite(kernels, checks);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
     std::printf("%s: %lld checks, %lld failed, %.1f s\n", kernels.level,

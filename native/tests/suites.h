@@ -12,6 +12,7 @@ void elementwise_suite(const Kernels& kernels, Checks& checks);
 void attention_suite(const Kernels& kernels, Checks& checks);
 void sample_suite(const Kernels& kernels, Checks& checks);
 void experts_suite(const Kernels& kernels, Checks& checks);
+void heads_suite(const Kernels& kernels, Checks& checks);
 void trial_suite(const Kernels& kernels, Checks& checks);
 
 }  // namespace headrace::tests

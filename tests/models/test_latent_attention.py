@@ -12,20 +12,27 @@ import numpy as np
 import pytest
 
 from headrace.errors import CheckpointError, ConfigError, UnsupportedModelError
-from headrace.models import DecoderConfig, load_model, read_config
+from headrace.models import DecoderConfig, Model, load_model, read_config
 from headrace.models.latent_attention import LatentConfig
 from headrace.models.layer_cache import cache_layout
-from headrace.ops.experts import Routing
+from headrace.models.rope import rotation
+from headrace.ops.experts import Routes, Routing
 from headrace.ops.interface import KVCodec, Ops
+from headrace.ops.reference import ReferenceOps
 from headrace.plan.kv_cache import KvCache, KvKind
 from headrace.plan.model_shape import shape_of_layers
 from headrace.weights.architectures import ARCHITECTURES
 from headrace.weights.checkpoint import Checkpoint, Conventions, TokenizerData
 from headrace.weights.gguf_metadata import metadata_of_config
+from headrace.weights.gguf_split import read_gguf_model
+from headrace.weights.gguf_writer import write_gguf_file
 from headrace.weights.latent_heads import with_joined_heads, with_split_heads
 from headrace.weights.open import open_checkpoint
+from headrace.weights.source import source_of_tensor
 from headrace.weights.text_part import text_config
-from tests.models.cases import Session, prompt
+from tests.models.cases import CASES, Session, prompt
+from tests.models.make_goldens import COLUMN_STEP
+from tests.models.test_parity import golden
 from tests.tiny import tiny_checkpoint, tiny_config, to_tensor, write_tiny_gguf
 from tests.tiny_families import tiny_family
 
@@ -199,6 +206,14 @@ def test_what_is_not_implemented_stops_the_load(
         read({**tiny_config(family), **change})
 
 
+def test_widths_that_no_tensor_has_take_no_memory(reference: Ops) -> None:
+    """An order of rows for this width would be of 4 GiB."""
+    checkpoint = tiny_checkpoint("deepseek_v3")
+    hostile = replace(checkpoint, config={**checkpoint.config, "qk_nope_head_dim": 2**28})
+    with pytest.raises(CheckpointError, match=r"q_b_proj.weight has shape \[192, 32\]"):
+        load_model(hostile, reference)
+
+
 @pytest.mark.parametrize("family", LATENT)
 def test_layers_of_drafts_and_indexers_are_set_aside(family: str, reference: Ops) -> None:
     """Known by name, not loaded; a name that no such layer has stops the load."""
@@ -277,3 +292,107 @@ def test_files_with_joined_heads_are_read(codec: str, reference: Ops, tmp_path: 
     )
     bound = 0.0 if codec == "F32" else 0.05
     assert np.abs(old - plain).max() <= bound * np.abs(plain).max()
+
+
+def far_from_the_golden(name: str, model: Model, ops: Ops) -> bool:
+    expected: dict[str, Any] = dict(golden(name))
+    ids = prompt(int(expected["seed"])) + expected["greedy"].tolist()[:-1]
+    logits = Session(model, ops).feed(ids)[:, ::COLUMN_STEP]
+    return bool(np.abs(logits - expected["logits"]).max() > 0.01 * float(expected["scale"]))
+
+
+def golden_model(name: str, ops: Ops) -> Model:
+    case = CASES[name]
+    return load_model(
+        tiny_checkpoint(case.family, seed=int(golden(name)["seed"]), **case.shape), ops
+    )
+
+
+def test_the_scale_is_of_a_head_as_trained_and_not_of_a_row_of_the_cache(reference: Ops) -> None:
+    model = golden_model("deepseek-v3-plain", reference)
+    assert not far_from_the_golden("deepseek-v3-plain", model, reference)
+    for layer in model._layers:
+        attention = layer.attention  # type: ignore[attr-defined]
+        attention.shape = replace(attention.shape, scale=attention.shape.head_dim**-0.5)
+    assert far_from_the_golden("deepseek-v3-plain", model, reference)
+
+
+def test_the_latent_is_not_rotated(reference: Ops) -> None:
+    model = golden_model("deepseek-v3-plain", reference)
+    config = model.config
+    assert config.rope is not None and config.rotary_dim == 16
+    wider = replace(config, rope=replace(config.rope, partial=1.0))
+    assert wider.rotary_dim == 80
+    table = model._rope
+    assert table is not None
+    table._rotation = rotation(replace(config.rope, partial=1.0), 80)
+    assert far_from_the_golden("deepseek-v3-plain", model, reference)
+
+
+class BiasedOps(ReferenceOps):
+    """A backend that weighs experts by what they are chosen by."""
+
+    def route(self, logits: Any, routing: Routing, *, bias: Any = None) -> Routes:
+        routes = super().route(logits, routing, bias=bias)
+        scores = 1 / (1 + np.exp(-logits)) + bias
+        weights = np.take_along_axis(scores, routes.experts, axis=1)
+        if routing.normalised:
+            weights = weights / weights.sum(axis=1, keepdims=True)
+        return Routes(routes.experts, (weights * routing.scale).astype(np.float32))
+
+
+def test_the_bias_chooses_and_does_not_weigh() -> None:
+    ops = BiasedOps()
+    assert far_from_the_golden("deepseek-v3", golden_model("deepseek-v3", ops), ops)
+
+
+def opened(tmp_path: Path, family: str, changes: dict[str, Any]) -> Checkpoint:
+    """A tiny GGUF file with changes to its own metadata (... removes a key), opened."""
+    file = read_gguf_model(write_tiny_gguf(tmp_path, family))
+    entries: dict[str, Any] = {key: file.metadata.typed(key) for key in file.metadata}
+    for key, value in changes.items():
+        entries[f"deepseek2.{key}"] = value
+    entries = {key: value for key, value in entries.items() if value is not ...}
+    sources = [
+        source_of_tensor(tensor, name, tensor.codec, None) for name, tensor in file.tensors.items()
+    ]
+    path = tmp_path / "changed.gguf"
+    write_gguf_file(path, entries, sources)
+    return open_checkpoint(path)
+
+
+def test_older_files_state_heads_as_they_were_trained(reference: Ops, tmp_path: Path) -> None:
+    """One key of the width for K and V each, as many heads of K as of Q, and joined matrices."""
+    new = opened(tmp_path / "new", "deepseek_v3", {})
+    old = opened(
+        tmp_path / "old",
+        "deepseek_v3",
+        {
+            "attention.key_length_mla": ..., "attention.value_length_mla": ...,
+            "attention.key_length": 48, "attention.value_length": 32, "attention.head_count_kv": 4,
+        },
+    )  # fmt: skip
+    assert old.config == new.config
+    # Without a word of how experts are scored, it is by a softmax.
+    assert opened(tmp_path / "v2", "deepseek_v2", {"expert_gating_func": ...}).config == (
+        opened(tmp_path / "v2-new", "deepseek_v2", {}).config
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"attention.key_length": 81}, "attention.key_length' is 81; 80 is required"),
+        ({"attention.value_length": 65}, "attention.value_length' is 65; 64 is required"),
+        ({"attention.head_count_kv": 4}, "attention.head_count_kv' is 4; 1 is required"),
+        ({"attention.key_length_mla": 16}, "more than the 16 rotated dimensions"),
+        ({"attention.value_length_mla": ...}, "the width of a head's output is required"),
+        ({"expert_weights_norm": 1}, "true or false is required"),
+        ({"expert_group_count": -1}, "expert_group_count"),
+    ],
+)
+def test_widths_that_do_not_agree_stop_the_opening(
+    change: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    with pytest.raises(CheckpointError, match=words):
+        opened(tmp_path, "deepseek_v3", change)

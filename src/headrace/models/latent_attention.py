@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -128,7 +129,7 @@ class LatentAttention:
         self.index = index
         self.widths = widths
         rows = heads * widths.key
-        order = _query_rows(heads, widths)
+        order = partial(_query_rows, heads, widths)
         self.q_a_proj: Linear | None = None
         self.q_norm: Norm | None = None
         if widths.query is None:
@@ -140,7 +141,8 @@ class LatentAttention:
             name = f"{prefix}.q_b_proj"
             self.q_proj = loader.reordered(name, rows, widths.query, order, bias=False)
         name, rows = f"{prefix}.kv_a_proj_with_mqa", widths.latent + widths.rope
-        self.kv_proj = loader.reordered(name, rows, hidden, _latent_rows(widths), bias=bias)
+        latent_order = partial(_latent_rows, widths)
+        self.kv_proj = loader.reordered(name, rows, hidden, latent_order, bias=bias)
         self.kv_norm = loader.norm(f"{prefix}.kv_a_layernorm", widths.latent, NORM_EPS)
         self.matrices = LatentMatrices(
             *loader.latent_heads(prefix, heads, widths.nope, widths.value, widths.latent)

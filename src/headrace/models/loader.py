@@ -270,12 +270,16 @@ class Loader:
         name: str,
         rows: int,
         width: int,
-        order: npt.NDArray[np.int32],
+        make_order: Callable[[], npt.NDArray[np.int32]],
         *,
         bias: bool | None,
     ) -> Linear:
-        """The projection `name` (rows, width) with its rows, and those of its bias, in an order."""
+        """The projection `name` (rows, width) with its rows, and those of its bias, in an order.
+
+        make_order: called once the tensor is known to have so many rows as the config says.
+        """
         matrices, biases = self._stored([name], [rows], width, bias)
+        order = make_order()
         return self._packed([matrices[0].select_rows(order)], [_reordered(biases[0], order)])
 
     def latent_heads(
