@@ -140,6 +140,7 @@ CHATS: dict[str, tuple[Family, ...]] = {
                "llama-bpe", "llama-bpe", own=True),
     ),
     "mimo": (Family("llama.cpp/MiMo-VL", _CHATML, "qwen2", "qwen2", own=True),),
+    "mimo_v2_flash": (Family("llama.cpp/MiMo-VL", _CHATML, "qwen2", "qwen2", own=True),),
     "minimax_m2": (Family("chujiezheng/chatml", _CHATML, "gpt-2", "minimax-m2"),),
     "ministral3": (Family("mistral/chat_templates/v3_spm", (), "mistral", own=True),),
     "mistral": (Family("mistral/chat_templates/v3_spm", (), "mistral", own=True),),

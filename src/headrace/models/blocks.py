@@ -128,9 +128,9 @@ class Attention:
             width = self.shape.num_kv_heads * self.shape.value_width
             self.v_norm = loader.plain_norm(width, config.norm_eps)
 
-    def load_sinks(self, loader: Loader, prefix: str) -> None:
-        """A score for each head that joins its softmax and has no value, `{prefix}.sinks`."""
-        self.sinks = loader.vector(f"{prefix}.sinks", self.shape.num_heads)
+    def load_sinks(self, loader: Loader, prefix: str, *, name: str = "sinks") -> None:
+        """A score for each head that joins its softmax and has no value, `{prefix}.{name}`."""
+        self.sinks = loader.vector(f"{prefix}.{name}", self.shape.num_heads)
 
     def __call__(
         self,

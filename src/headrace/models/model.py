@@ -61,7 +61,10 @@ class Model(ABC):
     final_norm_name: ClassVar[str] = "model.norm"
     layers_name: ClassVar[str] = "model.layers"
     drafts_name: ClassVar[str | None] = None
-    """Where layers that predict further tokens stand, counted from 0; None: behind the others."""
+    """Where layers that predict further tokens stand in folders, counted from 0; None: behind the
+    others."""
+    drafts_behind: ClassVar[bool] = True
+    """Whether they may stand behind the others all the same, as in GGUF files."""
     quant_methods: ClassVar[tuple[str, ...]] = ()
     """Values of `quant_method` in a folder's `quantization_config` whose tensors are opened as
     tensors of one of our codecs; all others stop the load."""
@@ -89,8 +92,10 @@ class Model(ABC):
         self._longest = max_positions
         for index in range(config.draft_layers):
             behind = f"{self.layers_name}.{config.num_layers + index}"
-            at = f"{self.drafts_name}.{index}" if self.drafts_name else behind
-            loader.set_aside(at, self.draft_names(config))
+            if self.drafts_behind:
+                loader.set_aside(behind, self.draft_names(config))
+            if self.drafts_name is not None:
+                loader.set_aside(f"{self.drafts_name}.{index}", self.draft_names(config))
         self._rope = self._grown_table(config.rope, loader, windowed=False)
         self._local_rope = self._grown_table(config.local_rope, loader, windowed=True)
         self._embedding = loader.embedding(name, rows, hidden)

@@ -143,7 +143,7 @@ def _read_key(key: Key, keys: GGUFKeys, config: dict[str, Any]) -> None:
     config[key.config] = value
 
 
-def _head_dim(architecture: Architecture, keys: GGUFKeys, config: Mapping[str, Any]) -> int:
+def _head_dim(architecture: Architecture, keys: GGUFKeys, config: dict[str, Any]) -> int:
     """attention.key_length; else embedding_length / head_count, as llama.cpp does.
 
     rope.dimension_count is how much of a head is rotated and says nothing of its width.
@@ -164,7 +164,9 @@ def _head_dim(architecture: Architecture, keys: GGUFKeys, config: Mapping[str, A
             f"it must be embedding_length / head_count, {hidden} / {heads}, in this architecture",
         )  # fmt: skip
     value_dim = keys.size("attention.value_length") or head_dim
-    if value_dim != head_dim:
+    if architecture.value_dim_key is not None:
+        config[architecture.value_dim_key] = value_dim
+    elif value_dim != head_dim:
         raise keys.error(
             "attention.value_length", value_dim,
             f"it must equal attention.key_length {head_dim}; other widths are not supported",

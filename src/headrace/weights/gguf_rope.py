@@ -208,11 +208,14 @@ def write_rope(
             default_theta=architecture.rope_theta,
             default_local_theta=architecture.local_theta,
             default_partial=architecture.partial,
+            local_key=architecture.local_theta_key,
         )
         if local != RopeConfig(local.theta, partial=local.partial):
             raise _unsayable(f"{local.kind} for layers with a window")
         if architecture.full_head_dim is not None:
             entries[_LOCAL_DIMS] = local.rotary_dim(local_head_dim)
+        elif local.rotary_dim(local_head_dim) != rope.rotary_dim(head_dim):
+            raise _unsayable(f"{local.kind} of another share of a head for layers with a window")
         entries[_LOCAL_THETA] = local.theta
     dims = rope.rotary_dim(head_dim)
     entries["rope.dimension_count"] = dims

@@ -119,20 +119,22 @@ class RopeConfig:
         default_theta: float,
         default_local_theta: float,
         default_partial: float | None = None,
+        local_key: str = "rope_local_base_freq",
     ) -> tuple[RopeConfig, RopeConfig]:
         """Ropes of layers that see everything and of those with a window.
 
         transformers 5 has an object for each in `rope_parameters`; older files have `rope_theta`
         and `rope_scaling` for the first and `rope_local_base_freq` for the second.
-        default_partial: as in `read`, for each of them.
+        default_partial: as in `read`, for each of them. local_key: another name of that last key.
         """
         both = config.raw("rope_parameters")
         if not isinstance(both, dict) or not both.keys() & {FULL, WINDOWED}:
-            local = cls(config.positive("rope_local_base_freq", default_local_theta))
-            return cls.read(config, default_theta=default_theta), local
+            local = config.positive(local_key, default_local_theta)
+            full = cls.read(config, default_theta=default_theta, default_partial=default_partial)
+            return full, cls(local, partial=full.partial if default_partial is not None else 1.0)
         parts = config.section("rope_parameters")
         thetas = {FULL: default_theta, WINDOWED: default_local_theta}
-        outer = {FULL: "rope_theta", WINDOWED: "rope_local_base_freq"}
+        outer = {FULL: "rope_theta", WINDOWED: local_key}
         found = []
         for name, default in thetas.items():
             part = None if parts is None else parts.section(name)

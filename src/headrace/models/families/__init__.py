@@ -26,6 +26,7 @@ from headrace.models.families.kimi_k2 import KimiK2
 from headrace.models.families.llama import Llama
 from headrace.models.families.llama4 import Llama4
 from headrace.models.families.mimo import MiMo
+from headrace.models.families.mimo_v2_flash import MiMoV2Flash
 from headrace.models.families.minimax_m2 import MiniMaxM2
 from headrace.models.families.ministral3 import Ministral3
 from headrace.models.families.mistral import Mistral
@@ -68,6 +69,7 @@ FAMILIES: Mapping[str, type[Model]] = {
     "llama": Llama,
     "llama4_text": Llama4,
     "mimo": MiMo,
+    "mimo_v2_flash": MiMoV2Flash,
     "minimax_m2": MiniMaxM2,
     "ministral3": Ministral3,
     "mistral": Mistral,

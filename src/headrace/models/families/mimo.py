@@ -22,6 +22,7 @@ class MiMo(Model):
 
     layer_type = PreNormLayer
     drafts_name = "model.mtp_layers"
+    drafts_behind = False
 
     @staticmethod
     def read_config(reader: ConfigReader) -> DecoderConfig:

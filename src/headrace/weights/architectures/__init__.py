@@ -62,6 +62,7 @@ from headrace.weights.architectures.llama import (
     SMOLLM3,
 )
 from headrace.weights.architectures.llama4 import LLAMA4
+from headrace.weights.architectures.mimo2 import MIMO_V2_FLASH
 from headrace.weights.architectures.minimax import MINIMAX_M2
 from headrace.weights.architectures.olmo import OLMO2, OLMOE
 from headrace.weights.architectures.phi3 import PHI3, PHIMOE
@@ -121,6 +122,7 @@ _ALL: tuple[Architecture, ...] = (
     STARCODER,
     STARCODER2,
     GPT_OSS,
+    MIMO_V2_FLASH,
     MINIMAX_M2,
     FALCON,
     PHI3,

@@ -101,6 +101,10 @@ class Architecture:
     """Transformers' default base."""
     local_theta: float | None = None
     """That of layers with a window, in families where it is another."""
+    local_theta_key: str = "rope_local_base_freq"
+    """Its key in config.json, where that has no rope for each kind of layer."""
+    value_dim_key: str | None = None
+    """Key of config.json for the width of values, in families where keys may have another."""
     partial: float | None = None
     """Its default share of a head that is rotated, in families that may rotate a part; None in
     those that rotate all of it."""

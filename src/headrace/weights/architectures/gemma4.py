@@ -39,14 +39,14 @@ def _read(keys: GGUFKeys, config: dict[str, Any]) -> None:
         raise keys.error(PATTERN, None, f"{layers} booleans are required")
     read_layer_types(keys, config)
     kinds = config["layer_types"]
-    kv_heads = _by_layer(keys, _KV_HEADS, layers)
-    config["num_key_value_heads"] = _of_kind(keys, kv_heads, kinds, WINDOWED)
-    config["num_global_key_value_heads"] = _of_kind(keys, kv_heads, kinds, FULL)
+    kv_heads = by_layer(keys, _KV_HEADS, layers)
+    config["num_key_value_heads"] = of_kind(keys, kv_heads, kinds, WINDOWED)
+    config["num_global_key_value_heads"] = of_kind(keys, kv_heads, kinds, FULL)
     shared = keys.take(_SHARED) or 0
     if not is_whole(shared) or not 0 <= shared < layers:
         raise keys.error(_SHARED, shared, f"a whole number from 0 to {layers - 1} is required")
     config["num_kv_shared_layers"] = shared
-    widths = _by_layer(keys, _WIDTH, layers)
+    widths = by_layer(keys, _WIDTH, layers)
     config["intermediate_size"] = widths[0]
     wide = [widths[0]] * (layers - shared) + [2 * widths[0]] * shared
     config["use_double_wide_mlp"] = widths == wide and shared > 0
@@ -65,7 +65,7 @@ def _read(keys: GGUFKeys, config: dict[str, Any]) -> None:
         config["moe_intermediate_size"] = keys.required_size(_EXPERT_WIDTH)
 
 
-def _by_layer(keys: GGUFKeys, key: str, layers: int) -> list[int]:
+def by_layer(keys: GGUFKeys, key: str, layers: int) -> list[int]:
     """A size of each layer, stated for all or one by one."""
     value = keys.peek(key)
     if not isinstance(value, np.ndarray):
@@ -77,7 +77,7 @@ def _by_layer(keys: GGUFKeys, key: str, layers: int) -> list[int]:
     return [int(size) for size in value[:layers]]
 
 
-def _of_kind(keys: GGUFKeys, sizes: list[int], kinds: list[str], kind: str) -> int:
+def of_kind(keys: GGUFKeys, sizes: list[int], kinds: list[str], kind: str) -> int:
     """The size in layers of one kind, or the first one where there is none of it."""
     found = {size for size, other in zip(sizes, kinds, strict=True) if other == kind}
     if len(found) > 1:

@@ -1,0 +1,243 @@
+"""MiMo-V2-Flash: windows with sinks in five of six layers, values narrower than keys, experts.
+
+    q, k, v = qkv_proj(norm(x))                        v is narrower than q and k (v_head_dim)
+    h = x + value_scale * o_proj(attention(rope(q), rope(k), v))        a part of q and k rotates
+    y = h + down_proj(silu(gate) * up)                 in the first layer; from there on
+    y = h + sum of weight * expert(norm(h))
+
+Layers with a window have twice as many heads of K and V, a rope of their own, and a score of each
+head that joins its softmax (attention_sink_bias). A window of sliding_window_size is one of so many
+positions before a token and itself, as in the vendor's own engine and in transformers.
+
+    scores = sigmoid(router(norm(h)));  chosen: the largest of scores + e_score_correction_bias
+    weights = scores of the chosen, over their sum + 1e-20 (norm_topk_prob)
+
+Layers that predict further tokens stand under `model.mtp.layers` and are not run.
+Sources: transformers modeling_mimo_v2_flash.py for arithmetic and keys, the published config for
+those that it does not read; llama.cpp conversion/mimo.py for the names of the layers that predict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from headrace.models.blocks import Attention, Step
+from headrace.models.config import (
+    DecoderConfig,
+    ExpertsConfig,
+    read_attention,
+    read_expert_count,
+    read_experts_per_token,
+)
+from headrace.models.decoder import ExpertLayer
+from headrace.models.experts import ExpertNames
+from headrace.models.loader import Loader
+from headrace.models.model import Model
+from headrace.models.rope import RopeConfig
+from headrace.ops.experts import Routing
+from headrace.ops.interface import Array, Norm
+from headrace.weights.config_reader import ConfigReader
+from headrace.weights.rope_config import FULL, WINDOWED
+
+GLOBAL_THETA, LOCAL_THETA, PARTIAL = 5e6, 1e4, 0.334
+VALUE_SCALE = 0.707
+DRAFT_LAYERS = 3
+"""Of the published folders; their config does not state it."""
+
+
+@dataclass(frozen=True)
+class MiMoV2Config(DecoderConfig):
+    """The config of a MiMo-V2-Flash."""
+
+    value_scale: float = 1.0
+    """Factor of all values, and so of what attention gives."""
+
+
+class MiMoV2Attention(Attention):
+    """Attention whose values have a factor, and sinks where it has a window."""
+
+    value_scale: float = 1.0
+
+    def __call__(
+        self,
+        x: Array,
+        step: Step,
+        *,
+        norm: Norm | None = None,
+        residual: Array | None = None,
+        scale: float = 1.0,
+    ) -> Array:
+        """residual + scale * attention(norm(x)): f32[N, hidden]."""
+        return super().__call__(
+            x, step, norm=norm, residual=residual, scale=scale * self.value_scale
+        )
+
+
+class MiMoV2Layer(ExpertLayer):
+    """A layer with experts, or a dense one."""
+
+    expert_names = ExpertNames(bias="gate.e_score_correction_bias")
+
+    def load_attention(
+        self, config: DecoderConfig, loader: Loader, index: int, at: str
+    ) -> Attention:
+        attention = MiMoV2Attention.load(config, loader, index, f"{at}.self_attn")
+        assert isinstance(config, MiMoV2Config) and isinstance(attention, MiMoV2Attention)
+        attention.value_scale = config.value_scale
+        if attention.shape.window:
+            attention.load_sinks(loader, f"{at}.self_attn", name="attention_sink_bias")
+        return attention
+
+
+class MiMoV2Flash(Model):
+    """MiMoV2FlashForCausalLM."""
+
+    layer_type = MiMoV2Layer
+    drafts_name = "model.mtp.layers"
+
+    @staticmethod
+    def read_config(reader: ConfigReader) -> DecoderConfig:
+        layers, heads = reader.size("num_hidden_layers", 48), reader.size("num_attention_heads", 64)
+        reader.expect("hidden_act", str, ("silu", "swish"), "silu")
+        head_dim = reader.size("head_dim", 192)
+        full = read_attention(reader, heads, head_dim, default_kv_heads=4)
+        value_dim = reader.size("v_head_dim", 128)
+        full = replace(full, value_dim=0 if value_dim == head_dim else value_dim)
+        local_heads = reader.size("swa_num_key_value_heads", 2 * full.num_kv_heads)
+        if heads % local_heads:
+            reader.refuse("swa_num_key_value_heads", local_heads, f"divisors of {heads}")
+        _expect_alike(reader, heads, head_dim, value_dim)
+        windows = _read_windows(reader, layers)
+        local = replace(full, num_kv_heads=local_heads)
+        rope, local_rope = RopeConfig.read_pair(
+            reader,
+            default_theta=GLOBAL_THETA,
+            default_local_theta=LOCAL_THETA,
+            default_partial=PARTIAL,
+            local_key="swa_rope_theta",
+        )
+        return MiMoV2Config(
+            model_type="mimo_v2_flash",
+            vocab_size=reader.optional("vocab_size", int),
+            hidden_size=reader.size("hidden_size", 4096),
+            intermediate_size=reader.size("intermediate_size", 16384),
+            num_layers=layers,
+            attention=full,
+            layer_attention=tuple(local if window else full for window in windows),
+            rope=rope,
+            local_rope=local_rope,
+            max_positions=reader.size("max_position_embeddings", 131072),
+            norm_eps=_read_eps(reader),
+            attention_bias=reader.optional("attention_bias", bool),
+            output_bias=False,
+            mlp_bias=False,
+            tied=reader.optional("tie_word_embeddings", bool),
+            windows=windows,
+            experts=_read_experts(reader, layers),
+            draft_layers=DRAFT_LAYERS,
+            value_scale=_read_value_scale(reader),
+        )
+
+    @staticmethod
+    def draft_names(config: DecoderConfig) -> Collection[str]:
+        """A layer like a dense one, which joins a token's embedding to what the last one gave."""
+        modules = (
+            "eh_proj", "enorm", "hnorm", "final_layernorm", "input_layernorm",
+            "pre_mlp_layernorm", "post_attention_layernorm",
+            *(f"self_attn.{letter}_proj" for letter in "qkvo"),
+            *(f"mlp.{name}_proj" for name in ("gate", "up", "down")),
+        )  # fmt: skip
+        return (*(f"{module}.weight" for module in modules), "self_attn.attention_sink_bias")
+
+
+def _expect_alike(reader: ConfigReader, heads: int, head_dim: int, value_dim: int) -> None:
+    """What the published config says in words that transformers does not read."""
+    reader.expect("swa_num_attention_heads", int, (heads,), heads)
+    reader.expect("swa_head_dim", int, (head_dim,), head_dim)
+    reader.expect("swa_v_head_dim", int, (value_dim,), value_dim)
+    reader.expect("add_swa_attention_sink_bias", bool, (True,), True)
+    reader.expect("add_full_attention_sink_bias", bool, (False,), False)
+    # How the vendor's code cuts windows into slices; the results are the same.
+    reader.unused("attention_chunk_size")
+
+
+def _read_windows(reader: ConfigReader, layers: int) -> tuple[int, ...]:
+    """Window of each layer, as `layer_types` or `hybrid_layer_pattern` says."""
+    window = reader.size("sliding_window", 129)
+    if (before := reader.optional("sliding_window_size", int)) is not None:
+        window = reader.size("sliding_window_size") + 1
+        if before >= 1 << 30:
+            reader.refuse("sliding_window_size", before, f"1 to {(1 << 30) - 1}")
+    usual = [FULL if index % 6 == 5 or index == 0 else WINDOWED for index in range(layers)]
+    kinds, pattern = reader.raw("layer_types"), reader.raw("hybrid_layer_pattern")
+    if pattern is not None:
+        if not isinstance(pattern, list) or [*map(type, pattern)] != [int] * layers:
+            reader.refuse("hybrid_layer_pattern", pattern, f"0 or 1, {layers} times")
+        usual = [WINDOWED if flag else FULL for flag in pattern]
+    if kinds is None:
+        kinds = usual
+    known = isinstance(kinds, list) and all(kind in [FULL, WINDOWED] for kind in kinds)
+    if not known or len(kinds) != layers or (pattern is not None and kinds != usual):
+        reader.refuse("layer_types", kinds, f"{FULL!r} or {WINDOWED!r}, {layers} times")
+    return tuple(window if kind == WINDOWED else 0 for kind in kinds)
+
+
+def _read_eps(reader: ConfigReader) -> float:
+    eps = reader.positive("rms_norm_eps", reader.positive("layernorm_epsilon", 1e-5))
+    if reader.positive("layernorm_epsilon", eps) != eps:
+        reader.refuse("layernorm_epsilon", reader.raw("layernorm_epsilon"), f"rms_norm_eps {eps}")
+    return eps
+
+
+def _read_value_scale(reader: ConfigReader) -> float:
+    """null means no factor, and silence the published one."""
+    if reader.states("attention_value_scale") and reader.raw("attention_value_scale") is None:
+        return 1.0
+    return reader.positive("attention_value_scale", VALUE_SCALE)
+
+
+def _read_experts(reader: ConfigReader, layers: int) -> ExpertsConfig:
+    reader.expect("scoring_func", str, ("sigmoid",), "sigmoid")
+    reader.expect("topk_method", str, ("noaux_tc",), "noaux_tc")
+    if (shared := reader.optional("n_shared_experts", int)) not in (None, 0):
+        reader.refuse("n_shared_experts", shared, "null")
+    count = read_expert_count(reader, "n_routed_experts", 256)
+    chosen = read_experts_per_token(reader, count, 8)
+    groups, chosen_groups = reader.size("n_group", 1), reader.size("topk_group", 1)
+    if count % groups or count // groups < 2:
+        reader.refuse("n_group", groups, f"groups of at least 2 of {count} experts")
+    if chosen_groups > groups or chosen > chosen_groups * (count // groups):
+        reader.refuse("topk_group", chosen_groups, f"{chosen} experts from 1 to {groups} groups")
+    return ExpertsConfig(
+        routing=Routing(
+            num_experts=count,
+            experts_per_token=chosen,
+            score="sigmoid",
+            normalised=reader.get("norm_topk_prob", bool, True),
+            epsilon=1e-20,
+            scale=reader.positive("routed_scaling_factor", 1.0),
+            num_groups=groups,
+            chosen_groups=chosen_groups,
+            group_score="top2",
+        ),
+        intermediate_size=reader.size("moe_intermediate_size", 2048),
+        layers=_read_sparse(reader, layers),
+    )
+
+
+def _read_sparse(reader: ConfigReader, layers: int) -> tuple[bool, ...]:
+    """Layers with experts, as `mlp_layer_types` or `moe_layer_freq` says: all but the first."""
+    kinds, flags = reader.raw("mlp_layer_types"), reader.raw("moe_layer_freq")
+    usual = tuple(index > 0 for index in range(layers))
+    if flags is not None:
+        if not isinstance(flags, list) or [*map(type, flags)] != [int] * layers:
+            reader.refuse("moe_layer_freq", flags, f"0 or 1, {layers} times")
+        usual = tuple(bool(flag) for flag in flags)
+    if kinds is None:
+        return usual
+    known = isinstance(kinds, list) and all(kind in ["dense", "sparse"] for kind in kinds)
+    found = tuple(kind == "sparse" for kind in kinds) if known else ()
+    if len(found) != layers or (flags is not None and found != usual):
+        reader.refuse("mlp_layer_types", kinds, f"'dense' or 'sparse', {layers} times")
+    return found
