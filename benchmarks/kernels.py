@@ -195,10 +195,29 @@ def attention_line(
     )
 
 
+def batch_lines(bench: Bench) -> Iterator[Line]:
+    """A layer of 32 requests far on, of small heads: checks of the batch against the work."""
+    ops, blocks = bench.ops, 512
+    shape = AttentionShape(num_heads=2, num_kv_heads=1, head_dim=16, scale=0.25)
+    kv = ops.kv_cache(KVCacheSpec.uniform(1, 1, 16, 16, 32 * blocks, "bf16", "bf16"))
+    batch = RaggedBatch(
+        token_ids=np.zeros(32, np.int32),
+        positions=np.full(32, 16 * blocks - 1, np.int32),
+        query_start=np.arange(33, dtype=np.int32),
+        block_tables=(np.arange(32 * blocks, dtype=np.int32).reshape(32, blocks),),
+        logit_rows=np.zeros(0, np.int32),
+    )
+    qkv, bound = activations(32, 64), ops.bind(batch, kv)
+    yield bench.line("kv_write 32 x 1, unbound", lambda: ops.kv_write(qkv, shape, kv, 0, batch))
+    yield bench.line("kv_write 32 x 1, bound", lambda: ops.kv_write(qkv, shape, kv, 0, bound))
+    yield bench.line("bind 32 x 8192", lambda: ops.bind(batch, kv))
+
+
 def the_rest(bench: Bench) -> Iterator[Line]:
     ops = bench.ops
     tiny = ops.linear_weight([random_matrix(16, 32, "F32")])
     yield bench.line("call overhead: linear 1 x 32 x 16", lambda: ops.linear(one, tiny))
+    yield from batch_lines(bench)
     gate_up = activations(512, 2 * FFN)
     moved = 512 * 3 * FFN * 4
     yield bench.line(

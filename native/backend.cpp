@@ -137,14 +137,8 @@ void Backend::scale_rows(float* x, int64_t stride, int64_t columns, const float*
   });
 }
 
-void Backend::kv_write(KvWriteArgs args) {
+void Backend::kv_write(const KvWriteArgs& args) {
   const Session session(pool_);
-  request_of_.resize(static_cast<size_t>(args.batch.tokens));
-  for (int64_t r = 0; r < args.batch.requests; ++r) {
-    std::fill(request_of_.begin() + args.batch.query_start[r],
-              request_of_.begin() + args.batch.query_start[r + 1], static_cast<int32_t>(r));
-  }
-  args.request_of = request_of_.data();
   // Scattered stores: about four times the cost of as many bytes in a row.
   const int64_t values = args.kv.head_dim + (args.kv.latent ? 0 : args.kv.value_dim);
   const int64_t bytes = args.batch.tokens * args.kv.heads * values * 8;

@@ -74,7 +74,7 @@ class Backend {
              int32_t* experts, float* weights);
   void experts(const ExpertsArgs& args);  // experts.cpp
   void head_linear(const HeadsArgs& args);  // heads.cpp
-  void kv_write(KvWriteArgs args);  // request_of is filled here
+  void kv_write(const KvWriteArgs& args);
   void attention(const AttentionArgs& args);
   int64_t latent_heads(const AttentionArgs& args, int64_t most_rows, int64_t tile);
   // Status of the first bad row (see sample.h) with its number in `row`, or 0.
@@ -125,7 +125,6 @@ class Backend {
   std::vector<SampleScratch> sample_scratch_;
   std::vector<RouteScratch> route_scratch_;
   std::vector<AttentionItem> items_;
-  std::vector<int32_t> request_of_;
 
   // Of experts: pairs of a token and one of its experts, sorted by expert, stably.
   std::vector<int64_t> first_pair_;    // of each expert, and the end

@@ -1,9 +1,12 @@
-// A ragged batch as it comes from Python, checked once and trusted afterwards.
+// A ragged batch and the heads of a layer as they come from Python, checked before they are used.
 
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "kernels.h"
 #include "kv_cache.h"
@@ -55,60 +58,99 @@ inline Visibility visibility_of(nanobind::handle shape) {
   return {window_of(window), chunk};
 }
 
-// The arrays of a RaggedBatch, checked against a cache and, in block tables, as far back as its
-// tokens see.
-class Batch {
+// The arrays of a RaggedBatch, copied and checked once a step. Block tables are checked as far back
+// as tokens see, the first time that a layer sees so far.
+class BoundBatch {
  public:
-  Batch(const KvCache& cache, int64_t tokens, const Visibility& sees, nanobind::handle positions,
-        nanobind::handle query_start, nanobind::handle block_tables)
-      : sees_(sees), positions_(positions, "positions", 1),
-        query_start_(query_start, "query_start", 1), block_tables_(block_tables, "block_tables", 2) {
-    positions_.require(0, tokens);
-    if (query_start_.size(0) < 1) refuse("query_start is empty");
-    const int64_t requests = query_start_.size(0) - 1;
-    block_tables_.require(0, requests);
-    const int32_t* start = query_start_.data();
-    if (start[0] != 0 || start[requests] != tokens) {
-      refuse("query_start must run from 0 to " + std::to_string(tokens));
+  BoundBatch(const KvCache& cache, nanobind::handle positions, nanobind::handle query_start,
+             const std::vector<nanobind::object>& block_tables)
+      : cache_(cache), positions_(copied(View<int32_t>(positions, "positions", 1))),
+        query_start_(copied(View<int32_t>(query_start, "query_start", 1))) {
+    if (query_start_.empty()) refuse("query_start is empty");
+    const int64_t requests = this->requests(), count = tokens();
+    const std::vector<int32_t>& start = query_start_;
+    if (start[0] != 0 || start.back() != count) {
+      refuse("query_start must run from 0 to " + std::to_string(count));
     }
     for (int64_t r = 0; r < requests; ++r) {
       if (start[r + 1] < start[r]) refuse("query_start falls at request " + std::to_string(r));
     }
-    for (int64_t r = 0; r < requests; ++r) check_request(cache, r, start[r], start[r + 1]);
+    for (int64_t r = 0; r < requests; ++r) {
+      for (int64_t i = start[r] + 1; i < start[r + 1]; ++i) {
+        if (positions_[i] > positions_[i - 1]) continue;
+        refuse("positions of request " + std::to_string(r) + " do not ascend");
+      }
+      request_of_.insert(request_of_.end(), start[r + 1] - start[r], static_cast<int32_t>(r));
+    }
+    for (const nanobind::object& table : block_tables) {
+      const View<int32_t> view(table, "block_tables", 2);
+      view.require(0, requests);
+      tables_.push_back({copied(view, requests * view.size(1)), view.size(1)});
+    }
   }
 
-  BatchView view() const {
-    return {positions_.data(), query_start_.data(), block_tables_.data(), block_tables_.size(1),
-            query_start_.size(0) - 1, positions_.size(0)};
+  const KvCache& cache() const { return cache_; }
+  int64_t tokens() const { return static_cast<int64_t>(positions_.size()); }
+  const int32_t* request_of() const { return request_of_.data(); }
+
+  // For a layer whose tokens see so much.
+  BatchView view(int64_t layer, const Visibility& sees) {
+    const int64_t number = cache_.table(layer);
+    if (number >= static_cast<int64_t>(tables_.size())) {
+      refuse("the batch has " + std::to_string(tables_.size()) +
+             " block tables, and the blocks of a layer are in table " + std::to_string(number));
+    }
+    const Table& table = tables_[static_cast<size_t>(number)];
+    const Checked now{number, sees.window, sees.chunk};
+    if (std::find(checked_.begin(), checked_.end(), now) == checked_.end()) {
+      for (int64_t r = 0; r < requests(); ++r) check_request(table, sees, r);
+      checked_.push_back(now);
+    }
+    return {positions_.data(), query_start_.data(), table.blocks.data(), table.width, requests(),
+            tokens()};
   }
 
  private:
-  void check_request(const KvCache& cache, int64_t request, int64_t begin, int64_t end) const {
+  struct Table {
+    std::vector<int32_t> blocks;
+    int64_t width;
+  };
+  using Checked = std::array<int64_t, 3>;  // table, window, chunk
+
+  static std::vector<int32_t> copied(const View<int32_t>& view, int64_t count) {
+    return {view.data(), view.data() + count};
+  }
+  static std::vector<int32_t> copied(const View<int32_t>& view) {
+    return copied(view, view.size(0));
+  }
+
+  int64_t requests() const { return static_cast<int64_t>(query_start_.size()) - 1; }
+
+  void check_request(const Table& of, const Visibility& sees, int64_t request) const {
+    const int64_t begin = query_start_[request], end = query_start_[request + 1];
     if (begin == end) return;
-    const int32_t* position = positions_.data();
     const std::string where = " of request " + std::to_string(request);
-    for (int64_t i = begin + 1; i < end; ++i) {
-      if (position[i] <= position[i - 1]) refuse("positions" + where + " do not ascend");
-    }
-    const int64_t size = cache.block_size(), width = block_tables_.size(1);
-    if (position[begin] < 0 || position[end - 1] >= width * size) {
+    const int64_t size = cache_.block_size(), width = of.width;
+    if (positions_[begin] < 0 || positions_[end - 1] >= width * size) {
       refuse("positions" + where + " are not in [0, " + std::to_string(width * size) +
              "), what its block table covers");
     }
-    const int32_t* table = block_tables_.data() + request * width;
-    const int64_t opening = first_seen(sees_, position[begin]);
-    for (int64_t i = opening / size; i <= position[end - 1] / size; ++i) {
-      if (table[i] < 0 || table[i] >= cache.blocks()) {
+    const int32_t* table = of.blocks.data() + request * width;
+    const int64_t opening = first_seen(sees, positions_[begin]);
+    for (int64_t i = opening / size; i <= positions_[end - 1] / size; ++i) {
+      if (table[i] < 0 || table[i] >= cache_.blocks()) {
         refuse("block id " + std::to_string(table[i]) + where + " is not in [0, " +
-               std::to_string(cache.blocks()) + ")");
+               std::to_string(cache_.blocks()) + ")");
       }
     }
   }
 
-  Visibility sees_;
-  View<int32_t> positions_;
-  View<int32_t> query_start_;
-  View<int32_t> block_tables_;
+  const KvCache& cache_;
+  std::vector<int32_t> positions_;
+  std::vector<int32_t> query_start_;
+  std::vector<int32_t> request_of_;
+  std::vector<Table> tables_;
+  std::vector<Checked> checked_;
 };
 
 // Masks of every token, for each span of 64 positions from 0 to beyond its own. One that shows a

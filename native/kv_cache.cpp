@@ -102,6 +102,7 @@ KvCache::KvCache(const std::vector<std::optional<KvPlace>>& places, int64_t bloc
   }
   pages_ = Buffer(product({page_bytes_, blocks}));
   for (const std::optional<KvPlace>& place : places) {
+    tables_.push_back(place ? place->table : 0);
     if (!place) {
       layers_.emplace_back();
       continue;

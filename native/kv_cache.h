@@ -1,8 +1,8 @@
 // Paged storage of K and V for all layers, in the layouts of kernels.h. Starts as zeros.
 //
-// Blocks are contiguous: block b is bytes [b * page_bytes, (b + 1) * page_bytes) of the pool. A block
-// holds tokens of the layers of one table, in the order of their indices, so that blocks are as long
-// as the widest table needs and any table may take any block.
+// Blocks are contiguous: block b is bytes [b * page_bytes, (b + 1) * page_bytes) of the pool. A
+// block holds tokens of the layers of one table, in the order of their indices; blocks are as long
+// as the widest table needs, so that any table may take any block.
 
 #pragma once
 
@@ -34,6 +34,7 @@ class KvCache {
 
   // Throws std::invalid_argument for a layer that keeps nothing.
   const KvLayer& layer(int64_t index) const;
+  int64_t table(int64_t index) const { return tables_[static_cast<size_t>(index)]; }
   // A block into another. Throws std::invalid_argument where there is no such block.
   void copy_block(int64_t source, int64_t target);
   int64_t blocks() const { return blocks_; }
@@ -45,6 +46,7 @@ class KvCache {
   int64_t blocks_;
   int64_t page_bytes_ = 0;
   std::vector<std::optional<KvLayer>> layers_;
+  std::vector<int64_t> tables_;  // of each layer, 0 where it keeps nothing
   Buffer pages_;
 };
 

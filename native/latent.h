@@ -1,5 +1,5 @@
-// Latent values made ready for p.V: they lie in the layout of keys, a column for each token, and are
-// copied, bit for bit, to the layout of values. Generic vectors: every level compiles its own.
+// Latent values made ready for p.V: they lie in the layout of keys, a column for each token, and
+// are copied, bit for bit, to the layout of values. Generic vectors: every level compiles its own.
 
 #pragma once
 
@@ -69,7 +69,7 @@ HEADRACE_INLINE void unpack_panel(const uint32_t* k, bool half, int64_t d, uint8
   }
 }
 
-// `count` dimensions from d on, which are fewer than a panel or begin at an odd one; zeros past them.
+// `count` dimensions from d on, fewer than a panel or from an odd one on; zeros past them.
 static void unpack_rest(const uint8_t* k, bool half, int64_t d, int64_t count, uint8_t* panel) {
   for (int64_t token = 0; token < kLanes; ++token) {
     for (int64_t i = 0; i < kLanes; ++i) {

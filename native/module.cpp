@@ -311,8 +311,9 @@ void scale_rows(Backend& backend, nb::handle x, nb::handle factors, int64_t colu
   backend.scale_rows(rows.data(), rows.size(1), columns, by.data(), rows.size(0));
 }
 
-void rope(Backend& backend, nb::handle qkv, nb::handle shape, nb::handle cos, nb::handle sin, nb::handle positions, nb::handle q_weight, float q_eps,
-          nb::handle k_weight, float k_eps) {
+void rope(Backend& backend, nb::handle qkv, nb::handle shape, nb::handle cos, nb::handle sin,
+          nb::handle positions, nb::handle q_weight, float q_eps, nb::handle k_weight,
+          float k_eps) {
   const View<float> rows(qkv, "qkv", 2, true), c(cos, "cos", 2), s(sin, "sin", 2);
   const View<int32_t> at(positions, "position", 1);
   const OptionalView<float> q(q_weight, "q norm weight", 1), k(k_weight, "k norm weight", 1);
@@ -330,34 +331,36 @@ void rope(Backend& backend, nb::handle qkv, nb::handle shape, nb::handle cos, nb
            std::to_string(head_dim));
   }
   const nb::gil_scoped_release release;
-  backend.rope({rows.data(), rows.size(1), heads.heads, heads.kv_heads, head_dim, c.size(1), c.data(), s.data(),
-                at.data(), q.data(), k.data(), q_eps, k_eps},
+  backend.rope({rows.data(), rows.size(1), heads.heads, heads.kv_heads, head_dim, c.size(1),
+                c.data(), s.data(), at.data(), q.data(), k.data(), q_eps, k_eps},
                rows.size(0));
 }
 
-void kv_write(Backend& backend, KvCache& cache, int64_t layer, nb::handle qkv, nb::handle shape,
-              nb::handle positions, nb::handle query_start, nb::handle block_tables) {
+void kv_write(Backend& backend, BoundBatch& batch, int64_t layer, nb::handle qkv,
+              nb::handle shape) {
   const HeadCounts heads = head_counts(shape);
-  check_heads(cache.layer(layer), heads);
+  const KvLayer& kv = batch.cache().layer(layer);
+  check_heads(kv, heads);
   const View<float> rows(qkv, "qkv", 2);
+  rows.require(0, batch.tokens());
   rows.require(1, heads.row_width());
-  const Batch batch(cache, rows.size(0), visibility_of(shape), positions, query_start,
-                    block_tables);
+  const BatchView view = batch.view(layer, visibility_of(shape));
   const nb::gil_scoped_release release;
-  backend.kv_write({cache.layer(layer), batch.view(), nullptr, rows.data(), rows.size(1),
+  backend.kv_write({kv, view, batch.request_of(), rows.data(), rows.size(1),
                     heads.heads * heads.head_dim,
                     (heads.heads + heads.kv_heads) * heads.head_dim});
 }
 
-void attention(Backend& backend, const KvCache& cache, int64_t layer, nb::handle qkv, nb::handle y,
-               nb::handle shape, nb::handle sinks, nb::handle slopes, nb::handle masks,
-               nb::handle positions, nb::handle query_start, nb::handle block_tables) {
+void attention(Backend& backend, BoundBatch& batch, int64_t layer, nb::handle qkv, nb::handle y,
+               nb::handle shape, nb::handle sinks, nb::handle slopes, nb::handle masks) {
   const HeadCounts heads = head_counts(shape);
-  check_heads(cache.layer(layer), heads);
+  const KvLayer& kv = batch.cache().layer(layer);
+  check_heads(kv, heads);
   const float scale = nb::cast<float>(shape.attr("scale"));
   const float softcap = nb::cast<float>(shape.attr("softcap"));
   check_range("softcap", softcap, softcap >= 0 && softcap <= 3.4e38f, "[0, inf)");
   const View<float> rows(qkv, "qkv", 2), to(y, "y", 2, true);
+  rows.require(0, batch.tokens());
   rows.require(1, heads.row_width());
   to.require(0, rows.size(0));
   to.require(1, heads.heads * heads.value_dim);
@@ -365,10 +368,10 @@ void attention(Backend& backend, const KvCache& cache, int64_t layer, nb::handle
   sink.require(0, heads.heads);
   slope.require(0, heads.heads);
   const Visibility sees = visibility_of(shape);
-  const Batch batch(cache, rows.size(0), sees, positions, query_start, block_tables);
-  const Masks masked(masks, sees, batch.view());
+  const BatchView view = batch.view(layer, sees);
+  const Masks masked(masks, sees, view);
   const nb::gil_scoped_release release;
-  backend.attention({cache.layer(layer), batch.view(), rows.data(), rows.size(1),
+  backend.attention({kv, view, rows.data(), rows.size(1),
                      heads.heads / heads.kv_heads,
                      scale, masked.of(sees), softcap, sink.data(), slope.data(), to.data()});
 }
@@ -506,6 +509,10 @@ NB_MODULE(_native, m) {
              }
            })
       .def_prop_ro("nbytes", &KvCache::bytes);
+  nb::class_<BoundBatch>(m, "BoundBatch")
+      .def(nb::init<const KvCache&, nb::handle, nb::handle, const std::vector<nb::object>&>(),
+           nb::arg("cache"), nb::arg("positions"), nb::arg("query_start"),
+           nb::arg("block_tables"), nb::keep_alive<1, 2>());
 
   nb::class_<Backend>(m, "Backend")
       .def("__init__",
@@ -570,13 +577,13 @@ NB_MODULE(_native, m) {
       .def("experts", &experts, nb::arg("gate_up"), nb::arg("down"), nb::arg("x"), nb::arg("y"),
            nb::arg("experts"), nb::arg("weights"), nb::arg("activation"), nb::arg("weigh_input"),
            nb::arg("residual").none(), nb::arg("scale"))
-      .def("rope", &rope, nb::arg("qkv"), nb::arg("shape"), nb::arg("cos"), nb::arg("sin"), nb::arg("positions"),
-           nb::arg("q_weight").none(), nb::arg("q_eps"), nb::arg("k_weight").none(),
-           nb::arg("k_eps"))
+      .def("rope", &rope, nb::arg("qkv"), nb::arg("shape"), nb::arg("cos"), nb::arg("sin"),
+           nb::arg("positions"), nb::arg("q_weight").none(), nb::arg("q_eps"),
+           nb::arg("k_weight").none(), nb::arg("k_eps"))
       .def("kv_write", &kv_write)
-      .def("attention", &attention, nb::arg("cache"), nb::arg("layer"), nb::arg("qkv"),
-           nb::arg("y"), nb::arg("shape"), nb::arg("sinks").none(), nb::arg("slopes").none(), nb::arg("masks").none(),
-           nb::arg("positions"), nb::arg("query_start"), nb::arg("block_tables"))
+      .def("attention", &attention, nb::arg("batch"), nb::arg("layer"), nb::arg("qkv"),
+           nb::arg("y"), nb::arg("shape"), nb::arg("sinks").none(),
+           nb::arg("slopes").none(), nb::arg("masks").none())
       .def("sample", &sample, nb::arg("logits"), nb::arg("num_tokens"), nb::arg("temperature"),
            nb::arg("top_k"), nb::arg("top_p"), nb::arg("min_p"), nb::arg("uniform"),
            nb::arg("ids"), nb::arg("chains") = nb::none())

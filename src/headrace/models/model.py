@@ -150,6 +150,7 @@ class Model(ABC):
     def forward(self, batch: RaggedBatch, kv: KVCacheArrays) -> Array:
         """Logits f32[L, vocab_size] of `batch.logit_rows`; every token's K and V are stored."""
         ops, config = self._ops, self.config
+        batch = ops.bind(batch, kv)
         rope = None if self._rope is None else self._rope.covering(batch)
         local = rope if self._local_rope is None else self._local_rope.covering(batch)
         scaling = config.query_scaling

@@ -255,6 +255,15 @@ class RaggedBatch:
         return self.block_tables[place.table]
 
 
+@dataclass(frozen=True)
+class BoundBatch(RaggedBatch):
+    """A batch that a backend has made ready for the layers of one KV cache; see `Ops.bind`."""
+
+    kv: KVCacheArrays
+    bound: Any
+    """Of the backend."""
+
+
 class Ops(ABC):
     """A backend. Instances hold a thread pool at most; weights and caches are owned by callers.
 
@@ -320,6 +329,20 @@ class Ops(ABC):
         """Zeroed storage for `spec`; ValueError for an unsupported block_size or head_dim."""
 
     # one step
+
+    def bind(self, batch: RaggedBatch, kv: KVCacheArrays) -> BoundBatch:
+        """The batch for all layers of a step over `kv`: its arrays are checked once, not in each.
+
+        Operations take a batch that is not bound too, and bind it for themselves. Arrays that are
+        changed later change nothing. Raises ValueError where the arrays do not agree; block tables
+        are checked when a layer needs them.
+        """
+        fields = (batch.token_ids, batch.positions, batch.query_start, batch.block_tables)
+        return BoundBatch(*fields, batch.logit_rows, kv, self._bound(batch, kv))
+
+    def _bound(self, batch: RaggedBatch, kv: KVCacheArrays) -> Any:
+        """What the backend keeps of a batch for the layers of a step."""
+        del batch, kv
 
     @abstractmethod
     def embedding(

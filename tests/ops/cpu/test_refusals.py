@@ -199,13 +199,13 @@ def test_numbers_of_heads(heads: int, kv_heads: int) -> None:
     zero = np.zeros(1, np.int32)
     cache = _native.KvCache([(0, 0, 1, 16, 16, False)], 16, 1, False, False)
     shape = AttentionShape(heads, kv_heads, 16, 1.0)
-    batch = (zero, np.array([0, 1], np.int32), zero[None])
+    batch = _native.BoundBatch(cache, zero, np.array([0, 1], np.int32), [zero[None]])
     with pytest.raises(ValueError, match=r"num_(kv_)?heads .* is not in \[1, 65536\]"):
         native.rope(rows, shape, table, table, zero, None, 0.0, None, 0.0)
     with pytest.raises(ValueError, match="heads"):
-        native.kv_write(cache, 0, rows, shape, *batch)
+        native.kv_write(batch, 0, rows, shape)
     with pytest.raises(ValueError, match="heads"):
-        native.attention(cache, 0, rows, rows, shape, None, None, None, *batch)
+        native.attention(batch, 0, rows, rows, shape, None, None, None)
 
 
 def test_stored_rows() -> None:

@@ -63,6 +63,13 @@ class KvCache:
     @property
     def nbytes(self) -> int: ...
 
+class BoundBatch:
+    """The arrays of a ragged batch, copied and checked, for the layers of one cache."""
+
+    def __init__(
+        self, cache: KvCache, positions: I32, query_start: I32, block_tables: Sequence[I32]
+    ) -> None: ...
+
 class Backend:
     """Kernels of one level on one thread pool. Raises ValueError for a level that cannot run."""
 
@@ -161,19 +168,10 @@ class Backend:
         k_weight: F32 | None,
         k_eps: float,
     ) -> None: ...
-    def kv_write(
-        self,
-        cache: KvCache,
-        layer: int,
-        qkv: F32,
-        shape: AttentionShape,
-        positions: I32,
-        query_start: I32,
-        block_tables: I32,
-    ) -> None: ...
+    def kv_write(self, batch: BoundBatch, layer: int, qkv: F32, shape: AttentionShape) -> None: ...
     def attention(
         self,
-        cache: KvCache,
+        batch: BoundBatch,
         layer: int,
         qkv: F32,
         y: F32,
@@ -181,9 +179,6 @@ class Backend:
         sinks: F32 | None,
         slopes: F32 | None,
         masks: npt.NDArray[np.uint64] | None,
-        positions: I32,
-        query_start: I32,
-        block_tables: I32,
     ) -> None: ...
     def sample(
         self,

@@ -24,6 +24,7 @@ from headrace.ops.experts import ExpertCacheStats, ExpertMLP, ExpertWeight, Rout
 from headrace.ops.interface import (
     Activation,
     AttentionShape,
+    BoundBatch,
     EmbeddingWeight,
     HeadWeight,
     KVCacheArrays,
@@ -330,16 +331,16 @@ class CpuOps(Ops):
     def kv_write(
         self, qkv: F32, shape: AttentionShape, kv: KVCacheArrays, layer: int, batch: RaggedBatch
     ) -> None:
-        place = kv.spec.place(layer)
-        self._native.kv_write(
-            kv.arrays,
-            layer,
-            qkv,
-            shape,
-            batch.positions,
-            batch.query_start,
-            batch.block_table(place),
-        )
+        self._native.kv_write(self._native_batch(batch, kv), layer, qkv, shape)
+
+    def _bound(self, batch: RaggedBatch, kv: KVCacheArrays) -> _native.BoundBatch:
+        return _native.BoundBatch(kv.arrays, batch.positions, batch.query_start, batch.block_tables)
+
+    def _native_batch(self, batch: RaggedBatch, kv: KVCacheArrays) -> _native.BoundBatch:
+        if isinstance(batch, BoundBatch) and batch.kv is kv:
+            bound: _native.BoundBatch = batch.bound
+            return bound
+        return self._bound(batch, kv)
 
     def kv_copy(self, kv: KVCacheArrays, pairs: npt.NDArray[np.int32]) -> None:
         kv.arrays.copy_blocks(pairs)
@@ -357,19 +358,8 @@ class CpuOps(Ops):
         masks: npt.NDArray[np.uint64] | None = None,
     ) -> F32:
         out = np.empty((qkv.shape[0], shape.output_width), np.float32)
-        place = kv.spec.place(layer)
         self._native.attention(
-            kv.arrays,
-            layer,
-            qkv,
-            out,
-            shape,
-            sinks,
-            slopes,
-            masks,
-            batch.positions,
-            batch.query_start,
-            batch.block_table(place),
+            self._native_batch(batch, kv), layer, qkv, out, shape, sinks, slopes, masks
         )
         return out
 
