@@ -35,6 +35,7 @@ from typing import Any, NamedTuple
 from shaped_experts import SHAPES, write
 
 PROMPT, NEW, DEPTH = 512, 32, 32
+MODELS = ("qwen3-30b-a3b", "gpt-oss-20b")
 STREAMS = (1, 8, 32)
 REPEATS = 2
 PROBE_BYTES = 1 << 30
@@ -217,7 +218,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--llama", type=Path, help="build folder of llama.cpp")
     parser.add_argument("--ik", type=Path, help="build folder of ik_llama.cpp")
-    parser.add_argument("--shape", nargs="+", choices=SHAPES, default=None)
+    parser.add_argument("--shape", nargs="+", choices=SHAPES, default=list(MODELS))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--models", type=Path, help="folder to keep the models in")
     parser.add_argument("--cache-share", type=float, help="of the experts; default: 0.5")
@@ -228,14 +229,13 @@ def main() -> None:
         print(json.dumps(measured(options.once, options.cache_share)))
         return
     share = 0.5 if options.cache_share is None else options.cache_share
-    shapes = options.shape or [name for name in SHAPES if name != "small"]
     everything: dict[str, dict[str, list[Figures]]] = {}
     with tempfile.TemporaryDirectory() as scratch:
         peers = []
         for name, build in (("llama.cpp", options.llama), ("ik_llama.cpp", options.ik)):
             if build is not None:
                 peers.append(linked(name, build.resolve(), name == "ik_llama.cpp", Path(scratch)))
-        for shape in shapes:
+        for shape in options.shape:
             model = (options.models or Path(scratch)).resolve() / f"{shape}.gguf"
             if not model.is_file():
                 write(model, shape)

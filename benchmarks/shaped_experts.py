@@ -44,12 +44,39 @@ class Mixed(NamedTuple):
     """Of the matrices: a codec's name, or Q4_K_M."""
     expert_codec: str | None = None
     """Of the experts where theirs is another."""
+    shared_experts: int = 0
+    """Each as wide as one of the others."""
+    dense_layers: int = 0
+    """The first ones, whose MLP has no experts."""
+    dense_width: int = 0
+    latent: int = 0
+    """Values that K and V of all heads are made of; 0 where each head has its own."""
+    rotated: int = 0
+    """Of a key, beside what comes from the latent."""
 
 
 SHAPES = {
     "qwen3-30b-a3b": Mixed("qwen3moe", 2048, 8, 32, 4, 128, 151936, 128, 8, 768, "Q4_K_M"),
     "gpt-oss-20b": Mixed(
         "gpt-oss", 2880, 6, 64, 8, 64, 201088, 32, 4, 2880, "Q8_0", expert_codec="MXFP4"
+    ),
+    "deepseek-v2-lite": Mixed(
+        "deepseek2",
+        2048,
+        6,
+        16,
+        1,
+        128,
+        102400,
+        64,
+        6,
+        1408,
+        "Q4_K_M",
+        shared_experts=2,
+        dense_layers=1,
+        dense_width=10944,
+        latent=512,
+        rotated=64,
     ),
     "small": Mixed("qwen3moe", 256, 2, 4, 2, 64, 512, 8, 2, 256, "Q8_0"),
 }
@@ -62,9 +89,14 @@ class _Draw:
         self._seed = 0
 
     def matrix(self, name: str, shape: tuple[int, ...], codec: Codec) -> TensorSource:
-        """One of `shape`, out and in last; of width that the codec does not hold, as Q8_0."""
+        """One of `shape`, out and in last.
+
+        A width that the codec does not hold takes the kind that llama.cpp puts in its place.
+        """
         self._seed += 1
         seed, width = self._seed, shape[-1]
+        if width % codec.block_elements:
+            codec = get_codec({"Q4_K": "Q5_0", "Q6_K": "Q8_0"}[codec.name])
         rows = int(np.prod(shape[:-1]))
         step = max(1, CHUNK_VALUES // width)
 
@@ -95,8 +127,43 @@ def tensors(shape: Mixed, kinds: Mixture) -> Iterator[TensorSource]:
     yield _vector("output_norm", shape.hidden)
     for layer in range(layers):
         yield _vector(f"blk.{layer}.attn_norm", shape.hidden)
-        yield from _attention(shape, kinds, layer, draw)
+        latent = shape.latent > 0
+        yield from (_latent_attention if latent else _attention)(shape, kinds, layer, draw)
+        if layer < shape.dense_layers:
+            yield from _mlp(shape, kinds, layer, draw, "", shape.dense_width)
+            continue
         yield from _experts(shape, kinds, layer, draw)
+        if shape.shared_experts:
+            width = shape.shared_experts * shape.expert_width
+            yield from _mlp(shape, kinds, layer, draw, "_shexp", width)
+
+
+def _latent_attention(
+    shape: Mixed, kinds: Mixture, layer: int, draw: _Draw
+) -> Iterator[TensorSource]:
+    at, heads, dim, latent = f"blk.{layer}.", shape.heads, shape.head_dim, shape.latent
+    sizes = {
+        "attn_q": (heads * (dim + shape.rotated), shape.hidden),
+        "attn_kv_a_mqa": (latent + shape.rotated, shape.hidden),
+        "attn_k_b": (heads, latent, dim), "attn_v_b": (heads, dim, latent),
+        "attn_output": (shape.hidden, heads * dim),
+    }  # fmt: skip
+    for name, size in sizes.items():
+        yield draw.matrix(at + name, size, kinds.codec(name, layer, shape.layers))
+    yield _vector(at + "attn_kv_a_norm", latent)
+    yield _vector(at + "ffn_norm", shape.hidden)
+
+
+def _mlp(
+    shape: Mixed, kinds: Mixture, layer: int, draw: _Draw, suffix: str, width: int
+) -> Iterator[TensorSource]:
+    sizes = {
+        "ffn_gate": (width, shape.hidden), "ffn_up": (width, shape.hidden),
+        "ffn_down": (shape.hidden, width),
+    }  # fmt: skip
+    for name, size in sizes.items():
+        codec = kinds.codec(name, layer, shape.layers)
+        yield draw.matrix(f"blk.{layer}.{name}{suffix}", size, codec)
 
 
 def _attention(shape: Mixed, kinds: Mixture, layer: int, draw: _Draw) -> Iterator[TensorSource]:
@@ -162,6 +229,30 @@ def metadata(name: str, shape: Mixed, file_type: int) -> dict[str, Any]:
             "rope.scaling.type": "yarn",
             "rope.scaling.factor": 32.0,
             "rope.scaling.original_context_length": 4096,
+        }
+    if shape.latent:
+        own |= {
+            "context_length": 163840,
+            "feed_forward_length": shape.dense_width,
+            "leading_dense_block_count": shape.dense_layers,
+            "expert_shared_count": shape.shared_experts,
+            "expert_weights_scale": 1.0,
+            "expert_weights_norm": False,
+            "expert_gating_func": 1,  # softmax
+            "vocab_size": shape.vocabulary,
+            # llama.cpp reads this key but in models of 27 layers; 0: queries are one product.
+            "attention.q_lora_rank": 0,
+            "attention.kv_lora_rank": shape.latent,
+            "attention.key_length": shape.latent + shape.rotated,
+            "attention.value_length": shape.latent,
+            "attention.key_length_mla": shape.head_dim + shape.rotated,
+            "attention.value_length_mla": shape.head_dim,
+            "rope.dimension_count": shape.rotated,
+            "rope.freq_base": 10_000.0,
+            "rope.scaling.type": "yarn",
+            "rope.scaling.factor": 40.0,
+            "rope.scaling.original_context_length": 4096,
+            "rope.scaling.yarn_log_multiplier": 0.0707,
         }
     return {
         "general.architecture": shape.architecture,
