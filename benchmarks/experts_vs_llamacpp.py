@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 from shaped_experts import SHAPES, write
 
 PROMPT, NEW, DEPTH = 512, 32, 32
-MODELS = ("qwen3-30b-a3b", "gpt-oss-20b")
+MODELS = ("qwen3-30b-a3b", "gpt-oss-20b", "deepseek-v2-lite")
 STREAMS = (1, 8, 32)
 REPEATS = 2
 PROBE_BYTES = 1 << 30
@@ -290,10 +290,11 @@ def _tables(everything: dict[str, dict[str, list[Figures]]]) -> Iterator[str]:
     yield f"| part of the experts | {' | '.join(head)} |"
     yield "|---|---|---|---|---|---|"
     for name, runs in everything.items():
+        mixed_layers = SHAPES[name].layers - SHAPES[name].dense_layers
         for figures in runs["half"]:
             for test, row in figures["tests"].items():
                 streams = int(test.split()[1])
-                missed = row["missed_bytes_of_layer"] * SHAPES[name].layers
+                missed = row["missed_bytes_of_layer"] * mixed_layers
                 rate = row["file_bytes_per_s"]
                 bound = f"{streams * rate / missed:,.1f}" if missed else "-"
                 yield (

@@ -51,6 +51,9 @@ class Mixed(NamedTuple):
     dense_width: int = 0
     latent: int = 0
     """Values that K and V of all heads are made of; 0 where each head has its own."""
+    query_latent: int = 0
+    """The same for queries. V2-Lite makes them by one product of 6.3 M values, which llama.cpp
+    reads of models with 27 layers alone; two products of 6.6 M stand for it."""
     rotated: int = 0
     """Of a key, beside what comes from the latent."""
 
@@ -76,6 +79,7 @@ SHAPES = {
         dense_layers=1,
         dense_width=10944,
         latent=512,
+        query_latent=1280,
         rotated=64,
     ),
     "small": Mixed("qwen3moe", 256, 2, 4, 2, 64, 512, 8, 2, 256, "Q8_0"),
@@ -143,13 +147,15 @@ def _latent_attention(
 ) -> Iterator[TensorSource]:
     at, heads, dim, latent = f"blk.{layer}.", shape.heads, shape.head_dim, shape.latent
     sizes = {
-        "attn_q": (heads * (dim + shape.rotated), shape.hidden),
+        "attn_q_a": (shape.query_latent, shape.hidden),
+        "attn_q_b": (heads * (dim + shape.rotated), shape.query_latent),
         "attn_kv_a_mqa": (latent + shape.rotated, shape.hidden),
         "attn_k_b": (heads, latent, dim), "attn_v_b": (heads, dim, latent),
         "attn_output": (shape.hidden, heads * dim),
     }  # fmt: skip
     for name, size in sizes.items():
         yield draw.matrix(at + name, size, kinds.codec(name, layer, shape.layers))
+    yield _vector(at + "attn_q_a_norm", shape.query_latent)
     yield _vector(at + "attn_kv_a_norm", latent)
     yield _vector(at + "ffn_norm", shape.hidden)
 
@@ -240,8 +246,7 @@ def metadata(name: str, shape: Mixed, file_type: int) -> dict[str, Any]:
             "expert_weights_norm": False,
             "expert_gating_func": 1,  # softmax
             "vocab_size": shape.vocabulary,
-            # llama.cpp reads this key but in models of 27 layers; 0: queries are one product.
-            "attention.q_lora_rank": 0,
+            "attention.q_lora_rank": shape.query_latent,
             "attention.kv_lora_rank": shape.latent,
             "attention.key_length": shape.latent + shape.rotated,
             "attention.value_length": shape.latent,
