@@ -131,6 +131,7 @@ CHATS: dict[str, tuple[Family, ...]] = {
     "granitemoe": (Family("llama.cpp/ibm-granite-granite-3.3-2B-Instruct", _GRANITE, "refact",
                           "refact"),),
     "kimi_k2": (Family("llama.cpp/moonshotai-Kimi-K2", _KIMI, "llama-bpe", "kimi-k2"),),
+    "hunyuan_v1_dense": (Family("chujiezheng/chatml", _CHATML, "gpt-2", "hunyuan-dense"),),
     "llama": (
         Family("llama.cpp/meta-llama-Llama-3.1-8B-Instruct", _LLAMA3, "llama-bpe", "llama-bpe",
                own=True),

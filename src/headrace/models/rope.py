@@ -59,7 +59,9 @@ def rotation(
             "among the tensors; remove one of them"
         )
     length = rope.original_max_positions if max_positions is None else max_positions
-    theta = _grown_theta(rope, dims, length) if rope.kind == "dynamic" else rope.theta
+    theta = rope.grown_theta(dims)
+    if rope.kind == "dynamic":
+        theta = _grown_theta(rope, dims, length)
     plain = theta ** (-np.arange(0, dims, 2, dtype=np.float64) / dims)
     if divisors is not None:
         plain = plain / divisors.astype(np.float64)

@@ -201,6 +201,7 @@ def write_rope(
             default_theta=architecture.rope_theta,
             default_partial=architecture.partial,
             rotary_dim_of=head_dim if architecture.rotary_dim_key else None,
+            with_alpha=architecture.rope_alpha,
         )
     else:
         rope, local = RopeConfig.read_pair(
@@ -219,7 +220,7 @@ def write_rope(
         entries[_LOCAL_THETA] = local.theta
     dims = rope.rotary_dim(head_dim)
     entries["rope.dimension_count"] = dims
-    entries["rope.freq_base"] = rope.theta
+    entries["rope.freq_base"] = rope.grown_theta(dims)
     if rope.kind in ("linear", "yarn"):
         entries["rope.scaling.type"] = rope.kind
         entries["rope.scaling.factor"] = rope.factor

@@ -69,6 +69,8 @@ class RopeConfig:
     makes none. Only latent attention has it."""
     truncate: bool = True
     """Whether the bounds between are whole dimensions."""
+    alpha: float = 1.0
+    """The base is multiplied by alpha^(d / (d - 2)), for d rotated dimensions (Hunyuan)."""
     short_factor: tuple[float, ...] = ()
     long_factor: tuple[float, ...] = ()
     """With `short_factor`: divisors of longrope, rotary_dim / 2 of each."""
@@ -81,12 +83,14 @@ class RopeConfig:
         default_theta: float = 10000.0,
         default_partial: float | None = None,
         rotary_dim_of: int | None = None,
+        with_alpha: bool = False,
     ) -> RopeConfig:
         """From `rope_parameters`, or `rope_scaling` and `rope_theta`, whichever the file has.
 
         default_partial: `partial_rotary_factor` where it is not stated, for families that may
         rotate a part of each head; None for those that rotate all of it. rotary_dim_of: the width
         of a head, in families that state the rotated part in dimensions too, as `rotary_dim`.
+        with_alpha: whether the family may have an `alpha` beside rope_type dynamic.
         """
         newer, older = config.section("rope_parameters"), config.section("rope_scaling")
         parts = [part for part in (newer, older) if part is not None]
@@ -94,7 +98,10 @@ class RopeConfig:
         partial = _agreed(config, parts, "partial_rotary_factor")
         if rotary_dim_of is not None:
             partial = _rotated_share(config, partial, rotary_dim_of)
-        found = [_read_kind(part, config) for part in parts]
+        found = [
+            (_read_alpha(part, config) if with_alpha else None) or _read_kind(part, config)
+            for part in parts
+        ]
         stated = default_theta if theta is None else theta
         for fields in found:
             _check_theta(config, fields, stated)
@@ -172,6 +179,17 @@ class RopeConfig:
     def turning_pairs(self, head_dim: int) -> int:
         """Pairs of dimensions that proportional rotates by more than nothing."""
         return int(head_dim * self.partial + _SHARE_ROUNDING) // 2
+
+    def grown_theta(self, dims: int) -> float:
+        """The base, as alpha has grown it for so many rotated dimensions, as float32 has it."""
+        if self.alpha == 1.0:
+            return self.theta
+        if dims < 4:
+            raise UnsupportedModelError(
+                f"rope_scaling has an alpha and {dims} dimensions of a head are rotated; at least "
+                "4 are required. Use a checkpoint with wider heads, or without an alpha"
+            )
+        return _float32(self.theta * self.alpha ** (dims / (dims - 2)))
 
     def llama3(self) -> dict[str, Any]:
         """The numbers of llama3 as config.json has them."""
@@ -263,6 +281,18 @@ def _read_kind(part: ConfigReader, config: ConfigReader) -> dict[str, Any]:
         part.refuse("factor", fields["factor"], "numbers of at least 1")
     more = {"llama3": _read_llama3, "yarn": _read_yarn, "longrope": _read_longrope}.get(kind)
     return fields if more is None else fields | more(part, fields)
+
+
+def _read_alpha(part: ConfigReader, config: ConfigReader) -> dict[str, Any] | None:
+    """The fields of a rope whose base an alpha has grown; None where there is none."""
+    stated = part.raw("rope_type") or part.raw("type")
+    if stated != "dynamic" or part.raw("alpha") is None:
+        return None
+    part.unused("rope_type", "type")
+    config.unused("original_max_position_embeddings")
+    # What else published files have there belongs to other kinds.
+    part.unused("factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim")
+    return {"alpha": part.positive("alpha")}
 
 
 def _read_axes(part: ConfigReader) -> None:

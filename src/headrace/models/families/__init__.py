@@ -22,6 +22,7 @@ from headrace.models.families.gpt_bigcode import GPTBigCode
 from headrace.models.families.gpt_oss import GptOss
 from headrace.models.families.granite import Granite
 from headrace.models.families.granitemoe import GraniteMoe
+from headrace.models.families.hunyuan_v1_dense import HunyuanDense
 from headrace.models.families.kimi_k2 import KimiK2
 from headrace.models.families.llama import Llama
 from headrace.models.families.llama4 import Llama4
@@ -65,6 +66,7 @@ FAMILIES: Mapping[str, type[Model]] = {
     "gpt_oss": GptOss,
     "granite": Granite,
     "granitemoe": GraniteMoe,
+    "hunyuan_v1_dense": HunyuanDense,
     "kimi_k2": KimiK2,
     "llama": Llama,
     "llama4_text": Llama4,

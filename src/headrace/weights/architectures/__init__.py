@@ -51,6 +51,7 @@ from headrace.weights.architectures.gguf_keys import GGUFKeys
 from headrace.weights.architectures.glm import GLM, GLM4, GLM4_MOE
 from headrace.weights.architectures.gpt2 import GPT2, STARCODER
 from headrace.weights.architectures.gpt_oss import GPT_OSS
+from headrace.weights.architectures.hunyuan import HUNYUAN_DENSE
 from headrace.weights.architectures.llama import (
     GRANITE,
     GRANITE_MOE,
@@ -93,6 +94,7 @@ _ALL: tuple[Architecture, ...] = (
     MISTRAL3,
     LLAMA4,
     DECI,
+    HUNYUAN_DENSE,
     SMOLLM3,
     GRANITE,
     GRANITE_MOE,

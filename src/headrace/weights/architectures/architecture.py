@@ -162,6 +162,9 @@ class Architecture:
     """Whether these stacks are [experts, columns, rows], and how the rows of several parts lie
     there: in turn (gate, up, gate, up, ...), or all of one and then all of the next. In turn,
     folders may hold weights as MXFP4 too, in other tensors (see `weights.turned_stacks`)."""
+    rope_alpha: bool = False
+    """Whether config.json may have an alpha, by which the base of a rope grows; GGUF has the base
+    that has grown."""
     yarn_truncates: bool = True
     """Whether the bounds of yarn are whole dimensions, which GGUF has no key for."""
     layers_differ: bool = False
