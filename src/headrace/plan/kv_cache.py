@@ -81,13 +81,13 @@ class KvCache:
     @property
     def bytes_per_token(self) -> float:
         """Of one more token while it is inside every window; 0 of a model without attention."""
-        return sum(layer.count * self._layer_token_bytes(layer) for layer in self.shape.attention)
+        return sum(layer.count * self.layer_token_bytes(layer) for layer in self.shape.attention)
 
     @property
     def endless_bytes_per_token(self) -> float:
         """Of one more token beyond every window; 0 where the cache stops growing."""
         return sum(
-            layer.count * self._layer_token_bytes(layer)
+            layer.count * self.layer_token_bytes(layer)
             for layer in self.shape.attention
             if layer.window_tokens is None
         )
@@ -110,7 +110,7 @@ class KvCache:
         """Bytes of one request of `tokens`, prompt and output together."""
         cached = sum(
             layer.count
-            * self._layer_token_bytes(layer)
+            * self.layer_token_bytes(layer)
             * self.tokens_kept(tokens, layer.window_tokens)
             for layer in self.shape.attention
         )
@@ -119,9 +119,7 @@ class KvCache:
     def read_bytes(self, tokens: int) -> float:
         """Bytes that decoding one token after `tokens` reads: what is cached, without rounding."""
         cached = sum(
-            layer.count
-            * self._layer_token_bytes(layer)
-            * min(tokens, layer.window_tokens or tokens)
+            layer.count * self.layer_token_bytes(layer) * min(tokens, layer.window_tokens or tokens)
             for layer in self.shape.attention
         )
         return cached + self.state_bytes
@@ -145,7 +143,8 @@ class KvCache:
         each = self.request_bytes(tokens)
         return int(free_bytes // each) if free_bytes > 0 and each else 0
 
-    def _layer_token_bytes(self, layer: AttentionLayers) -> float:
+    def layer_token_bytes(self, layer: AttentionLayers) -> float:
+        """Of one token in one such layer."""
         keys = layer.key_values_per_token * self.keys.bytes_per_value
         values = layer.value_values_per_token * self.values.bytes_per_value
         if layer.kind == "mla":

@@ -155,7 +155,7 @@ def engine_for(
         latency = measured_latency(stored, replica.hardware or THIS, shape.name)
     engine = engine_of(
         replica, context_tokens=max(1, context), max_num_seqs=options["max_num_seqs"],
-        prefix_caching=caching, latency=latency, num_blocks=blocks,
+        prefix_caching=caching, latency=latency, kv_tokens=kv_tokens,
     )  # fmt: skip
     from dataclasses import replace
 

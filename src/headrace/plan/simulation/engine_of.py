@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,16 @@ from typing import Any
 import msgspec
 
 from headrace.catalog import Catalog
+from headrace.engine.kv.kv_sizes import most_blocks_of
 from headrace.errors import ConfigError, shown
+from headrace.models.layer_cache import ONE_GROUP, CacheLayout, LayerKV, cache_layout
 from headrace.plan.calibration.stored import Found
 from headrace.plan.hardware_memory import THIS, constant_span
+from headrace.plan.kv_cache import KvCache
 from headrace.plan.latency_model import LatencyModel
 from headrace.plan.latency_of_roofline import latency_of_roofline
+from headrace.plan.layer_shape import AttentionLayers
+from headrace.plan.model_shape import ModelShape
 from headrace.plan.replica import Replica
 from headrace.plan.simulation.settings import EngineSettings
 
@@ -28,18 +34,24 @@ def engine_of(
     max_num_seqs: int,
     prefix_caching: bool = True,
     latency: LatencyModel | None = None,
-    num_blocks: int | None = None,
+    kv_tokens: int | None = None,
 ) -> EngineSettings:
     """The engine of a replica that serves requests of about `context_tokens`.
 
-    latency: None for the line closest to the replica's roofline. num_blocks: None for what is free
+    latency: None for the line closest to the replica's roofline. kv_tokens: None for what is free
     for KV by the memory plan. Raises ConfigError where not one such request fits.
     """
     block_size = replica.storage.block_tokens
-    if num_blocks is None:
-        num_blocks = _blocks(replica, context_tokens, max_num_seqs)
+    layout = layout_of(replica.shape)
+    groups = ONE_GROUP if layout is None else layout.groups
+    if kv_tokens is not None:
+        num_tables = 1 if layout is None else layout.num_tables
+        num_blocks = max(1, kv_tokens // block_size) * num_tables
+    else:
+        num_blocks = _blocks(replica, layout, context_tokens, max_num_seqs)
+    step_tokens = replica.model.setup.prefill_chunk_tokens
     if latency is None:
-        most = num_blocks * block_size // context_tokens
+        most = num_blocks // most_blocks_of(groups, context_tokens, block_size, step_tokens)
         latency = latency_of_roofline(
             replica.model,
             most_batch=max(1, min(max_num_seqs, most)),
@@ -49,7 +61,8 @@ def engine_of(
         latency=latency,
         num_blocks=num_blocks,
         block_size=block_size,
-        max_num_batched_tokens=replica.model.setup.prefill_chunk_tokens,
+        groups=groups,
+        max_num_batched_tokens=step_tokens,
         max_num_seqs=max_num_seqs,
         prefix_caching=prefix_caching,
     )
@@ -129,18 +142,55 @@ def stated_cold_start_s(catalog: Catalog) -> tuple[float, float]:
     return constant_span(catalog, "cold-start-70b")
 
 
-def _blocks(replica: Replica, context_tokens: int, max_num_seqs: int) -> int:
+def _blocks(
+    replica: Replica, layout: CacheLayout | None, context_tokens: int, max_num_seqs: int
+) -> int:
+    """Blocks that what is free for KV holds, one such request at least. Raises ConfigError."""
     plan = replica.memory(context_tokens, max_num_seqs)
     size = replica.storage.block_tokens
-    # With windows and states a request needs less than tokens alone say, so a block is as large as
-    # those of such a request are on average.
-    block_bytes = plan.cache.request_bytes(context_tokens) / -(-context_tokens // size)
-    blocks = int(plan.free_for_kv.value / block_bytes)
-    if blocks * size < context_tokens:
+    free = plan.free_for_kv.value
+    if layout is not None:
+        blocks = int(free / _block_bytes(layout, plan.cache))
+        step = replica.model.setup.prefill_chunk_tokens
+        fits = most_blocks_of(layout.groups, context_tokens, size, step) <= blocks
+        held = blocks // layout.num_tables * size
+    else:
+        # With states a request needs more than tokens alone say, so a block is as large as those
+        # of such a request are on average.
+        blocks = int(free / (plan.cache.request_bytes(context_tokens) / -(-context_tokens // size)))
+        held = blocks * size
+        fits = held >= context_tokens
+    if not fits:
         replica.check_fits(context_tokens, 1)
         raise ConfigError(
-            f"the KV cache of a replica holds {max(0, blocks) * size:,} tokens, and a request "
+            f"the KV cache of a replica holds {max(0, held):,} tokens, and a request "
             f"has {context_tokens:,}: use more devices with --count, or fewer bits with "
             "--kv-type"
         )
     return blocks
+
+
+def layout_of(shape: ModelShape) -> CacheLayout | None:
+    """The engine's layout of a model some of whose layers have a window; None where no layer has,
+    so that tokens are all that counts, and where layers keep states.
+    """
+    if shape.states or not any(kind.window_tokens for kind in shape.attention):
+        return None
+    return cache_layout([_kept(kind) for kind in shape.attention for _ in range(kind.count)])
+
+
+def _kept(kind: AttentionLayers) -> LayerKV:
+    window = kind.window_tokens or 0
+    if kind.kind == "mla":
+        return LayerKV(1, kind.key_values_per_token, window, kind.kv_lora_rank or 0, latent=True)
+    return LayerKV(kind.kv_heads, kind.head_dim, window, kind.value_head_dim)
+
+
+def _block_bytes(layout: CacheLayout, cache: KvCache) -> float:
+    """Of the widest table, which all blocks are as long as."""
+    kinds = [kind for kind in cache.shape.attention for _ in range(kind.count)]
+    tables: dict[int, float] = defaultdict(float)
+    for kind, place in zip(kinds, layout.places, strict=True):
+        if place is not None:
+            tables[place.table] += cache.layer_token_bytes(kind)
+    return max(tables.values()) * cache.block_tokens

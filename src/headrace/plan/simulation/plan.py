@@ -83,15 +83,17 @@ class SimulationPlan:
         engine = self.result.settings.engine
         size = engine.block_size
         block = Input("tokens of a block", size, "tokens", "--block-size", "given")
-        tokens = engine.num_blocks * size
+        tokens = engine.kv_tokens
         name = "KV cache of a replica"
         if memory is None:
-            given = Input("blocks", engine.num_blocks, "blocks", "--kv-tokens", "given")
+            given = Input("blocks", tokens // size, "blocks", "--kv-tokens", "given")
             yield Quantity("simulate.kv-tokens", name, tokens, "tokens", "Q3", (given, block))
         else:
             each, free = memory.cache.request_bytes(self.context_tokens), memory.free_for_kv
             blocks = -(-self.context_tokens // size)
-            ends = [max(0, int(end / (each / blocks))) * size for end in free.band]
+            tokens, *ends = (
+                max(0, int(end / (each / blocks))) * size for end in (free.value, *free.band)
+            )
             yield Quantity(
                 "simulate.kv-tokens", name, tokens, "tokens", "Q3",
                 (

@@ -98,7 +98,11 @@ class Replica:
     def _reset(self) -> None:
         settings = self._settings
         self.kv = KVCache(
-            settings.num_blocks, settings.block_size, prefix_caching=settings.prefix_caching
+            settings.num_blocks,
+            settings.block_size,
+            prefix_caching=settings.prefix_caching,
+            groups=settings.groups,
+            max_step_tokens=settings.max_num_batched_tokens,
         )
         self.scheduler = Scheduler(
             self.kv,
@@ -313,7 +317,7 @@ class Replica:
                 carrier.num_computed = carrier.num_wanted - 1
                 self.kv.commit(carrier)
                 self.kv.release(carrier)
-            reserved += self.kv.blocks_for(request.num_wanted)
+            reserved += self.kv.most_blocks(request.num_wanted)
             self.scheduler.submit(request)
 
 

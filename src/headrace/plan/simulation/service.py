@@ -118,7 +118,7 @@ class Service:
         if role == "decode":
             # A cache that was sent is found as a prefix.
             engine = replace(engine, prefix_caching=True)
-        router = router_of(settings.routing, engine.num_blocks * engine.block_size)
+        router = router_of(settings.routing, engine.kv_tokens)
         sends = {"all": self._send_whole, "prefill": self._send_prompt, "decode": self._send_rest}
         ends = {"all": self._ended, "prefill": self._prompt_read, "decode": self._ended}
         return Pool(role, replicas, engine, self._events, router, sends[role], ends[role])

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from headrace.errors import ConfigError, shown
+from headrace.models.layer_cache import ONE_GROUP, CacheGroup
 from headrace.plan.latency_model import LatencyModel
 from headrace.plan.validation import above_zero, not_above, not_below
 
@@ -22,14 +23,14 @@ Role = Literal["all", "prefill", "decode"]
 
 @dataclass(frozen=True, kw_only=True)
 class EngineSettings:
-    """One replica; names are the engine's own. num_blocks: of the KV cache, of block_size tokens.
-
-    Raises ConfigError.
-    """
+    """One replica; names are the engine's own. Raises ConfigError."""
 
     latency: LatencyModel
     num_blocks: int
+    """Blocks of the KV cache, each of `block_size` tokens in one block table."""
     block_size: int = 16
+    groups: tuple[CacheGroup, ...] = ONE_GROUP
+    """What the model's layers keep, as the engine groups them."""
     max_num_batched_tokens: int = 2048
     max_num_seqs: int = 256
     prefix_caching: bool = True
@@ -39,6 +40,11 @@ class EngineSettings:
     def __post_init__(self) -> None:
         for name in ("num_blocks", "block_size", "max_num_batched_tokens", "max_num_seqs"):
             not_below(name, getattr(self, name), 1, "a replica that computes nothing never ends")
+
+    @property
+    def kv_tokens(self) -> int:
+        """Tokens that the KV cache holds in all layers."""
+        return self.num_blocks // sum(group.num_tables for group in self.groups) * self.block_size
 
 
 @dataclass(frozen=True, kw_only=True)

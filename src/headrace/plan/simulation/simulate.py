@@ -36,7 +36,7 @@ def simulate(
         engine = settings.engine
         raise ConfigError(
             f"none of {run.arrived:,} requests fits in the KV cache of a replica, "
-            f"{engine.num_blocks * engine.block_size:,} tokens: raise --kv-tokens or shorten them"
+            f"{engine.kv_tokens:,} tokens: raise --kv-tokens or shorten them"
         )
     if run.refused:
         notes += (

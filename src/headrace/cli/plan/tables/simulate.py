@@ -46,7 +46,7 @@ def print_simulation(
         scaled = settings.autoscale
         span = f", scaled {scaled.least} to {scaled.most} by {scaled.by}" if scaled else ""
         say(f"{settings.replicas:,} replicas at the start{span}, {settings.routing}, KV cache "
-            f"{engine.num_blocks * engine.block_size:,} tokens each")  # fmt: skip
+            f"{engine.kv_tokens:,} tokens each")  # fmt: skip
     else:
         say(f"{split.prefill_replicas:,} prefill and {split.decode_replicas:,} decode replicas, "
             f"{split.kv_bytes_per_token / 1e3:,.0f} kB of KV a token over "
