@@ -43,6 +43,11 @@ _ENDINGS = (
     "rope.dimension_count", "rope.scaling.type", "rope.scaling.factor", "rope.freq_base",
     "rope.scaling.original_context_length", "rope.scaling.attn_factor", "logit_scale",
     "embedding_scale", "residual_scale", "attention.scale", "expert_count", "vocab_size",
+    "expert_used_count", "expert_group_count", "expert_group_used_count", "expert_shared_count",
+    "expert_feed_forward_length", "expert_weights_scale", "expert_weights_norm",
+    "expert_gating_func", "leading_dense_block_count", "attention.kv_lora_rank",
+    "attention.q_lora_rank", "attention.key_length_mla", "attention.value_length_mla",
+    "attention.chunk_size", "interleave_moe_layer_step", "nextn_predict_layers",
     "block_count", "embedding_length", "feed_forward_length", "context_length",
 )  # fmt: skip
 

@@ -18,6 +18,9 @@ from headrace.weights.quantisation import quantisation_kind
 MAX_LAYERS = 4096
 """Published models have up to 126. What a config says of each layer costs memory before a tensor is
 looked for, so a hostile number ends here."""
+MAX_HEAD_DIM = 8192
+"""Published models have up to 576. Tables of rotary frequencies are made of it before a tensor is
+looked for."""
 _LAYER_KEYS = ("num_hidden_layers", "n_layer")
 
 
@@ -94,8 +97,13 @@ def _family(
         layers = checkpoint.config.get(key)
         if isinstance(layers, int) and layers > MAX_LAYERS:
             reader.refuse(key, layers, f"1 to {MAX_LAYERS}")
+    for key, value in checkpoint.config.items():
+        if key.endswith("head_dim") and isinstance(value, int) and value > MAX_HEAD_DIM:
+            reader.refuse(key, value, f"1 to {MAX_HEAD_DIM}")
     config = family.read_config(reader)
     reader.finish()
+    if config.attention.head_dim > MAX_HEAD_DIM:
+        reader.refuse("head_dim", config.attention.head_dim, f"1 to {MAX_HEAD_DIM}")
     if config.rope is not None:
         config = replace(config, max_positions=config.rope.reach(config.max_positions))
     if 0 < config.sparse_after < config.max_positions:

@@ -24,6 +24,10 @@ MAX_SIZE = 2**31 - 1
 """The largest number of positions, rows or heads; indices of the kernels have 32 bits."""
 
 
+# An error names so many keys, of so many characters: a config is a stranger's.
+_MOST_NAMES, _LONGEST_NAME = 12, 80
+
+
 class ConfigReader:
     """One config, or one nested section of it; remembers which keys were read."""
 
@@ -177,13 +181,15 @@ class ConfigReader:
         """Stop the load where a key was left unread."""
         names = self.unread()
         if names:
-            values = {name: self.value(name) for name in names}
-            stated = ", ".join(f"{name} = {_shortened(value)}" for name, value in values.items())
-            flags = " ".join(f"--ignore-config-keys {shlex.quote(name)}" for name in names)
+            listed = [name for name in names if len(name) <= _LONGEST_NAME][:_MOST_NAMES]
+            stated = ", ".join(f"{name} = {_shortened(self.value(name))}" for name in listed)
+            if others := len(names) - len(listed):
+                stated += f", and {others} more" if listed else f"{others} with very long names"
+            flags = " ".join(f"--ignore-config-keys {shlex.quote(name)}" for name in listed)
             raise UnsupportedModelError(
                 f"config keys that headrace does not know for this family: {stated}. They may "
                 "change what the model computes. If they do not, load with "
-                f"{flags}, or LLM(..., ignore_config_keys={tuple(names)!r})"
+                f"{flags}, or LLM(..., ignore_config_keys={tuple(listed)!r})"
             )
 
     def _name(self, key: str) -> str:
