@@ -61,7 +61,7 @@ class Model(ABC):
     final_norm_name: ClassVar[str] = "model.norm"
     layers_name: ClassVar[str] = "model.layers"
     drafts_name: ClassVar[str | None] = None
-    """Where layers that predict further tokens stand in folders, counted from 0; None: behind the
+    """Where layers that predict further tokens are in folders, counted from 0; None: behind the
     others."""
     drafts_behind: ClassVar[bool] = True
     """Whether they may stand behind the others all the same, as in GGUF files."""
