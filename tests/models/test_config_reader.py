@@ -256,7 +256,6 @@ def test_real_configs_are_read_or_refused_by_name(shared_assets: Path) -> None:
         *(f"meta-llama--Meta-Llama-3.1-{size}" for size in ("8B", "70B", "405B")),
         *(f"Qwen--Qwen3-{size}" for size in ("30B-A3B", "235B-A22B")),
         "Qwen--Qwen3-Coder-480B-A35B-Instruct",
-        "nvidia--Llama-3_3-Nemotron-Super-49B-v1",
         *(f"mistralai--Mixtral-{size}-v0.1" for size in ("8x7B", "8x22B")),
         *(f"openai--gpt-oss-{size}" for size in ("20b", "120b")),
         "XiaomiMiMo--MiMo-7B-Base",
