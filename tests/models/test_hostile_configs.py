@@ -96,6 +96,7 @@ def test_an_error_about_unknown_keys_stays_short() -> None:
         assert len(str(caught.value)) < 4000
 
 
+@pytest.mark.long
 def test_the_fuzzer_of_configs_finds_nothing_in_a_short_run() -> None:
     report = harness.run(model_configs.make_target(), seed=21, iterations=40, limit_s=20)
     assert not report.findings, next(iter(report.findings.values())).text
