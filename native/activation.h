@@ -86,6 +86,12 @@ struct Softcap {
 struct Relu {
   HEADRACE_INLINE F of(F x, float) { return at_least(zero(), x); }
 };
+struct Relu2 {
+  HEADRACE_INLINE F of(F x, float) {
+    const F v = at_least(zero(), x);
+    return mul(v, v);
+  }
+};
 // gpt_oss's gate: x times sigmoid(1.702 x) of x at most 7; what it meets of up is in [-6, 8].
 struct SwigluClamped {
   HEADRACE_INLINE F of(F x, float) {
@@ -129,6 +135,7 @@ static void activate(const ActivationArgs& a, int64_t begin, int64_t end) {
   if (a.kind == Activation::gelu_tanh) activate_pieces<GeluTanh>(a, begin, end);
   if (a.kind == Activation::softcap) activate_pieces<Softcap>(a, begin, end);
   if (a.kind == Activation::relu) activate_pieces<Relu>(a, begin, end);
+  if (a.kind == Activation::relu2) activate_pieces<Relu2>(a, begin, end);
   if (a.kind == Activation::swiglu_clamped) activate_pieces<SwigluClamped>(a, begin, end);
 }
 

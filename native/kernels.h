@@ -112,7 +112,8 @@ struct RopeArgs {
 };
 
 enum class Activation : int32_t {
-  silu = 0, gelu = 1, gelu_tanh = 2, softcap = 3, relu = 4, swiglu_clamped = 5
+  silu = 0, gelu = 1, gelu_tanh = 2, softcap = 3, relu = 4, swiglu_clamped = 5,
+  relu2 = 6
 };
 
 // Work is counted in pieces: each row is cut into parts of kActivationColumns.

@@ -188,8 +188,9 @@ Activation activation_of(const std::string& kind, bool gated) {
   if (kind == "gelu") return Activation::gelu;
   if (kind == "gelu_tanh") return Activation::gelu_tanh;
   if (kind == "relu") return Activation::relu;
+  if (kind == "relu2") return Activation::relu2;
   if (kind == "swiglu_clamped" && gated) return Activation::swiglu_clamped;
-  refuse("activation '" + kind + "' is unknown; supported: silu, gelu, gelu_tanh, relu" +
+  refuse("activation '" + kind + "' is unknown; supported: silu, gelu, gelu_tanh, relu, relu2" +
          (gated ? ", swiglu_clamped" : ""));
 }
 

@@ -22,6 +22,7 @@ from headrace.weights.checkpoint import Checkpoint, Conventions, TokenizerData
 from headrace.weights.codecs import get_codec
 from headrace.weights.convert import write_gguf
 from headrace.weights.expert_stacks import Stacks, unstacked_folder
+from headrace.weights.folder_forms import folder_sources
 from headrace.weights.gguf_values import StringArray
 from headrace.weights.latent_heads import JOINED, with_split_heads
 from headrace.weights.safetensors_writer import write_safetensors_file
@@ -46,7 +47,7 @@ _KEPT = ("norm.weight", "wpe.weight", "mlp.gate.weight", "block_sparse_moe.gate.
          "router.layer.weight", "router.weight", "router.proj.weight",
          "shared_expert_gate.weight")  # fmt: skip
 """Matrices that GGUF files keep in F32: norms of heads, learned positions, routers."""
-_TABLES = ("embed_tokens.weight", "wte.weight", "word_embeddings.weight")
+_TABLES = ("embed_tokens.weight", "embed_in.weight", "wte.weight", "word_embeddings.weight")
 
 
 def byte_characters() -> list[str]:
@@ -300,7 +301,9 @@ def _folder_sources(checkpoint: Checkpoint) -> list[TensorSource]:
             stacks.add(source)
         else:
             sources.append(source)
-    return sources + ([] if stacks is None else stacks.sources())
+    if stored is None or stacks is None:
+        return sources
+    return folder_sources(sources + stacks.sources(), stored, checkpoint.config)
 
 
 def _source(name: str, tensor: Tensor) -> TensorSource:

@@ -83,6 +83,7 @@ double exact(Activation kind, double x) {
     }
     case Activation::softcap: return 20 * std::tanh(x / 20);
     case Activation::relu: return x < 0 ? 0 : x;
+    case Activation::relu2: return x < 0 ? 0 : x * x;
     case Activation::swiglu_clamped: {
       const double v = std::min(x, 7.0);
       return v / (1 + std::exp(-1.702 * v));
@@ -94,7 +95,7 @@ double exact(Activation kind, double x) {
 void check_activations(const Kernels& kernels, Checks& checks) {
   Backend backend(kernels, 2);
   for (const Activation kind : {Activation::silu, Activation::gelu, Activation::gelu_tanh,
-                                Activation::softcap, Activation::relu,
+                                Activation::softcap, Activation::relu, Activation::relu2,
                                 Activation::swiglu_clamped}) {
     const std::string name = "activation " + std::to_string(static_cast<int>(kind)) + " of ";
     for (const int64_t width : {1, 15, 16, 17, 100, 1024, 1050}) {

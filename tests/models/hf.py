@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.models import read_config
+from headrace.weights.architectures import known_architecture
 from tests.models.cases import GREEDY_STEPS, Case, prompt
 from tests.models.whole_folders import write_whole
 from tests.tiny import tiny_checkpoint, tiny_config, tiny_weights, write_tiny_hf
@@ -46,8 +47,10 @@ def hf_model(case: Case, seed: int) -> Any:
             ).eval()
     # Where it has no class, that of a family with the same arithmetic.
     same_as = getattr(tiny_family(case.family), "SAME_AS", case.family)
-    if read_config(tiny_checkpoint(case.family, **case.shape)).experts is not None:
-        # It joins the experts of a folder itself.
+    stored = known_architecture(case.family)
+    forms = stored is not None and stored.has_folder_forms and same_as == case.family
+    if forms or read_config(tiny_checkpoint(case.family, **case.shape)).experts is not None:
+        # It joins the experts of a folder itself, and knows the folder's other forms.
         with TemporaryDirectory() as folder:
             path = write_tiny_hf(Path(folder), case.family, seed=seed, **case.shape)
             stated = json.loads((path / "config.json").read_text(encoding="utf-8"))

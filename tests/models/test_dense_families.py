@@ -47,6 +47,30 @@ def rope_with(**changes: Any) -> dict[str, Any]:
         ("ministral3", {"attention_bias": True}, "attention_bias = True"),
         ("ministral3", {"layer_types": ["sliding_attention"] * 2}, "layer_types"),
         ("ministral3", {"hidden_act": "gelu"}, "hidden_act = 'gelu'"),
+        ("gemma", {"hidden_act": "silu"}, "hidden_act = 'silu'"),
+        ("gemma", {"hidden_activation": "gelu"}, "hidden_activation = 'gelu'"),
+        ("gemma", {"use_bidirectional_attention": True}, "use_bidirectional_attention = True"),
+        ("gemma", {"sliding_window": 64}, "sliding_window = 64"),
+        ("olmo3", {"rope_theta": 10000.0}, "rope_theta = 10000.0"),
+        ("olmo3", {"rope_parameters": {"rope_type": "default"}}, "rope_parameters"),
+        ("olmo3", {"sliding_window": None}, "sliding_window = None"),
+        ("olmo3", {"layer_types": ["full_attention"]}, "layer_types"),
+        ("olmo3", {"clip_qkv": 8.0}, "clip_qkv = 8.0"),
+        ("seed_oss", {"hidden_act": "relu2"}, "hidden_act = 'relu2'"),
+        ("seed_oss", {"sliding_window": 64}, "sliding_window = 64"),
+        ("arcee", {"hidden_act": "silu"}, "hidden_act = 'silu'"),
+        ("arcee", {"partial_rotary_factor": 0.5}, "partial_rotary_factor = 0.5"),
+        ("gpt_neox", {"hidden_act": "relu"}, "hidden_act = 'relu'"),
+        ("gpt_neox", {"rope_theta": 1e6}, "rope_theta = 1000000.0"),
+        ("gpt_neox", {"rotary_pct": 1.5}, "partial_rotary_factor = 1.5"),
+        ("gpt_neox", {"num_attention_heads": 3}, "hidden_size = 64"),
+        ("stablelm", {"hidden_act": "gelu"}, "hidden_act = 'gelu'"),
+        ("stablelm", {"use_parallel_residual": 1}, "use_parallel_residual is 1"),
+        ("internlm2", {"bias": True}, "bias = True"),
+        ("internlm2", {"sliding_window": 64}, "sliding_window = 64"),
+        ("internlm3", {"mlp_bias": True}, "mlp_bias = True"),
+        ("internlm3", {"attention_bias": True}, "attention_bias = True"),
+        ("internlm3", {"hidden_act": "gelu"}, "hidden_act = 'gelu'"),
     ],
 )
 def test_what_is_not_implemented_stops_the_load(
@@ -66,6 +90,56 @@ def test_what_a_silent_ministral3_means() -> None:
     assert config.query_scaling == QueryScaling(0.1, 16384)
     null = read({"model_type": "ministral3", **SIZES, "head_dim": None})
     assert null.attention.head_dim == 4
+
+
+@pytest.mark.parametrize(
+    ("model_type", "kv_heads", "head_dim", "positions", "eps", "theta"),
+    [
+        ("arcee", 16, 4, 4096, 1e-5, 1e4),
+        ("gemma", 16, 256, 8192, 1e-6, 1e4),
+        ("internlm2", 16, 4, 2048, 1e-6, 1e4),
+        ("internlm3", 2, 128, 32768, 1e-5, 1e4),
+        ("olmo3", 16, 4, 2048, 1e-5, 5e5),
+        ("seed_oss", 8, 128, 524288, 1e-6, 1e4),
+    ],
+)
+def test_what_silence_means_is_transformers_own(
+    model_type: str, kv_heads: int, head_dim: int, positions: int, eps: float, theta: float
+) -> None:
+    config = read({"model_type": model_type, **SIZES})
+    assert (config.attention.num_kv_heads, config.attention.head_dim) == (kv_heads, head_dim)
+    assert config.max_positions == positions
+    assert config.norm_eps == pytest.approx(eps, rel=1e-6)
+    assert config.rope == RopeConfig(theta)
+    null = read({"model_type": model_type, **SIZES, "head_dim": None})
+    assert null.attention.head_dim == 4
+
+
+def test_olmo3_has_windows_in_three_of_four_layers_and_scales_the_rope_of_the_others() -> None:
+    """Keys as published for the 7B."""
+    scaling = {
+        "attention_factor": 1.2079441541679836, "beta_fast": 32.0, "beta_slow": 1.0, "factor": 8.0,
+        "original_max_position_embeddings": 8192, "rope_type": "yarn",
+    }  # fmt: skip
+    config = read(
+        {"model_type": "olmo3", **SIZES, "num_hidden_layers": 8, "rope_scaling": scaling,
+         "rope_theta": 500000, "sliding_window": 4096, "max_position_embeddings": 65536}
+    )  # fmt: skip
+    assert config.windows == (4096, 4096, 4096, 0) * 2
+    assert config.local_rope == RopeConfig(5e5)
+    assert config.rope is not None and config.rope.kind == "yarn"
+    assert config.rope.attention_factor == pytest.approx(1.2079441541679836, rel=1e-6)
+
+
+def test_biases_of_internlm3_and_seed_oss() -> None:
+    both = read(tiny_config("internlm3", qkv_bias=True, bias=False))
+    assert (both.attention_bias, both.output_bias, both.mlp_bias) == (True, False, False)
+    theirs = read(tiny_config("internlm3", qkv_bias=None, bias=None, attention_bias=True))
+    assert (theirs.attention_bias, theirs.mlp_bias) == (True, None)
+    seed = read(tiny_config("seed_oss", attention_out_bias=None))
+    assert (seed.attention_bias, seed.output_bias) == (True, False)
+    silent = read(tiny_config("seed_oss", attention_bias=None, attention_out_bias=None))
+    assert (silent.attention_bias, silent.output_bias) == (None, None)
 
 
 def test_queries_before_the_length_are_not_scaled(reference: Ops) -> None:

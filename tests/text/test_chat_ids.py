@@ -101,9 +101,11 @@ _LLAMA3 += ("<|eot_id|>",)
 _DEEPSEEK = ("<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜User｜>")
 _DEEPSEEK += ("<｜Assistant｜>",)
 _KIMI = ("<|im_system|>", "<|im_user|>", "<|im_assistant|>", "<|im_middle|>", "<|im_end|>")
+_SEED = ("<seed:bos>", "<seed:eos>", "<seed:think>", "</seed:think>")
 _NO_PREFIX = {"add_space_prefix": False}
 
 CHATS: dict[str, tuple[Family, ...]] = {
+    "arcee": (Family("chujiezheng/chatml", _CHATML, "llama-bpe", "afmoe"),),
     "cohere": (Family("llama.cpp/CohereForAI-c4ai-command-r-plus-tool_use", _COHERE, "gpt-2",
                       "command-r", tools=True),),
     "cohere2": (Family("llama.cpp/CohereForAI-c4ai-command-r7b-12-2024-tool_use", _COHERE, "gpt-2",
@@ -115,6 +117,7 @@ CHATS: dict[str, tuple[Family, ...]] = {
     "deepseek_v32": (Family("llama.cpp/deepseek-ai-DeepSeek-V3.2", _DEEPSEEK, "llama-bpe",
                             "deepseek-v3"),),
     "falcon": (Family("chujiezheng/falcon-instruct", ("<|endoftext|>",), "gpt-2", "falcon"),),
+    "gemma": (Family("chujiezheng/gemma-it", _GEMMA, "llama-spm", entries=_NO_PREFIX),),
     "gemma2": (Family("llama.cpp/google-gemma-2-2b-it", _GEMMA, "llama-spm", entries=_NO_PREFIX),),
     "gemma3_text": (Family("chujiezheng/gemma-it", _GEMMA, "llama-spm", entries=_NO_PREFIX),),
     "gemma4_text": (Family("llama.cpp/google-gemma-4-31B-it", _GEMMA4, "llama-spm",
@@ -125,6 +128,7 @@ CHATS: dict[str, tuple[Family, ...]] = {
     "glm_moe_dsa": (Family("llama.cpp/GLM-5.2", _GLM, "llama-bpe", "glm4"),),
     "gpt2": (Family("chujiezheng/chatml", _CHATML, "gpt-2", "gpt-2", own=True),),
     "gpt_bigcode": (Family("chujiezheng/chatml", _CHATML, "refact", "starcoder", own=True),),
+    "gpt_neox": (Family("chujiezheng/chatml", _CHATML, "gpt-2", "gpt-2"),),
     "gpt_oss": (Family("llama.cpp/openai-gpt-oss-120b", _HARMONY, "gpt-2", "gpt-4o"),),
     "granite": (Family("llama.cpp/ibm-granite-granite-3.3-2B-Instruct", _GRANITE, "refact",
                        "refact"),),
@@ -132,6 +136,8 @@ CHATS: dict[str, tuple[Family, ...]] = {
                           "refact"),),
     "kimi_k2": (Family("llama.cpp/moonshotai-Kimi-K2", _KIMI, "llama-bpe", "kimi-k2"),),
     "hunyuan_v1_dense": (Family("chujiezheng/chatml", _CHATML, "gpt-2", "hunyuan-dense"),),
+    "internlm2": (Family("chujiezheng/chatml", _CHATML, "llama-spm"),),
+    "internlm3": (Family("chujiezheng/chatml", _CHATML, "llama-spm"),),
     "llama": (
         Family("llama.cpp/meta-llama-Llama-3.1-8B-Instruct", _LLAMA3, "llama-bpe", "llama-bpe",
                own=True),
@@ -151,6 +157,7 @@ CHATS: dict[str, tuple[Family, ...]] = {
     "nemotron-nas": (Family("llama.cpp/meta-llama-Llama-3.3-70B-Instruct", _LLAMA3, "llama-bpe",
                             "llama-bpe", own=True),),
     "olmo2": (Family("chujiezheng/chatml", _CHATML, "gpt-2", "dbrx"),),
+    "olmo3": (Family("chujiezheng/chatml", _CHATML, "gpt-2", "dbrx"),),
     "olmoe": (Family("chujiezheng/chatml", _CHATML, "gpt-2", "olmo"),),
     "phi3": (
         Family("llama.cpp/microsoft-Phi-3.5-mini-instruct", PHI3, "llama-spm", own=True),
@@ -165,8 +172,10 @@ CHATS: dict[str, tuple[Family, ...]] = {
     "qwen3_vl_moe_text": (Family("llama.cpp/Qwen-Qwen3-0.6B", _CHATML, "qwen2", "qwen2",
                                  own=True),),
     "qwen3_vl_text": (Family("llama.cpp/Qwen-Qwen3-0.6B", _CHATML, "qwen2", "qwen2", own=True),),
+    "seed_oss": (Family("llama.cpp/ByteDance-Seed-OSS", _SEED, "gpt-2", "seed-coder"),),
     "smollm3": (Family("llama.cpp/HuggingFaceTB-SmolLM3-3B", _CHATML, "llama-bpe", "llama-bpe",
                        own=True),),
+    "stablelm": (Family("chujiezheng/chatml", _CHATML, "qwen2", "stablelm2"),),
     "starcoder2": (Family("chujiezheng/chatml", _CHATML, "refact", "starcoder", own=True),),
 }  # fmt: skip
 

@@ -28,11 +28,12 @@ Array = Any
 
 KVCodec = Literal["f32", "bf16"]
 
-Activation = Literal["silu", "gelu", "gelu_tanh", "relu", "swiglu_clamped"]
+Activation = Literal["silu", "gelu", "gelu_tanh", "relu", "relu2", "swiglu_clamped"]
 """silu: x / (1 + exp(-x)). gelu: x Phi(x), by erf. gelu_tanh: its approximation by tanh
 (0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x³)))), also called gelu_new and gelu_pytorch_tanh.
-relu: 0 where x < 0, otherwise x (-0 and NaN too). swiglu_clamped (gpt_oss; gated only): gate is
-at most 7, up in [-7, 7], and the result is gate / (1 + exp(-1.702 gate)) * (up + 1)."""
+relu: 0 where x < 0, otherwise x (-0 and NaN too); relu2: its square. swiglu_clamped (gpt_oss;
+gated only): gate is at most 7, up in [-7, 7], and the result is
+gate / (1 + exp(-1.702 gate)) * (up + 1)."""
 
 
 @dataclass(frozen=True)

@@ -79,10 +79,14 @@ def metadata_of_config(config: Mapping[str, Any], architecture: Architecture) ->
 def head_dim_of(
     config: Mapping[str, Any], architecture: Architecture, reader: ConfigReader | None = None
 ) -> int:
-    """Width of a head: a key of its own, or hidden / heads; in latent attention what is rotated."""
+    """Width of a head: a key of its own, the family's own, or hidden / heads; in latent attention
+    what is rotated.
+    """
     reader = reader or ConfigReader(config)
     if architecture.latent:
         return reader.size("qk_rope_head_dim")
+    if architecture.silent_head_dim is not None and not reader.states("head_dim"):
+        return architecture.silent_head_dim
     hidden = reader.size(architecture.config_key("embedding_length"))
     heads = reader.size(architecture.config_key("attention.head_count"))
     stated = reader.optional("head_dim", int) if architecture.head_dim else None

@@ -202,6 +202,7 @@ def write_rope(
             default_partial=architecture.partial,
             rotary_dim_of=head_dim if architecture.rotary_dim_key else None,
             with_alpha=architecture.rope_alpha,
+            top_keys=architecture.rope_keys,
         )
     else:
         rope, local = RopeConfig.read_pair(

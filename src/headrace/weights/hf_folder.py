@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from headrace.errors import CheckpointError, shown
-from headrace.weights.architectures import known_architecture
+from headrace.weights.architectures import Architecture, known_architecture
 from headrace.weights.checkpoint import Checkpoint, Conventions
 from headrace.weights.expert_stacks import unstacked_folder
+from headrace.weights.folder_forms import canonical_tensors
 from headrace.weights.hf_names import INDEX, SINGLE
 from headrace.weights.json_file import read_json_object, read_text
 from headrace.weights.quantisation import BESIDE, with_quantisation
@@ -47,7 +48,8 @@ def open_hf_folder(folder: Path) -> Checkpoint:
     part = text_part(stated, stored)
     tensors = part.tensors
     if architecture is not None:
-        tensors = _prefixed(tensors, architecture.hf_prefix)
+        tensors = _prefixed(tensors, architecture)
+        tensors = canonical_tensors(folder, tensors, architecture, config)
         tensors = unstacked_folder(folder, tensors, architecture)
     tokenizer_config = _tokenizer_config(folder)
     templates = _chat_templates(folder, tokenizer_config.pop("chat_template", None))
@@ -152,11 +154,14 @@ def _read_tensors(folder: Path, with_bytes: bool) -> tuple[dict[str, Tensor], di
     return tensors, metadata
 
 
-def _prefixed(tensors: Mapping[str, Tensor], prefix: str) -> Mapping[str, Tensor]:
+def _prefixed(tensors: Mapping[str, Tensor], architecture: Architecture) -> Mapping[str, Tensor]:
     """Names with their prefix, which folders saved from a model without its head leave out."""
+    prefix, head = architecture.hf_prefix, architecture.to_folder("lm_head.weight")
     if any(name.startswith(prefix) for name in tensors):
         return tensors
-    names = {name: name if name.startswith("lm_head.") else prefix + name for name in tensors}
+    names = {
+        name: name if name.startswith(("lm_head.", head)) else prefix + name for name in tensors
+    }
     return {names[name]: replace(tensor, name=names[name]) for name, tensor in tensors.items()}
 
 

@@ -37,6 +37,7 @@ HARMLESS_KEYS: Mapping[str, tuple[object, ...] | None] = {
     "router_aux_loss_coef": _ANY,
     "resid_pdrop": _ANY,
     "residual_dropout": _ANY,
+    "classifier_dropout": _ANY,
     # transformers' own switches and labels
     "_attn_implementation": _ANY,
     "_attn_implementation_autoset": _ANY,
@@ -119,9 +120,15 @@ HARMLESS_KEYS: Mapping[str, tuple[object, ...] | None] = {
 }
 """Keys of config.json of no effect: whatever their value (None), or only with the values given."""
 
-# Buffers that old exports keep although they follow from the config: frequencies, and GPT-2's
-# causal mask and the score of what it hides.
-_DERIVED_SUFFIXES = (".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias")
+# Buffers that old exports keep although they follow from the config: frequencies, and the causal
+# masks of GPT-2 and GPT-NeoX and the score of what it hides.
+_DERIVED_SUFFIXES = (
+    ".rotary_emb.inv_freq",
+    ".attn.bias",
+    ".attn.masked_bias",
+    ".attention.bias",
+    ".attention.masked_bias",
+)
 
 
 def is_harmless(key: str, value: object) -> bool:

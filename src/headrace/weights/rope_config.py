@@ -84,6 +84,7 @@ class RopeConfig:
         default_partial: float | None = None,
         rotary_dim_of: int | None = None,
         with_alpha: bool = False,
+        top_keys: tuple[str, str] = ("rope_theta", "partial_rotary_factor"),
     ) -> RopeConfig:
         """From `rope_parameters`, or `rope_scaling` and `rope_theta`, whichever the file has.
 
@@ -91,11 +92,12 @@ class RopeConfig:
         rotate a part of each head; None for those that rotate all of it. rotary_dim_of: the width
         of a head, in families that state the rotated part in dimensions too, as `rotary_dim`.
         with_alpha: whether the family may have an `alpha` beside rope_type dynamic.
+        top_keys: names of theta and of the rotated share outside these objects.
         """
         newer, older = config.section("rope_parameters"), config.section("rope_scaling")
         parts = [part for part in (newer, older) if part is not None]
-        theta = _agreed(config, parts, "rope_theta")
-        partial = _agreed(config, parts, "partial_rotary_factor")
+        theta = _agreed(config, parts, "rope_theta", top_keys[0])
+        partial = _agreed(config, parts, "partial_rotary_factor", top_keys[1])
         if rotary_dim_of is not None:
             partial = _rotated_share(config, partial, rotary_dim_of)
         found = [
@@ -221,10 +223,13 @@ def _float32(value: float) -> float:
         return float(np.float32(value))
 
 
-def _agreed(config: ConfigReader, parts: list[ConfigReader], key: str) -> float | None:
+def _agreed(
+    config: ConfigReader, parts: list[ConfigReader], key: str, top_key: str
+) -> float | None:
     """A number stated at the top, in the parts, or nowhere; all statements must agree."""
+    places = [(config, top_key), *((part, key) for part in parts)]
     values = {
-        part.positive(key) for part in (config, *parts) if part.optional(key, float) is not None
+        part.positive(name) for part, name in places if part.optional(name, float) is not None
     }
     if len(values) > 1:
         raise UnsupportedModelError(

@@ -25,6 +25,7 @@ from headrace.weights.conversion import (
     is_redundant,
 )
 from headrace.weights.expert_stacks import Stacks
+from headrace.weights.folder_forms import folder_sources
 from headrace.weights.json_file import read_text
 from headrace.weights.latent_heads import with_joined_heads
 from headrace.weights.rope_rows import llama3_scaling_of
@@ -72,7 +73,7 @@ def write_hf_folder(
             stacks.add(source)
         else:
             sources.append(source)
-    sources += stacks.sources()
+    sources = folder_sources(sources + stacks.sources(), architecture, checkpoint.config)
     folder.mkdir(parents=True, exist_ok=True)
     nbytes = write_safetensors_file(folder / "model.safetensors", sources)
     if tokenizer_json is None and checkpoint.tokenizer.json_path is not None:

@@ -177,6 +177,21 @@ def test_relu_is_exact(level: str) -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
+def test_the_square_of_relu_is_rounded_once(level: str) -> None:
+    ops, x = CpuOps(level, 2), everywhere()[None]
+    x = np.where(np.abs(x) < 1e18, x, np.float32(2))
+    x = np.where(np.abs(x) > 1e-18, x, np.float32(0))
+    got, positive = ops.activation(x, "relu2"), np.maximum(x, 0)
+    assert (got == positive * positive).all()
+    assert (got == ReferenceOps().activation(x, "relu2")).all()
+    gate, up = normal(1, 7, 96) * np.float32(4), normal(2, 7, 96)
+    gated = ops.gated_activation(np.concatenate([gate, up], axis=1), "relu2")
+    assert (gated == np.maximum(gate, 0) ** 2 * up).all()
+    odd = ops.activation(np.array([[-0.0, np.nan, np.inf, -np.inf]], np.float32), "relu2")
+    np.testing.assert_array_equal(odd, [[0, np.nan, np.inf, 0]])
+
+
+@pytest.mark.parametrize("level", LEVELS)
 def test_swiglu_clamped_over_the_whole_range(level: str) -> None:
     """gpt_oss's gate: both halves are clamped, NaN stays, and there is no ungated form."""
     ops, gate = CpuOps(level, 2), everywhere()

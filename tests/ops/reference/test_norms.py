@@ -86,6 +86,7 @@ def test_activations_and_softcap() -> None:
         ("gelu", wide * cdf),
         ("gelu_tanh", 0.5 * wide * (1 + np.tanh(inner))),
         ("relu", np.maximum(wide, 0)),
+        ("relu2", np.maximum(wide, 0) ** 2),
     ):
         close(OPS.activation(x, kind), expected)  # type: ignore[arg-type]
         close(OPS.gated_activation(gated, kind), expected * up)  # type: ignore[arg-type]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from headrace.models.families.arcee import Arcee
 from headrace.models.families.cohere import Cohere
 from headrace.models.families.cohere2 import Cohere2
 from headrace.models.families.deepseek_v2 import DeepseekV2
 from headrace.models.families.deepseek_v3 import DeepseekV3
 from headrace.models.families.deepseek_v32 import DeepseekV32
 from headrace.models.families.falcon import Falcon
+from headrace.models.families.gemma import Gemma
 from headrace.models.families.gemma2 import Gemma2
 from headrace.models.families.gemma3 import Gemma3
 from headrace.models.families.gemma4 import Gemma4
@@ -19,10 +21,13 @@ from headrace.models.families.glm4_moe import Glm4Moe
 from headrace.models.families.glm_moe_dsa import GlmMoeDsa
 from headrace.models.families.gpt2 import GPT2
 from headrace.models.families.gpt_bigcode import GPTBigCode
+from headrace.models.families.gpt_neox import GPTNeoX
 from headrace.models.families.gpt_oss import GptOss
 from headrace.models.families.granite import Granite
 from headrace.models.families.granitemoe import GraniteMoe
 from headrace.models.families.hunyuan_v1_dense import HunyuanDense
+from headrace.models.families.internlm2 import InternLM2
+from headrace.models.families.internlm3 import InternLM3
 from headrace.models.families.kimi_k2 import KimiK2
 from headrace.models.families.llama import Llama
 from headrace.models.families.llama4 import Llama4
@@ -34,6 +39,7 @@ from headrace.models.families.mistral import Mistral
 from headrace.models.families.mixtral import Mixtral
 from headrace.models.families.nemotron_nas import NemotronNAS
 from headrace.models.families.olmo2 import Olmo2
+from headrace.models.families.olmo3 import Olmo3
 from headrace.models.families.olmoe import Olmoe
 from headrace.models.families.phi3 import Phi3
 from headrace.models.families.phimoe import Phimoe
@@ -43,17 +49,21 @@ from headrace.models.families.qwen3 import Qwen3
 from headrace.models.families.qwen3_moe import Qwen3Moe
 from headrace.models.families.qwen3_vl import Qwen3VL
 from headrace.models.families.qwen3_vl_moe import Qwen3VLMoe
+from headrace.models.families.seed_oss import SeedOss
 from headrace.models.families.smollm3 import SmolLM3
+from headrace.models.families.stablelm import StableLm
 from headrace.models.families.starcoder2 import Starcoder2
 from headrace.models.model import Model
 
 FAMILIES: Mapping[str, type[Model]] = {
+    "arcee": Arcee,
     "cohere": Cohere,
     "cohere2": Cohere2,
     "deepseek_v2": DeepseekV2,
     "deepseek_v3": DeepseekV3,
     "deepseek_v32": DeepseekV32,
     "falcon": Falcon,
+    "gemma": Gemma,
     "gemma2": Gemma2,
     "gemma3_text": Gemma3,
     "gemma4_text": Gemma4,
@@ -63,10 +73,13 @@ FAMILIES: Mapping[str, type[Model]] = {
     "glm_moe_dsa": GlmMoeDsa,
     "gpt2": GPT2,
     "gpt_bigcode": GPTBigCode,
+    "gpt_neox": GPTNeoX,
     "gpt_oss": GptOss,
     "granite": Granite,
     "granitemoe": GraniteMoe,
     "hunyuan_v1_dense": HunyuanDense,
+    "internlm2": InternLM2,
+    "internlm3": InternLM3,
     "kimi_k2": KimiK2,
     "llama": Llama,
     "llama4_text": Llama4,
@@ -78,6 +91,7 @@ FAMILIES: Mapping[str, type[Model]] = {
     "mixtral": Mixtral,
     "nemotron-nas": NemotronNAS,
     "olmo2": Olmo2,
+    "olmo3": Olmo3,
     "olmoe": Olmoe,
     "phi3": Phi3,
     "phimoe": Phimoe,
@@ -87,6 +101,8 @@ FAMILIES: Mapping[str, type[Model]] = {
     "qwen3_moe": Qwen3Moe,
     "qwen3_vl_moe_text": Qwen3VLMoe,
     "qwen3_vl_text": Qwen3VL,
+    "seed_oss": SeedOss,
     "smollm3": SmolLM3,
+    "stablelm": StableLm,
     "starcoder2": Starcoder2,
 }

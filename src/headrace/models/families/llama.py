@@ -50,20 +50,22 @@ def read_llama(
     default_theta: float = 10000.0,
     default_eps: float = 1e-6,
     scale: float | None = None,
+    activations: tuple[str, ...] = ("silu", "swish"),
     **fields: Any,
 ) -> DecoderConfig:
     """Keys that Llama and the families modelled on it share; `fields` of the config win.
 
     default_kv_heads: where the config does not state them at all; None and null mean one for each
     head. default_head_dim: the same for the width of a head; None and null mean hidden / heads.
-    scale: of the scores; None means head_dim^-1/2.
+    scale: of the scores; None means head_dim^-1/2. activations: names that `hidden_act` may have
+    for what the family computes; the first is what silence means.
     """
     heads, hidden = reader.size("num_attention_heads"), reader.size("hidden_size")
     usual = None if reader.states("head_dim") else default_head_dim
     head_dim = reader.optional("head_dim", int) or usual or hidden // heads
     if head_dim * heads != hidden and reader.raw("head_dim") is None and usual is None:
         reader.refuse("hidden_size", hidden, f"multiples of num_attention_heads {heads}")
-    reader.expect("hidden_act", str, ("silu", "swish"), "silu")
+    reader.expect("hidden_act", str, activations, activations[0])
     return DecoderConfig(
         model_type=model_type,
         vocab_size=reader.optional("vocab_size", int),

@@ -32,22 +32,27 @@ class Olmo2(Model):
 
     @staticmethod
     def read_config(reader: ConfigReader) -> DecoderConfig:
-        heads, hidden = reader.size("num_attention_heads"), reader.size("hidden_size")
-        head_dim = reader.get("head_dim", int, hidden // heads)
-        if head_dim * heads != hidden:
-            reader.refuse("hidden_size", hidden, f"num_attention_heads {heads} times head_dim")
-        reader.expect("hidden_act", str, ("silu", "swish"), "silu")
-        return DecoderConfig(
-            model_type="olmo2",
-            vocab_size=reader.optional("vocab_size", int),
-            hidden_size=hidden,
-            intermediate_size=reader.size("intermediate_size"),
-            num_layers=reader.size("num_hidden_layers"),
-            attention=read_attention(reader, heads, head_dim),
-            rope=RopeConfig.read(reader),
-            max_positions=reader.size("max_position_embeddings", 2048),
-            norm_eps=reader.positive("rms_norm_eps", 1e-5),
-            attention_bias=reader.optional("attention_bias", bool),
-            mlp_bias=False,
-            tied=reader.optional("tie_word_embeddings", bool),
-        )
+        return read_olmo2(reader, "olmo2", RopeConfig.read(reader))
+
+
+def read_olmo2(reader: ConfigReader, model_type: str, rope: RopeConfig) -> DecoderConfig:
+    """Keys that OLMo 2 and 3 share."""
+    heads, hidden = reader.size("num_attention_heads"), reader.size("hidden_size")
+    head_dim = reader.get("head_dim", int, hidden // heads)
+    if head_dim * heads != hidden:
+        reader.refuse("hidden_size", hidden, f"num_attention_heads {heads} times head_dim")
+    reader.expect("hidden_act", str, ("silu", "swish"), "silu")
+    return DecoderConfig(
+        model_type=model_type,
+        vocab_size=reader.optional("vocab_size", int),
+        hidden_size=hidden,
+        intermediate_size=reader.size("intermediate_size"),
+        num_layers=reader.size("num_hidden_layers"),
+        attention=read_attention(reader, heads, head_dim),
+        rope=rope,
+        max_positions=reader.size("max_position_embeddings", 2048),
+        norm_eps=reader.positive("rms_norm_eps", 1e-5),
+        attention_bias=reader.optional("attention_bias", bool),
+        mlp_bias=False,
+        tied=reader.optional("tie_word_embeddings", bool),
+    )

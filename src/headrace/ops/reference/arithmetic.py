@@ -86,6 +86,8 @@ def activate(x: F64, kind: Activation) -> F64:
     """The activation of each value; ValueError for one that is unknown."""
     if kind == "relu":
         return np.where(x < 0, 0.0, x)
+    if kind == "relu2":
+        return np.square(np.where(x < 0, 0.0, x))
     if kind == "silu":
         with np.errstate(over="ignore"):  # exp(-x) = inf gives -0, which is the limit
             share = 1 / (1 + np.exp(-x))
@@ -94,7 +96,9 @@ def activate(x: F64, kind: Activation) -> F64:
     elif kind == "gelu_tanh":
         share = 0.5 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
     else:
-        raise ValueError(f"activation {kind!r} is unknown; supported: silu, gelu, gelu_tanh, relu")
+        raise ValueError(
+            f"activation {kind!r} is unknown; supported: silu, gelu, gelu_tanh, relu, relu2"
+        )
     return np.multiply(x, share)
 
 

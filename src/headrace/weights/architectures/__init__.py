@@ -45,27 +45,32 @@ from headrace.weights.architectures.deepseek import (
     KIMI_K2,
 )
 from headrace.weights.architectures.falcon import FALCON
-from headrace.weights.architectures.gemma import GEMMA2, GEMMA3
+from headrace.weights.architectures.gemma import GEMMA, GEMMA2, GEMMA3
 from headrace.weights.architectures.gemma4 import GEMMA4
 from headrace.weights.architectures.gguf_keys import GGUFKeys
 from headrace.weights.architectures.glm import GLM, GLM4, GLM4_MOE
 from headrace.weights.architectures.gpt2 import GPT2, STARCODER
+from headrace.weights.architectures.gpt_neox import GPT_NEOX
 from headrace.weights.architectures.gpt_oss import GPT_OSS
 from headrace.weights.architectures.hunyuan import HUNYUAN_DENSE
 from headrace.weights.architectures.llama import (
+    ARCEE,
     GRANITE,
     GRANITE_MOE,
+    INTERNLM2,
+    INTERNLM3,
     LLAMA,
     MINISTRAL3,
     MISTRAL,
     MISTRAL3,
     MIXTRAL,
+    SEED_OSS,
     SMOLLM3,
 )
 from headrace.weights.architectures.llama4 import LLAMA4
 from headrace.weights.architectures.mimo2 import MIMO_V2_FLASH
 from headrace.weights.architectures.minimax import MINIMAX_M2
-from headrace.weights.architectures.olmo import OLMO2, OLMOE
+from headrace.weights.architectures.olmo import OLMO2, OLMO3, OLMOE
 from headrace.weights.architectures.phi3 import PHI3, PHIMOE
 from headrace.weights.architectures.qwen import (
     MIMO,
@@ -76,6 +81,7 @@ from headrace.weights.architectures.qwen import (
     QWEN3_VL,
     QWEN3_VL_MOE,
 )
+from headrace.weights.architectures.stablelm import STABLELM
 from headrace.weights.architectures.starcoder2 import STARCODER2
 from headrace.weights.gguf_values import Metadata
 
@@ -96,6 +102,12 @@ _ALL: tuple[Architecture, ...] = (
     DECI,
     HUNYUAN_DENSE,
     SMOLLM3,
+    ARCEE,
+    SEED_OSS,
+    INTERNLM3,
+    INTERNLM2,
+    STABLELM,
+    GPT_NEOX,
     GRANITE,
     GRANITE_MOE,
     QWEN2,
@@ -105,9 +117,11 @@ _ALL: tuple[Architecture, ...] = (
     QWEN3_MOE,
     QWEN3_VL,
     QWEN3_VL_MOE,
+    GEMMA,
     GEMMA2,
     GEMMA3,
     GEMMA4,
+    OLMO3,
     OLMO2,
     OLMOE,
     COHERE,

@@ -97,6 +97,9 @@ class Architecture:
     head_dim: bool = True
     """With `rope`: whether there are rotary embeddings, and whether config.json has a key for the
     width of a head (else it is hidden / heads)."""
+    silent_head_dim: int | None = None
+    """Width of a head where config.json has a key for it and says nothing, not even null, in
+    families for which that is not hidden / heads."""
     rope_theta: float = 10000.0
     """Transformers' default base."""
     local_theta: float | None = None
@@ -165,6 +168,18 @@ class Architecture:
     rope_alpha: bool = False
     """Whether config.json may have an alpha, by which the base of a rope grows; GGUF has the base
     that has grown."""
+    folder_modules: Mapping[str, str] = field(default_factory=dict)
+    """Whole names of modules that folders call otherwise, from canonical to theirs."""
+    folder_blocks: Mapping[str, str] = field(default_factory=dict)
+    """The same of modules within a layer."""
+    folder_qkv: str | None = None
+    """Module of a layer in which folders hold Q, K and V as one matrix, where the canonical names
+    are those of three; heads of Q stand with those of K and V that they share."""
+    folder_heads: Mapping[str, str] = field(default_factory=dict)
+    """Modules of a layer with a row for each head that folders hold as one vector for each, and the
+    name of one of them with {} for its number; see `weights.folder_forms`."""
+    rope_keys: tuple[str, str] = ("rope_theta", "partial_rotary_factor")
+    """Names of the base and of the rotated share at the top of config.json."""
     yarn_truncates: bool = True
     """Whether the bounds of yarn are whole dimensions, which GGUF has no key for."""
     layers_differ: bool = False
@@ -286,6 +301,35 @@ class Architecture:
         return None
 
     @property
+    def has_folder_forms(self) -> bool:
+        """Whether folders hold some tensors in another form than the canonical one."""
+        return bool(self.folder_modules or self.folder_qkv or self.folder_heads)
+
+    def from_folder(self, name: str) -> str:
+        """The canonical name of a tensor of a folder."""
+        return self._renamed(name, self._canonical_modules, self._canonical_blocks)
+
+    def to_folder(self, canonical_name: str) -> str:
+        """The name in folders of a tensor."""
+        return self._renamed(canonical_name, self.folder_modules, self.folder_blocks)
+
+    def _renamed(self, name: str, whole: Mapping[str, str], within: Mapping[str, str]) -> str:
+        layer = self.in_layer(name)
+        module, _, kind = (name if layer is None else layer[1]).rpartition(".")
+        if layer is None:
+            return f"{whole[module]}.{kind}" if module in whole else name
+        return f"{self.layers}.{layer[0]}.{within[module]}.{kind}" if module in within else name
+
+    def folder_head(self, name: str) -> tuple[str, int] | None:
+        """(canonical name, place in it) of one head's vector in a folder; None: it is not one."""
+        layer = self.in_layer(name) if self.folder_heads else None
+        match = layer and _FOLDER_HEAD.fullmatch(layer[1])
+        for module, names in self.folder_heads.items():
+            if layer and match and names == f"{match[1]}.{{}}":
+                return f"{self.layers}.{layer[0]}.{module}.weight", int(match[2])
+        return None
+
+    @property
     def embedding(self) -> str:
         """Canonical name of the embedding table."""
         return f"{self.top['token_embd']}.weight"
@@ -298,6 +342,14 @@ class Architecture:
     def _gguf_block(self) -> Mapping[str, str]:
         blocks = (*(variant.block for variant in self.variants.values()), self.block)
         return {canonical: gguf for block in blocks for gguf, canonical in block.items()}
+
+    @cached_property
+    def _canonical_modules(self) -> Mapping[str, str]:
+        return {theirs: canonical for canonical, theirs in self.folder_modules.items()}
+
+    @cached_property
+    def _canonical_blocks(self) -> Mapping[str, str]:
+        return {theirs: canonical for canonical, theirs in self.folder_blocks.items()}
 
     @cached_property
     def _gguf_experts(self) -> Mapping[str, str]:
@@ -314,6 +366,7 @@ class Architecture:
 
 _INDEX = re.compile(r"\d{1,5}", re.ASCII)
 _EXPERT = re.compile(r"(.+)\.(\d{1,5})\.(.+)\.(weight|bias)", re.ASCII)
+_FOLDER_HEAD = re.compile(r"(.+)\.(\d{1,5})\.weight", re.ASCII)
 _SINGLE_EXPERT = re.compile(r"(.+)\.(\d{1,5})", re.ASCII)
 _KIND = re.compile(r"(.+)\.(weight|bias)", re.ASCII)
 _GGUF_BLOCK = re.compile(r"blk\.(\d{1,5})\.(.+)\.(weight|bias|scale)", re.ASCII)

@@ -1,9 +1,9 @@
-"""Gemma 2 and 3, whose norms GGUF files store whole and Hugging Face folders less one.
+"""Gemma 1, 2 and 3, whose norms GGUF files store whole and Hugging Face folders less one.
 
 llama.cpp takes the attention scale from the number of layers: in the largest size (27B) it is that
 of hidden / heads, in all others that of the width of a head. GGUF has no word for it.
 
-Source: llama.cpp models/gemma2.cpp and gemma3.cpp, conversion/gemma.py.
+Source: llama.cpp models/gemma.cpp, gemma2.cpp and gemma3.cpp, conversion/gemma.py.
 """
 
 from __future__ import annotations
@@ -12,7 +12,15 @@ from typing import Any
 
 from headrace.weights.architectures.architecture import LEFT_OUT, Architecture, Key
 from headrace.weights.architectures.gguf_keys import GGUFKeys
-from headrace.weights.architectures.shared import ATTENTION, GATED_MLP, HEAD_NORMS, RMS_EPS, TOP
+from headrace.weights.architectures.shared import (
+    ATTENTION,
+    BLOCK,
+    GATED_MLP,
+    HEAD_NORMS,
+    RMS_EPS,
+    TOP,
+    keys_with_kv_heads,
+)
 from headrace.weights.architectures.windows import read_layer_types, write_layer_types
 from headrace.weights.checkpoint import Conventions
 from headrace.weights.config_reader import ConfigReader
@@ -81,13 +89,27 @@ def _write_gemma2(config: ConfigReader, entries: dict[str, Any]) -> None:
     config.expect("sliding_window_size", int, (window,), window)
 
 
+# llama.cpp ties the embeddings whatever the file holds.
+_TIED = {gguf: name for gguf, name in TOP.items() if gguf != "output"}
+
+GEMMA = Architecture(
+    name="gemma",
+    model_type="gemma",
+    hf_class="GemmaForCausalLM",
+    block=BLOCK,
+    top=_TIED,
+    keys=keys_with_kv_heads(16),
+    silent_head_dim=256,
+    accepted={**_ACCEPTED, "hidden_activation": ("gelu_pytorch_tanh",)},
+    hf=Conventions(norm_offset=1.0),
+)
+
 GEMMA2 = Architecture(
     name="gemma2",
     model_type="gemma2",
     hf_class="Gemma2ForCausalLM",
     block=_BLOCK,
-    # llama.cpp ties the embeddings whatever the file holds.
-    top={gguf: name for gguf, name in TOP.items() if gguf != "output"},
+    top=_TIED,
     keys=(
         *_SIZES,
         Key("attention.sliding_window", "sliding_window", in_gguf=4096, in_config=4096),

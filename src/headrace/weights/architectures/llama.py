@@ -20,12 +20,15 @@ from headrace.weights.architectures.shared import (
     ATTENTION_BIAS,
     BIAS_KEYS,
     BLOCK,
+    GATED_MLP,
     KEYS,
     LOCAL_EXPERT_COUNTS,
+    MLP_BIAS,
     NO_WINDOW,
     NORMED,
     PRE_NORMS,
     SILU,
+    SIZES,
     TOP,
     WINDOW,
     keys_with_kv_heads,
@@ -36,6 +39,7 @@ from headrace.weights.config_reader import ConfigReader
 
 _INTERLEAVED = Conventions(rope_layout="interleaved")
 _WINDOW = "attention.sliding_window"
+_EPS = Key("attention.layer_norm_rms_epsilon", "rms_norm_eps", "positive", in_config=1e-5)
 
 
 def _window_is_off(config: ConfigReader, entries: dict[str, Any]) -> None:
@@ -157,6 +161,7 @@ MINISTRAL3 = Architecture(
     block=BLOCK,
     top=TOP,
     keys=(*keys_with_kv_heads(8), WINDOW),
+    silent_head_dim=128,
     accepted={**SILU, "layer_types": ("sliding_attention", "full_attention")},
     is_this=_scales_queries,
     reads=_read_ministral3,
@@ -191,6 +196,78 @@ SMOLLM3 = Architecture(
     writes=_check_rotating_layers,
     gguf=_INTERLEAVED,
     bias_keys=BIAS_KEYS,
+)
+
+
+ARCEE = Architecture(
+    name="arcee",
+    model_type="arcee",
+    hf_class="ArceeForCausalLM",
+    block={gguf: name for gguf, name in BLOCK.items() if gguf != "ffn_gate"},
+    top=TOP,
+    keys=(*SIZES, _EPS),
+    accepted={"hidden_act": ("relu2",)},
+    gguf=_INTERLEAVED,
+    bias_keys={"attention_bias": ATTENTION_BIAS, "mlp_bias": MLP_BIAS[1:]},
+)
+
+SEED_OSS = Architecture(
+    name="seed_oss",
+    model_type="seed_oss",
+    hf_class="SeedOssForCausalLM",
+    block={
+        **ATTENTION,
+        **GATED_MLP,
+        "attn_norm": "input_layernorm",
+        "post_attention_norm": "post_attention_layernorm",
+    },
+    top=TOP,
+    keys=keys_with_kv_heads(8),
+    silent_head_dim=128,
+    accepted=SILU,
+    bias_keys={
+        "attention_bias": ATTENTION_BIAS[:3],
+        "attention_out_bias": ATTENTION_BIAS[3:],
+        "mlp_bias": MLP_BIAS,
+    },
+)
+
+
+INTERNLM3 = replace(
+    LLAMA,
+    model_type="internlm3",
+    hf_class="InternLM3ForCausalLM",
+    keys=keys_with_kv_heads(2),
+    silent_head_dim=128,
+    is_this=lambda keys: False,
+    bias_keys={"qkv_bias": ATTENTION_BIAS[:3], "bias": (*ATTENTION_BIAS[3:], *MLP_BIAS)},
+)
+
+
+INTERNLM2 = Architecture(
+    name="internlm2",
+    model_type="internlm2",
+    hf_class="InternLM2ForCausalLM",
+    block=BLOCK,
+    top=TOP,
+    keys=KEYS,
+    head_dim=False,
+    accepted={**SILU, "bias": (False,), "attn_implementation": ()},
+    gguf=_INTERLEAVED,
+    hf=Conventions(),
+    folder_modules={
+        "model.embed_tokens": "model.tok_embeddings",
+        "lm_head": "output",
+    },
+    folder_blocks={
+        "input_layernorm": "attention_norm",
+        "post_attention_layernorm": "ffn_norm",
+        "self_attn.o_proj": "attention.wo",
+        "mlp.gate_proj": "feed_forward.w1",
+        "mlp.up_proj": "feed_forward.w3",
+        "mlp.down_proj": "feed_forward.w2",
+    },
+    folder_qkv="attention.wqkv",
 )
 
 

@@ -1,12 +1,17 @@
-"""OLMo 2 and OLMoE. A file of OLMo 2 that states a window is OLMo 3's, which the model refuses by
-that key. llama.cpp never divides the weights of OLMoE's experts by their sum.
+"""OLMo 2, OLMo 3 and OLMoE. A file of OLMo 2 that states a window is OLMo 3's.
+
+llama.cpp never divides the weights of OLMoE's experts by their sum.
 
 Source: llama.cpp models/olmo2.cpp, olmoe.cpp, conversion/olmo.py.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 from headrace.weights.architectures.architecture import Architecture, Key
+from headrace.weights.architectures.gguf_keys import GGUFKeys
 from headrace.weights.architectures.shared import (
     ATTENTION,
     ATTENTION_BIAS,
@@ -23,6 +28,13 @@ from headrace.weights.architectures.shared import (
     TOP,
     with_defaults,
 )
+from headrace.weights.architectures.windows import read_layer_types, write_layer_types
+from headrace.weights.config_reader import ConfigReader
+from headrace.weights.rope_config import FULL, WINDOWED
+
+_WINDOW = "attention.sliding_window"
+_LOCAL_THETA = "rope.freq_base_swa"
+_EPS = Key("attention.layer_norm_rms_epsilon", "rms_norm_eps", "positive", in_config=1e-5)
 
 OLMO2 = Architecture(
     name="olmo2",
@@ -42,6 +54,42 @@ OLMO2 = Architecture(
     bias_keys={"attention_bias": ATTENTION_BIAS},
 )
 
+
+def _has_window(keys: GGUFKeys) -> bool:
+    return _WINDOW in keys and not keys.says(_WINDOW, 0)
+
+
+def _read_olmo3(keys: GGUFKeys, config: dict[str, Any]) -> None:
+    """A rope for each kind of layer, which config.json has no older words for.
+
+    llama.cpp scales that of layers that see everything alone; the base is one where only one is.
+    """
+    read_layer_types(keys, config)
+    theta, scaling = config.pop("rope_theta"), config.pop("rope_scaling", {"rope_type": "default"})
+    local = config.pop("rope_local_base_freq") if keys.peek(_LOCAL_THETA) is not None else theta
+    config.pop("rope_local_base_freq", None)
+    config["rope_parameters"] = {
+        FULL: {**scaling, "rope_theta": theta},
+        WINDOWED: {"rope_type": "default", "rope_theta": local},
+    }
+
+
+def _write_olmo3(config: ConfigReader, entries: dict[str, Any]) -> None:
+    write_layer_types(config, entries, 4)
+
+
+OLMO3 = replace(
+    OLMO2,
+    model_type="olmo3",
+    hf_class="Olmo3ForCausalLM",
+    keys=(*SIZES, _EPS, Key(_WINDOW, "sliding_window", in_config=4096)),
+    rope_theta=5e5,
+    local_theta=5e5,
+    is_this=_has_window,
+    reads=_read_olmo3,
+    writes=_write_olmo3,
+)
+
 OLMOE = Architecture(
     name="olmoe",
     model_type="olmoe",
@@ -50,7 +98,7 @@ OLMOE = Architecture(
     top=TOP,
     keys=(
         *SIZES,
-        Key("attention.layer_norm_rms_epsilon", "rms_norm_eps", "positive", in_config=1e-5),
+        _EPS,
         *with_defaults(EXPERT_COUNTS, 64, 8),
     ),
     head_dim=False,
