@@ -18,8 +18,8 @@ from tools.count_models import as_json, count_catalog, published_configs, quanti
 from tools.counts.shrink import shrunk
 from tools.counts.tiny_model import NEW_TOKENS, run, write_folder
 
-LEAST_CONFIGS_RUN, LEAST_CONFIGS_OPEN = 23, 14
-LEAST_CATALOG_RUN, LEAST_CATALOG_OPEN = 33, 29
+LEAST_CONFIGS_RUN, LEAST_CONFIGS_OPEN = 57, 29
+LEAST_CATALOG_RUN, LEAST_CATALOG_OPEN = 46, 35
 
 
 def configs(shared_assets: Path) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
@@ -57,7 +57,8 @@ def test_architectures_of_published_configs_run_as_tiny_models(shared_assets: Pa
     assert counted["architectures_run"] >= LEAST_CONFIGS_RUN
     for outcome in outcomes:
         if outcome.tiny:
-            assert f"model_type {outcome.architecture!r} is not implemented" in outcome.tiny
+            unknown = f"model_type {outcome.architecture!r} is not implemented"
+            assert unknown in outcome.tiny or "config key " in outcome.tiny, outcome
     assert "does not run" in count_models.table("configs", outcomes)
 
 
