@@ -18,12 +18,25 @@ struct Case {
   float softcap = 0;
   int64_t chunk = 0;
   bool sinks = false, slopes = false, masks = false;
+  int64_t value_dim = 0;  // 0: that of keys
+  bool latent = false;    // values are the last dimensions of the keys
 
-  int64_t width() const { return kv_heads * (group + 2) * head_dim; }
+  int64_t values() const { return value_dim == 0 ? head_dim : value_dim; }
+  bool values_bf16() const { return latent ? k_bf16 : v_bf16; }
+  int64_t width() const {
+    return kv_heads * ((group + 1) * head_dim + (latent ? 0 : values()));
+  }
+  // Where the values of a kv head begin in a row.
+  int64_t value_column(int64_t kv_head) const {
+    const int64_t keys = kv_heads * group * head_dim;
+    return latent ? keys + (kv_head + 1) * head_dim - values()
+                  : keys + kv_heads * head_dim + kv_head * values();
+  }
   std::string name() const {
     return "attention of " + std::to_string(tokens) + " tokens, " + std::to_string(kv_heads) +
            " x " + std::to_string(group) + " heads of " + std::to_string(head_dim) + ", K " +
-           (k_bf16 ? "bf16" : "f32") + ", V " + (v_bf16 ? "bf16" : "f32") +
+           (k_bf16 ? "bf16" : "f32") + ", V " + (values_bf16() ? "bf16" : "f32") + " of " +
+           std::to_string(values()) + (latent ? " within K" : "") +
            ", window " + std::to_string(window) + ", softcap " + std::to_string(softcap) +
            ", chunk " + std::to_string(chunk) + (sinks ? ", sinks" : "") +
            (slopes ? ", slopes" : "") + (masks ? ", masks" : "");
@@ -58,7 +71,7 @@ void row_twin(const Kernels& kernels, const Case& c, const std::vector<float>& q
     return round ? to_bf16(v) : v;
   };
   float most = c.sinks ? c.sink_of(head) : -__builtin_inff(), total[16] = {c.sinks ? 1.0f : 0.0f};
-  std::vector<float> mixed(static_cast<size_t>(d));
+  std::vector<float> mixed(static_cast<size_t>(c.values()));
   const int64_t chunk_from = c.chunk == 0 ? 0 : position - position % c.chunk;
   const int64_t seen_from = std::max<int64_t>(chunk_from, position + 1 - c.window);
   for (int64_t start = seen_from / kSpan * kSpan; start <= position; start += kSpan) {
@@ -87,17 +100,17 @@ void row_twin(const Kernels& kernels, const Case& c, const std::vector<float>& q
     for (float& lane : total) lane *= keep;
     for (int64_t t = from; t < n; ++t) {
       p[t] = c.shows(position, start + t) ? exp_of(kernels, p[t] - now) : 0.0f;
-      if (c.v_bf16) p[t] = to_bf16(p[t]);
+      if (c.values_bf16()) p[t] = to_bf16(p[t]);
       total[t % 16] += p[t];
     }
     most = now;
-    for (int64_t i = 0; i < d; ++i) {
+    for (int64_t i = 0; i < c.values(); ++i) {
       float sum = mixed[static_cast<size_t>(i)] * keep;
       for (int64_t tile = from / kTile * kTile; tile < n; tile += kTile) {
         EvenOdd chains;
         for (int64_t t = std::max(from, tile); t < std::min(n, tile + kTile); ++t) {
           chains.add(r, t - tile, p[t],
-                     value(start + t, (heads + c.kv_heads + kv_head) * d + i, c.v_bf16));
+                     value(start + t, c.value_column(kv_head) + i, c.values_bf16()));
         }
         sum = sum + chains.sum();
       }
@@ -105,16 +118,16 @@ void row_twin(const Kernels& kernels, const Case& c, const std::vector<float>& q
     }
   }
   const float whole = sum_of_lanes(total);
-  for (int64_t i = 0; i < d; ++i) y[i] = mixed[static_cast<size_t>(i)] / whole;
+  for (int64_t i = 0; i < c.values(); ++i) y[i] = mixed[static_cast<size_t>(i)] / whole;
 }
 
 std::vector<float> attention_twin(const Kernels& kernels, const Case& c,
                                   const std::vector<float>& qkv, float scale) {
   const int64_t heads = c.kv_heads * c.group;
-  std::vector<float> y(static_cast<size_t>(c.tokens * heads * c.head_dim));
+  std::vector<float> y(static_cast<size_t>(c.tokens * heads * c.values()));
   for (int64_t token = 0; token < c.tokens; ++token) {
     for (int64_t h = 0; h < heads; ++h) {
-      row_twin(kernels, c, qkv, token, h, scale, y.data() + (token * heads + h) * c.head_dim);
+      row_twin(kernels, c, qkv, token, h, scale, y.data() + (token * heads + h) * c.values());
     }
   }
   return y;
@@ -125,11 +138,13 @@ std::vector<float> in_chunks(Backend& backend, const Case& c, const std::vector<
                              float scale, int64_t chunk) {
   const int64_t heads = c.kv_heads * c.group, d = c.head_dim;
   const int64_t blocks = (c.tokens + c.block_size - 1) / c.block_size;
-  KvCache cache(1, c.kv_heads, d, c.block_size, blocks, c.k_bf16, c.v_bf16);
+  const KvPlace place{0, 0, c.kv_heads, d, c.values(), c.latent};
+  KvCache cache({place}, c.block_size, blocks, c.k_bf16, c.v_bf16);
   std::vector<int32_t> table, positions;
+  const std::vector<int32_t> request_of(static_cast<size_t>(c.tokens));  // all of request 0
   for (int64_t i = blocks; i > 0; --i) table.push_back(static_cast<int32_t>(i - 1));
   for (int64_t i = 0; i < c.tokens; ++i) positions.push_back(static_cast<int32_t>(i));
-  std::vector<float> y(static_cast<size_t>(c.tokens * heads * d)), sinks, slopes;
+  std::vector<float> y(static_cast<size_t>(c.tokens * heads * c.values())), sinks, slopes;
   for (int64_t head = 0; head < heads; ++head) {
     sinks.push_back(c.sink_of(head));
     slopes.push_back(c.slope_of(head));
@@ -147,8 +162,8 @@ std::vector<float> in_chunks(Backend& backend, const Case& c, const std::vector<
     const int32_t start[] = {0, static_cast<int32_t>(n)};
     const BatchView batch{positions.data() + at, start, table.data(), blocks, 1, n};
     const float* rows = qkv.data() + at * c.width();
-    backend.kv_write({cache.layer(0), batch, nullptr, rows, c.width(), heads * d,
-                      (heads + c.kv_heads) * d});
+    backend.kv_write({cache.layer(0), batch, request_of.data(), rows, c.width(), heads * d,
+                      c.latent ? 0 : c.value_column(0)});
     Visibility sees{c.window, c.chunk};
     if (c.masks) {
       sees.masks = masks.data() + at * spans;
@@ -156,7 +171,7 @@ std::vector<float> in_chunks(Backend& backend, const Case& c, const std::vector<
     }
     backend.attention({cache.layer(0), batch, rows, c.width(), c.group, scale, sees, c.softcap,
                        c.sinks ? sinks.data() : nullptr, c.slopes ? slopes.data() : nullptr,
-                       y.data() + at * heads * d});
+                       y.data() + at * heads * c.values()});
   }
   return y;
 }
@@ -195,6 +210,13 @@ void attention_suite(const Kernels& kernels, Checks& checks) {
     check(kernels, checks, {2, 2, 32, 16, 150, bf16, bf16, 90, 0, chunk, true});
     check(kernels, checks, {1, 4, 20, 32, 150, !bf16, bf16, 1 << 30, 0, chunk, false, true});
     check(kernels, checks, {1, 2, 16, 64, 150, bf16, !bf16, 70, 0, chunk, true, true, true});
+  }
+  for (const bool bf16 : {false, true}) {
+    check(kernels, checks, {2, 2, 24, 16, 83, bf16, !bf16, 1 << 30, 0, 0, false, false, false, 16});
+    check(kernels, checks, {1, 2, 16, 32, 70, !bf16, bf16, 40, 0, 0, true, false, false, 40});
+    check(kernels, checks,
+          {1, 20, 80, 16, 83, bf16, bf16, 1 << 30, 0, 0, true, true, false, 64, true});
+    check(kernels, checks, {2, 3, 34, 64, 150, bf16, bf16, 70, 0, 0, false, false, true, 20, true});
   }
 }
 
