@@ -9,6 +9,7 @@ those in F32 (`test_parity`).
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -54,12 +55,19 @@ def wide(family: str, codec: str, **changes: Any) -> Checkpoint:
     if "n_embd" in keys:
         shape = {"n_embd": 256, "n_inner": 1024}
     elif "intermediate_size" in keys:
-        shape = {key: 256 for key in keys if key.endswith("intermediate_size")}
+        widths = [key for key in keys if key.endswith("intermediate_size") and keys[key]]
+        shape = dict.fromkeys(widths, 256)
         shape["hidden_size"] = 256
     else:
         shape = {"hidden_size": 256}
     if "head_dim" in keys:
-        shape["head_dim"] = 64
+        # Of MiMo-V2's, a third is rotated.
+        shape["head_dim"] = 96 if keys["head_dim"] % 3 == 0 else 64
+    if "kv_lora_rank" in keys:
+        widths = ["kv_lora_rank", "qk_nope_head_dim", "v_head_dim"]
+        shape |= dict.fromkeys(widths, 256)
+        if keys["q_lora_rank"] is not None:
+            shape["q_lora_rank"] = 256
     if get_codec(codec).can_encode:
         return tiny_checkpoint(family, codec, **shape, **changes)
     # Rows of Q8_0 stand where a folder's would be turned, as in GGUF files.
@@ -74,7 +82,8 @@ def wide(family: str, codec: str, **changes: Any) -> Checkpoint:
 
 def random_q4_k(rng: np.random.Generator, tensor: Tensor) -> Tensor:
     """Blocks of random bits whose values have the spread of the tensor's and lie around 0."""
-    rows, width = tensor.shape
+    *stacked, width = tensor.shape
+    rows = math.prod(stacked)
     codec = get_codec("Q4_K")
     data = rng.integers(0, 256, (rows, codec.row_bytes(width)), np.uint8)
     blocks = data.reshape(rows, width // codec.block_elements, codec.block_bytes)

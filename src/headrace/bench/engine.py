@@ -140,11 +140,10 @@ def run_case(
     check_fits(core, case)
     runs = []
     for index in range(0 if warm_up else 1, repeats + 1):
-        # Other prompts each time where those are timed, also than those of other tests: a shorter
-        # one with the same beginning would be found in the cache.
-        own = f"{seed} {case.name} {case.batch} {first + index}"
-        draw = random.Random(own if case.prompt else seed)
-        run = _run_once(core, case, draw, clock)
+        # Other prompts each time where those are timed, also than those of other tests: one with
+        # the same beginning, be it a token, would be found in the cache.
+        own = f"{seed} {case.name} {case.batch} {first + index}" if case.prompt else str(seed)
+        run = _run_once(core, case, own, clock)
         if index:
             runs.append(run)
         if on_run is not None:
@@ -175,22 +174,22 @@ def run_case(
     )
 
 
-def _run_once(
-    core: EngineCore, case: Case, draw: random.Random, clock: Callable[[], float]
-) -> _Run:
+def _run_once(core: EngineCore, case: Case, seed: str, clock: Callable[[], float]) -> _Run:
     """One run of steps; what comes before the clock starts is computed first.
 
-    The tokens of `depth` are put into the prefix cache by requests that end there. A test without a
-    prompt then computes one token more of each request, in one step, which gives its first new
-    token: the clock starts after it, and `new` steps of `batch` tokens follow.
+    seed: of the prompts; only runs of equal seeds share what is cached. The tokens of `depth` are
+    put into the prefix cache by requests that end there. A test without a prompt then computes one
+    token more of each request, in one step, which gives its first new token: the clock starts after
+    it, and `new` steps of `batch` tokens follow.
     """
+    draw = random.Random(seed)
     vocab = core.info().vocab_size
     length = case.depth + max(1, case.prompt)
     prompts = [[draw.randrange(vocab) for _ in range(length)] for _ in range(case.batch)]
     if case.depth:
-        _submit(core, "depth", [ids[: case.depth] for ids in prompts], 1)
+        _submit(core, "depth", seed, [ids[: case.depth] for ids in prompts], 1)
         _step_until(core, lambda: not core.has_work)
-    requests = _submit(core, "bench", prompts, case.new + 1)
+    requests = _submit(core, "bench", seed, prompts, case.new + 1)
     if not case.prompt:
         _step_until(core, lambda: _computed(core, length))
         running = core.scheduler.running
@@ -213,11 +212,13 @@ def _run_once(
     )
 
 
-def _submit(core: EngineCore, kind: str, prompts: list[list[int]], new: int) -> list[str]:
+def _submit(
+    core: EngineCore, kind: str, seed: str, prompts: list[list[int]], new: int
+) -> list[str]:
     params = SamplingParams(temperature=0.0, max_tokens=new, ignore_eos=True)
     names = [f"{kind}-{index}" for index in range(len(prompts))]
-    for name, ids in zip(names, prompts, strict=True):
-        core.submit(Submit(name, ids, params))
+    for index, (name, ids) in enumerate(zip(names, prompts, strict=True)):
+        core.submit(Submit(name, ids, params, cache_salt=f"{seed} {index}"))
     return names
 
 

@@ -19,6 +19,10 @@ import numpy.typing as npt
 from headrace.errors import UnsupportedModelError
 from headrace.ops.interface import KVCacheSpec, KVCodec, LayerPlace
 
+MAX_CAPACITIES = 256
+"""Sizes of blocks that are tried. Published models have at most some 130 layers, and no more sizes;
+a hostile config of thousands of unequal layers would take seconds without a limit."""
+
 
 @dataclass(frozen=True)
 class LayerKV:
@@ -158,7 +162,8 @@ def _packed(members: Mapping[int, Mapping[int, LayerKV]]) -> list[Tables]:
     shares = {-(-sum(of.values()) // count) for of in sizes for count in range(1, len(of) + 1)}
     best: list[Tables] = []
     least = (inf, inf)
-    for share in sorted({max(widest, share) for share in shares}):
+    capacities = sorted({max(widest, share) for share in shares})
+    for share in capacities[:: -(-len(capacities) // MAX_CAPACITIES)]:
         packed = [_first_fit(of, share) for of in sizes]
         loads = [
             sum(of[layer] for layer in table)
