@@ -35,8 +35,8 @@ _FLOORS: Mapping[str, tuple[str, ...]] = {
         "run",
     ),
     "plan": (
-        "config_fields formatting formulas header layer_shape parallel_notes published_kind "
-        "reference run_file saved_plan validation",
+        "config_fields declared_layers formatting formulas header layer_shape parallel_notes "
+        "published_kind reference run_file saved_plan validation",
         "break_even cascade cost explanation latency_model layer_building quantity "
         "roofline speculation",
         "device fit_figures hardware_memory model_shape renamed",

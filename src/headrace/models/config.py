@@ -51,6 +51,9 @@ class DecoderConfig:
     layer_attention: tuple[AttentionShape, ...] = field(default=(), kw_only=True)
     """Heads of each layer, in models whose layers differ; empty where they are those of
     `attention` in all."""
+    mlp_widths: tuple[int, ...] = field(default=(), kw_only=True)
+    """Of each layer's MLP, 0 in layers without one; empty where all are `intermediate_size` wide,
+    but for those with experts alone."""
     kv_sources: tuple[int, ...] = field(default=(), kw_only=True)
     """Whose K and V each layer reads, by number: its own, or those of an earlier layer as wide,
     which it then does not compute. Empty where all read their own."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
+from typing import Any
 
 from headrace.errors import ConfigError, UnsupportedModelError
 from headrace.models.config import DecoderConfig
@@ -31,8 +32,18 @@ def read_config(
 
     Raises UnsupportedModelError for a family, key or value that is not implemented.
     """
-    _, config = _family(checkpoint, ignore_config_keys)
+    _, config = _family(checkpoint.config, ignore_config_keys)
     return config
+
+
+def read_shape(config: Mapping[str, Any]) -> DecoderConfig:
+    """What a config.json says of the shape of its model, however its weights are stored and
+    whatever other keys it has. To plan with; a model is loaded by `read_config`.
+
+    Raises UnsupportedModelError for a family or value that is not implemented.
+    """
+    reader = ConfigReader(config)
+    return _read(_family_named(reader), reader, config)
 
 
 def load_model(
@@ -52,7 +63,7 @@ def load_model(
     Raises UnsupportedModelError for what is not implemented, CheckpointError for a damaged file,
     ConfigError for max_positions beyond the model's limit.
     """
-    family, config = _family(checkpoint, ignore_config_keys)
+    family, config = _family(checkpoint.config, ignore_config_keys)
     limit = config.max_positions
     if max_positions is not None and not 1 <= max_positions <= limit:
         made_for = f"this model was made for {limit} tokens (max_position_embeddings)"
@@ -71,18 +82,10 @@ def load_model(
 
 
 def _family(
-    checkpoint: Checkpoint, ignore_config_keys: Collection[str]
+    stated: Mapping[str, Any], ignore_config_keys: Collection[str]
 ) -> tuple[type[Model], DecoderConfig]:
-    reader = ConfigReader(checkpoint.config, ignore_keys=ignore_config_keys)
-    model_type = reader.required("model_type", str)
-    family = FAMILIES.get(model_type)
-    if family is None:
-        code = ""
-        if reader.raw("auto_map") is not None:
-            code = " (auto_map names code in the folder, which is never run)"
-        raise UnsupportedModelError(
-            f"model_type {model_type!r} is not implemented{code}; supported: {', '.join(FAMILIES)}"
-        )
+    reader = ConfigReader(stated, ignore_keys=ignore_config_keys)
+    family = _family_named(reader)
     quantisation = reader.section("quantization_config")
     if quantisation is not None:
         if quantisation.raw("quant_method") not in family.quant_methods:
@@ -93,19 +96,37 @@ def _family(
             )
         # The tensors themselves show which they are.
         quantisation.unused("modules_to_not_convert")
+    config = _read(family, reader, stated)
+    reader.finish()
+    return family, config
+
+
+def _family_named(reader: ConfigReader) -> type[Model]:
+    model_type = reader.required("model_type", str)
+    family = FAMILIES.get(model_type)
+    if family is None:
+        code = ""
+        if reader.raw("auto_map") is not None:
+            code = " (auto_map names code in the folder, which is never run)"
+        raise UnsupportedModelError(
+            f"model_type {model_type!r} is not implemented{code}; supported: {', '.join(FAMILIES)}"
+        )
+    return family
+
+
+def _read(family: type[Model], reader: ConfigReader, stated: Mapping[str, Any]) -> DecoderConfig:
     for key in _LAYER_KEYS:
-        layers = checkpoint.config.get(key)
+        layers = stated.get(key)
         if isinstance(layers, int) and layers > MAX_LAYERS:
             reader.refuse(key, layers, f"1 to {MAX_LAYERS}")
-    for key, value in checkpoint.config.items():
+    for key, value in stated.items():
         if key.endswith("head_dim") and isinstance(value, int) and value > MAX_HEAD_DIM:
             reader.refuse(key, value, f"1 to {MAX_HEAD_DIM}")
     config = family.read_config(reader)
-    reader.finish()
     if config.attention.head_dim > MAX_HEAD_DIM:
         reader.refuse("head_dim", config.attention.head_dim, f"1 to {MAX_HEAD_DIM}")
     if config.rope is not None:
         config = replace(config, max_positions=config.rope.reach(config.max_positions))
     if 0 < config.sparse_after < config.max_positions:
         config = replace(config, max_positions=config.sparse_after)
-    return family, config
+    return config

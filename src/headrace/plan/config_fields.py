@@ -40,6 +40,7 @@ _SIZES = {
     "qk_rope_head_dim": ("qk_rope_head_dim",),
     "qk_nope_head_dim": ("qk_nope_head_dim",),
     "sliding_window_tokens": ("sliding_window",),
+    "chunked_attention_tokens": ("attention_chunk_size",),
     "linear_key_heads": ("linear_num_key_heads",),
     "linear_value_heads": ("linear_num_value_heads",),
     "linear_key_head_dim": ("linear_key_head_dim",),
@@ -68,6 +69,7 @@ _LAYER_TYPES = {
     "global": "full_attention_layers",
     "sliding_attention": "sliding_layers",
     "sliding_window_attention": "sliding_layers",
+    "chunked_attention": "sliding_layers",
     "linear_attention": "linear_attention_layers",
     "mamba": "state_space_layers",
     "moe": "expert_layers",
@@ -82,11 +84,6 @@ def fields_of_config(config: Mapping[str, Any]) -> dict[str, Any]:
     Raises ConfigError naming a key that is no size, or the keys of which one is required.
     """
     text = text_part(config)
-    if isinstance(text.get("block_configs"), list):
-        raise ConfigError(
-            "config key 'block_configs' gives each layer a shape of its own, which is not "
-            "implemented; name a GGUF file, or the folder of the weights, to get its size"
-        )
     fields: dict[str, Any] = {}
     kinds = text.get("layers_block_type")
     if isinstance(kinds, list) and text.get("num_hidden_layers") is None:
@@ -117,6 +114,18 @@ def fields_of_config(config: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
+def refuse_blocks(config: Mapping[str, Any]) -> None:
+    """Raise ConfigError for layers with shapes of their own, which these fields have no words
+    for.
+    """
+    if isinstance(text_part(config).get("block_configs"), list):
+        raise ConfigError(
+            "config key 'block_configs' gives each layer a shape of its own, which is implemented "
+            "for model_type 'nemotron-nas' alone; name a GGUF file, or the folder of the weights, "
+            "to get its size"
+        )
+
+
 def _size(key: str, value: Any, least: int = 1) -> int:
     """`value` of a config's key where it is a size; raises ConfigError."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
@@ -138,15 +147,16 @@ def _list(key: str, value: Any) -> list[Any]:
     return value or []
 
 
-def notes_of_config(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """What the config has that is counted in full or not at all, in words."""
+def notes_of_config(config: Mapping[str, Any], declared: bool = False) -> tuple[str, ...]:
+    """What the config has that is counted in full or not at all, in words.
+
+    declared: whether the engine says what its layers keep.
+    """
     text = text_part(config)
     notes = []
     if "compress_ratios" in text:
         notes.append("compressed caches (compress_ratios) are counted in full: an upper bound")
-    if text.get("attention_chunk_size") and "sliding_window" not in text:
-        notes.append("chunked attention is counted in full, as runtimes keep it: an upper bound")
-    if text.get("num_kv_shared_layers"):
+    if text.get("num_kv_shared_layers") and not declared:
         notes.append("layers that share a cache (num_kv_shared_layers) are counted in full")
     if any(config.get(key) for key in ("vision_config", "audio_config")):
         notes.append("encoders of images and sound are not counted")

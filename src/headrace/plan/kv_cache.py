@@ -81,14 +81,14 @@ class KvCache:
     @property
     def bytes_per_token(self) -> float:
         """Of one more token while it is inside every window; 0 of a model without attention."""
-        return sum(layer.count * self.layer_token_bytes(layer) for layer in self.shape.attention)
+        return sum(layer.count * self.layer_token_bytes(layer) for layer in self.shape.keeping)
 
     @property
     def endless_bytes_per_token(self) -> float:
         """Of one more token beyond every window; 0 where the cache stops growing."""
         return sum(
             layer.count * self.layer_token_bytes(layer)
-            for layer in self.shape.attention
+            for layer in self.shape.keeping
             if layer.window_tokens is None
         )
 
@@ -112,7 +112,7 @@ class KvCache:
             layer.count
             * self.layer_token_bytes(layer)
             * self.tokens_kept(tokens, layer.window_tokens)
-            for layer in self.shape.attention
+            for layer in self.shape.keeping
         )
         return cached + (self.state_bytes if tokens else 0)
 

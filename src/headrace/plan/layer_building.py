@@ -7,9 +7,11 @@ Biases are left out but for those of the widest matrices: they are under a thous
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from headrace.errors import ConfigError
+from headrace.plan.declared_layers import DeclaredAttention, DeclaredLayers
 from headrace.plan.layer_shape import (
     AttentionKind,
     AttentionLayers,
@@ -35,16 +37,28 @@ _CONV_TOKENS = 4
 _MAMBA1_EXPAND = 2
 
 
-def layers_of(fields: Mapping[str, Any], name: str) -> tuple[tuple[LayerKind, ...], list[str]]:
+def layers_of(
+    fields: Mapping[str, Any], name: str, declared: DeclaredLayers | None = None
+) -> tuple[tuple[LayerKind, ...], list[str]]:
     """Kinds of layers with counts, and notes on what the fields leave open.
 
-    fields: as `catalog.rows.Model` names them; absent ones are not known. Raises ConfigError
+    fields: as `catalog.rows.Model` names them; absent ones are not known. declared: what the
+    engine says of the layers, which then holds. Raises ConfigError
     naming the fields that are required and lack.
     """
     missing = [key for key in ("num_layers", "hidden_size") if not fields.get(key)]
     if missing:
         raise ConfigError(f"{name}: {' and '.join(missing)} of the model are not known")
     notes: list[str] = []
+    if declared is not None:
+        attention = [
+            _declared_attention(fields, name, kind, count, notes)
+            for kind, count in declared.attention.items()
+        ]
+        return (
+            *attention,
+            *_feed_forward(fields, name, [*attention], False, notes, declared),
+        ), notes
     mixers: list[AttentionLayers | StateLayers] = [
         *_attention(fields, name, notes),
         *_states(fields, name, notes),
@@ -58,6 +72,8 @@ def _attention(fields: Mapping[str, Any], name: str, notes: list[str]) -> list[A
     others = (said["linear_attention_layers"] or 0) + (said["state_space_layers"] or 0)
     sliding, full = said["sliding_layers"], said["full_attention_layers"]
     window = fields.get("sliding_window_tokens")
+    if (sliding or full) and window is None:
+        window = fields.get("chunked_attention_tokens")
     if fields.get("attention") == "state-space":
         return []
     if sliding is None and full is None:
@@ -77,9 +93,27 @@ def _attention(fields: Mapping[str, Any], name: str, notes: list[str]) -> list[A
         wide["num_kv_heads"] = fields.get("global_kv_heads") or fields.get("num_kv_heads")
         wide["head_dim"] = fields.get("global_head_dim") or fields.get("head_dim")
         found.append(_attention_layers(wide, name, full, None, notes))
-    if fields.get("chunked_attention_tokens"):
+    if fields.get("chunked_attention_tokens") and sliding is None:
         notes.append("chunked attention is counted in full, as runtimes keep it: an upper bound")
     return found
+
+
+def _declared_attention(
+    fields: Mapping[str, Any], name: str, kind: DeclaredAttention, count: int, notes: list[str]
+) -> AttentionLayers:
+    sizes = {"num_attention_heads": kind.heads}
+    if not kind.latent:
+        sizes |= {
+            "num_kv_heads": kind.kv_heads,
+            "head_dim": kind.head_dim,
+            "value_head_dim": kind.value_head_dim,
+            "kv_lora_rank": 0,
+        }
+    layer = _attention_layers({**fields, **sizes}, name, count, kind.window_tokens, notes)
+    if not kind.shared:
+        return layer
+    unused = fields["hidden_size"] * layer.values_per_token
+    return replace(layer, shared=True, parameters=layer.parameters - unused)
 
 
 _KINDS = (
@@ -209,6 +243,7 @@ def _feed_forward(
     mixers: list[AttentionLayers | StateLayers],
     alone: bool,
     notes: list[str],
+    declared: DeclaredLayers | None = None,
 ) -> list[LayerKind]:
     """alone: whether each block is a mixer or a feed-forward layer, not both."""
     hidden, layers = fields["hidden_size"], fields["num_layers"]
@@ -222,7 +257,12 @@ def _feed_forward(
     dense = blocks - expert_count
     if experts and architecture.startswith(_DENSE_BESIDE_EXPERTS):
         dense = blocks
-    if dense > 0 and width:
+    if declared is not None and declared.mlp_widths:
+        found += [
+            DenseLayers(count, size, matrices, matrices * hidden * size)
+            for size, count in declared.mlp_widths.items()
+        ]
+    elif dense > 0 and width:
         found.append(DenseLayers(dense, width, matrices, matrices * hidden * width))
     elif dense > 0 and any(isinstance(layer, AttentionLayers) for layer in mixers):
         notes.append(

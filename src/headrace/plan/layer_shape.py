@@ -28,6 +28,8 @@ class AttentionLayers:
     value_head_dim: int
     window_tokens: int | None = None
     """At most so many tokens are kept; None keeps all."""
+    shared: bool = False
+    """Whether keys and values are read that an earlier layer keeps, so that these keep none."""
     q_lora_rank: int | None = None
     kv_lora_rank: int | None = None
     rope_head_dim: int | None = None

@@ -140,7 +140,7 @@ def _kv(cache: KvCache, load: Load) -> Quantity:
             + (f", window {layer.window_tokens:,}" if layer.window_tokens else ""),
             layer.values_per_token, "values/token", shape.origin, "exact", shape.as_of,
         )
-        for layer in shape.attention
+        for layer in shape.keeping
     ]  # fmt: skip
     inputs += [
         Input(

@@ -14,7 +14,13 @@ from typing import Any, Literal
 from headrace.catalog.fact import Confidence
 from headrace.catalog.rows import Model
 from headrace.errors import ConfigError
-from headrace.plan.config_fields import fields_of_config, notes_of_config, text_part
+from headrace.plan.config_fields import (
+    fields_of_config,
+    notes_of_config,
+    refuse_blocks,
+    text_part,
+)
+from headrace.plan.declared_layers import declared_layers
 from headrace.plan.header import PartCounts, bytes_by_codec, parameters_by_part
 from headrace.plan.layer_building import layers_of
 from headrace.plan.layer_shape import (
@@ -85,8 +91,13 @@ class ModelShape:
 
     @property
     def attention(self) -> tuple[AttentionLayers, ...]:
-        """Layers with a KV cache."""
+        """Layers that read keys and values of the tokens before."""
         return tuple(one for one in self.layers if isinstance(one, AttentionLayers))
+
+    @property
+    def keeping(self) -> tuple[AttentionLayers, ...]:
+        """Those of them with a KV cache of their own."""
+        return tuple(layer for layer in self.attention if not layer.shared)
 
     @property
     def states(self) -> tuple[StateLayers, ...]:
@@ -149,9 +160,14 @@ def shape_of_config(
 
 def shape_of_layers(config: Mapping[str, Any], name: str, origin: str) -> ModelShape:
     """The shape of a config.json whose weights are beside it: their headers state the kind."""
+    declared = declared_layers(config)
+    if declared is None or not declared.mlp_widths:
+        refuse_blocks(config)
     fields = fields_of_config(config)
-    layers, notes = layers_of(fields, name)
-    notes += notes_of_config(config)
+    if declared is not None:
+        fields.setdefault("intermediate_size", declared.intermediate_size)
+    layers, notes = layers_of(fields, name, declared)
+    notes += notes_of_config(config, declared is not None)
     return replace(_shape(name, "config.json", fields, layers, notes), origin=origin)
 
 

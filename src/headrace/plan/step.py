@@ -212,7 +212,8 @@ class StepCounter:
         for layer, copies in self._attention:
             key = layer.key_values_per_token * self._storage.bytes_per_key_value
             value = layer.value_values_per_token * self._storage.bytes_per_value_value
-            moved += layer.count * (key + value) * copies * (_seen(layer, start, count) + count)
+            written = 0 if layer.shared else count
+            moved += layer.count * (key + value) * copies * (_seen(layer, start, count) + written)
         return moved
 
     def _state_bytes(self) -> float:
@@ -239,7 +240,8 @@ def _product_values(shape: ModelShape) -> int:
     for layer in shape.layers:
         if isinstance(layer, AttentionLayers):
             heads = layer.heads * (layer.head_dim + layer.value_head_dim)
-            total += layer.count * (2 * hidden + heads + layer.values_per_token)
+            kept = 0 if layer.shared else layer.values_per_token
+            total += layer.count * (2 * hidden + heads + kept)
         elif isinstance(layer, DenseLayers):
             total += layer.count * (2 * hidden + layer.matrices * layer.width)
         elif isinstance(layer, ExpertLayers):

@@ -62,8 +62,6 @@ class Gemma4Config(DecoderConfig):
     values_are_keys: bool | None = None
     """Whether layers that see everything have no V of their own; None where the file does not
     say."""
-    mlp_widths: tuple[int, ...] = ()
-    """Of each layer."""
     layer_input_width: int = 0
     """Of what each layer gets beside the residual stream; 0 in models without."""
     layer_input_rows: int = 0

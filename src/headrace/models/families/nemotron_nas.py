@@ -15,7 +15,6 @@ arithmetic and keys; the published config.json.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from headrace.models.blocks import Attention, GatedMLP, Step
@@ -37,20 +36,12 @@ class Block(NamedTuple):
     """Of the MLP; 0 without one."""
 
 
-@dataclass(frozen=True)
-class NemotronNASConfig(DecoderConfig):
-    """The config of a model whose layers differ."""
-
-    widths: tuple[int, ...] = ()
-    """Of each layer's MLP; 0 in layers without."""
-
-
 class NemotronNASLayer(Layer):
     """A layer that may lack attention or an MLP."""
 
     def __init__(self, config: DecoderConfig, loader: Loader, index: int) -> None:
         at, hidden, eps = f"model.layers.{index}", config.hidden_size, config.norm_eps
-        width = config.widths[index] if isinstance(config, NemotronNASConfig) else 0
+        width = config.mlp_widths[index]
         self.attention: Attention | None = None
         self.mlp: GatedMLP | None = None
         if config.attends[index]:
@@ -90,7 +81,7 @@ class NemotronNAS(Model):
             AttentionShape(heads, heads // (group or heads), head_dim, scale=head_dim**-0.5)
             for group in groups
         )
-        return NemotronNASConfig(
+        return DecoderConfig(
             model_type="nemotron-nas",
             vocab_size=reader.optional("vocab_size", int),
             hidden_size=hidden,
@@ -105,7 +96,7 @@ class NemotronNAS(Model):
             mlp_bias=reader.optional("mlp_bias", bool),
             tied=reader.optional("tie_word_embeddings", bool),
             attends=tuple(block.kv_group > 0 for block in blocks),
-            widths=tuple(block.width for block in blocks),
+            mlp_widths=tuple(block.width for block in blocks),
         )
 
 

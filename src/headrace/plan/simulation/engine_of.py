@@ -179,7 +179,9 @@ def layout_of(shape: ModelShape) -> CacheLayout | None:
     return cache_layout([_kept(kind) for kind in shape.attention for _ in range(kind.count)])
 
 
-def _kept(kind: AttentionLayers) -> LayerKV:
+def _kept(kind: AttentionLayers) -> LayerKV | None:
+    if kind.shared:
+        return None
     window = kind.window_tokens or 0
     if kind.kind == "mla":
         return LayerKV(1, kind.key_values_per_token, window, kind.kv_lora_rank or 0, latent=True)
