@@ -22,7 +22,7 @@ from headrace.engine.messages import Submit
 from headrace.engine.params import SamplingParams
 from headrace.models.cost import CostModel, LayerCost
 from headrace.models.layer_cache import LayerKV, cache_layout
-from headrace.ops.interface import AttentionShape, KVCacheArrays, KVCacheSpec, RaggedBatch
+from headrace.ops.kv import AttentionShape, KVCacheArrays, KVCacheSpec, RaggedBatch
 
 VOCAB = 1000
 STEPS = 300

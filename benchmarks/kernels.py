@@ -27,14 +27,8 @@ import numpy as np
 from random_rows import random_rows
 
 from headrace.ops.cpu import CpuOps, _native
-from headrace.ops.interface import (
-    AttentionShape,
-    KVCacheSpec,
-    KVCodec,
-    LinearWeight,
-    Norm,
-    RaggedBatch,
-)
+from headrace.ops.interface import LinearWeight, Norm
+from headrace.ops.kv import AttentionShape, KVCacheSpec, KVCodec, RaggedBatch
 from headrace.ops.sampling_rows import Chain, LogitsEdit, Penalties, SamplingRows
 from headrace.weights.codecs import CODECS, get_codec
 from headrace.weights.tensor import Tensor

@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace.ops.interface import KVCodec
+from headrace.ops.kv import KVCodec
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -61,7 +61,7 @@ def own_logits(
     """headrace's logits of the last `new` positions of `ids` less the very last token's."""
     from headrace.models import load_model
     from headrace.ops import make_ops
-    from headrace.ops.interface import RaggedBatch
+    from headrace.ops.kv import RaggedBatch
     from headrace.weights.open import open_checkpoint
 
     ops = make_ops("cpu", cpu_level=level, threads=threads)

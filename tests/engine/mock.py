@@ -25,14 +25,8 @@ from headrace.engine.sampler import Sampler, uniform
 from headrace.models.cost import CostModel, LayerCost
 from headrace.models.layer_cache import CacheLayout, LayerKV, cache_layout
 from headrace.ops import adjustment, make_ops
-from headrace.ops.interface import (
-    AttentionShape,
-    KVCacheArrays,
-    KVCacheSpec,
-    KVCodec,
-    Ops,
-    RaggedBatch,
-)
+from headrace.ops.interface import Ops
+from headrace.ops.kv import AttentionShape, KVCacheArrays, KVCacheSpec, KVCodec, RaggedBatch
 from headrace.ops.reference import sampling
 from headrace.ops.sampling_rows import (
     Chain,

@@ -17,7 +17,7 @@ from headrace.engine.kv.kv_cache import KVCache
 from headrace.engine.memory import available_memory_bytes, plan_kv_cache
 from headrace.engine.scheduler import Scheduler
 from headrace.errors import ConfigError
-from headrace.ops.interface import KVCacheArrays, KVCacheSpec
+from headrace.ops.kv import KVCacheArrays, KVCacheSpec
 from tests.engine.mock import MockModel, MockOps, make_core
 
 MIB = 1 << 20

@@ -13,7 +13,7 @@ from headrace.eval.text import windows_of_file
 from headrace.eval.windows import PIECE_TOKENS, WindowRunner, cut_windows
 from headrace.models import Model, load_model
 from headrace.ops import make_ops
-from headrace.ops.interface import RaggedBatch
+from headrace.ops.kv import RaggedBatch
 from tests.models.cases import Session
 from tests.tiny import tiny_checkpoint
 

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.models import Model
-from headrace.ops.interface import KVCodec, Ops, RaggedBatch
+from headrace.ops.interface import Ops
+from headrace.ops.kv import KVCodec, RaggedBatch
 from tests.tiny import Family, tiny_config, tiny_weights
 from tests.tiny_families import tiny_family, tiny_family_names
 

@@ -7,7 +7,8 @@ import numpy.typing as npt
 import pytest
 
 from headrace.models import Model, load_model
-from headrace.ops.interface import KVCodec, Ops, RaggedBatch
+from headrace.ops.interface import Ops
+from headrace.ops.kv import KVCodec, RaggedBatch
 from tests.models.cases import Session
 from tests.tiny import Family, tiny_checkpoint
 from tests.tiny_families import tiny_family_names

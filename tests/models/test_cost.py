@@ -10,7 +10,7 @@ import pytest
 from headrace.models import load_model
 from headrace.models.cost import CostModel, ExpertCost, LayerCost, StepCost
 from headrace.ops import make_ops
-from headrace.ops.interface import AttentionShape
+from headrace.ops.kv import AttentionShape
 from headrace.plan.model_shape import shape_of_config
 from headrace.plan.step import StepCounter, Storage
 from tests.tiny import tiny_checkpoint, tiny_config

@@ -17,7 +17,8 @@ from headrace.models.latent_attention import LatentConfig
 from headrace.models.layer_cache import cache_layout
 from headrace.models.rope import rotation
 from headrace.ops.experts import Routes, Routing
-from headrace.ops.interface import KVCodec, Ops
+from headrace.ops.interface import Ops
+from headrace.ops.kv import KVCodec
 from headrace.ops.reference import ReferenceOps
 from headrace.plan.kv_cache import KvCache, KvKind
 from headrace.plan.model_shape import shape_of_layers
@@ -207,11 +208,14 @@ def test_what_is_not_implemented_stops_the_load(
 
 
 def test_widths_that_no_tensor_has_take_no_memory(reference: Ops) -> None:
-    """An order of rows for this width would be of 4 GiB."""
+    """Neither an order of rows nor a table of rotations is made of it."""
     checkpoint = tiny_checkpoint("deepseek_v3")
     hostile = replace(checkpoint, config={**checkpoint.config, "qk_nope_head_dim": 2**28})
-    with pytest.raises(CheckpointError, match=r"q_b_proj.weight has shape \[192, 32\]"):
+    with pytest.raises(UnsupportedModelError, match=r"qk_nope_head_dim = .*1 to 8192"):
         load_model(hostile, reference)
+    wide = replace(checkpoint, config={**checkpoint.config, "qk_nope_head_dim": 8000})
+    with pytest.raises(CheckpointError, match=r"q_b_proj.weight has shape \[192, 32\]"):
+        load_model(wide, reference)
 
 
 @pytest.mark.parametrize("family", LATENT)

@@ -9,7 +9,8 @@ import pytest
 
 from headrace.errors import UnsupportedModelError
 from headrace.models.layer_cache import CacheLayout, LayerCache, LayerKV, SharedKV, cache_layout
-from headrace.ops.interface import AttentionShape, KVCacheSpec, LayerPlace, Ops, RaggedBatch
+from headrace.ops.interface import Ops
+from headrace.ops.kv import AttentionShape, KVCacheSpec, LayerPlace, RaggedBatch
 
 FULL, LOCAL = LayerKV(2, 16), LayerKV(2, 16, window=128)
 

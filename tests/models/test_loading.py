@@ -11,7 +11,8 @@ import pytest
 from headrace.errors import CheckpointError, ConfigError, UnsupportedModelError
 from headrace.models import Model, load_model
 from headrace.models.families.qwen3 import Qwen3Layer
-from headrace.ops.interface import LayerPlace, Ops, RaggedBatch, RopeTable
+from headrace.ops.interface import Ops, RopeTable
+from headrace.ops.kv import LayerPlace, RaggedBatch
 from headrace.ops.reference.backend import ReferenceOps
 from headrace.weights.checkpoint import Checkpoint, Conventions
 from headrace.weights.tensor import Tensor

@@ -129,7 +129,7 @@ MEMORY = """
 import resource
 import numpy as np
 from headrace.ops.cpu import CpuOps
-from headrace.ops.interface import AttentionShape, KVCacheSpec, RaggedBatch
+from headrace.ops.kv import AttentionShape, KVCacheSpec, RaggedBatch
 
 N, shape = {tokens}, AttentionShape(1, 1, 16, 0.25)
 ops = CpuOps(threads=2)

@@ -92,7 +92,7 @@ def test_the_scaling_is_found_again_or_not_claimed() -> None:
     [
         ({"factor": None}, r"rope_scaling.factor is None"),
         ({"low_freq_factor": "1"}, r"rope_scaling.low_freq_factor is '1'"),
-        ({"low_freq_factor": 4.0}, "must be below high_freq_factor 4.0"),
+        ({"low_freq_factor": 4.5}, "must not be above high_freq_factor 4.0"),
         ({"original_max_position_embeddings": 0}, "original_max_position_embeddings is 0"),
     ],
 )

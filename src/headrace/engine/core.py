@@ -38,7 +38,8 @@ from headrace.engine.runner import RowResult, Runner
 from headrace.engine.sampler import NOT_YET, SampledToken, Sampler
 from headrace.engine.scheduler import Scheduler
 from headrace.errors import ConfigError, HeadraceError, RequestError
-from headrace.ops.interface import KVCacheArrays, KVCacheSpec, Ops
+from headrace.ops.interface import Ops
+from headrace.ops.kv import KVCacheArrays, KVCacheSpec
 from headrace.telemetry.machine import Machine
 
 OnStarted = Callable[[list[Started]], None]

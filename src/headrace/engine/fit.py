@@ -20,7 +20,7 @@ from headrace.engine.stored_shape import stored_shape
 from headrace.engine.weight_memory import copied_bytes
 from headrace.errors import ConfigError, UnsupportedModelError
 from headrace.models import read_config
-from headrace.ops.interface import KVCodec
+from headrace.ops.kv import KVCodec
 from headrace.weights.checkpoint import Checkpoint
 
 

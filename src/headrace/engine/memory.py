@@ -15,7 +15,7 @@ from headrace.config.settings import EngineConfig
 from headrace.engine.kv.kv_sizes import most_blocks_of
 from headrace.errors import ConfigError
 from headrace.models.layer_cache import CacheLayout
-from headrace.ops.interface import KVCodec
+from headrace.ops.kv import KVCodec
 
 DEFAULT_SHARE = 4
 """One part in four of what is available goes to the KV cache by default: the machine is shared."""

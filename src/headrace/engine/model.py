@@ -9,7 +9,8 @@ from typing import Protocol
 
 from headrace.models.cost import CostModel
 from headrace.models.layer_cache import CacheLayout
-from headrace.ops.interface import Array, KVCacheArrays, KVCodec, RaggedBatch
+from headrace.ops.interface import Array
+from headrace.ops.kv import KVCacheArrays, KVCodec, RaggedBatch
 
 
 class Model(Protocol):

@@ -17,7 +17,8 @@ from headrace.engine.messages import TokenLogprob
 from headrace.engine.model import Model
 from headrace.engine.plan import Row
 from headrace.engine.sampler import NOT_YET, SampledToken, Sampler
-from headrace.ops.interface import Array, KVCacheArrays, Ops, RaggedBatch
+from headrace.ops.interface import Array, Ops
+from headrace.ops.kv import KVCacheArrays, RaggedBatch
 from headrace.ops.sampling_rows import UnusableLogitsError
 
 

@@ -17,7 +17,8 @@ import numpy.typing as npt
 from headrace.errors import ConfigError
 from headrace.eval.windows import WindowRunner, exp_or_inf
 from headrace.models import Model
-from headrace.ops.interface import KVCodec, Ops
+from headrace.ops.interface import Ops
+from headrace.ops.kv import KVCodec
 
 QUANTILES = (0.01, 0.05, 0.5, 0.9, 0.95, 0.99, 0.999)
 

@@ -9,7 +9,8 @@ import msgspec
 
 from headrace.eval.windows import WindowRunner, exp_or_inf
 from headrace.models import Model
-from headrace.ops.interface import KVCodec, Ops
+from headrace.ops.interface import Ops
+from headrace.ops.kv import KVCodec
 
 
 class Perplexity(msgspec.Struct, frozen=True, kw_only=True):

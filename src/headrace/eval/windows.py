@@ -18,7 +18,8 @@ import numpy.typing as npt
 
 from headrace.errors import ConfigError, HeadraceError
 from headrace.models import Model
-from headrace.ops.interface import Array, KVCodec, Ops, RaggedBatch
+from headrace.ops.interface import Array, Ops
+from headrace.ops.kv import KVCodec, RaggedBatch
 
 PIECE_TOKENS = 64
 """Positions whose logits are held at a time: 40 MB at a vocabulary of 151,936."""

@@ -14,16 +14,8 @@ from typing import ClassVar, Literal, NamedTuple
 
 from headrace.models.config import DecoderConfig
 from headrace.models.loader import Linear, Loader
-from headrace.ops.interface import (
-    Activation,
-    Array,
-    AttentionShape,
-    KVCacheArrays,
-    Norm,
-    Ops,
-    RaggedBatch,
-    RopeTable,
-)
+from headrace.ops.interface import Activation, Array, Norm, Ops, RopeTable
+from headrace.ops.kv import AttentionShape, KVCacheArrays, RaggedBatch
 
 
 class Step(NamedTuple):

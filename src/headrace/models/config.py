@@ -9,7 +9,8 @@ from headrace.models.layer_cache import LayerCache, LayerKV, SharedKV
 from headrace.models.query_scaling import QueryScaling
 from headrace.models.rope import RopeConfig
 from headrace.ops.experts import Routing
-from headrace.ops.interface import Activation, AttentionShape
+from headrace.ops.interface import Activation
+from headrace.ops.kv import AttentionShape
 from headrace.weights.config_reader import ConfigReader
 from headrace.weights.expert_stacks import MAX_EXPERTS
 from headrace.weights.rope_config import FULL, WINDOWED

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from headrace.ops.interface import AttentionShape
+from headrace.ops.kv import AttentionShape
 
 
 class StepCost(NamedTuple):

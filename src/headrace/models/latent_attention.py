@@ -27,7 +27,8 @@ from headrace.errors import UnsupportedModelError
 from headrace.models.blocks import Step
 from headrace.models.config import DecoderConfig
 from headrace.models.loader import Linear, Loader
-from headrace.ops.interface import Array, AttentionShape, HeadWeight, Norm
+from headrace.ops.interface import Array, HeadWeight, Norm
+from headrace.ops.kv import AttentionShape
 from headrace.weights.config_reader import MAX_SIZE, ConfigReader
 from headrace.weights.rope_config import RopeConfig
 from headrace.weights.rope_rows import heads_to_half

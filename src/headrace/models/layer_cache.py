@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import UnsupportedModelError
-from headrace.ops.interface import KVCacheSpec, KVCodec, LayerPlace
+from headrace.ops.kv import KVCacheSpec, KVCodec, LayerPlace
 
 MAX_CAPACITIES = 256
 """Sizes of blocks that are tried. Published models have at most some 130 layers, and no more sizes;

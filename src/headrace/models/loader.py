@@ -19,15 +19,8 @@ import numpy.typing as npt
 from headrace.errors import CheckpointError, UnsupportedModelError
 from headrace.models.rope import RopeConfig
 from headrace.ops.experts import ExpertWeight
-from headrace.ops.interface import (
-    Array,
-    AttentionShape,
-    EmbeddingWeight,
-    HeadWeight,
-    LinearWeight,
-    Norm,
-    Ops,
-)
+from headrace.ops.interface import Array, EmbeddingWeight, HeadWeight, LinearWeight, Norm, Ops
+from headrace.ops.kv import AttentionShape
 from headrace.weights.architectures import LONGROPE_FACTORS, ROPE_FACTORS
 from headrace.weights.checkpoint import Checkpoint
 from headrace.weights.codecs import F32

@@ -17,15 +17,8 @@ from headrace.models.cost import CostModel, ExpertCost, LayerCost
 from headrace.models.layer_cache import cache_layout
 from headrace.models.loader import EMBEDDING, Loader
 from headrace.models.rope import RopeConfig, Rotation, rotation
-from headrace.ops.interface import (
-    Array,
-    AttentionShape,
-    KVCacheArrays,
-    KVCodec,
-    Ops,
-    RaggedBatch,
-    RopeTable,
-)
+from headrace.ops.interface import Array, Ops, RopeTable
+from headrace.ops.kv import AttentionShape, KVCacheArrays, KVCodec, RaggedBatch
 from headrace.weights.config_reader import ConfigReader
 
 FIRST_ROPE_POSITIONS = 4096

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from headrace.ops.interface import AttentionShape, KVCacheArrays, KVCacheSpec, KVCodec, Ops
+from headrace.ops.interface import Ops
+from headrace.ops.kv import AttentionShape, KVCacheArrays, KVCacheSpec, KVCodec
 from tests.ops.cpu.cases import UNIT, Request, batch_of
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from benchmarks.random_rows import random_rows
 from headrace.ops.cpu import CpuOps
-from headrace.ops.interface import AttentionShape, KVCodec, RaggedBatch
+from headrace.ops.kv import AttentionShape, KVCodec, RaggedBatch
 from headrace.weights.codecs import get_codec
 from headrace.weights.tensor import Tensor
 

@@ -8,13 +8,7 @@ import numpy as np
 import pytest
 
 from headrace.ops.cpu import CpuOps
-from headrace.ops.interface import (
-    AttentionShape,
-    KVCacheArrays,
-    KVCacheSpec,
-    LayerPlace,
-    RaggedBatch,
-)
+from headrace.ops.kv import AttentionShape, KVCacheArrays, KVCacheSpec, LayerPlace, RaggedBatch
 from tests.ops.cpu.cases import normal, row_width, shape_of
 
 OPS = CpuOps("auto", 2)

@@ -337,7 +337,7 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(ValueError, match="residual: dimension 0 is 1, must be 2"):
         ops.experts(x, mlp, routes, residual=normal(1, 1, 32))
     unknown = ExpertMLP(mlp.gate_up, mlp.down, "tanh")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"'tanh' is unknown; .*relu, swiglu_clamped"):
+    with pytest.raises(ValueError, match=r"'tanh' is unknown; .*relu, relu2, swiglu_clamped"):
         ops.experts(x, unknown, routes)
     part = matrix(1, 16, 32)
     for parts, message in (

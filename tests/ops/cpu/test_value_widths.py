@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from headrace.ops.cpu import CpuOps
-from headrace.ops.interface import AttentionShape, KVCodec, Ops
+from headrace.ops.interface import Ops
+from headrace.ops.kv import AttentionShape, KVCodec
 from headrace.ops.reference import ReferenceOps
 from tests.ops.cpu.attention_cases import bound, new_cache, run
 from tests.ops.cpu.cases import (

@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.ops.cpu import CpuOps
-from headrace.ops.interface import AttentionShape, KVCodec, Ops
+from headrace.ops.interface import Ops
+from headrace.ops.kv import AttentionShape, KVCodec
 from headrace.ops.reference import ReferenceOps
 from tests.ops.cpu.attention_cases import bound, new_cache
 from tests.ops.cpu.cases import (

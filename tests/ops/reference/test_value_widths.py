@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from headrace.ops.interface import AttentionShape, KVCacheSpec, KVCodec, RaggedBatch
+from headrace.ops.kv import AttentionShape, KVCacheSpec, KVCodec, RaggedBatch
 from headrace.ops.reference import ReferenceOps
 
 OPS = ReferenceOps()

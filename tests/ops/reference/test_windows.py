@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from headrace.ops.interface import AttentionShape, KVCacheSpec, RaggedBatch
+from headrace.ops.kv import AttentionShape, KVCacheSpec, RaggedBatch
 from headrace.ops.reference import ReferenceOps
 
 SHAPE = AttentionShape(num_heads=4, num_kv_heads=2, head_dim=8, scale=0.3)

@@ -22,7 +22,8 @@ from headrace.models.config import DecoderConfig
 from headrace.models.loader import Loader
 from headrace.models.model import Layer, Model
 from headrace.models.rope import RopeConfig
-from headrace.ops.interface import Array, AttentionShape
+from headrace.ops.interface import Array
+from headrace.ops.kv import AttentionShape
 from headrace.weights.block_configs import width_of
 from headrace.weights.config_reader import ConfigReader
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from headrace.ops.interface import AttentionShape
+from headrace.ops.kv import AttentionShape
 
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]

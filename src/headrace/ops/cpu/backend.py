@@ -23,18 +23,20 @@ from headrace.ops.cpu import _native
 from headrace.ops.experts import ExpertCacheStats, ExpertMLP, ExpertWeight, Routes, Routing
 from headrace.ops.interface import (
     Activation,
-    AttentionShape,
-    BoundBatch,
     EmbeddingWeight,
     HeadWeight,
-    KVCacheArrays,
-    KVCacheSpec,
-    LayerPlace,
     LinearWeight,
     Norm,
     Ops,
-    RaggedBatch,
     RopeTable,
+)
+from headrace.ops.kv import (
+    AttentionShape,
+    BoundBatch,
+    KVCacheArrays,
+    KVCacheSpec,
+    LayerPlace,
+    RaggedBatch,
 )
 from headrace.ops.sampling_rows import (
     LogitsEdit,

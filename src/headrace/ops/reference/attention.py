@@ -17,7 +17,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from headrace.ops.interface import AttentionShape, KVCacheSpec, KVCodec, LayerPlace, RaggedBatch
+from headrace.ops.kv import AttentionShape, KVCacheSpec, KVCodec, LayerPlace, RaggedBatch
 from headrace.ops.reference.arithmetic import F32, round_bf16
 from headrace.ops.reference.checks import seen_positions
 from headrace.ops.shared import check_value_dim

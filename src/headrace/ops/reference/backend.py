@@ -17,17 +17,14 @@ from headrace.ops import adjustment
 from headrace.ops.experts import ExpertMLP, ExpertWeight, Routes, Routing
 from headrace.ops.interface import (
     Activation,
-    AttentionShape,
     EmbeddingWeight,
     HeadWeight,
-    KVCacheArrays,
-    KVCacheSpec,
     LinearWeight,
     Norm,
     Ops,
-    RaggedBatch,
     RopeTable,
 )
+from headrace.ops.kv import AttentionShape, KVCacheArrays, KVCacheSpec, RaggedBatch
 from headrace.ops.reference import attention, experts, heads, sampling
 from headrace.ops.reference.arithmetic import (
     BLOCK,

@@ -8,12 +8,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from headrace.ops.interface import (
-    AttentionShape,
-    KVCacheArrays,
-    LayerPlace,
-    RaggedBatch,
-)
+from headrace.ops.kv import AttentionShape, KVCacheArrays, LayerPlace, RaggedBatch
 from headrace.ops.shared import check_value_dim, heads_in_words
 
 

@@ -1,0 +1,185 @@
+"""What attention works on: heads of a layer, the paged KV cache and the ragged batch of a step."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+KVCodec = Literal["f32", "bf16"]
+
+
+@dataclass(frozen=True)
+class AttentionShape:
+    """Heads of one attention layer. Row layout of a fused projection: q heads and k heads of
+    head_dim each, then v heads of value_dim; without v heads where values are latent."""
+
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    scale: float
+    window: int = 0
+    """Positions a token sees, its own included; 0 means all before it."""
+    softcap: float = 0.0
+    """Scores become softcap * tanh(score / softcap) after scaling; 0 means they stay."""
+    chunk: int = 0
+    """Positions are cut into chunks of so many, and a token sees those of its own that are not
+    after it; 0 means none."""
+    value_dim: int = 0
+    """Width of a value; 0 means head_dim."""
+    latent: bool = False
+    """Values are the last value_dim dimensions of the keys and are stored once, with them (MLA,
+    arXiv 2405.04434, absorbed)."""
+
+    @property
+    def value_width(self) -> int:
+        """Width of a value, head_dim where value_dim is 0."""
+        return self.value_dim or self.head_dim
+
+    @property
+    def row_width(self) -> int:
+        """Values in a row of the fused projection."""
+        values = 0 if self.latent else self.num_kv_heads * self.value_width
+        return (self.num_heads + self.num_kv_heads) * self.head_dim + values
+
+    @property
+    def output_width(self) -> int:
+        """Values in the output of all heads."""
+        return self.num_heads * self.value_width
+
+
+@dataclass(frozen=True)
+class LayerPlace:
+    """The place of one layer's K and V, and their widths."""
+
+    table: int
+    """The block table that names its blocks."""
+    index: int
+    """Which of the layers of a block it is."""
+    num_kv_heads: int
+    head_dim: int
+    value_dim: int = 0
+    """Width of a value; 0 means head_dim."""
+    latent: bool = False
+    """Values are the last value_dim dimensions of the keys; V is not stored."""
+
+
+@dataclass(frozen=True)
+class KVCacheSpec:
+    """The size and storage of a paged KV cache. Codecs of K and V are independent.
+
+    A block holds `block_size` tokens of the layers of one table, in the order of their indices. All
+    blocks are as long as the widest table needs, so that each may be of any table.
+    """
+
+    places: tuple[LayerPlace | None, ...]
+    """Of each layer of the model, None where it keeps nothing. Layers that share K and V have one
+    place."""
+    block_size: int
+    """Tokens a block holds; a power of two from 16 to the backend's attention span."""
+    num_blocks: int
+    k_codec: KVCodec
+    v_codec: KVCodec
+
+    @classmethod
+    def uniform(
+        cls,
+        num_layers: int,
+        num_kv_heads: int,
+        head_dim: int,
+        block_size: int,
+        num_blocks: int,
+        k_codec: KVCodec,
+        v_codec: KVCodec,
+        *,
+        value_dim: int = 0,
+        latent: bool = False,
+    ) -> KVCacheSpec:
+        """A cache of layers that keep the same, all in one table."""
+        places = tuple(
+            LayerPlace(0, index, num_kv_heads, head_dim, value_dim, latent)
+            for index in range(num_layers)
+        )
+        return cls(places, block_size, num_blocks, k_codec, v_codec)
+
+    def place(self, layer: int) -> LayerPlace:
+        """Where K and V of a layer lie; ValueError for a layer that has no place."""
+        if not 0 <= layer < len(self.places):
+            raise ValueError(f"layer {layer} is not in [0, {len(self.places)})")
+        place = self.places[layer]
+        if place is None:
+            raise ValueError(f"layer {layer} keeps no K and V")
+        return place
+
+    def token_bytes(self, place: LayerPlace) -> int:
+        """Bytes of one token in a layer that lies there, K and V."""
+        width = {"f32": 4, "bf16": 2}
+        values = 0 if place.latent else (place.value_dim or place.head_dim) * width[self.v_codec]
+        return place.num_kv_heads * (place.head_dim * width[self.k_codec] + values)
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of one block: of the table whose layers keep most."""
+        tables = Counter[int]()
+        for place in {place for place in self.places if place is not None}:
+            tables[place.table] += self.token_bytes(place)
+        return self.block_size * max(tables.values(), default=0)
+
+
+@dataclass(frozen=True)
+class KVCacheArrays:
+    """K and V of all layers; `arrays` belongs to the backend. Fresh arrays are zero."""
+
+    spec: KVCacheSpec
+    arrays: Any
+
+
+@dataclass(frozen=True)
+class RaggedBatch:
+    """The new tokens of one step: R requests, N tokens, prefill chunks and decodes mixed freely."""
+
+    token_ids: npt.NDArray[np.int32]
+    """int32[N]"""
+    positions: npt.NDArray[np.int32]
+    """int32[N], absolute position of each token in its request"""
+    query_start: npt.NDArray[np.int32]
+    """int32[R + 1], half-open ranges of each request's tokens; [0] is 0, [R] is N"""
+    block_tables: tuple[npt.NDArray[np.int32], ...]
+    """The block tables that `KVCacheSpec.places` name, each int32[R, B]: ids of each request's
+    blocks in order; unused entries are 0 and never read. Token at position p of request r lies in
+    block table[r, p // block_size] at offset p % block_size. Every position up to the last new one
+    is covered, but for those that lie before the windows of all new tokens in every layer of the
+    table: their entries are 0, unread."""
+    logit_rows: npt.NDArray[np.int32]
+    """int32[L], rows of N whose logits are wanted, ascending"""
+
+    @property
+    def num_tokens(self) -> int:
+        """N."""
+        return len(self.token_ids)
+
+    @property
+    def num_requests(self) -> int:
+        """R."""
+        return len(self.query_start) - 1
+
+    def block_table(self, place: LayerPlace) -> npt.NDArray[np.int32]:
+        """The table that names the blocks of a layer; ValueError where there is none."""
+        if place.table >= len(self.block_tables):
+            raise ValueError(
+                f"the batch has {len(self.block_tables)} block tables, and the blocks of a layer "
+                f"are in table {place.table}"
+            )
+        return self.block_tables[place.table]
+
+
+@dataclass(frozen=True)
+class BoundBatch(RaggedBatch):
+    """A batch that a backend has made ready for the layers of one KV cache; see `Ops.bind`."""
+
+    kv: KVCacheArrays
+    bound: Any
+    """Of the backend."""
