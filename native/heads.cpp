@@ -1,5 +1,5 @@
-// Products of heads with a matrix of their own, where they lie in the rows: every head reads and writes
-// its columns of each row, and nothing is put in order before or after.
+// Products of heads with a matrix of their own, where they lie in the rows: every head reads and
+// writes its columns of each row, and nothing is put in order before or after.
 //
 // Work is cut over all heads at once, and each head's panels and rows where the heads are too few for
 // the threads.

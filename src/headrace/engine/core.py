@@ -195,9 +195,9 @@ class EngineCore:
         if not self._requests:
             return outputs
         plan = self.scheduler.schedule(started_s)
+        self._runner.copy(plan.copies)
         if plan.started and on_started is not None:
             on_started([started(request) for request in plan.started])
-        self._runner.copy(plan.copies)
         if not plan.rows:
             return outputs + self._unblock()
         cost = self._cost.of(

@@ -208,7 +208,8 @@ class Scheduler:
             if self._tokens_before(request) >= self._budget:
                 break
             if not self._has_slot or not self._take_in(request, match, now_s):
-                victims = self._victims(request, match)
+                # What is preempted may take the place of the block that a copy would come from.
+                victims = self._victims(request, match.without_copy(self.kv.block_size))
                 if not victims:
                     break
                 for victim in victims:

@@ -85,19 +85,19 @@ def with_joined_heads(
             yield name, tensor
             continue
         heads, nope, value, latent = _sizes(config)
-        at = name.removesuffix(KEYS)
-        values = tensors.get(at + VALUES)
+        at = name.removesuffix(KEYS).removesuffix(VALUES)
+        keys, values = tensors.get(at + KEYS), tensors.get(at + VALUES)
         stated = [(heads, latent, nope), (heads, value, latent)]
-        if values is None or [tensor.shape, values.shape] != stated:
-            found = [] if values is None else list(values.shape)
+        if keys is None or values is None or [keys.shape, values.shape] != stated:
+            found = [[] if part is None else list(part.shape) for part in (keys, values)]
             raise CheckpointError(
-                f"tensors {at + KEYS!r} and {at + VALUES!r} have shapes {list(tensor.shape)} and "
-                f"{found}, the config asks for {[list(shape) for shape in stated]}"
+                f"tensors {at + KEYS!r} and {at + VALUES!r} have shapes {found[0]} and "
+                f"{found[1]}, the config asks for {[list(shape) for shape in stated]}"
             )
-        rows = np.concatenate([tensor.to_f32().swapaxes(1, 2), values.to_f32()], axis=1)
+        rows = np.concatenate([keys.to_f32().swapaxes(1, 2), values.to_f32()], axis=1)
         joined = rows.reshape(heads * (nope + value), latent)
-        same = tensor.codec is values.codec and tensor.codec.block_elements == 1
-        codec = tensor.codec if same else F32
+        same = keys.codec is values.codec and keys.codec.block_elements == 1
+        codec = keys.codec if same else F32
         yield at + JOINED, Tensor(at + JOINED, joined.shape, codec, codec.encode(joined))
 
 

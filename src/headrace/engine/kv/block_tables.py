@@ -88,7 +88,7 @@ class _GroupTables:
 
     def _lay_out(self, requests: Sequence[Request], slots: list[int], longest: int) -> None:
         """Make a batch of the rows of other slots, or of longer ones."""
-        first = min((one.tables[self._number].num_dropped for one in requests), default=0)
+        first = min((request.tables[self._number].num_dropped for request in requests), default=0)
         columns = min(longest + COLUMNS_AHEAD, self._by_slot.shape[2])
         self._batch = np.zeros((len(self._by_slot), len(slots), columns), np.int32)
         self._batch[:, :, first:longest] = self._by_slot[:, slots, first:longest]

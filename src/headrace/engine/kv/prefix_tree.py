@@ -220,7 +220,8 @@ class PrefixTree:
         where some node after `parent` begins with these tokens already; that counts as used.
         """
         above = parent if parent is not None else self._root(salt)
-        for beside in above.order[bisect_left(above.order, key) :][:1]:
+        at = bisect_left(above.order, key)
+        for beside in above.order[at : at + 1]:
             covering = above.children[beside]
             if beside.startswith(key) and not covering.num_hollow:
                 for part in covering.parts:
