@@ -30,6 +30,10 @@ from tests.tiny_families import tiny_family_names
 
 # Shares of the logits' standard deviation, some two and three times the most that was seen.
 RMS_BOUND, LARGEST_BOUND = 0.05, 0.4
+LOOSER = {"deepseek_v2", "deepseek_v3", "kimi_k2", "deepseek_v32", "glm_moe_dsa", "mimo_v2_flash"}
+"""Families with bounds of twice that: activations are rounded before each of six products of a
+latent attention, and values that are scaled go into one more. 0.068 and 0.405 were seen, at every
+level alike; a matrix in the wrong order gives more than 1."""
 
 # Of 40 tokens, those that may go to another expert on one side: a router's scores that are within
 # the rounding of each other choose either. Two were the most that was seen; they are then far off.
@@ -63,6 +67,10 @@ def wide(family: str, codec: str, **changes: Any) -> Checkpoint:
     if "head_dim" in keys:
         # Of MiMo-V2's, a third is rotated.
         shape["head_dim"] = 96 if keys["head_dim"] % 3 == 0 else 64
+    if "global_head_dim" in keys:
+        shape["global_head_dim"] = 128
+    if "v_head_dim" in keys:
+        shape["v_head_dim"] = 64
     if "kv_lora_rank" in keys:
         widths = ["kv_lora_rank", "qk_nope_head_dim", "v_head_dim"]
         shape |= dict.fromkeys(widths, 256)
@@ -135,7 +143,8 @@ def check_against_the_reference(family: str, codec: str, chosen: list[str], refe
         logits = run(checkpoint, make_ops("cpu", cpu_level=level, threads=2))
         rows = np.argsort(np.abs(logits - expected).max(axis=1))[: len(expected) - rerouted]
         rms, largest = apart(logits[rows], expected[rows])
-        assert rms < RMS_BOUND and largest < LARGEST_BOUND, (codec, level)
+        times = 2 if family in LOOSER else 1
+        assert rms < times * RMS_BOUND and largest < times * LARGEST_BOUND, (codec, level)
 
 
 @pytest.mark.parametrize(
