@@ -57,7 +57,7 @@ def wide(family: str, codec: str, **changes: Any) -> Checkpoint:
     """A model whose rows are of whole super-blocks of 256."""
     keys = tiny_config(family)
     if "n_embd" in keys:
-        shape = {"n_embd": 256, "n_inner": 1024}
+        shape: dict[str, Any] = {"n_embd": 256, "n_inner": 1024}
     elif "intermediate_size" in keys:
         widths = [key for key in keys if key.endswith("intermediate_size") and keys[key]]
         shape = dict.fromkeys(widths, 256)
