@@ -248,6 +248,67 @@ def read_experts_per_token(reader: ConfigReader, experts: int, default: int | No
     return chosen
 
 
+def read_groups(
+    reader: ConfigReader,
+    count: int,
+    chosen: int,
+    *,
+    groups: int = 1,
+    chosen_groups: int = 1,
+    at_least: int = 1,
+) -> tuple[int, int]:
+    """Groups of a layer's `count` experts, and how many of them the `chosen` of a token come from.
+
+    groups, chosen_groups: where the config is silent. at_least: experts of a group.
+    """
+    groups = reader.size("n_group", groups)
+    chosen_groups = reader.size("topk_group", chosen_groups)
+    if count % groups or count // groups < at_least:
+        reader.refuse("n_group", groups, f"groups of at least {at_least} of {count} experts")
+    if chosen_groups > groups or chosen > chosen_groups * (count // groups):
+        reader.refuse("topk_group", chosen_groups, f"{chosen} experts from 1 to {groups} groups")
+    return groups, chosen_groups
+
+
+def read_sigmoid_routing(
+    reader: ConfigReader,
+    *,
+    experts: int,
+    chosen: int,
+    groups: int = 1,
+    chosen_groups: int = 1,
+    scale: float = 1.0,
+) -> Routing:
+    """Experts chosen by sigmoids and a selection bias, of the groups with the best two.
+
+    Keyword arguments are what silence means.
+    """
+    count = read_expert_count(reader, "n_routed_experts", experts)
+    chosen = read_experts_per_token(reader, count, chosen)
+    groups, chosen_groups = read_groups(
+        reader, count, chosen, groups=groups, chosen_groups=chosen_groups, at_least=2
+    )
+    return Routing(
+        num_experts=count,
+        experts_per_token=chosen,
+        score="sigmoid",
+        normalised=reader.get("norm_topk_prob", bool, True),
+        epsilon=1e-20,
+        scale=reader.positive("routed_scaling_factor", scale),
+        num_groups=groups,
+        chosen_groups=chosen_groups,
+        group_score="top2",
+    )
+
+
+def read_layers_behind_dense(reader: ConfigReader, layers: int, dense: int) -> tuple[bool, ...]:
+    """Layers with experts: all behind the first `first_k_dense_replace`, or `dense` of them."""
+    dense = reader.get("first_k_dense_replace", int, min(dense, layers))
+    if not 0 <= dense <= layers:
+        reader.refuse("first_k_dense_replace", dense, f"0 to num_hidden_layers {layers}")
+    return tuple(index >= dense for index in range(layers))
+
+
 def read_sparse_layers(reader: ConfigReader, layers: int) -> tuple[bool, ...]:
     """Layers with experts: each `decoder_sparse_step`-th that `mlp_only_layers` does not list."""
     step = reader.size("decoder_sparse_step", 1)
@@ -258,9 +319,11 @@ def read_sparse_layers(reader: ConfigReader, layers: int) -> tuple[bool, ...]:
     return tuple(index not in listed and (index + 1) % step == 0 for index in range(layers))
 
 
-def read_draft_layers(reader: ConfigReader, key: str = "num_nextn_predict_layers") -> int:
-    """Layers behind the others that predict further tokens."""
-    layers = reader.get(key, int, 0)
+def read_draft_layers(
+    reader: ConfigReader, key: str = "num_nextn_predict_layers", *, default: int = 0
+) -> int:
+    """Layers behind the others that predict further tokens; `default` where `key` is absent."""
+    layers = reader.get(key, int, default)
     if not 0 <= layers <= MAX_DRAFT_LAYERS:
         reader.refuse(key, layers, f"0 to {MAX_DRAFT_LAYERS}")
     return layers

@@ -13,14 +13,18 @@ Sources: arXiv 2405.04434; transformers modeling_deepseek_v2.py for arithmetic a
 
 from __future__ import annotations
 
-from headrace.models.config import DecoderConfig, read_expert_count, read_experts_per_token
+from headrace.models.config import (
+    DecoderConfig,
+    read_expert_count,
+    read_experts_per_token,
+    read_groups,
+)
 from headrace.models.experts import ExpertNames
 from headrace.models.families.deepseek_v3 import (
     DeepseekV3,
     Defaults,
     LatentLayer,
     read_deepseek,
-    read_groups,
 )
 from headrace.ops.experts import Routing
 from headrace.weights.config_reader import ConfigReader
@@ -59,7 +63,7 @@ def _read_routing(reader: ConfigReader) -> Routing:
     if method == "greedy":
         reader.unused("n_group", "topk_group")
     else:
-        groups, chosen_groups = read_groups(reader, count, chosen, _DEFAULTS, at_least=1)
+        groups, chosen_groups = read_groups(reader, count, chosen)
     return Routing(
         num_experts=count,
         experts_per_token=chosen,

@@ -20,8 +20,9 @@ from typing import Any, NamedTuple
 from headrace.models.config import (
     DecoderConfig,
     ExpertsConfig,
-    read_expert_count,
-    read_experts_per_token,
+    read_draft_layers,
+    read_layers_behind_dense,
+    read_sigmoid_routing,
 )
 from headrace.models.decoder import ExpertLayer
 from headrace.models.experts import ExpertNames
@@ -36,9 +37,6 @@ from headrace.models.model import Model
 from headrace.models.rope import RopeConfig
 from headrace.ops.experts import Routing
 from headrace.weights.config_reader import ConfigReader
-
-MAX_DRAFT_LAYERS = 16
-"""Published models have one; the bound is for hostile configs."""
 
 
 class LatentLayer(ExpertLayer):
@@ -136,7 +134,7 @@ def read_deepseek(
         mlp_bias=False,
         tied=reader.optional("tie_word_embeddings", bool),
         experts=_read_experts(reader, layers, defaults, routing or read_routing(reader, defaults)),
-        draft_layers=_read_draft_layers(reader, defaults),
+        draft_layers=read_draft_layers(reader, default=defaults.drafts),
         widths=widths,
         **more,
     )
@@ -146,44 +144,19 @@ def read_routing(reader: ConfigReader, defaults: Defaults) -> Routing:
     """DeepSeek-V3's choice: sigmoids and a bias, of the groups with the best two."""
     reader.expect("scoring_func", str, ("sigmoid",), "sigmoid")
     reader.expect("topk_method", str, ("noaux_tc",), "noaux_tc")
-    count = read_expert_count(reader, "n_routed_experts", defaults.experts)
-    chosen = read_experts_per_token(reader, count, defaults.chosen)
-    groups, chosen_groups = read_groups(reader, count, chosen, defaults, at_least=2)
-    return Routing(
-        num_experts=count,
-        experts_per_token=chosen,
-        score="sigmoid",
-        normalised=reader.get("norm_topk_prob", bool, True),
-        epsilon=1e-20,
-        scale=reader.positive("routed_scaling_factor", defaults.scale),
-        num_groups=groups,
-        chosen_groups=chosen_groups,
-        group_score="top2",
+    return read_sigmoid_routing(
+        reader,
+        experts=defaults.experts,
+        chosen=defaults.chosen,
+        groups=defaults.groups,
+        chosen_groups=defaults.chosen_groups,
+        scale=defaults.scale,
     )
-
-
-def read_groups(
-    reader: ConfigReader, count: int, chosen: int, defaults: Defaults, *, at_least: int
-) -> tuple[int, int]:
-    """Groups of experts, and how many of them a token's experts are chosen from.
-
-    at_least: experts of a group.
-    """
-    groups = reader.size("n_group", defaults.groups)
-    chosen_groups = reader.size("topk_group", defaults.chosen_groups)
-    if count % groups or count // groups < at_least:
-        reader.refuse("n_group", groups, f"groups of at least {at_least} of {count} experts")
-    if chosen_groups > groups or chosen > chosen_groups * (count // groups):
-        reader.refuse("topk_group", chosen_groups, f"{chosen} experts from 1 to {groups} groups")
-    return groups, chosen_groups
 
 
 def _read_experts(
     reader: ConfigReader, layers: int, defaults: Defaults, routing: Routing
 ) -> ExpertsConfig:
-    dense = reader.get("first_k_dense_replace", int, min(defaults.dense_layers, layers))
-    if not 0 <= dense <= layers:
-        reader.refuse("first_k_dense_replace", dense, f"0 to num_hidden_layers {layers}")
     # Each so many layers have experts; in all published models every one behind the dense ones.
     reader.expect("moe_layer_freq", int, (1,), 1)
     shared = reader.get("n_shared_experts", int, 1)
@@ -193,13 +166,6 @@ def _read_experts(
     return ExpertsConfig(
         routing=routing,
         intermediate_size=width,
-        layers=tuple(index >= dense for index in range(layers)),
+        layers=read_layers_behind_dense(reader, layers, defaults.dense_layers),
         shared_size=width * shared,
     )
-
-
-def _read_draft_layers(reader: ConfigReader, defaults: Defaults) -> int:
-    layers = reader.get("num_nextn_predict_layers", int, defaults.drafts)
-    if not 0 <= layers <= MAX_DRAFT_LAYERS:
-        reader.refuse("num_nextn_predict_layers", layers, f"0 to {MAX_DRAFT_LAYERS}")
-    return layers

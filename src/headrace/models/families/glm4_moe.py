@@ -24,15 +24,14 @@ from headrace.models.config import (
     ExpertsConfig,
     read_attention,
     read_draft_layers,
-    read_expert_count,
-    read_experts_per_token,
+    read_layers_behind_dense,
+    read_sigmoid_routing,
 )
 from headrace.models.decoder import ExpertLayer
 from headrace.models.experts import ExpertNames
 from headrace.models.loader import Loader
 from headrace.models.model import Model
 from headrace.models.rope import RopeConfig
-from headrace.ops.experts import Routing
 from headrace.weights.config_reader import ConfigReader
 
 _NAMES = ExpertNames(bias="gate.e_score_correction_bias", shared="shared_experts")
@@ -109,30 +108,10 @@ class Glm4Moe(Model):
 
 
 def _read_experts(reader: ConfigReader, layers: int) -> ExpertsConfig:
-    dense = reader.get("first_k_dense_replace", int, 1)
-    if not 0 <= dense <= layers:
-        reader.refuse("first_k_dense_replace", dense, f"0 to num_hidden_layers {layers}")
-    count = read_expert_count(reader, "n_routed_experts", 128)
-    chosen = read_experts_per_token(reader, count, 8)
-    groups, chosen_groups = reader.size("n_group", 1), reader.size("topk_group", 1)
-    if count % groups or count // groups < 2:
-        reader.refuse("n_group", groups, f"groups of at least 2 of {count} experts")
-    if chosen_groups > groups or chosen > chosen_groups * (count // groups):
-        reader.refuse("topk_group", chosen_groups, f"{chosen} experts from 1 to {groups} groups")
     width = reader.size("moe_intermediate_size", 1408)
     return ExpertsConfig(
-        routing=Routing(
-            num_experts=count,
-            experts_per_token=chosen,
-            score="sigmoid",
-            normalised=reader.get("norm_topk_prob", bool, True),
-            epsilon=1e-20,
-            scale=reader.positive("routed_scaling_factor", 1.0),
-            num_groups=groups,
-            chosen_groups=chosen_groups,
-            group_score="top2",
-        ),
+        routing=read_sigmoid_routing(reader, experts=128, chosen=8),
         intermediate_size=width,
-        layers=tuple(index >= dense for index in range(layers)),
+        layers=read_layers_behind_dense(reader, layers, 1),
         shared_size=width * reader.size("n_shared_experts", 1),
     )

@@ -11,8 +11,7 @@ from collections.abc import Collection
 
 from headrace.models.config import DecoderConfig, read_draft_layers
 from headrace.models.decoder import PreNormLayer
-from headrace.models.families.llama import read_llama
-from headrace.models.families.qwen2 import read_upper_windows
+from headrace.models.families.qwen2 import read_qwen2
 from headrace.models.model import Model
 from headrace.weights.config_reader import ConfigReader
 
@@ -26,19 +25,7 @@ class MiMo(Model):
 
     @staticmethod
     def read_config(reader: ConfigReader) -> DecoderConfig:
-        for key, value in (("attention_bias", True), ("mlp_bias", False)):
-            reader.expect(key, bool, (value,), value)
-        return read_llama(
-            reader,
-            "mimo",
-            default_positions=32768,
-            default_kv_heads=32,
-            windows=read_upper_windows(reader),
-            attention_bias=True,
-            output_bias=False,
-            mlp_bias=False,
-            draft_layers=read_draft_layers(reader),
-        )
+        return read_qwen2(reader, "mimo", draft_layers=read_draft_layers(reader))
 
     @staticmethod
     def draft_names(config: DecoderConfig) -> Collection[str]:

@@ -27,15 +27,13 @@ from headrace.models.config import (
     DecoderConfig,
     ExpertsConfig,
     read_attention,
-    read_expert_count,
-    read_experts_per_token,
+    read_sigmoid_routing,
 )
 from headrace.models.decoder import ExpertLayer
 from headrace.models.experts import ExpertNames
 from headrace.models.loader import Loader
 from headrace.models.model import Model
 from headrace.models.rope import RopeConfig
-from headrace.ops.experts import Routing
 from headrace.ops.interface import Array, Norm
 from headrace.weights.config_reader import ConfigReader
 from headrace.weights.rope_config import FULL, WINDOWED
@@ -202,25 +200,8 @@ def _read_experts(reader: ConfigReader, layers: int) -> ExpertsConfig:
     reader.expect("topk_method", str, ("noaux_tc",), "noaux_tc")
     if (shared := reader.optional("n_shared_experts", int)) not in (None, 0):
         reader.refuse("n_shared_experts", shared, "null")
-    count = read_expert_count(reader, "n_routed_experts", 256)
-    chosen = read_experts_per_token(reader, count, 8)
-    groups, chosen_groups = reader.size("n_group", 1), reader.size("topk_group", 1)
-    if count % groups or count // groups < 2:
-        reader.refuse("n_group", groups, f"groups of at least 2 of {count} experts")
-    if chosen_groups > groups or chosen > chosen_groups * (count // groups):
-        reader.refuse("topk_group", chosen_groups, f"{chosen} experts from 1 to {groups} groups")
     return ExpertsConfig(
-        routing=Routing(
-            num_experts=count,
-            experts_per_token=chosen,
-            score="sigmoid",
-            normalised=reader.get("norm_topk_prob", bool, True),
-            epsilon=1e-20,
-            scale=reader.positive("routed_scaling_factor", 1.0),
-            num_groups=groups,
-            chosen_groups=chosen_groups,
-            group_score="top2",
-        ),
+        routing=read_sigmoid_routing(reader, experts=256, chosen=8),
         intermediate_size=reader.size("moe_intermediate_size", 2048),
         layers=_read_sparse(reader, layers),
     )

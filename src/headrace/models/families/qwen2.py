@@ -10,6 +10,8 @@ Sources: arXiv 2407.10671, 2412.15115; transformers configuration_qwen2.py for t
 
 from __future__ import annotations
 
+from typing import Any
+
 from headrace.models.config import DecoderConfig, read_layer_windows, read_window
 from headrace.models.decoder import PreNormLayer
 from headrace.models.families.llama import read_llama
@@ -24,21 +26,27 @@ class Qwen2(Model):
 
     @staticmethod
     def read_config(reader: ConfigReader) -> DecoderConfig:
-        for key, value in (("attention_bias", True), ("mlp_bias", False)):
-            reader.expect(key, bool, (value,), value)
-        return read_llama(
-            reader,
-            "qwen2",
-            default_positions=32768,
-            default_kv_heads=32,
-            windows=read_upper_windows(reader),
-            attention_bias=True,
-            output_bias=False,
-            mlp_bias=False,
-        )
+        return read_qwen2(reader, "qwen2")
 
 
-def read_upper_windows(reader: ConfigReader) -> tuple[int, ...]:
+def read_qwen2(reader: ConfigReader, model_type: str, **fields: Any) -> DecoderConfig:
+    """Keys of Qwen2 and of families that compute as it does; `fields` are added to the config."""
+    for key, value in (("attention_bias", True), ("mlp_bias", False)):
+        reader.expect(key, bool, (value,), value)
+    return read_llama(
+        reader,
+        model_type,
+        default_positions=32768,
+        default_kv_heads=32,
+        windows=_read_upper_windows(reader),
+        attention_bias=True,
+        output_bias=False,
+        mlp_bias=False,
+        **fields,
+    )
+
+
+def _read_upper_windows(reader: ConfigReader) -> tuple[int, ...]:
     """Window of each layer where those from `max_window_layers` on have one, or as `layer_types`
     says. A window that is not used says nothing.
     """
