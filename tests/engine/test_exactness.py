@@ -7,16 +7,23 @@ a budget that cuts prompts, a pool so small that requests are preempted, and cac
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 
 from headrace.config.settings import EngineConfig
 from headrace.engine.core import EngineCore
 from headrace.engine.messages import Submit, TokenLogprob
 from headrace.engine.params import SamplingParams
-from headrace.models import load_model
+from headrace.models import Model, load_model
+from headrace.ops.interface import Ops
+from headrace.ops.kv import KVCacheArrays
+from headrace.weights.checkpoint import Checkpoint
+from headrace.weights.open import open_checkpoint
 from tests.engine.mock import Collected, collect, drain, real_ops
+from tests.models.shipped_moe import SHIPPED
 from tests.tiny import EOS, NUM_TOKENS, tiny_checkpoint
 
 BLOCK_SIZE = 16
@@ -39,11 +46,13 @@ def backends() -> list[object]:
 
 @dataclass(frozen=True)
 class Case:
-    """A request, the step before which it is submitted, and that before which it is cancelled."""
+    """A request, when it is submitted and when it is cancelled."""
 
     submit: Submit
     at_step: int
     cancel_at: int | None
+    """The step before which it is cancelled, wherever it is then."""
+    cancel_after_tokens: int | None = None
 
 
 def cases(count: int, rng: random.Random) -> list[Case]:
@@ -103,19 +112,69 @@ def test_groups_of_layers_give_the_same_bits_as_a_request_alone(
 
 
 @pytest.mark.parametrize(
-    ("backend", "codec", "count", "kv"),
+    ("backend", "codec", "kv"),
     [
-        ("cpu", "Q8_0", 12, "bf16"),
-        pytest.param("reference", "F32", 12, "f32", marks=pytest.mark.load),
-        pytest.param("cpu", "BF16", 64, "f32", marks=pytest.mark.load),
-        pytest.param("cpu", "Q8_0", 64, "bf16", marks=pytest.mark.load),
+        ("cpu", "Q8_0", "bf16"),
+        pytest.param("reference", "F32", "f32", marks=pytest.mark.load),
     ],
 )
-def test_latents_give_the_same_bits_as_a_request_alone(
-    backend: str, codec: str, count: int, kv: str
+def test_latents_give_the_same_bits_as_a_request_alone(backend: str, codec: str, kv: str) -> None:
+    check_together_is_what_alone_is("deepseek_v3", TINY["deepseek_v3"], backend, codec, 12, kv)
+
+
+TINY: dict[str, dict[str, int]] = {
+    "gpt_oss": {"num_hidden_layers": 4, "sliding_window": 24},
+    "deepseek_v3": {"n_routed_experts": 8, "n_group": 4, "topk_group": 2},
+}
+"""Sinks and experts, with a window in every other layer; latents and experts in groups."""
+
+
+@pytest.mark.load
+@pytest.mark.parametrize(("codec", "kv"), [("BF16", "f32"), ("Q8_0", "bf16")])
+@pytest.mark.parametrize("family", TINY)
+def test_64_streams_with_experts_give_the_same_bits_as_each_alone(
+    family: str, codec: str, kv: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shape = {"n_routed_experts": 8, "n_group": 4, "topk_group": 2}
-    check_together_is_what_alone_is("deepseek_v3", shape, backend, codec, count, kv)
+    checkpoint = tiny_checkpoint(family, codec, logit_scale=2.0, **TINY[family])  # type: ignore[arg-type]
+    check_64_streams(checkpoint, kv, monkeypatch)
+
+
+@pytest.mark.load
+@pytest.mark.skipif(
+    not SHIPPED.exists(), reason="models/ is in the repository, in no sdist and no wheel"
+)
+@pytest.mark.parametrize("kv", ["f32", "bf16"])
+def test_64_streams_of_headrace_moe_give_the_same_bits_as_each_alone(
+    kv: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_64_streams(open_checkpoint(SHIPPED), kv, monkeypatch)
+
+
+def check_64_streams(checkpoint: Checkpoint, kv: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every kind of stream occurs: greedy and drawn, cancelled midway, going on from a prefix that
+    ends within a block, preempted.
+    """
+    ops = real_ops("cpu")
+    copied: list[tuple[int, int]] = []
+    kv_copy = ops.kv_copy
+
+    def noted(arrays: KVCacheArrays, pairs: npt.NDArray[np.int32]) -> None:
+        copied.extend(map(tuple, pairs.tolist()))
+        kv_copy(arrays, pairs)
+
+    monkeypatch.setattr(ops, "kv_copy", noted)
+    rng = random.Random(64)
+    requests = cases(64, rng)
+    for at in rng.sample(range(64), 8):
+        requests[at] = replace(requests[at], cancel_after_tokens=rng.randint(1, 8))
+    together = check_streams(load_model(checkpoint, ops), ops, requests, kv)
+    assert {case.submit.params.temperature for case in requests} == {0.0, 0.7, 1.5}
+    ends = [together[case.submit.request_id] for case in requests]
+    midway = [end for end in ends if end.finish_reason == "abort" and end.token_ids]
+    assert len(midway) >= 3
+    assert sum(end.outputs[-1].num_preemptions > 0 for end in ends) >= 3
+    hits = [end.outputs[0].cached_tokens for end in ends]
+    assert any(hit > BLOCK_SIZE and hit % BLOCK_SIZE for hit in hits) and copied
 
 
 def check_together_is_what_alone_is(
@@ -123,14 +182,18 @@ def check_together_is_what_alone_is(
 ) -> None:
     ops = real_ops(backend)
     model = load_model(tiny_checkpoint(family, codec, logit_scale=2.0, **shape), ops)  # type: ignore[arg-type]
-    tables = model.cache_layout.num_tables
+    check_streams(model, ops, cases(count, random.Random(count)), kv)
+
+
+def check_streams(model: Model, ops: Ops, requests: list[Case], kv: str) -> dict[str, Collected]:
+    """What each request got among all, which is what it gets alone."""
+    count, tables = len(requests), model.cache_layout.num_tables
 
     def core(**settings: object) -> EngineCore:
         given = {"block_size": BLOCK_SIZE, "max_num_seqs": 64, "kv_cache_dtype": kv, **settings}
         config = EngineConfig(**given)  # type: ignore[arg-type]
         return EngineCore(model, ops, config, num_tokens=NUM_TOKENS, eos_token_ids=(EOS,))
 
-    requests = cases(count, random.Random(count))
     # Enough blocks for about a quarter of the requests at a time, which hold less with windows.
     entries = max(10, count // 3 if tables > 1 else count)
     busy = core(num_gpu_blocks_override=entries * tables, max_num_batched_tokens=48)
@@ -144,6 +207,10 @@ def check_together_is_what_alone_is(
                 busy.cancel(case.submit.request_id)
         collect(together, busy.step())
         busy.check()
+        for case in requests:
+            got = together.get(case.submit.request_id)
+            if got and case.cancel_after_tokens == len(got.token_ids):
+                busy.cancel(case.submit.request_id)
         step += 1
         assert step < 5000
     stats = busy.stats()
@@ -157,10 +224,11 @@ def check_together_is_what_alone_is(
         got = together[case.submit.request_id]
         length = len(got.token_ids)
         if got.finish_reason == "abort":
-            assert case.cancel_at is not None
+            assert case.cancel_at is not None or case.cancel_after_tokens is not None
         else:
             assert got.finish_reason == expected.finish_reason
             assert length == len(expected.token_ids)
         assert got.token_ids == expected.token_ids[:length]
         assert logprobs_of(got) == logprobs_of(expected)[: len(logprobs_of(got))]
         assert len(logprobs_of(got)) == (0 if case.submit.params.logprobs is None else length)
+    return together
