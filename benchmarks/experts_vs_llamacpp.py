@@ -37,7 +37,7 @@ from shaped_experts import SHAPES, write
 PROMPT, NEW, DEPTH = 512, 32, 32
 MODELS = ("qwen3-30b-a3b", "gpt-oss-20b", "deepseek-v2-lite")
 STREAMS = (1, 8, 32)
-REPEATS = 2
+REPEATS = 3
 PROBE_BYTES = 1 << 30
 """Read for the bandwidth of the minute."""
 READ_BYTES = 1 << 29
@@ -82,7 +82,7 @@ def peer_figures(peer: Peer, model: Path) -> Figures:
     done = _run([*command, "-rtr", "1"] if peer.repack else command)
     figures = {
         "prefill" if row["n_prompt"] else "decode 1": median(row["samples_ts"])
-        for row in json.loads(done[done.index("[") :])
+        for row in _rows(done)
     }
     command = [str(peer.streams), str(model), threads, str(DEPTH), str(NEW)]
     done = _run([*command, str(int(peer.repack)), *(str(n) for n in STREAMS if n > 1)])
@@ -90,6 +90,13 @@ def peer_figures(peer: Peer, model: Path) -> Figures:
         row = json.loads(line)
         figures[f"decode {row['streams']}"] = row["tokens_per_s"]
     return figures
+
+
+def _rows(output: str) -> list[Figures]:
+    """The rows of llama-bench, between whose lines ik_llama.cpp writes what it converts."""
+    lines = (line for line in output.splitlines() if line[:1] in ("[", "]", " "))
+    rows: list[Figures] = json.loads("\n".join(lines))
+    return rows
 
 
 def own_figures(model: Path, share: float | None) -> Figures:

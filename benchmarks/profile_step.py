@@ -24,8 +24,9 @@ from headrace.engine.params import SamplingParams
 from headrace.ops.cpu import CpuOps
 
 OPERATIONS = (
-    "embedding", "norm", "linear", "rope", "kv_write", "paged_attention",
-    "gated_activation", "take_rows", "route", "experts", "sample", "top_logprobs",
+    "embedding", "norm", "norm_columns", "linear", "head_linear", "rope", "bind", "kv_write",
+    "kv_copy", "paged_attention", "gated_activation", "activation", "softcap", "take_rows",
+    "scale_rows", "concat", "columns", "widened", "route", "experts", "sample", "top_logprobs",
 )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,11 @@ async def test_results_are_those_of_llm_to_the_last_bit(llm: AsyncLLM, alone: LL
     each = [GREEDY, hot, msgspec.structs.replace(hot, seed=8, top_k=5), GREEDY, hot]
     prompts: list[str | list[int]] = ["alpha", "beta", "gamma, longer", [1, 2, 3], "alpha"]
     expected = [alone.generate([one], params)[0] for one, params in zip(prompts, each, strict=True)]
-    assert await llm.generate(prompts, each) == expected
+    results = await llm.generate(prompts, each)
+    # How many tokens a prompt shares with one before it depends on which step each begins in.
+    assert [replace(result, cached_tokens=0) for result in results] == [
+        replace(result, cached_tokens=0) for result in expected
+    ]
     for result in (expected[1], expected[2]):
         assert result.logprobs is not None
         assert len(result.logprobs) == len(result.token_ids)
