@@ -16,7 +16,8 @@ import numpy as np
 
 from headrace import LLM, SamplingParams
 from headrace.models import FAMILIES, read_config
-from headrace.models.loader import HEAD, Loader
+from headrace.models.loader import Loader
+from headrace.models.loading.reader import HEAD
 from headrace.ops import make_ops
 from headrace.weights.architectures import known_architecture
 from headrace.weights.checkpoint import Checkpoint, Conventions

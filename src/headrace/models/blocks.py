@@ -13,7 +13,8 @@ from __future__ import annotations
 from typing import ClassVar, Literal, NamedTuple
 
 from headrace.models.config import DecoderConfig
-from headrace.models.loader import Linear, Loader
+from headrace.models.loader import Loader
+from headrace.models.loading.linear import Linear
 from headrace.ops.interface import Activation, Array, Norm, Ops, RopeTable
 from headrace.ops.kv import AttentionShape, KVCacheArrays, RaggedBatch
 
@@ -118,7 +119,7 @@ class Attention:
         """A norm without weights over each head of V."""
         if self.has_own_kv:
             width = self.shape.num_kv_heads * self.shape.value_width
-            self.v_norm = loader.plain_norm(width, config.norm_eps)
+            self.v_norm = loader.unit_norm(width, config.norm_eps)
 
     def load_sinks(self, loader: Loader, prefix: str, *, name: str = "sinks") -> None:
         """A score for each head that joins its softmax and has no value, `{prefix}.{name}`."""

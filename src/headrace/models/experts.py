@@ -18,7 +18,8 @@ import numpy.typing as npt
 
 from headrace.models.blocks import GatedMLP, Step
 from headrace.models.config import DecoderConfig, ExpertsConfig
-from headrace.models.loader import Linear, Loader
+from headrace.models.loader import Loader
+from headrace.models.loading.linear import Linear
 from headrace.ops.experts import ExpertMLP, Routing
 from headrace.ops.interface import Array, Norm
 

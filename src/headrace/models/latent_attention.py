@@ -26,7 +26,8 @@ import numpy.typing as npt
 from headrace.errors import UnsupportedModelError
 from headrace.models.blocks import Step
 from headrace.models.config import DecoderConfig
-from headrace.models.loader import Linear, Loader
+from headrace.models.loader import Loader
+from headrace.models.loading.linear import Linear
 from headrace.ops.interface import Array, HeadWeight, Norm
 from headrace.ops.kv import AttentionShape
 from headrace.weights.config_reader import MAX_SIZE, ConfigReader

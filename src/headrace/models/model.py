@@ -15,7 +15,8 @@ from headrace.models.blocks import Step
 from headrace.models.config import DecoderConfig
 from headrace.models.cost import CostModel, ExpertCost, LayerCost
 from headrace.models.layer_cache import cache_layout
-from headrace.models.loader import EMBEDDING, Loader
+from headrace.models.loader import Loader
+from headrace.models.loading.reader import EMBEDDING
 from headrace.models.rope import RopeConfig, Rotation, rotation
 from headrace.ops.interface import Array, Ops, RopeTable
 from headrace.ops.kv import AttentionShape, KVCacheArrays, KVCodec, RaggedBatch

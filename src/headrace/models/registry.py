@@ -9,7 +9,8 @@ from typing import Any
 from headrace.errors import ConfigError, UnsupportedModelError
 from headrace.models.config import DecoderConfig
 from headrace.models.families import FAMILIES
-from headrace.models.loader import Loader, Progress
+from headrace.models.loader import Loader
+from headrace.models.loading.reader import Progress
 from headrace.models.model import Model
 from headrace.ops.interface import Ops
 from headrace.weights.checkpoint import Checkpoint

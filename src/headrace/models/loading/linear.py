@@ -1,0 +1,35 @@
+"""A loaded projection: one packed weight, or one for each codec its parts are stored in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headrace.ops.interface import Array, LinearWeight, Norm, Ops
+
+
+@dataclass(frozen=True)
+class Linear:
+    """A projection, or several that share their input. One weight unless codecs differ.
+
+    Files that mix codecs (GGUF's V in a finer kind than Q and K) cannot be fused; their outputs
+    are then computed apart and joined, with the same values.
+    """
+
+    ops: Ops
+    weights: tuple[LinearWeight, ...]
+
+    def __call__(
+        self,
+        x: Array,
+        *,
+        norm: Norm | None = None,
+        residual: Array | None = None,
+        scale: float = 1.0,
+    ) -> Array:
+        """residual + scale * (W norm(x) + bias): f32[N, sum of the projections' widths]."""
+        if len(self.weights) == 1:
+            return self.ops.linear(x, self.weights[0], norm=norm, residual=residual, scale=scale)
+        if residual is not None:
+            raise ValueError("a residual cannot be added to projections of different codecs")
+        x = x if norm is None else self.ops.norm(x, norm)
+        return self.ops.concat([self.ops.linear(x, weight, scale=scale) for weight in self.weights])

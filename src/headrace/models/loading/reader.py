@@ -1,0 +1,177 @@
+"""The tensors of a checkpoint, by name and shape, and the account of what a load has read.
+
+Tensors that nobody asked for stop the load, as unread config keys do.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.errors import CheckpointError, UnsupportedModelError
+from headrace.models.rope import RopeConfig
+from headrace.ops.interface import Array, Ops
+from headrace.weights.architectures import LONGROPE_FACTORS, ROPE_FACTORS
+from headrace.weights.checkpoint import Checkpoint
+from headrace.weights.no_effect import is_derived
+from headrace.weights.tensor import Tensor
+
+Progress = Callable[[int, int], None]
+"""Called with bytes done and bytes in all; the last call has them equal."""
+
+EMBEDDING = "model.embed_tokens.weight"
+HEAD = "lm_head.weight"
+HEAD_BIAS = "lm_head.bias"
+
+
+class TensorReader:
+    """The tensors of one checkpoint for one backend, each marked as used when it is read."""
+
+    def __init__(self, checkpoint: Checkpoint, ops: Ops, progress: Progress | None = None) -> None:
+        self._checkpoint = checkpoint
+        self._ops = ops
+        self._conventions = checkpoint.conventions
+        self._progress = progress
+        self._taken: set[str] = set()
+        tensors = checkpoint.tensors.items()
+        self.total_bytes = sum(item.nbytes for name, item in tensors if not is_derived(name))
+        self._done_bytes = 0
+        self.packed_elements = 0
+        """Values in the matrices handed out so far for products that every token meets."""
+        self.routed_elements = 0
+        """Values in the matrices handed out so far of experts that a router chooses from."""
+        self.routed_bytes = 0
+        """Bytes of these as stored."""
+
+    @property
+    def dominant_codec(self) -> str:
+        """Name of the codec that most bytes of matrices are stored in."""
+        matrices = [item for item in self._checkpoint.tensors.values() if len(item.shape) == 2]
+        sizes = Counter[str]()
+        for tensor in matrices:
+            sizes[tensor.codec.name] += tensor.nbytes
+        return sizes.most_common(1)[0][0] if sizes else "F32"
+
+    def step_bytes(self, table: str = EMBEDDING, *more: str) -> int:
+        """Bytes every step reads: all but experts, an embedding table that is only looked up, and
+        the tables of `more`, which always are.
+        """
+        tensors = self._checkpoint.tensors
+        looked_up = [tensors[name] for name in more if name in tensors]
+        if HEAD in tensors and table in tensors:
+            looked_up.append(tensors[table])
+        return self.total_bytes - self.routed_bytes - sum(item.nbytes for item in looked_up)
+
+    def rows(self, name: str) -> int:
+        """Rows of a table, where the config does not state them."""
+        tensor = self._checkpoint.tensors.get(name)
+        if tensor is None:
+            raise self._missing(name)
+        return tensor.shape[0]
+
+    def has(self, name: str) -> bool:
+        """Whether the checkpoint holds a tensor of this name."""
+        return name in self._checkpoint.tensors
+
+    def tensor(self, name: str, *shape: int) -> Tensor:
+        """The tensor, marked as used. Raises CheckpointError where absent or of another shape."""
+        tensor = self._checkpoint.tensors.get(name)
+        if tensor is None:
+            raise self._missing(name)
+        if tensor.shape != shape:
+            raise CheckpointError(
+                f"{self._checkpoint.path}: tensor {name} has shape {list(tensor.shape)}, "
+                f"the config asks for {list(shape)}"
+            )
+        self._taken.add(name)
+        return tensor
+
+    def optional_vector(self, name: str, size: int) -> npt.NDArray[np.float32] | None:
+        """Values of a 1-d tensor, float32[size], or None where the checkpoint has none."""
+        if not self.has(name):
+            return None
+        tensor = self.tensor(name, size)
+        self._advance(tensor)
+        return tensor.to_f32()
+
+    def rope_divisors(self, head_dim: int, rope: RopeConfig) -> npt.NDArray[np.float32] | None:
+        """What rotary frequencies are divided by, where a tensor says it, float32[dims / 2]."""
+        if rope.kind == "longrope":
+            # The config of a GGUF file has longrope's lists from these.
+            self._taken.update(LONGROPE_FACTORS)
+        elif rope.kind == "proportional":
+            # And here the share of a head.
+            self._taken.add(ROPE_FACTORS)
+            return None
+        return self.optional_vector(ROPE_FACTORS, rope.rotary_dim(head_dim) // 2)
+
+    def vector(self, name: str, width: int, *, offset: float = 0.0) -> Array:
+        """A vector f32[width] of the backend, with `offset` added to its values."""
+        tensor = self.tensor(name, width)
+        vector = self._ops.vector(tensor, offset=offset)
+        self._advance(tensor)
+        return vector
+
+    def set_aside(self, prefix: str, names: Collection[str]) -> None:
+        """Account for tensors that are part of the model and not run: those of `names`, which
+        stand behind `prefix` + ".". Others there are left to stop the load.
+        """
+        for name in names:
+            tensor = self._checkpoint.tensors.get(f"{prefix}.{name}")
+            if tensor is not None:
+                self._taken.add(tensor.name)
+                self.total_bytes -= tensor.nbytes
+
+    def finish(self) -> None:
+        """Stop the load where a tensor was left unused."""
+        unused = [
+            name
+            for name in self._checkpoint.tensors
+            if name not in self._taken and not is_derived(name)
+        ]
+        if unused:
+            shown = ", ".join(sorted(unused)[:5])
+            raise UnsupportedModelError(
+                f"{self._checkpoint.path}: {len(unused)} tensors are not part of this family as "
+                f"implemented: {shown}{', ...' if len(unused) > 5 else ''}. "
+                "Leaving them out would change the result"
+            )
+        if self._progress is not None:
+            self._progress(self.total_bytes, self.total_bytes)
+
+    def _missing(self, name: str) -> CheckpointError:
+        return CheckpointError(
+            f"{self._checkpoint.path}: tensor {name} is missing; the file is incomplete"
+        )
+
+    def _stored(
+        self, names: Sequence[str], outs: Sequence[int], width: int, bias: bool | None
+    ) -> tuple[list[Tensor], list[Tensor | None]]:
+        """Matrices and biases as the file has them. finish() finds a bias the config denies."""
+        matrices: list[Tensor] = []
+        biases: list[Tensor | None] = []
+        for name, out in zip(names, outs, strict=True):
+            matrices.append(self._matrix(f"{name}.weight", out, width))
+            has_bias = self.has(f"{name}.bias") if bias is None else bias
+            biases.append(self.tensor(f"{name}.bias", out) if has_bias else None)
+        return matrices, biases
+
+    def _matrix(self, name: str, out: int, width: int) -> Tensor:
+        """A matrix (out, width), turned where the file stores it (width, out)."""
+        if not self._conventions.transposed:
+            return self.tensor(name, out, width)
+        stored = self.tensor(name, width, out)
+        if stored.codec.block_elements > 1:
+            raise UnsupportedModelError(
+                f"{self._checkpoint.path}: tensor {name} is {stored.codec.name} and stored "
+                "(in, out), whose blocks cannot be turned; use F32, F16 or BF16, or a GGUF file"
+            )
+        return stored.transposed()
+
+    def _advance(self, *tensors: Tensor) -> None:
+        self._done_bytes += sum(tensor.nbytes for tensor in tensors)
+        if self._progress is not None:
+            self._progress(min(self._done_bytes, self.total_bytes), self.total_bytes)
