@@ -68,12 +68,12 @@ double score_of_group(const double* rank, int64_t size, bool top2) {
   return top2 && size > 1 ? best + second : best;
 }
 
-// Marks the experts of the chosen groups in `left`.
-void choose_groups(const Routing& r, RouteScratch& s) {
+// Marks the experts of the groups with the best of `rank` in `left`.
+void choose_groups(const Routing& r, const double* rank, RouteScratch& s) {
   const int64_t size = r.experts / r.groups;
   int64_t count = 0;
   for (int64_t g = 0; g < r.groups; ++g) {
-    s.groups[static_cast<size_t>(g)] = score_of_group(s.rank.data() + g * size, size, r.top2);
+    s.groups[static_cast<size_t>(g)] = score_of_group(rank + g * size, size, r.top2);
     count = keep_best(s.groups.data(), static_cast<int32_t>(g), s.best_groups.data(), count,
                       r.chosen_groups);
   }
@@ -95,11 +95,13 @@ void choose(const Routing& r, const float* bias, RouteScratch& s, int32_t* exper
     const size_t i = static_cast<size_t>(e);
     s.rank[i] = s.scores[i] + (bias == nullptr ? 0.0 : wide(bias[e]));
   }
-  if (r.groups > 1) choose_groups(r, s);
+  // Scores grow with logits, but those of large logits may be rounded to the same number.
+  const double* rank = bias == nullptr ? s.logits.data() : s.rank.data();
+  if (r.groups > 1) choose_groups(r, r.top2 ? s.rank.data() : rank, s);
   int64_t count = 0;
   for (int64_t e = 0; e < r.experts; ++e) {
     if (r.groups > 1 && s.left[static_cast<size_t>(e)] == 0) continue;
-    count = keep_best(s.rank.data(), static_cast<int32_t>(e), experts, count, r.chosen);
+    count = keep_best(rank, static_cast<int32_t>(e), experts, count, r.chosen);
   }
   for (int64_t i = 0; i < r.chosen; ++i) {
     s.chosen[static_cast<size_t>(i)] = s.scores[static_cast<size_t>(experts[i])];

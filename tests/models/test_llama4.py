@@ -121,6 +121,27 @@ def test_what_lies_before_a_chunk_is_not_read(reference: Ops) -> None:
     assert np.array_equal(session.feed(ids[-5:]), expected)
 
 
+@pytest.mark.torch
+def test_experts_are_chosen_by_logits_where_sigmoids_are_all_1(reference: Ops) -> None:
+    torch: Any = pytest.importorskip("torch", reason="compares with the router of transformers")
+    llama4: Any = pytest.importorskip(
+        "transformers.models.llama4.modeling_llama4", reason="has the router that this is held to"
+    )
+    count, chosen = 16, 2
+    stated = llama4.Llama4TextConfig(
+        hidden_size=count, num_local_experts=count, num_experts_per_tok=chosen
+    )
+    router = llama4.Llama4Router(stated)
+    router.weight.data = torch.eye(count)
+    logits = np.random.default_rng(4).uniform(40, 90, (50, count)).astype(np.float32)
+    with torch.no_grad():
+        scores = router(torch.from_numpy(logits))[0].numpy()
+    routes = reference.route(logits, Routing(count, chosen, "sigmoid", False))
+    ours = np.zeros_like(scores)
+    np.put_along_axis(ours, routes.experts, routes.weights, axis=1)
+    assert np.array_equal(ours, scores)
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -140,6 +140,24 @@ def test_ties_go_to_the_lower_index(score: Any) -> None:
     assert OPS.route(logits, grouped).experts.tolist() == [[1, 0]]
 
 
+@pytest.mark.parametrize("score", get_args(RouterScore))
+def test_the_larger_logit_is_chosen_where_scores_are_rounded_to_the_same_number(score: Any) -> None:
+    """Sigmoids of 40 and 50 are 1, powers of what is 600 below the largest are 0."""
+    logits = np.array([[40, 50, 45, 30], [-600, -700, -650, 0]], np.float32)
+    routes = OPS.route(logits, Routing(4, 3, score, False))
+    assert routes.experts.tolist() == [[1, 2, 0], [3, 0, 2]]
+    if score != "sparsemixer":
+        grouped = Routing(4, 1, score, False, num_groups=2, chosen_groups=1)
+        assert OPS.route(logits[:1], grouped).experts.tolist() == [[1]]
+        later = OPS.route(logits[:1, [0, 3, 2, 1]].copy(), grouped)
+        assert later.experts.tolist() == [[3]]
+    if score == "sigmoid":
+        of_two = Routing(4, 1, score, False, num_groups=2, chosen_groups=1, group_score="top2")
+        assert OPS.route(logits[:1], of_two).experts.tolist() == [[1]]
+        bias = np.array([0, 0, 0, 1], np.float32)
+        assert OPS.route(logits[:1], of_two, bias=bias).experts.tolist() == [[3]]
+
+
 def test_no_expert_of_another_group_is_chosen_even_where_all_scores_are_low() -> None:
     logits = np.array([[4, -90, 3, 3, -90, 2]], np.float32)
     routing = Routing(6, 2, "softmax", False, num_groups=3, chosen_groups=1)

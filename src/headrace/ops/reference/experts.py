@@ -55,7 +55,7 @@ def route(logits: F32, routing: Routing, bias: F32 | None) -> Routes:
             raise ValueError(f"bias {bias[~np.isfinite(bias)][0]} is not a finite number")
     count, chosen = len(logits), routing.experts_per_token
     routes = Routes(np.empty((count, chosen), np.int32), np.empty((count, chosen), np.float32))
-    shift = np.zeros(routing.num_experts) if bias is None else _wide(bias)
+    shift = None if bias is None else _wide(bias)
     for index, row in enumerate(_wide(logits)):
         if np.isnan(row).any() or (routing.score != "sigmoid" and not np.isfinite(row.max())):
             routes.experts[index] = np.arange(chosen)
@@ -82,7 +82,7 @@ def _softmax(logits: F64) -> F64:
     return shares
 
 
-def _choose(row: F64, routing: Routing, shift: F64) -> tuple[I32, F64]:
+def _choose(row: F64, routing: Routing, shift: F64 | None) -> tuple[I32, F64]:
     """Experts and scores of one token, best first."""
     if routing.score == "softmax":
         scores = _softmax(row)
@@ -90,12 +90,15 @@ def _choose(row: F64, routing: Routing, shift: F64) -> tuple[I32, F64]:
         scores = 1 / (1 + exp(-row))
     else:
         scores = row
-    rank = scores + shift
+    # Scores grow with logits, but those of large logits may be rounded to the same number.
+    rank = row if shift is None else scores + shift
     allowed = np.ones(len(row), bool)
     if routing.num_groups > 1:
-        members = -np.sort(-rank.reshape(routing.num_groups, -1), axis=1)
+        top2 = routing.group_score == "top2"
+        members = scores if top2 and shift is None else rank
+        members = -np.sort(-members.reshape(routing.num_groups, -1), axis=1)
         of_group = members[:, 0]
-        if routing.group_score == "top2" and members.shape[1] > 1:
+        if top2 and members.shape[1] > 1:
             of_group = members[:, 0] + members[:, 1]
         best = np.argsort(-of_group, kind="stable")[: routing.chosen_groups]
         size = len(row) // routing.num_groups
