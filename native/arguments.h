@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "expert_weights.h"
 #include "kernels.h"
@@ -21,12 +23,19 @@ inline Codec codec_of(const std::string& name) {
   refuse("codec " + name + " is unknown; supported: " + names);
 }
 
-// A stored table of rows, with the arrays it lies in kept alive.
-class Rows {
+// Stored rows of a matrix of an expert, with the arrays they lie in kept alive.
+class MatrixRows {
  public:
-  Rows(const std::string& codec, int64_t width, nanobind::object data, nanobind::object order)
-      : codec_(codec_of(codec)), width_(width), data_(data, "data", 2),
-        order_(order, "row_order", 1) {
+  MatrixRows(const MatrixRows&) = delete;
+  MatrixRows& operator=(const MatrixRows&) = delete;
+
+  Codec codec() const { return codec_; }
+  int64_t width() const { return width_; }
+  int64_t count() const { return stored_.count; }
+  const StoredRows& stored() const { return stored_; }
+
+ protected:
+  MatrixRows(Codec codec, int64_t width) : codec_(codec), width_(width) {
     const CodecFacts& f = facts(codec_);
     if (width < 0 || width > kMostWidth) {
       refuse("rows of width " + std::to_string(width) + ": must be in [0, " +
@@ -36,27 +45,80 @@ class Rows {
       refuse("rows of width " + std::to_string(width) + " cannot be " + f.name +
              ": not a multiple of its block of " + std::to_string(f.stored_elements));
     }
-    data_.require(1, row_bytes(codec_, width));
-    if (order_) order_.view().require_below(data_.size(0));
   }
 
-  Codec codec() const { return codec_; }
-  int64_t width() const { return width_; }
-  int64_t count() const { return order_ ? order_.view().size(0) : data_.size(0); }
-  const uint8_t* data() const { return data_.data(); }
-  const int32_t* order() const { return order_.data(); }
-  StoredRows stored() const { return {data(), order(), count(), row_bytes(codec_, width_)}; }
-  const uint8_t* row(int64_t i) const {
-    return data() + (order_ ? order_.data()[i] : i) * row_bytes(codec_, width_);
-  }
+  StoredRows stored_{};
 
  private:
   static constexpr int64_t kMostWidth = int64_t{1} << 40;  // no sum of bytes overflows
 
   Codec codec_;
   int64_t width_;
+};
+
+// A stored table of rows, each in one piece.
+class Rows : public MatrixRows {
+ public:
+  Rows(const std::string& codec, int64_t width, nanobind::object data, nanobind::object order)
+      : MatrixRows(codec_of(codec), width), data_(data, "data", 2), order_(order, "row_order", 1) {
+    const int64_t bytes = row_bytes(this->codec(), width);
+    data_.require(1, bytes);
+    if (order_) order_.view().require_below(data_.size(0));
+    stored_ = {data_.data(), order_.data(), order_ ? order_.view().size(0) : data_.size(0), bytes};
+  }
+
+  const uint8_t* data() const { return data_.data(); }
+  const int32_t* order() const { return order_.data(); }
+  const uint8_t* row(int64_t i) const { return stored_.row(i); }
+
+ private:
   View<uint8_t> data_;
   OptionalView<int32_t> order_;
+};
+
+// A matrix of plain values that is stored turned: uint8[rows, columns, bytes of a value], strided.
+class TurnedRows : public MatrixRows {
+ public:
+  TurnedRows(const std::string& codec, nanobind::object values)
+      : TurnedRows(codec, std::make_unique<StridedView>(values, "values", 3)) {}
+
+ private:
+  TurnedRows(const std::string& codec, std::unique_ptr<StridedView> values)
+      : MatrixRows(codec_of(codec), values->size(1)), values_(std::move(values)) {
+    const CodecFacts& f = facts(this->codec());
+    if (f.stored_elements != 1) refuse("rows of " + codec + " cannot be stored turned");
+    values_->require(2, f.stored_bytes);
+    stored_ = {values_->data(), nullptr, values_->size(0), row_bytes(this->codec(), width()),
+               {f.stored_bytes, values_->stride(1), values_->stride(0)}};
+  }
+
+  std::unique_ptr<StridedView> values_;
+};
+
+// A matrix of MXFP4 whose numbers and exponents are apart: uint8[rows, blocks, 16], two neighbours in
+// a byte, and uint8[rows, blocks]; both strided.
+class SplitRows : public MatrixRows {
+ public:
+  SplitRows(nanobind::object pairs, nanobind::object exponents)
+      : SplitRows(std::make_unique<StridedView>(pairs, "pairs", 3),
+                  std::make_unique<StridedView>(exponents, "exponents", 2)) {}
+
+ private:
+  static constexpr int64_t kBlock = facts(Codec::mxfp4).stored_elements;
+
+  SplitRows(std::unique_ptr<StridedView> pairs, std::unique_ptr<StridedView> exponents)
+      : MatrixRows(Codec::mxfp4, pairs->size(1) * kBlock),
+        pairs_(std::move(pairs)),
+        exponents_(std::move(exponents)) {
+    pairs_->require(2, kBlock / 2);
+    exponents_->require(0, pairs_->size(0));
+    exponents_->require(1, pairs_->size(1));
+    stored_ = {pairs_->data(), nullptr, pairs_->size(0), row_bytes(codec(), width()),
+               {kBlock / 2, pairs_->stride(1), pairs_->stride(0), exponents_->data(),
+                exponents_->stride(0)}};
+  }
+
+  std::unique_ptr<StridedView> pairs_, exponents_;
 };
 
 template <class T>

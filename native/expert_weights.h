@@ -16,14 +16,31 @@
 
 namespace headrace {
 
+// How a row is put together that is stored in pieces.
+struct Pieces {
+  int64_t bytes = 0;   // of a piece; 0 where rows lie in one piece each
+  int64_t stride = 0;  // from one piece to the next
+  int64_t row_stride = 0;
+  // MXFP4 apart: pieces are 32 values, two neighbours in a byte, and these are the exponents.
+  const uint8_t* exponents = nullptr;
+  int64_t exponents_stride = 0;  // from one row to the next
+};
+
 // Rows of a matrix as they are stored; whoever makes it keeps the memory alive.
 struct StoredRows {
   const uint8_t* data;
-  const int32_t* order;  // stored row of each row, or null
+  const int32_t* order;  // stored row of each row, or null; none where rows are in pieces
   int64_t count;
-  int64_t row_bytes;
+  int64_t row_bytes;  // as the codec has them
+  Pieces pieces = {};
 
+  bool in_pieces() const { return pieces.bytes != 0; }
+  // Of rows in one piece.
   const uint8_t* row(int64_t i) const { return data + (order == nullptr ? i : order[i]) * row_bytes; }
+  // Of rows in pieces: `rows` of them from `first` on, one after another as the codec has them.
+  void gather(int64_t first, int64_t rows, uint8_t* to) const;
+  // Asks the system for the pages, so that several reads are under way at a time.
+  void read_ahead() const;
 };
 
 class ExpertMatrices;
@@ -66,6 +83,7 @@ class ExpertCache {
   std::mutex mutex_;
   std::list<Slot> slots_;  // the most recently used first
   int64_t group_ = 0;
+  Buffer gathered_;  // rows of a panel for each thread
   std::atomic<int64_t> held_{0}, hits_{0}, misses_{0}, read_bytes_{0};
 };
 
@@ -95,12 +113,15 @@ class ExpertMatrices {
 
  private:
   friend class ExpertCache;
-  void pack(int64_t expert, int64_t panel, uint8_t* to) const;
-  void read_ahead(int64_t expert) const;
+  // gathered: memory for the rows of a panel, used where they are in pieces.
+  void pack(int64_t expert, int64_t panel, uint8_t* gathered, uint8_t* to) const;
+  int64_t gathered_bytes() const { return in_pieces_ ? kLanes * row_bytes_ : 0; }
 
   PackedMatrix shape_;
   int64_t panels_;  // of an expert
   int64_t expert_bytes_;
+  int64_t row_bytes_;
+  bool in_pieces_ = false;
   std::vector<std::vector<StoredRows>> experts_;
   std::vector<float> bias_;  // in whole panels, or empty
   Buffer all_;

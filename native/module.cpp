@@ -49,16 +49,16 @@ PackedLinear* pack(Backend& backend, const std::vector<const Rows*>& parts, nb::
 
 // With a cache the result reads the stored rows later: whoever binds it keeps them alive.
 ExpertMatrices* expert_matrices(Backend& backend,
-                                const std::vector<std::vector<const Rows*>>& experts,
+                                const std::vector<std::vector<const MatrixRows*>>& experts,
                                 nb::object bias, const std::shared_ptr<ExpertCache>& cache) {
   if (experts.empty()) refuse("an expert weight needs at least one expert");
   std::vector<std::vector<StoredRows>> stored;
-  const Rows* first = nullptr;
+  const MatrixRows* first = nullptr;
   int64_t out = 0, all = 0;
-  for (const std::vector<const Rows*>& parts : experts) {
+  for (const std::vector<const MatrixRows*>& parts : experts) {
     int64_t rows = 0;
     std::vector<StoredRows>& of_expert = stored.emplace_back();
-    for (const Rows* part : parts) {
+    for (const MatrixRows* part : parts) {
       if (part == nullptr) refuse("a part of an expert is None");
       if (first == nullptr) first = part;
       if (part->codec() != first->codec() || part->width() != first->width()) {
@@ -90,12 +90,12 @@ ExpertMatrices* expert_matrices(Backend& backend,
                             values, cache);
 }
 
-ExpertMatrices* pack_experts(Backend& backend, const std::vector<std::vector<const Rows*>>& experts,
+ExpertMatrices* pack_experts(Backend& backend, const std::vector<std::vector<const MatrixRows*>>& experts,
                              nb::object bias) {
   return expert_matrices(backend, experts, std::move(bias), nullptr);
 }
 
-ExpertMatrices* map_experts(Backend& backend, const std::vector<std::vector<const Rows*>>& experts,
+ExpertMatrices* map_experts(Backend& backend, const std::vector<std::vector<const MatrixRows*>>& experts,
                             nb::object bias) {
   if (backend.expert_cache() == nullptr) refuse("this backend has no cache of experts");
   return expert_matrices(backend, experts, std::move(bias), backend.expert_cache());
@@ -474,9 +474,14 @@ NB_MODULE(_native, m) {
   using namespace headrace;
   m.def("levels", &usable_levels);
 
-  nb::class_<Rows>(m, "Rows").def(
-      nb::init<const std::string&, int64_t, nb::object, nb::object>(), nb::arg("codec"),
-      nb::arg("width"), nb::arg("data"), nb::arg("row_order").none());
+  nb::class_<MatrixRows>(m, "MatrixRows");
+  nb::class_<Rows, MatrixRows>(m, "Rows")
+      .def(nb::init<const std::string&, int64_t, nb::object, nb::object>(), nb::arg("codec"),
+           nb::arg("width"), nb::arg("data"), nb::arg("row_order").none());
+  nb::class_<TurnedRows, MatrixRows>(m, "TurnedRows")
+      .def(nb::init<const std::string&, nb::object>(), nb::arg("codec"), nb::arg("values"));
+  nb::class_<SplitRows, MatrixRows>(m, "SplitRows")
+      .def(nb::init<nb::object, nb::object>(), nb::arg("pairs"), nb::arg("exponents"));
   nb::class_<PackedLinear>(m, "PackedLinear").def_prop_ro("nbytes", &PackedLinear::bytes);
   nb::class_<ExpertMatrices>(m, "ExpertMatrices").def_prop_ro("nbytes", &ExpertMatrices::bytes);
   nb::class_<Routing>(m, "Routing")

@@ -78,6 +78,43 @@ class View {
   Py_buffer buffer_;
 };
 
+// Bytes of `ndim` dimensions, read only, any of them apart but those of the last. Raises ValueError
+// naming it for another type or shape.
+class StridedView {
+ public:
+  StridedView(nanobind::handle object, const char* name, int ndim) : name_(name) {
+    if (PyObject_GetBuffer(object.ptr(), &buffer_, PyBUF_STRIDED_RO | PyBUF_FORMAT) != 0) {
+      throw nanobind::python_error();
+    }
+    bool good = buffer_.ndim == ndim && buffer_.itemsize == 1 && buffer_.format != nullptr &&
+                std::strcmp(buffer_.format, "B") == 0 && stride(ndim - 1) == 1;
+    for (int i = 0; good && i < ndim; ++i) good = stride(i) >= 0;
+    if (!good) {
+      PyBuffer_Release(&buffer_);
+      refuse(std::string(name_) + " must be a uint8 array of " + std::to_string(ndim) +
+             " dimensions, none of them backwards and the last one in one piece");
+    }
+  }
+  ~StridedView() { PyBuffer_Release(&buffer_); }
+  StridedView(const StridedView&) = delete;
+  StridedView& operator=(const StridedView&) = delete;
+
+  const uint8_t* data() const { return static_cast<const uint8_t*>(buffer_.buf); }
+  int64_t size(int dimension) const { return buffer_.shape[dimension]; }
+  int64_t stride(int dimension) const { return buffer_.strides[dimension]; }
+
+  void require(int dimension, int64_t size) const {
+    if (buffer_.shape[dimension] != size) {
+      refuse(std::string(name_) + ": dimension " + std::to_string(dimension) + " is " +
+             std::to_string(buffer_.shape[dimension]) + ", must be " + std::to_string(size));
+    }
+  }
+
+ private:
+  const char* name_;
+  Py_buffer buffer_;
+};
+
 // An array that may be None.
 template <class T>
 class OptionalView {

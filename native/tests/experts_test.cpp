@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -107,6 +108,81 @@ void check_codec(const Kernels& kernels, Checks& checks, Codec codec) {
   }
 }
 
+// The panels of every expert, whether they are packed at load or on demand.
+std::vector<uint8_t> panels_of(Backend& backend, const ExpertMatrices& matrices) {
+  std::vector<uint8_t> all;
+  const int64_t bytes = matrices.bytes() / matrices.count();
+  for (int32_t e = 0; e < matrices.count(); ++e) {
+    if (matrices.cache() != nullptr) matrices.pack_group(backend.pool(), {e});
+    const uint8_t* panels = matrices.view(e).panels;
+    all.insert(all.end(), panels, panels + bytes);
+  }
+  return all;
+}
+
+// Rows in pieces: turned values, and MXFP4 apart, of two matrices in turn and joined; 21 rows each, so
+// that a panel has rows of both and the last is not full.
+void check_pieces(const Kernels& kernels, Checks& checks, Codec codec, bool in_turn) {
+  constexpr int64_t kRows = 21, kIn = 96, kParts = 2;
+  const int64_t size = facts(codec).stored_bytes;
+  const bool apart = codec == Codec::mxfp4;
+  const int64_t each = kIn / facts(codec).stored_elements;  // pieces of a row
+  std::vector<StoredMatrix> experts;
+  std::vector<std::vector<uint8_t>> memory(kExperts), exponents(kExperts);
+  std::vector<std::vector<StoredRows>> pieces;
+  for (int64_t e = 0; e < kExperts; ++e) {
+    experts.push_back(random_matrix(codec, kParts * kRows, kIn, static_cast<uint64_t>(e + 1)));
+    std::vector<uint8_t>&to = memory[static_cast<size_t>(e)],
+    &scales = exponents[static_cast<size_t>(e)];
+    const int64_t bytes = apart ? size - 1 : size, rows = kParts * kRows;
+    to.resize(static_cast<size_t>(rows * each * bytes));
+    scales.resize(static_cast<size_t>(rows * each));
+    // Where row i of all lies: with the other matrix's in turn, or behind all of the first.
+    const auto place = [&](int64_t i) {
+      return in_turn ? i % kRows * kParts + i / kRows : i;
+    };
+    const int64_t row_stride = apart ? each * bytes : bytes;
+    const int64_t stride = apart ? bytes : rows * bytes;
+    for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t k = 0; k < each; ++k) {
+        const uint8_t* from = experts.back().row(i) + k * size;
+        uint8_t* at = to.data() + place(i) * row_stride + k * stride;
+        if (!apart) {
+          std::memcpy(at, from, static_cast<size_t>(size));
+          continue;
+        }
+        scales[static_cast<size_t>(place(i) * each + k)] = from[0];
+        for (int64_t v = 0; v < 32; ++v) {
+          const int nibble = (v < 16 ? from[1 + v] : from[1 + v - 16] >> 4) & 15;
+          at[v / 2] = static_cast<uint8_t>(at[v / 2] | nibble << (v % 2 * 4));
+        }
+      }
+    }
+    std::vector<StoredRows>& parts = pieces.emplace_back();
+    const int64_t step = in_turn ? kParts : 1;
+    for (int64_t part = 0; part < kParts; ++part) {
+      const int64_t first = place(part * kRows);
+      parts.push_back({to.data() + first * row_stride, nullptr, kRows, experts.back().row_bytes,
+                       {bytes, stride, step * row_stride,
+                        apart ? scales.data() + first * each : nullptr, step * each}});
+    }
+  }
+  const std::string what = std::string("experts in pieces, ") + facts(codec).name;
+  for (const int threads : {1, 3}) {
+    Backend backend(kernels, threads);
+    const auto plain = matrices(backend, experts, {});
+    const std::vector<uint8_t> want = panels_of(backend, *plain);
+    for (const bool cached : {false, true}) {
+      if (cached) backend.cache_experts(2 * plain->bytes() / kExperts);
+      const ExpertMatrices got(backend.pool(), codec, kIn, pieces, {}, backend.expert_cache());
+      checks.that(panels_of(backend, got) == want, what + (cached ? ", cached" : ""));
+      if (!cached) continue;
+      const int64_t stored = kExperts * kParts * kRows * experts[0].row_bytes;
+      checks.that(backend.expert_cache()->stats().read_bytes == stored, what + ", bytes read");
+    }
+  }
+}
+
 // No inner values and no outputs are no mistake: results are zero, or there are none.
 void check_empty(const Kernels& kernels, Checks& checks) {
   constexpr int64_t kTokens = 3;
@@ -157,6 +233,9 @@ void check_routing(const Kernels& kernels, Checks& checks) {
 
 void experts_suite(const Kernels& kernels, Checks& checks) {
   for (int i = 0; i < kCodecs; ++i) check_codec(kernels, checks, static_cast<Codec>(i));
+  for (const Codec codec : {Codec::f32, Codec::f16, Codec::bf16, Codec::mxfp4}) {
+    for (const bool in_turn : {false, true}) check_pieces(kernels, checks, codec, in_turn);
+  }
   check_empty(kernels, checks);
   check_routing(kernels, checks);
 }

@@ -18,6 +18,7 @@ from headrace.config.settings import EngineConfig
 from headrace.engine.expert_memory import plan_weights
 from headrace.errors import CheckpointError, ConfigError, UnsupportedModelError
 from headrace.models import DecoderConfig, Model, load_model, read_config
+from headrace.ops import make_ops
 from headrace.ops.experts import Routing
 from headrace.ops.interface import Ops
 from headrace.weights.architectures import ARCHITECTURES
@@ -26,10 +27,11 @@ from headrace.weights.codecs import BYTES, F32
 from headrace.weights.convert import write_gguf, write_hf_folder
 from headrace.weights.gguf_metadata import metadata_of_config
 from headrace.weights.open import open_checkpoint
+from headrace.weights.pieces import PiecedTensor
 from headrace.weights.safetensors_file import read_safetensors
 from headrace.weights.safetensors_writer import write_safetensors_file
 from headrace.weights.source import TensorSource, source_of_array, source_of_tensor
-from headrace.weights.tensor import DeferredTensor
+from tests.engine.mock import real_ops
 from tests.models.cases import CASES, GREEDY_STEPS, Session, greedy, prompt
 from tests.models.make_goldens import COLUMN_STEP
 from tests.models.test_containers import SHORT_PROMPT_TOKENS
@@ -41,6 +43,7 @@ Floats = npt.NDArray[np.float32]
 Bytes = npt.NDArray[np.uint8]
 
 LAYER = "model.layers.{}.mlp.experts"
+CPU = EngineConfig(model="-", backend="cpu")
 
 
 def read(config: dict[str, Any]) -> DecoderConfig:
@@ -293,7 +296,7 @@ def test_experts_in_mxfp4_have_the_values_that_another_decoder_gives(tmp_path: P
                 assert np.array_equal(plain.tensors[tensor.name].to_f32(), values)
     # Nothing is put together before it is read, and nothing is kept.
     experts = [t for name, t in published.tensors.items() if ".experts." in name]
-    assert len(experts) == 72 and all(isinstance(tensor, DeferredTensor) for tensor in experts)
+    assert len(experts) == 72 and all(isinstance(tensor, PiecedTensor) for tensor in experts)
 
 
 def test_a_folder_in_mxfp4_runs_as_its_gguf_file_and_near_its_numbers(
@@ -437,14 +440,24 @@ def test_stacks_are_written_turned(tmp_path: Path) -> None:
     assert stored["model.layers.0.self_attn.sinks"].codec is F32
 
 
-def test_experts_that_do_not_stay_mapped_are_refused_by_a_cache_of_experts(tmp_path: Path) -> None:
-    cpu = pytest.importorskip("headrace.ops.cpu", reason="the cpu backend is not built here")
+def test_experts_of_published_folders_stay_mapped(tmp_path: Path) -> None:
+    """Half of them packed at a time: the same bits, and as many bytes read as of a GGUF file."""
+    real_ops("cpu")
     made = write_published(tmp_path)
-    ops = cpu.CpuOps("auto", 1, expert_cache_bytes=1 << 20)
-    with pytest.raises(ConfigError, match="convert_to_gguf"):
-        load_model(open_checkpoint(made.folder), ops)
-    write_gguf(open_checkpoint(made.folder), tmp_path / "m.gguf", None)
-    load_model(open_checkpoint(tmp_path / "m.gguf"), ops)
+    published = open_checkpoint(made.folder)
+    write_gguf(published, tmp_path / "m.gguf", None)
+    ids, limit = prompt(0)[:SHORT_PROMPT_TOKENS], plan_weights(published, CPU).expert_bytes // 2
+    expected = Session(load_model(published, plain := make_ops("cpu", threads=1)), plain).feed(ids)
+    figures = []
+    for checkpoint in (published, open_checkpoint(tmp_path / "m.gguf")):
+        ops = make_ops("cpu", threads=1, expert_cache_bytes=limit)
+        session = Session(load_model(checkpoint, ops), ops)
+        logits = [session.feed([token])[0] for token in ids]
+        assert np.array_equal(np.stack(logits), expected)
+        figures.append(ops.expert_cache_stats())
+    assert figures[0] == figures[1]
+    assert figures[0] is not None and figures[0].hits and figures[0].misses > 72
+    assert limit // 2 < figures[0].held_bytes <= limit
 
 
 def test_biases_are_in_no_cache_of_experts(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ order, (out, in) for matrices, whatever the file's own order is.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -73,37 +72,3 @@ class Tensor:
         """The values as float32[shape]: the codec's exact decoding, in a fresh array."""
         rows = self.data if self.row_order is None else self.data[self.row_order]
         return self.codec.decode(rows).reshape(self.shape)
-
-
-class DeferredTensor(Tensor):
-    """A matrix or vector that no file holds in this order: `data` puts it together at each access.
-
-    Nothing is kept, so that a reader who takes one after another needs the memory of one.
-    """
-
-    _make: Callable[[], npt.NDArray[np.uint8]]
-
-    def __init__(
-        self,
-        name: str,
-        shape: tuple[int, ...],
-        codec: Codec,
-        make: Callable[[], npt.NDArray[np.uint8]],
-    ) -> None:
-        for field, value in (("name", name), ("shape", shape), ("codec", codec), ("_make", make)):
-            object.__setattr__(self, field, value)
-        object.__setattr__(self, "row_order", None)
-
-    @property
-    def data(self) -> npt.NDArray[np.uint8]:
-        """uint8[rows, row_bytes], a fresh array."""
-        return self._make()
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of storage, without putting them together."""
-        return math.prod(self.shape[:-1]) * self.codec.row_bytes(self.shape[-1])
-
-    def select_rows(self, order: npt.NDArray[np.int32]) -> Tensor:
-        """The rows in another order, put together and held."""
-        return Tensor(self.name, self.shape, self.codec, self.data).select_rows(order)

@@ -6,7 +6,7 @@ gate, up, ...: gpt-oss). gpt-oss's published folders hold weights as MXFP4 inste
 `{stack}_blocks`, bytes [experts, rows, blocks, 16] of two neighbouring values each, the first in
 the low half, and `{stack}_scales`, an exponent for each block. The codec's block, which is GGUF's,
 has value i in the low half of byte i and value i + 16 in the high half. No file holds an expert's
-matrix in one piece, so each is put together when it is read, and its values are the same.
+matrix in one piece, so each is a view of its pieces (`weights.pieces`); its values are the same.
 
 Source: transformers modeling_gpt_oss.py (order of dimensions), integrations/mxfp4.py (halves of a
 byte).
@@ -15,7 +15,6 @@ byte).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -23,8 +22,9 @@ import numpy.typing as npt
 
 from headrace.errors import CheckpointError
 from headrace.weights.codecs import BYTES, MXFP4
+from headrace.weights.pieces import SplitTensor, TurnedTensor
 from headrace.weights.source import TensorSource
-from headrace.weights.tensor import DeferredTensor, Tensor
+from headrace.weights.tensor import Tensor
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -58,20 +58,15 @@ def turned_parts(
     rows, width = stored.shape[-1] // parts, stored.codec.block_bytes
     shape = (rows,) if vector else (rows, columns)
 
-    def part(number: int, place: int) -> Bytes:
-        data = stored.data[number * columns : (number + 1) * columns]
-        values = (
-            data.reshape(columns, rows, parts, width)[:, :, place]
-            if in_turn
-            else data.reshape(columns, parts, rows, width)[:, place]
-        )
-        turned = np.ascontiguousarray(values.swapaxes(0, 1))
-        return turned.reshape(1, rows * width) if vector else turned.reshape(rows, columns * width)
-
     for number in range(stored.shape[0]):
+        data = stored.data[number * columns : (number + 1) * columns]
         for place, name in enumerate(names):
-            make = partial(part, number, place)
-            yield DeferredTensor(name.format(number), shape, stored.codec, make)
+            values = (
+                data.reshape(columns, rows, parts, width)[:, :, place]
+                if in_turn
+                else data.reshape(columns, parts, rows, width)[:, place]
+            )
+            yield TurnedTensor(name.format(number), shape, stored.codec, values.swapaxes(0, 1))
 
 
 def mxfp4_parts(
@@ -98,27 +93,13 @@ def mxfp4_parts(
         )
     halves = blocks.data.reshape(blocks.shape)
     exponents = scales.data.reshape(scales.shape)
-    shape = (blocks.shape[1] // parts, blocks.shape[2] * MXFP4.block_elements)
-
-    def part(number: int, place: int) -> Bytes:
-        return _in_codec_order(halves[number, place::parts], exponents[number, place::parts])
-
     for number in range(blocks.shape[0]):
         for place, name in enumerate(names):
-            make = partial(part, number, place)
-            yield DeferredTensor(name.format(number), shape, MXFP4, make)
-
-
-def _in_codec_order(pairs: Bytes, exponents: Bytes) -> Bytes:
-    """uint8[rows, row_bytes] of MXFP4 from uint8[rows, blocks, 16] and uint8[rows, blocks]."""
-    rows, count = exponents.shape
-    stored = np.empty((rows, count, MXFP4.block_bytes), np.uint8)
-    stored[:, :, 0] = exponents
-    # Values 0 to 15 of a block are in its first eight bytes, 16 to 31 in the others.
-    low, high = pairs[:, :, :8], pairs[:, :, 8:]
-    stored[:, :, 1::2] = (low & 15) | (high << 4)
-    stored[:, :, 2::2] = (low >> 4) | (high & 0xF0)
-    return stored.reshape(rows, count * MXFP4.block_bytes)
+            yield SplitTensor(
+                name.format(number),
+                halves[number, place::parts],
+                exponents[number, place::parts],
+            )
 
 
 def turned_stack(

@@ -20,10 +20,23 @@ U8 = npt.NDArray[np.uint8]
 def levels() -> list[str]:
     """Levels this machine can run, best first."""
 
-class Rows:
+class MatrixRows:
+    """Stored rows of a matrix of an expert; keeps the arrays alive."""
+
+class Rows(MatrixRows):
     """Stored rows of a codec, named as in GGUF ("F32", "Q8_0", "Q4_K"); keeps the arrays alive."""
 
     def __init__(self, codec: str, width: int, data: U8, row_order: I32 | None) -> None: ...
+
+class TurnedRows(MatrixRows):
+    """A matrix of plain values stored turned: strided views [rows, columns, bytes of a value]."""
+
+    def __init__(self, codec: str, values: U8) -> None: ...
+
+class SplitRows(MatrixRows):
+    """A matrix of MXFP4, numbers [rows, blocks, 16] and exponents [rows, blocks] apart."""
+
+    def __init__(self, pairs: U8, exponents: U8) -> None: ...
 
 class PackedLinear:
     @property
@@ -91,8 +104,8 @@ class Backend:
         """
 
     def pack(self, parts: list[Rows], bias: F32 | None) -> PackedLinear: ...
-    def pack_experts(self, experts: list[list[Rows]], bias: F32 | None) -> ExpertMatrices: ...
-    def map_experts(self, experts: list[list[Rows]], bias: F32 | None) -> ExpertMatrices:
+    def pack_experts(self, experts: list[list[MatrixRows]], bias: F32 | None) -> ExpertMatrices: ...
+    def map_experts(self, experts: list[list[MatrixRows]], bias: F32 | None) -> ExpertMatrices:
         """The same, packed on demand into the cache; the rows are kept alive and read later."""
 
     def expert_cache_stats(self) -> tuple[int, int, int, int, int] | None:

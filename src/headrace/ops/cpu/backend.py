@@ -57,7 +57,8 @@ from headrace.ops.shared import (
     is_centred,
     stacked_bias,
 )
-from headrace.weights.tensor import DeferredTensor, Tensor
+from headrace.weights.pieces import SplitTensor, TurnedTensor
+from headrace.weights.tensor import Tensor
 
 F32 = npt.NDArray[np.float32]
 I32 = npt.NDArray[np.int32]
@@ -148,15 +149,10 @@ class CpuOps(Ops):
         codec, out, width = expert_shape(experts, bias)
         # One alone is an expert of every token: whatever the cache holds, a step needs it.
         mapped = self._caches_experts and len(experts) > 1
-        if mapped and any(isinstance(part, DeferredTensor) for parts in experts for part in parts):
-            raise ConfigError(
-                f"{experts[0][0].name}: the folder holds experts in an order that cannot stay "
-                "mapped, as a cache of experts needs them; write a GGUF file of it "
-                "(headrace.weights.convert.convert_to_gguf), or free memory for all of them"
-            )
         give = self._native.map_experts if mapped else self._native.pack_experts
         packed = give(
-            [[_rows(part) for part in parts] for parts in experts], expert_biases(experts, bias)
+            [[_expert_rows(part) for part in parts] for parts in experts],
+            expert_biases(experts, bias),
         )
         return ExpertWeight(
             num_experts=len(experts),
@@ -438,6 +434,15 @@ def _rows(tensor: Tensor) -> _native.Rows:
     if len(tensor.shape) != 2:
         raise ValueError(f"{tensor.name}: shape {tensor.shape} is not that of a matrix")
     return _native.Rows(tensor.codec.name, tensor.shape[1], tensor.data, tensor.row_order)
+
+
+def _expert_rows(tensor: Tensor) -> _native.MatrixRows:
+    """The same of an expert's matrix, which may be stored in pieces; these are not put together."""
+    if isinstance(tensor, TurnedTensor):
+        return _native.TurnedRows(tensor.codec.name, tensor.values)
+    if isinstance(tensor, SplitTensor):
+        return _native.SplitRows(tensor.pairs, tensor.exponents)
+    return _rows(tensor)
 
 
 def _chains(rows: SamplingRows, count: int, width: int) -> Chains:
