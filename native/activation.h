@@ -121,9 +121,18 @@ static void activate_pieces(const ActivationArgs& a, int64_t begin, int64_t end)
     const int64_t left = a.width - from;
     const int64_t to = from + (left < kActivationColumns ? left : kActivationColumns);
     const float* x = a.x + row * (a.gated ? 2 : 1) * a.width;
+    const bool limited = a.gated && a.cap > 0;
+    const F most = splat(a.cap), least = sub(zero(), most);
     for (int64_t i = from; i < to; i += kLanes) {
       F v = Function::of(load_left(x + i, to - i), a.cap);
-      if (a.gated) v = mul(v, Up<Function>::of(load_left(x + a.width + i, to - i)));
+      if (a.gated) {
+        F up = load_left(x + a.width + i, to - i);
+        if (limited) {
+          v = at_most(most, v);
+          up = at_most(most, at_least(least, up));
+        }
+        v = mul(v, Up<Function>::of(up));
+      }
       store_n(a.y + row * a.width + i, v, to - i);
     }
   }

@@ -36,6 +36,7 @@ struct ExpertsArgs {
   const float* residual;  // or null
   float scale;
   float* y;
+  float limit = 0.0f;  // as `cap` of ActivationArgs
 };
 
 // Products of heads, each with a matrix of its own: of each row the columns of a head are `kept` that

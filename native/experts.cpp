@@ -209,7 +209,7 @@ void Backend::chosen_experts(const ExpertsArgs& a, int64_t begin, int64_t end) {
   }
   multiply(a.gate_up, rows, wide);
 
-  const ActivationArgs gated{wide, narrow, inner, a.activation, true, 0.0f};
+  const ActivationArgs gated{wide, narrow, inner, a.activation, true, a.limit};
   const int64_t per_row = (inner + kActivationColumns - 1) / kActivationColumns;
   pool_.for_ranges(pairs * per_row, pieces(pairs * inner * 16),
                    [&](int64_t from, int64_t to, int) { kernels_.activate(gated, from, to); });

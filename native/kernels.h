@@ -123,7 +123,9 @@ struct ActivationArgs {
   int64_t width;
   Activation kind;
   bool gated;
-  float cap;  // of softcap
+  // Of softcap; with `gated` the most of a gate's activation and, either way, of what it meets, or 0:
+  // none. swiglu_clamped has its own.
+  float cap;
 };
 
 // y = (the sum over `chosen` parts of a token, each times its weight, in their order) * scale +

@@ -194,13 +194,23 @@ Activation activation_of(const std::string& kind, bool gated) {
          (gated ? ", swiglu_clamped" : ""));
 }
 
-void activation(Backend& backend, nb::handle x, nb::handle y, const std::string& kind, bool gated) {
+// What bounds a gate and what it meets; 0 where nothing does.
+void check_limit(float limit, Activation function) {
+  check_range("limit", limit, limit >= 0 && limit <= 3.4e38f, "[0, inf)");
+  if (limit > 0 && function == Activation::swiglu_clamped) {
+    refuse("limit: swiglu_clamped has its own");
+  }
+}
+
+void activation(Backend& backend, nb::handle x, nb::handle y, const std::string& kind, bool gated,
+                float limit) {
   const Activation function = activation_of(kind, gated);
+  check_limit(limit, function);
   const View<float> from(x, gated ? "gate_up" : "x", 2), to(y, "y", 2, true);
   to.require(0, from.size(0));
   from.require(1, (gated ? 2 : 1) * to.size(1));
   const nb::gil_scoped_release release;
-  backend.activate({from.data(), to.data(), to.size(1), function, gated, 0.0f}, from.size(0));
+  backend.activate({from.data(), to.data(), to.size(1), function, gated, limit}, from.size(0));
 }
 
 void softcap(Backend& backend, nb::handle x, nb::handle y, float cap) {
@@ -266,8 +276,10 @@ void route(Backend& backend, const Routing& routing, nb::handle logits, nb::hand
 void experts(Backend& backend, const ExpertMatrices& gate_up,
              const ExpertMatrices& down,
              nb::handle x, nb::handle y, nb::handle chosen, nb::handle weights,
-             const std::string& kind, bool weigh_input, nb::handle residual, float scale) {
+             const std::string& kind, float limit, bool weigh_input, nb::handle residual,
+             float scale) {
   const Activation function = activation_of(kind, true);
+  check_limit(limit, function);
   const View<float> from(x, "x", 2), to(y, "y", 2, true), share(weights, "weights of routes", 2);
   const View<int32_t> of(chosen, "expert", 2);
   const OptionalView<float> add(residual, "residual", 2);
@@ -290,7 +302,7 @@ void experts(Backend& backend, const ExpertMatrices& gate_up,
               ("[1, " + std::to_string(kMostChosen) + "]").c_str());
   const nb::gil_scoped_release release;
   backend.experts({gate_up, down, from.data(), rows, of.size(1), of.data(), share.data(), function,
-                   weigh_input, add.data(), scale, to.data()});
+                   weigh_input, add.data(), scale, to.data(), limit});
 }
 
 void take_rows(Backend& backend, nb::handle x, nb::handle rows, nb::handle y) {
@@ -581,8 +593,8 @@ NB_MODULE(_native, m) {
       .def("head_linear", &head_linear, nb::arg("weight"), nb::arg("x"), nb::arg("kept"),
            nb::arg("beside").none(), nb::arg("y"))
       .def("experts", &experts, nb::arg("gate_up"), nb::arg("down"), nb::arg("x"), nb::arg("y"),
-           nb::arg("experts"), nb::arg("weights"), nb::arg("activation"), nb::arg("weigh_input"),
-           nb::arg("residual").none(), nb::arg("scale"))
+           nb::arg("experts"), nb::arg("weights"), nb::arg("activation"), nb::arg("limit"),
+           nb::arg("weigh_input"), nb::arg("residual").none(), nb::arg("scale"))
       .def("rope", &rope, nb::arg("qkv"), nb::arg("shape"), nb::arg("cos"), nb::arg("sin"),
            nb::arg("positions"), nb::arg("q_weight").none(), nb::arg("q_eps"),
            nb::arg("k_weight").none(), nb::arg("k_eps"))

@@ -115,6 +115,15 @@ void check_activations(const Kernels& kernels, Checks& checks) {
       }
       backend.activate({x.data(), gated.data(), width, kind, true, 0.0f}, 2);
       checks.equal(gated, product, "gated " + name + std::to_string(width));
+      if (kind == Activation::swiglu_clamped) continue;
+      constexpr float kLimit = 1.5f;
+      for (int64_t i = 0; i < 2 * width; ++i) {
+        const size_t at = static_cast<size_t>(i / width * 2 * width + i % width);
+        const float up = std::clamp(x[at + static_cast<size_t>(width)], -kLimit, kLimit);
+        product[static_cast<size_t>(i)] = std::min(whole[at], kLimit) * up;
+      }
+      backend.activate({x.data(), gated.data(), width, kind, true, kLimit}, 2);
+      checks.equal(gated, product, "gated and limited " + name + std::to_string(width));
     }
   }
 }

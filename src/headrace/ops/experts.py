@@ -122,6 +122,8 @@ class ExpertMLP:
     activation: Activation
     weigh_input: bool = False
     """Whether a token's weight multiplies an expert's input and not its output."""
+    limit: float = 0.0
+    """Of `gated_activation`; 0 means none."""
 
     def __post_init__(self) -> None:
         gate_up, down = self.gate_up, self.down

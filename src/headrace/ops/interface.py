@@ -309,8 +309,13 @@ class Ops(ABC):
         """
 
     @abstractmethod
-    def gated_activation(self, gate_up: Array, kind: Activation) -> Array:
-        """act(gate) * up of f32[N, 2 F] (gate first): f32[N, F]."""
+    def gated_activation(self, gate_up: Array, kind: Activation, *, limit: float = 0.0) -> Array:
+        """act(gate) * up of f32[N, 2 F] (gate first): f32[N, F].
+
+        limit: above 0, act(gate) is at most it and up in [-limit, limit], before they are
+            multiplied; swiglu_clamped has limits of its own and takes none.
+        Raises ValueError for a kind that is unknown and a limit that is out of range.
+        """
 
     @abstractmethod
     def activation(self, x: Array, kind: Activation) -> Array:

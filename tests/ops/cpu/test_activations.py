@@ -211,3 +211,34 @@ def test_swiglu_clamped_over_the_whole_range(level: str) -> None:
     assert np.array_equal(np.isnan(ops.gated_activation(ends, "swiglu_clamped")), np.isnan(want))
     with pytest.raises(ValueError, match="'swiglu_clamped' is unknown; supported: silu"):
         ops.activation(gate[None], "swiglu_clamped")
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("kind", ["silu", "gelu_tanh", "relu2"])
+def test_a_limit_cuts_the_gate_above_and_up_either_way(level: str, kind: Activation) -> None:
+    ops, reference = CpuOps(level, 2), ReferenceOps()
+    for width in (1, 86, 1030):
+        gate, up = np.split(normal(4, 5, 2 * width) * np.float32(4), 2, axis=1)
+        x, limit = np.concatenate([gate, up], axis=1), np.float32(2.5)
+        got = ops.gated_activation(x, kind, limit=2.5)
+        # The gate is cut above alone: its activation has a least value of its own.
+        apart = np.minimum(ops.activation(gate.copy(), kind), limit) * np.clip(up, -limit, limit)
+        apart[np.abs(apart) < SMALLEST] = 0  # flushed
+        assert (got == apart).all()
+        want = reference.gated_activation(x, kind, limit=2.5)
+        np.testing.assert_allclose(got, want, rtol=3e-6, atol=2e-5)
+    ends = np.array([[np.nan, 9, 9, -np.inf, 9, np.nan, -9, np.inf]], np.float32)
+    with np.errstate(invalid="ignore"):
+        want = reference.gated_activation(ends, "relu2", limit=2.5)
+    np.testing.assert_array_equal(want, [[np.nan, np.nan, -6.25, 0]])
+    np.testing.assert_array_equal(ops.gated_activation(ends, "relu2", limit=2.5), want)
+
+
+@pytest.mark.parametrize("make", [CpuOps, ReferenceOps])
+def test_limits_that_are_refused(make: type[CpuOps | ReferenceOps]) -> None:
+    any_ops, x = make(), normal(1, 2, 8)
+    for limit in (-1.0, math.nan, math.inf):
+        with pytest.raises(ValueError, match=r"limit .* is not in \[0, inf\)"):
+            any_ops.gated_activation(x, "silu", limit=limit)
+    with pytest.raises(ValueError, match="limit: swiglu_clamped has its own"):
+        any_ops.gated_activation(x, "swiglu_clamped", limit=1.0)

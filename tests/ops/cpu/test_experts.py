@@ -134,7 +134,8 @@ def one_by_one(
             taken_rows = x[rows]
             if mlp.weigh_input:
                 taken_rows = taken_rows * routes.weights[rows, choice, None]
-            inner = ops.gated_activation(ops.linear(taken_rows, weights[0][expert]), mlp.activation)
+            wide = ops.linear(taken_rows, weights[0][expert])
+            inner = ops.gated_activation(wide, mlp.activation, limit=mlp.limit)
             part[rows] = ops.linear(inner, weights[1][expert])
         if not mlp.weigh_input:
             part = routes.weights[:, choice, None] * part
@@ -180,6 +181,7 @@ def test_weights_of_the_input_and_other_activations(level: str) -> None:
         for kind in kinds:
             check_definition(level, codec, 9, activation=kind)
         check_definition(level, codec, 44, weigh_input=True)
+        check_definition(level, codec, 9, limit=0.75)
 
 
 def check_tokens_alone(level: str, codec: str, sizes: tuple[int, ...]) -> None:
@@ -339,6 +341,8 @@ def test_what_does_not_fit_is_refused() -> None:
     unknown = ExpertMLP(mlp.gate_up, mlp.down, "tanh")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"'tanh' is unknown; .*relu, relu2, swiglu_clamped"):
         ops.experts(x, unknown, routes)
+    with pytest.raises(ValueError, match=r"limit -1.* is not in \[0, inf\)"):
+        ops.experts(x, ExpertMLP(mlp.gate_up, mlp.down, "silu", limit=-1.0), routes)
     part = matrix(1, 16, 32)
     for parts, message in (
         ([], r"0 experts: their number is not in \[1, 65536\]"),

@@ -296,6 +296,7 @@ class CpuOps(Ops):
             routes.experts,
             routes.weights,
             mlp.activation,
+            mlp.limit,
             mlp.weigh_input,
             residual,
             scale,
@@ -361,14 +362,14 @@ class CpuOps(Ops):
         )
         return out
 
-    def gated_activation(self, gate_up: F32, kind: Activation) -> F32:
+    def gated_activation(self, gate_up: F32, kind: Activation, *, limit: float = 0.0) -> F32:
         out = np.empty((gate_up.shape[0], gate_up.shape[1] // 2), np.float32)
-        self._native.activation(gate_up, out, kind, True)
+        self._native.activation(gate_up, out, kind, True, limit)
         return out
 
     def activation(self, x: F32, kind: Activation) -> F32:
         out = np.empty(x.shape, np.float32)
-        self._native.activation(x, out, kind, False)
+        self._native.activation(x, out, kind, False, 0.0)
         return out
 
     def softcap(self, x: F32, cap: float) -> F32:

@@ -102,14 +102,24 @@ def activate(x: F64, kind: Activation) -> F64:
     return np.multiply(x, share)
 
 
-def gate_by(gate: F64, up: F64, kind: Activation) -> F64:
-    """act(gate) * up of each pair; ValueError for a kind that is unknown."""
+def gate_by(gate: F64, up: F64, kind: Activation, limit: float = 0.0) -> F64:
+    """act(gate) * up of each pair, both cut at the limit where there is one.
+
+    ValueError for a kind that is unknown, and for a limit that is negative or not finite.
+    """
+    if not 0 <= limit < math.inf:
+        raise ValueError(f"limit {limit} is not in [0, inf)")
     if kind == "swiglu_clamped":
+        if limit:
+            raise ValueError("limit: swiglu_clamped has its own")
         gate, up = np.minimum(gate, 7.0), np.clip(up, -7.0, 7.0)
         with np.errstate(over="ignore"):
             gated: F64 = gate / (1 + np.exp(-1.702 * gate)) * (up + 1)
         return gated
-    return activate(gate, kind) * up
+    gate = activate(gate, kind)
+    if limit:
+        gate, up = np.minimum(gate, limit), np.clip(up, -limit, limit)
+    return gate * up
 
 
 _erf: Callable[[F64], F64] = np.vectorize(math.erf, otypes=[np.float64])

@@ -286,11 +286,11 @@ class ReferenceOps(Ops):
         terms = attention.Terms(sinks, slopes, masks)
         return attention.attend(qkv, shape, kv.arrays, place, batch, terms)
 
-    def gated_activation(self, gate_up: F32, kind: Activation) -> F32:
+    def gated_activation(self, gate_up: F32, kind: Activation, *, limit: float = 0.0) -> F32:
         if gate_up.shape[1] % 2:
             raise ValueError(f"gate_up has an odd width {gate_up.shape[1]}")
         gate, up = np.split(gate_up.astype(np.float64), 2, axis=1)
-        return gate_by(gate, up, kind).astype(np.float32)
+        return gate_by(gate, up, kind, limit).astype(np.float32)
 
     def activation(self, x: F32, kind: Activation) -> F32:
         return activate(x.astype(np.float64), kind).astype(np.float32)

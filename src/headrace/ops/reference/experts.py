@@ -162,7 +162,8 @@ def run(
         rows = x[token]
         if mlp.weigh_input:
             rows = rows * routes.weights[token, choice, None]
-        inner = ops.gated_activation(ops.linear(rows, gate_up[expert]), mlp.activation)
+        wide = ops.linear(rows, gate_up[expert])
+        inner = ops.gated_activation(wide, mlp.activation, limit=mlp.limit)
         results[token, choice] = ops.linear(inner, down[expert])
     total = np.zeros((count, hidden), np.float32)
     for column in range(routes.experts.shape[1]):
