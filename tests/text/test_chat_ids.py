@@ -149,6 +149,7 @@ CHATS: dict[str, tuple[Family, ...]] = {
     "mimo": (Family("llama.cpp/MiMo-VL", _CHATML, "qwen2", "qwen2", own=True),),
     "mimo_v2_flash": (Family("llama.cpp/MiMo-VL", _CHATML, "qwen2", "qwen2", own=True),),
     "minimax_m2": (Family("chujiezheng/chatml", _CHATML, "gpt-2", "minimax-m2"),),
+    "minimax_m3": (Family("chujiezheng/chatml", _CHATML, "gpt-2", "minimax-m2"),),
     "ministral3": (Family("mistral/chat_templates/v3_spm", (), "mistral", own=True),),
     "mistral": (Family("mistral/chat_templates/v3_spm", (), "mistral", own=True),),
     "llama4_text": (Family("llama.cpp/meta-llama-Llama-3.3-70B-Instruct", _LLAMA3, "llama-bpe",

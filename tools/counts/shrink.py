@@ -65,24 +65,34 @@ def _shrink_layers(config: dict[str, Any]) -> None:
     layers = _first(config, _LAYERS)
     if layers is None:
         return
-    lists = {
-        key: value
-        for key, value in config.items()
+    # MiniMax-M3 has lists by layer within an object.
+    inner = {key for key in ("sparse_attention_config",) if isinstance(config.get(key), dict)}
+    places = [config, *(config[key] for key in inner)]
+    lists = [
+        value
+        for place in places
+        for value in place.values()
         if isinstance(value, list) and len(value) == layers
-    }
-    kinds = [repr(kind) for kind in zip(*lists.values(), strict=True)]
+    ]
+    kinds = [repr(kind) for kind in zip(*lists, strict=True)]
     kept = max((kinds.index(kind) + 1 for kind in kinds), default=0)
     leading = max((config.get(key) or 0 for key in _LEADING), default=0)
     periods = [config.get(key) for key in _PERIODS]
     period = max((value for value in periods if isinstance(value, int)), default=1)
     kept = min(layers, max(2, kept, leading + period))
     for key, value in config.items():
-        if key in lists:
+        if key in inner:
+            config[key] = {name: _first_layers(held, layers, kept) for name, held in value.items()}
+        elif isinstance(value, list) and len(value) == layers:
             config[key] = value[:kept]
         elif key in _LAYERS or (key == "max_window_layers" and value == layers):
             config[key] = kept
         elif key == "mlp_only_layers" and isinstance(value, list):
             config[key] = [layer for layer in value if layer < kept]
+
+
+def _first_layers(value: Any, layers: int, kept: int) -> Any:
+    return value[:kept] if isinstance(value, list) and len(value) == layers else value
 
 
 def _shrink_widths(config: dict[str, Any]) -> None:

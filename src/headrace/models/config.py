@@ -105,6 +105,8 @@ class DecoderConfig:
     sparse_after: int = 0
     """Positions up to which attention that chooses some of them chooses all, and beyond which no
     request goes; 0 in models without such a choice."""
+    sparse_keys: str = "index_topk"
+    """The keys of config.json that say so."""
 
     @property
     def attention_width(self) -> int:

@@ -70,15 +70,17 @@ class ExpertLayer(PreNormLayer):
     """The shared layer with experts for its MLP, but in layers that the config says are dense."""
 
     mlp_name: ClassVar[str] = "mlp"
+    dense_name: ClassVar[str | None] = None
+    """Of the MLP in dense layers, where it is another."""
     expert_names: ClassVar[ExpertNames] = ExpertNames()
 
     def load_mlp(
         self, config: DecoderConfig, loader: Loader, index: int, at: str
     ) -> GatedMLP | MLP | Experts:
-        experts, name = config.experts, f"{at}.{self.mlp_name}"
+        experts = config.experts
         if experts is None or not experts.layers[index]:
-            return GatedMLP.load(config, loader, name)
-        return Experts.load(config, experts, loader, name, self.expert_names)
+            return GatedMLP.load(config, loader, f"{at}.{self.dense_name or self.mlp_name}")
+        return Experts.load(config, experts, loader, f"{at}.{self.mlp_name}", self.expert_names)
 
 
 class NormNames(NamedTuple):

@@ -70,8 +70,8 @@ def load_model(
         made_for = f"this model was made for {limit} tokens (max_position_embeddings)"
         if limit == config.sparse_after:
             made_for = (
-                f"beyond {limit} tokens (index_topk) this model's attention chooses among the "
-                "tokens before, and sparse attention is not implemented yet"
+                f"beyond {limit} tokens ({config.sparse_keys}) this model's attention chooses "
+                "among the tokens before, and sparse attention is not implemented yet"
             )
         raise ConfigError(
             f"--max-model-len {max_positions} is out of range: {made_for}; choose 1 to {limit}"

@@ -25,25 +25,29 @@ _TEXT_TYPES = {
     "gemma4": "gemma4_text",
     "kimi_k25": "kimi_k2",
     "llama4": "llama4_text",
+    "minimax_m3_vl": "minimax_m3",
     "mistral3": "mistral",
     "qwen3_vl": "qwen3_vl_text",
     "qwen3_vl_moe": "qwen3_vl_moe_text",
 }
+# Other names of a family: what transformers writes of it.
+_OTHER_NAMES = {"minimax_m3_vl_text": "minimax_m3"}
 # What these configs say of images and sound alone.
 _IMAGE_KEYS = frozenset(
     {
         "audio_config", "audio_token_id", "boa_token_id", "boi_token_id", "boi_token_index",
         "eoa_token_id", "eoa_token_index", "eoi_token_id", "eoi_token_index", "ignore_index",
         "image_token_id", "image_token_index", "media_placeholder_token_id", "mm_tokens_per_image",
-        "multimodal_projector_bias", "projector_hidden_act", "spatial_merge_size",
-        "use_unified_vision_chunk", "video_placeholder", "video_token_id", "vision_config",
+        "multimodal_projector_bias", "projector_hidden_act", "projector_hidden_size",
+        "spatial_merge_size", "use_unified_vision_chunk", "video_placeholder", "video_token_id",
+        "video_token_index", "vision_config",
         "vision_end_token_id", "vision_feature_layer", "vision_soft_tokens_per_image",
         "vision_start_token_id",
     }
 )  # fmt: skip
 _IMAGE_MODULES = (
     "vision_tower", "vision_model", "visual", "multi_modal_projector", "mm_projector",
-    "embed_vision", "audio_tower", "embed_audio",
+    "embed_vision", "audio_tower", "embed_audio", "patch_merge_mlp",
 )  # fmt: skip
 # By the version of transformers that wrote the file; the longest first.
 _TEXT_PREFIXES = {"language_model.model.": "model.", "model.language_model.": "model.",
@@ -60,18 +64,23 @@ class TextPart:
 
 
 def text_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The text model's config.json; any other config as it is.
+    """The text model's config.json, under its family's name; any other config as it is.
 
     Keys around `text_config` that speak of more than images are kept, the inner ones winning but
     for `tie_word_embeddings`: lm_head is the whole model's.
     """
     text_type, inner = _TEXT_TYPES.get(str(config.get("model_type"))), config.get("text_config")
     if text_type is None or not isinstance(inner, dict):
-        return dict(config)
+        return _by_family(dict(config))
     outer = {key: value for key, value in config.items() if key not in _IMAGE_KEYS}
     del outer["text_config"]
     tied = {key: outer[key] for key in ("tie_word_embeddings",) if key in outer}
-    return {**outer, "model_type": text_type, **inner, **tied}
+    return _by_family({**outer, "model_type": text_type, **inner, **tied})
+
+
+def _by_family(config: dict[str, Any]) -> dict[str, Any]:
+    other = _OTHER_NAMES.get(str(config.get("model_type")))
+    return config if other is None else {**config, "model_type": other}
 
 
 def text_part(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> TextPart:

@@ -34,6 +34,7 @@ from headrace.models.families.llama4 import Llama4
 from headrace.models.families.mimo import MiMo
 from headrace.models.families.mimo_v2_flash import MiMoV2Flash
 from headrace.models.families.minimax_m2 import MiniMaxM2
+from headrace.models.families.minimax_m3 import MiniMaxM3
 from headrace.models.families.ministral3 import Ministral3
 from headrace.models.families.mistral import Mistral
 from headrace.models.families.mixtral import Mixtral
@@ -86,6 +87,7 @@ FAMILIES: Mapping[str, type[Model]] = {
     "mimo": MiMo,
     "mimo_v2_flash": MiMoV2Flash,
     "minimax_m2": MiniMaxM2,
+    "minimax_m3": MiniMaxM3,
     "ministral3": Ministral3,
     "mistral": Mistral,
     "mixtral": Mixtral,

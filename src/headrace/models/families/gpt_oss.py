@@ -61,8 +61,7 @@ class GptOss(Model):
     def read_config(reader: ConfigReader) -> DecoderConfig:
         heads, layers = reader.size("num_attention_heads"), reader.size("num_hidden_layers")
         reader.expect("hidden_act", str, ("silu", "swish"), "silu")
-        _expect_number(reader, "swiglu_limit", _LIMIT)
-        _expect_number(reader, "swiglu_alpha", _ALPHA)
+        expect_clamp(reader)
         rope = _read_rope(reader)
         width = reader.size("intermediate_size")
         return DecoderConfig(
@@ -111,6 +110,12 @@ def _read_rope(reader: ConfigReader) -> RopeConfig:
     if rope.kind == "yarn":
         reader.expect("initial_context_length", int, (original,), original)
     return rope
+
+
+def expect_clamp(reader: ConfigReader) -> None:
+    """The limit and the slope of the activation `swiglu_clamped`."""
+    _expect_number(reader, "swiglu_limit", _LIMIT)
+    _expect_number(reader, "swiglu_alpha", _ALPHA)
 
 
 def _expect_number(reader: ConfigReader, key: str, supported: float) -> None:

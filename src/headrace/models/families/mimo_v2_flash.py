@@ -36,6 +36,7 @@ from headrace.models.model import Model
 from headrace.models.rope import RopeConfig
 from headrace.ops.interface import Array, Norm
 from headrace.weights.config_reader import ConfigReader
+from headrace.weights.layer_kinds import read_sparse_mlps
 from headrace.weights.rope_config import FULL, WINDOWED
 
 GLOBAL_THETA, LOCAL_THETA, PARTIAL = 5e6, 1e4, 0.334
@@ -203,22 +204,5 @@ def _read_experts(reader: ConfigReader, layers: int) -> ExpertsConfig:
     return ExpertsConfig(
         routing=read_sigmoid_routing(reader, experts=256, chosen=8),
         intermediate_size=reader.size("moe_intermediate_size", 2048),
-        layers=_read_sparse(reader, layers),
+        layers=read_sparse_mlps(reader, layers, tuple(index > 0 for index in range(layers))),
     )
-
-
-def _read_sparse(reader: ConfigReader, layers: int) -> tuple[bool, ...]:
-    """Layers with experts, as `mlp_layer_types` or `moe_layer_freq` says: all but the first."""
-    kinds, flags = reader.raw("mlp_layer_types"), reader.raw("moe_layer_freq")
-    usual = tuple(index > 0 for index in range(layers))
-    if flags is not None:
-        if not isinstance(flags, list) or [*map(type, flags)] != [int] * layers:
-            reader.refuse("moe_layer_freq", flags, f"0 or 1, {layers} times")
-        usual = tuple(bool(flag) for flag in flags)
-    if kinds is None:
-        return usual
-    known = isinstance(kinds, list) and all(kind in ["dense", "sparse"] for kind in kinds)
-    found = tuple(kind == "sparse" for kind in kinds) if known else ()
-    if len(found) != layers or (flags is not None and found != usual):
-        reader.refuse("mlp_layer_types", kinds, f"'dense' or 'sparse', {layers} times")
-    return found

@@ -69,7 +69,7 @@ from headrace.weights.architectures.llama import (
 )
 from headrace.weights.architectures.llama4 import LLAMA4
 from headrace.weights.architectures.mimo2 import MIMO_V2_FLASH
-from headrace.weights.architectures.minimax import MINIMAX_M2
+from headrace.weights.architectures.minimax import MINIMAX_M2, MINIMAX_M3
 from headrace.weights.architectures.olmo import OLMO2, OLMO3, OLMOE
 from headrace.weights.architectures.phi3 import PHI3, PHIMOE
 from headrace.weights.architectures.qwen import (
@@ -140,6 +140,7 @@ _ALL: tuple[Architecture, ...] = (
     GPT_OSS,
     MIMO_V2_FLASH,
     MINIMAX_M2,
+    MINIMAX_M3,
     FALCON,
     PHI3,
     PHIMOE,
