@@ -258,6 +258,7 @@ def test_real_configs_are_read_or_refused_by_name(shared_assets: Path) -> None:
         "Qwen--Qwen3-Coder-480B-A35B-Instruct",
         *(f"mistralai--Mixtral-{size}-v0.1" for size in ("8x7B", "8x22B")),
         *(f"openai--gpt-oss-{size}" for size in ("20b", "120b")),
+        "MiniMaxAI--MiniMax-M3",
         "XiaomiMiMo--MiMo-7B-Base",
         "nvidia--Llama-3_3-Nemotron-Super-49B-v1",
         *(f"zai-org--GLM-{version}" for version in ("5", "5.1", "5.2")),
