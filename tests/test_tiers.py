@@ -6,12 +6,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.cpu_guard import CpuGuard, cpu_s, descendants_cpu_s
 from tests.run_summary import RunSummary
 from tests.tiers import MARKERS, SMOKE, Tiers, marked_as_a_whole
+from tests.waiting import children
 
 SUITE = """
 import pytest
@@ -172,6 +174,24 @@ def test_processes_are_counted_while_they_live_and_when_they_have_ended() -> Non
         assert descendants_cpu_s(os.getpid()) >= 0.08
         assert cpu_s() - before_s >= 0.08
     assert cpu_s() - before_s >= 0.08
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError, ProcessLookupError])
+def test_a_thread_that_ends_hides_no_process(
+    error: type[OSError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise all that a server has used so far would be charged to the next test."""
+    read, failures = Path.read_text, iter([error()])
+
+    def racing(path: Path, *arguments: Any, **options: Any) -> str:
+        if path.name == "children" and (failure := next(failures, None)):
+            raise failure
+        return read(path, *arguments, **options)
+
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        monkeypatch.setattr(Path, "read_text", racing)
+        assert child.pid in children()
+    assert next(failures, None) is None
 
 
 def test_the_end_names_parts_and_reasons(pytester: pytest.Pytester) -> None:

@@ -60,9 +60,21 @@ def threads() -> int:
 
 
 def children(pid: int | str = "self") -> set[int]:
-    """Processes that `pid` has started and not waited for."""
-    tasks = Path(f"/proc/{pid}/task").iterdir()
-    return {int(child) for task in tasks for child in (task / "children").read_text().split()}
+    """Processes that `pid` has started and not waited for.
+
+    The kernel lists them by thread. Where a thread ends while they are read, its children are
+    another thread's, which may have been read before: then all is read again.
+    """
+    while True:
+        found: set[int] = set()
+        ended = False
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            try:
+                found.update(map(int, (task / "children").read_text().split()))
+            except (FileNotFoundError, ProcessLookupError):
+                ended = True
+        if not ended:
+            return found
 
 
 def runs(pid: int) -> bool:
