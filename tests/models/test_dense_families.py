@@ -60,6 +60,9 @@ def rope_with(**changes: Any) -> dict[str, Any]:
         ("seed_oss", {"sliding_window": 64}, "sliding_window = 64"),
         ("arcee", {"hidden_act": "silu"}, "hidden_act = 'silu'"),
         ("arcee", {"partial_rotary_factor": 0.5}, "partial_rotary_factor = 0.5"),
+        ("ernie4_5", {"hidden_act": "gelu"}, "hidden_act = 'gelu'"),
+        ("ernie4_5", {"mlp_bias": True}, "mlp_bias = True"),
+        ("ernie4_5", {"sliding_window": 64}, "sliding_window = 64"),
         ("gpt_neox", {"hidden_act": "relu"}, "hidden_act = 'relu'"),
         ("gpt_neox", {"rope_theta": 1e6}, "rope_theta = 1000000.0"),
         ("gpt_neox", {"rotary_pct": 1.5}, "partial_rotary_factor = 1.5"),
@@ -96,6 +99,7 @@ def test_what_a_silent_ministral3_means() -> None:
     ("model_type", "kv_heads", "head_dim", "positions", "eps", "theta"),
     [
         ("arcee", 16, 4, 4096, 1e-5, 1e4),
+        ("ernie4_5", 2, 128, 131072, 1e-5, 5e5),
         ("gemma", 16, 256, 8192, 1e-6, 1e4),
         ("internlm2", 16, 4, 2048, 1e-6, 1e4),
         ("internlm3", 2, 128, 32768, 1e-5, 1e4),

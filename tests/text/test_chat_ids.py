@@ -116,6 +116,8 @@ CHATS: dict[str, tuple[Family, ...]] = {
                            "deepseek-v3"),),
     "deepseek_v32": (Family("llama.cpp/deepseek-ai-DeepSeek-V3.2", _DEEPSEEK, "llama-bpe",
                             "deepseek-v3"),),
+    "ernie4_5": (Family("chujiezheng/chatml", _CHATML, "llama-spm", entries=_NO_PREFIX),),
+    "ernie4_5_moe": (Family("chujiezheng/chatml", _CHATML, "llama-spm", entries=_NO_PREFIX),),
     "falcon": (Family("chujiezheng/falcon-instruct", ("<|endoftext|>",), "gpt-2", "falcon"),),
     "gemma": (Family("chujiezheng/gemma-it", _GEMMA, "llama-spm", entries=_NO_PREFIX),),
     "gemma2": (Family("llama.cpp/google-gemma-2-2b-it", _GEMMA, "llama-spm", entries=_NO_PREFIX),),
@@ -136,6 +138,7 @@ CHATS: dict[str, tuple[Family, ...]] = {
                           "refact"),),
     "kimi_k2": (Family("llama.cpp/moonshotai-Kimi-K2", _KIMI, "llama-bpe", "kimi-k2"),),
     "hunyuan_v1_dense": (Family("chujiezheng/chatml", _CHATML, "gpt-2", "hunyuan-dense"),),
+    "hunyuan_v1_moe": (Family("chujiezheng/chatml", _CHATML, "gpt-2", "hunyuan"),),
     "internlm2": (Family("chujiezheng/chatml", _CHATML, "llama-spm"),),
     "internlm3": (Family("chujiezheng/chatml", _CHATML, "llama-spm"),),
     "llama": (

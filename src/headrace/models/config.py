@@ -242,11 +242,17 @@ def read_expert_count(reader: ConfigReader, key: str, default: int | None = None
     return experts
 
 
-def read_experts_per_token(reader: ConfigReader, experts: int, default: int | None = None) -> int:
-    """`num_experts_per_tok`, which there must be enough experts for."""
-    chosen = reader.size("num_experts_per_tok", default)
+def read_experts_per_token(
+    reader: ConfigReader,
+    experts: int,
+    default: int | None = None,
+    *,
+    key: str = "num_experts_per_tok",
+) -> int:
+    """Experts of each token, which there must be enough experts for."""
+    chosen = reader.size(key, default)
     if chosen > experts:
-        reader.refuse("num_experts_per_tok", chosen, f"1 to the {experts} experts of a layer")
+        reader.refuse(key, chosen, f"1 to the {experts} experts of a layer")
     return chosen
 
 

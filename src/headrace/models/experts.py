@@ -37,6 +37,8 @@ class ExpertNames(NamedTuple):
     down: str = "down_proj"
     bias: str | None = None
     """What is added to the scores for the choice alone; None in families without."""
+    bias_is_row: bool = False
+    """Whether that is stored as a matrix of one row."""
     shared: str | None = None
     """The shared expert; None in families without."""
     shared_gate: str | None = None
@@ -86,7 +88,9 @@ class Experts:
         """The mixture whose names begin with `prefix`."""
         count, hidden = experts.routing.num_experts, config.hidden_size
         router = loader.router(f"{prefix}.{names.router}", count, hidden, bias=names.router_bias)
-        bias = loader.vector(f"{prefix}.{names.bias}", count) if names.bias else None
+        bias = None
+        if names.bias:
+            bias = loader.vector(f"{prefix}.{names.bias}", count, is_row=names.bias_is_row)
         at = f"{prefix}.{names.expert}"
         mlp = _load_mlp(
             config, loader, at, names, experts.intermediate_size, count=count, routed=True

@@ -69,6 +69,15 @@ class ConfigReader:
             )
         return value
 
+    def uniform_size(self, key: str, count: int, default: int) -> int:
+        """A size, or a list with the same one at each of `count` places."""
+        value = self.raw(key)
+        if not isinstance(value, list):
+            return self.size(key, default)
+        if [*map(type, value)] != [int] * count or value.count(value[0]) != count:
+            self.refuse(key, value, f"one whole number, or the same one {count} times")
+        return ConfigReader({key: value[0]}, prefix=self._prefix).size(key)
+
     def positive(self, key: str, default: float | None = None) -> float:
         """A finite number above 0; required where there is no default."""
         value = self.required(key, float) if default is None else self.get(key, float, default)

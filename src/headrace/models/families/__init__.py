@@ -10,6 +10,8 @@ from headrace.models.families.cohere2 import Cohere2
 from headrace.models.families.deepseek_v2 import DeepseekV2
 from headrace.models.families.deepseek_v3 import DeepseekV3
 from headrace.models.families.deepseek_v32 import DeepseekV32
+from headrace.models.families.ernie4_5 import Ernie
+from headrace.models.families.ernie4_5_moe import ErnieMoe
 from headrace.models.families.falcon import Falcon
 from headrace.models.families.gemma import Gemma
 from headrace.models.families.gemma2 import Gemma2
@@ -26,6 +28,7 @@ from headrace.models.families.gpt_oss import GptOss
 from headrace.models.families.granite import Granite
 from headrace.models.families.granitemoe import GraniteMoe
 from headrace.models.families.hunyuan_v1_dense import HunyuanDense
+from headrace.models.families.hunyuan_v1_moe import HunyuanMoe
 from headrace.models.families.internlm2 import InternLM2
 from headrace.models.families.internlm3 import InternLM3
 from headrace.models.families.kimi_k2 import KimiK2
@@ -63,6 +66,8 @@ FAMILIES: Mapping[str, type[Model]] = {
     "deepseek_v2": DeepseekV2,
     "deepseek_v3": DeepseekV3,
     "deepseek_v32": DeepseekV32,
+    "ernie4_5": Ernie,
+    "ernie4_5_moe": ErnieMoe,
     "falcon": Falcon,
     "gemma": Gemma,
     "gemma2": Gemma2,
@@ -79,6 +84,7 @@ FAMILIES: Mapping[str, type[Model]] = {
     "granite": Granite,
     "granitemoe": GraniteMoe,
     "hunyuan_v1_dense": HunyuanDense,
+    "hunyuan_v1_moe": HunyuanMoe,
     "internlm2": InternLM2,
     "internlm3": InternLM3,
     "kimi_k2": KimiK2,

@@ -13,6 +13,8 @@ arithmetic and keys.
 
 from __future__ import annotations
 
+from typing import Any
+
 from headrace.models.blocks import Attention, RopeNormAttention
 from headrace.models.config import DecoderConfig, read_attention
 from headrace.models.decoder import PreNormLayer
@@ -40,27 +42,33 @@ class HunyuanDense(Model):
 
     @staticmethod
     def read_config(reader: ConfigReader) -> DecoderConfig:
-        heads, hidden = reader.size("num_attention_heads"), reader.size("hidden_size")
-        head_dim = reader.optional("head_dim", int) or hidden // heads
-        if head_dim * heads != hidden and reader.raw("head_dim") is None:
-            reader.refuse("hidden_size", hidden, f"multiples of num_attention_heads {heads}")
-        reader.expect("hidden_act", str, ("silu", "swish"), "silu")
-        # What published files say of parts that transformers' class always or never has.
-        reader.expect("use_qk_norm", bool, (True,), True)
-        reader.expect("use_cla", bool, (False,), False)
-        reader.expect("attention_head_dim", int, (head_dim,), head_dim)
-        reader.unused("cla_share_factor", "eod_token_id")
-        return DecoderConfig(
-            model_type="hunyuan_v1_dense",
-            vocab_size=reader.optional("vocab_size", int),
-            hidden_size=hidden,
-            intermediate_size=reader.size("intermediate_size"),
-            num_layers=reader.size("num_hidden_layers"),
-            attention=read_attention(reader, heads, head_dim),
-            rope=RopeConfig.read(reader, with_alpha=True),
-            max_positions=reader.size("max_position_embeddings", 2048),
-            norm_eps=reader.positive("rms_norm_eps", 1e-5),
-            attention_bias=reader.optional("attention_bias", bool),
-            mlp_bias=False,
-            tied=reader.optional("tie_word_embeddings", bool),
-        )
+        return read_hunyuan(reader, "hunyuan_v1_dense")
+
+
+def read_hunyuan(reader: ConfigReader, model_type: str, **fields: Any) -> DecoderConfig:
+    """Keys of both Hunyuans; `fields` are added to the config."""
+    heads, hidden = reader.size("num_attention_heads"), reader.size("hidden_size")
+    head_dim = reader.optional("head_dim", int) or hidden // heads
+    if head_dim * heads != hidden and reader.raw("head_dim") is None:
+        reader.refuse("hidden_size", hidden, f"multiples of num_attention_heads {heads}")
+    reader.expect("hidden_act", str, ("silu", "swish"), "silu")
+    # What published files say of parts that transformers' class always or never has.
+    reader.expect("use_qk_norm", bool, (True,), True)
+    reader.expect("use_cla", bool, (False,), False)
+    reader.expect("attention_head_dim", int, (head_dim,), head_dim)
+    reader.unused("cla_share_factor", "eod_token_id")
+    return DecoderConfig(
+        model_type=model_type,
+        vocab_size=reader.optional("vocab_size", int),
+        hidden_size=hidden,
+        intermediate_size=reader.size("intermediate_size"),
+        num_layers=reader.size("num_hidden_layers"),
+        attention=read_attention(reader, heads, head_dim),
+        rope=RopeConfig.read(reader, with_alpha=True),
+        max_positions=reader.size("max_position_embeddings", 2048),
+        norm_eps=reader.positive("rms_norm_eps", 1e-5),
+        attention_bias=reader.optional("attention_bias", bool),
+        mlp_bias=False,
+        tied=reader.optional("tie_word_embeddings", bool),
+        **fields,
+    )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -108,10 +109,13 @@ class TensorReader:
             return None
         return self.optional_vector(ROPE_FACTORS, rope.rotary_dim(head_dim) // 2)
 
-    def vector(self, name: str, width: int, *, offset: float = 0.0) -> Array:
-        """A vector f32[width] of the backend, with `offset` added to its values."""
-        tensor = self.tensor(name, width)
-        vector = self._ops.vector(tensor, offset=offset)
+    def vector(self, name: str, width: int, *, offset: float = 0.0, is_row: bool = False) -> Array:
+        """A vector f32[width] of the backend, with `offset` added to its values.
+
+        is_row: it is stored as a matrix [1, width].
+        """
+        tensor = self.tensor(name, 1, width) if is_row else self.tensor(name, width)
+        vector = self._ops.vector(replace(tensor, shape=(width,)), offset=offset)
         self._advance(tensor)
         return vector
 

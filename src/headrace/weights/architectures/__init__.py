@@ -44,6 +44,7 @@ from headrace.weights.architectures.deepseek import (
     GLM_MOE_DSA,
     KIMI_K2,
 )
+from headrace.weights.architectures.ernie import ERNIE, ERNIE_MOE
 from headrace.weights.architectures.falcon import FALCON
 from headrace.weights.architectures.gemma import GEMMA, GEMMA2, GEMMA3
 from headrace.weights.architectures.gemma4 import GEMMA4
@@ -52,7 +53,7 @@ from headrace.weights.architectures.glm import GLM, GLM4, GLM4_MOE
 from headrace.weights.architectures.gpt2 import GPT2, STARCODER
 from headrace.weights.architectures.gpt_neox import GPT_NEOX
 from headrace.weights.architectures.gpt_oss import GPT_OSS
-from headrace.weights.architectures.hunyuan import HUNYUAN_DENSE
+from headrace.weights.architectures.hunyuan import HUNYUAN_DENSE, HUNYUAN_MOE
 from headrace.weights.architectures.llama import (
     ARCEE,
     GRANITE,
@@ -101,6 +102,9 @@ _ALL: tuple[Architecture, ...] = (
     LLAMA4,
     DECI,
     HUNYUAN_DENSE,
+    HUNYUAN_MOE,
+    ERNIE,
+    ERNIE_MOE,
     SMOLLM3,
     ARCEE,
     SEED_OSS,
