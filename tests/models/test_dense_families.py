@@ -10,7 +10,6 @@ import pytest
 
 from headrace.errors import UnsupportedModelError
 from headrace.models import DecoderConfig, load_model, read_config
-from headrace.models.query_scaling import QueryScaling
 from headrace.models.rope import RopeConfig
 from headrace.ops.interface import Ops
 from headrace.weights.checkpoint import Checkpoint, Conventions, TokenizerData
@@ -81,42 +80,6 @@ def test_what_is_not_implemented_stops_the_load(
 ) -> None:
     with pytest.raises(UnsupportedModelError, match=words):
         read({**tiny_config(family), **change})
-
-
-def test_what_a_silent_ministral3_means() -> None:
-    """As transformers' class has it, the keys of rope all together."""
-    config = read({"model_type": "ministral3", **SIZES})
-    assert (config.attention.head_dim, config.attention.num_kv_heads) == (128, 8)
-    assert (config.max_positions, config.windows) == (262144, ())
-    assert config.norm_eps == pytest.approx(1e-5, rel=1e-6)
-    assert config.rope == RopeConfig(1e6, "yarn", 16.0, original_max_positions=16384)
-    assert config.query_scaling == QueryScaling(0.1, 16384)
-    null = read({"model_type": "ministral3", **SIZES, "head_dim": None})
-    assert null.attention.head_dim == 4
-
-
-@pytest.mark.parametrize(
-    ("model_type", "kv_heads", "head_dim", "positions", "eps", "theta"),
-    [
-        ("arcee", 16, 4, 4096, 1e-5, 1e4),
-        ("ernie4_5", 2, 128, 131072, 1e-5, 5e5),
-        ("gemma", 16, 256, 8192, 1e-6, 1e4),
-        ("internlm2", 16, 4, 2048, 1e-6, 1e4),
-        ("internlm3", 2, 128, 32768, 1e-5, 1e4),
-        ("olmo3", 16, 4, 2048, 1e-5, 5e5),
-        ("seed_oss", 8, 128, 524288, 1e-6, 1e4),
-    ],
-)
-def test_what_silence_means_is_transformers_own(
-    model_type: str, kv_heads: int, head_dim: int, positions: int, eps: float, theta: float
-) -> None:
-    config = read({"model_type": model_type, **SIZES})
-    assert (config.attention.num_kv_heads, config.attention.head_dim) == (kv_heads, head_dim)
-    assert config.max_positions == positions
-    assert config.norm_eps == pytest.approx(eps, rel=1e-6)
-    assert config.rope == RopeConfig(theta)
-    null = read({"model_type": model_type, **SIZES, "head_dim": None})
-    assert null.attention.head_dim == 4
 
 
 def test_olmo3_has_windows_in_three_of_four_layers_and_scales_the_rope_of_the_others() -> None:

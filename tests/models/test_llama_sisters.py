@@ -9,7 +9,6 @@ import pytest
 
 from headrace.errors import UnsupportedModelError
 from headrace.models import DecoderConfig, load_model, read_config
-from headrace.models.rope import RopeConfig
 from headrace.ops.interface import Ops
 from headrace.weights.checkpoint import Checkpoint, Conventions, TokenizerData
 from tests.tiny import tiny_checkpoint, tiny_config
@@ -23,22 +22,6 @@ def read(config: dict[str, Any]) -> DecoderConfig:
     return read_config(
         Checkpoint(Path("x"), "safetensors", config, Conventions(), {}, TokenizerData("none"))
     )
-
-
-@pytest.mark.parametrize(
-    ("model_type", "kv_heads", "positions", "theta"),
-    [("mistral", 8, 131072, 1e4), ("qwen2", 32, 32768, 1e4), ("smollm3", 4, 32768, 2e6),
-     ("granite", 32, 2048, 1e4)],
-)  # fmt: skip
-def test_what_silence_means_is_transformers_own(
-    model_type: str, kv_heads: int, positions: int, theta: float
-) -> None:
-    config = read({"model_type": model_type, **WIDTHS})
-    assert config.attention.num_kv_heads == kv_heads
-    assert (config.max_positions, config.rope) == (positions, RopeConfig(theta))
-    assert config.norm_eps == pytest.approx(1e-6, rel=1e-6)
-    null = read({"model_type": model_type, **WIDTHS, "num_key_value_heads": None})
-    assert null.attention.num_kv_heads == 32
 
 
 @pytest.mark.parametrize(

@@ -124,22 +124,6 @@ def test_rope_of_published_configs() -> None:
     assert mini.rotary_dim == 96 and mini.attention.head_dim == 128
 
 
-def test_silence_means_what_transformers_means() -> None:
-    sizes = {"n_embd": 64, "n_head": 4, "n_layer": 1}
-    gpt2, bigcode = (read({"model_type": name, **sizes}) for name in ("gpt2", "gpt_bigcode"))
-    assert (gpt2.max_positions, gpt2.intermediate_size, gpt2.tied) == (1024, 256, True)
-    assert (bigcode.attention.num_kv_heads, bigcode.activation) == (1, "gelu_tanh")
-    sizes = {"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 1}
-    falcon = read({"model_type": "falcon", **sizes})
-    assert (falcon.attention.num_kv_heads, falcon.max_positions) == (1, 2048)
-    assert (falcon.intermediate_size, falcon.tied, falcon.attention_bias) == (256, True, False)
-    starcoder2 = read({"model_type": "starcoder2", **sizes, "intermediate_size": 96})
-    assert (starcoder2.attention.num_kv_heads, starcoder2.max_positions) == (2, 4096)
-    phi3 = read({"model_type": "phi3", **sizes, "intermediate_size": 96})
-    assert (phi3.attention.num_kv_heads, phi3.max_positions) == (4, 4096)
-    assert phi3.norm_eps == pytest.approx(1e-5, rel=1e-6)
-
-
 @pytest.mark.parametrize(
     ("stated", "changes", "pattern"),
     [
@@ -172,50 +156,6 @@ def test_what_is_not_implemented_is_refused_by_name(
 ) -> None:
     with pytest.raises(UnsupportedModelError, match=pattern):
         read({**stated, **changes})
-
-
-@pytest.mark.parametrize(
-    ("model_type", "kv_heads", "head_dim", "positions", "eps", "theta"),
-    [
-        ("llama", 32, 2, 2048, 1e-6, 1e4),
-        ("qwen3", 32, 128, 32768, 1e-6, 1e4),
-        ("gemma2", 4, 256, 8192, 1e-6, 1e4),
-        ("gemma3_text", 4, 256, 131072, 1e-6, 1e6),
-        ("olmo2", 32, 2, 2048, 1e-5, 1e4),
-        ("cohere", 32, 2, 8192, 1e-5, 5e5),
-        ("cohere2", 32, 2, 8192, 1e-5, 1e4),
-        ("glm", 2, 128, 131072, 1.5625e-7, 1e4),
-        ("glm4", 2, 128, 131072, 1.5625e-7, 1e4),
-    ],
-)
-def test_silence_means_the_defaults_of_transformers_classes(
-    model_type: str, kv_heads: int, head_dim: int, positions: int, eps: float, theta: float
-) -> None:
-    sizes = {
-        "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 7,
-        "num_attention_heads": 32,
-    }  # fmt: skip
-    config = read({"model_type": model_type, **sizes})
-    shape, rope = config.attention, config.rope
-    assert rope is not None
-    assert (shape.num_kv_heads, shape.head_dim, config.max_positions) == (
-        kv_heads, head_dim, positions,
-    )  # fmt: skip
-    assert config.norm_eps == pytest.approx(eps, rel=1e-6)
-    assert (rope.theta, rope.kind) == (theta, "default")
-    assert rope.partial == (0.5 if model_type.startswith("glm") else 1.0)
-    assert shape.scale == head_dim**-0.5
-    full_every = {"gemma2": 2, "gemma3_text": 6, "cohere2": 4}.get(model_type)
-    windows = (4096,) * 7 if full_every else ()
-    assert config.windows == tuple(
-        0 if full_every and at % full_every == 0 else window
-        for at, window in enumerate(windows, start=1)
-    )
-    local = config.local_rope
-    assert (local is not None and local.theta == 1e4) is (model_type == "gemma3_text")
-    caps = (50.0, 30.0) if model_type == "gemma2" else (0.0, 0.0)
-    assert (shape.softcap, config.logit_softcap) == caps
-    assert config.logit_scale == (0.0625 if model_type.startswith("cohere") else 1.0)
 
 
 # What published configs say besides, and what a second statement must not contradict.

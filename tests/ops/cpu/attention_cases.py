@@ -1,12 +1,17 @@
-"""What tests of attention share: a cache, one write and attend, and a bound from error analysis."""
+"""What tests of attention share: a cache, a ragged batch, and a bound from error analysis."""
 
 from __future__ import annotations
+
+from functools import cache
 
 import numpy as np
 
 from headrace.ops.interface import Ops
 from headrace.ops.kv import AttentionShape, KVCacheArrays, KVCacheSpec, KVCodec
-from tests.ops.cpu.cases import UNIT, Request, batch_of
+from headrace.ops.reference import ReferenceOps
+from tests.ops.cpu.cases import UNIT, Request, batch_of, shuffled_blocks
+
+Codecs = tuple[KVCodec, KVCodec]
 
 
 def new_cache(
@@ -33,6 +38,23 @@ def run(ops: Ops, shape: AttentionShape, kv: KVCacheArrays, requests: list[Reque
     batch = batch_of(requests)
     ops.kv_write(qkv, shape, kv, 1, batch)
     return np.asarray(ops.paged_attention(qkv, shape, kv, 1, batch))
+
+
+def ragged(ops: Ops, shape: AttentionShape, block_size: int, codecs: Codecs) -> np.ndarray:
+    """Prefills, chunks and decodes in one ragged batch over shuffled blocks."""
+    starts, lengths = [0, 100, 16, 63, 0], [70, 130, 17, 64, 1]
+    tables = shuffled_blocks(1, lengths, block_size)
+    before = [Request(i, 0, s, tables[i]) for i, s in enumerate(starts) if s]
+    now = [Request(i, starts[i], lengths[i] - starts[i], tables[i]) for i in range(5)]
+    kv = new_cache(ops, shape, sum(map(len, tables)), block_size, *codecs)
+    run(ops, shape, kv, before)
+    return run(ops, shape, kv, now)
+
+
+@cache
+def expected_ragged(shape: AttentionShape, block_size: int, codecs: Codecs) -> np.ndarray:
+    """The reference's, once for all levels."""
+    return ragged(ReferenceOps(), shape, block_size, codecs)
 
 
 def bound(shape: AttentionShape, rows: np.ndarray, v: KVCodec) -> float:

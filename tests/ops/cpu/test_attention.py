@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
 
 from headrace.ops.cpu import CpuOps
-from headrace.ops.interface import Ops
 from headrace.ops.kv import AttentionShape, KVCacheArrays, KVCodec
 from headrace.ops.reference import ReferenceOps
-from tests.ops.cpu.attention_cases import bound, new_cache, run
+from tests.ops.cpu.attention_cases import bound, expected_ragged, new_cache, ragged, run
 from tests.ops.cpu.cases import (
     KV_CODECS,
     LEVELS,
@@ -35,27 +33,6 @@ SHAPES = (
     (1, 3, 96, 16),
     (1, 2, 18, 32),
 )
-
-
-def ragged(
-    ops: Ops, shape: AttentionShape, block_size: int, codecs: tuple[KVCodec, KVCodec]
-) -> np.ndarray:
-    """Prefills, chunks and decodes in one ragged batch over shuffled blocks."""
-    starts, lengths = [0, 100, 16, 63, 0], [70, 130, 17, 64, 1]
-    tables = shuffled_blocks(1, lengths, block_size)
-    before = [Request(i, 0, s, tables[i]) for i, s in enumerate(starts) if s]
-    now = [Request(i, starts[i], lengths[i] - starts[i], tables[i]) for i in range(5)]
-    kv = new_cache(ops, shape, sum(map(len, tables)), block_size, *codecs)
-    run(ops, shape, kv, before)
-    return run(ops, shape, kv, now)
-
-
-@cache
-def expected_ragged(
-    shape: AttentionShape, block_size: int, codecs: tuple[KVCodec, KVCodec]
-) -> np.ndarray:
-    """The reference's, once for all levels."""
-    return ragged(ReferenceOps(), shape, block_size, codecs)
 
 
 @pytest.mark.parametrize("level,cases", by_level(KV_CODECS, SHAPES))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -11,10 +10,9 @@ import numpy as np
 import pytest
 
 from headrace.ops.cpu import CpuOps
-from headrace.ops.interface import Ops
-from headrace.ops.kv import AttentionShape, KVCodec
+from headrace.ops.kv import AttentionShape
 from headrace.ops.reference import ReferenceOps
-from tests.ops.cpu.attention_cases import bound, new_cache, run
+from tests.ops.cpu.attention_cases import bound, expected_ragged, new_cache, ragged, run
 from tests.ops.cpu.cases import (
     KV_CODECS,
     LEVELS,
@@ -27,8 +25,6 @@ from tests.ops.cpu.cases import (
     shape_of,
     shuffled_blocks,
 )
-
-Codecs = tuple[KVCodec, KVCodec]
 
 
 def latent(kv_heads: int, group: int, head_dim: int, value_dim: int) -> AttentionShape:
@@ -51,23 +47,6 @@ SHAPES = (
     (apart(1, 3, 16, 40), 32),
     (replace(apart(2, 1, 24, 7), window=33), 64),
 )
-
-
-def ragged(ops: Ops, shape: AttentionShape, block_size: int, codecs: Codecs) -> np.ndarray:
-    """Prefills, chunks and decodes in one ragged batch over shuffled blocks."""
-    starts, lengths = [0, 100, 16, 63, 0], [70, 130, 17, 64, 1]
-    tables = shuffled_blocks(1, lengths, block_size)
-    before = [Request(i, 0, s, tables[i]) for i, s in enumerate(starts) if s]
-    now = [Request(i, starts[i], lengths[i] - starts[i], tables[i]) for i in range(5)]
-    kv = new_cache(ops, shape, sum(map(len, tables)), block_size, *codecs)
-    run(ops, shape, kv, before)
-    return run(ops, shape, kv, now)
-
-
-@cache
-def expected_ragged(shape: AttentionShape, block_size: int, codecs: Codecs) -> np.ndarray:
-    """The reference's, once for all levels."""
-    return ragged(ReferenceOps(), shape, block_size, codecs)
 
 
 @pytest.mark.parametrize("level,cases", by_level(KV_CODECS, SHAPES))
