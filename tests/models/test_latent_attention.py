@@ -91,6 +91,9 @@ def published(assets: Path, name: str) -> dict[str, Any]:
          Routing(256, 8, "sigmoid", True, 1e-20, 2.5, 1, 1, "top2"), 78, 2048, 1),
         ("zai-org--GLM-5.2", 64,
          Routing(256, 8, "sigmoid", True, 1e-20, 2.5, 1, 1, "top2"), 78, 2048, 1),
+        # Its layer_types have the name that transformers gave such layers before.
+        ("nvidia--GLM-5.2-NVFP4", 64,
+         Routing(256, 8, "sigmoid", True, 1e-20, 2.5, 1, 1, "top2"), 78, 2048, 1),
     ],
 )  # fmt: skip
 def test_published_configs_are_read(
@@ -159,6 +162,14 @@ def test_quantised_folders_are_refused_by_the_name_of_the_kind(shared_assets: Pa
     path = shared_assets / "model-configs" / "hf-config" / "deepseek-ai--DeepSeek-V3_config.json"
     with pytest.raises(UnsupportedModelError, match="quantization_config = 'fp8'"):
         read(json.loads(path.read_text(encoding="utf-8")))
+
+
+def test_kinds_of_layers_that_no_version_names_are_refused() -> None:
+    kinds = ["indexed_attention", "deepseek_sparse_attention", "full_attention"]
+    with pytest.raises(UnsupportedModelError, match="layer_types"):
+        read(tiny_config("glm_moe_dsa", layer_types=kinds))
+    kinds[-1] = "indexed_attention"
+    assert read(tiny_config("glm_moe_dsa", layer_types=kinds)).num_layers == 3
 
 
 @pytest.mark.parametrize("family", ["deepseek_v32", "glm_moe_dsa"])

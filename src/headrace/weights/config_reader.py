@@ -131,11 +131,17 @@ class ConfigReader:
             self.refuse(key, value, " or ".join(repr(item) for item in supported))
         return value
 
-    def expect_all(self, key: str, supported: str, count: int) -> None:
-        """A list with `supported` at each of `count` places; absent and null will do."""
+    def expect_all(
+        self, key: str, supported: str, count: int, *, older: tuple[str, ...] = ()
+    ) -> None:
+        """A list with `supported` at each of `count` places; absent and null will do.
+
+        older: names that mean the same.
+        """
         value = self.raw(key)
-        listed = list(value) if isinstance(value, (list, tuple)) else value
-        if value is not None and listed != [supported] * count:
+        names = (supported, *older)
+        is_list = isinstance(value, (list, tuple)) and len(value) == count
+        if value is not None and not (is_list and all(kind in names for kind in value)):
             self.refuse(key, value, f"{supported!r}, {count} times")
 
     def refuse(self, key: str, value: object, supported: str) -> NoReturn:

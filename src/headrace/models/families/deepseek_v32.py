@@ -20,6 +20,7 @@ from headrace.models.families.deepseek_v3 import (
 )
 from headrace.models.latent_attention import LatentAttention
 from headrace.models.loader import Loader
+from headrace.weights.architectures.deepseek import INDEXED, OLDER_KINDS
 from headrace.weights.config_reader import ConfigReader
 
 INDEXER_NAMES = (
@@ -64,7 +65,7 @@ def read_indexed(reader: ConfigReader, model_type: str, defaults: Defaults) -> D
     # transformers writes the width that is rotated; published GLM-5.2 another one, unread.
     reader.unused("head_dim")
     reader.expect("mlp_bias", bool, (False,), False)
-    reader.expect_all("layer_types", "indexed_attention", layers)
+    reader.expect_all("layer_types", INDEXED, layers, older=OLDER_KINDS)
     more: dict[str, Any] = {"sparse_after": limit}
     config = read_deepseek(reader, model_type, defaults, **more)
     kinds = reader.raw("mlp_layer_types")

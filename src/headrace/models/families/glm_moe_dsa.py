@@ -31,4 +31,9 @@ class GlmMoeDsa(DeepseekV32):
         )  # fmt: skip
         # The router is computed in float32 in any case.
         reader.expect("moe_router_dtype", str, ("float32",), "float32")
-        return read_indexed(reader, "glm_moe_dsa", _DEFAULTS)
+        config = read_indexed(reader, "glm_moe_dsa", _DEFAULTS)
+        if config.experts is not None:
+            # Some versions of transformers write it beside n_routed_experts.
+            count = config.experts.routing.num_experts
+            reader.expect("num_experts", int, (count,), count)
+        return config

@@ -31,6 +31,10 @@ from headrace.weights.architectures.shared import (
 )
 from headrace.weights.config_reader import ConfigReader
 
+INDEXED = "indexed_attention"
+OLDER_KINDS = ("deepseek_sparse_attention",)
+"""What transformers called such a layer before."""
+
 _SOFTMAX = 1
 _KEY, _VALUE = "attention.key_length", "attention.value_length"
 _KV_HEADS = "attention.head_count_kv"
@@ -249,7 +253,7 @@ _INDEXED = replace(
     accepted={
         **_NOAUX,
         "head_dim": (),
-        "layer_types": ("indexed_attention",),
+        "layer_types": (INDEXED, *OLDER_KINDS),
         "mlp_layer_types": (),
     },
     is_this=lambda keys: True,
@@ -273,6 +277,7 @@ GLM_MOE_DSA = replace(
         "index_skip_topk_offset": (),
         "index_share_for_mtp_iteration": (),
         "moe_router_dtype": ("float32",),
+        "num_experts": (),
     },
     writes=_writer(3, 1, 1, SIGMOID, query=2048),
 )
