@@ -71,8 +71,8 @@ FULL_EVERY = {"gemma2": 2, "gemma3_text": 6, "cohere2": 4, "olmo3": 4}
 
 @pytest.mark.parametrize(
     "model_type",
-    [*FULL_EVERY, "arcee", "cohere", "ernie4_5", "gemma", "glm", "glm4", "internlm2", "internlm3", "llama",
-     "mistral", "olmo2", "qwen2", "qwen3", "seed_oss", "smollm3"],
+    [*FULL_EVERY, "arcee", "cohere", "ernie4_5", "gemma", "glm", "glm4", "internlm2", "internlm3",
+     "llama", "mistral", "olmo2", "qwen2", "qwen3", "seed_oss", "smollm3"],
 )  # fmt: skip
 def test_windows_and_their_rope_where_nothing_is_said(model_type: str) -> None:
     config = read({"model_type": model_type, **SIZES})
