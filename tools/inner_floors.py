@@ -42,7 +42,7 @@ _FLOORS: Mapping[str, tuple[str, ...]] = {
         "device fit_figures hardware_memory model_shape renamed",
         "communication cost_terms kv_cache remote_shape step this_hardware weights_memory",
         "find_model memory step_rates",
-        "efficiency fit_kinds",
+        "efficiency fit_kinds mapped_experts",
         "calibration fit speed",
         "cost_figures latency_of_roofline replica speed_figures sweep_figures volume_figures",
         "cost_plan default_batch disaggregation lint recommendation simulation",

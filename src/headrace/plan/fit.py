@@ -16,12 +16,13 @@ from headrace.plan.fit_figures import missing_figure, request_figures, saving_fi
 from headrace.plan.fit_kinds import kinds_to_try
 from headrace.plan.hardware_memory import DeviceMemory
 from headrace.plan.kv_cache import kv_kind
+from headrace.plan.mapped_experts import MappedExperts, mapped_experts
 from headrace.plan.memory import Load, MemoryPlan, Storage, memory_plan
 from headrace.plan.model_shape import ModelShape
 from headrace.plan.parallel_notes import heads_notes
 from headrace.plan.quantity import Input, Quantity
 
-Verdict = Literal["fits", "fits with changes", "does not fit"]
+Verdict = Literal["fits", "fits with mapped experts", "fits with changes", "does not fit"]
 
 _MOST_DEVICES = 64
 _UNLIMITED = 1 << 34
@@ -61,6 +62,8 @@ class Fit:
     """Best first; none where it fits."""
     tensor: int | None = None
     """Devices that each layer is divided over; None: all of them."""
+    expert_cache: MappedExperts | None = None
+    """What `headrace serve` holds of the experts where it leaves them in the file."""
 
     @property
     def quantities(self) -> tuple[Quantity, ...]:
@@ -91,6 +94,7 @@ class Fit:
             "fits": self.memory.fits,
             "missing_bytes": round(self.memory.missing_bytes),
             "context_limit": self.context_limit,
+            "expert_cache": None if self.expert_cache is None else self.expert_cache.as_dict(),
             "quantities": [one.as_dict() for one in self.quantities],
             "changes": [
                 {
@@ -142,8 +146,11 @@ def fit(
         found.sort(key=lambda change: not change.enough)  # stable: the rest stays by loss
         changes = tuple(found)
         verdict = "fits with changes" if any(one.enough for one in found) else "does not fit"
+    experts = mapped_experts(shape, storage, load, plan)
+    if experts is not None:
+        verdict = "fits with mapped experts"
     users = _most_users(plan, load)
-    return Fit(shape, load, plan, verdict, context, users, limit, changes, tensor)
+    return Fit(shape, load, plan, verdict, context, users, limit, changes, tensor, experts)
 
 
 def _most_context(

@@ -31,6 +31,7 @@ from headrace.plan.layer_shape import (
     StateLayers,
 )
 from headrace.plan.published_kind import PublishedKind, kind_of_checkpoints, kind_of_config
+from headrace.weights.checkpoint import Checkpoint
 from headrace.weights.open import open_checkpoint
 
 ShapeSource = Literal["catalog", "config.json", "GGUF header", "safetensors header"]
@@ -88,6 +89,8 @@ class ModelShape:
     origin: str = ""
     notes: tuple[str, ...] = field(default=())
     """What the source leaves open, and how it was taken."""
+    checkpoint: Checkpoint | None = field(default=None, repr=False, compare=False)
+    """Whose headers were read, where it lies on this disk."""
 
     @property
     def attention(self) -> tuple[AttentionLayers, ...]:
@@ -187,6 +190,7 @@ def shape_of_checkpoint(path: str | Path) -> ModelShape:
         tied_embeddings=parts.head == 0,
         parameters=counted_parameters(shape, parts),
         weight_bytes=bytes_by_codec(checkpoint.tensors.values()),
+        checkpoint=checkpoint,
     )
 
 

@@ -15,6 +15,7 @@ from headrace.plan.page.part import PlanPart, figure_row
 _COLOURS = ("c1", "c2", "c3", "c4")
 _WITH_CHANGES = {
     "fits": "",
+    "fits with mapped experts": "It fits with its experts in the file.",
     "fits with changes": "It fits with a change.",
     "does not fit": "No single change makes it fit.",
 }
@@ -38,6 +39,15 @@ def fit_part(found: Fit) -> PlanPart:
         over = memory.needed.band[1] - memory.usable.value
         verdicts.append(
             (f"At the upper end of the band it is {shown(over, 'byte')} too much{each}.", False)
+        )
+    if (experts := found.expert_cache) is not None:
+        verdicts.append(
+            (
+                f"headrace serve leaves the experts ({shown(experts.expert_bytes, 'byte')} packed) "
+                f"in the mapped file and holds {shown(experts.cache_bytes, 'byte')} of them packed "
+                "at a time.",
+                None,
+            )
         )
     return PlanPart(
         title="Does it fit",

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _WORDS = {
     "fits": "[green]fits[/green]",
+    "fits with mapped experts": "[yellow]fits with its experts in the file[/yellow]",
     "fits with changes": "[yellow]fits with a change[/yellow]",
     "does not fit": "[red]does not fit[/red]",
 }
@@ -44,6 +45,12 @@ def print_fit(found: Fit, plot: bool | None = None) -> None:
     elif not memory.fits_surely:
         over = memory.needed.band[1] - memory.usable.value
         console.print(f"but at the upper end of the band {_size(over)} too much", highlight=False)
+    if (experts := found.expert_cache) is not None:
+        console.print(
+            f"headrace serve leaves the experts ({_size(experts.expert_bytes)} packed) in the "
+            f"mapped file and holds {_size(experts.cache_bytes)} of them packed at a time",
+            highlight=False,
+        )
     table = Table("memory", title="of each device" if place.devices > 1 else None)
     for heading in ("GB", "GiB", "band, GB"):
         table.add_column(heading, justify="right")
