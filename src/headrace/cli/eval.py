@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 if TYPE_CHECKING:
+    from headrace.config import EngineConfig
     from headrace.models import Model
     from headrace.ops.interface import Ops
     from headrace.weights.checkpoint import Checkpoint
@@ -96,10 +97,9 @@ def perplexity(
     from headrace.cli.counting import counting
     from headrace.eval.perplexity import perplexity as measure
     from headrace.eval.text import windows_of_file
-    from headrace.ops import make_ops
 
-    ops = make_ops(backend, cpu_level=cpu_level, threads=threads)
-    checkpoint, loaded = _load(model, ops)
+    settings = _settings(backend, cpu_level, threads, kv_codec)
+    (checkpoint,), ops, (loaded,) = _load([model], settings, context)
     windows = windows_of_file(checkpoint, text, context, limit=limit, pre=tokenizer_pre)
     with counting("windows") as progress:
         result = measure(loaded, ops, windows, kv_codec=kv_codec, progress=progress)
@@ -141,11 +141,9 @@ def kl(
     from headrace.cli.counting import counting
     from headrace.eval.divergence import divergence
     from headrace.eval.text import windows_of_file
-    from headrace.ops import make_ops
 
-    ops = make_ops(backend, cpu_level=cpu_level, threads=threads)
-    of_base, loaded_base = _load(base, ops)
-    _, loaded = _load(model, ops)
+    settings = _settings(backend, cpu_level, threads, kv_codec)
+    (of_base, _), ops, (loaded_base, loaded) = _load([base, model], settings, context)
     windows = windows_of_file(of_base, text, context, limit=limit, pre=tokenizer_pre)
     with counting("windows") as progress:
         result = divergence(loaded_base, loaded, ops, windows, kv_codec=kv_codec, progress=progress)
@@ -166,17 +164,31 @@ def kl(
     )
 
 
-def _load(model: str, ops: Ops) -> tuple[Checkpoint, Model]:
-    """The checkpoint a MODEL names, fetched where it is not on this disk, and its model."""
-    from headrace.cli.obtain import obtain
+def _settings(backend: Any, cpu_level: Any, threads: int | None, kv_codec: Any) -> EngineConfig:
     from headrace.config import EngineConfig
-    from headrace.models import load_model
+
+    dtype = {} if kv_codec is None else {"kv_cache_dtype": kv_codec}
+    return EngineConfig(backend=backend, cpu_level=cpu_level, threads=threads, **dtype)
+
+
+def _load(
+    models: Sequence[str], settings: EngineConfig, context: int
+) -> tuple[list[Checkpoint], Ops, tuple[Model, ...]]:
+    """The checkpoints that MODELs name, fetched where they are not on this disk, and their models
+    on one backend.
+    """
+    import msgspec
+
+    from headrace.cli.obtain import obtain
+    from headrace.eval.load import load_models
     from headrace.weights.open import open_checkpoint
     from headrace.weights.store.resolve import resolve_model
 
-    config, _ = obtain(EngineConfig(model=model))
-    checkpoint = open_checkpoint(resolve_model(config.model))
-    return checkpoint, load_model(checkpoint, ops)
+    checkpoints = []
+    for model in models:
+        config, _ = obtain(msgspec.structs.replace(settings, model=model))
+        checkpoints.append(open_checkpoint(resolve_model(config.model)))
+    return checkpoints, *load_models(checkpoints, settings, context)
 
 
 def _print_json(result: Any) -> None:

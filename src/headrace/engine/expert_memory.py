@@ -7,14 +7,21 @@ load is refused before it begins. Only the headers of the file are read; docs/en
 
 from __future__ import annotations
 
+import functools
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from headrace.config.settings import EngineConfig
 from headrace.engine.memory import DEFAULT_SHARE, MIB, REST_BYTES, block_bytes_of, blocks_of_request
 from headrace.engine.stored_shape import StoredShape, stored_shape
-from headrace.engine.weight_memory import check_weights_fit, copied_tensors, known_available
+from headrace.engine.weight_memory import (
+    check_weights_fit,
+    copied_bytes,
+    copied_tensors,
+    known_available,
+)
 from headrace.errors import ConfigError
 from headrace.models import DecoderConfig, read_config
 from headrace.ops.packed_size import packed_bytes
@@ -62,6 +69,13 @@ class WeightPlan(NamedTuple):
         return self.scratch_bytes + (self.expert_cache_bytes or 0)
 
 
+class PlannedModel(NamedTuple):
+    """A model to be loaded, and the settings that its KV cache and steps follow from."""
+
+    checkpoint: Checkpoint
+    config: EngineConfig
+
+
 def plan_weights(
     checkpoint: Checkpoint, config: EngineConfig, available_bytes: int | None = None
 ) -> WeightPlan:
@@ -71,27 +85,29 @@ def plan_weights(
     refused and all is packed at load. Raises ConfigError where the weights do not fit, and for an
     --expert-cache-memory-bytes that is too small or too large.
     """
-    tensors = copied_tensors(checkpoint)
-    experts = _routed(tensors) if config.backend == "cpu" else {}
-    if not experts:
-        check_weights_fit(checkpoint, config.backend, available_bytes)
-        return WeightPlan()
-    decoder = read_config(checkpoint, ignore_config_keys=config.ignore_config_keys)
-    needs = _Needs(
-        checkpoint=checkpoint,
-        dense_bytes=sum(_packed(item) for name, item in tensors.items() if name not in experts),
-        expert_bytes=sum(_packed(item) for item in experts.values()),
-        largest_bytes=_largest(experts),
-        scratch_bytes=scratch_bytes(decoder, config.max_num_batched_tokens),
-        kv=_KVNeeds.of(stored_shape(checkpoint, decoder), config),
-    )
+    return plan_together([PlannedModel(checkpoint, config)], available_bytes)
+
+
+def plan_together(models: Sequence[PlannedModel], available_bytes: int | None = None) -> WeightPlan:
+    """The same of models that one backend holds at a time, with one cache of experts for all.
+
+    Its size, where one is chosen, is that of the first model's settings.
+    """
     available = known_available(available_bytes)
+    needs = [_Needs.of(*model) for model in models]
+    if not any(item.expert_bytes for item in needs):
+        for checkpoint, config in models:
+            check_weights_fit(checkpoint, config.backend, available)
+            if available is not None:
+                available = max(0, available - copied_bytes(checkpoint))
+        return WeightPlan()
+    together = functools.reduce(_Needs.beside, needs)
     room = None if available is None else max(0, available - REST_BYTES)
     return WeightPlan(
-        needs.dense_bytes,
-        needs.expert_bytes,
-        needs.scratch_bytes,
-        _cache_bytes(needs, config.expert_cache_memory_bytes, room),
+        together.dense_bytes,
+        together.expert_bytes,
+        together.scratch_bytes,
+        _cache_bytes(together, models[0].config.expert_cache_memory_bytes, room),
     )
 
 
@@ -150,15 +166,47 @@ class _KVNeeds:
 
 @dataclass(frozen=True)
 class _Needs:
-    """The memory of the parts of a model with experts, in bytes."""
+    """The memory of the parts of a model, in bytes as the kernels hold them."""
 
-    checkpoint: Checkpoint
+    path: str
     dense_bytes: int
     expert_bytes: int
+    """0 for a model without experts; no other part but the dense ones is counted then."""
     largest_bytes: int
     """Of the largest matrix of one expert: less than that no cache can be."""
     scratch_bytes: int
     kv: _KVNeeds
+
+    @classmethod
+    def of(cls, checkpoint: Checkpoint, config: EngineConfig) -> _Needs:
+        tensors = copied_tensors(checkpoint)
+        experts = _routed(tensors) if config.backend == "cpu" else {}
+        dense = sum(_packed(tensor) for name, tensor in tensors.items() if name not in experts)
+        path = str(checkpoint.path)
+        if not experts:
+            return cls(path, dense, 0, 0, 0, _KVNeeds(0, 1))
+        decoder = read_config(checkpoint, ignore_config_keys=config.ignore_config_keys)
+        return cls(
+            path=path,
+            dense_bytes=dense,
+            expert_bytes=sum(_packed(tensor) for tensor in experts.values()),
+            largest_bytes=_largest(experts),
+            scratch_bytes=scratch_bytes(decoder, config.max_num_batched_tokens),
+            kv=_KVNeeds.of(stored_shape(checkpoint, decoder), config),
+        )
+
+    def beside(self, other: _Needs) -> _Needs:
+        """Of both models; rows of steps belong to the backend and are those of the larger."""
+        return _Needs(
+            path=self.path if self.path == other.path else f"{self.path} and {other.path}",
+            dense_bytes=self.dense_bytes + other.dense_bytes,
+            expert_bytes=self.expert_bytes + other.expert_bytes,
+            largest_bytes=max(self.largest_bytes, other.largest_bytes),
+            scratch_bytes=max(self.scratch_bytes, other.scratch_bytes),
+            kv=_KVNeeds(
+                self.kv.least_bytes + other.kv.least_bytes, max(self.kv.share, other.kv.share)
+            ),
+        )
 
 
 def _cache_bytes(needs: _Needs, chosen_bytes: int | None, room: int | None) -> int | None:
@@ -211,7 +259,7 @@ def less_margin(num_bytes: int) -> int:
 def _does_not_fit(needs: _Needs, room: int) -> ConfigError:
     dense, scratch = needs.dense_bytes, needs.scratch_bytes
     return ConfigError(
-        f"{needs.checkpoint.path}: without its experts, which may stay in the file, the weights "
+        f"{needs.path}: without its experts, which may stay in the file, the weights "
         f"take {dense} bytes ({dense // MIB} MiB), the rows of a step {scratch} and one matrix of "
         f"an expert {needs.largest_bytes}; {room} bytes ({room // MIB} MiB) of memory are "
         "available for them. Free memory, lower --max-num-batched-tokens, or use the same model "
