@@ -1,4 +1,5 @@
-// Weights as they come from Python: stored rows and norms, checked once and trusted afterwards.
+// Arguments as they come from Python: ranges, stored rows, norms and activations, checked once and
+// trusted afterwards.
 
 #pragma once
 
@@ -95,8 +96,8 @@ class TurnedRows : public MatrixRows {
   std::unique_ptr<StridedView> values_;
 };
 
-// A matrix of MXFP4 whose numbers and exponents are apart: uint8[rows, blocks, 16], two neighbours in
-// a byte, and uint8[rows, blocks]; both strided.
+// A matrix of MXFP4 whose numbers and exponents are apart: uint8[rows, blocks, 16], two neighbours
+// in a byte, and uint8[rows, blocks]; both strided.
 class SplitRows : public MatrixRows {
  public:
   SplitRows(nanobind::object pairs, nanobind::object exponents)
@@ -144,5 +145,24 @@ class NormView {
   float eps_;
   bool centred_;
 };
+
+inline Activation activation_of(const std::string& kind, bool gated) {
+  if (kind == "silu") return Activation::silu;
+  if (kind == "gelu") return Activation::gelu;
+  if (kind == "gelu_tanh") return Activation::gelu_tanh;
+  if (kind == "relu") return Activation::relu;
+  if (kind == "relu2") return Activation::relu2;
+  if (kind == "swiglu_clamped" && gated) return Activation::swiglu_clamped;
+  refuse("activation '" + kind + "' is unknown; supported: silu, gelu, gelu_tanh, relu, relu2" +
+         (gated ? ", swiglu_clamped" : ""));
+}
+
+// What bounds a gate and what it meets; 0 where nothing does.
+inline void check_limit(float limit, Activation function) {
+  check_range("limit", limit, limit >= 0 && limit <= 3.4e38f, "[0, inf)");
+  if (limit > 0 && function == Activation::swiglu_clamped) {
+    refuse("limit: swiglu_clamped has its own");
+  }
+}
 
 }  // namespace headrace

@@ -1,7 +1,7 @@
 // One level's kernels on one thread pool: how the work of each operation is split.
 //
 // How work is split never shows in a result: no split runs through the sum of a row. Arguments are
-// trusted (module.cpp checks them); one call at a time, others wait.
+// trusted (bindings/ checks them); one call at a time, others wait.
 
 #pragma once
 

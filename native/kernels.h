@@ -2,7 +2,7 @@
 //
 // Everything here is plain data: levels are compiled with different instruction sets, so nothing
 // inline may be shared between them through external linkage. Kernels run on one thread, allocate
-// nothing, throw nothing and trust their arguments; backend.cpp splits the work, module.cpp checks them.
+// nothing, throw nothing and trust their arguments; backend.cpp splits the work, bindings/ checks them.
 // docs/kernels.md defines the arithmetic.
 
 #pragma once

@@ -1,4 +1,4 @@
-"""The native module, as native/module.cpp binds it.
+"""The native module, as native/bindings/ binds it.
 
 Arrays are C-contiguous NumPy arrays of the type the name of the parameter's kind says: F32, I32,
 F64, U8. ValueError names an array of another type or shape, an index out of range and a value that

@@ -1,0 +1,92 @@
+// Stored rows, packed matrices, and the operations that look rows up in them or multiply by them.
+
+#include "bindings.h"
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "arguments.h"
+
+namespace headrace {
+namespace {
+
+PackedLinear* pack(Backend& backend, const std::vector<const Rows*>& parts, nb::object bias) {
+  if (parts.empty()) refuse("a linear weight needs at least one part");
+  std::vector<const uint8_t*> rows;
+  for (const Rows* part : parts) {
+    if (part == nullptr) refuse("a part of a linear weight is None");
+    if (part->codec() != parts[0]->codec() || part->width() != parts[0]->width()) {
+      refuse("parts of a linear weight must have one codec and one width");
+    }
+    for (int64_t i = 0; i < part->count(); ++i) rows.push_back(part->row(i));
+  }
+  std::vector<float> values;
+  if (!bias.is_none()) {
+    const View<float> view(bias, "bias", 1);
+    view.require(0, static_cast<int64_t>(rows.size()));
+    values.assign(view.data(), view.data() + rows.size());
+  }
+  const nb::gil_scoped_release release;
+  const auto lock = backend.pool().acquire();
+  return new PackedLinear(backend.pool(), parts[0]->codec(), parts[0]->width(), rows,
+                          std::move(values));
+}
+
+void linear(Backend& backend, const PackedLinear& weight, nb::handle x, nb::handle y,
+            nb::handle norm_weight, nb::handle norm_bias, float eps, bool centred,
+            nb::handle residual, float scale) {
+  const PackedMatrix matrix = weight.view();
+  const View<float> from(x, "x", 2), to(y, "y", 2, true);
+  const NormView norm(norm_weight, norm_bias, eps, centred);
+  const OptionalView<float> add(residual, "residual", 2);
+  from.require(1, matrix.in);
+  to.require(0, from.size(0));
+  to.require(1, matrix.out);
+  norm.require(matrix.in);
+  add.require(0, from.size(0));
+  add.require(1, matrix.out);
+  const nb::gil_scoped_release release;
+  backend.linear(matrix, from.data(), from.size(0), norm.view(), add.data(), scale, to.data());
+}
+
+void embedding(Backend& backend, const Rows& table, nb::handle ids, nb::handle y, float scale,
+               nb::handle residual) {
+  const View<int32_t> of(ids, "token id", 1);
+  const View<float> to(y, "y", 2, true);
+  const OptionalView<float> add(residual, "residual", 2);
+  of.require_below(table.count());
+  to.require(0, of.size(0));
+  to.require(1, table.width());
+  add.require(0, of.size(0));
+  add.require(1, table.width());
+  const nb::gil_scoped_release release;
+  backend.embed({table.data(), row_bytes(table.codec(), table.width()), table.width(),
+                 table.codec(), table.order(), of.data(), to.data(), scale, add.data()},
+                of.size(0));
+}
+
+}  // namespace
+
+void bind_linear(nb::module_& m, nb::class_<Backend>& backend) {
+  nb::class_<MatrixRows>(m, "MatrixRows");
+  nb::class_<Rows, MatrixRows>(m, "Rows")
+      .def(nb::init<const std::string&, int64_t, nb::object, nb::object>(), nb::arg("codec"),
+           nb::arg("width"), nb::arg("data"), nb::arg("row_order").none());
+  nb::class_<TurnedRows, MatrixRows>(m, "TurnedRows")
+      .def(nb::init<const std::string&, nb::object>(), nb::arg("codec"), nb::arg("values"));
+  nb::class_<SplitRows, MatrixRows>(m, "SplitRows")
+      .def(nb::init<nb::object, nb::object>(), nb::arg("pairs"), nb::arg("exponents"));
+  nb::class_<PackedLinear>(m, "PackedLinear").def_prop_ro("nbytes", &PackedLinear::bytes);
+
+  backend
+      .def("pack", &pack, nb::arg("parts"), nb::arg("bias").none())
+      .def("linear", &linear, nb::arg("weight"), nb::arg("x"), nb::arg("y"),
+           nb::arg("norm_weight").none(), nb::arg("norm_bias").none(), nb::arg("eps"),
+           nb::arg("centred"), nb::arg("residual").none(), nb::arg("scale"))
+      .def("embedding", &embedding, nb::arg("table"), nb::arg("ids"), nb::arg("y"),
+           nb::arg("scale"), nb::arg("residual").none());
+}
+
+}  // namespace headrace
