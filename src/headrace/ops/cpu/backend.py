@@ -447,7 +447,7 @@ def _expert_rows(tensor: Tensor) -> _native.MatrixRows:
 
 
 def _chains(rows: SamplingRows, count: int, width: int) -> Chains:
-    """The chains of R rows as the native side reads them; see ChainsView in native/chains_view.h."""
+    """The chains of R rows as the native side reads them: ChainsView in native/chains_view.h."""
     adjustment.check_chains(rows, count, width)
     stages = np.full((count, len(adjustment.STAGES)), -1, np.int32)
     every = [_NO_PENALTIES] * count
