@@ -158,6 +158,14 @@ def test_the_cache_holds_576_values_a_token_as_the_planner_says(
     assert planned.request_bytes(100) + planned.request_bytes(17) == (7 + 2) * block_bytes
 
 
+def test_glm_5_2_as_nvidia_states_it_is_the_vendors(shared_assets: Path) -> None:
+    """It has the kinds of layers by their older name, and the experts under two names."""
+    stated = published(shared_assets, "nvidia--GLM-5.2-NVFP4")
+    assert read(stated) == read(published(shared_assets, "zai-org--GLM-5.2"))
+    entries = metadata_of_config(stated, ARCHITECTURES["glm_moe_dsa"]).entries
+    assert entries["glm-dsa.expert_count"] == 256
+
+
 def test_quantised_folders_are_refused_by_the_name_of_the_kind(shared_assets: Path) -> None:
     path = shared_assets / "model-configs" / "hf-config" / "deepseek-ai--DeepSeek-V3_config.json"
     with pytest.raises(UnsupportedModelError, match="quantization_config = 'fp8'"):
@@ -209,6 +217,7 @@ def test_requests_beyond_index_topk_are_refused_by_name(family: str, reference: 
         ("glm_moe_dsa", {"mlp_layer_types": ["sparse"] * 3}, "mlp_layer_types"),
         ("glm_moe_dsa", {"indexer_rope_interleave": False}, "indexer_rope_interleave = False"),
         ("glm_moe_dsa", {"index_colour": 1}, "index_colour"),
+        ("glm_moe_dsa", {"num_experts": 3}, "num_experts = 3"),
     ],
 )
 def test_what_is_not_implemented_stops_the_load(

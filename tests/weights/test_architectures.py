@@ -30,7 +30,7 @@ GGUF_KEYS = {
     if isinstance(value, str) and not key.startswith("_")
 }
 
-NEWER = {"deepseek32"} - set(gguf.MODEL_ARCH_NAMES.values())
+NEWER = {"deepseek32", "minimax-m3"} - set(gguf.MODEL_ARCH_NAMES.values())
 """Architectures of llama.cpp that the gguf-py of a package does not have yet."""
 NAMED = [name for name in FAMILIES if ARCHITECTURES[name].name not in NEWER]
 
