@@ -8,13 +8,13 @@ from headrace.engine.messages import Submit
 from headrace.engine.params import SamplingParams
 from headrace.errors import HeadraceError, RequestError
 from tests.engine.conftest import Survived
+from tests.engine.expected import answer
 from tests.engine.mock import (
     EOS,
     NUM_TOKENS,
     VOCAB,
     Collected,
     MockModel,
-    answer,
     collect,
     drain,
     make_core,

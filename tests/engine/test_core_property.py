@@ -20,17 +20,8 @@ from hypothesis.stateful import (
 
 from headrace.engine.messages import Submit
 from headrace.engine.scheduler import PROMPT_LOGIT_ROWS, RESERVE_AFTER_PREEMPTIONS
-from tests.engine.mock import (
-    NUM_TOKENS,
-    Collected,
-    MockModel,
-    answer,
-    collect,
-    drain,
-    make_core,
-    prompt_scores,
-    submit,
-)
+from tests.engine.expected import answer, prompt_scores
+from tests.engine.mock import NUM_TOKENS, Collected, MockModel, collect, drain, make_core, submit
 
 STEMS = [[(7 * stem + 3 * i) % NUM_TOKENS for i in range(80)] for stem in range(3)]
 """Beginnings that prompts share; the blocks of the mock hold 16 tokens."""

@@ -7,7 +7,8 @@ import pytest
 from headrace.engine.deadlines import FEWEST_SWEPT, Deadlines
 from headrace.engine.params import SamplingParams
 from headrace.engine.request import Request, State
-from tests.engine.mock import Clock, Collected, MockModel, answer, collect, drain, make_core, submit
+from tests.engine.expected import answer
+from tests.engine.mock import Clock, Collected, MockModel, collect, drain, make_core, submit
 from tests.engine.plans import prompt, request
 
 

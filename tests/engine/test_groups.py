@@ -17,7 +17,8 @@ from headrace.engine.params import SamplingParams
 from headrace.engine.request import Request
 from headrace.engine.scheduler import Scheduler, watermark_blocks
 from headrace.models.layer_cache import CacheGroup, CacheLayout, LayerKV, cache_layout
-from tests.engine.mock import MockModel, answer, collect, drain, make_core, submit
+from tests.engine.expected import answer
+from tests.engine.mock import MockModel, collect, drain, make_core, submit
 
 BLOCK = 16
 GPT_OSS = cache_layout([LayerKV(8, 64, 128), LayerKV(8, 64)] * 12)

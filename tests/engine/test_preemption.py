@@ -7,7 +7,8 @@ import random
 import pytest
 
 from headrace.engine.scheduler import RESERVE_AFTER_PREEMPTIONS
-from tests.engine.mock import Collected, MockModel, answer, collect, drain, make_core, submit
+from tests.engine.expected import answer
+from tests.engine.mock import Collected, MockModel, collect, drain, make_core, submit
 from tests.engine.plans import names_of, plans_of, prompt, request
 
 

@@ -11,12 +11,12 @@ from headrace.engine.kv.kv_cache import KVCache
 from headrace.engine.params import SamplingParams
 from headrace.engine.request import Request, State
 from headrace.engine.scheduler import Scheduler
+from tests.engine.expected import answer
 from tests.engine.mock import (
     EOS,
     NUM_TOKENS,
     Collected,
     MockModel,
-    answer,
     collect,
     drain,
     make_core,

@@ -11,7 +11,8 @@ from headrace.engine.kv.lookup import Match
 from headrace.engine.request import Request, State
 from headrace.engine.scheduler import MAX_LOOKED_AT, RESERVE_AFTER_PREEMPTIONS
 from headrace.errors import RequestError
-from tests.engine.mock import Collected, MockModel, answer, collect, drain, make_core, submit
+from tests.engine.expected import answer
+from tests.engine.mock import Collected, MockModel, collect, drain, make_core, submit
 from tests.engine.plans import names_of, plans_of, prompt, request, sizes_of
 
 FLOODS = pytest.mark.parametrize(

@@ -11,15 +11,14 @@ from headrace.engine.params import SamplingParams
 from headrace.engine.sampler import LOGPROB_FLOOR
 from headrace.engine.scheduler import PROMPT_LOGIT_ROWS
 from headrace.models import load_model
+from tests.engine.expected import answer, prompt_scores
 from tests.engine.mock import (
     NUM_TOKENS,
     Collected,
     MockModel,
-    answer,
     collect,
     drain,
     make_core,
-    prompt_scores,
     real_ops,
     submit,
 )

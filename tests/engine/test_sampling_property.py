@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from headrace.engine.messages import Submit
 from headrace.engine.params import SAMPLERS
 from headrace.engine.sampler_order import NEUTRAL
-from tests.engine.mock import EOS, NUM_TOKENS, MockModel, answer, drain, make_core, submit
+from tests.engine.expected import answer
+from tests.engine.mock import EOS, NUM_TOKENS, MockModel, drain, make_core, submit
 
 TOKEN = st.integers(0, NUM_TOKENS - 1)
 

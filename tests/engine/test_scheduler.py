@@ -7,7 +7,8 @@ import pytest
 from headrace.engine.core import EngineCore
 from headrace.engine.plan import Row
 from headrace.engine.request import State
-from tests.engine.mock import Collected, MockModel, answer, collect, drain, make_core, submit
+from tests.engine.expected import answer
+from tests.engine.mock import Collected, MockModel, collect, drain, make_core, submit
 from tests.engine.plans import plans_of, prompt, request, sizes_of
 
 

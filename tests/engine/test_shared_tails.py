@@ -18,7 +18,8 @@ from headrace.engine.request import Request
 from headrace.engine.runner import apart
 from headrace.models import load_model
 from headrace.models.layer_cache import CacheGroup
-from tests.engine.mock import MockModel, answer, drain, make_core, real_ops, submit
+from tests.engine.expected import answer
+from tests.engine.mock import MockModel, drain, make_core, real_ops, submit
 from tests.tiny import NUM_TOKENS, tiny_checkpoint
 
 BLOCK = 16

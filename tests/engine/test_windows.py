@@ -15,7 +15,8 @@ from headrace.engine.params import SamplingParams
 from headrace.engine.request import Request
 from headrace.errors import ConfigError
 from headrace.models.layer_cache import CacheGroup
-from tests.engine.mock import MockModel, answer, drain, make_core, submit
+from tests.engine.expected import answer
+from tests.engine.mock import MockModel, drain, make_core, submit
 
 WINDOW, BUDGET, BLOCK = 40, 32, 16
 
