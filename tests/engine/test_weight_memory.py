@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -16,12 +17,15 @@ from headrace.engine import weight_memory
 from headrace.engine.memory import REST_BYTES
 from headrace.engine.weight_memory import KINDS, MIX_MARGIN, check_weights_fit, copied_bytes
 from headrace.errors import ConfigError
+from headrace.models import FAMILIES, load_model, read_config
 from headrace.ops import make_ops
+from headrace.ops.reference import ReferenceOps
 from headrace.weights.checkpoint import Checkpoint
 from headrace.weights.codecs import BF16, CODECS, Codec
 from headrace.weights.open import open_checkpoint
 from tests.engine.mock import real_ops
-from tests.tiny import write_tiny_gguf
+from tests.tiny import tiny_checkpoint, write_tiny_gguf
+from tests.tiny_families import tiny_family, tiny_family_names
 
 GIB = 1 << 30
 
@@ -55,6 +59,27 @@ def test_layers_that_are_not_run_are_not_copied() -> None:
     whole = checkpoint(layers=3)
     shorter = SimpleNamespace(**vars(whole) | {"config": {"num_hidden_layers": 2}})
     assert copied_bytes(cast(Checkpoint, shorter)) == copied_bytes(checkpoint(layers=2))
+
+
+@pytest.mark.parametrize("family", tiny_family_names())
+def test_what_is_counted_is_what_loading_takes_of_every_family(family: str) -> None:
+    """What a step may read: tables that are only looked up and layers that are not run are not."""
+    for overrides in tiny_family(family).CASES.values():
+        found = tiny_checkpoint(family, **overrides)
+        model = load_model(found, ReferenceOps())
+        experts = 0 if model._expert_cost is None else model._expert_cost.bytes
+        assert copied_bytes(found) == model.step_weight_bytes + experts
+
+
+@pytest.mark.parametrize("family", [name for name, of in FAMILIES.items() if of.drafts_name])
+def test_layers_with_names_of_their_own_that_are_not_run_are_not_copied(family: str) -> None:
+    found = tiny_checkpoint(family)
+    names = FAMILIES[family].draft_names(read_config(found))
+    assert names
+    some = next(iter(found.tensors.values()))
+    drafts = {f"{FAMILIES[family].drafts_name}.0.{name}": some for name in names}
+    longer = replace(found, tensors={**found.tensors, **drafts})
+    assert copied_bytes(longer) == copied_bytes(found)
 
 
 def test_a_number_of_very_many_digits_is_not_taken_for_a_layer() -> None:

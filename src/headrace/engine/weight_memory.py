@@ -13,6 +13,7 @@ import re
 
 from headrace.engine.memory import MIB, REST_BYTES, available_memory_bytes
 from headrace.errors import ConfigError
+from headrace.models import FAMILIES
 from headrace.weights.checkpoint import Checkpoint
 from headrace.weights.codecs import CODECS
 from headrace.weights.tensor import Tensor
@@ -25,7 +26,9 @@ KINDS = ("Q8_0", "Q6_K", "Q5_K", "Q4_K", "Q3_K", "Q2_K")
 MIX_MARGIN = 1.1
 """Files named after a kind (Q4_K_M) hold some tensors in finer kinds: up to a tenth more bytes."""
 
-_INDEXER = ".self_attn.indexer."
+_INDEXER = re.compile(r"\.self_attn\.index(er\.|_)")
+_DRAFTS = re.compile(r"model\.mtp[._]")
+"""Layers that predict further tokens where they have names of their own (MiMo, ERNIE 4.5)."""
 _LAYER = re.compile(r"model\.layers\.(\d{1,5})\.", re.ASCII)
 
 
@@ -69,14 +72,19 @@ def copied_bytes(checkpoint: Checkpoint) -> int:
 
 
 def copied_tensors(checkpoint: Checkpoint) -> dict[str, Tensor]:
-    """The weights that the kernels copy: all but a table that is only looked up, layers behind the
-    model's own, which predict further tokens and are not run, and indexers, which are not either.
+    """The weights that the kernels copy: all but tables that are only looked up, and layers that
+    predict further tokens and indexers, which are not run.
     """
     layers = checkpoint.config.get("num_hidden_layers")
+    family = FAMILIES.get(str(checkpoint.config.get("model_type")))
+    looked_up = () if family is None else family.looked_up_tables()
     tensors = {
         name: tensor
         for name, tensor in checkpoint.tensors.items()
-        if (not isinstance(layers, int) or _layer_of(name) < layers) and _INDEXER not in name
+        if (not isinstance(layers, int) or _layer_of(name) < layers)
+        and not _INDEXER.search(name)
+        and not _DRAFTS.match(name)
+        and name not in looked_up
     }
     head = tensors.get(HEAD)
     if head is not None:

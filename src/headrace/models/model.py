@@ -74,6 +74,12 @@ class Model(ABC):
         del config
         return ()
 
+    @classmethod
+    def looked_up_tables(cls) -> tuple[str, ...]:
+        """Tables that no product reads, beside that of the embeddings; they may stay mapped."""
+        positions = () if cls.positions_name is None else (cls.positions_name,)
+        return (*cls.more_tables, *positions)
+
     def __init__(
         self, config: DecoderConfig, ops: Ops, loader: Loader, *, max_positions: int
     ) -> None:
@@ -109,7 +115,7 @@ class Model(ABC):
         self.vocab_size = rows
         self.weight_codec = loader.dominant_codec
         self.weight_bytes = loader.total_bytes
-        self.step_weight_bytes = loader.step_bytes(name, *self.more_tables)
+        self.step_weight_bytes = loader.step_bytes(name, *self.looked_up_tables())
 
     @property
     def model_type(self) -> str:
