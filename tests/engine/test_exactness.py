@@ -195,7 +195,7 @@ def check_streams(model: Model, ops: Ops, requests: list[Case], kv: str) -> dict
         return EngineCore(model, ops, config, num_tokens=NUM_TOKENS, eos_token_ids=(EOS,))
 
     # Enough blocks for about a quarter of the requests at a time, which hold less with windows.
-    entries = max(10, count // 3 if tables > 1 else count)
+    entries = max(10, count * 3 // 10 if tables > 1 else count)
     busy = core(num_gpu_blocks_override=entries * tables, max_num_batched_tokens=48)
     together: dict[str, Collected] = {}
     step = 0

@@ -11,7 +11,7 @@ from headrace.config.settings import EngineConfig
 from headrace.engine.core import EngineCore
 from headrace.engine.kv.kv_cache import Copy, KVCache
 from headrace.engine.kv.lifetimes import Lifetimes
-from headrace.engine.kv.prefix_tree import HOLLOW, Node, Part, PrefixTree
+from headrace.engine.kv.prefix_tree import HOLLOW, Miss, Node, Part, PrefixTree
 from headrace.engine.messages import Submit
 from headrace.engine.params import SamplingParams
 from headrace.engine.request import Request
@@ -177,9 +177,17 @@ def test_a_pool_without_room_for_the_source_serves_without_the_copy() -> None:
     request = request_of([1, 2, 3, 4, 5, 6, *range(20, 30)])
     match = kv.find(request)
     assert (match.num_tokens, match.source) == (4, None)
-    assert kv.admit(request, match, 16, 0)
+    assert match.miss == Miss("no_room", 4)
+    assert kv.admit(request, match, 16, 0) == match
     kv.check([request])
     assert kv.take_copies() == []
+
+
+def test_a_prompt_shorter_than_a_block_says_too_that_there_is_no_room_for_the_copy() -> None:
+    kv = KVCache(1, 4)
+    computed(kv, [1, 2])
+    match = kv.find(request_of([1, 2, 3]))
+    assert (match.num_tokens, match.miss) == (0, Miss("no_room", 0))
 
 
 def test_a_source_that_went_for_a_longer_one_is_not_copied() -> None:
@@ -189,10 +197,69 @@ def test_a_source_that_went_for_a_longer_one_is_not_copied() -> None:
     match = kv.find(request)
     assert match.num_tokens == 6
     computed(kv, [1, 2, 3, 4, 5, 6, 7])
-    assert kv.admit(request, match, 7, 0)
+    start = kv.admit(request, match, 7, 0)
+    assert start is not None and (start.num_tokens, start.miss) == (4, Miss("evicted", 4))
     assert request.num_computed == 4
     assert kv.take_copies() == []
     kv.check([request])
+
+
+def with_a_hollow_block() -> KVCache:
+    """1 to 8 are cached in blocks of 4, of which the second is gone in one group of two."""
+    groups = [CacheGroup(0, (0,), 1), CacheGroup(8, (1,), 1)]
+    kv = KVCache(20, 4, groups=groups, max_step_tokens=16)
+    computed(kv, [1, 2, 3, 4, 5, 6, 7, 8])
+    kv._free.extend(kv._tree.evict())
+    kv.check([])
+    return kv
+
+
+def test_a_tail_goes_when_the_sibling_it_begins_has_all_its_blocks_again() -> None:
+    kv = with_a_hollow_block()
+    computed(kv, [1, 2, 3, 4, 5, 6])
+    assert (keys(kv), kv.num_cached) == ([2, 4, 4], 5)
+    computed(kv, [1, 2, 3, 4, 5, 6, 7, 8])
+    assert (keys(kv), kv.num_cached) == ([4, 4], 4)
+
+
+def test_in_place_of_a_block_that_is_gone_the_beginning_of_a_sibling_is_copied() -> None:
+    kv = with_a_hollow_block()
+    computed(kv, [1, 2, 3, 4, 5, 6, 7])
+    match = kv.find(request_of([1, 2, 3, 4, 5, 6, 7, 8, 9]))
+    assert (match.num_tokens, match.miss) == (7, Miss("evicted", 7))
+
+
+def key_of(*tokens: int) -> bytes:
+    return b"".join(token.to_bytes(4, "little") for token in tokens)
+
+
+def with_hollow_children(lasts: range) -> PrefixTree:
+    """Blocks 1, 2, 3, x, of which one group of two has lost its part."""
+    tree = PrefixTree(evicted_memory=8, num_groups=2)
+    for last in lasts:
+        node = tree.insert("", None, key_of(1, 2, 3, last), [(last,), (100 + last,)])
+        tree.let_go(node.parts[0])
+        assert tree.evict() == (last,)
+    return tree
+
+
+def test_among_any_number_of_hollow_siblings_the_whole_one_is_found() -> None:
+    tree = with_hollow_children(range(10, 60))
+    assert tree.nearest("", None, key_of(1, 2, 3, 35)) is None
+    assert tree.insert_tail("", None, key_of(1, 2), [(0,), (1,)])
+    assert tree.insert_tail("", None, key_of(1, 2, 3), [(2,), (3,)])
+    shorter = tree.covered_tail("", None, key_of(1, 2, 3))
+    assert shorter is not None and tree.forget(shorter) == [0, 1]
+    found = tree.nearest("", None, key_of(1, 2, 3, 35))
+    assert found is not None and (found[0].key, found[1]) == (key_of(1, 2, 3), 3)
+    tail = tree.covered_tail("", None, key_of(1, 2, 3, 70))
+    assert tail is not None and tail.key == key_of(1, 2, 3)
+
+
+def test_what_a_later_sibling_begins_with_is_not_kept_again() -> None:
+    tree = with_hollow_children(range(10, 12))
+    tree.insert("", None, key_of(1, 2, 3, 12), [(12,), (112,)])
+    assert not tree.insert_tail("", None, key_of(1, 2, 3), [(2,), (3,)])
 
 
 def test_a_tail_is_evicted_whole_and_before_what_it_hangs_on() -> None:
@@ -275,5 +342,5 @@ def test_a_tail_is_found_among_many_siblings() -> None:
         assert found is not None
         node, count = found
         assert (node.parts[0].blocks, count) == ((first,), 2)
-    orders = [node.order for node in tree._roots.values()]
+    orders = [node.whole for node in tree._roots.values()]
     assert all(a < b for order in orders for a, b in pairwise(order))

@@ -209,7 +209,7 @@ class Scheduler:
                 break
             if not self._has_slot or not self._take_in(request, match, now_s):
                 # What is preempted may take the place of the block that a copy would come from.
-                victims = self._victims(request, match.without_copy(self.kv.block_size))
+                victims = self._victims(request, match.without_copy(self.kv.block_size, "no_room"))
                 if not victims:
                     break
                 for victim in victims:
@@ -319,9 +319,10 @@ class Scheduler:
     def _take_in(self, request: Request, match: Match, now_s: float) -> bool:
         """Run a request, which stays queued, if there are blocks for it; whether there were."""
         spare = self._watermark if self.running else 0
-        if not self.kv.admit(request, match, _tokens_to_hold(request), spare):
+        start = self.kv.admit(request, match, _tokens_to_hold(request), spare)
+        if start is None:
             return False
-        self._start(request, match, now_s)
+        self._start(request, start, now_s)
         return True
 
     def _start(self, request: Request, match: Match, now_s: float) -> None:

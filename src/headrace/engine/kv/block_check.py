@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from headrace.engine.kv.prefix_tree import TOKEN_BYTES
@@ -43,8 +44,13 @@ def check_blocks(kv: KVCache, running: Iterable[Request]) -> None:
             holders.update(held)
             private[number] += table.blocks[max(len(nodes), dropped) :]
     found = tree.nodes()
+    for above in [*tree._roots.values(), *found]:
+        with_all = [key for key, child in above.children.items() if not child.num_hollow]
+        assert above.whole == sorted(with_all), "other children have all their blocks"
+        for key, longer in pairwise(above.whole):
+            tail = above.children[key].is_tail
+            assert not (tail and longer.startswith(key)), "a sibling begins with a tail"
     for node in found:
-        assert node.order == sorted(node.children), "the order of children is another"
         assert node.num_hollow == sum(not part.blocks for part in node.parts)
         if node.is_tail:
             assert not node.children and not node.num_hollow, "a tail is not a whole leaf"

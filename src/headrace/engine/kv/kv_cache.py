@@ -130,21 +130,22 @@ class KVCache:
         if match.source is not None:
             cached = sum(len(part.blocks) for part in match.source.parts if not part.holders)
             if self.missing(match, max(num_tokens, request.num_wanted), cached) > 0:
-                return match.without_copy(self.block_size)
+                return match.without_copy(self.block_size, "no_room")
         return match
 
-    def admit(self, request: Request, match: Match, num_tokens: int, spare: int) -> bool:
+    def admit(self, request: Request, match: Match, num_tokens: int, spare: int) -> Match | None:
         """Give `request` the matched blocks and new ones for `num_tokens` in all, or nothing.
 
-        False, and nothing has changed, where that would leave fewer than `spare` blocks free or
-        cached. num_computed becomes what the match covers.
+        What it starts from: num_computed becomes what that covers. It is less than `match` where
+        what was to be copied went in between. None, and nothing has changed, where fewer than
+        `spare` blocks would be left free or cached.
         """
         source = match.source
         if source is not None and (source.parent is None or source.num_hollow):
             # It went for a longer one since it was found.
-            match, source = match.without_copy(self.block_size), None
+            match, source = match.without_copy(self.block_size, "evicted"), None
         if self.missing(match, num_tokens, spare) > 0:
-            return False
+            return None
         full = len(match.nodes)
         request.nodes = match.nodes
         request.num_computed = match.num_tokens
@@ -167,7 +168,7 @@ class KVCache:
                 self._copies += zip(part.blocks, table.blocks[full], strict=True)
                 self._tree.let_go(part)
         self._announce(request)
-        return True
+        return match
 
     def take_copies(self) -> list[Copy]:
         """The copies ordered since the last call, to be made in this order before anything else is
@@ -291,6 +292,7 @@ class KVCache:
             self._give_back(number, [table.blocks[index]])
             table.blocks[index] = part.blocks
             table.num_synced = min(table.num_synced, index)
+        self._forget_covered(request.cache_salt, parent, key)
         return node
 
     def _keep_tail(self, request: Request) -> None:
@@ -308,7 +310,7 @@ class KVCache:
             self._forget_covered(request.cache_salt, parent, key)
 
     def _forget_covered(self, salt: str, parent: Node | None, key: bytes) -> None:
-        """Free the tail that a node begins with which has just been made."""
+        """Free the tail that a node begins with which has all its blocks now."""
         tail = self._tree.covered_tail(salt, parent, key)
         if tail is not None:
             self._free.extend(self._tree.forget(tail))

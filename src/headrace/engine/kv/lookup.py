@@ -24,10 +24,10 @@ class Match(NamedTuple):
     source: Node | None = None
     """What the block after the nodes is copied from; None where they end with a block."""
 
-    def without_copy(self, block_size: int) -> Match:
-        """The full blocks alone."""
-        miss = Miss("too_short", 0) if self.miss is None and not self.nodes else self.miss
-        return Match(self.nodes, len(self.nodes) * block_size, self.waits_for, miss)
+    def without_copy(self, block_size: int, reason: str) -> Match:
+        """The full blocks alone. reason: of the miss, why the block after them is not copied."""
+        full = len(self.nodes) * block_size
+        return Match(self.nodes, full, self.waits_for, Miss(reason, full))
 
 
 def look_up(tree: PrefixTree, lifetimes: Lifetimes, request: Request, block_size: int) -> Match:
@@ -42,7 +42,6 @@ def look_up(tree: PrefixTree, lifetimes: Lifetimes, request: Request, block_size
         nodes = nodes[:usable]
         waits_for = tree.promised(request.cache_salt, parent, keys[usable])
         miss = Miss("evicted", start)
-        return Match(nodes, start, waits_for, None if waits_for is not None else miss)
     if waits_for is not None:
         return Match(nodes, start, waits_for, None)
     key = request.key_of(start, min(most, start + block_size))

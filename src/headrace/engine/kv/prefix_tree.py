@@ -7,7 +7,7 @@ for it.
 
 A full block is shared as it is. A tail, a leaf with the tokens of a partly filled block, is copied
 by whoever goes on from it and held by nobody; so is the beginning of a full block. A tail is not
-the beginning of a sibling that has its blocks: the longer one takes its place.
+the beginning of a sibling that has all its blocks: the longer one takes its place.
 
 Of a node each group of layers has a part: the blocks of its tables. Holding a part of a group that
 sees everything means holding those of all ancestors; with a window requests hold only the last
@@ -25,9 +25,6 @@ from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from hashlib import blake2b
 from typing import NamedTuple
-
-COMPARED_CHILDREN = 8
-"""Children looked at, on either side of where a block would be, for one that can be copied."""
 
 TOKEN_BYTES = 4
 """Of one token id in a key."""
@@ -57,7 +54,7 @@ class Part:
 class Node:
     """The tokens of a block in the tree, with a part for each group."""
 
-    __slots__ = ("children", "digest", "key", "num_hollow", "order", "parent", "parts", "promised")
+    __slots__ = ("children", "digest", "key", "num_hollow", "parent", "parts", "promised", "whole")
 
     def __init__(self, parent: Node | None, key: bytes, digest: bytes) -> None:
         self.parent = parent
@@ -68,8 +65,9 @@ class Node:
         self.num_hollow = 0
         """Parts without blocks."""
         self.children: dict[bytes, Node] = {}
-        self.order: list[bytes] = []
-        """Keys of the children, sorted: the one with most in common is beside where a key is."""
+        self.whole: list[bytes] = []
+        """Keys of the children that have all their blocks, sorted: of these the one with most in
+        common is beside where a key is, whatever there is of others."""
         self.promised: dict[bytes, int] = {}
 
     @property
@@ -102,7 +100,8 @@ class Miss(NamedTuple):
     reason: "disabled", "too_short" (no full block before the last token, and no part of one is
     cached), "prompt_logprobs" (the logits of the whole prompt are wanted), "empty" (nothing cached
     for its salt), "salt" (cached, for another salt), "evicted", "in_flight" (computed by a request
-    that comes after it, for which it does not wait) or "no_match".
+    that comes after it, for which it does not wait), "no_room" (more is cached, but there is no
+    block for a copy of it) or "no_match".
     token: index of the first token that had to be computed; for "no_match" of the first that
     differs from what is cached.
     """
@@ -145,16 +144,12 @@ class PrefixTree:
         above = parent if parent is not None else self._roots.get(salt)
         if above is None or not key:
             return None
-        order, at = above.order, bisect_left(above.order, key)
-        before = reversed(order[max(0, at - COMPARED_CHILDREN) : at])
+        at = bisect_left(above.whole, key)
         found: tuple[Node, int] | None = None
-        # Less and less is in common with those further away, on either side.
-        for side in (order[at : at + COMPARED_CHILDREN], before):
-            whole = (above.children[beside] for beside in side)
-            node = next((node for node in whole if not node.num_hollow), None)
-            count = _common(key, node.key) if node is not None else 0
-            if node is not None and count > (found[1] if found is not None else 0):
-                found = node, count
+        for beside in (*above.whole[at : at + 1], *above.whole[max(0, at - 1) : at]):
+            count = _common(key, beside)
+            if count > (found[1] if found is not None else 0):
+                found = above.children[beside], count
         return found
 
     def walk(self, salt: str, keys: list[bytes]) -> Walk:
@@ -220,11 +215,10 @@ class PrefixTree:
         where some node after `parent` begins with these tokens already; that counts as used.
         """
         above = parent if parent is not None else self._root(salt)
-        at = bisect_left(above.order, key)
-        for beside in above.order[at : at + 1]:
-            covering = above.children[beside]
-            if beside.startswith(key) and not covering.num_hollow:
-                for part in covering.parts:
+        at = bisect_left(above.whole, key)
+        for beside in above.whole[at : at + 1]:
+            if beside.startswith(key):
+                for part in above.children[beside].parts:
                     self.touch(part)
                 return False
         for part in self._attach(above, key, b"", blocks).parts:
@@ -234,10 +228,10 @@ class PrefixTree:
     def covered_tail(self, salt: str, parent: Node | None, key: bytes) -> Node | None:
         """The tail after `parent` that is the beginning of `key`, whose place a node takes."""
         above = parent if parent is not None else self._roots.get(salt)
-        at = bisect_left(above.order, key) if above is not None else 0
-        if above is None or not at or not key.startswith(above.order[at - 1]):
+        at = bisect_left(above.whole, key) if above is not None else 0
+        if above is None or not at or not key.startswith(above.whole[at - 1]):
             return None
-        return above.children[above.order[at - 1]]
+        return above.children[above.whole[at - 1]]
 
     def touch(self, part: Part) -> None:
         """Make a cached part the one that is evicted last."""
@@ -286,10 +280,13 @@ class PrefixTree:
 
     def fill(self, part: Part, blocks: BlockSet) -> None:
         """Give a hollow part blocks again. Its caller holds it."""
+        node = part.node
         part.blocks = blocks
         part.holders = 1
-        part.node.num_hollow -= 1
-        self._evicted.pop(part.node.digest, None)
+        node.num_hollow -= 1
+        if not node.num_hollow:
+            insort(_above(node).whole, node.key)
+        self._evicted.pop(node.digest, None)
 
     def forget(self, node: Node) -> list[int]:
         """Drop what is cached of a node without children as if it had never been; its blocks."""
@@ -314,7 +311,7 @@ class PrefixTree:
         node = Node(above, key, digest)
         node.parts = tuple(Part(node, group, part) for group, part in enumerate(blocks))
         above.children[key] = node
-        insort(above.order, key)
+        insort(above.whole, key)
         return node
 
     def _root(self, salt: str) -> Node:
@@ -328,6 +325,9 @@ class PrefixTree:
         blocks, node = part.blocks, part.node
         self.num_cached[part.group] -= len(blocks)
         part.blocks = HOLLOW
+        if not node.num_hollow:
+            whole = _above(node).whole
+            del whole[bisect_left(whole, node.key)]
         node.num_hollow += 1
         if not node.children and node.is_hollow:
             self._detach(node)
@@ -336,10 +336,9 @@ class PrefixTree:
     def _detach(self, node: Node) -> None:
         """Take a leaf out, and those above it that are hollow and leaves without it."""
         while True:
-            above = node.parent
-            assert above is not None and not node.children, "only leaves leave the tree"
+            assert not node.children, "only leaves leave the tree"
+            above = _above(node)
             del above.children[node.key]
-            del above.order[bisect_left(above.order, node.key)]
             node.parent = None
             if above.parent is None and not node.is_tail:
                 self._first_keys[node.key] -= 1
@@ -367,14 +366,19 @@ class PrefixTree:
             return Miss("salt", known)
         if depth == 0 and not above.children:
             return Miss("empty", known)
-        at = bisect_left(above.order, key)
-        beside = above.order[max(0, at - 1) : at + 1]
+        at = bisect_left(above.whole, key)
+        beside = above.whole[max(0, at - 1) : at + 1]
         return Miss("no_match", known + max((_common(key, other) for other in beside), default=0))
 
 
 def _root_node(salt: str) -> Node:
     name = salt.encode("utf-8", "surrogatepass")
     return Node(None, name, blake2b(name, digest_size=16).digest())
+
+
+def _above(node: Node) -> Node:
+    assert node.parent is not None, "the root of a salt has no blocks"
+    return node.parent
 
 
 def _digest(above: Node, key: bytes) -> bytes:
