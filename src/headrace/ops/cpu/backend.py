@@ -9,25 +9,22 @@ RuntimeError in the child, which can make its own.
 
 from __future__ import annotations
 
-import os
-import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from headrace.errors import ConfigError
 from headrace.ops import adjustment
 from headrace.ops.cpu import _native
-from headrace.ops.experts import ExpertCacheStats, ExpertMLP, ExpertWeight, Routes, Routing
+from headrace.ops.cpu.sampling import naming_bad_rows, native_chains
+from headrace.ops.cpu.weights import CpuWeights
+from headrace.ops.experts import ExpertMLP, Routes, Routing
 from headrace.ops.interface import (
     Activation,
     EmbeddingWeight,
     HeadWeight,
     LinearWeight,
     Norm,
-    Ops,
     RopeTable,
 )
 from headrace.ops.kv import (
@@ -38,39 +35,13 @@ from headrace.ops.kv import (
     LayerPlace,
     RaggedBatch,
 )
-from headrace.ops.sampling_rows import (
-    LogitsEdit,
-    Penalties,
-    SamplingRows,
-    TopLogprobs,
-    UnusableLogitsError,
-)
-from headrace.ops.shared import (
-    check_head_norm,
-    check_value_dim,
-    expert_biases,
-    expert_shape,
-    f32_rope_table,
-    f32_vector,
-    fused_codec,
-    head_shape,
-    is_centred,
-    stacked_bias,
-)
-from headrace.weights.pieces import SplitTensor, TurnedTensor
-from headrace.weights.tensor import Tensor
+from headrace.ops.sampling_rows import LogitsEdit, SamplingRows, TopLogprobs
+from headrace.ops.shared import check_head_norm, check_value_dim, f32_rope_table, is_centred
 
 F32 = npt.NDArray[np.float32]
-I32 = npt.NDArray[np.int32]
-Chains = tuple[I32, F32, I32, I32, I32]
-"""Stages, strengths, start, ids, counts."""
-
-_NONE = np.zeros(0, np.int32)
-_NO_PENALTIES = Penalties(_NONE, _NONE, 1.0, 0.0, 0.0)
-_BAD_ROW = re.compile(r"row (\d+) of logits (.+)")
 
 
-class CpuOps(Ops):
+class CpuOps(CpuWeights):
     """The cpu backend.
 
     level: "auto" (the best this machine can run) or the name of one; `levels()` lists them.
@@ -82,101 +53,6 @@ class CpuOps(Ops):
     Raises ConfigError for a level this machine cannot run, for a number of threads outside
     [1, 1024] and for a negative cache.
     """
-
-    name = "cpu"
-
-    def __init__(
-        self,
-        level: str = "auto",
-        threads: int | None = None,
-        expert_cache_bytes: int | None = None,
-    ) -> None:
-        count = len(os.sched_getaffinity(0)) if threads is None else threads
-        try:
-            self._native = _native.Backend(level, count, expert_cache_bytes)
-        except ValueError as error:
-            raise ConfigError(str(error)) from error
-        except RuntimeError as error:
-            raise ConfigError(
-                f"threads is {count}, and the system gives no more of them ({error}); ask for fewer"
-            ) from error
-        self.level: str = self._native.level
-        self.num_threads: int = self._native.num_threads
-        self._caches_experts = expert_cache_bytes is not None
-
-    @staticmethod
-    def levels() -> list[str]:
-        """Names of the levels this machine can run, best first."""
-        return list(_native.levels())
-
-    def read_bandwidth(self, footprint_bytes: int) -> float:
-        """Bytes per second that all threads together read of a footprint of about that size."""
-        return self._native.read_bandwidth(footprint_bytes / 1e6)
-
-    def peak_rate(self, kind: str) -> float | None:
-        """Operations per second of all threads, for operands "f32", "bf16" or "int8".
-
-        A multiply and an add are two. None where the level does not multiply that kind.
-        """
-        return self._native.peak_multiplies(kind) or None
-
-    def expert_cache_stats(self) -> ExpertCacheStats | None:
-        figures = self._native.expert_cache_stats()
-        return None if figures is None else ExpertCacheStats(*figures)
-
-    def vector(self, tensor: Tensor, *, offset: float = 0.0) -> F32:
-        return f32_vector(tensor, offset)
-
-    def linear_weight(
-        self, parts: Sequence[Tensor], *, bias: Sequence[Tensor | None] | None = None
-    ) -> LinearWeight:
-        codec, width = fused_codec(parts)
-        packed = self._native.pack([_rows(part) for part in parts], stacked_bias(parts, bias))
-        return LinearWeight(
-            out_features=sum(part.shape[0] for part in parts),
-            in_features=width,
-            codec=codec,
-            nbytes=packed.nbytes,
-            packed=packed,
-        )
-
-    def expert_weight(
-        self,
-        experts: Sequence[Sequence[Tensor]],
-        *,
-        bias: Sequence[Sequence[Tensor | None]] | None = None,
-    ) -> ExpertWeight:
-        codec, out, width = expert_shape(experts, bias)
-        # One alone is an expert of every token: whatever the cache holds, a step needs it.
-        mapped = self._caches_experts and len(experts) > 1
-        give = self._native.map_experts if mapped else self._native.pack_experts
-        packed = give(
-            [[_expert_rows(part) for part in parts] for parts in experts],
-            expert_biases(experts, bias),
-        )
-        return ExpertWeight(
-            num_experts=len(experts),
-            out_features=out,
-            in_features=width,
-            codec=codec,
-            nbytes=packed.nbytes,
-            packed=packed,
-        )
-
-    def head_weight(self, heads: Sequence[Tensor]) -> HeadWeight:
-        codec, out, width = head_shape(heads)
-        packed = self._native.pack_experts([[_rows(head)] for head in heads], None)
-        return HeadWeight(
-            num_heads=len(heads),
-            out_features=out,
-            in_features=width,
-            codec=codec,
-            nbytes=packed.nbytes,
-            packed=packed,
-        )
-
-    def embedding_weight(self, tensor: Tensor) -> EmbeddingWeight:
-        return EmbeddingWeight(tensor.shape[0], tensor.shape[-1], tensor.codec.name, _rows(tensor))
 
     def rope_table(
         self,
@@ -390,7 +266,7 @@ class CpuOps(Ops):
 
     def sample(self, logits: F32, rows: SamplingRows, num_tokens: int) -> npt.NDArray[np.int32]:
         ids = np.empty(len(logits), np.int32)
-        with _naming_bad_rows():
+        with naming_bad_rows():
             self._native.sample(
                 logits,
                 num_tokens,
@@ -400,7 +276,7 @@ class CpuOps(Ops):
                 rows.min_p,
                 rows.uniform,
                 ids,
-                _chains(rows, *logits.shape) if rows.chains else None,
+                native_chains(rows, *logits.shape) if rows.chains else None,
             )
         return ids
 
@@ -416,7 +292,7 @@ class CpuOps(Ops):
             np.empty((count, k), np.int32),
             np.empty((count, k), np.float32),
         )
-        with _naming_bad_rows():
+        with naming_bad_rows():
             self._native.top_logprobs(
                 logits, num_tokens, chosen, result.chosen, result.rank, result.ids, result.values
             )
@@ -428,52 +304,3 @@ def _place(place: LayerPlace) -> tuple[int, int, int, int, int, bool]:
     value_dim = place.value_dim or place.head_dim
     kv_heads, head_dim = place.num_kv_heads, place.head_dim
     return place.table, place.index, kv_heads, head_dim, value_dim, place.latent
-
-
-def _rows(tensor: Tensor) -> _native.Rows:
-    """The stored rows of a matrix for the native side, which keeps their arrays alive."""
-    if len(tensor.shape) != 2:
-        raise ValueError(f"{tensor.name}: shape {tensor.shape} is not that of a matrix")
-    return _native.Rows(tensor.codec.name, tensor.shape[1], tensor.data, tensor.row_order)
-
-
-def _expert_rows(tensor: Tensor) -> _native.MatrixRows:
-    """The same of an expert's matrix, which may be stored in pieces; these are not put together."""
-    if isinstance(tensor, TurnedTensor):
-        return _native.TurnedRows(tensor.codec.name, tensor.values)
-    if isinstance(tensor, SplitTensor):
-        return _native.SplitRows(tensor.pairs, tensor.exponents)
-    return _rows(tensor)
-
-
-def _chains(rows: SamplingRows, count: int, width: int) -> Chains:
-    """The chains of R rows as the native side reads them: ChainsView in native/chains_view.h."""
-    adjustment.check_chains(rows, count, width)
-    stages = np.full((count, len(adjustment.STAGES)), -1, np.int32)
-    every = [_NO_PENALTIES] * count
-    for row, chain in enumerate(rows.chains):
-        if chain is not None:
-            numbers = [adjustment.STAGES.index(stage) for stage in chain.stages]
-            stages[row, : len(numbers)] = numbers
-            every[row] = chain.penalties or _NO_PENALTIES
-    start = np.zeros(count + 1, np.int32)
-    np.cumsum([len(one.ids) for one in every], out=start[1:])
-    return (
-        stages,
-        np.array([one[2:] for one in every], np.float32),
-        start,
-        np.concatenate([one.ids for one in every]),
-        np.concatenate([one.counts for one in every]),
-    )
-
-
-@contextmanager
-def _naming_bad_rows() -> Iterator[None]:
-    """The native module refuses rows of logits in words; the contract asks for the row itself."""
-    try:
-        yield
-    except ValueError as error:
-        found = _BAD_ROW.fullmatch(str(error))
-        if found is None:
-            raise
-        raise UnusableLogitsError(int(found[1]), found[2]) from error
