@@ -65,6 +65,8 @@ class Attention:
         """f32[heads]; None in models without."""
         self.v_norm: Norm | None = None
         """A norm over each head of V, its weights those of all heads; None in models without."""
+        self.output_scale = 1.0
+        """Factor of what attention gives: in families whose values have one, that of the values."""
         self.has_own_kv = config.kv_source_of(index) == index
 
     @classmethod
@@ -153,7 +155,7 @@ class Attention:
         attended = ops.paged_attention(
             qkv, self.shape, step.kv, self.index, batch, sinks=self.sinks
         )
-        return self.o_proj(attended, residual=residual, scale=scale)
+        return self.o_proj(attended, residual=residual, scale=scale * self.output_scale)
 
     def rotate(self, qkv: Array, step: Step) -> None:
         """Norms of Q and K, and positions, in place."""

@@ -27,7 +27,7 @@ class BlockTables:
     """The tables of all groups."""
 
     def __init__(self, groups: Sequence[CacheGroup]) -> None:
-        self._groups = [_GroupTables(number, group) for number, group in enumerate(groups)]
+        self._groups = [_TableArrays(number, group) for number, group in enumerate(groups)]
 
     def of(self, requests: Sequence[Request]) -> tuple[Table, ...]:
         """The tables of these requests, in the order of the groups and of their tables."""
@@ -38,8 +38,8 @@ class BlockTables:
         return tuple(found)
 
 
-class _GroupTables:
-    """The tables of one group: arrays int32[tables, rows, blocks]."""
+class _TableArrays:
+    """The arrays int32[tables, rows, blocks] of one group, filled from requests' tables."""
 
     def __init__(self, number: int, group: CacheGroup) -> None:
         self._number = number

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from headrace.models.blocks import Attention, Step
+from headrace.models.blocks import Attention
 from headrace.models.config import (
     DecoderConfig,
     ExpertsConfig,
@@ -34,7 +34,6 @@ from headrace.models.experts import ExpertNames
 from headrace.models.loader import Loader
 from headrace.models.model import Model
 from headrace.models.rope import RopeConfig
-from headrace.ops.interface import Array, Norm
 from headrace.weights.config_reader import ConfigReader
 from headrace.weights.layer_kinds import read_sparse_mlps
 from headrace.weights.rope_config import FULL, WINDOWED
@@ -53,26 +52,6 @@ class MiMoV2Config(DecoderConfig):
     """Factor of all values, and so of what attention gives."""
 
 
-class MiMoV2Attention(Attention):
-    """Attention whose values have a factor, and sinks where it has a window."""
-
-    value_scale: float = 1.0
-
-    def __call__(
-        self,
-        x: Array,
-        step: Step,
-        *,
-        norm: Norm | None = None,
-        residual: Array | None = None,
-        scale: float = 1.0,
-    ) -> Array:
-        """residual + scale * attention(norm(x)): f32[N, hidden]."""
-        return super().__call__(
-            x, step, norm=norm, residual=residual, scale=scale * self.value_scale
-        )
-
-
 class MiMoV2Layer(ExpertLayer):
     """A layer with experts, or a dense one."""
 
@@ -81,9 +60,9 @@ class MiMoV2Layer(ExpertLayer):
     def load_attention(
         self, config: DecoderConfig, loader: Loader, index: int, at: str
     ) -> Attention:
-        attention = MiMoV2Attention.load(config, loader, index, f"{at}.self_attn")
-        assert isinstance(config, MiMoV2Config) and isinstance(attention, MiMoV2Attention)
-        attention.value_scale = config.value_scale
+        assert isinstance(config, MiMoV2Config)
+        attention = Attention.load(config, loader, index, f"{at}.self_attn")
+        attention.output_scale = config.value_scale
         if attention.shape.window:
             attention.load_sinks(loader, f"{at}.self_attn", name="attention_sink_bias")
         return attention
