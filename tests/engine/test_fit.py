@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,12 @@ from click.testing import CliRunner
 
 from headrace.cli.main import cli
 from headrace.config.settings import EngineConfig
+from headrace.engine import stored_shape
 from headrace.engine.fit import fit
 from headrace.engine.memory import REST_BYTES, plan_kv_cache
 from headrace.engine.weight_memory import copied_bytes
 from headrace.models import load_model
+from headrace.models.layer_cache import CacheLayout, LayerCache, cache_layout
 from headrace.ops import make_ops
 from headrace.weights.open import open_checkpoint
 from tests.tiny import write_tiny_gguf, write_tiny_hf
@@ -53,6 +56,22 @@ def test_weights_that_do_not_fit_are_said(tmp_path: Path) -> None:
     assert found is not None
     assert "the weights take" in found.problem
     assert (found.default_tokens, found.most_tokens, found.kv_cache_memory_bytes) == (0, 0, 0)
+
+
+def test_layers_are_packed_into_blocks_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of thousands of layers that takes a tenth of a second, and lengths are tried by dozens."""
+    laid_out: list[int] = []
+
+    def counted(layers: Sequence[LayerCache]) -> CacheLayout:
+        laid_out.append(len(layers))
+        return cache_layout(layers)
+
+    monkeypatch.setattr(stored_shape, "cache_layout", counted)
+    checkpoint = open_checkpoint(write_tiny_gguf(tmp_path))
+    assert fit(checkpoint, PLENTY)
+    assert laid_out == [2]
 
 
 def test_show_says_it(tmp_path: Path) -> None:

@@ -10,8 +10,9 @@ import pytest
 
 from headrace.catalog import Catalog
 from headrace.engine.kv.kv_sizes import most_blocks_of
-from headrace.models import read_config
+from headrace.models import DecoderConfig, read_config
 from headrace.models.layer_cache import LayerKV, cache_layout
+from headrace.ops.kv import AttentionShape
 from headrace.plan.declared_layers import declared_layers
 from headrace.plan.kv_cache import KvCache, kv_kind
 from headrace.plan.model_shape import shape_of_catalog, shape_of_config
@@ -105,3 +106,20 @@ def test_a_model_that_the_engine_does_not_know_is_read_by_its_keys() -> None:
     windows = {**config, "layer_types": ["chunked_attention", "full_attention"]}
     windows |= {"num_hidden_layers": 2, "attention_chunk_size": 64}
     assert [layer.window_tokens for layer in planned(windows).shape.attention] == [64, None]
+
+
+def test_the_work_of_planning_grows_with_the_number_of_layers_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked_at: list[int] = []
+    attention_of = DecoderConfig.attention_of
+
+    def counted(config: DecoderConfig, layer: int) -> AttentionShape:
+        looked_at.append(layer)
+        return attention_of(config, layer)
+
+    monkeypatch.setattr(DecoderConfig, "attention_of", counted)
+    declared = declared_layers(tiny_config("cohere2", num_hidden_layers=300))
+    assert declared is not None
+    assert sum(declared.attention.values()) == 300
+    assert looked_at == [*range(300)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import cached_property
 
 from headrace.models import DecoderConfig
 from headrace.models.layer_cache import CacheLayout, cache_layout
@@ -22,7 +23,7 @@ class StoredShape:
         """Tokens the model was made for."""
         return self.config.max_positions
 
-    @property
+    @cached_property
     def cache_layout(self) -> CacheLayout:
         """What its layers keep of a request, in groups."""
         return cache_layout(self.config.layer_caches)

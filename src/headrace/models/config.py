@@ -122,12 +122,6 @@ class DecoderConfig:
         return replace(shape, window=window, scale=scale, chunk=chunk)
 
     @property
-    def reaches(self) -> tuple[int, ...]:
-        """Positions each layer reads at most, 0 for all: its window, or its chunk."""
-        shapes = map(self.attention_of, range(self.num_layers))
-        return tuple(shape.window or shape.chunk for shape in shapes)
-
-    @property
     def layer_caches(self) -> tuple[LayerCache, ...]:
         """What each layer keeps of a request."""
         return tuple(map(self._cache_of, range(self.num_layers)))
@@ -138,8 +132,9 @@ class DecoderConfig:
         if (source := self.kv_source_of(layer)) != layer:
             return SharedKV(source)
         shape = self.attention_of(layer)
-        reach = shape.window or shape.chunk
-        return LayerKV(shape.num_kv_heads, shape.head_dim, reach, shape.value_dim, shape.latent)
+        return LayerKV(
+            shape.num_kv_heads, shape.head_dim, shape.reach, shape.value_dim, shape.latent
+        )
 
     def kv_source_of(self, layer: int) -> int:
         """The layer whose K and V one layer reads, which mostly is itself."""

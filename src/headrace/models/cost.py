@@ -70,7 +70,7 @@ class LayerCost(NamedTuple):
     @property
     def reach(self) -> int:
         """Positions a token reads at most, 0 for all."""
-        return self.attention.window or self.attention.chunk
+        return self.attention.reach
 
     @property
     def pair_operations(self) -> int:

@@ -35,6 +35,11 @@ class AttentionShape:
     arXiv 2405.04434, absorbed)."""
 
     @property
+    def reach(self) -> int:
+        """Positions a token reads at most, 0 for all: the window, or the chunk."""
+        return self.window or self.chunk
+
+    @property
     def value_width(self) -> int:
         """Width of a value, head_dim where value_dim is 0."""
         return self.value_dim or self.head_dim

@@ -67,6 +67,6 @@ def _attention(read: DecoderConfig, layer: int) -> DeclaredAttention:
         head_dim=shape.head_dim,
         value_head_dim=shape.value_dim or shape.head_dim,
         latent=shape.latent,
-        window_tokens=read.reaches[layer] or None,
+        window_tokens=shape.reach or None,
         shared=read.kv_source_of(layer) != layer,
     )
