@@ -9,13 +9,18 @@ import pytest
 
 from headrace.catalog import Catalog
 from headrace.errors import ConfigError
+from headrace.models import load_model
+from headrace.ops.reference import ReferenceOps
+from headrace.plan.header import parameters_by_part
 from headrace.plan.model_shape import (
     shape_of_catalog,
     shape_of_checkpoint,
     shape_of_config,
 )
+from headrace.plan.step import StepCounter, Storage
 from headrace.weights.gguf_file import read_gguf
 from tests.tiny import tiny_checkpoint, tiny_config, write_tiny_hf
+from tests.tiny_families import tiny_family, tiny_family_names
 
 CATALOG = Catalog.load()
 OPEN = [row for row in CATALOG.models if row.num_layers is not None]
@@ -115,27 +120,30 @@ def test_weights_of_a_header_are_those_of_the_file(name: str, shared_assets: Pat
     assert shape.parameters.total == counted.parameters.total
 
 
-@pytest.mark.parametrize(
-    "family",
-    [
-        "glm4_moe",
-        "qwen3_moe",
-        "qwen2_moe",
-        "olmoe",
-        "mixtral",
-        "granitemoe",
-        "phimoe",
-        "phi3",
-        "qwen3_vl_text",
-        "qwen3_vl_moe_text",
-    ],
-)
-def test_a_config_counts_the_matrices_of_its_checkpoint(family: str) -> None:
-    """Vectors aside. Phi-3 has a gate where Phi-2, whose name it begins with, has none."""
-    tensors = tiny_checkpoint(family).tensors.values()
-    total = shape_of_config(tiny_config(family)).parameters.total
-    vectors = sum(tensor.num_values for tensor in tensors if len(tensor.shape) == 1)
-    assert total == pytest.approx(sum(t.num_values for t in tensors), abs=vectors)
+@pytest.mark.parametrize("family", tiny_family_names())
+def test_a_config_counts_the_matrices_that_the_engine_takes(family: str) -> None:
+    """Vectors aside, and without what is not run: indexers, layers that predict further tokens."""
+    for overrides in tiny_family(family).CASES.values():
+        checkpoint = tiny_checkpoint(family, **overrides)
+        taken = load_model(checkpoint, ReferenceOps()).weight_bytes // 4
+        shape = shape_of_config(tiny_config(family, **overrides))
+        tensors = checkpoint.tensors.values()
+        vectors = sum(tensor.num_values for tensor in tensors if len(tensor.shape) == 1)
+        assert shape.parameters.total == pytest.approx(taken, abs=vectors)
+
+
+@pytest.mark.parametrize(("family", "case"), [("gemma4_text", "gemma4-inputs"), ("gpt2", "gpt2")])
+def test_tables_that_are_only_looked_up_are_no_bytes_of_a_step(family: str, case: str) -> None:
+    overrides = tiny_family(family).CASES[case]
+    checkpoint = tiny_checkpoint(family, **overrides)
+    shape = shape_of_config(tiny_config(family, **overrides))
+    assert parameters_by_part(checkpoint.tensors.values()).tables == shape.parameters.tables > 0
+    read = StepCounter(shape, Storage(bytes_per_weight=4)).decode(1, 0).weight_bytes
+    model = load_model(checkpoint, ReferenceOps())
+    vectors = sum(item.nbytes for item in checkpoint.tensors.values() if len(item.shape) == 1)
+    # And a row of the embedding.
+    row = 4 * shape.hidden_size
+    assert read == pytest.approx(model.step_weight_bytes + row, abs=vectors)
 
 
 def test_a_folder_gives_its_header(tmp_path: Path) -> None:

@@ -122,6 +122,16 @@ class DecoderConfig:
         return replace(shape, window=window, scale=scale, chunk=chunk)
 
     @property
+    def looked_up_values(self) -> int:
+        """Values of tables that are only looked up, beside that of the embeddings."""
+        return 0
+
+    @property
+    def other_values(self) -> int:
+        """Values of matrices that every token meets outside attention, MLPs and the head."""
+        return 0
+
+    @property
     def layer_caches(self) -> tuple[LayerCache, ...]:
         """What each layer keeps of a request."""
         return tuple(map(self._cache_of, range(self.num_layers)))

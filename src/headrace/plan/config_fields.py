@@ -60,11 +60,17 @@ _NEVER_ZERO = {
     "num_kv_heads",
     "vocabulary_tokens",
 }
+# Some configs list these layer by layer.
+_BY_LAYER = {
+    "intermediate_size", "moe_intermediate_size", "experts_per_token", "shared_experts",
+}  # fmt: skip
 # What a letter of hybrid_override_pattern stands for.
 _PATTERN = {"M": "state_space_layers", "*": "full_attention_layers", "E": "expert_layers"}
 _LAYER_TYPES = {
     "full_attention": "full_attention_layers",
     "deepseek_sparse_attention": "full_attention_layers",
+    "indexed_attention": "full_attention_layers",
+    "minimax_m3_sparse": "full_attention_layers",
     "attention": "full_attention_layers",
     "global": "full_attention_layers",
     "sliding_attention": "sliding_layers",
@@ -92,8 +98,8 @@ def fields_of_config(config: Mapping[str, Any]) -> dict[str, Any]:
         value = next((text[key] for key in keys if text.get(key) is not None), None)
         if value is None or (value == 0 and field not in _NEVER_ZERO):
             continue
-        if isinstance(value, list) and field == "intermediate_size" and value:
-            value = value[0] if all(one == value[0] for one in value) else value
+        if isinstance(value, list) and field in _BY_LAYER and value:
+            value = value[0] if all(size == value[0] for size in value) else value
         key = next(key for key in keys if text.get(key) is not None)
         fields[field] = _size(key, value)
     for field in ("num_layers", "hidden_size"):

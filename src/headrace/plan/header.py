@@ -12,16 +12,17 @@ from headrace.weights.tensor import Tensor
 _PARTS = (
     ("head", re.compile(r"(^|\.)(lm_head|output|embed_out)\.")),
     ("experts", re.compile(r"\.experts\.")),
+    ("tables", re.compile(r"embed_tokens_per_layer|(^|\.)wpe\.")),
     (
         "embedding",
-        re.compile(r"embed_tokens|embed_in|(^|\.)(wte|wpe|word_embeddings|embeddings?)\."),
+        re.compile(r"embed_tokens|embed_in|(^|\.)(wte|word_embeddings|embeddings?)\."),
     ),
     ("other", re.compile(r"norm|(^|\.)ln_")),
     ("attention", re.compile(r"attn|attention|mixer|mamba|(^|\.)ssm")),
     ("ffn", re.compile(r"mlp|feed_forward|ffn|block_sparse_moe|(^|\.)fc\d|shared_expert")),
 )
 
-PARTS = ("embedding", "head", "attention", "ffn", "experts", "other")
+PARTS = ("embedding", "head", "attention", "ffn", "experts", "tables", "other")
 
 
 class PartCounts(NamedTuple):
@@ -32,6 +33,8 @@ class PartCounts(NamedTuple):
     attention: int
     ffn: int
     experts: int
+    tables: int
+    """Those beside the embedding of which a token reads a row."""
     other: int
     total: int
 

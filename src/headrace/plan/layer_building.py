@@ -24,8 +24,8 @@ from headrace.plan.layer_shape import (
 # Two matrices instead of three: no gate. Whole names: Phi-3 and Falcon-H1 have gates.
 _PLAIN_FFN = frozenset(
     {
-        "falcon", "gpt2", "gpt_bigcode", "gpt_neox", "gptj", "mpt", "nemotron_h", "opt", "phi",
-        "starcoder2",
+        "arcee", "falcon", "gpt2", "gpt_bigcode", "gpt_neox", "gptj", "mpt", "nemotron_h", "opt",
+        "phi", "starcoder2",
     }
 )  # fmt: skip
 # A dense layer beside the experts in every block.

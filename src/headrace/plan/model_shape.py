@@ -20,7 +20,7 @@ from headrace.plan.config_fields import (
     refuse_blocks,
     text_part,
 )
-from headrace.plan.declared_layers import declared_layers
+from headrace.plan.declared_layers import DeclaredLayers, declared_layers, with_declared
 from headrace.plan.header import PartCounts, bytes_by_codec, parameters_by_part
 from headrace.plan.layer_building import layers_of
 from headrace.plan.layer_shape import (
@@ -62,6 +62,8 @@ class Parameters:
     total: int
     active: int
     """Parameters that a token uses, including the whole embedding."""
+    tables: int = 0
+    """Tables beside the embedding of which a token reads a row: positions, inputs of layers."""
 
 
 @dataclass(frozen=True)
@@ -168,10 +170,25 @@ def shape_of_layers(config: Mapping[str, Any], name: str, origin: str) -> ModelS
         refuse_blocks(config)
     fields = fields_of_config(config)
     if declared is not None:
-        fields.setdefault("intermediate_size", declared.intermediate_size)
+        fields = with_declared(fields, declared)
     layers, notes = layers_of(fields, name, declared)
     notes += notes_of_config(config, declared is not None)
-    return replace(_shape(name, "config.json", fields, layers, notes), origin=origin)
+    shape = replace(_shape(name, "config.json", fields, layers, notes), origin=origin)
+    return shape if declared is None else _with_declared_values(shape, declared)
+
+
+def _with_declared_values(shape: ModelShape, declared: DeclaredLayers) -> ModelShape:
+    """With the weights that are in no layer of a kind known here."""
+    counted = shape.parameters
+    more = declared.looked_up_values + declared.other_values
+    parameters = replace(
+        counted,
+        tables=declared.looked_up_values,
+        other=counted.other + declared.other_values,
+        total=counted.total + more,
+        active=counted.active + more,
+    )
+    return replace(shape, parameters=parameters)
 
 
 def shape_of_checkpoint(path: str | Path) -> ModelShape:
@@ -215,6 +232,7 @@ def counted_parameters(shape: ModelShape, parts: PartCounts) -> Parameters:
         other=parts.other,
         total=parts.total,
         active=parts.total - parts.experts + one_expert * used,
+        tables=parts.tables,
     )
 
 

@@ -67,6 +67,16 @@ class Gemma4Config(DecoderConfig):
     layer_input_rows: int = 0
     """Tokens in the table of these."""
 
+    @property
+    def looked_up_values(self) -> int:
+        """Those of the table of the layers' inputs."""
+        return self.layer_input_rows * self.num_layers * self.layer_input_width
+
+    @property
+    def other_values(self) -> int:
+        """The projections to the layers' inputs, and of each layer the gate and the way back."""
+        return 3 * self.num_layers * self.layer_input_width * self.hidden_size
+
 
 class Gemma4Layer(Layer):
     """Norms before and after everything, and what the config switches on."""
