@@ -22,6 +22,8 @@ from tests.engine.mock import MockModel, collect, drain, make_core, submit
 
 BLOCK = 16
 GPT_OSS = cache_layout([LayerKV(8, 64, 128), LayerKV(8, 64)] * 12)
+GEMMA2_9B = cache_layout([LayerKV(8, 256, 4096), LayerKV(8, 256)] * 21)
+LLAMA4 = cache_layout([LayerKV(8, 128, 8192 if i % 4 else 0) for i in range(1, 49)])
 GEMMA3_4B = cache_layout([LayerKV(4, 256, 1024 if i % 6 else 0) for i in range(1, 35)])
 
 
@@ -99,12 +101,20 @@ def held_bytes(layout: CacheLayout, num_tokens: int) -> int:
 
 def test_the_bytes_of_a_long_request_are_those_on_the_page() -> None:
     page = (Path(__file__).parents[2] / "docs" / "engine.md").read_text()
-    for name, layout in (("Gemma 3 4B", GEMMA3_4B), ("gpt-oss 20B", GPT_OSS)):
-        row = re.search(rf"^\| {name} \| ([\d,]+) \| ([\d,]+) \|", page, re.MULTILINE)
+    for name, layout in (
+        ("Gemma 2 9B", GEMMA2_9B),
+        ("Gemma 3 4B", GEMMA3_4B),
+        ("gpt-oss 20B", GPT_OSS),
+        ("Llama 4 Scout", LLAMA4),
+    ):
+        row = re.search(
+            rf"^\| {name} \| ([\d,]+) \| ([\d,]+) \| ([\d,]+) \| (\d+) % \|", page, re.MULTILINE
+        )
         assert row is not None, f"{name} is not on the page"
-        before, after = (int(value.replace(",", "")) for value in row.groups())
-        assert before == held_bytes(one_group(layout), 32_768)
-        assert after == held_bytes(layout, 32_768)
+        length, before, after, share = (int(value.replace(",", "")) for value in row.groups())
+        assert before == held_bytes(one_group(layout), length)
+        assert after == held_bytes(layout, length)
+        assert share == round(100 * after / before)
     assert held_bytes(one_group(GPT_OSS), 32_768) == 24 * 2 * 8 * 64 * 2 * 32_768
 
 

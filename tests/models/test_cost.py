@@ -41,6 +41,23 @@ def test_counts_are_those_of_counting_one_by_one(windows: tuple[int, ...]) -> No
     assert model.of([]) == StepCost(0, 0)
 
 
+@pytest.mark.parametrize("chunk", [1, 5, 8, 64])
+def test_a_token_in_a_chunk_meets_no_other_chunk(chunk: int) -> None:
+    layer = LayerCost(replace(SHAPE, chunk=chunk), 64)
+    model = CostModel(weight_bytes=1000, layer_elements=70, head_elements=9, layers=[layer])
+    rows = [(0, 7, True), (3, 1, True), (8, 1, False), (30, 12, False)]
+    moved, operations = 1000, 0
+    for start, count, samples in rows:
+        operations += 2 * 70 * count + 2 * 9 * samples
+        seen = set()
+        for position in range(start, start + count):
+            of_token = range(position // chunk * chunk, position + 1)
+            seen.update(of_token)
+            operations += 4 * 4 * 8 * len(of_token)
+        moved += 64 * (len(seen) + count)
+    assert model.of(rows) == StepCost(moved, operations)
+
+
 def test_a_loaded_model_counts_its_own_matrices() -> None:
     checkpoint = tiny_checkpoint("llama", tied=True)
     model = load_model(checkpoint, make_ops("reference"))

@@ -68,11 +68,6 @@ class LayerCost(NamedTuple):
     """K and V of one token."""
 
     @property
-    def reach(self) -> int:
-        """Positions a token reads at most, 0 for all."""
-        return self.attention.reach
-
-    @property
     def pair_operations(self) -> int:
         """Operations of one token and one position it sees: q.K and p.V."""
         shape = self.attention
@@ -100,8 +95,10 @@ class CostModel:
         self._layer_operations = 2 * layer_elements
         self._head_operations = 2 * head_elements
         self._layers = Counter(
-            (layer.reach, layer.kv_token_bytes, layer.pair_operations) for layer in layers
-        )
+            (layer.attention.window, layer.attention.chunk, layer.kv_token_bytes,
+             layer.pair_operations)
+            for layer in layers
+        )  # fmt: skip
         self._experts = experts
 
     def of(self, rows: Iterable[tuple[int, int, int]]) -> StepCost:
@@ -113,10 +110,14 @@ class CostModel:
         for start, count, samples in rows:
             tokens += count
             operations += self._layer_operations * count + self._head_operations * samples
-            for (window, token_bytes, pair_operations), layers in self._layers.items():
-                operations += layers * pair_operations * _pairs(start, count, window)
-                seen = start + count if not window else min(start + count, window - 1 + count)
-                moved += layers * token_bytes * (seen + count)
+            for (window, chunk, token_bytes, pair_operations), layers in self._layers.items():
+                pairs = _pairs_in_chunks if chunk and not window else _pairs
+                operations += layers * pair_operations * pairs(start, count, window or chunk)
+                if window:
+                    first = max(0, start + 1 - window)
+                else:
+                    first = start // chunk * chunk if chunk else 0
+                moved += layers * token_bytes * (start + count - first + count)
         if not operations:
             return StepCost(0, 0)
         if self._experts is not None:
@@ -132,6 +133,15 @@ def _pairs(start: int, count: int, window: int) -> int:
         return _triangle(end) - _triangle(start)
     whole = max(0, min(end, window) - start)  # tokens that still see everything before them
     return _triangle(start + whole) - _triangle(start) + (count - whole) * window
+
+
+def _pairs_in_chunks(start: int, count: int, chunk: int) -> int:
+    """The same where each token sees its own chunk alone."""
+
+    def before(end: int) -> int:
+        return end // chunk * _triangle(chunk) + _triangle(end % chunk)
+
+    return before(start + count) - before(start)
 
 
 def _triangle(n: int) -> int:
