@@ -208,7 +208,8 @@ def tiny_checkpoint(
     if turned:
         conventions = replace(conventions, transposed=False)
     tensors = {}
-    for name, values in tiny_weights(config, seed, logit_scale=logit_scale).items():
+    weights = tiny_weights(config, seed, logit_scale=logit_scale)
+    for name, values in weights.items():
         if layout == "interleaved":
             if ".q_proj." in name:
                 values = to_interleaved(values, config["num_attention_heads"])
@@ -218,7 +219,7 @@ def tiny_checkpoint(
             values = np.ascontiguousarray(values.T)
         tensors[name] = to_tensor(name, values, codec)
     if stored is not None and stored.latent and get_codec(codec).block_elements > 1:
-        tensors = _split_heads(tensors, config, seed, codec)
+        tensors = _split_heads(tensors, config, weights, codec)
     path = Path(f"tiny-{family}-{codec}")
     if stored is not None:
         tensors = unstacked_folder(path, tensors, stored)
@@ -235,10 +236,12 @@ def tiny_checkpoint(
 
 
 def _split_heads(
-    tensors: dict[str, Tensor], config: dict[str, Any], seed: int, codec: str
+    tensors: dict[str, Tensor],
+    config: dict[str, Any],
+    exact: dict[str, npt.NDArray[np.float32]],
+    codec: str,
 ) -> dict[str, Tensor]:
     """Matrices of heads in latent attention as GGUF files have them: blocks do not turn."""
-    exact = tiny_weights(config, seed)
     joined = {
         name: to_tensor(name, exact[name], "F32") if name.endswith(JOINED) else tensor
         for name, tensor in tensors.items()

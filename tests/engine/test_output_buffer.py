@@ -89,6 +89,7 @@ async def test_a_reader_waits_for_news_and_learns_of_the_end() -> None:
         assert await unread.take() is None
 
 
+@pytest.mark.process
 async def test_a_reader_too_far_behind_loses_its_request_and_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -114,6 +115,7 @@ async def test_a_reader_too_far_behind_loses_its_request_and_no_other(
         await client.close()
 
 
+@pytest.mark.process
 async def test_what_is_large_by_itself_is_no_sign_of_a_slow_reader(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

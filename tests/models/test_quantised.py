@@ -74,6 +74,7 @@ def wide(family: str, codec: str, **changes: Any) -> Checkpoint:
     if "kv_lora_rank" in keys:
         widths = ["kv_lora_rank", "qk_nope_head_dim", "v_head_dim"]
         shape |= dict.fromkeys(widths, 256)
+        shape["num_hidden_layers"] = 2
         if keys["q_lora_rank"] is not None:
             shape["q_lora_rank"] = 256
     if get_codec(codec).can_encode:

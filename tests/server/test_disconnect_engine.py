@@ -69,6 +69,7 @@ ENDLESS: dict[str, Any] = {"prompt": "x", "max_tokens": CONTEXT - 10, "ignore_eo
 Body = dict[str, Any]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize(
     ("body", "computing"),

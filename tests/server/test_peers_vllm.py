@@ -303,6 +303,7 @@ def test_the_metrics_that_vllms_dashboards_read_are_there(running: Process) -> N
     assert {f"vllm:{name}" for name in METRICS} <= there
 
 
+@pytest.mark.load
 def test_clients_that_give_up_leave_a_server_that_answers_at_once(running: Process) -> None:
     client = openai.OpenAI(base_url=f"{running.url}/v1", api_key="none", max_retries=0)
     impatient = client.with_options(timeout=0.05)

@@ -60,6 +60,7 @@ def test_a_long_text(start: Start) -> None:
     assert tokenize(server, prompt="y" * 50_000)["count"] == 50_000
 
 
+@pytest.mark.long
 def test_a_text_the_tokenizer_fails_on_is_a_400_that_says_what_of_it(
     start: Start, tmp_path: Path
 ) -> None:
@@ -103,6 +104,7 @@ def test_a_long_reply_is_the_same_in_parts(start: Start, count: int) -> None:
     assert back.json() == {"prompt": text}
 
 
+@pytest.mark.long
 def test_what_has_too_many_tokens_is_refused(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(served, "MIN_TEXT_TOKENS", 300_000)
     server = start(MockEngine(says("x")))

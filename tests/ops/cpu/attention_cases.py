@@ -32,6 +32,12 @@ def new_cache(
     )
 
 
+def write(ops: Ops, shape: AttentionShape, kv: KVCacheArrays, requests: list[Request]) -> None:
+    """Write K and V alone, in layer 1."""
+    qkv = np.concatenate([request.rows(shape) for request in requests])
+    ops.kv_write(qkv, shape, kv, 1, batch_of(requests))
+
+
 def run(ops: Ops, shape: AttentionShape, kv: KVCacheArrays, requests: list[Request]) -> np.ndarray:
     """Write and attend, in layer 1."""
     qkv = np.concatenate([request.rows(shape) for request in requests])
@@ -47,7 +53,7 @@ def ragged(ops: Ops, shape: AttentionShape, block_size: int, codecs: Codecs) -> 
     before = [Request(i, 0, s, tables[i]) for i, s in enumerate(starts) if s]
     now = [Request(i, starts[i], lengths[i] - starts[i], tables[i]) for i in range(5)]
     kv = new_cache(ops, shape, sum(map(len, tables)), block_size, *codecs)
-    run(ops, shape, kv, before)
+    write(ops, shape, kv, before)
     return run(ops, shape, kv, now)
 
 

@@ -16,7 +16,7 @@ from headrace.ops.cpu import CpuOps
 from headrace.ops.interface import Ops
 from headrace.ops.kv import AttentionShape, KVCacheArrays, KVCodec
 from headrace.ops.reference import ReferenceOps
-from tests.ops.cpu.attention_cases import bound, new_cache, run
+from tests.ops.cpu.attention_cases import bound, new_cache, run, write
 from tests.ops.cpu.cases import (
     KV_CODECS,
     LEVELS,
@@ -74,7 +74,7 @@ def ragged(
     ]
     now = [Request(i, starts[i], lengths[i] - starts[i], kept[i]) for i in range(4)]
     kv = new_cache(ops, shape, sum(map(len, tables)), block_size, *codecs)
-    run(ops, shape, kv, before)
+    write(ops, shape, kv, before)
     return run(ops, shape, kv, now)
 
 
