@@ -30,10 +30,10 @@ from benchmarks.markdown import number, surroundings, surroundings_line, table, 
 from benchmarks.process_memory import Peak, Resident, children, resident
 from headrace.catalog import Catalog
 from headrace.engine.weight_memory import copied_bytes
-from headrace.plan.hardware_memory import DeviceMemory, place_of
-from headrace.plan.kv_cache import kv_kind
-from headrace.plan.memory import Load, MemoryPlan, Storage, memory_plan
-from headrace.plan.model_shape import shape_of_checkpoint
+from headrace.plan.machine.hardware_memory import DeviceMemory, place_of
+from headrace.plan.memory.kv_cache import kv_kind
+from headrace.plan.memory.memory import Load, MemoryPlan, Storage, memory_plan
+from headrace.plan.model.model_shape import shape_of_checkpoint
 from headrace.weights.open import open_checkpoint
 
 CASES = (

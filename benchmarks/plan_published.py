@@ -25,11 +25,11 @@ from benchmarks.markdown import number, table, tell
 from benchmarks.published_rows import Published, Reading, read_all
 from headrace.catalog import Catalog
 from headrace.errors import HeadraceError
-from headrace.plan.kv_cache import kv_kind
-from headrace.plan.memory import Storage
-from headrace.plan.model_shape import shape_of_catalog
-from headrace.plan.replica import Replica, ReplicaChoice, replica_of
-from headrace.plan.speed import Load, SpeedModel
+from headrace.plan.memory.kv_cache import kv_kind
+from headrace.plan.memory.memory import Storage
+from headrace.plan.model.model_shape import shape_of_catalog
+from headrace.plan.speed.replica import Replica, ReplicaChoice, replica_of
+from headrace.plan.speed.speed import Load, SpeedModel
 
 QUANTILES = 10
 

@@ -42,11 +42,11 @@ from benchmarks.load_runs import (
 )
 from benchmarks.markdown import number, surroundings, surroundings_line, table, tell
 from headrace.plan.calibration.served import ServedFit, fit_served
-from headrace.plan.latency_model import LatencyModel
 from headrace.plan.run_file import Run, percentile, read_run
 from headrace.plan.simulation.arrival import Arrival
 from headrace.plan.simulation.service import Service
 from headrace.plan.simulation.settings import EngineSettings, SimulationSettings
+from headrace.plan.step.latency_model import LatencyModel
 
 AIM = 0.15
 STEP_TOKENS, SEQUENCES = 2048, 256

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from headrace.catalog import Catalog
 from headrace.errors import HeadraceError
 from headrace.models import FAMILIES, read_config
-from headrace.plan.published_kind import FLOATS
+from headrace.plan.model.published_kind import FLOATS
 from headrace.weights.quantisation import (
     quantisation_kind,
     stated_quantisation,

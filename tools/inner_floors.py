@@ -35,19 +35,14 @@ _FLOORS: Mapping[str, tuple[str, ...]] = {
         "run",
     ),
     "plan": (
-        "config_fields declared_layers formatting formulas header layer_shape parallel_notes "
-        "published_kind reference run_file saved_plan validation",
-        "break_even cascade cost explanation latency_model layer_building quantity "
-        "roofline speculation",
-        "device fit_figures hardware_memory model_shape renamed",
-        "communication cost_terms kv_cache remote_shape step this_hardware weights_memory",
-        "find_model memory step_rates",
-        "efficiency fit_kinds mapped_experts",
-        "calibration fit speed",
-        "cost_figures latency_of_roofline replica speed_figures sweep_figures volume_figures",
-        "cost_plan default_batch disaggregation lint recommendation simulation",
-        "cascade_plan speed_plan",
-        "report speed_roof",
+        "formatting formulas header parallel_notes reference run_file saved_plan validation",
+        "explanation quantity",
+        "machine model",
+        "memory step",
+        "calibration",
+        "speed",
+        "cost lint simulation",
+        "recommendation report",
         "page",
     ),
     "bench": (

@@ -11,8 +11,8 @@ from headrace.models import load_model
 from headrace.models.cost import CostModel, ExpertCost, LayerCost, StepCost
 from headrace.ops import make_ops
 from headrace.ops.kv import AttentionShape
-from headrace.plan.model_shape import shape_of_config
-from headrace.plan.step import StepCounter, Storage
+from headrace.plan.model.model_shape import shape_of_config
+from headrace.plan.step.step import StepCounter, Storage
 from tests.tiny import tiny_checkpoint, tiny_config
 
 SHAPE = AttentionShape(num_heads=4, num_kv_heads=2, head_dim=8, scale=1.0)

@@ -20,8 +20,8 @@ from headrace.ops.experts import Routes, Routing
 from headrace.ops.interface import Ops
 from headrace.ops.kv import KVCodec
 from headrace.ops.reference import ReferenceOps
-from headrace.plan.kv_cache import KvCache, KvKind
-from headrace.plan.model_shape import shape_of_layers
+from headrace.plan.memory.kv_cache import KvCache, KvKind
+from headrace.plan.model.model_shape import shape_of_layers
 from headrace.weights.architectures import ARCHITECTURES
 from headrace.weights.checkpoint import Checkpoint, Conventions, TokenizerData
 from headrace.weights.gguf_metadata import metadata_of_config

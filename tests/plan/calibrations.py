@@ -14,9 +14,9 @@ from headrace.plan.calibration.measurements import (
     Row,
     steps_of,
 )
-from headrace.plan.model_shape import shape_of_catalog
-from headrace.plan.step import StepCounter, Storage
-from headrace.plan.step_rates import StepRates
+from headrace.plan.model.model_shape import shape_of_catalog
+from headrace.plan.step.step import StepCounter, Storage
+from headrace.plan.step.step_rates import StepRates
 from headrace.telemetry.machine import this_machine
 
 CATALOG = Catalog.load()

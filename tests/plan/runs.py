@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headrace.plan.latency_model import LatencyModel
 from headrace.plan.run_file import Client, Request, Run
+from headrace.plan.step.latency_model import LatencyModel
 from headrace.telemetry.machine import this_machine
 from headrace.telemetry.readings import Reading
 

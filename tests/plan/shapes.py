@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.plan.layer_shape import AttentionLayers, DenseLayers, ExpertLayers, LayerKind
-from headrace.plan.model_shape import ModelShape, Parameters
+from headrace.plan.model.layer_shape import AttentionLayers, DenseLayers, ExpertLayers, LayerKind
+from headrace.plan.model.model_shape import ModelShape, Parameters
 
 BILLION = 10**9
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import ConfigError
-from headrace.plan.break_even import Fleet, break_even
+from headrace.plan.cost.break_even import Fleet, break_even
 
 H100_MONTH_USD = 2.69 * 730
 

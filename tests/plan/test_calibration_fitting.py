@@ -11,9 +11,9 @@ from headrace.plan.calibration.errors import checked, self_checked, spread
 from headrace.plan.calibration.fitting import fit, observed, predict
 from headrace.plan.calibration.latency_fit import fit_latency, terms_of
 from headrace.plan.calibration.measurements import EngineTest, MeasurementSet
-from headrace.plan.latency_model import LatencyModel
-from headrace.plan.step import StepWork
-from headrace.plan.step_rates import StepRates
+from headrace.plan.step.latency_model import LatencyModel
+from headrace.plan.step.step import StepWork
+from headrace.plan.step.step_rates import StepRates
 from tests.plan.calibrations import BF16, LARGE, SMALL, TESTS, TRUE, measured, of_all_kinds
 
 WORK = StepWork(

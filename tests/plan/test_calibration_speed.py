@@ -16,12 +16,12 @@ from headrace.plan.calibration.stored import (
     store_calibration,
     stored_calibration,
 )
-from headrace.plan.kv_cache import kv_kind
-from headrace.plan.memory import Storage
-from headrace.plan.model_shape import shape_of_catalog
-from headrace.plan.replica import Replica, ReplicaChoice, replica_of
-from headrace.plan.speed import Load
-from headrace.plan.speed_plan import SpeedPlan, speed_plan
+from headrace.plan.memory.kv_cache import kv_kind
+from headrace.plan.memory.memory import Storage
+from headrace.plan.model.model_shape import shape_of_catalog
+from headrace.plan.speed.replica import Replica, ReplicaChoice, replica_of
+from headrace.plan.speed.speed import Load
+from headrace.plan.speed.speed_plan import SpeedPlan, speed_plan
 from headrace.telemetry.machine import Machine, PeakRate, ReadBandwidth, this_machine
 from tests.plan.calibrations import CATALOG, LARGE, SMALL, of_all_kinds
 

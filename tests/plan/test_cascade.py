@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import ConfigError
-from headrace.plan.cascade import Stage, cascade, most_escalated_share
+from headrace.plan.cost.cascade import Stage, cascade, most_escalated_share
 
 
 def stage(usd: float, latency_s: float, escalated_share: float = 0.0) -> Stage:

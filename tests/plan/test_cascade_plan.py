@@ -7,11 +7,11 @@ import json
 import pytest
 
 from headrace.errors import ConfigError
-from headrace.plan.break_even import Fleet
-from headrace.plan.cascade_plan import cascade_plan
-from headrace.plan.cost_plan import CostOption, CostPlan
+from headrace.plan.cost.break_even import Fleet
+from headrace.plan.cost.cascade_plan import cascade_plan
+from headrace.plan.cost.cost_plan import CostOption, CostPlan
 from headrace.plan.quantity import Quantity
-from headrace.plan.speed import Load
+from headrace.plan.speed.speed import Load
 
 LOAD = Load(prompt_tokens=900, output_tokens=100)
 

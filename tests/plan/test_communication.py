@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from headrace.catalog import Catalog, Confidence
 from headrace.errors import CatalogError, ConfigError
-from headrace.plan.communication import (
+from headrace.plan.machine.device import Device, Link, device_of
+from headrace.plan.step.communication import (
     Communication,
     Parallelism,
     all_reduce_s,
@@ -17,8 +18,7 @@ from headrace.plan.communication import (
     link_between,
     pipeline_bubble_share,
 )
-from headrace.plan.device import Device, Link, device_of
-from headrace.plan.efficiency import Efficiency, exactly, stated_efficiencies
+from headrace.plan.step.efficiency import Efficiency, exactly, stated_efficiencies
 
 CATALOG = Catalog.load()
 NVLINK = Link(name="NVLink 4", bandwidth_bytes_per_s=450e9, latency_s=10e-6)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headrace.catalog.rows.price import Price
 from headrace.errors import ConfigError
-from headrace.plan.cost import (
+from headrace.plan.cost.cost import (
     ApiUse,
     OwnedHardware,
     api_cost,

@@ -8,16 +8,16 @@ import pytest
 
 from headrace.catalog import Catalog
 from headrace.errors import CatalogError, ConfigError
-from headrace.plan.break_even import break_even
-from headrace.plan.cost import ApiUse, OwnedHardware, api_cost, own_cost, rented_cost
-from headrace.plan.cost_figures import served_tokens_per_s
-from headrace.plan.cost_plan import ApiChoice, CostPlan, cost_plan
-from headrace.plan.cost_terms import CostTerms
-from headrace.plan.kv_cache import kv_kind
-from headrace.plan.memory import Storage
-from headrace.plan.model_shape import shape_of_catalog
-from headrace.plan.replica import ReplicaChoice, replica_of
-from headrace.plan.speed import Load
+from headrace.plan.cost.break_even import break_even
+from headrace.plan.cost.cost import ApiUse, OwnedHardware, api_cost, own_cost, rented_cost
+from headrace.plan.cost.cost_figures import served_tokens_per_s
+from headrace.plan.cost.cost_plan import ApiChoice, CostPlan, cost_plan
+from headrace.plan.cost.cost_terms import CostTerms
+from headrace.plan.memory.kv_cache import kv_kind
+from headrace.plan.memory.memory import Storage
+from headrace.plan.model.model_shape import shape_of_catalog
+from headrace.plan.speed.replica import ReplicaChoice, replica_of
+from headrace.plan.speed.speed import Load
 
 DAY = dt.date(2026, 11, 22)
 LOAD = Load(prompt_tokens=1000, output_tokens=250, batch=16, cached_prompt_share=0.5)

@@ -13,11 +13,11 @@ from headrace.engine.kv.kv_sizes import most_blocks_of
 from headrace.models import DecoderConfig, read_config
 from headrace.models.layer_cache import LayerKV, cache_layout
 from headrace.ops.kv import AttentionShape
-from headrace.plan.declared_layers import declared_layers
-from headrace.plan.kv_cache import KvCache, kv_kind
-from headrace.plan.model_shape import shape_of_catalog, shape_of_config
+from headrace.plan.memory.kv_cache import KvCache, kv_kind
+from headrace.plan.model.declared_layers import declared_layers
+from headrace.plan.model.model_shape import shape_of_catalog, shape_of_config
 from headrace.plan.simulation.engine_of import layout_of
-from headrace.plan.step import StepCounter, Storage
+from headrace.plan.step.step import StepCounter, Storage
 from tests.tiny import tiny_checkpoint, tiny_config
 from tests.tiny_families import tiny_family, tiny_family_names
 from tools.counts.tiny_model import checkpoint_of

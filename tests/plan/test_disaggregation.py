@@ -8,12 +8,12 @@ import pytest
 
 from headrace.catalog import Catalog
 from headrace.errors import ConfigError
-from headrace.plan.disaggregation import DisaggregatedSpeed, Pools, disaggregated_speed
-from headrace.plan.kv_cache import kv_kind
-from headrace.plan.memory import Storage
-from headrace.plan.model_shape import shape_of_catalog
-from headrace.plan.replica import Replica, ReplicaChoice, replica_of
-from headrace.plan.speed import Load
+from headrace.plan.memory.kv_cache import kv_kind
+from headrace.plan.memory.memory import Storage
+from headrace.plan.model.model_shape import shape_of_catalog
+from headrace.plan.speed.disaggregation import DisaggregatedSpeed, Pools, disaggregated_speed
+from headrace.plan.speed.replica import Replica, ReplicaChoice, replica_of
+from headrace.plan.speed.speed import Load
 
 CATALOG = Catalog.load()
 LOAD = Load(prompt_tokens=4096, output_tokens=257, batch=32)

@@ -6,8 +6,8 @@ import pytest
 
 from headrace.catalog import Catalog
 from headrace.errors import ConfigError
-from headrace.plan.kv_cache import KvCache, kv_kind
-from headrace.plan.model_shape import shape_of_catalog
+from headrace.plan.memory.kv_cache import KvCache, kv_kind
+from headrace.plan.model.model_shape import shape_of_catalog
 
 CATALOG = Catalog.load()
 F16 = kv_kind("F16", CATALOG)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.errors import ConfigError
-from headrace.plan.latency_model import LatencyModel
+from headrace.plan.step.latency_model import LatencyModel
 
 MODEL = LatencyModel(
     step_s=1.0,

@@ -9,21 +9,21 @@ import pytest
 from headrace.catalog import Catalog
 from headrace.errors import ConfigError
 from headrace.plan.calibration.stored import Found
-from headrace.plan.device import device_of
-from headrace.plan.efficiency import stated_efficiencies
-from headrace.plan.kv_cache import kv_kind
-from headrace.plan.latency_of_roofline import latency_of_roofline
-from headrace.plan.memory import Storage as MemoryStorage
-from headrace.plan.model_shape import shape_of_catalog
-from headrace.plan.replica import Replica, ReplicaChoice, replica_of
+from headrace.plan.machine.device import device_of
+from headrace.plan.memory.kv_cache import kv_kind
+from headrace.plan.memory.memory import Storage as MemoryStorage
+from headrace.plan.model.model_shape import shape_of_catalog
 from headrace.plan.simulation.engine_of import (
     engine_of,
     kv_bytes_per_token,
     measured_latency,
     stated_cold_start_s,
 )
-from headrace.plan.speed import SpeedModel, SpeedSetup
-from headrace.plan.step import Storage
+from headrace.plan.speed.latency_of_roofline import latency_of_roofline
+from headrace.plan.speed.replica import Replica, ReplicaChoice, replica_of
+from headrace.plan.speed.speed import SpeedModel, SpeedSetup
+from headrace.plan.step.efficiency import stated_efficiencies
+from headrace.plan.step.step import Storage
 
 CATALOG = Catalog.load()
 

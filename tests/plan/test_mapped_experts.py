@@ -16,12 +16,12 @@ from headrace.cli.plan.group import plan as plan_command
 from headrace.config.settings import EngineConfig
 from headrace.engine import memory, weight_memory
 from headrace.engine.expert_memory import WeightPlan, plan_weights
-from headrace.plan import hardware_memory
-from headrace.plan.fit import Fit, fit
-from headrace.plan.hardware_memory import DeviceMemory
-from headrace.plan.kv_cache import kv_kind
-from headrace.plan.memory import Load, Storage
-from headrace.plan.model_shape import ModelShape, shape_of_checkpoint
+from headrace.plan.machine import hardware_memory
+from headrace.plan.machine.hardware_memory import DeviceMemory
+from headrace.plan.memory.fit import Fit, fit
+from headrace.plan.memory.kv_cache import kv_kind
+from headrace.plan.memory.memory import Load, Storage
+from headrace.plan.model.model_shape import ModelShape, shape_of_checkpoint
 from headrace.plan.page.fit_part import fit_part
 from tests.engine.mock import real_ops
 from tests.tiny import write_tiny_gguf, write_tiny_hf

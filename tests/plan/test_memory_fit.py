@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from headrace.catalog import Catalog
 from headrace.errors import CatalogError, CheckpointError, ConfigError
-from headrace.plan.find_model import shape_named
-from headrace.plan.fit import Fit, fit
-from headrace.plan.hardware_memory import DeviceMemory, place_of
-from headrace.plan.kv_cache import kv_kind
-from headrace.plan.memory import Load, MemoryPlan, Storage, memory_plan
-from headrace.plan.model_shape import shape_of_catalog
+from headrace.plan.machine.hardware_memory import DeviceMemory, place_of
+from headrace.plan.memory.fit import Fit, fit
+from headrace.plan.memory.kv_cache import kv_kind
+from headrace.plan.memory.memory import Load, MemoryPlan, Storage, memory_plan
+from headrace.plan.memory.weights_memory import weights_quantity
+from headrace.plan.model.find_model import shape_named
+from headrace.plan.model.model_shape import shape_of_catalog
 from headrace.plan.quantity import FORMULAS, Input, Quantity, total
-from headrace.plan.weights_memory import weights_quantity
 
 CATALOG = Catalog.load()
 GIB = 2**30

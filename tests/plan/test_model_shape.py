@@ -12,12 +12,12 @@ from headrace.errors import ConfigError
 from headrace.models import load_model
 from headrace.ops.reference import ReferenceOps
 from headrace.plan.header import parameters_by_part
-from headrace.plan.model_shape import (
+from headrace.plan.model.model_shape import (
     shape_of_catalog,
     shape_of_checkpoint,
     shape_of_config,
 )
-from headrace.plan.step import StepCounter, Storage
+from headrace.plan.step.step import StepCounter, Storage
 from headrace.weights.gguf_file import read_gguf
 from tests.tiny import tiny_checkpoint, tiny_config, write_tiny_hf
 from tests.tiny_families import tiny_family, tiny_family_names

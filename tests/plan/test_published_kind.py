@@ -11,12 +11,12 @@ import pytest
 from headrace.catalog import Catalog
 from headrace.cli.plan.options import storage_of
 from headrace.errors import ConfigError
-from headrace.plan.fit import fit
-from headrace.plan.hardware_memory import place_of
-from headrace.plan.memory import Load
-from headrace.plan.model_shape import ModelShape, shape_of_catalog, shape_of_config
-from headrace.plan.published_kind import PublishedKind, kind_of_checkpoints, kind_of_config
-from headrace.plan.weights_memory import default_kind, weights_quantity
+from headrace.plan.machine.hardware_memory import place_of
+from headrace.plan.memory.fit import fit
+from headrace.plan.memory.memory import Load
+from headrace.plan.memory.weights_memory import default_kind, weights_quantity
+from headrace.plan.model.model_shape import ModelShape, shape_of_catalog, shape_of_config
+from headrace.plan.model.published_kind import PublishedKind, kind_of_checkpoints, kind_of_config
 
 CATALOG = Catalog.load()
 GB = 1e9

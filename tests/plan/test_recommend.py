@@ -270,7 +270,7 @@ def test_this_machine_where_it_was_measured(
     assert unmeasured.left == 0
     told = {one.rule: one.examples[0] for one in unmeasured.ruled_out}
     assert "headrace bench machine" in told["rule-hardware-known"]
-    memory = "headrace.plan.hardware_memory.this_machine"
+    memory = "headrace.plan.machine.hardware_memory.this_machine"
     monkeypatch.setattr(memory, lambda: ("cpu", 2, 1 << 33))
     found = recommend(catalog, question, machine=MACHINE)
     first = found.ranked[0].option

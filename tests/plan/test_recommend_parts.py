@@ -8,9 +8,9 @@ import math
 import pytest
 
 from headrace.catalog import Catalog
-from headrace.plan.kv_cache import kv_kind
-from headrace.plan.memory import Storage
-from headrace.plan.model_shape import shape_of_catalog
+from headrace.plan.memory.kv_cache import kv_kind
+from headrace.plan.memory.memory import Storage
+from headrace.plan.model.model_shape import shape_of_catalog
 from headrace.plan.recommendation.advice import Adviser, Chosen, device_answers, is_server, scale_of
 from headrace.plan.recommendation.capacity import (
     Capacity,
@@ -24,7 +24,7 @@ from headrace.plan.recommendation.places import sites
 from headrace.plan.recommendation.question import question_of
 from headrace.plan.recommendation.ranking import alternatives, ranked
 from headrace.plan.recommendation.size import Quality
-from headrace.plan.replica import Replica, ReplicaChoice, replica_of
+from headrace.plan.speed.replica import Replica, ReplicaChoice, replica_of
 from headrace.telemetry.nvidia_cards import NvidiaCard
 
 DAY = dt.date(2026, 11, 22)

@@ -9,8 +9,8 @@ import pytest
 
 from headrace.catalog import Catalog
 from headrace.errors import CheckpointError, FetchError
-from headrace.plan.find_model import shape_named
-from headrace.plan.model_shape import shape_of_checkpoint
+from headrace.plan.model.find_model import shape_named
+from headrace.plan.model.model_shape import shape_of_checkpoint
 from headrace.weights.store import hub_headers
 from tests.tiny import write_tiny_hf
 from tests.weights.store.conftest import environ, hub

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from headrace.plan.model.renamed import figure_input, under
 from headrace.plan.quantity import Input, Quantity
-from headrace.plan.renamed import figure_input, under
 
 
 def test_ids_and_what_they_name_get_the_prefix_and_others_stay() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import ConfigError
-from headrace.plan.roofline import Roofline, Work, compute_bound_batch
+from headrace.plan.step.roofline import Roofline, Work, compute_bound_batch
 
 BILLION = 1e9
 

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import ConfigError
-from headrace.plan.roofline import Roofline, Work
-from headrace.plan.speculation import (
+from headrace.plan.speed.speculation import (
     acceptance_for,
     batch_speedup,
     best_draft_length,
@@ -16,6 +15,7 @@ from headrace.plan.speculation import (
     paying_batches,
     speedup,
 )
+from headrace.plan.step.roofline import Roofline, Work
 
 H100 = Roofline(
     bandwidth_bytes_per_s=3.35e12,

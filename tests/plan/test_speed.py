@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from headrace.catalog import Catalog
 from headrace.errors import ConfigError
-from headrace.plan.communication import Parallelism, communication
-from headrace.plan.device import Device, Link, device_of
-from headrace.plan.efficiency import Efficiencies, Efficiency, exactly, stated_efficiencies
-from headrace.plan.model_shape import shape_of_catalog
-from headrace.plan.speed import Load, SpeedModel, SpeedSetup, e2e_s
-from headrace.plan.step import Storage
+from headrace.plan.machine.device import Device, Link, device_of
+from headrace.plan.model.model_shape import shape_of_catalog
+from headrace.plan.speed.speed import Load, SpeedModel, SpeedSetup, e2e_s
+from headrace.plan.step.communication import Parallelism, communication
+from headrace.plan.step.efficiency import Efficiencies, Efficiency, exactly, stated_efficiencies
+from headrace.plan.step.step import Storage
 from tests.plan.shapes import BILLION, DENSE_70B, MOE, shape
 
 CATALOG = Catalog.load()

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from headrace.catalog import Catalog
-from headrace.plan.device import device_of
-from headrace.plan.efficiency import stated_efficiencies
-from headrace.plan.model_shape import shape_of_catalog
-from headrace.plan.speed import Load, SpeedModel, SpeedSetup
-from headrace.plan.speed_figures import speed_figures
-from headrace.plan.step import Storage
+from headrace.plan.machine.device import device_of
+from headrace.plan.model.model_shape import shape_of_catalog
+from headrace.plan.speed.speed import Load, SpeedModel, SpeedSetup
+from headrace.plan.speed.speed_figures import speed_figures
+from headrace.plan.step.efficiency import stated_efficiencies
+from headrace.plan.step.step import Storage
 
 
 def test_figures_of_a_model_and_a_device_of_the_catalog() -> None:

@@ -8,12 +8,12 @@ import pytest
 
 from headrace.catalog import Catalog
 from headrace.errors import CatalogError, ConfigError
-from headrace.plan.kv_cache import kv_kind
-from headrace.plan.memory import Storage
-from headrace.plan.model_shape import shape_of_catalog
-from headrace.plan.replica import Replica, ReplicaChoice, replica_of
-from headrace.plan.speed import Load
-from headrace.plan.speed_plan import Draft, speed_plan
+from headrace.plan.memory.kv_cache import kv_kind
+from headrace.plan.memory.memory import Storage
+from headrace.plan.model.model_shape import shape_of_catalog
+from headrace.plan.speed.replica import Replica, ReplicaChoice, replica_of
+from headrace.plan.speed.speed import Load
+from headrace.plan.speed.speed_plan import Draft, speed_plan
 from headrace.telemetry.machine import Machine, PeakRate, ReadBandwidth
 
 LOAD = Load(prompt_tokens=1000, output_tokens=201, batch=4)

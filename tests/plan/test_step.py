@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from headrace.errors import ConfigError
 from headrace.models.cost import CostModel, LayerCost, RowCost
 from headrace.ops.kv import AttentionShape
-from headrace.plan.layer_shape import StateLayers
-from headrace.plan.step import StepCounter, Storage, stored_as_header, touched_experts
+from headrace.plan.model.layer_shape import StateLayers
+from headrace.plan.step.step import StepCounter, Storage, stored_as_header, touched_experts
 from tests.plan.shapes import BILLION, DENSE_70B, MOE, MOE_LAYERS, gqa, mla, shape
 
 FP16 = Storage(bytes_per_weight=2)

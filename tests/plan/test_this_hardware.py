@@ -6,7 +6,7 @@ import pytest
 
 from headrace.catalog import Catalog
 from headrace.errors import ConfigError
-from headrace.plan.this_hardware import named_hardware
+from headrace.plan.machine.this_hardware import named_hardware
 from headrace.telemetry.nvidia_cards import NvidiaCard
 
 CATALOG = Catalog.load()

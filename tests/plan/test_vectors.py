@@ -16,17 +16,17 @@ import pytest
 
 from headrace.catalog import Catalog
 from headrace.errors import CheckpointError, UnsupportedModelError
-from headrace.plan.device import device_of
-from headrace.plan.hardware_memory import constant, constant_span, place_of
-from headrace.plan.kv_cache import KvCache, kv_kind
-from headrace.plan.memory import Load, Storage, memory_plan
-from headrace.plan.model_shape import (
+from headrace.plan.machine.device import device_of
+from headrace.plan.machine.hardware_memory import constant, constant_span, place_of
+from headrace.plan.memory.kv_cache import KvCache, kv_kind
+from headrace.plan.memory.memory import Load, Storage, memory_plan
+from headrace.plan.memory.weights_memory import weights_quantity
+from headrace.plan.model.model_shape import (
     ModelShape,
     shape_of_catalog,
     shape_of_checkpoint,
     shape_of_config,
 )
-from headrace.plan.weights_memory import weights_quantity
 
 CATALOG = Catalog.load()
 GIB = 2**30

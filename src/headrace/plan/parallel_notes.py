@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
-    from headrace.plan.model_shape import ModelShape
-    from headrace.plan.replica import Replica
+    from headrace.plan.model.model_shape import ModelShape
+    from headrace.plan.speed.replica import Replica
 
 
 def parallel_notes(replica: Replica) -> tuple[str, ...]:

@@ -7,14 +7,14 @@ from typing import Any
 
 from headrace.catalog import Catalog
 from headrace.errors import ConfigError
-from headrace.plan.cost_plan import ApiChoice, CostPlan, cost_plan
-from headrace.plan.cost_terms import CostTerms
-from headrace.plan.fit import Fit, fit
-from headrace.plan.memory import Load as MemoryLoad
+from headrace.plan.cost.cost_plan import ApiChoice, CostPlan, cost_plan
+from headrace.plan.cost.cost_terms import CostTerms
+from headrace.plan.memory.fit import Fit, fit
+from headrace.plan.memory.memory import Load as MemoryLoad
 from headrace.plan.quantity import Quantity
-from headrace.plan.replica import Replica
-from headrace.plan.speed import Load
-from headrace.plan.speed_plan import SpeedPlan, speed_plan
+from headrace.plan.speed.replica import Replica
+from headrace.plan.speed.speed import Load
+from headrace.plan.speed.speed_plan import SpeedPlan, speed_plan
 
 
 @dataclass(frozen=True, kw_only=True)

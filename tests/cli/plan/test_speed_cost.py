@@ -12,11 +12,11 @@ from click.testing import CliRunner, Result
 from headrace.catalog import Catalog
 from headrace.cli.plan.group import plan
 from headrace.errors import HeadraceError
-from headrace.plan.device import device_of
-from headrace.plan.efficiency import stated_efficiencies
-from headrace.plan.model_shape import shape_of_catalog
-from headrace.plan.speed import Load, SpeedModel, SpeedSetup
-from headrace.plan.step import Storage
+from headrace.plan.machine.device import device_of
+from headrace.plan.model.model_shape import shape_of_catalog
+from headrace.plan.speed.speed import Load, SpeedModel, SpeedSetup
+from headrace.plan.step.efficiency import stated_efficiencies
+from headrace.plan.step.step import Storage
 
 SPEED = ("llama-3.1-8b", "--hardware", "h100")
 COST = ("llama-3.3-70b", "--hardware", "h100", "--count", "4", "--quantization", "fp8")

@@ -16,7 +16,7 @@ from headrace.plan.lint.finding import Found, Needs, Outcome
 from headrace.plan.lint.gateway_setup import GatewaySetup, gateway_setup
 from headrace.plan.lint.prompt_file import Prompts, read_prompts
 from headrace.plan.lint.subject import Subject
-from headrace.plan.model_shape import ModelShape, shape_of_catalog
+from headrace.plan.model.model_shape import ModelShape, shape_of_catalog
 from headrace.plan.run_file import Client, Request, Run
 from headrace.telemetry.readings import Reading
 

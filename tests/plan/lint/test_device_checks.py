@@ -9,8 +9,8 @@ import pytest
 from headrace.cli.plan.options import storage_of
 from headrace.plan.lint import planned, speculation_checks
 from headrace.plan.lint.subject import Subject
-from headrace.plan.replica import ReplicaChoice, replica_of
-from headrace.plan.speed import SpeedModel
+from headrace.plan.speed.replica import ReplicaChoice, replica_of
+from headrace.plan.speed.speed import SpeedModel
 from tests.plan.lint.subjects import (
     catalog,
     found,

@@ -10,12 +10,12 @@ import pytest
 
 from headrace.catalog import Catalog
 from headrace.plan import ApiChoice, CostPlan, CostTerms, Load, PlanMetadata, plan_cost, plan_page
-from headrace.plan.cascade_plan import cascade_plan
-from headrace.plan.latency_model import LatencyModel
+from headrace.plan.cost.cascade_plan import cascade_plan
 from headrace.plan.recommendation import Recommendation, question_of, recommend
 from headrace.plan.simulation.plan import SimulationPlan
 from headrace.plan.simulation.settings import AutoscaleSettings, FailureSettings
 from headrace.plan.simulation.simulate import FewestReplicas, simulate
+from headrace.plan.step.latency_model import LatencyModel
 from tests.page.test_markup import HOSTILE, Parsed
 from tests.plan.page.test_page import Balanced
 from tests.plan.simulation.services import LATENCY, engine, poisson, service

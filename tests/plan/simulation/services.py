@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from headrace.plan.latency_model import LatencyModel
 from headrace.plan.simulation.arrival import Arrival
 from headrace.plan.simulation.settings import EngineSettings, SimulationSettings
+from headrace.plan.step.latency_model import LatencyModel
 
 LATENCY = LatencyModel(
     step_s=0.006,

@@ -12,14 +12,14 @@ from headrace.engine.params import SamplingParams
 from headrace.engine.request import Request
 from headrace.engine.scheduler import Scheduler
 from headrace.models.layer_cache import LayerKV, cache_layout
-from headrace.plan.kv_cache import kv_kind
-from headrace.plan.memory import Storage as MemoryStorage
-from headrace.plan.model_shape import shape_of_catalog
-from headrace.plan.replica import Replica, ReplicaChoice, replica_of
+from headrace.plan.memory.kv_cache import kv_kind
+from headrace.plan.memory.memory import Storage as MemoryStorage
+from headrace.plan.model.model_shape import shape_of_catalog
 from headrace.plan.simulation.arrival import Arrival, PromptWriter, own_token
 from headrace.plan.simulation.engine_of import engine_of, layout_of
 from headrace.plan.simulation.service import Service
 from headrace.plan.simulation.settings import EngineSettings
+from headrace.plan.speed.replica import Replica, ReplicaChoice, replica_of
 from tests.plan.simulation.services import engine, service
 
 CATALOG = Catalog.load()

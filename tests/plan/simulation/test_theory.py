@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from headrace.plan.latency_model import LatencyModel
 from headrace.plan.simulation.arrival import Arrival
 from headrace.plan.simulation.service import Run, Service
 from headrace.plan.simulation.stream import Lane, in_lanes
+from headrace.plan.step.latency_model import LatencyModel
 from tests.plan.simulation.services import engine, poisson, service
 
 # One token is one step of a second and a prompt adds to it; nothing else takes time.

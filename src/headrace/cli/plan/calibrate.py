@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from headrace.plan.calibration.errors import CheckedRow
     from headrace.plan.calibration.measurements import MeasurementSet
     from headrace.plan.calibration.stored import Calibration
-    from headrace.plan.model_shape import ModelShape
+    from headrace.plan.model.model_shape import ModelShape
     from headrace.plan.run_file import Run
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -159,7 +159,7 @@ def _shapes() -> Any:
 
     @cache
     def shape_of(model: str) -> ModelShape:
-        from headrace.plan.find_model import shape_named
+        from headrace.plan.model.find_model import shape_named
 
         return shape_named(catalog_of(()), model, os.environ)
 

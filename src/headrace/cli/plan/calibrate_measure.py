@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from headrace.engine.core import EngineCore
     from headrace.plan.calibration.measurements import EngineTest, MeasurementSet
     from headrace.plan.calibration.measuring import Book, PlannedTest
-    from headrace.plan.roofline import Work
-    from headrace.plan.step_rates import StepRates
+    from headrace.plan.step.roofline import Work
+    from headrace.plan.step.step_rates import StepRates
 
 
 def measure_models(
@@ -68,7 +68,7 @@ def _measure(
     from headrace.plan.calibration.engine_rows import counter_of, measured_of
     from headrace.plan.calibration.measurements import MachineId
     from headrace.plan.calibration.measuring import grid, left_of, measure, seconds_of
-    from headrace.plan.model_shape import shape_of_checkpoint
+    from headrace.plan.model.model_shape import shape_of_checkpoint
     from headrace.telemetry.machine import this_machine
     from headrace.weights.store.resolve import resolve_model
 
@@ -154,7 +154,7 @@ def _that_fit(core: EngineCore, planned: Sequence[PlannedTest]) -> tuple[Planned
 def _guess(model: MeasurementSet, core: EngineCore) -> Work | StepRates:
     """Rates to tell the time by: of the stored calibration, or half of the machine's limits."""
     from headrace.plan.calibration.stored import stored_calibration
-    from headrace.plan.roofline import Work
+    from headrace.plan.step.roofline import Work
 
     found = stored_calibration(os.environ, datetime.now(UTC)).calibration
     if found is not None and model.kind in found.rates:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     import datetime as dt
 
     from headrace.catalog import Catalog
-    from headrace.plan.cost_plan import CostPlan
-    from headrace.plan.replica import Replica
+    from headrace.plan.cost.cost_plan import CostPlan
+    from headrace.plan.speed.replica import Replica
 
 DEFAULT_ESCALATION = 0.1
 
@@ -161,10 +161,10 @@ def cost(model: str, **options: Any) -> None:
 
 
 def _cost(known: Catalog, model: str, options: dict[str, Any], api_model: str | None) -> CostPlan:
-    from headrace.plan.cost_plan import CURVE_TOKENS_PER_MONTH, ApiChoice, cost_plan
-    from headrace.plan.cost_terms import CostTerms
-    from headrace.plan.default_batch import default_batch
-    from headrace.plan.speed import Load
+    from headrace.plan.cost.cost_plan import CURVE_TOKENS_PER_MONTH, ApiChoice, cost_plan
+    from headrace.plan.cost.cost_terms import CostTerms
+    from headrace.plan.speed.default_batch import default_batch
+    from headrace.plan.speed.speed import Load
 
     day: dt.date = (options["on"] or datetime.now(UTC)).date()
     name, replica = _replica(known, model, options)
@@ -208,7 +208,7 @@ def _cost(known: Catalog, model: str, options: dict[str, Any], api_model: str | 
 
 
 def _cascade(known: Catalog, large: CostPlan, options: dict[str, Any]) -> None:
-    from headrace.plan.cascade_plan import cascade_plan
+    from headrace.plan.cost.cascade_plan import cascade_plan
 
     if options["tokens_per_s"] is not None:
         raise ConfigError(
@@ -236,7 +236,7 @@ def _cascade(known: Catalog, large: CostPlan, options: dict[str, Any]) -> None:
 
 def _replica(known: Catalog, model: str, options: dict[str, Any]) -> tuple[str, Replica | None]:
     """The model's name and its replica; None for a model that only APIs have."""
-    from headrace.plan.find_model import shape_named
+    from headrace.plan.model.find_model import shape_named
 
     row = known.models.find(model)
     try:

@@ -9,7 +9,7 @@ from headrace.cli.plan.tables.cost import usd
 from headrace.cli.visible import visible
 
 if TYPE_CHECKING:
-    from headrace.plan.cascade_plan import CascadePlan
+    from headrace.plan.cost.cascade_plan import CascadePlan
 
 
 def print_cascade(found: CascadePlan) -> None:

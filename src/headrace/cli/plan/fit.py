@@ -64,10 +64,10 @@ def fit(
     headrace plan fit ./model.gguf --hardware this
     headrace plan fit llama-3.3-70b --quantization fp8 --hardware h100 --count 2 --users 64
     """
-    from headrace.plan.find_model import shape_named
-    from headrace.plan.fit import fit as fit_of
-    from headrace.plan.hardware_memory import place_of
-    from headrace.plan.memory import Load
+    from headrace.plan.machine.hardware_memory import place_of
+    from headrace.plan.memory.fit import fit as fit_of
+    from headrace.plan.memory.memory import Load
+    from headrace.plan.model.find_model import shape_named
 
     known = catalog_of(folders)
     shape = shape_named(known, model, os.environ)

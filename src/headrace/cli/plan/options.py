@@ -14,9 +14,9 @@ from headrace.config import parse_int
 
 if TYPE_CHECKING:
     from headrace.catalog import Catalog
-    from headrace.plan.memory import Storage
-    from headrace.plan.model_shape import ModelShape
-    from headrace.plan.replica import Replica
+    from headrace.plan.memory.memory import Storage
+    from headrace.plan.model.model_shape import ModelShape
+    from headrace.plan.speed.replica import Replica
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -156,8 +156,8 @@ def hardware_named(known: Catalog, name: str, count: int | None) -> str:
 
     count: as of `named_hardware`. Raises ConfigError where there are not so many cards.
     """
-    from headrace.plan.hardware_memory import THIS
-    from headrace.plan.this_hardware import named_hardware
+    from headrace.plan.machine.hardware_memory import THIS
+    from headrace.plan.machine.this_hardware import named_hardware
     from headrace.telemetry.nvidia_cards import nvidia_cards
 
     cards = nvidia_cards(os.environ) if name == THIS else ()
@@ -171,9 +171,9 @@ def storage_of(
     known: Catalog, shape: ModelShape, quantization: str | None, kv_type: str, block_size: int
 ) -> Storage:
     """What the options of storage name; raises CatalogError or ConfigError."""
-    from headrace.plan.kv_cache import kv_kind
-    from headrace.plan.memory import Storage
-    from headrace.plan.weights_memory import default_kind
+    from headrace.plan.memory.kv_cache import kv_kind
+    from headrace.plan.memory.memory import Storage
+    from headrace.plan.memory.weights_memory import default_kind
 
     if quantization is None and shape.weight_bytes is None:
         quantization = default_kind(shape)
@@ -187,7 +187,7 @@ def storage_of(
 def replica_named(known: Catalog, shape: ModelShape, options: dict[str, Any]) -> Replica:
     """The replica that options of place, storage and parallelism describe."""
     from headrace.plan.calibration.stored import stored_calibration
-    from headrace.plan.replica import ReplicaChoice, replica_of
+    from headrace.plan.speed.replica import ReplicaChoice, replica_of
     from headrace.telemetry.machine import stored_machine
 
     storage = storage_of(

@@ -10,11 +10,11 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from headrace.plan.cost_plan import BreakEvenPair
-    from headrace.plan.fit import Fit
+    from headrace.plan.cost.cost_plan import BreakEvenPair
+    from headrace.plan.memory.fit import Fit
     from headrace.plan.simulation.result import SimulationResult
     from headrace.plan.simulation.series import Point
-    from headrace.plan.speed_plan import SpeedPlan
+    from headrace.plan.speed.speed_plan import SpeedPlan
 
 _WIDTH = 58
 _BAR = 60
@@ -53,7 +53,7 @@ def memory_bar(found: Fit) -> list[str]:
 def speed_plots(found: SpeedPlan) -> list[list[str]]:
     """The roofline with prefill and decode, then throughput against latency by context."""
     from headrace.page.text_plot import TextAxis, TextCurve, text_plot
-    from headrace.plan.speed_roof import speed_roof
+    from headrace.plan.speed.speed_roof import speed_roof
 
     roof = speed_roof(found)
     spots = [(one.intensity, one.operations_per_s) for one in roof.decode]

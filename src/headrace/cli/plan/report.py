@@ -23,8 +23,8 @@ from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
     from headrace.catalog import Catalog
-    from headrace.plan.replica import Replica
     from headrace.plan.report import PlanReport
+    from headrace.plan.speed.replica import Replica
 
 
 @click.command(short_help="Plan fit, speed and cost of one load on one page.")
@@ -68,11 +68,11 @@ def report(model: str, **options: Any) -> None:
     headrace plan report qwen3-8b --hardware rtx-4090 --price 1800 --html plan.html
     headrace plan report llama-3.3-70b --quantization fp8 --hardware h100 --count 4 --batch 64
     """
-    from headrace.plan.cost_plan import ApiChoice
-    from headrace.plan.cost_terms import CostTerms
-    from headrace.plan.find_model import shape_named
+    from headrace.plan.cost.cost_plan import ApiChoice
+    from headrace.plan.cost.cost_terms import CostTerms
+    from headrace.plan.model.find_model import shape_named
     from headrace.plan.report import plan_report
-    from headrace.plan.speed import Load
+    from headrace.plan.speed.speed import Load
 
     known = catalog_of(options["folders"])
     shape = shape_named(known, model, os.environ)
@@ -113,7 +113,7 @@ def report(model: str, **options: Any) -> None:
 
 def _batch(known: Catalog, replica: Replica, options: dict[str, Any]) -> tuple[int, str]:
     """Requests at once and why so many; "" where they were asked for."""
-    from headrace.plan.default_batch import default_batch
+    from headrace.plan.speed.default_batch import default_batch
 
     if options["batch"] is not None:
         return options["batch"], ""

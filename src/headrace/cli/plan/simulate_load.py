@@ -14,10 +14,10 @@ from headrace.cli.plan.options import catalog_of, replica_named
 from headrace.errors import ConfigError, shown
 
 if TYPE_CHECKING:
-    from headrace.plan.replica import Replica
     from headrace.plan.simulation.arrival import Arrival
     from headrace.plan.simulation.settings import EngineSettings, SimulationSettings
     from headrace.plan.simulation.stream import Lane, SharedPrefix
+    from headrace.plan.speed.replica import Replica
 
 Load = Callable[[], "Iterator[Arrival]"]
 
@@ -103,8 +103,8 @@ def engine_for(
 ) -> tuple[EngineSettings, Replica | None, int, tuple[str, ...]]:
     """The engine of a replica, the replica, the mean tokens of a request, and notes."""
     from headrace.plan.calibration.stored import stored_calibration
-    from headrace.plan.find_model import shape_named
-    from headrace.plan.hardware_memory import THIS
+    from headrace.plan.machine.hardware_memory import THIS
+    from headrace.plan.model.find_model import shape_named
     from headrace.plan.simulation.engine_of import (
         engine_of,
         latency_of_parts,

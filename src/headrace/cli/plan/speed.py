@@ -24,9 +24,9 @@ from headrace.errors import ConfigError, shown
 
 if TYPE_CHECKING:
     from headrace.catalog import Catalog
-    from headrace.plan.disaggregation import Pools
-    from headrace.plan.replica import Replica
-    from headrace.plan.speed_plan import Draft
+    from headrace.plan.speed.disaggregation import Pools
+    from headrace.plan.speed.replica import Replica
+    from headrace.plan.speed.speed_plan import Draft
 
 
 @click.command(short_help="Predict prefill, TPOT and throughput, and what limits them.")
@@ -83,9 +83,9 @@ def speed(model: str, **options: Any) -> None:
     headrace plan speed deepseek-v3 --hardware h200 --count 8 --prompt 4096
     headrace plan speed llama-3.3-70b --hardware h100 --count 4 --draft-acceptance 0.7
     """
-    from headrace.plan.find_model import shape_named
-    from headrace.plan.speed import Load
-    from headrace.plan.speed_plan import speed_plan
+    from headrace.plan.model.find_model import shape_named
+    from headrace.plan.speed.speed import Load
+    from headrace.plan.speed.speed_plan import speed_plan
 
     known = catalog_of(options["folders"])
     shape = shape_named(known, model, os.environ)
@@ -104,7 +104,7 @@ def speed(model: str, **options: Any) -> None:
         draft=_draft(known, replica, options),
     )
     if (pools := _pools(options)) is not None:
-        from headrace.plan.disaggregation import disaggregated_speed
+        from headrace.plan.speed.disaggregation import disaggregated_speed
 
         found = replace(found, apart=disaggregated_speed(known, replica, load, pools))
     about = plan_about("speed", options["folders"])
@@ -125,7 +125,7 @@ def speed(model: str, **options: Any) -> None:
 
 
 def _pools(options: dict[str, Any]) -> Pools | None:
-    from headrace.plan.disaggregation import Pools
+    from headrace.plan.speed.disaggregation import Pools
 
     asked, transfer = options["apart"], options["transfer"]
     if asked is None:
@@ -147,8 +147,8 @@ def _pools(options: dict[str, Any]) -> Pools | None:
 
 
 def _draft(known: Catalog, replica: Replica, options: dict[str, Any]) -> Draft | None:
-    from headrace.plan.find_model import shape_named
-    from headrace.plan.speed_plan import Draft
+    from headrace.plan.model.find_model import shape_named
+    from headrace.plan.speed.speed_plan import Draft
 
     name, acceptance = options["draft_model"], options["draft_acceptance"]
     if acceptance is None:

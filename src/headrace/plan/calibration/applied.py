@@ -8,9 +8,9 @@ from headrace.catalog import Catalog
 from headrace.catalog.rows import Quantization
 from headrace.plan.calibration.measurements import kind_of
 from headrace.plan.calibration.stored import Calibration, Found
-from headrace.plan.device import Device
-from headrace.plan.efficiency import Efficiencies, Efficiency
-from headrace.plan.model_shape import ModelShape
+from headrace.plan.machine.device import Device
+from headrace.plan.model.model_shape import ModelShape
+from headrace.plan.step.efficiency import Efficiencies, Efficiency
 
 
 def calibrated_or(

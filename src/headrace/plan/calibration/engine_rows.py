@@ -21,8 +21,8 @@ from headrace.plan.calibration.measurements import (
     steps_of,
 )
 from headrace.plan.calibration.stored import RUNTIME
-from headrace.plan.model_shape import ModelShape
-from headrace.plan.step import StepCounter, stored_as_header
+from headrace.plan.model.model_shape import ModelShape
+from headrace.plan.step.step import StepCounter, stored_as_header
 
 _KV_BYTES = {"f32": 4.0, "f16": 2.0, "bf16": 2.0}
 

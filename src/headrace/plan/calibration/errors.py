@@ -15,7 +15,7 @@ from headrace.plan.calibration.fitting import (
     seconds_left_out,
 )
 from headrace.plan.calibration.measurements import MeasurementSet
-from headrace.plan.step_rates import StepRates
+from headrace.plan.step.step_rates import StepRates
 
 _TAIL = 0.9
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from headrace.errors import ConfigError
 from headrace.plan.calibration.measurements import MeasurementSet, Row
-from headrace.plan.step_rates import StepRates, attention_operations
+from headrace.plan.step.step_rates import StepRates, attention_operations
 
 Array = npt.NDArray[np.float64]
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from headrace.plan.calibration.measurements import EngineTest, MeasurementSet
 from headrace.plan.calibration.nnls import robust_nnls
-from headrace.plan.latency_model import LatencyModel
+from headrace.plan.step.latency_model import LatencyModel
 
 # A test that is off by more is taken for disturbed.
 TOLERANCE = 0.1

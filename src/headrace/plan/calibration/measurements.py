@@ -14,7 +14,7 @@ import msgspec
 
 from headrace.atomic_file import atomic_file
 from headrace.errors import ConfigError
-from headrace.plan.step import StepCounter, StepWork
+from headrace.plan.step.step import StepCounter, StepWork
 
 FORMAT = 1
 _MOST_BYTES = 64 << 20

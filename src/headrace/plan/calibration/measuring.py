@@ -22,9 +22,9 @@ from headrace.plan.calibration.measurements import (
     steps_of,
     write_measured,
 )
-from headrace.plan.roofline import Work
-from headrace.plan.step import StepCounter
-from headrace.plan.step_rates import StepRates
+from headrace.plan.step.roofline import Work
+from headrace.plan.step.step import StepCounter
+from headrace.plan.step.step_rates import StepRates
 
 # Prompts from a few rows of a product to chunks that attend to eight thousand tokens.
 _PROMPTS = (32, 128, 512, 2048, 8192)

@@ -13,7 +13,7 @@ from headrace.plan.calibration.measurements import (
     read_bytes,
     read_measured,
 )
-from headrace.plan.model_shape import ModelShape
+from headrace.plan.model.model_shape import ModelShape
 
 
 def read_engine_results(

@@ -23,8 +23,8 @@ from headrace.errors import ConfigError
 from headrace.plan.calibration.errors import Spread, spread
 from headrace.plan.calibration.latency_fit import TOLERANCE, StepTerms, latency_model
 from headrace.plan.calibration.nnls import nnls, robust_nnls
-from headrace.plan.latency_model import LatencyModel
 from headrace.plan.run_file import Request, Run
+from headrace.plan.step.latency_model import LatencyModel
 from headrace.telemetry.readings import growth
 
 FEWEST_ALONE = 5

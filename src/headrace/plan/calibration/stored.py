@@ -23,8 +23,8 @@ from headrace.plan.calibration.fitting import fit, observed
 from headrace.plan.calibration.latency_fit import fit_latency
 from headrace.plan.calibration.measurements import MachineId, MeasurementSet, joined
 from headrace.plan.calibration.served import ServedFit
-from headrace.plan.latency_model import LatencyModel
-from headrace.plan.step_rates import StepRates
+from headrace.plan.step.latency_model import LatencyModel
+from headrace.plan.step.step_rates import StepRates
 from headrace.telemetry.machine import machine_path, this_machine
 
 FORMAT = 1

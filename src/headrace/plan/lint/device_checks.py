@@ -7,8 +7,8 @@ from headrace.plan.lint.engine_setup import EngineSetup
 from headrace.plan.lint.finding import Check, Evidence, Found, Needs, Outcome
 from headrace.plan.lint.subject import Subject
 from headrace.plan.lint.threshold import threshold
-from headrace.plan.model_shape import ModelShape
-from headrace.plan.weights_memory import weights_quantity
+from headrace.plan.memory.weights_memory import weights_quantity
+from headrace.plan.model.model_shape import ModelShape
 from headrace.telemetry.readings import growth
 
 _ENGINE_NEEDED = "an engine's config"

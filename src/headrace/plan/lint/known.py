@@ -11,12 +11,12 @@ from typing import Any
 from headrace.catalog import Catalog
 from headrace.config.text_file import read_text_file
 from headrace.errors import ConfigError, FetchError, HeadraceError
-from headrace.plan.find_model import shape_named
-from headrace.plan.hardware_memory import THIS
 from headrace.plan.header import bytes_by_codec
 from headrace.plan.lint.engine_setup import EngineSetup
 from headrace.plan.lint.subject import ModelFiles
-from headrace.plan.model_shape import ModelShape
+from headrace.plan.machine.hardware_memory import THIS
+from headrace.plan.model.find_model import shape_named
+from headrace.plan.model.model_shape import ModelShape
 from headrace.text.tokenizer import Tokenizer, load_tokenizer
 from headrace.weights.open import open_checkpoint
 from headrace.weights.store.resolve import locate_model

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 
 from headrace.errors import ConfigError
-from headrace.plan.kv_cache import KvCache
 from headrace.plan.lint import planned
 from headrace.plan.lint.engine_setup import EngineSetup
 from headrace.plan.lint.finding import Check, Evidence, Found, Needs, Outcome
 from headrace.plan.lint.subject import Subject
 from headrace.plan.lint.threshold import threshold
 from headrace.plan.lint.traffic import lengths_of
+from headrace.plan.memory.kv_cache import KvCache
 
 
 def kv_overcommit(subject: Subject) -> Outcome:

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 from headrace.catalog.rows import Quantization
 from headrace.errors import HeadraceError
-from headrace.plan.hardware_memory import place_of
-from headrace.plan.kv_cache import KvCache, KvKind, kv_kind
 from headrace.plan.lint.finding import Needs
 from headrace.plan.lint.setting import Setting
 from headrace.plan.lint.subject import Subject
-from headrace.plan.memory import Load, MemoryPlan, Storage, memory_plan
-from headrace.plan.model_shape import ModelShape
-from headrace.plan.replica import Replica, ReplicaChoice, replica_of
+from headrace.plan.machine.hardware_memory import place_of
+from headrace.plan.memory.kv_cache import KvCache, KvKind, kv_kind
+from headrace.plan.memory.memory import Load, MemoryPlan, Storage, memory_plan
+from headrace.plan.model.model_shape import ModelShape
+from headrace.plan.speed.replica import Replica, ReplicaChoice, replica_of
 
 MODEL_NEEDED = "a model whose shape is known: add --model"
 HARDWARE_NEEDED = "the hardware: add --hardware (`headrace catalog list hardware`)"

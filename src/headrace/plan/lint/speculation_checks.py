@@ -6,11 +6,11 @@ from headrace.errors import HeadraceError
 from headrace.plan.lint import planned
 from headrace.plan.lint.finding import Check, Evidence, Found, Needs, Outcome
 from headrace.plan.lint.subject import Subject
-from headrace.plan.memory import Storage
-from headrace.plan.replica import Replica
-from headrace.plan.speculation import acceptance_for, expected_tokens_per_pass, paying_batches
-from headrace.plan.speed import SpeedModel
-from headrace.plan.weights_memory import default_kind
+from headrace.plan.memory.memory import Storage
+from headrace.plan.memory.weights_memory import default_kind
+from headrace.plan.speed.replica import Replica
+from headrace.plan.speed.speculation import acceptance_for, expected_tokens_per_pass, paying_batches
+from headrace.plan.speed.speed import SpeedModel
 from headrace.telemetry.readings import growth
 
 _CONTEXT_TOKENS = 2048

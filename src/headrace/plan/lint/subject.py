@@ -12,7 +12,7 @@ from headrace.plan.lint.engine_setup import EngineSetup
 from headrace.plan.lint.finding import Needs
 from headrace.plan.lint.gateway_setup import GatewaySetup
 from headrace.plan.lint.prompt_file import Prompts
-from headrace.plan.model_shape import ModelShape
+from headrace.plan.model.model_shape import ModelShape
 from headrace.plan.run_file import Run
 from headrace.text.tokenizer import Tokenizer
 

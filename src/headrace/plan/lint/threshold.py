@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from headrace.plan.hardware_memory import constant
 from headrace.plan.lint.finding import Evidence
 from headrace.plan.lint.subject import Subject
+from headrace.plan.machine.hardware_memory import constant
 
 
 def threshold(subject: Subject, name: str) -> float:

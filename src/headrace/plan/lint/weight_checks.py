@@ -8,7 +8,7 @@ import re
 from headrace.plan.lint import planned
 from headrace.plan.lint.finding import Check, Evidence, Found, Needs, Outcome
 from headrace.plan.lint.subject import Subject
-from headrace.plan.weights_memory import weights_quantity
+from headrace.plan.memory.weights_memory import weights_quantity
 
 _ENGINE_NEEDED = "an engine's config"
 # What vLLM rounds while it loads, without any data.

@@ -6,7 +6,7 @@ from headrace.page.figures import figure, share
 from headrace.page.plots.frame import Key, Plot
 from headrace.page.plots.lines import Axis, Line, Point, lines_plot
 from headrace.page.sheet import Cell, Sheet
-from headrace.plan.cascade_plan import CascadePlan, CascadeWay
+from headrace.plan.cost.cascade_plan import CascadePlan, CascadeWay
 from headrace.plan.formatting import band, shown
 from headrace.plan.page.part import PlanPart, figure_row
 

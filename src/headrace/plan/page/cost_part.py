@@ -8,7 +8,7 @@ from headrace.page.figures import compact, figure
 from headrace.page.plots.frame import Key, Plot
 from headrace.page.plots.lines import Axis, Line, Point, lines_plot
 from headrace.page.sheet import Cell, Sheet
-from headrace.plan.cost_plan import BreakEvenPair, CostPlan
+from headrace.plan.cost.cost_plan import BreakEvenPair, CostPlan
 from headrace.plan.formatting import band, shown
 from headrace.plan.page.part import PlanPart, figure_row
 

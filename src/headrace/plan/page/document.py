@@ -10,9 +10,9 @@ import msgspec
 from headrace.catalog import Catalog
 from headrace.page.markup import Markup, tag
 from headrace.page.page import page, section, sheet_markup
-from headrace.plan.cost_plan import CostPlan
+from headrace.plan.cost.cost_plan import CostPlan
 from headrace.plan.explanation import Explainer
-from headrace.plan.fit import Fit
+from headrace.plan.memory.fit import Fit
 from headrace.plan.page.cascade_part import cascade_part
 from headrace.plan.page.cost_part import cost_part
 from headrace.plan.page.figure_details import STYLE, disputes_sheet, figure_details
@@ -22,10 +22,10 @@ from headrace.plan.page.recommendation_part import recommendation_part
 from headrace.plan.page.simulation_part import simulation_part
 from headrace.plan.page.speed_part import speed_part
 from headrace.plan.saved_plan import PlanMetadata, SavedFigure, SavedPlan
-from headrace.plan.speed_plan import SpeedPlan
+from headrace.plan.speed.speed_plan import SpeedPlan
 
 if TYPE_CHECKING:
-    from headrace.plan.cascade_plan import CascadePlan
+    from headrace.plan.cost.cascade_plan import CascadePlan
     from headrace.plan.recommendation.recommendation import Recommendation
     from headrace.plan.simulation.plan import SimulationPlan
 

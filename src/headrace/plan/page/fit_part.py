@@ -7,9 +7,9 @@ from headrace.page.plots.frame import Key, Plot
 from headrace.page.plots.lines import Axis, Line, Point, lines_plot
 from headrace.page.plots.stacked_bar import Part, stacked_bar
 from headrace.page.sheet import Cell, Sheet
-from headrace.plan.fit import Fit
-from headrace.plan.fit_figures import saving_id
 from headrace.plan.formatting import band, shown
+from headrace.plan.memory.fit import Fit
+from headrace.plan.memory.fit_figures import saving_id
 from headrace.plan.page.part import PlanPart, figure_row
 
 _COLOURS = ("c1", "c2", "c3", "c4")

@@ -7,13 +7,13 @@ from headrace.page.plots.frame import Key, Plot, key_at
 from headrace.page.plots.lines import Axis, Line, Point, lines_plot
 from headrace.page.plots.roofline import Roof, roofline_plot
 from headrace.page.sheet import Cell, Sheet
-from headrace.plan.disaggregation import DisaggregatedSpeed
 from headrace.plan.formatting import shown
 from headrace.plan.page.part import PlanPart, figure_row
-from headrace.plan.roofline import Bottleneck
-from headrace.plan.speed_plan import SpeedPlan
-from headrace.plan.speed_roof import RoofPoint, SpeedRoof, speed_roof
-from headrace.plan.sweep_figures import point_id
+from headrace.plan.speed.disaggregation import DisaggregatedSpeed
+from headrace.plan.speed.speed_plan import SpeedPlan
+from headrace.plan.speed.speed_roof import RoofPoint, SpeedRoof, speed_roof
+from headrace.plan.speed.sweep_figures import point_id
+from headrace.plan.step.roofline import Bottleneck
 
 _BOUND: dict[Bottleneck, str] = {
     "bandwidth": "memory bandwidth",

@@ -10,6 +10,7 @@ from headrace.catalog import Catalog
 from headrace.catalog.fact import Confidence
 from headrace.catalog.rows import Measurement, Model, Price
 from headrace.errors import ConfigError
+from headrace.plan.model.renamed import figure_input
 from headrace.plan.quantity import Input, Quantity
 from headrace.plan.recommendation.breach import Breach, RuledOut
 from headrace.plan.recommendation.models import model_breaches, model_marks
@@ -17,7 +18,6 @@ from headrace.plan.recommendation.money import month_of_api
 from headrace.plan.recommendation.option import Option
 from headrace.plan.recommendation.question import Limit, Metric, Question
 from headrace.plan.recommendation.size import quality_of
-from headrace.plan.renamed import figure_input
 
 
 def api_options(catalog: Catalog, question: Question) -> tuple[list[Option], list[RuledOut]]:

@@ -15,7 +15,7 @@ import math
 from dataclasses import dataclass
 
 from headrace.plan.recommendation.question import Limit, Metric, Question
-from headrace.plan.speed import Load, SpeedModel
+from headrace.plan.speed.speed import Load, SpeedModel
 
 LARGEST_BATCH = 512
 _ROUNDS = 12

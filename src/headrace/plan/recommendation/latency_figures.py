@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from headrace.plan.model.renamed import figure_input, under
 from headrace.plan.quantity import Input, Quantity
 from headrace.plan.recommendation.capacity import Latency, latency_at, load_of
 from headrace.plan.recommendation.question import Question
-from headrace.plan.renamed import figure_input, under
-from headrace.plan.replica import Replica
-from headrace.plan.speed_figures import speed_figures
+from headrace.plan.speed.replica import Replica
+from headrace.plan.speed.speed_figures import speed_figures
 
 
 class LatencyFigures(NamedTuple):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from headrace.catalog import Catalog
 from headrace.catalog.rows import Model
 from headrace.errors import ConfigError
-from headrace.plan.model_shape import ModelShape, shape_of_catalog
+from headrace.plan.model.model_shape import ModelShape, shape_of_catalog
 from headrace.plan.recommendation.breach import Breach, RuledOut
 from headrace.plan.recommendation.question import Question
 from headrace.plan.recommendation.size import quality_of

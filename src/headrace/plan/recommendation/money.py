@@ -8,13 +8,13 @@ from typing import NamedTuple
 from headrace.catalog import Catalog
 from headrace.catalog.rows import Hardware, Price
 from headrace.errors import ConfigError
-from headrace.plan.cost import HOURS_PER_MONTH, ApiUse, api_cost
-from headrace.plan.cost_figures import api_figure
-from headrace.plan.cost_terms import CostTerms, owned, rent_of
+from headrace.plan.cost.cost import HOURS_PER_MONTH, ApiUse, api_cost
+from headrace.plan.cost.cost_figures import api_figure
+from headrace.plan.cost.cost_terms import CostTerms, owned, rent_of
+from headrace.plan.model.renamed import figure_input
 from headrace.plan.quantity import Input, Quantity
 from headrace.plan.recommendation.option import Paid
 from headrace.plan.recommendation.question import Question
-from headrace.plan.renamed import figure_input
 
 SECONDS_PER_MONTH = HOURS_PER_MONTH * 3600
 

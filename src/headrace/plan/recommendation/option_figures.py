@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from headrace.catalog.fact import Confidence
 from headrace.catalog.rows import Model
+from headrace.plan.model.renamed import figure_input, under
 from headrace.plan.quantity import Input, Quantity, input_of_fact
 from headrace.plan.recommendation.capacity import rate_of
 from headrace.plan.recommendation.option import Machines
 from headrace.plan.recommendation.question import Question
-from headrace.plan.renamed import figure_input, under
-from headrace.plan.replica import Replica
+from headrace.plan.speed.replica import Replica
 
 
 def capacity_figures(

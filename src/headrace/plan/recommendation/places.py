@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from headrace.catalog import Catalog
 from headrace.catalog.rows import Hardware, Quantization, Runtime
 from headrace.errors import ConfigError
-from headrace.plan.device import device_of
-from headrace.plan.hardware_memory import THIS
+from headrace.plan.machine.device import device_of
+from headrace.plan.machine.hardware_memory import THIS
+from headrace.plan.machine.this_hardware import CPU, named_hardware
 from headrace.plan.recommendation.advice import is_server
 from headrace.plan.recommendation.breach import Breach, RuledOut
 from headrace.plan.recommendation.money import HourPrice, hour_price
 from headrace.plan.recommendation.question import Question
-from headrace.plan.this_hardware import CPU, named_hardware
 from headrace.telemetry.nvidia_cards import NvidiaCard
 
 # Programs for which commands are written, and kinds in which checkpoints are to be had.

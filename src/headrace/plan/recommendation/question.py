@@ -9,7 +9,7 @@ from typing import Literal, get_args
 
 from headrace.catalog import Catalog
 from headrace.errors import ConfigError, shown
-from headrace.plan.hardware_memory import constant
+from headrace.plan.machine.hardware_memory import constant
 from headrace.plan.validation import above_zero, not_below
 
 Task = Literal["chat", "code", "rag", "agent", "batch"]

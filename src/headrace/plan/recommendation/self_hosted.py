@@ -11,9 +11,10 @@ from headrace.catalog import Catalog
 from headrace.catalog.names import plain
 from headrace.errors import ConfigError
 from headrace.plan.calibration.stored import RUNTIME, Found
-from headrace.plan.hardware_memory import THIS
-from headrace.plan.kv_cache import kv_kind
-from headrace.plan.memory import MemoryPlan, Storage
+from headrace.plan.machine.hardware_memory import THIS
+from headrace.plan.memory.kv_cache import kv_kind
+from headrace.plan.memory.memory import MemoryPlan, Storage
+from headrace.plan.memory.weights_memory import weights_quantity
 from headrace.plan.recommendation.advice import Adviser, Chosen, device_answers, scale_of
 from headrace.plan.recommendation.breach import Breach, RuledOut
 from headrace.plan.recommendation.capacity import (
@@ -44,8 +45,7 @@ from headrace.plan.recommendation.option_figures import (
 from headrace.plan.recommendation.places import RuntimeCandidate
 from headrace.plan.recommendation.question import Question
 from headrace.plan.recommendation.size import quality_of
-from headrace.plan.replica import Replica, ReplicaChoice, replica_of
-from headrace.plan.weights_memory import weights_quantity
+from headrace.plan.speed.replica import Replica, ReplicaChoice, replica_of
 from headrace.telemetry.machine import Machine
 
 # The smallest count that does, and the next, which is faster.

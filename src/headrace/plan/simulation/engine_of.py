@@ -14,14 +14,14 @@ from headrace.engine.kv.kv_sizes import most_blocks_of
 from headrace.errors import ConfigError, shown
 from headrace.models.layer_cache import ONE_GROUP, CacheLayout, LayerKV, cache_layout
 from headrace.plan.calibration.stored import Found
-from headrace.plan.hardware_memory import THIS, constant_span
-from headrace.plan.kv_cache import KvCache
-from headrace.plan.latency_model import LatencyModel
-from headrace.plan.latency_of_roofline import latency_of_roofline
-from headrace.plan.layer_shape import AttentionLayers
-from headrace.plan.model_shape import ModelShape
-from headrace.plan.replica import Replica
+from headrace.plan.machine.hardware_memory import THIS, constant_span
+from headrace.plan.memory.kv_cache import KvCache
+from headrace.plan.model.layer_shape import AttentionLayers
+from headrace.plan.model.model_shape import ModelShape
 from headrace.plan.simulation.settings import EngineSettings
+from headrace.plan.speed.latency_of_roofline import latency_of_roofline
+from headrace.plan.speed.replica import Replica
+from headrace.plan.step.latency_model import LatencyModel
 
 _MOST_PART_S = 3600
 _PARTS = tuple(name for name in LatencyModel.__dataclass_fields__ if name != "source")

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from headrace.plan.model.renamed import figure_input
 from headrace.plan.quantity import Input, Quantity
-from headrace.plan.renamed import figure_input
 from headrace.plan.simulation.finished import TIMES
 from headrace.plan.simulation.result import LaneResult, SimulationResult, Spread
 from headrace.plan.simulation.settings import SimulationSettings

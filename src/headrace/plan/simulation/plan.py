@@ -7,15 +7,15 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
-from headrace.plan.fit_figures import request_figures
-from headrace.plan.latency_model import LatencyModel
-from headrace.plan.memory import MemoryPlan
+from headrace.plan.memory.fit_figures import request_figures
+from headrace.plan.memory.memory import MemoryPlan
+from headrace.plan.model.renamed import figure_input
 from headrace.plan.quantity import Basis, Input, Quantity
-from headrace.plan.renamed import figure_input
-from headrace.plan.replica import Replica
 from headrace.plan.simulation.figures import run_figures
 from headrace.plan.simulation.result import SimulationResult
 from headrace.plan.simulation.simulate import FewestReplicas
+from headrace.plan.speed.replica import Replica
+from headrace.plan.step.latency_model import LatencyModel
 
 
 @dataclass(frozen=True, kw_only=True)

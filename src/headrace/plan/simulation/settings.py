@@ -7,7 +7,7 @@ from typing import Literal
 
 from headrace.errors import ConfigError, shown
 from headrace.models.layer_cache import ONE_GROUP, CacheGroup
-from headrace.plan.latency_model import LatencyModel
+from headrace.plan.step.latency_model import LatencyModel
 from headrace.plan.validation import above_zero, not_above, not_below
 
 # Each replica has a scheduler of its own in memory.

@@ -12,7 +12,7 @@ from headrace.cli.visible import visible
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from headrace.plan.cost_plan import BreakEvenPair, CostPlan
+    from headrace.plan.cost.cost_plan import BreakEvenPair, CostPlan
 
 
 def print_cost(found: CostPlan, *, every_volume: bool, plot: bool | None = None) -> None:

@@ -9,7 +9,7 @@ from headrace.cli.plan.plots import memory_bar, wanted
 from headrace.cli.visible import visible
 
 if TYPE_CHECKING:
-    from headrace.plan.fit import Fit
+    from headrace.plan.memory.fit import Fit
     from headrace.plan.quantity import Quantity
 
 _WORDS = {
@@ -26,7 +26,7 @@ def print_fit(found: Fit, plot: bool | None = None) -> None:
     from rich.table import Table
 
     from headrace.cli.bench.console import wide_console
-    from headrace.plan.fit_figures import saving_id
+    from headrace.plan.memory.fit_figures import saving_id
 
     console = wide_console()
     place, memory = found.memory.place, found.memory

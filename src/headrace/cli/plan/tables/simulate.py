@@ -12,10 +12,10 @@ from headrace.cli.visible import visible
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from headrace.plan.replica import Replica
     from headrace.plan.simulation.result import LaneResult, SimulationResult
     from headrace.plan.simulation.series import Point
     from headrace.plan.simulation.simulate import FewestReplicas
+    from headrace.plan.speed.replica import Replica
 
 _ROWS = 12
 _NAMES = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "E2E", "queue": "queue"}

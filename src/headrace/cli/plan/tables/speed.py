@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from headrace.plan.quantity import Quantity
-    from headrace.plan.speed_plan import SpeedPlan
+    from headrace.plan.speed.speed_plan import SpeedPlan
 
 _BOUND = {
     "bandwidth": "memory bandwidth",
@@ -85,7 +85,7 @@ def _figures(console: Console, figures: tuple[Quantity, ...]) -> None:
 def _sweep(console: Console, found: SpeedPlan) -> None:
     from rich.table import Table
 
-    from headrace.plan.sweep_figures import point_id
+    from headrace.plan.speed.sweep_figures import point_id
 
     if not found.points:
         return

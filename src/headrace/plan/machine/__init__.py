@@ -1,0 +1,1 @@
+"""Devices, their memory, and the machine at hand."""

@@ -1,0 +1,1 @@
+"""What fits: weights, KV cache and activations against the memory of devices."""

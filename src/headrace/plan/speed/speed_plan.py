@@ -1,0 +1,196 @@
+"""How fast, answered: the load that was asked for, the knee, a sweep, and what drafts gain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from headrace.plan.parallel_notes import parallel_notes
+from headrace.plan.quantity import Quantity
+from headrace.plan.speed.disaggregation import DisaggregatedSpeed
+from headrace.plan.speed.replica import Replica
+from headrace.plan.speed.speculation import BatchSpeedup, batch_speedup, paying_batches
+from headrace.plan.speed.speed import Load, Speed, SpeedModel, SpeedPoint
+from headrace.plan.speed.speed_figures import speed_figures
+from headrace.plan.speed.sweep_figures import limit_figures, point_figures, speculation_figure
+
+LARGEST_SWEPT_BATCH = 256
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draft:
+    """Drafts of a speculation. model: None where they take no time, as n-grams and heads do."""
+
+    name: str
+    acceptance: float
+    tokens: int
+    model: SpeedModel | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Speculation:
+    """The gain of speculation at the requested batch, and the batch from which there is none."""
+
+    draft: Draft
+    at_batch: BatchSpeedup
+    stops_at_batch: int | None
+    """None if every batch up to `largest_batch` gains."""
+    largest_batch: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpeedPlan:
+    """The answer."""
+
+    replica: Replica
+    speed: Speed
+    figures: tuple[Quantity, ...]
+    knee_batch: int | None
+    """Batch from which a decode step is bound by compute; None: from none."""
+    points: tuple[SpeedPoint, ...]
+    """Decoding by context and batch."""
+    most_batch: dict[int, int]
+    """Maximum batch that fits in memory, by context."""
+    most_at_load: int
+    """Maximum batch that fits halfway through the answers of the load."""
+    speculation: Speculation | None
+    notes: tuple[str, ...]
+    apart: DisaggregatedSpeed | None = None
+
+    @property
+    def quantities(self) -> tuple[Quantity, ...]:
+        """Every figure, those of the table too, by which `plan explain` finds them."""
+        model, tpot = self.replica.model, next(o for o in self.figures if o.id == "speed.tpot")
+        context, drafts = self.speed.load.middle_context_tokens, self.speculation
+        gains = () if drafts is None else (speculation_figure(model, context, drafts, tpot),)
+        return (
+            *self.figures,
+            *limit_figures(model, context, self.knee_batch),
+            *gains,
+            *(() if self.apart is None else self.apart.figures),
+            *point_figures(model, self.points, tpot),
+        )
+
+    @property
+    def knee_fits(self) -> bool:
+        """Whether there is a knee, and that many requests fit."""
+        return self.knee_batch is not None and self.knee_batch <= self.most_at_load
+
+    def fits(self, point: SpeedPoint) -> bool:
+        """Whether that many requests of that context fit, by the middle of the band."""
+        return point.batch <= self.most_batch[point.context_tokens]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        setup, speed = self.replica.model.setup, self.speed
+        roofline = self.replica.model.roofline
+        found: dict[str, Any] = {
+            "model": setup.shape.name,
+            "model_source": setup.shape.source,
+            "hardware": setup.device.name,
+            "devices": speed.devices,
+            "basis": setup.efficiencies.basis,
+            "replicas": self.replica.replicas,
+            "parallelism": asdict(setup.parallelism),
+            "compute_type": setup.compute_type,
+            "load": asdict(speed.load),
+            "quantities": [one.as_dict() for one in self.quantities],
+            "user_tokens_per_s": speed.user_tokens_per_s,
+            "system_tokens_per_s": speed.system_tokens_per_s,
+            "system_tokens_per_s_and_device": speed.system_tokens_per_s_and_device,
+            "prefill_bottleneck": speed.prefill_bottleneck,
+            "decode_bottleneck": speed.decode_bottleneck,
+            "ridge_operations_per_byte": roofline.ridge,
+            "knee_batch": self.knee_batch,
+            "knee_fits": self.knee_fits,
+            "points": [{**asdict(one), "fits": self.fits(one)} for one in self.points],
+            "speculation": None,
+            "apart": None if self.apart is None else self.apart.as_dict(),
+            "assumptions": list(speed.assumptions),
+            "notes": list(self.notes),
+        }
+        if self.speculation is not None:
+            one = self.speculation
+            found["speculation"] = {
+                "draft": one.draft.name,
+                "acceptance": one.draft.acceptance,
+                **asdict(one.at_batch),
+                "stops_at_batch": one.stops_at_batch,
+                "largest_batch": one.largest_batch,
+            }
+        return found
+
+
+def speed_plan(
+    replica: Replica,
+    load: Load,
+    *,
+    batches: Iterable[int] | None = None,
+    contexts: Iterable[int] | None = None,
+    draft: Draft | None = None,
+) -> SpeedPlan:
+    """Speed of `replica` under `load`, and of decoding at each batch and context.
+
+    batches: None for powers of two that fit. contexts: None for that of the load half way through
+    its answers. Raises ConfigError where the load does not fit.
+    """
+    model, shape = replica.model, replica.shape
+    whole = load.prompt_tokens + load.output_tokens
+    notes = (*replica.check_fits(whole, load.batch), *parallel_notes(replica))
+    if shape.context_tokens is not None and whole > shape.context_tokens:
+        notes += (
+            f"prompt and output together, {whole:,} tokens, are "
+            f"{whole - shape.context_tokens:,} more than the {shape.context_tokens:,} that "
+            f"{shape.name} was made for",
+        )
+    speed = model.speed(load)
+    asked = None if batches is None else tuple(batches)
+    lengths = tuple(contexts) if contexts is not None else (load.middle_context_tokens,)
+    most = {length: replica.most_batch(length) for length in lengths}
+    half_way = load.middle_context_tokens
+    points: list[SpeedPoint] = []
+    for length in lengths:
+        chosen = asked
+        if chosen is None:
+            chosen = tuple(one for one in _powers(load.batch) if one <= most[length])
+        points += model.sweep(chosen, (length,))
+    if replica.place.note:
+        notes += (replica.place.note,)
+    return SpeedPlan(
+        replica=replica,
+        speed=speed,
+        figures=(replica.weights, *speed_figures(model, speed, replica.weights)),
+        knee_batch=model.knee_batch(load.middle_context_tokens),
+        points=tuple(points),
+        most_batch=most,
+        most_at_load=(most[half_way] if half_way in most else replica.most_batch(half_way)),
+        speculation=None if draft is None else _speculation(model, load, draft),
+        notes=notes,
+    )
+
+
+def _powers(batch: int) -> list[int]:
+    powers = {1 << power for power in range(LARGEST_SWEPT_BATCH.bit_length())}
+    return sorted(powers | {batch})
+
+
+def _speculation(model: SpeedModel, load: Load, draft: Draft) -> Speculation:
+    context = load.middle_context_tokens
+
+    def model_s(batch: int, tokens: int) -> float:
+        return model.decode_step(batch, context, tokens).seconds
+
+    def draft_s(batch: int, tokens: int) -> float:
+        if draft.model is None:
+            return 0.0
+        return draft.model.decode_step(batch, context, tokens).seconds
+
+    largest = max(LARGEST_SWEPT_BATCH, load.batch)
+    paying = paying_batches(draft.acceptance, draft.tokens, largest, model_s, draft_s)
+    return Speculation(
+        draft=draft,
+        at_batch=batch_speedup(draft.acceptance, draft.tokens, load.batch, model_s, draft_s),
+        stops_at_batch=paying.stops_at_batch,
+        largest_batch=largest,
+    )

@@ -1,0 +1,1 @@
+"""One step of an engine: what it moves and computes, and the seconds that takes on a device."""
