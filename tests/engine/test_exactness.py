@@ -25,6 +25,7 @@ from headrace.weights.open import open_checkpoint
 from tests.engine.mock import Collected, collect, drain, real_ops
 from tests.models.shipped_moe import SHIPPED
 from tests.tiny import EOS, NUM_TOKENS, tiny_checkpoint
+from tests.tiny_families import tiny_family
 
 BLOCK_SIZE = 16
 
@@ -109,6 +110,28 @@ def test_groups_of_layers_give_the_same_bits_as_a_request_alone(
     family: str, backend: str, codec: str, count: int
 ) -> None:
     check_together_is_what_alone_is(family, GROUPS[family], backend, codec, count)
+
+
+OTHERS = {
+    # Chunks in most layers, queries that grow with the position in the others.
+    "llama4": ("llama4_text", {"attention_chunk_size": 24}),
+    # Heads of two widths, last layers that read K and V of earlier ones, inputs of layers.
+    "gemma4-inputs": ("gemma4_text", {"sliding_window": 24}),
+    # Values narrower than keys, sinks and more heads of K and V in layers with a window.
+    "mimo-v2-flash": ("mimo_v2_flash", {"sliding_window": 24}),
+    # Layers without attention, and of widths of their own.
+    "nemotron-nas": ("nemotron-nas", {}),
+    # Norms of heads behind the rotation.
+    "hunyuan": ("hunyuan_v1_dense", {}),
+}
+
+
+@pytest.mark.load
+@pytest.mark.parametrize("case", OTHERS)
+def test_layers_of_other_kinds_give_the_same_bits_as_a_request_alone(case: str) -> None:
+    family, change = OTHERS[case]
+    shape = tiny_family(family).CASES[case] | change
+    check_together_is_what_alone_is(family, shape, "cpu", "F32", 24)
 
 
 @pytest.mark.parametrize(
