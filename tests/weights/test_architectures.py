@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from headrace.errors import CheckpointError, UnsupportedModelError
+from headrace.models import read_config
 from headrace.weights.architectures import ARCHITECTURES, ROPE_FACTOR_NAMES
-from headrace.weights.checkpoint import Checkpoint
+from headrace.weights.checkpoint import Checkpoint, Conventions, TokenizerData
 from headrace.weights.convert import write_gguf, write_hf_folder
 from headrace.weights.gguf_metadata import metadata_of_config
 from headrace.weights.gguf_writer import write_gguf_file
@@ -37,6 +38,34 @@ NAMED = [name for name in FAMILIES if ARCHITECTURES[name].name not in NEWER]
 
 def test_every_family_has_a_declaration_and_the_other_way_round() -> None:
     assert set(FAMILIES) == set(ARCHITECTURES)
+
+
+@pytest.mark.parametrize("silent", [..., None])
+def test_heads_of_a_silent_config_are_written_as_wide_as_it_is_read(silent: Any) -> None:
+    """By key and by null: llama.cpp takes hidden / heads where a file has no width."""
+    compared = set()
+    for family in FAMILIES:
+        architecture, config = ARCHITECTURES[family], tiny_config(family)
+        if not architecture.rope or architecture.latent:
+            continue
+        config["hidden_size"] = 640
+        if "query_pre_attn_scalar" in config:
+            config["query_pre_attn_scalar"] = 256.0
+        if config.pop("head_dim", None) is not None and silent is None:
+            config["head_dim"] = None
+        try:
+            entries = metadata_of_config(config, architecture).entries
+        except UnsupportedModelError as error:
+            assert family == "glm" and "head_dim = 128" in str(error)
+            continue
+        read = read_config(
+            Checkpoint(Path("x"), "safetensors", config, Conventions(), {}, TokenizerData("none"))
+        )
+        name, shape = architecture.name, read.attention
+        key = f"{name}.attention.key_length"
+        assert entries.get(f"{key}_swa", entries[key]) == shape.head_dim, family
+        compared.add(family)
+    assert len(compared) > 35 and {"qwen3", "gemma3_text", "gpt_oss"} <= compared
 
 
 @pytest.mark.parametrize("family", NAMED)

@@ -85,8 +85,10 @@ def head_dim_of(
     reader = reader or ConfigReader(config)
     if architecture.latent:
         return reader.size("qk_rope_head_dim")
-    if architecture.silent_head_dim is not None and not reader.states("head_dim"):
-        return architecture.silent_head_dim
+    null = architecture.null_head_dim and reader.states("head_dim")
+    silent = None if null else architecture.silent_head_dim
+    if silent is not None and reader.raw("head_dim") is None:
+        return silent
     hidden = reader.size(architecture.config_key("embedding_length"))
     heads = reader.size(architecture.config_key("attention.head_count"))
     stated = reader.optional("head_dim", int) if architecture.head_dim else None

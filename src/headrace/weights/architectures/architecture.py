@@ -98,8 +98,10 @@ class Architecture:
     """With `rope`: whether there are rotary embeddings, and whether config.json has a key for the
     width of a head (else it is hidden / heads)."""
     silent_head_dim: int | None = None
-    """Width of a head where config.json has a key for it and says nothing, not even null, in
-    families for which that is not hidden / heads."""
+    """Width of a head where config.json has a key for it and says nothing, in families for which
+    that is not hidden / heads."""
+    null_head_dim: bool = False
+    """With `silent_head_dim`: whether null means hidden / heads all the same."""
     rope_theta: float = 10000.0
     """Transformers' default base."""
     local_theta: float | None = None

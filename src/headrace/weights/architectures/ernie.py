@@ -49,6 +49,7 @@ ERNIE = Architecture(
     top=TOP,
     keys=_keys(_DEFAULTS),
     silent_head_dim=128,
+    null_head_dim=True,
     rope_theta=5e5,
     implied={"use_bias": False},
     accepted=SILU,

@@ -50,6 +50,7 @@ _ACCEPTED: dict[str, tuple[object, ...]] = {
     "use_bidirectional_attention": (False,),
 }
 _IMPLIED = {"hidden_activation": "gelu_pytorch_tanh"}
+_HEAD_DIM = 256
 _LAYERS_OF_27B = {"gemma2": 46, "gemma3": 62}
 
 
@@ -69,8 +70,9 @@ def _read_scalar(name: str, config: dict[str, Any]) -> None:
 
 
 def _write_scalar(name: str, config: ConfigReader) -> None:
-    sizes = ("num_hidden_layers", "hidden_size", "num_attention_heads", "head_dim")
-    implied = _scalar(name, *(config.size(key) for key in sizes))
+    layers, hidden = config.size("num_hidden_layers"), config.size("hidden_size")
+    heads, head_dim = config.size("num_attention_heads"), config.size("head_dim", _HEAD_DIM)
+    implied = _scalar(name, layers, hidden, heads, head_dim)
     config.expect("query_pre_attn_scalar", float, (float(implied),), 256.0)
 
 
@@ -99,7 +101,8 @@ GEMMA = Architecture(
     block=BLOCK,
     top=_TIED,
     keys=keys_with_kv_heads(16),
-    silent_head_dim=256,
+    silent_head_dim=_HEAD_DIM,
+    null_head_dim=True,
     accepted={**_ACCEPTED, "hidden_activation": ("gelu_pytorch_tanh",)},
     hf=Conventions(norm_offset=1.0),
 )
@@ -108,6 +111,7 @@ GEMMA2 = Architecture(
     name="gemma2",
     model_type="gemma2",
     hf_class="Gemma2ForCausalLM",
+    silent_head_dim=_HEAD_DIM,
     block=_BLOCK,
     top=_TIED,
     keys=(
@@ -147,6 +151,7 @@ GEMMA3 = Architecture(
     name="gemma3",
     model_type="gemma3_text",
     hf_class="Gemma3ForCausalLM",
+    silent_head_dim=_HEAD_DIM,
     block={**_BLOCK, **HEAD_NORMS},
     top=TOP,
     keys=(

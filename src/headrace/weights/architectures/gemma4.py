@@ -119,6 +119,7 @@ GEMMA4 = Architecture(
     name="gemma4",
     model_type="gemma4_text",
     hf_class="Gemma4ForCausalLM",
+    silent_head_dim=256,
     block={
         "attn_norm": "input_layernorm",
         "post_attention_norm": "post_attention_layernorm",

@@ -52,6 +52,7 @@ GLM = Architecture(
     name="chatglm",
     model_type="glm",
     hf_class="GlmForCausalLM",
+    silent_head_dim=128,
     block={
         "attn_norm": "input_layernorm",
         "ffn_norm": "post_attention_layernorm",
@@ -74,6 +75,7 @@ GLM4 = Architecture(
     name="glm4",
     model_type="glm4",
     hf_class="Glm4ForCausalLM",
+    silent_head_dim=128,
     block={
         "attn_norm": "input_layernorm",
         "post_attention_norm": "post_self_attn_layernorm",

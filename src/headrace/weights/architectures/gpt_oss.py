@@ -40,8 +40,6 @@ def _read(keys: GGUFKeys, config: dict[str, Any]) -> None:
 def _write(config: ConfigReader, entries: dict[str, Any]) -> None:
     write_layer_types(config, entries, full_every=2)
     entries[_WIDTH] = config.size("intermediate_size")
-    # Nothing else says how wide a head is where a config is silent.
-    config.size("head_dim")
     if (stored := config.section("quantization_config")) is not None:
         # What is written are the tensors, whatever held them.
         stored.expect("quant_method", str, ("mxfp4",), "")
@@ -52,6 +50,7 @@ GPT_OSS = Architecture(
     name="gpt-oss",
     model_type="gpt_oss",
     hf_class="GptOssForCausalLM",
+    silent_head_dim=64,
     block={
         "attn_norm": "input_layernorm",
         "post_attention_norm": "post_attention_layernorm",

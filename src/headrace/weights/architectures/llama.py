@@ -162,6 +162,7 @@ MINISTRAL3 = Architecture(
     top=TOP,
     keys=(*keys_with_kv_heads(8), WINDOW),
     silent_head_dim=128,
+    null_head_dim=True,
     accepted={**SILU, "layer_types": ("sliding_attention", "full_attention")},
     is_this=_scales_queries,
     reads=_read_ministral3,
@@ -224,6 +225,7 @@ SEED_OSS = Architecture(
     top=TOP,
     keys=keys_with_kv_heads(8),
     silent_head_dim=128,
+    null_head_dim=True,
     accepted=SILU,
     bias_keys={
         "attention_bias": ATTENTION_BIAS[:3],
@@ -239,6 +241,7 @@ INTERNLM3 = replace(
     hf_class="InternLM3ForCausalLM",
     keys=keys_with_kv_heads(2),
     silent_head_dim=128,
+    null_head_dim=True,
     is_this=lambda keys: False,
     bias_keys={"qkv_bias": ATTENTION_BIAS[:3], "bias": (*ATTENTION_BIAS[3:], *MLP_BIAS)},
 )

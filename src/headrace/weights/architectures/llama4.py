@@ -72,6 +72,7 @@ LLAMA4 = Architecture(
     name="llama4",
     model_type="llama4_text",
     hf_class="Llama4ForCausalLM",
+    silent_head_dim=128,
     block={
         **PRE_NORMS,
         **ATTENTION,

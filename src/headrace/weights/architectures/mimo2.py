@@ -97,6 +97,7 @@ MIMO_V2_FLASH = Architecture(
     name="mimo2",
     model_type="mimo_v2_flash",
     hf_class="MiMoV2FlashForCausalLM",
+    silent_head_dim=192,
     block={
         **PRE_NORMS,
         **ATTENTION,

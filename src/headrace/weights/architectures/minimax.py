@@ -58,6 +58,7 @@ MINIMAX_M2 = Architecture(
     name="minimax-m2",
     model_type="minimax_m2",
     hf_class="MiniMaxM2ForCausalLM",
+    silent_head_dim=128,
     block={**PRE_NORMS, **ATTENTION, **HEAD_NORMS, "ffn_gate_inp": "block_sparse_moe.gate"},
     top=TOP,
     keys=(
