@@ -1,9 +1,7 @@
-"""Experts: one tensor for all of a layer in GGUF, one for each in folders; GLM-4.5's words."""
+"""Experts in GGUF: one tensor for all of a layer, from and to one for each; GLM-4.5's words."""
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,8 +14,6 @@ import pytest
 from click.testing import CliRunner
 
 from headrace.errors import CheckpointError, UnsupportedModelError
-from headrace.models import load_model
-from headrace.ops import make_ops
 from headrace.weights.architectures import ARCHITECTURES
 from headrace.weights.checkpoint import Checkpoint
 from headrace.weights.codecs import get_codec
@@ -26,17 +22,13 @@ from headrace.weights.expert_stacks import MAX_EXPERTS
 from headrace.weights.gguf_metadata import metadata_of_config
 from headrace.weights.gguf_writer import write_gguf_file
 from headrace.weights.open import open_checkpoint
-from headrace.weights.safetensors_file import read_safetensors
-from headrace.weights.safetensors_writer import write_safetensors_file
 from headrace.weights.source import source_of_array, source_of_tensor
 from headrace.weights.tensor import Tensor
 from tests.tiny import (
     tiny_checkpoint,
     tiny_config,
     tiny_shapes,
-    to_tensor,
     write_tiny_gguf,
-    write_tiny_hf,
 )
 from tests.tiny_families.glm4_moe import CASES, NOT_IN_GGUF
 
@@ -274,135 +266,6 @@ def test_showing_it_reads_no_weights(tmp_path: Path) -> None:
     )
 
 
-DRAFT = {
-    "eh_proj": (64, 128), "enorm": (64,), "hnorm": (64,), "embed_tokens": (288, 64),
-    "shared_head.head": (288, 64), "shared_head.norm": (64,),
-}  # fmt: skip
-
-
-def with_draft_layer(tmp_path: Path) -> Path:
-    """A folder whose third layer predicts one more token, as GLM-4.5's last one does."""
-    folder = write_tiny_hf(tmp_path, FAMILY)
-    tensors = dict(open_checkpoint(folder).tensors)
-    for name, shape in DRAFT.items():
-        full = f"model.layers.2.{name}.weight"
-        tensors[full] = to_tensor(full, np.ones(shape, np.float32), "F32")
-    config = json.loads((folder / "config.json").read_text())
-    config |= {"num_hidden_layers": 2, "num_nextn_predict_layers": 1}
-    (folder / "config.json").write_text(json.dumps(config))
-    sources = [source_of_tensor(tensor, name, tensor.codec) for name, tensor in tensors.items()]
-    write_safetensors_file(folder / "model.safetensors", sources)
-    return folder
-
-
-def test_layers_that_predict_further_tokens_are_kept_and_not_run(tmp_path: Path) -> None:
-    """In both containers, and back; llama.cpp counts them among the layers of a file."""
-    folder = with_draft_layer(tmp_path / "a")
-    write_gguf(open_checkpoint(folder), tmp_path / "m.gguf", None)
-    stored = {tensor.name for tensor in gguf.GGUFReader(tmp_path / "m.gguf").tensors}
-    [arch] = [kind for kind, name in gguf.MODEL_ARCH_NAMES.items() if name == GLM4_MOE.name]
-    drafts = [kind for kind in gguf.MODEL_TENSORS[arch] if kind.name.startswith("NEXTN_")]
-    assert len(drafts) == len(DRAFT)
-    assert {f"{gguf.TENSOR_NAMES[kind].format(bid=2)}.weight" for kind in drafts} <= stored
-    file = open_checkpoint(tmp_path / "m.gguf")
-    assert file.metadata["glm4moe.block_count"] == 3
-    assert file.metadata["glm4moe.nextn_predict_layers"] == 1
-    assert file.config["num_hidden_layers"] == 2
-    write_hf_folder(file, tmp_path / "out")
-    back = open_checkpoint(tmp_path / "out")
-    first = open_checkpoint(folder)
-    assert set(back.tensors) == set(file.tensors) == set(first.tensors)
-    draft_bytes = sum(t.nbytes for n, t in first.tensors.items() if ".layers.2." in n)
-    for checkpoint in (first, file, back):
-        model = load_model(checkpoint, make_ops("reference"))
-        assert model.config.num_layers == 2
-        assert model.weight_bytes == first.nbytes - draft_bytes
-
-
-def test_a_tensor_of_a_draft_layer_that_nobody_knows_stops_the_load(tmp_path: Path) -> None:
-    checkpoint = open_checkpoint(with_draft_layer(tmp_path))
-    name = "model.layers.2.other.weight"
-    strange = {name: to_tensor(name, np.ones((4, 4), np.float32), "F32")}
-    with pytest.raises(UnsupportedModelError, match=name):
-        load_model(
-            replace(checkpoint, tensors={**checkpoint.tensors, **strange}), make_ops("reference")
-        )
-
-
-def as_fused(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Names and values as transformers has them in memory: gate and up of all experts as one."""
-    names: dict[str, dict[int, Any]] = {}
-    plain: dict[str, Any] = {}
-    architecture = ARCHITECTURES[checkpoint.config["model_type"]]
-    for name, tensor in checkpoint.tensors.items():
-        match = re.fullmatch(r"(model\.layers\.\d+)\.(.+\.experts)\.(\d+)\.(.+)\.weight", name)
-        if match is None:
-            plain[name] = tensor.to_f32()
-            continue
-        layer, experts, number, module = match.groups()
-        for fused, parts in architecture.folder_experts.items():
-            part = f"{experts}.{{}}.{module}.weight"
-            if part in parts:
-                members = names.setdefault(f"{layer}.{fused}", {})
-                members[int(number) * len(parts) + parts.index(part)] = tensor.to_f32()
-    for name, members in names.items():
-        matrices = [members[place] for place in sorted(members)]
-        parts = 2 if "gate_up" in name or "input" in name else 1
-        rows, columns = matrices[0].shape
-        stack = np.concatenate(matrices).reshape(len(matrices) // parts, parts * rows, columns)
-        plain[name] = stack
-    return plain
-
-
-@pytest.mark.parametrize(
-    "family", ["glm4_moe", "qwen3_moe", "qwen2_moe", "olmoe", "mixtral", "granitemoe"]
-)
-def test_a_folder_with_all_experts_as_one_tensor_is_the_same_model(
-    family: str, tmp_path: Path
-) -> None:
-    folder = write_tiny_hf(tmp_path, family)
-    first = open_checkpoint(folder)
-    tensors = {name: t.to_f32() for name, t in first.tensors.items()}
-    fused = as_fused(first)
-    assert sum(array.ndim == 3 for array in fused.values()) >= 4
-    sources = [source_of_array(array, name) for name, array in fused.items()]
-    write_safetensors_file(folder / "model.safetensors", sources)
-    back = open_checkpoint(folder)
-    assert set(back.tensors) == set(tensors)
-    for name, tensor in back.tensors.items():
-        assert np.array_equal(tensor.to_f32(), tensors[name]), name
-        assert tensor.data.base is not None, name
-
-
-def test_folders_of_granite_hold_all_experts_as_one_tensor(tmp_path: Path) -> None:
-    """The published form, which is written again."""
-    write_hf_folder(tiny_checkpoint("granitemoe"), tmp_path / "out")
-    stored = read_safetensors(tmp_path / "out" / "model.safetensors").tensors
-    shapes = tiny_shapes(tiny_config("granitemoe"))
-    assert {name: tensor.shape for name, tensor in stored.items()} == shapes
-
-
-@pytest.mark.parametrize("shape", [(4, 63, 64), (256, 64), (MAX_EXPERTS + 1, 2, 1)])
-def test_stacks_of_a_folder_that_are_none(tmp_path: Path, shape: tuple[int, ...]) -> None:
-    folder = write_tiny_hf(tmp_path, FAMILY)
-    name = "model.layers.1.mlp.experts.gate_up_proj"
-    sources = [source_of_array(np.zeros(shape, np.float32), name)]
-    write_safetensors_file(folder / "model.safetensors", sources)
-    with pytest.raises(CheckpointError, match=r"mlp\.experts\.gate_up_proj' has shape"):
-        open_checkpoint(folder)
-
-
-def test_an_expert_that_is_in_a_stack_and_apart_is_refused(tmp_path: Path) -> None:
-    folder = write_tiny_hf(tmp_path, FAMILY)
-    tensors = {name: t.to_f32() for name, t in open_checkpoint(folder).tensors.items()}
-    name = "model.layers.1.mlp.experts.down_proj"
-    tensors[name] = np.zeros((4, 64, 32), np.float32)
-    sources = [source_of_array(array, key) for key, array in tensors.items()]
-    write_safetensors_file(folder / "model.safetensors", sources)
-    with pytest.raises(CheckpointError, match=r"experts\.0\.down_proj\.weight' is there twice"):
-        open_checkpoint(folder)
-
-
 def test_old_files_hold_each_expert_apart(tmp_path: Path) -> None:
     """As llama.cpp wrote Mixtral until April 2024."""
     source = open_checkpoint(write_tiny_gguf(tmp_path, "mixtral"))
@@ -439,29 +302,3 @@ def test_the_gate_of_a_shared_expert_is_a_vector_in_gguf(tmp_path: Path) -> None
     assert (list(gate.shape), gate.tensor_type.name) == ([64], "F32")
     name = "model.layers.1.mlp.shared_expert_gate.weight"
     assert open_checkpoint(path).tensors[name].shape == (1, 64)
-
-
-@pytest.mark.torch
-@pytest.mark.parametrize(
-    "family",
-    ["glm4_moe", "qwen3_moe", "qwen2_moe", "olmoe", "mixtral", "granitemoe", "phimoe", "gpt_oss"],
-)
-def test_a_folder_s_tensors_are_what_transformers_loads(family: str, tmp_path: Path) -> None:
-    """Its own code joins single experts; ours went through a GGUF file before."""
-    torch = pytest.importorskip("torch", reason="transformers needs torch to read models")
-    transformers = pytest.importorskip("transformers", reason="compares with transformers")
-    folder = write_tiny_hf(tmp_path, family)
-    write_gguf(open_checkpoint(folder), tmp_path / "m.gguf", "F32")
-    write_hf_folder(open_checkpoint(tmp_path / "m.gguf"), tmp_path / "out")
-    models = [
-        transformers.AutoModelForCausalLM.from_pretrained(
-            path, local_files_only=True, dtype="float32"
-        )
-        for path in (folder, tmp_path / "out")
-    ]
-    one, two = (dict(model.state_dict()) for model in models)
-    assert set(one) == set(two)
-    assert all(torch.equal(one[name], two[name]) for name in one)
-    with torch.no_grad():
-        logits = [model(torch.arange(40)[None]).logits for model in models]
-    assert torch.equal(*logits)
