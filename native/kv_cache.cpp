@@ -84,6 +84,10 @@ KvCache::KvCache(const std::vector<std::optional<KvPlace>>& places, int64_t bloc
   std::map<std::pair<int64_t, int64_t>, std::pair<KvPlace, int64_t>> offsets;
   for (const std::optional<KvPlace>& place : places) {
     if (!place) continue;
+    if (place->table < 0) {
+      refuse_cache("table " + std::to_string(place->table) +
+                   " of a layer of a KV cache must be at least 0");
+    }
     const auto [found, fresh] = offsets.insert({{place->table, place->index}, {*place, 0}});
     if (!fresh && !same_widths(found->second.first, *place)) {
       refuse_cache("layers in one place of a KV cache differ in width");

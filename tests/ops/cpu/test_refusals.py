@@ -101,6 +101,10 @@ def test_kv_cache() -> None:
     for ops in (OPS, ReferenceOps()):
         with pytest.raises(ValueError, match="layers in one place of a KV cache differ"):
             ops.kv_cache(KVCacheSpec(places, 16, 4, "f32", "f32"))
+        for table in (-1, -(2**62)):
+            with pytest.raises(ValueError, match=f"table {table} of a layer .* at least 0"):
+                before = LayerPlace(table, 0, 2, 64)
+                ops.kv_cache(KVCacheSpec((places[0], before), 16, 4, "f32", "f32"))
 
 
 def test_ragged_batches() -> None:

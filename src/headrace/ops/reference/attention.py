@@ -68,6 +68,8 @@ def new_cache(spec: KVCacheSpec) -> PagedKV:
     kept = {place for place in spec.places if place is not None}
     numbers = [("num_layers", len(kept)), ("num_blocks", spec.num_blocks)]
     for place in kept:
+        if place.table < 0:
+            raise ValueError(f"table {place.table} of a layer of a KV cache must be at least 0")
         numbers += [("num_kv_heads", place.num_kv_heads), ("head_dim", place.head_dim)]
     for field, number in numbers:
         if number < 1:
