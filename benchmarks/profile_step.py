@@ -26,7 +26,8 @@ from headrace.ops.cpu import CpuOps
 OPERATIONS = (
     "embedding", "norm", "norm_columns", "linear", "head_linear", "rope", "bind", "kv_write",
     "kv_copy", "paged_attention", "gated_activation", "activation", "softcap", "take_rows",
-    "scale_rows", "concat", "columns", "widened", "route", "experts", "sample", "top_logprobs",
+    "scale_rows", "gate_heads", "concat", "columns", "widened", "route", "experts", "sample",
+    "top_logprobs",
 )  # fmt: skip
 
 

@@ -137,6 +137,21 @@ void Backend::scale_rows(float* x, int64_t stride, int64_t columns, const float*
   });
 }
 
+void Backend::gate_heads(float* x, int64_t heads, int64_t width, const float* gates, int64_t rows) {
+  const Session session(pool_);
+  pool_.for_ranges(rows, pieces(rows * heads * width * 8), [&](int64_t begin, int64_t end, int) {
+    std::vector<float> powers(static_cast<size_t>(heads));
+    for (int64_t row = begin; row < end; ++row) {
+      kernels_.exp_shifted(gates + row * heads, heads, 0.0f, -1.0f, powers.data());
+      for (int64_t h = 0; h < heads; ++h) {
+        const float share = 1.0f / (1.0f + powers[static_cast<size_t>(h)]);
+        float* head = x + (row * heads + h) * width;
+        for (int64_t i = 0; i < width; ++i) head[i] *= share;
+      }
+    }
+  });
+}
+
 void Backend::kv_write(const KvWriteArgs& args) {
   const Session session(pool_);
   // Scattered stores: about four times the cost of as many bytes in a row.

@@ -71,6 +71,8 @@ class Backend {
   void take_rows(const float* x, int64_t width, const int32_t* rows, int64_t count, float* y);
   // The first `columns` values of each row of `stride`, times the row's factor; in place.
   void scale_rows(float* x, int64_t stride, int64_t columns, const float* factors, int64_t rows);
+  // Multiplies each head of x[rows][heads * width] by the sigmoid of its gate, gates[rows][heads].
+  void gate_heads(float* x, int64_t heads, int64_t width, const float* gates, int64_t rows);
   void route(const Routing& routing, const float* logits, const float* bias, int64_t rows,
              int32_t* experts, float* weights);
   void experts(const ExpertsArgs& args);  // experts.cpp

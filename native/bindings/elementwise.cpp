@@ -83,6 +83,18 @@ void scale_rows(Backend& backend, nb::handle x, nb::handle factors, int64_t colu
   backend.scale_rows(rows.data(), rows.size(1), columns, by.data(), rows.size(0));
 }
 
+void gate_heads(Backend& backend, nb::handle x, nb::handle gates) {
+  const View<float> rows(x, "x", 2, true), by(gates, "gates", 2);
+  const int64_t heads = by.size(1);
+  by.require(0, rows.size(0));
+  if (heads < 1 || rows.size(1) % heads != 0) {
+    refuse("gates of " + std::to_string(heads) + " heads do not fit rows of " +
+           std::to_string(rows.size(1)));
+  }
+  const nb::gil_scoped_release release;
+  backend.gate_heads(rows.data(), heads, rows.size(1) / heads, by.data(), rows.size(0));
+}
+
 }  // namespace
 
 void bind_elementwise(nb::module_&, nb::class_<Backend>& backend) {
@@ -94,7 +106,8 @@ void bind_elementwise(nb::module_&, nb::class_<Backend>& backend) {
       .def("activation", &activation)
       .def("softcap", &softcap)
       .def("take_rows", &take_rows)
-      .def("scale_rows", &scale_rows);
+      .def("scale_rows", &scale_rows)
+      .def("gate_heads", &gate_heads);
 }
 
 }  // namespace headrace

@@ -261,6 +261,7 @@ def test_real_configs_are_read_or_refused_by_name(shared_assets: Path) -> None:
         "MiniMaxAI--MiniMax-M3",
         "XiaomiMiMo--MiMo-7B-Base",
         "nvidia--Llama-3_3-Nemotron-Super-49B-v1",
+        "stepfun-ai--Step-3.7-Flash",
         *(f"zai-org--GLM-{version}" for version in ("5", "5.1", "5.2")),
         # Only their tensors say what they are.
         *(f"nvidia--DeepSeek-V{version}-NVFP4" for version in ("3.1", "3.2")),

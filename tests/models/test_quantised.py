@@ -67,6 +67,8 @@ def wide(family: str, codec: str, **changes: Any) -> Checkpoint:
     if "head_dim" in keys:
         # Of MiMo-V2's, a third is rotated.
         shape["head_dim"] = 96 if keys["head_dim"] % 3 == 0 else 64
+    if "share_expert_dim" in keys:
+        shape["share_expert_dim"] = 256
     if "global_head_dim" in keys:
         shape["global_head_dim"] = 128
     if "v_head_dim" in keys:

@@ -180,6 +180,8 @@ CHATS: dict[str, tuple[Family, ...]] = {
     "smollm3": (Family("llama.cpp/HuggingFaceTB-SmolLM3-3B", _CHATML, "llama-bpe", "llama-bpe",
                        own=True),),
     "stablelm": (Family("chujiezheng/chatml", _CHATML, "qwen2", "stablelm2"),),
+    "step3p7": (Family("llama.cpp/stepfun-ai-Step-3.5-Flash", _CHATML, "llama-bpe",
+                       "deepseek-v3"),),
     "starcoder2": (Family("chujiezheng/chatml", _CHATML, "refact", "starcoder", own=True),),
 }  # fmt: skip
 

@@ -82,6 +82,7 @@ def test_names_are_gguf_py_s_both_ways(family: str) -> None:
             assert architecture.canonical_name(ours) == name
             stated = name.replace("e_score_correction_bias", "e_score_correction.bias")
             stated = stated.replace("self_attn.sinks", "self_attn.sinks.weight")
+            stated = stated.replace("moe.router_bias", "moe.router_bias.bias")
             for vector in ("layer_scalar", "attention_sink_bias"):
                 stated = stated.replace(vector, f"{vector}.weight")
         else:

@@ -67,6 +67,9 @@ class Attention:
         """A norm over each head of V, its weights those of all heads; None in models without."""
         self.output_scale = 1.0
         """Factor of what attention gives: in families whose values have one, that of the values."""
+        self.gates: Linear | None = None
+        """A product with a result for each head, whose sigmoid its output is multiplied by; None in
+        models without."""
         self.has_own_kv = config.kv_source_of(index) == index
 
     @classmethod
@@ -123,6 +126,11 @@ class Attention:
             width = self.shape.num_kv_heads * self.shape.value_width
             self.v_norm = loader.unit_norm(width, config.norm_eps)
 
+    def load_gates(self, config: DecoderConfig, loader: Loader, name: str) -> None:
+        """A gate for each head, the product `name` of what goes into attention."""
+        heads, hidden = self.shape.num_heads, config.hidden_size
+        self.gates = loader.linear([name], [heads], hidden, bias=False)
+
     def load_sinks(self, loader: Loader, prefix: str, *, name: str = "sinks") -> None:
         """A score for each head that joins its softmax and has no value, `{prefix}.{name}`."""
         self.sinks = loader.vector(f"{prefix}.{name}", self.shape.num_heads)
@@ -155,6 +163,8 @@ class Attention:
         attended = ops.paged_attention(
             qkv, self.shape, step.kv, self.index, batch, sinks=self.sinks
         )
+        if self.gates is not None:
+            ops.gate_heads(attended, self.gates(x, norm=norm))
         return self.o_proj(attended, residual=residual, scale=scale * self.output_scale)
 
     def rotate(self, qkv: Array, step: Step) -> None:
@@ -260,6 +270,8 @@ class GatedMLP:
         self.gate_up_proj = gate_up_proj
         self.down_proj = down_proj
         self.activation = activation
+        self.limit = 0.0
+        """Of `gated_activation`; 0 in models without."""
 
     @classmethod
     def load(
@@ -291,7 +303,7 @@ class GatedMLP:
     ) -> Array:
         """residual + scale * mlp(norm(x)): f32[N, hidden]."""
         gate_up = self.gate_up_proj(x, norm=norm)
-        inner = step.ops.gated_activation(gate_up, self.activation)
+        inner = step.ops.gated_activation(gate_up, self.activation, limit=self.limit)
         return self.down_proj(inner, residual=residual, scale=scale)
 
 

@@ -335,6 +335,12 @@ class Ops(ABC):
         in place; each product is rounded once.
         """
 
+    @abstractmethod
+    def gate_heads(self, x: Array, gates: Array) -> None:
+        """Multiply each head of f32[N, heads * width] by the sigmoid of its gate f32[N, heads], in
+        place. Raises ValueError where heads do not divide the rows.
+        """
+
     def concat(self, parts: Sequence[Array]) -> Array:
         """Parts f32[N, width_i] side by side: f32[N, sum of widths].
 

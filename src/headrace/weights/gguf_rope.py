@@ -32,6 +32,8 @@ _LOCAL_THETA = "rope.freq_base_swa"
 _LOCAL_DIMS = "rope.dimension_count_swa"
 _UNTURNED = np.float32(1e30)
 """What llama.cpp's converter divides frequencies by that are to be nothing."""
+_HALVED = ("default", "llama3")
+"""Kinds of which half of a head may be rotated, and all of it in layers with a window."""
 _ORIGINAL = "rope.scaling.original_context_length"
 _ATTENTION = "rope.scaling.attn_factor"
 _LOG_MULTIPLIER = "rope.scaling.yarn_log_multiplier"
@@ -60,6 +62,8 @@ def read_rope(
         config["partial_rotary_factor"] = rotary / head_dim
     if architecture.full_head_dim is not None:
         _read_proportional(keys, config, tensors)
+    elif architecture.halved_rope:
+        _read_halved(keys, config, head_dim)
     kind, factor, original = _stated(keys)
     scaling: dict[str, Any] = {"rope_type": kind}
     has_lists = all(name in tensors for name in LONGROPE_FACTORS)
@@ -128,6 +132,20 @@ def _read_proportional(
     width = config["head_dim"]
     local["partial_rotary_factor"] = (keys.size(_LOCAL_DIMS) or width) / width
     config["rope_parameters"] = {FULL: full, WINDOWED: local}
+
+
+def _read_halved(keys: GGUFKeys, config: dict[str, Any], head_dim: int) -> None:
+    """Put both ropes as transformers 5 has them in the place of the older words."""
+    if config.pop("partial_rotary_factor") != 1.0:
+        dims = keys.peek("rope.dimension_count")
+        raise keys.error("rope.dimension_count", dims, f"all {head_dim} of a head are required")
+    theta, local = config.pop("rope_theta"), config.pop("rope_local_base_freq")
+    if _LOCAL_THETA not in keys:
+        local = theta
+    config["rope_parameters"] = {
+        FULL: {"rope_type": "default", "rope_theta": theta, "partial_rotary_factor": 0.5},
+        WINDOWED: {"rope_type": "default", "rope_theta": local, "partial_rotary_factor": 1.0},
+    }
 
 
 def _stated(keys: GGUFKeys) -> tuple[str, float | None, int | None]:
@@ -205,22 +223,28 @@ def write_rope(
             top_keys=architecture.rope_keys,
         )
     else:
-        rope, local = RopeConfig.read_pair(
-            config,
-            default_theta=architecture.rope_theta,
-            default_local_theta=architecture.local_theta,
-            default_partial=architecture.partial,
-            local_key=architecture.local_theta_key,
-        )
+        if architecture.ropes is not None:
+            rope, local = architecture.ropes(config)
+        else:
+            rope, local = RopeConfig.read_pair(
+                config,
+                default_theta=architecture.rope_theta,
+                default_local_theta=architecture.local_theta,
+                default_partial=architecture.partial,
+                local_key=architecture.local_theta_key,
+            )
         if local != RopeConfig(local.theta, partial=local.partial):
             raise _unsayable(f"{local.kind} for layers with a window")
         if architecture.full_head_dim is not None:
             entries[_LOCAL_DIMS] = local.rotary_dim(local_head_dim)
+        elif architecture.halved_rope:
+            if (rope.partial, local.partial) != (0.5, 1.0) or rope.kind not in _HALVED:
+                raise _unsayable(f"{rope.kind} of {rope.partial} of a head, and of {local.partial}")
         elif local.rotary_dim(local_head_dim) != rope.rotary_dim(head_dim):
             raise _unsayable(f"{local.kind} of another share of a head for layers with a window")
         entries[_LOCAL_THETA] = local.theta
     dims = rope.rotary_dim(head_dim)
-    entries["rope.dimension_count"] = dims
+    entries["rope.dimension_count"] = head_dim if architecture.halved_rope else dims
     entries["rope.freq_base"] = rope.grown_theta(dims)
     if rope.kind in ("linear", "yarn"):
         entries["rope.scaling.type"] = rope.kind
@@ -230,7 +254,9 @@ def write_rope(
     elif rope.kind == "longrope":
         return _write_longrope(rope, entries)
     elif rope.kind == "llama3":
-        return {ROPE_FACTORS: llama3_factors(dims, rope.theta, rope.llama3())}
+        divisors = np.ones(entries["rope.dimension_count"] // 2, np.float32)
+        divisors[: dims // 2] = llama3_factors(dims, rope.theta, rope.llama3())
+        return {ROPE_FACTORS: divisors}
     elif rope.kind == "proportional" and rope.factor == 1 and architecture.full_head_dim:
         turning = rope.turning_pairs(head_dim)
         divisors = np.full(head_dim // 2, _UNTURNED, np.float32)

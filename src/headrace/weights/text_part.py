@@ -29,16 +29,18 @@ _TEXT_TYPES = {
     "mistral3": "mistral",
     "qwen3_vl": "qwen3_vl_text",
     "qwen3_vl_moe": "qwen3_vl_moe_text",
+    "step3p7": "step3p7",
 }
-# Other names of a family: what transformers writes of it.
-_OTHER_NAMES = {"minimax_m3_vl_text": "minimax_m3"}
+# Other names of a family: of an earlier model, and what transformers writes of the text.
+_OTHER_NAMES = {"minimax_m3_vl_text": "minimax_m3", "step3p5": "step3p7"}
 # What these configs say of images and sound alone.
 _IMAGE_KEYS = frozenset(
     {
         "audio_config", "audio_token_id", "boa_token_id", "boi_token_id", "boi_token_index",
         "eoa_token_id", "eoa_token_index", "eoi_token_id", "eoi_token_index", "ignore_index",
         "image_token_id", "image_token_index", "media_placeholder_token_id", "mm_tokens_per_image",
-        "multimodal_projector_bias", "projector_hidden_act", "projector_hidden_size",
+        "multimodal_projector_bias", "projector_bias", "projector_hidden_act",
+        "projector_hidden_size",
         "spatial_merge_size", "use_unified_vision_chunk", "video_placeholder", "video_token_id",
         "video_token_index", "vision_config",
         "vision_end_token_id", "vision_feature_layer", "vision_soft_tokens_per_image",
@@ -47,7 +49,7 @@ _IMAGE_KEYS = frozenset(
 )  # fmt: skip
 _IMAGE_MODULES = (
     "vision_tower", "vision_model", "visual", "multi_modal_projector", "mm_projector",
-    "embed_vision", "audio_tower", "embed_audio", "patch_merge_mlp",
+    "embed_vision", "audio_tower", "embed_audio", "patch_merge_mlp", "vit_large_projector",
 )  # fmt: skip
 # By the version of transformers that wrote the file; the longest first.
 _TEXT_PREFIXES = {"language_model.model.": "model.", "model.language_model.": "model.",

@@ -111,8 +111,10 @@ def _config_json(checkpoint: Checkpoint, architecture: Architecture) -> dict[str
     proportional = architecture.full_head_dim is not None
     factors = None if proportional else checkpoint.tensors.get(ROPE_FACTORS)
     if factors is not None:
-        theta, head_dim = config["rope_theta"], config["head_dim"]
-        scaling = llama3_scaling_of(factors.to_f32().reshape(-1), head_dim, theta)
+        scaling = None
+        if not architecture.halved_rope:
+            theta, head_dim = config["rope_theta"], config["head_dim"]
+            scaling = llama3_scaling_of(factors.to_f32().reshape(-1), head_dim, theta)
         if scaling is None or config.get("rope_scaling"):
             raise UnsupportedModelError(
                 f"tensor {ROPE_FACTORS!r} holds factors that no rope_scaling of config.json gives"

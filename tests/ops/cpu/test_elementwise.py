@@ -171,3 +171,22 @@ def test_scale_rows(level: str) -> None:
         assert (got == expected).all()
         assert (got[:, :columns] == x[:, :columns] * factors[:, None]).all()
         assert (got[:, columns:] == x[:, columns:]).all()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_each_head_is_multiplied_by_the_sigmoid_of_its_gate(level: str) -> None:
+    ops = CpuOps(level, 2)
+    for rows, heads, width in ((300, 5, 48), (1, 1, 16), (0, 3, 8), (33, 96, 32)):
+        x, gates = normal(1, rows, heads * width), normal(2, rows, heads) * np.float32(6)
+        got, expected = x.copy(), x.copy()
+        ops.gate_heads(got, gates)
+        REFERENCE.gate_heads(expected, gates)
+        np.testing.assert_allclose(got, expected, rtol=4e-7, atol=0)
+        # Whatever the company and the threads.
+        for start in (0, rows // 2) if rows else ():
+            alone = x[start : start + 1].copy()
+            CpuOps(level, 1).gate_heads(alone, gates[start : start + 1].copy())
+            assert (alone == got[start : start + 1]).all()
+    ends = np.ones((1, 4), np.float32)
+    ops.gate_heads(ends, np.array([[-1000, 1000, 0, np.nan]], np.float32))
+    np.testing.assert_array_equal(ends, [[0, 1, 0.5, np.nan]])

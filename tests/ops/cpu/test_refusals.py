@@ -81,6 +81,10 @@ def test_embedding_and_rows() -> None:
                 ops.scale_rows(normal(1, 3, 4), normal(2, 1, 3)[0], columns=columns)
         with pytest.raises(ValueError, match="factors"):
             ops.scale_rows(normal(1, 3, 4), normal(2, 1, 2)[0], columns=4)
+        with pytest.raises(ValueError, match="gates of 3 heads do not fit rows of 4"):
+            ops.gate_heads(normal(1, 3, 4), normal(2, 3, 3))
+        with pytest.raises(ValueError, match="gates"):
+            ops.gate_heads(normal(1, 3, 4), normal(2, 2, 2))
 
 
 def test_kv_cache() -> None:

@@ -57,6 +57,7 @@ from headrace.models.families.seed_oss import SeedOss
 from headrace.models.families.smollm3 import SmolLM3
 from headrace.models.families.stablelm import StableLm
 from headrace.models.families.starcoder2 import Starcoder2
+from headrace.models.families.step3p7 import Step
 from headrace.models.model import Model
 
 FAMILIES: Mapping[str, type[Model]] = {
@@ -113,4 +114,5 @@ FAMILIES: Mapping[str, type[Model]] = {
     "smollm3": SmolLM3,
     "stablelm": StableLm,
     "starcoder2": Starcoder2,
+    "step3p7": Step,
 }

@@ -107,7 +107,21 @@ class TensorReader:
             # And here the share of a head.
             self._taken.add(ROPE_FACTORS)
             return None
-        return self.optional_vector(ROPE_FACTORS, rope.rotary_dim(head_dim) // 2)
+        pairs = rope.rotary_dim(head_dim) // 2
+        stored = self._checkpoint.tensors.get(ROPE_FACTORS)
+        if stored is None or stored.shape != (head_dim // 2,):
+            return self.optional_vector(ROPE_FACTORS, pairs)
+        # Files of models whose kinds of layers rotate other shares of a head have one for all of
+        # it, of which these are the first.
+        divisors = stored.to_f32().reshape(-1)
+        self._taken.add(ROPE_FACTORS)
+        self._advance(stored)
+        if (divisors[pairs:] != 1).any():
+            raise UnsupportedModelError(
+                f"{self._checkpoint.path}: tensor {ROPE_FACTORS} divides frequencies of dimensions "
+                f"that are not rotated, behind the first {2 * pairs} of a head"
+            )
+        return divisors[:pairs]
 
     def vector(self, name: str, width: int, *, offset: float = 0.0, is_row: bool = False) -> Array:
         """A vector f32[width] of the backend, with `offset` added to its values.

@@ -261,6 +261,9 @@ class CpuOps(CpuWeights):
     def scale_rows(self, x: F32, factors: F32, *, columns: int) -> None:
         self._native.scale_rows(x, factors, columns)
 
+    def gate_heads(self, x: F32, gates: F32) -> None:
+        self._native.gate_heads(x, gates)
+
     def adjust(self, logits: F32, adjustments: Sequence[LogitsEdit]) -> None:
         adjustment.adjust(logits, adjustments)
 

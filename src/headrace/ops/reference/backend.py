@@ -313,6 +313,15 @@ class ReferenceOps(Ops):
             )
         x[:, :columns] *= factors[:, None]
 
+    def gate_heads(self, x: F32, gates: F32) -> None:
+        rows, heads = gates.shape
+        if len(x) != rows or not heads or x.shape[1] % heads:
+            raise ValueError(f"gates of {heads} heads do not fit rows of {x.shape[1]}")
+        with np.errstate(over="ignore"):
+            shares = 1 / (1 + np.exp(-gates.astype(np.float64)))
+        gated = x.reshape(rows, heads, x.shape[1] // heads) * shares[:, :, None]
+        x[:] = gated.reshape(x.shape).astype(np.float32)
+
     def adjust(self, logits: F32, adjustments: Sequence[LogitsEdit]) -> None:
         adjustment.adjust(logits, adjustments)
 

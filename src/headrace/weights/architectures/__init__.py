@@ -84,6 +84,7 @@ from headrace.weights.architectures.qwen import (
 )
 from headrace.weights.architectures.stablelm import STABLELM
 from headrace.weights.architectures.starcoder2 import STARCODER2
+from headrace.weights.architectures.step import STEP
 from headrace.weights.gguf_values import Metadata
 
 __all__ = [
@@ -141,6 +142,7 @@ _ALL: tuple[Architecture, ...] = (
     GPT2,
     STARCODER,
     STARCODER2,
+    STEP,
     GPT_OSS,
     MIMO_V2_FLASH,
     MINIMAX_M2,

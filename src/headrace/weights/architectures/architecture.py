@@ -18,6 +18,7 @@ from headrace.errors import UnsupportedModelError
 from headrace.weights.architectures.gguf_keys import GGUFKeys
 from headrace.weights.checkpoint import Conventions
 from headrace.weights.config_reader import ConfigReader
+from headrace.weights.rope_config import RopeConfig
 
 UNKNOWN_PREFIX = "gguf."
 """Stands before names of GGUF that have no Hugging Face name, so that models refuse them."""
@@ -108,6 +109,11 @@ class Architecture:
     """That of layers with a window, in families where it is another."""
     local_theta_key: str = "rope_local_base_freq"
     """Its key in config.json, where that has no rope for each kind of layer."""
+    halved_rope: bool = False
+    """Whether layers that see everything rotate half of what GGUF states, which is what those with
+    a window do."""
+    ropes: Callable[[ConfigReader], tuple[RopeConfig, RopeConfig]] | None = None
+    """Reads both ropes of config.json, in families with words of their own for them."""
     value_dim_key: str | None = None
     """Key of config.json for the width of values, in families where keys may have another."""
     partial: float | None = None
