@@ -182,6 +182,8 @@ def test_each_head_is_multiplied_by_the_sigmoid_of_its_gate(level: str) -> None:
         ops.gate_heads(got, gates)
         REFERENCE.gate_heads(expected, gates)
         np.testing.assert_allclose(got, expected, rtol=4e-7, atol=0)
+        exact = x.astype(np.float64) / (1 + np.exp(-gates.astype(np.float64))).repeat(width, axis=1)
+        np.testing.assert_allclose(expected, exact, rtol=1e-7, atol=0)
         # Whatever the company and the threads.
         for start in (0, rows // 2) if rows else ():
             alone = x[start : start + 1].copy()
