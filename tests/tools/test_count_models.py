@@ -18,7 +18,7 @@ from tools.count_models import as_json, count_catalog, published_configs, quanti
 from tools.counts.shrink import shrunk
 from tools.counts.tiny_model import NEW_TOKENS, run, write_folder
 
-LEAST_CONFIGS_RUN, LEAST_CONFIGS_OPEN = 59, 30
+LEAST_CONFIGS_RUN, LEAST_CONFIGS_OPEN = 61, 31
 LEAST_CATALOG_RUN, LEAST_CATALOG_OPEN = 46, 35
 
 

@@ -25,7 +25,7 @@ MAX_DRAFT_LAYERS = 16
 
 @dataclass(frozen=True)
 class StepConfig:
-    """What the configs of this family say in words of their own."""
+    """The part of a config that this family states in words of its own."""
 
     layers: int
     drafts: int
