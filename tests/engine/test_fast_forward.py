@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import product
 from typing import Any
 
 import pytest
@@ -33,7 +34,7 @@ def state(scheduler: Scheduler) -> dict[str, Any]:
     return {
         "running": [
             (one.request_id, list(one.token_ids), one.num_computed,
-             [table.blocks for table in one.tables], one.slot,
+             [(table.blocks, table.num_dropped) for table in one.tables], one.num_covered, one.slot,
              [node.digest for node in one.nodes], one.num_preemptions, one.first_token_s)
             for one in scheduler.running
         ],
@@ -64,26 +65,45 @@ def workload(source: random.Random, count: int, priorities: int) -> list[tuple[i
     return found
 
 
-def scheduler_of(source: random.Random) -> Scheduler:
-    num_tables = source.choice((1, 1, 3))
+WINDOWS = (
+    (CacheGroup(num_tables=2, window=9),),
+    (CacheGroup(num_tables=1), CacheGroup(num_tables=2, window=13)),
+    (CacheGroup(num_tables=1, window=3), CacheGroup(num_tables=1, window=30)),
+    (CacheGroup(num_tables=1), CacheGroup(num_tables=1, window=8), CacheGroup(window=21)),
+)
+"""Groups of layers, some of which let go of blocks while a request runs."""
+
+
+def scheduler_of(source: random.Random, *, windows: bool) -> Scheduler:
+    groups = [CacheGroup(num_tables=source.choice((1, 1, 3)))]
+    if windows:
+        groups = list(source.choice(WINDOWS))
+    num_tables = sum(group.num_tables for group in groups)
+    budget = source.choice((3, 16, 64))
     kv = KVCache(
         source.choice((46, 60, 200)) * num_tables,  # 46 hold the longest request alone
         4,
         prefix_caching=source.random() < 0.7,
-        groups=[CacheGroup(num_tables=num_tables)],
+        groups=groups,
+        max_step_tokens=budget,
     )
-    return Scheduler(
-        kv,
-        max_num_batched_tokens=source.choice((3, 16, 64)),
-        max_num_seqs=source.choice((1, 3, 8)),
-    )
+    return Scheduler(kv, max_num_batched_tokens=budget, max_num_seqs=source.choice((1, 3, 8)))
 
 
 @pytest.mark.parametrize("seed", range(30))
 def test_many_steps_at_once_are_as_many_single_steps(seed: int) -> None:
+    check_seed(seed, windows=False)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_so_they_are_where_windows_let_go_of_blocks(seed: int) -> None:
+    check_seed(seed, windows=True)
+
+
+def check_seed(seed: int, *, windows: bool) -> None:
     def made() -> tuple[Scheduler, list[tuple[int, Request]]]:
         source = random.Random(seed)
-        return scheduler_of(source), workload(source, 20, source.choice((1, 1, 3)))
+        return scheduler_of(source, windows=windows), workload(source, 20, source.choice((1, 1, 3)))
 
     (quick, ahead), (slow, behind) = made(), made()
     cuts = random.Random(seed)
@@ -109,6 +129,51 @@ def test_many_steps_at_once_are_as_many_single_steps(seed: int) -> None:
             assert state(quick) == state(slow)
     quick.kv.check(quick.running)
     assert skipped, "nothing was skipped"
+
+
+def pair(num_blocks: int, prompt: int, steps: int, caching: bool) -> Scheduler:
+    """Two that have decoded for a while, and one that waits; windows of 8 and 12, blocks of 4."""
+    groups = [CacheGroup(window=8), CacheGroup(window=12)]
+    kv = KVCache(num_blocks, 4, groups=groups, max_step_tokens=16, prefix_caching=caching)
+    scheduler = Scheduler(kv, max_num_batched_tokens=16, max_num_seqs=4)
+    for arrival, length in enumerate((7, 7)):
+        tokens = [1 + arrival] * length
+        scheduler.submit(
+            Request(str(arrival), tokens, length, PARAMS, max_len=400, arrival=arrival)
+        )
+    for step in range(steps):
+        single_step(scheduler, step)
+    scheduler.submit(Request("2", [3] * prompt, prompt, PARAMS, max_len=prompt + 8, arrival=2))
+    return scheduler
+
+
+@pytest.mark.parametrize("caching", [False, True])
+def test_who_waits_for_blocks_comes_in_with_the_step_after_a_window_let_go_of_enough(
+    caching: bool,
+) -> None:
+    """A stretch ends there at the latest, so that the next step lets it in."""
+    stretches = set()
+    for num_blocks, prompt, start in product(range(17, 25), (8, 12, 16), range(40, 44)):
+        quick, slow = (pair(num_blocks, prompt, start, caching) for _ in range(2))
+        step, stretch = start, 0
+        while quick.waiting and step < start + 12:
+            stretch = steps_alike(quick)
+            if stretch:
+                fast_forward(quick, stretch, made_up)
+            else:
+                single_step(quick, step)
+            for _ in range(stretch or 1):
+                single_step(slow, step)
+                step += 1
+            assert state(quick) == state(slow)
+            if stretch and not quick.missing_blocks():
+                single_step(quick, step)
+                single_step(slow, step)
+                step += 1
+                assert state(quick) == state(slow)
+                if not quick.waiting:
+                    stretches.add(stretch)
+    assert len(stretches) > 1, "what a window lets go of let nobody in"
 
 
 def test_nothing_is_skipped_while_a_prompt_is_read_or_somebody_may_enter() -> None:

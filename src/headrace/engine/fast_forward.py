@@ -1,12 +1,14 @@
 """Many steps of a scheduler at once, while each of them only draws a token of whoever runs.
 
 For simulations, which have no tokens to wait for. The state afterwards is the one that as many
-single steps give: every block is taken and shared in the same order.
+single steps give: every block is taken, shared and let go of (where layers have a window) in the
+same order. When that happens follows from the lengths alone, so the steps between are skipped.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from headrace.engine.kv.kv_cache import KVCache
 from headrace.engine.request import Request
@@ -20,11 +22,15 @@ def steps_alike(scheduler: Scheduler) -> int:
     next step is then to be planned and completed as usual.
     """
     running, kv = scheduler.running, scheduler.kv
-    if not running or kv.has_windows or len(running) > scheduler.max_num_batched_tokens:
+    if not running or len(running) > scheduler.max_num_batched_tokens:
         return 0
     steps = min(one.max_len - len(one.token_ids) for one in running) - 1
     if steps < 1 or not all(map(_only_decodes, running)) or not scheduler.admits_nobody():
         return 0
+    missing = scheduler.missing_blocks() if kv.has_windows else 0
+    if missing:
+        steps = steps_until_released(scheduler, missing, steps)
+    # What windows let go of meanwhile is not counted: fewer steps are sure then, and no others.
     available = kv.num_free + kv.num_cached
     if _blocks_taken(running, kv, steps) <= available:
         return steps
@@ -38,6 +44,33 @@ def steps_alike(scheduler: Scheduler) -> int:
     return enough
 
 
+def steps_until_released(scheduler: Scheduler, num_blocks: int, most: int) -> int:
+    """How many of `most` steps that only decode end before windows may have let go of so many
+    blocks that somebody who waits for them is let in.
+    """
+    releases = [
+        _Releases.of(request, number, scheduler.kv)
+        for request in scheduler.running
+        for number, group in enumerate(scheduler.kv.groups)
+        if group.window
+    ]
+
+    def released(steps: int) -> int:
+        return sum(release.blocks_in(steps) for release in releases)
+
+    # The last of the steps may release them: they are of use from the next one on.
+    if released(most - 1) < num_blocks:
+        return most
+    too_few, enough = 0, most - 1
+    while enough - too_few > 1:
+        middle = (too_few + enough) // 2
+        if released(middle) < num_blocks:
+            too_few = middle
+        else:
+            enough = middle
+    return enough
+
+
 def fast_forward(scheduler: Scheduler, steps: int, made_up: Callable[[Request], int]) -> None:
     """Do so many of the `steps_alike`.
 
@@ -46,30 +79,37 @@ def fast_forward(scheduler: Scheduler, steps: int, made_up: Callable[[Request], 
     """
     running, kv = list(scheduler.running), scheduler.kv
     size = kv.block_size
+    windows = {group.window for group in kv.groups if group.window}
     lengths = [len(request.token_ids) for request in running]
     tokens = [made_up(request) for request in running]
     # What happens to blocks, in the order of single steps: in each those that lack one take it,
-    # then those that have filled one share it.
+    # then those that have filled one share it, and those whose window has left one let go of it.
     events: list[tuple[int, bool, int]] = []
-    alone = running[0] if len(running) == 1 and not kv.prefix_caching else None
+    only_grows = not kv.prefix_caching and not kv.has_windows
+    alone = running[0] if len(running) == 1 and only_grows else None
     if alone is not None:
         # Nobody else takes blocks between its own, and none is shared: they can come together.
         alone.token_ids += [tokens[0]] * (steps - 1)
         grown = kv.grow(alone)
         assert grown, "steps_alike counts the blocks"
     for rank, (request, length) in enumerate(zip(running, lengths, strict=True)):
-        lacking = len(request.tables[0].blocks) * size + 1 - length
+        lacking = request.num_covered + 1 - length
         events += [(step, False, rank) for step in range(lacking, steps, size)]
+        # Tokens computed, of a block that is full or of those before a window.
+        phases = {(window - 1 - length) % size for window in windows}
         if kv.prefix_caching:
-            events += [(step, True, rank) for step in range(-length % size, steps, size)]
+            phases.add(-length % size)
+        for phase in phases:
+            events += [(step, True, rank) for step in range(phase, steps, size)]
     events.sort()
-    for step, is_full, rank in events:
+    for step, is_computed, rank in events:
         request, reached = running[rank], lengths[rank] + step
         request.token_ids += [tokens[rank]] * (reached - len(request.token_ids))
-        if is_full:
+        if is_computed:
             request.num_computed = reached
             kv.commit(request)
         else:
+            request.num_computed = reached - 1
             grown = kv.grow(request)
             assert grown, "steps_alike counts the blocks"
     for request, length, token in zip(running, lengths, tokens, strict=True):
@@ -93,8 +133,34 @@ def _only_decodes(request: Request) -> bool:
 def _blocks_taken(running: list[Request], kv: KVCache, steps: int) -> int:
     """By all of them in so many steps, the last token of which is drawn and not yet computed."""
     size = kv.block_size
-    return sum(
-        max(0, -(-(len(request.token_ids) + steps - 1) // size) - len(request.tables[0].blocks))
-        * kv.num_tables
-        for request in running
-    )
+    taken = 0
+    for request in running:
+        entries = -(-(len(request.token_ids) + steps - 1) // size)
+        for group, table in zip(kv.groups, request.tables, strict=True):
+            taken += max(0, entries - len(table.blocks)) * group.num_tables
+    return taken
+
+
+class _Releases(NamedTuple):
+    """The blocks that a request lets go of in a group with a window, at the earliest."""
+
+    first_step: int
+    """The step at whose end the first are let go of; then every `block_size` steps as many."""
+    block_size: int
+    num_blocks: int
+
+    @classmethod
+    def of(cls, request: Request, number: int, kv: KVCache) -> _Releases:
+        size, group = kv.block_size, kv.groups[number]
+        dropped = request.tables[number].num_dropped
+        computed = (dropped + 1) * size + group.window - 1
+        if kv.prefix_caching:
+            # The last of the shared blocks is always held.
+            computed = max(computed, (dropped + 2) * size)
+        return cls(max(0, computed - len(request.token_ids)), size, group.num_tables)
+
+    def blocks_in(self, steps: int) -> int:
+        """At most, in so many steps."""
+        if steps <= self.first_step:
+            return 0
+        return (1 + (steps - 1 - self.first_step) // self.block_size) * self.num_blocks

@@ -90,9 +90,10 @@ class Scheduler:
         return self._budget
 
     def admits_nobody(self) -> bool:
-        """Whether steps that only decode what runs let nobody in until one of them ends.
+        """Whether steps that only decode what runs let nobody in until one of them ends, or, where
+        `missing_blocks` says so, lets go of blocks before a window.
 
-        Blocks that are free or cached only become fewer in those.
+        Blocks that are free or cached only become fewer in those but for windows.
         """
         if not self.waiting:
             return True
@@ -101,10 +102,19 @@ class Scheduler:
             return False
         if not self._has_slot or len(self.running) >= self._budget:
             return True
+        return self.missing_blocks() > 0
+
+    def missing_blocks(self) -> int:
+        """How many blocks too few are free or cached for the first that waits; 0 where that is not
+        what keeps it waiting.
+        """
+        if not self.waiting or not self._has_slot or len(self.running) >= self._budget:
+            return 0
+        head = self.waiting.head
         match = self._look_up(head)
         if match is None:
-            return False
-        return self.kv.missing(match, _tokens_to_hold(head), self._watermark) > 0
+            return 0
+        return max(0, self.kv.missing(match, _tokens_to_hold(head), self._watermark))
 
     def submit(self, request: Request) -> None:
         """Queue a request whose full length the KV cache can hold when it is alone."""

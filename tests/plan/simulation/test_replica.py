@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from headrace.models.layer_cache import ONE_GROUP, CacheGroup
 from headrace.plan.simulation.arrival import Arrival, PromptWriter, own_token
 from headrace.plan.simulation.finished import TIMES
 from headrace.plan.simulation.service import Run, Service
@@ -48,6 +49,17 @@ def test_a_request_that_comes_in_a_stretch_enters_with_the_next_step() -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_many_steps_at_once_give_the_same_times(seed: int) -> None:
+    check_seed(seed)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_they_do_with_windows(seed: int) -> None:
+    """One group with windows alone, or one beside another that sees everything."""
+    windowed = (CacheGroup(window=40), CacheGroup(window=100))
+    check_seed(seed, (windowed, (CacheGroup(), CacheGroup(window=40)))[seed // 4])
+
+
+def check_seed(seed: int, groups: tuple[CacheGroup, ...] = ONE_GROUP) -> None:
     source = random.Random(seed)
     arrivals = poisson(source.choice((5, 30, 200)), 40, (3, 40, 300, 900), (1, 2, 30, 100), seed)
     if seed % 2:
@@ -56,7 +68,8 @@ def test_many_steps_at_once_give_the_same_times(seed: int) -> None:
             for at, one in enumerate(arrivals)
         ]
     made = engine(
-        num_blocks=source.choice((80, 150, 2000)),
+        groups=groups,
+        num_blocks=source.choice((80, 150, 2000)) * len(groups),
         max_num_seqs=source.choice((2, 16, 256)),
         max_num_batched_tokens=source.choice((256, 2048)),
         prefix_caching=bool(seed % 3),

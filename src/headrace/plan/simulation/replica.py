@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-from headrace.engine.fast_forward import fast_forward, steps_alike
+from headrace.engine.fast_forward import fast_forward, steps_alike, steps_until_released
 from headrace.engine.kv.kv_cache import KVCache
 from headrace.engine.params import SamplingParams
 from headrace.engine.plan import StepPlan, Totals
@@ -199,6 +199,9 @@ class Replica:
         steps = 0
         if not self._settings.single_steps and not self._can_land():
             steps = steps_alike(scheduler)
+            if steps > 1 and self._landing and self.kv.has_windows:
+                # A block that a window lets go of may be the one that lacks.
+                steps = steps_until_released(scheduler, 1, steps)
         if steps > 1:
             running = scheduler.running
             context = sum(len(one.token_ids) for one in running)
@@ -276,6 +279,8 @@ class Replica:
             stretch.done = steps
 
     def _stays_alike(self) -> bool:
+        if self.kv.has_windows and (self._landing or self.scheduler.missing_blocks()):
+            return False  # how long it stays so has to be seen again
         return not self._can_land() and self.scheduler.admits_nobody()
 
     def _cut_short(self, now_s: float) -> None:
@@ -314,11 +319,21 @@ class Replica:
                 request.max_len,
             )  # fmt: skip
             if self.kv.admit(carrier, self.kv.find(carrier), carrier.num_wanted, 0):
-                carrier.num_computed = carrier.num_wanted - 1
-                self.kv.commit(carrier)
+                self._enter_cached(carrier, carrier.num_wanted - 1)
                 self.kv.release(carrier)
             reserved += self.kv.most_blocks(request.num_wanted)
             self.scheduler.submit(request)
+
+    def _enter_cached(self, carrier: Request, num_tokens: int) -> None:
+        """Commit what a cache brings, at most as much at a time as a step computes: where layers
+        have a window, a request is given no more blocks than that ahead.
+        """
+        while carrier.num_computed < num_tokens:
+            reach = carrier.num_computed + (self.kv.max_step_tokens or num_tokens)
+            carrier.num_computed = min(num_tokens, reach)
+            self.kv.commit(carrier)
+            if not self.kv.grow(carrier):
+                return  # the rest is computed again
 
 
 def _own_token(request: Request) -> int:
