@@ -12,9 +12,12 @@ do. BUILD is a CMake build folder with bin/llama-bench; ik_llama.cpp repacks wei
 Beside the tokens per second stand, of headrace: the experts of a layer that a step really read and
 those that the formula expects, E (1 - (1 - k/E)^B); the bytes of a step by the formula, and their
 rate as a share of what the backend's own threads read in the same minute (before and after each
-test, the larger of both). Then decoding with memory for half of the experts (`--cache-share`): the
-bytes that a step missed, and the tokens per second that reading them alone would allow, at the rate
-at which pieces of that size are read from the file. Let nothing else run.
+test, the larger of both). Then decoding with memory for half of the packed experts
+(`--cache-share`): the bytes that a step missed; the tokens per second that reading them alone would
+allow, at the rate at which pieces of that size are read from the file; and those of the step
+without misses with the misses behind it, at the rate at which the backend reads and packs experts
+(the first use of each less the second, in a process of its own). Without `--llama` and `--ik` that
+is all that is measured. Let nothing else run.
 """
 
 from __future__ import annotations
@@ -107,6 +110,12 @@ def own_figures(model: Path, share: float | None) -> Figures:
     return figures
 
 
+def part_figures(model: Path, share: float) -> Figures:
+    """Those of decoding with memory for a share of the experts, and the rate of packing them."""
+    command = [sys.executable, str(Path(__file__).resolve()), "--packing", str(model)]
+    return {"packing_bytes_per_s": float(_run(command)), **own_figures(model, share)}
+
+
 def _run(command: list[str]) -> str:
     start = time.perf_counter()
     # Some tools of ik_llama.cpp write a log where they run.
@@ -127,17 +136,20 @@ def measured(model: Path, share: float | None) -> Figures:
     """
     from headrace.bench.engine import Case, run_case
     from headrace.config import EngineConfig
+    from headrace.engine.expert_memory import plan_weights
     from headrace.engine.load import load_engine
     from headrace.ops.cpu import CpuOps
     from headrace.weights.open import open_checkpoint
 
-    sizes = _expert_sizes(open_checkpoint(model))
+    checkpoint = open_checkpoint(model)
+    sizes = _expert_sizes(checkpoint)
+    packed = plan_weights(checkpoint, EngineConfig(), 1 << 60).expert_bytes
     rate = _read_rate(model, sizes) if share is not None else 0.0
     config = EngineConfig(
         model=str(model),
         max_model_len=PROMPT + NEW + DEPTH,
         max_num_seqs=2 * max(STREAMS),
-        expert_cache_memory_bytes=None if share is None else int(share * sum(sizes)),
+        expert_cache_memory_bytes=None if share is None else int(share * packed),
     )
     core, _ = load_engine(config)
     probe = CpuOps()
@@ -168,16 +180,14 @@ def measured(model: Path, share: float | None) -> Figures:
             row["experts_of_layer"] = mean(call.experts for call in steps)
             row["missed_bytes_of_layer"] = mean(call.missed_bytes for call in steps)
             row["file_bytes_per_s"] = rate
-    return {"tests": tests, "expert_bytes": sum(sizes)}
+    return {"tests": tests, "expert_bytes": packed}
 
 
 def _expert_sizes(checkpoint: Any) -> list[int]:
     """Stored bytes of each matrix of an expert."""
     tensors = checkpoint.tensors
     return [
-        tensors[name].data.nbytes
-        for name in tensors
-        if ".experts." in name and name.endswith(".weight")
+        tensors[name].nbytes for name in tensors if ".experts." in name and name.endswith(".weight")
     ]
 
 
@@ -192,6 +202,38 @@ def _read_rate(model: Path, sizes: list[int]) -> float:
             file.seek(draw.randrange(whole - size))
             done += file.readinto(buffer[:size]) or 0
         return done / (time.perf_counter() - start)
+
+
+def packing_rate(model: Path) -> float:
+    """Stored bytes per second at which experts that are missing are read and packed, as many at a
+    time as a token has: the first use of each less the second.
+    """
+    import numpy as np
+
+    from headrace.models import load_model, read_config
+    from headrace.ops.cpu import CpuOps
+    from headrace.ops.experts import ExpertMLP, Routes
+    from headrace.weights.open import open_checkpoint
+
+    checkpoint = open_checkpoint(model)
+    config = read_config(checkpoint)
+    assert config.experts is not None, "the shapes have experts"
+    chosen, count = config.experts.routing.experts_per_token, config.experts.routing.num_experts
+    ops = CpuOps(expert_cache_bytes=1 << 60)
+    loaded: Any = load_model(checkpoint, ops)
+    mixtures = [getattr(layer.mlp, "mlp", None) for layer in loaded._layers]
+    row = np.ones((1, config.hidden_size), np.float32)
+    seconds = []
+    for _ in range(2):
+        start = time.perf_counter()
+        for mlp in mixtures:
+            for first in range(0, count if isinstance(mlp, ExpertMLP) else 0, chosen):
+                ids = np.arange(first, min(first + chosen, count), dtype=np.int32)[None]
+                ops.experts(row, mlp, Routes(ids, np.ones(ids.shape, np.float32)))
+        seconds.append(time.perf_counter() - start)
+    stats = ops.expert_cache_stats()
+    assert stats is not None and stats.misses, "nothing was packed"
+    return stats.read_bytes / (seconds[0] - seconds[1])
 
 
 class _Call(NamedTuple):
@@ -234,8 +276,14 @@ def main() -> None:
     parser.add_argument("--models", type=Path, help="folder to keep the models in")
     parser.add_argument("--cache-share", type=float, help="of the experts; default: 0.5")
     parser.add_argument("--once", type=Path, help="measure headrace once on this file, print JSON")
+    parser.add_argument(
+        "--packing", type=Path, help="print the rate of packing this file's experts"
+    )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
+    if options.packing:
+        print(packing_rate(options.packing))
+        return
     if options.once:
         print(json.dumps(measured(options.once, options.cache_share)))
         return
@@ -256,7 +304,7 @@ def main() -> None:
                 runs["headrace"].append(own_figures(model, None))
                 for peer in peers:
                     runs[peer.name].append(peer_figures(peer, model))
-            runs["half"] = [own_figures(model, share)] if share else []
+            runs["half"] = [part_figures(model, share)] if share else []
             everything[shape] = runs
             if options.models is None:
                 model.unlink()
@@ -297,9 +345,10 @@ def _tables(everything: dict[str, dict[str, list[Figures]]]) -> Iterator[str]:
                 f"{_spread([limit / 1e9 for limit in limits])} | {_spread(shares, 0)} % |"
             )
     yield ""
-    head = ("streams", "MB missed a step", "file, GB/s", "tokens/s", "tokens/s of the reads")
+    head = ("streams", "MB missed a step", "file, GB/s", "packing, GB/s", "tokens/s, all packed")
+    head += ("tokens/s", "of the reads alone", "of a step and its packing")
     yield f"| part of the experts | {' | '.join(head)} |"
-    yield "|---|---|---|---|---|---|"
+    yield "|---|---|---|---|---|---|---|---|---|"
     for name, runs in everything.items():
         mixed_layers = SHAPES[name].layers - SHAPES[name].dense_layers
         for figures in runs["half"]:
@@ -308,9 +357,13 @@ def _tables(everything: dict[str, dict[str, list[Figures]]]) -> Iterator[str]:
                 missed = row["missed_bytes_of_layer"] * mixed_layers
                 rate = row["file_bytes_per_s"]
                 bound = f"{streams * rate / missed:,.1f}" if missed else "-"
+                packing = figures["packing_bytes_per_s"]
+                whole = median(_of(runs, test, "tokens_per_s"))
+                expected = streams / (streams / whole + missed / packing)
                 yield (
-                    f"| {name} | {streams} | {missed / 1e6:,.1f} | {rate / 1e9:.1f} | "
-                    f"{row['tokens_per_s']:,.1f} | {bound} |"
+                    f"| {name} | {streams} | {missed / 1e6:,.1f} | {rate / 1e9:.2f} | "
+                    f"{packing / 1e9:.2f} | {whole:,.1f} | {row['tokens_per_s']:,.1f} | {bound} | "
+                    f"{expected:,.1f} |"
                 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -74,7 +75,7 @@ def check_seed(seed: int, groups: tuple[CacheGroup, ...] = ONE_GROUP) -> None:
         max_num_batched_tokens=source.choice((256, 2048)),
         prefix_caching=bool(seed % 3),
     )
-    chosen = source.choice(
+    chosen: dict[str, Any] = source.choice(
         [
             {"replicas": 2, "routing": "prefix-aware"},
             {"replicas": 2, "failures": FailureSettings(at=((0.7, 0), (1.1, 1)), mttr_s=1.0)},
