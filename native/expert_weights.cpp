@@ -95,11 +95,7 @@ ExpertCache::Place ExpertCache::make_room(const ExpertMatrices& owner, int64_t e
     last.owner->slots_[static_cast<size_t>(last.expert)] = slots_.end();
     slots_.pop_back();
   }
-  if (spare.bytes() == bytes) {
-    std::memset(spare.data(), 0, static_cast<size_t>(bytes));
-  } else {
-    spare = Buffer(bytes);
-  }
+  if (spare.bytes() != bytes) spare = Buffer(bytes);
   slots_.push_front({&owner, expert, group_, std::move(spare)});
   held_ += bytes;
   return slots_.begin();
@@ -223,8 +219,10 @@ int64_t ExpertMatrices::pack_group(ThreadPool& pool, const std::vector<int32_t>&
                                                               int thread) {
     for (int64_t i = begin; i < end; ++i) {
       const int32_t expert = missing[static_cast<size_t>(i / panels_)];
-      pack(expert, i % panels_, gathered + thread * gathered_bytes(),
-           slots_[static_cast<size_t>(expert)]->memory.data() + i % panels_ * shape_.panel_bytes);
+      uint8_t* const panels = slots_[static_cast<size_t>(expert)]->memory.data();
+      uint8_t* const to = panels + i % panels_ * shape_.panel_bytes;
+      std::memset(to, 0, static_cast<size_t>(shape_.panel_bytes));  // may hold another expert's
+      pack(expert, i % panels_, gathered + thread * gathered_bytes(), to);
     }
   });
   return taken;

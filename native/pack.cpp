@@ -50,14 +50,49 @@ void pack_halves(Rows rows, int64_t width, uint8_t* to) {
   }
 }
 
-// One plane of kBits of each value, from bit kFrom on; q is a tile of one output.
+using Four = uint32_t __attribute__((vector_size(16)));
+
+Four load_four(const uint32_t* p) {
+  Four x;
+  std::memcpy(&x, p, sizeof(x));
+  return x;
+}
+
+// One plane of kBits of each value, from bit kFrom on; q is a tile of one output. Words that end in
+// one are halves, then quarters and eighths of the eight.
 template <int kBits, int kFrom>
-void pack_plane(const uint32_t* q, uint8_t* to) {
+void pack_plane(const uint32_t* q, uint32_t* to) {
   constexpr uint32_t kMask = ((1u << kBits) - 1) * 0x01010101u;
-  for (int v = 0; v < kBits; ++v) {
-    uint32_t word = 0;
-    for (int f = v; f < 8; f += kBits) word |= ((q[f] >> kFrom) & kMask) << (f / kBits * kBits);
-    std::memcpy(to + v * kLanes * 4, &word, 4);
+  const auto bits = [q](int f) { return (load_four(q + f) >> kFrom) & kMask; };
+  if constexpr (kBits == 8) {
+    std::memcpy(to, q, 32);
+    return;
+  }
+  Four words = bits(0) | bits(4) << 4;
+  if constexpr (kBits < 4) words |= __builtin_shuffle(words, Four{2, 3, 2, 3}) << 2;
+  if constexpr (kBits < 2) words |= __builtin_shuffle(words, Four{1, 1, 1, 1}) << 1;
+  std::memcpy(to, &words, 4 * kBits);
+}
+
+// The first kWords words of 16 rows, which lie kStride apart: to[word][row].
+template <int64_t kWords, int64_t kStride>
+void transpose(const uint32_t (*from)[kStride], uint8_t* to) {
+  for (int64_t row = 0; row < kLanes; row += 4) {
+    for (int64_t i = 0; i < kWords; i += 4) {
+      const Four a = load_four(from[row] + i), b = load_four(from[row + 1] + i);
+      const Four c = load_four(from[row + 2] + i), d = load_four(from[row + 3] + i);
+      const Four ab = __builtin_shuffle(a, b, Four{0, 4, 1, 5});
+      const Four cd = __builtin_shuffle(c, d, Four{0, 4, 1, 5});
+      const Four ab2 = __builtin_shuffle(a, b, Four{2, 6, 3, 7});
+      const Four cd2 = __builtin_shuffle(c, d, Four{2, 6, 3, 7});
+      const Four words[4] = {__builtin_shuffle(ab, cd, Four{0, 1, 4, 5}),
+                             __builtin_shuffle(ab, cd, Four{2, 3, 6, 7}),
+                             __builtin_shuffle(ab2, cd2, Four{0, 1, 4, 5}),
+                             __builtin_shuffle(ab2, cd2, Four{2, 3, 6, 7})};
+      for (int64_t j = 0; j < 4 && i + j < kWords; ++j) {
+        std::memcpy(to + ((i + j) * kLanes + row) * 4, &words[j], sizeof(Four));
+      }
+    }
   }
 }
 
@@ -87,6 +122,9 @@ void pack_scales(const StoredBlock& block, int64_t row, uint8_t* to) {
 template <Codec C>
 void pack_blocks(Rows rows, int64_t blocks, uint8_t* to) {
   constexpr CodecFacts f = facts(C);
+  constexpr int64_t kOfTile = f.low_bits + f.high_bits;
+  constexpr int64_t kWords = f.tiles * kOfTile;
+  uint32_t words[kLanes][(kWords + 3) / 4 * 4] = {};
   StoredBlock block;
   for (int64_t b = 0; b < blocks; ++b, to += block_bytes(f)) {
     for (int64_t row = 0; row < kLanes; ++row) {
@@ -94,13 +132,14 @@ void pack_blocks(Rows rows, int64_t blocks, uint8_t* to) {
       read_block<C>(rows[row] + b * f.stored_bytes, block);
       pack_scales<C>(block, row, to);
       for (int64_t t = 0; t < f.tiles; ++t) {
-        uint8_t* tile = to + header_bytes(f) + t * tile_bytes(f) + row * 4;
+        uint32_t* tile = words[row] + t * kOfTile;
         pack_plane<f.low_bits, 0>(block.q + 8 * t, tile);
         if constexpr (f.high_bits > 0) {
-          pack_plane<f.high_bits, f.low_bits>(block.q + 8 * t, tile + f.low_bits * kLanes * 4);
+          pack_plane<f.high_bits, f.low_bits>(block.q + 8 * t, tile + f.low_bits);
         }
       }
     }
+    transpose<kWords>(words, to + header_bytes(f));
   }
 }
 
