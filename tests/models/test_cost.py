@@ -18,13 +18,14 @@ from tests.tiny import tiny_checkpoint, tiny_config
 SHAPE = AttentionShape(num_heads=4, num_kv_heads=2, head_dim=8, scale=1.0)
 
 
+@pytest.mark.parametrize("kind", ["window", "chunk"])
 @pytest.mark.parametrize("windows", [(0, 0), (5, 5), (0, 5, 5), (1,)])
-def test_counts_are_those_of_counting_one_by_one(windows: tuple[int, ...]) -> None:
+def test_counts_are_those_of_counting_one_by_one(windows: tuple[int, ...], kind: str) -> None:
     model = CostModel(
         weight_bytes=1000,
         layer_elements=70,
         head_elements=9,
-        layers=[LayerCost(replace(SHAPE, window=window), 64) for window in windows],
+        layers=[LayerCost(replace(SHAPE, **{kind: window}), 64) for window in windows],
     )
     rows = [(0, 7, True), (3, 1, True), (4, 1, False), (30, 12, False)]
     moved, operations = 1000, 0
@@ -34,6 +35,8 @@ def test_counts_are_those_of_counting_one_by_one(windows: tuple[int, ...]) -> No
             seen = set()
             for position in range(start, start + count):
                 first = max(0, position - window + 1) if window else 0
+                if window and kind == "chunk":
+                    first = position // window * window
                 seen.update(range(first, position + 1))
                 operations += 4 * 4 * 8 * (position + 1 - first)
             moved += 64 * (len(seen) + count)

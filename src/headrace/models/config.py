@@ -8,6 +8,7 @@ from typing import Literal
 from headrace.models.layer_cache import LayerCache, LayerKV, SharedKV
 from headrace.models.query_scaling import QueryScaling
 from headrace.models.rope import RopeConfig
+from headrace.models.visible import visible_of
 from headrace.ops.experts import Routing
 from headrace.ops.interface import Activation
 from headrace.ops.kv import AttentionShape
@@ -142,8 +143,14 @@ class DecoderConfig:
         if (source := self.kv_source_of(layer)) != layer:
             return SharedKV(source)
         shape = self.attention_of(layer)
+        visible = visible_of(shape)
         return LayerKV(
-            shape.num_kv_heads, shape.head_dim, shape.reach, shape.value_dim, shape.latent
+            shape.num_kv_heads,
+            shape.head_dim,
+            visible.reach,
+            shape.value_dim,
+            shape.latent,
+            visible.chunked,
         )
 
     def kv_source_of(self, layer: int) -> int:

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from headrace.models.visible import Visible, visible_of
 from headrace.ops.kv import AttentionShape
 
 
@@ -68,6 +69,11 @@ class LayerCost(NamedTuple):
     """K and V of one token."""
 
     @property
+    def visible(self) -> Visible:
+        """The positions that its tokens see."""
+        return visible_of(self.attention)
+
+    @property
     def pair_operations(self) -> int:
         """Operations of one token and one position it sees: q.K and p.V."""
         shape = self.attention
@@ -95,10 +101,8 @@ class CostModel:
         self._layer_operations = 2 * layer_elements
         self._head_operations = 2 * head_elements
         self._layers = Counter(
-            (layer.attention.window, layer.attention.chunk, layer.kv_token_bytes,
-             layer.pair_operations)
-            for layer in layers
-        )  # fmt: skip
+            (layer.visible, layer.kv_token_bytes, layer.pair_operations) for layer in layers
+        )
         self._experts = experts
 
     def of(self, rows: Iterable[tuple[int, int, int]]) -> StepCost:
@@ -110,39 +114,12 @@ class CostModel:
         for start, count, samples in rows:
             tokens += count
             operations += self._layer_operations * count + self._head_operations * samples
-            for (window, chunk, token_bytes, pair_operations), layers in self._layers.items():
-                pairs = _pairs_in_chunks if chunk and not window else _pairs
-                operations += layers * pair_operations * pairs(start, count, window or chunk)
-                if window:
-                    first = max(0, start + 1 - window)
-                else:
-                    first = start // chunk * chunk if chunk else 0
-                moved += layers * token_bytes * (start + count - first + count)
+            for (visible, token_bytes, pair_operations), layers in self._layers.items():
+                operations += layers * pair_operations * visible.pairs(start, count)
+                moved += layers * token_bytes * (visible.span(start, count) + count)
         if not operations:
             return StepCost(0, 0)
         if self._experts is not None:
             moved += self._experts.bytes_read(tokens)
             operations += self._experts.operations_of_token * tokens
         return StepCost(moved + self._weight_bytes, operations)
-
-
-def _pairs(start: int, count: int, window: int) -> int:
-    """Sum over tokens at [start, start + count) of the positions each sees, its own included."""
-    end = start + count
-    if not window:
-        return _triangle(end) - _triangle(start)
-    whole = max(0, min(end, window) - start)  # tokens that still see everything before them
-    return _triangle(start + whole) - _triangle(start) + (count - whole) * window
-
-
-def _pairs_in_chunks(start: int, count: int, chunk: int) -> int:
-    """The same where each token sees its own chunk alone."""
-
-    def before(end: int) -> int:
-        return end // chunk * _triangle(chunk) + _triangle(end % chunk)
-
-    return before(start + count) - before(start)
-
-
-def _triangle(n: int) -> int:
-    return n * (n + 1) // 2

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import UnsupportedModelError
+from headrace.models.visible import Visible
 from headrace.ops.kv import KVCacheSpec, KVCodec, LayerPlace
 
 MAX_CAPACITIES = 256
@@ -36,6 +37,8 @@ class LayerKV:
     """Width of a value; 0 means head_dim."""
     latent: bool = False
     """Values are the last value_dim dimensions of the keys and are not stored again."""
+    chunked: bool = False
+    """A token reads those of its own chunk of `window` positions, not the last `window`."""
 
     @property
     def values(self) -> int:
@@ -64,11 +67,20 @@ class CacheGroup:
     layers: tuple[int, ...] = (0,)
     num_tables: int = 1
     """Block tables, each of `layers_per_block` layers: blocks taken for `block_size` tokens."""
+    chunked: bool = False
+    """Its layers read the chunk of `window` positions that a token is in."""
 
     @property
     def name(self) -> str:
         """A name of the group in its model, for figures."""
-        return f"window_{self.window}" if self.window else "full"
+        if not self.window:
+            return "full"
+        return f"{'chunk' if self.chunked else 'window'}_{self.window}"
+
+    @property
+    def visible(self) -> Visible:
+        """The positions that its layers read."""
+        return Visible(self.window, self.chunked)
 
 
 ONE_GROUP = (CacheGroup(),)
@@ -113,16 +125,17 @@ def cache_layout(layers: Sequence[LayerCache]) -> CacheLayout:
     Raises UnsupportedModelError where no layer keeps anything and where a layer shares with one
     that keeps none.
     """
-    members: dict[int, dict[int, LayerKV]] = {}
+    members: dict[tuple[int, bool], dict[int, LayerKV]] = {}
     for index, kept in enumerate(layers):
         if isinstance(kept, LayerKV):
-            members.setdefault(kept.window, {})[index] = kept
+            members.setdefault((kept.window, kept.chunked), {})[index] = kept
     if not members:
         raise UnsupportedModelError("no layer of the model keeps K and V")
     groups = []
     places: list[LayerPlace | None] = [None] * len(layers)
     first_table = 0
-    for (window, of_group), tables in zip(members.items(), _packed(members), strict=True):
+    packed = _packed(list(members.values()))
+    for ((window, chunked), of_group), tables in zip(members.items(), packed, strict=True):
         for table, indices in enumerate(tables):
             for within, index in enumerate(indices):
                 kept = of_group[index]
@@ -134,7 +147,7 @@ def cache_layout(layers: Sequence[LayerCache]) -> CacheLayout:
                     value_dim=kept.value_dim,
                     latent=kept.latent,
                 )
-        groups.append(CacheGroup(window, tuple(of_group), len(tables)))
+        groups.append(CacheGroup(window, tuple(of_group), len(tables), chunked))
         first_table += len(tables)
     for index, kept in enumerate(layers):
         if isinstance(kept, SharedKV):
@@ -150,14 +163,14 @@ Tables = list[list[int]]
 """The layers of each table of a group."""
 
 
-def _packed(members: Mapping[int, Mapping[int, LayerKV]]) -> list[Tables]:
+def _packed(members: Sequence[Mapping[int, LayerKV]]) -> list[Tables]:
     """The tables of each group.
 
     Sizes are counted in values, so that layers lie alike whatever the codecs. The capacities tried
     are those by which the layers of some group fall into equal shares; smaller blocks hold less
     that is empty, larger ones need fewer tables.
     """
-    sizes = [{layer: kept.values for layer, kept in of.items()} for of in members.values()]
+    sizes = [{layer: kept.values for layer, kept in of.items()} for of in members]
     widest = max(max(of.values()) for of in sizes)
     shares = {-(-sum(of.values()) // count) for of in sizes for count in range(1, len(of) + 1)}
     best: list[Tables] = []

@@ -33,9 +33,7 @@ class Lifetimes:
 
     def first_needed(self, group: CacheGroup, num_computed: int) -> int:
         """The first block that tokens from `num_computed` on see anything of."""
-        if not group.window:
-            return 0
-        return max(0, num_computed + 1 - group.window) // self._block_size
+        return group.visible.first(num_computed) // self._block_size
 
     def dropped(self, group: CacheGroup, full: int, num_computed: int) -> int:
         """How many of `full` shared blocks a request that has so many tokens does not hold.

@@ -12,9 +12,9 @@ them; the queries of these grow with the position (attn_temperature_tuning):
     unit(q) = q / sqrt(mean(q²) + eps), of each head                 where use_qk_norm
     weights: sigmoid(router(norm(h))) of the largest; they multiply what goes into an expert
 
-A chunk reaches back as far as a window of its size at most, and that is kept. intermediate_size is
-that of an expert and of the shared one, intermediate_size_mlp that of layers without experts, which
-interleave_moe_layer_step or moe_layers leaves. The text part of `model_type` llama4 is the same.
+intermediate_size is that of an expert and of the shared one, intermediate_size_mlp that of layers
+without experts, which interleave_moe_layer_step or moe_layers leaves. The text part of `model_type`
+llama4 is the same.
 Sources: ai.meta.com/blog/llama-4-multimodal-intelligence; transformers modeling_llama4.py for
 arithmetic and keys.
 """

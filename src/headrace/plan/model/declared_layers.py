@@ -13,6 +13,7 @@ from typing import Any
 
 from headrace.errors import UnsupportedModelError
 from headrace.models import FAMILIES, DecoderConfig, read_shape
+from headrace.models.visible import visible_of
 from headrace.weights.text_part import text_config
 
 _EXPERT_FIELDS = (
@@ -33,6 +34,8 @@ class DeclaredAttention:
     """Whether a token's one vector is both key and value."""
     window_tokens: int | None
     """Positions that a token reads; None for all."""
+    chunked: bool
+    """Whether these are the tokens of its chunk, not the last before it."""
     shared: bool
     """Whether another layer keeps what these read."""
 
@@ -133,12 +136,14 @@ def with_declared(fields: Mapping[str, Any], declared: DeclaredLayers) -> dict[s
 
 def _attention(read: DecoderConfig, layer: int) -> DeclaredAttention:
     shape = read.attention_of(layer)
+    visible = visible_of(shape)
     return DeclaredAttention(
         heads=shape.num_heads,
         kv_heads=shape.num_kv_heads,
         head_dim=shape.head_dim,
         value_head_dim=shape.value_dim or shape.head_dim,
         latent=shape.latent,
-        window_tokens=shape.reach or None,
+        window_tokens=visible.reach or None,
+        chunked=visible.chunked,
         shared=read.kv_source_of(layer) != layer,
     )

@@ -110,6 +110,7 @@ def _declared_attention(
             "kv_lora_rank": 0,
         }
     layer = _attention_layers({**fields, **sizes}, name, count, kind.window_tokens, notes)
+    layer = replace(layer, chunked=kind.chunked)
     if not kind.shared:
         return layer
     unused = fields["hidden_size"] * layer.values_per_token

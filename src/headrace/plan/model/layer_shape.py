@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from headrace.models.visible import Visible
+
 AttentionKind = Literal["mha", "gqa", "mqa", "mla"]
 StateKind = Literal["linear", "state-space", "unknown"]
 
@@ -28,6 +30,8 @@ class AttentionLayers:
     value_head_dim: int
     window_tokens: int | None = None
     """At most so many tokens are kept; None keeps all."""
+    chunked: bool = False
+    """Whether these are the tokens of a chunk, which are let go of when it ends."""
     shared: bool = False
     """Whether keys and values are read that an earlier layer keeps, so that these keep none."""
     q_lora_rank: int | None = None
@@ -35,6 +39,11 @@ class AttentionLayers:
     rope_head_dim: int | None = None
     parameters: int = 0
     """Parameters of one layer."""
+
+    @property
+    def visible(self) -> Visible:
+        """The positions that a token sees."""
+        return Visible(self.window_tokens or 0, self.chunked)
 
     @property
     def values_per_token(self) -> int:

@@ -185,7 +185,7 @@ def _kept(kind: AttentionLayers) -> LayerKV | None:
     window = kind.window_tokens or 0
     if kind.kind == "mla":
         return LayerKV(1, kind.key_values_per_token, window, kind.kv_lora_rank or 0, latent=True)
-    return LayerKV(kind.kv_heads, kind.head_dim, window, kind.value_head_dim)
+    return LayerKV(kind.kv_heads, kind.head_dim, window, kind.value_head_dim, chunked=kind.chunked)
 
 
 def _block_bytes(layout: CacheLayout, cache: KvCache) -> float:

@@ -184,7 +184,7 @@ class StepCounter:
             scores=float(
                 requests
                 * sum(
-                    layer.count * layer.heads * _pairs(start, count, layer.window_tokens)
+                    layer.count * layer.heads * layer.visible.pairs(start, count)
                     for layer, _ in self._attention
                 )
             ),
@@ -213,7 +213,8 @@ class StepCounter:
             key = layer.key_values_per_token * self._storage.bytes_per_key_value
             value = layer.value_values_per_token * self._storage.bytes_per_value_value
             written = 0 if layer.shared else count
-            moved += layer.count * (key + value) * copies * (_seen(layer, start, count) + written)
+            tokens = layer.visible.span(start, count) + written
+            moved += layer.count * (key + value) * copies * tokens
         return moved
 
     def _state_bytes(self) -> float:
@@ -228,7 +229,7 @@ class StepCounter:
         return sum(
             layer.count
             * (_expanded_pair_operations(layer) if prefill else layer.flops_per_pair())
-            * _pairs(start, count, layer.window_tokens)
+            * layer.visible.pairs(start, count)
             for layer, _ in self._attention
         )
 
@@ -269,22 +270,3 @@ def _experts_share(used: Iterable[tuple[ExpertLayers, float]]) -> float:
 
 def _state_values(layers: Iterable[StateLayers]) -> int:
     return sum(layer.count * layer.state_values for layer in layers)
-
-
-def _seen(layer: AttentionLayers, start: int, count: int) -> int:
-    """Positions whose K and V are read: with a window the last before the chunk, and the chunk."""
-    window = layer.window_tokens
-    return start + count if window is None else min(start + count, window - 1 + count)
-
-
-def _pairs(start: int, count: int, window: int | None) -> int:
-    """Sum over tokens at [start, start + count) of the positions each sees, its own included."""
-    end = start + count
-    if window is None:
-        return _triangle(end) - _triangle(start)
-    whole = max(0, min(end, window) - start)  # tokens that still see everything before them
-    return _triangle(start + whole) - _triangle(start) + (count - whole) * window
-
-
-def _triangle(n: int) -> int:
-    return n * (n + 1) // 2
