@@ -93,8 +93,10 @@ def test_together_is_bit_for_bit_what_alone_is(
 GROUPS = {
     "gemma2": {"num_hidden_layers": 4, "sliding_window": 24},
     "gemma3_text": {"num_hidden_layers": 7, "sliding_window": 24},
+    "llama4_text": {"attention_chunk_size": 72},
 }
-"""Layers with and without a window: 2 and 2, in two tables; 6 and 1, in seven."""
+"""Layers with and without a window: 2 and 2, in two tables; 6 and 1, in seven. Chunks in three
+layers of four."""
 
 
 @pytest.mark.parametrize(

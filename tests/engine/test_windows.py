@@ -107,6 +107,25 @@ def test_blocks_of_a_window_are_counted() -> None:
     assert np.array_equal([most_blocks(n, 16, 0, 8) for n in (0, 1, 16, 17)], [0, 1, 1, 2])
 
 
+@pytest.mark.parametrize("step", [1, 5, 16])
+def test_a_chunk_that_is_over_is_let_go_of_at_once(step: int) -> None:
+    """Held are the blocks of the chunk that the next token is in, and the last before it."""
+    chunk, size = 24, 4
+    group = CacheGroup(chunk, chunked=True)
+    kv = KVCache(16, size, groups=[group], max_step_tokens=16)
+    request = Request("long", [1] * 200, 200, SamplingParams(), 201)
+    assert kv.admit(request, kv.find(request), 200, 0)
+    while request.num_computed < 200 - step:
+        assert kv.grow(request)
+        request.num_computed += step
+        kv.commit(request)
+        first = request.num_computed // chunk * chunk // size
+        last_full = request.num_computed // size - 1
+        assert request.tables[0].num_dropped == min(first, max(0, last_full))
+        kv.check([request])
+    kv.release(request)
+
+
 def test_a_path_of_more_blocks_than_calls_nest_leaves_the_tree() -> None:
     """All of its first blocks are gone when the last one goes, and their nodes with it."""
     num_tokens = 4 * (sys.getrecursionlimit() + 200)
