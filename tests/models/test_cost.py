@@ -14,6 +14,7 @@ from headrace.ops.kv import AttentionShape
 from headrace.plan.model.model_shape import shape_of_config
 from headrace.plan.step.step import StepCounter, Storage
 from tests.tiny import tiny_checkpoint, tiny_config
+from tests.tiny_families import tiny_family, tiny_family_names
 
 SHAPE = AttentionShape(num_heads=4, num_kv_heads=2, head_dim=8, scale=1.0)
 
@@ -32,7 +33,7 @@ def test_counts_are_those_of_counting_one_by_one(windows: tuple[int, ...], kind:
     for start, count, samples in rows:
         operations += 2 * 70 * count + 2 * 9 * samples
         for window in windows:
-            seen = set()
+            seen: set[int] = set()
             for position in range(start, start + count):
                 first = max(0, position - window + 1) if window else 0
                 if window and kind == "chunk":
@@ -52,7 +53,7 @@ def test_a_token_in_a_chunk_meets_no_other_chunk(chunk: int) -> None:
     moved, operations = 1000, 0
     for start, count, samples in rows:
         operations += 2 * 70 * count + 2 * 9 * samples
-        seen = set()
+        seen: set[int] = set()
         for position in range(start, start + count):
             of_token = range(position // chunk * chunk, position + 1)
             seen.update(of_token)
@@ -91,33 +92,20 @@ def test_experts_read_are_those_that_chance_gives(experts: int, chosen: int, tok
     assert cost.operations_of_token == 2 * chosen * 10
 
 
-@pytest.mark.parametrize(
-    "family",
-    [
-        "glm4_moe",
-        "qwen3_moe",
-        "qwen2_moe",
-        "olmoe",
-        "mixtral",
-        "granitemoe",
-        "phimoe",
-        "qwen3_vl_moe_text",
-        "deepseek_v2",
-        "deepseek_v3",
-        "kimi_k2",
-    ],
-)
+@pytest.mark.parametrize("family", tiny_family_names())
 @pytest.mark.parametrize("batch", [1, 5])
 def test_the_planner_counts_the_same_step(family: str, batch: int) -> None:
-    """Of a decode step in F32, apart from norms, biases and rows of the table, which it counts."""
-    checkpoint = tiny_checkpoint(family)
-    model = load_model(checkpoint, make_ops("reference"))
-    cost = model.cost("bf16", "bf16").of([(10, 1, True)] * batch)
-    shape = shape_of_config(tiny_config(family), "tiny", "a test")
-    work = StepCounter(shape, Storage(bytes_per_weight=4)).decode(batch, 10).work
-    vectors = sum(t.nbytes for t in checkpoint.tensors.values() if len(t.shape) == 1)
-    assert work.bytes == pytest.approx(cost.bytes, abs=vectors + 4 * batch * 64)
-    assert work.operations == pytest.approx(cost.operations, abs=vectors * batch)
+    """Of a decode step in F32, apart from norms, biases and rows of the tables, which it counts."""
+    for overrides in tiny_family(family).CASES.values():
+        checkpoint = tiny_checkpoint(family, **overrides)
+        model = load_model(checkpoint, make_ops("reference"))
+        cost = model.cost("bf16", "bf16").of([(10, 1, True)] * batch)
+        shape = shape_of_config(tiny_config(family, **overrides), "tiny", "a test")
+        work = StepCounter(shape, Storage(bytes_per_weight=4)).decode(batch, 10).work
+        vectors = sum(t.nbytes for t in checkpoint.tensors.values() if len(t.shape) == 1)
+        rows = 4 * batch * shape.hidden_size
+        assert work.bytes == pytest.approx(cost.bytes, abs=vectors + rows)
+        assert work.operations == pytest.approx(cost.operations, abs=vectors * batch)
 
 
 @pytest.mark.parametrize("family", ["glm4_moe", "qwen2_moe", "deepseek_v3"])
