@@ -70,13 +70,24 @@ def refusal(config: Mapping[str, Any]) -> str:
     return ""
 
 
-def tiny_refusal(config: Mapping[str, Any], scratch: Path) -> str:
-    """Why the tiny model of a config does not run; "" where it gives its tokens."""
-    small = shrunk(config)
-    if reason := refusal(small):
-        return reason
-    tokens = run(write_folder(small, scratch))
-    return "" if len(tokens) == NEW_TOKENS else f"gave {len(tokens)} of {NEW_TOKENS} tokens"
+class TinyModels:
+    """Tiny models of configs, each run once however many configs shrink to it."""
+
+    def __init__(self) -> None:
+        self._reasons: dict[str, str] = {}
+
+    def refusal(self, config: Mapping[str, Any]) -> str:
+        """Why the tiny model of a config does not run; "" where it gives its tokens."""
+        small = shrunk(config)
+        key = json.dumps(small, sort_keys=True)
+        if key not in self._reasons:
+            self._reasons[key] = refusal(small) or self._run(small)
+        return self._reasons[key]
+
+    def _run(self, small: Mapping[str, Any]) -> str:
+        with TemporaryDirectory() as scratch:
+            tokens = run(write_folder(small, Path(scratch) / "tiny"))
+        return "" if len(tokens) == NEW_TOKENS else f"gave {len(tokens)} of {NEW_TOKENS} tokens"
 
 
 def quantised_as(config: Mapping[str, Any]) -> str:
@@ -87,9 +98,9 @@ def quantised_as(config: Mapping[str, Any]) -> str:
 
 def count_configs(folder: Path) -> Iterator[Outcome]:
     """Every config of a folder, tried both ways."""
+    models = TinyModels()
     for name, config, beside in published_configs(folder):
-        with TemporaryDirectory() as scratch:
-            tiny = tiny_refusal(config, Path(scratch) / "tiny")
+        tiny = models.refusal(config)
         stated = with_quantisation(config, beside)
         kind = quantised_as(stated)
         yield Outcome(name, str(config.get("model_type")), kind, tiny, refusal(stated))

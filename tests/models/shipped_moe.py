@@ -50,12 +50,8 @@ def prompts() -> list[list[int]]:
 def greedy_of_transformers(folder: Path, prompt_ids: Sequence[Sequence[int]]) -> list[list[int]]:
     """What each prompt is continued with, one token at a time, beyond the end of a text too."""
     import torch
-    import transformers
 
-    kind: Any = transformers.AutoModelForCausalLM
-    model = kind.from_pretrained(
-        folder, attn_implementation="eager", dtype=torch.float32, local_files_only=True
-    ).eval()
+    model = model_of_transformers(folder)
     continued = []
     with torch.no_grad():
         for prompt in prompt_ids:
@@ -67,6 +63,34 @@ def greedy_of_transformers(folder: Path, prompt_ids: Sequence[Sequence[int]]) ->
                 tokens += fed
             continued.append(tokens)
     return continued
+
+
+def likeliest_of_transformers(
+    folder: Path, prompt_ids: Sequence[Sequence[int]], continued: Sequence[Sequence[int]]
+) -> list[list[int]]:
+    """The likeliest token in place of each of a continuation, after what stands before it.
+
+    Where these are the continuation itself, it is the greedy one.
+    """
+    import torch
+
+    model = model_of_transformers(folder)
+    likeliest: list[list[int]] = []
+    with torch.no_grad():
+        for prompt, tokens in zip(prompt_ids, continued, strict=True):
+            logits = model(torch.tensor([[*prompt, *tokens[:-1]]])).logits[0]
+            likeliest.append(logits[len(prompt) - 1 :].argmax(dim=-1).tolist())
+    return likeliest
+
+
+def model_of_transformers(folder: Path) -> Any:
+    import torch
+    import transformers
+
+    kind: Any = transformers.AutoModelForCausalLM
+    return kind.from_pretrained(
+        folder, attn_implementation="eager", dtype=torch.float32, local_files_only=True
+    ).eval()
 
 
 def greedy_of_headrace(model: Path, prompt_ids: Sequence[Sequence[int]]) -> list[list[int]]:

@@ -21,7 +21,7 @@ from tests.models.shipped_moe import (
     NEW_TOKENS,
     SHIPPED,
     greedy_of_headrace,
-    greedy_of_transformers,
+    likeliest_of_transformers,
     prompts,
     write_f32,
 )
@@ -59,9 +59,9 @@ def test_transformers_gives_what_is_stored(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="compares with transformers, which needs torch")
     pytest.importorskip("transformers", reason="compares with transformers")
     entries = stored()
-    folder = write_f32(tmp_path / "moe")
-    greedy = greedy_of_transformers(folder, [entry["prompt"] for entry in entries])
-    assert greedy == [entry["greedy"] for entry in entries]
+    folder, greedy = write_f32(tmp_path / "moe"), [entry["greedy"] for entry in entries]
+    prompt_ids = [entry["prompt"] for entry in entries]
+    assert likeliest_of_transformers(folder, prompt_ids, greedy) == greedy
 
 
 def test_a_decode_step_reads_the_experts_it_chooses() -> None:
