@@ -310,3 +310,26 @@ class BiasedOps(ReferenceOps):
 def test_the_bias_chooses_and_does_not_weigh() -> None:
     ops = BiasedOps()
     assert far_from_the_golden("deepseek-v3", golden_model("deepseek-v3", ops), ops)
+
+
+@pytest.mark.parametrize("family", LATENT)
+@pytest.mark.parametrize(
+    "scaling",
+    [
+        {"type": "linear", "factor": 4.0},
+        {"type": "dynamic", "factor": 4.0},
+        {"type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0},
+        {"type": "longrope", "factor": 4.0, "short_factor": [1.0] * 8, "long_factor": [1.0] * 8},
+    ],
+)
+def test_a_scale_of_scores_beside_another_rope_than_yarn_is_refused_by_name(
+    family: str, scaling: dict[str, Any]
+) -> None:
+    """transformers multiplies scores by it beside every kind; no published config has it there."""
+    config = tiny_config(family)
+    config.pop("rope_parameters", None)
+    if scaling["type"] in ("llama3", "longrope"):
+        scaling = {**scaling, "original_max_position_embeddings": 64}
+    assert read({**config, "rope_scaling": scaling}).rope.kind == scaling["type"]
+    with pytest.raises(UnsupportedModelError, match=r"rope_scaling.mscale_all_dim = 0.5"):
+        read({**config, "rope_scaling": {**scaling, "mscale_all_dim": 0.5}})
