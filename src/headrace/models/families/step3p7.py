@@ -56,6 +56,12 @@ class StepDecoderConfig(DecoderConfig):
     shared_limits: tuple[float, ...] = ()
     """The same of shared experts and dense MLPs."""
 
+    @property
+    def other_values(self) -> int:
+        """Those of the gates, a row for each head."""
+        heads = sum(self.attention_of(layer).num_heads for layer in range(self.num_layers))
+        return heads * self.hidden_size
+
 
 class StepLayer(ExpertLayer):
     """A layer whose heads have gates, with experts or a dense MLP."""
