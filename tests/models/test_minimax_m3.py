@@ -133,7 +133,7 @@ def test_indexers_are_known_by_name_and_not_loaded(reference: Ops) -> None:
 
 def test_the_clamp_is_not_lost_in_the_tolerance(reference: Ops) -> None:
     expected = golden("minimax-m3")
-    ids = prompt(int(expected["seed"])) + expected["greedy"].tolist()[:-1]
+    ids = prompt(int(expected["seed"]))[:40]
     checkpoint = tiny_checkpoint(FAMILY, seed=int(expected["seed"]))
 
     def error(part: str | None) -> float:
@@ -148,7 +148,7 @@ def test_the_clamp_is_not_lost_in_the_tolerance(reference: Ops) -> None:
             elif part == "dense" and not hasattr(mlp, "router"):
                 mlp.activation = "silu"
         logits = Session(model, reference).feed(ids)[:, ::COLUMN_STEP]
-        return float(np.abs(logits - expected["logits"]).max() / float(expected["scale"]))
+        return float(np.abs(logits - expected["logits"][:40]).max() / float(expected["scale"]))
 
     assert error(None) < 1e-5
     for part in ("experts", "shared", "dense"):
@@ -161,7 +161,8 @@ def test_the_text_part_of_a_folder_with_images(reference: Ops, tmp_path: Path) -
     assert whole.left_out == {"patch_merge_mlp": 1, "vision_tower": 1}
     alone = tiny_checkpoint(FAMILY)
     found, expected = (
-        Session(load_model(item, reference), reference).feed(prompt(0)) for item in (whole, alone)
+        Session(load_model(item, reference), reference).feed(prompt(0)[:20])
+        for item in (whole, alone)
     )
     assert np.array_equal(found, expected)
     named = text_config({"model_type": "minimax_m3_vl_text", "hidden_size": 1})
