@@ -23,7 +23,9 @@ from tests.engine.mock import MockModel, collect, drain, make_core, submit
 BLOCK = 16
 GPT_OSS = cache_layout([LayerKV(8, 64, 128), LayerKV(8, 64)] * 12)
 GEMMA2_9B = cache_layout([LayerKV(8, 256, 4096), LayerKV(8, 256)] * 21)
-LLAMA4 = cache_layout([LayerKV(8, 128, 8192 if i % 4 else 0) for i in range(1, 49)])
+LLAMA4 = cache_layout(
+    [LayerKV(8, 128, 8192 if i % 4 else 0, chunked=bool(i % 4)) for i in range(1, 49)]
+)
 GEMMA3_4B = cache_layout([LayerKV(4, 256, 1024 if i % 6 else 0) for i in range(1, 35)])
 
 
