@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,7 @@ def plan(checkpoint: Checkpoint, available: int | None = PLENTY, **settings: Any
     return plan_weights(checkpoint, EngineConfig(**settings), available)
 
 
+@functools.cache
 def large() -> Checkpoint:
     """Experts of some MiB, so that margins and blocks of the KV cache are small beside them."""
     return tiny_checkpoint("qwen3_moe", "Q8_0", num_experts=64, moe_intermediate_size=256)
