@@ -82,9 +82,9 @@ HEADRACE_APART void score_groups(const SpanGroups& span, int64_t g, const float*
       C::pair(c, q + begin + 2 * p, d, k, apart);
       k += Pairs::kPair;
     }
-#pragma GCC unroll 8
+HEADRACE_UNROLL
     for (int i = 0; i < MR; ++i) {
-#pragma GCC unroll 8
+HEADRACE_UNROLL
       for (int j = 0; j < NP; ++j) {
         float* sum = scores + i * kSpan + (g + j) * kLanes;
         const F tile = add(c.e[i][j], c.o[i][j]);
@@ -193,9 +193,9 @@ HEADRACE_APART void mix_panels(const SpanGroups& span, const Seen& seen, int64_t
       }
       if (t < n) C::single(c, p + at + n - 1, kSpan, v, kPanel);
     }
-#pragma GCC unroll 8
+HEADRACE_UNROLL
     for (int i = 0; i < MR; ++i) {
-#pragma GCC unroll 8
+HEADRACE_UNROLL
       for (int j = 0; j < NP; ++j) {
         float* sum = mixed + i * width + (panel + j) * kLanes;
         const F older = begin == first_tile ? mul(load(sum), splat(keep[i])) : load(sum);

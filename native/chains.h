@@ -46,9 +46,9 @@ struct Chains {
   F o[MR][NP];
 
   HEADRACE_INLINE void clear(Chains& c) {
-#pragma GCC unroll 8
+HEADRACE_UNROLL
     for (int i = 0; i < MR; ++i) {
-#pragma GCC unroll 8
+HEADRACE_UNROLL
       for (int j = 0; j < NP; ++j) {
         c.e[i][j] = zero();
         c.o[i][j] = zero();
@@ -59,15 +59,15 @@ struct Chains {
   HEADRACE_INLINE void pair(Chains& c, const float* x, int64_t stride,
                             const typename Pairs::T* w, int64_t panel) {
     F we[NP], wo[NP];
-#pragma GCC unroll 8
+HEADRACE_UNROLL
     for (int j = 0; j < NP; ++j) Pairs::read(w + j * panel, we[j], wo[j]);
-#pragma GCC unroll 8
+HEADRACE_UNROLL
     for (int i = 0; i < MR; ++i) {
       const F xe = splat(x[i * stride]);
-#pragma GCC unroll 8
+HEADRACE_UNROLL
       for (int j = 0; j < NP; ++j) c.e[i][j] = fma(xe, we[j], c.e[i][j]);
       const F xo = splat(x[i * stride + 1]);
-#pragma GCC unroll 8
+HEADRACE_UNROLL
       for (int j = 0; j < NP; ++j) c.o[i][j] = fma(xo, wo[j], c.o[i][j]);
     }
   }
@@ -75,11 +75,11 @@ struct Chains {
   // A first term without a partner, x the odd one: only the odd chain sees it.
   HEADRACE_INLINE void single_odd(Chains& c, const float* x, int64_t stride,
                                   const typename Pairs::T* w, int64_t panel) {
-#pragma GCC unroll 8
+HEADRACE_UNROLL
     for (int j = 0; j < NP; ++j) {
       F we, wo;
       Pairs::read(w + j * panel, we, wo);
-#pragma GCC unroll 8
+HEADRACE_UNROLL
       for (int i = 0; i < MR; ++i) c.o[i][j] = fma(splat(x[i * stride]), wo, c.o[i][j]);
     }
   }
@@ -87,11 +87,11 @@ struct Chains {
   // A last term without a partner: only the even chain sees it.
   HEADRACE_INLINE void single(Chains& c, const float* x, int64_t stride,
                               const typename Pairs::T* w, int64_t panel) {
-#pragma GCC unroll 8
+HEADRACE_UNROLL
     for (int j = 0; j < NP; ++j) {
       F we, wo;
       Pairs::read(w + j * panel, we, wo);
-#pragma GCC unroll 8
+HEADRACE_UNROLL
       for (int i = 0; i < MR; ++i) c.e[i][j] = fma(splat(x[i * stride]), we, c.e[i][j]);
     }
   }

@@ -11,6 +11,10 @@
 
 #include "codecs.h"
 
+// Before a loop of at most 16 turns: its turns are written out, so that what it indexes by them can
+// lie in registers.
+#define HEADRACE_UNROLL _Pragma("GCC unroll 16")
+
 namespace headrace {
 
 // Positions whose scores share one maximum in attention; spans start at multiples of it.

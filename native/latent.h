@@ -16,23 +16,23 @@ typedef uint16_t Halves __attribute__((vector_size(32)));
 // to[c][i] = from[i][c] of 8 x 8 words; rows are `apart` words from each other.
 HEADRACE_INLINE void transpose(const uint32_t* from, int64_t apart, Words* to) {
   Words r[8], t[8], u[8];
-#pragma GCC unroll 8
+HEADRACE_UNROLL
   for (int i = 0; i < 8; ++i) __builtin_memcpy(&r[i], from + i * apart, sizeof(Words));
-#pragma GCC unroll 4
+HEADRACE_UNROLL
   for (int i = 0; i < 8; i += 2) {
     t[i] = __builtin_shufflevector(r[i], r[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
     t[i + 1] = __builtin_shufflevector(r[i], r[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
   }
-#pragma GCC unroll 4
+HEADRACE_UNROLL
   for (int i = 0; i < 8; i += 4) {
-#pragma GCC unroll 2
+HEADRACE_UNROLL
     for (int j = 0; j < 2; ++j) {
       u[i + 2 * j] = __builtin_shufflevector(t[i + j], t[i + j + 2], 0, 1, 8, 9, 4, 5, 12, 13);
       u[i + 2 * j + 1] =
           __builtin_shufflevector(t[i + j], t[i + j + 2], 2, 3, 10, 11, 6, 7, 14, 15);
     }
   }
-#pragma GCC unroll 4
+HEADRACE_UNROLL
   for (int i = 0; i < 4; ++i) {
     to[i] = __builtin_shufflevector(u[i], u[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
     to[i + 4] = __builtin_shufflevector(u[i], u[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
@@ -46,7 +46,7 @@ HEADRACE_INLINE void unpack_panel(const uint32_t* k, bool half, int64_t d, uint8
     if (half) {
       transpose(k + d / 2 * kLanes + token, kLanes, of);
       uint16_t* to = reinterpret_cast<uint16_t*>(panel) + token / 2 * 32;
-#pragma GCC unroll 4
+HEADRACE_UNROLL
       for (int c = 0; c < 8; c += 2) {
         Halves a, b;
         __builtin_memcpy(&a, &of[c], sizeof a);
@@ -63,7 +63,7 @@ HEADRACE_INLINE void unpack_panel(const uint32_t* k, bool half, int64_t d, uint8
     for (int64_t part = 0; part < kLanes; part += 8) {
       transpose(k + (d + part) * kLanes + token, kLanes, of);
       uint32_t* to = reinterpret_cast<uint32_t*>(panel) + token * kLanes + part;
-#pragma GCC unroll 8
+HEADRACE_UNROLL
       for (int c = 0; c < 8; ++c) __builtin_memcpy(to + c * kLanes, &of[c], sizeof(Words));
     }
   }

@@ -36,9 +36,9 @@ static void float_tiles(const float* x, int64_t stride, const typename Pairs::T*
   using C = Chains<MR, NP, Pairs>;
   constexpr int64_t kPairBytes = Pairs::kPair * sizeof(typename Pairs::T);
   F total[MR][NP];
-#pragma GCC unroll 8
+HEADRACE_UNROLL
   for (int i = 0; i < MR; ++i) {
-#pragma GCC unroll 8
+HEADRACE_UNROLL
     for (int j = 0; j < NP; ++j) total[i][j] = load(sums + (i * kBlockPanels + j) * kLanes);
   }
   for (int64_t t = 0; t < tiles; ++t) {
@@ -53,15 +53,15 @@ static void float_tiles(const float* x, int64_t stride, const typename Pairs::T*
       w += Pairs::kPair;
     }
     x += kTile;
-#pragma GCC unroll 8
+HEADRACE_UNROLL
     for (int i = 0; i < MR; ++i) {
-#pragma GCC unroll 8
+HEADRACE_UNROLL
       for (int j = 0; j < NP; ++j) total[i][j] = add(total[i][j], add(c.e[i][j], c.o[i][j]));
     }
   }
-#pragma GCC unroll 8
+HEADRACE_UNROLL
   for (int i = 0; i < MR; ++i) {
-#pragma GCC unroll 8
+HEADRACE_UNROLL
     for (int j = 0; j < NP; ++j) store(sums + (i * kBlockPanels + j) * kLanes, total[i][j]);
   }
 }

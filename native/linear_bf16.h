@@ -36,9 +36,9 @@ template <int MR, int NP, bool Stream>
 static void pair_block(const uint16_t* x, int64_t stride, const uint16_t* w, int64_t panel,
                        int64_t pairs, float* sums) {
   F c[MR][NP];
-#pragma GCC unroll 16
+HEADRACE_UNROLL
   for (int i = 0; i < MR; ++i) {
-#pragma GCC unroll 16
+HEADRACE_UNROLL
     for (int j = 0; j < NP; ++j) c[i][j] = zero();
   }
   for (int64_t p = 0; p < pairs; ++p, x += 2, w += kPairOutputs) {
@@ -46,17 +46,17 @@ static void pair_block(const uint16_t* x, int64_t stride, const uint16_t* w, int
       prefetch(reinterpret_cast<const char*>(w + j * panel) + kPrefetchBytes);
     }
     I of[NP];
-#pragma GCC unroll 16
+HEADRACE_UNROLL
     for (int j = 0; j < NP; ++j) of[j] = load_pairs(w + j * panel);
-#pragma GCC unroll 16
+HEADRACE_UNROLL
     for (int i = 0; i < MR; ++i) {
-#pragma GCC unroll 16
+HEADRACE_UNROLL
       for (int j = 0; j < NP; ++j) c[i][j] = add_pairs(c[i][j], of[j], x + i * stride);
     }
   }
-#pragma GCC unroll 16
+HEADRACE_UNROLL
   for (int i = 0; i < MR; ++i) {
-#pragma GCC unroll 16
+HEADRACE_UNROLL
     for (int j = 0; j < NP; ++j) {
       float* sum = sums + (i * kBlockPanels + j) * kLanes;
       store(sum, add(load(sum), c[i][j]));
@@ -122,7 +122,7 @@ static float probe_pairs(int64_t rounds) {
   for (int i = 0; i < kPairChains; ++i) c[i] = splat(static_cast<float>(i));
   const I w = reinterpret_cast<I>(splat(0x1p-20f));
   for (int64_t round = 0; round < rounds; ++round) {
-#pragma GCC unroll 12
+HEADRACE_UNROLL
     for (int i = 0; i < kPairChains; ++i) c[i] = add_pairs(c[i], w, one);
   }
   for (int i = 1; i < kPairChains; ++i) c[0] = add(c[0], c[i]);

@@ -44,7 +44,7 @@ static void stream_tiles(const Int8Rows& x, const uint8_t* block, int64_t blocks
   using P = Packed<C>;
   constexpr int G = P::kGroups, kOfGroup = kFours / G;
   F total[MR];
-#pragma GCC unroll 8
+HEADRACE_UNROLL
   for (int i = 0; i < MR; ++i) total[i] = zero();
   const int8_t* q = x.q;
   const float* d = x.d;
@@ -59,23 +59,23 @@ static void stream_tiles(const Int8Rows& x, const uint8_t* block, int64_t blocks
       for (int64_t at = 0; at < P::kTileBytes; at += 64) prefetch(tile + kPrefetchBytes + at);
       unrolled<0, G>([&]<int g>() __attribute__((always_inline)) {
         ISum s[MR];
-#pragma GCC unroll 8
+HEADRACE_UNROLL
         for (int i = 0; i < MR; ++i) s[i] = isum(P::kStarts ? start[i * tiles * G + g] : 0);
         unrolled<g * kOfGroup, (g + 1) * kOfGroup>([&]<int kFour>() __attribute__((always_inline)) {
           const Quads w = quads(P::template four<kFour>(tile));
-#pragma GCC unroll 8
+HEADRACE_UNROLL
           for (int i = 0; i < MR; ++i) {
             s[i] = dot<P::kWide>(s[i], w, q + i * tiles * kTile + kFour * 4);
           }
         });
         const F scale = P::scale(p, block, t * G + g);
-#pragma GCC unroll 8
+HEADRACE_UNROLL
         for (int i = 0; i < MR; ++i) {
           total[i] = fma(to_float(s[i]), mul(scale, splat(d[i * tiles])), total[i]);
         }
         if constexpr (P::kMins) {
           const F min = P::min(p, block, t * G + g);
-#pragma GCC unroll 8
+HEADRACE_UNROLL
           for (int i = 0; i < MR; ++i) {
             total[i] = fnma(min, splat(msum[i * tiles * G + g]), total[i]);
           }
@@ -87,7 +87,7 @@ static void stream_tiles(const Int8Rows& x, const uint8_t* block, int64_t blocks
       msum += G;
     }
   }
-#pragma GCC unroll 8
+HEADRACE_UNROLL
   for (int i = 0; i < MR; ++i) store(sums + i * kBlockPanels * kLanes, total[i]);
 }
 
@@ -97,9 +97,9 @@ static void unpacked_tiles(const Int8Rows& x, const UnpackedTile<G, kMins>* w, i
                            int64_t tiles, float* sums) {
   constexpr int kOfGroup = kFours / G;
   F total[MR][NP];
-#pragma GCC unroll 8
+HEADRACE_UNROLL
   for (int i = 0; i < MR; ++i) {
-#pragma GCC unroll 8
+HEADRACE_UNROLL
     for (int j = 0; j < NP; ++j) total[i][j] = load(sums + (i * kBlockPanels + j) * kLanes);
   }
   const int64_t step = x.tiles;
@@ -108,40 +108,40 @@ static void unpacked_tiles(const Int8Rows& x, const UnpackedTile<G, kMins>* w, i
   const int32_t* start = x.start;
   const float* msum = x.sums;
   for (int64_t t = 0; t < tiles; ++t, ++w) {
-#pragma GCC unroll 2
+HEADRACE_UNROLL
     for (int g = 0; g < G; ++g) {
       ISum s[MR][NP];
-#pragma GCC unroll 8
+HEADRACE_UNROLL
       for (int i = 0; i < MR; ++i) {
         const ISum from = isum(start[i * step * G + g]);
-#pragma GCC unroll 8
+HEADRACE_UNROLL
         for (int j = 0; j < NP; ++j) s[i][j] = from;
       }
-#pragma GCC unroll 8
+HEADRACE_UNROLL
       for (int four = g * kOfGroup; four < (g + 1) * kOfGroup; ++four) {
         Quads b[NP];
-#pragma GCC unroll 8
+HEADRACE_UNROLL
         for (int j = 0; j < NP; ++j) b[j] = quads(load_bytes(w[j * panel].bytes[four]));
-#pragma GCC unroll 8
+HEADRACE_UNROLL
         for (int i = 0; i < MR; ++i) {
           const int8_t* xq = q + i * step * kTile + four * 4;
-#pragma GCC unroll 8
+HEADRACE_UNROLL
           for (int j = 0; j < NP; ++j) s[i][j] = dot<kWide>(s[i][j], b[j], xq);
         }
       }
-#pragma GCC unroll 8
+HEADRACE_UNROLL
       for (int j = 0; j < NP; ++j) {
         const F scale = load(w[j * panel].factors[g]);
-#pragma GCC unroll 8
+HEADRACE_UNROLL
         for (int i = 0; i < MR; ++i) {
           total[i][j] = fma(to_float(s[i][j]), mul(scale, splat(d[i * step])), total[i][j]);
         }
       }
       if constexpr (kMins) {
-#pragma GCC unroll 8
+HEADRACE_UNROLL
         for (int j = 0; j < NP; ++j) {
           const F min = load(w[j * panel].factors[G + g]);
-#pragma GCC unroll 8
+HEADRACE_UNROLL
           for (int i = 0; i < MR; ++i) {
             total[i][j] = fnma(min, splat(msum[i * step * G + g]), total[i][j]);
           }
@@ -153,9 +153,9 @@ static void unpacked_tiles(const Int8Rows& x, const UnpackedTile<G, kMins>* w, i
     start += G;
     msum += G;
   }
-#pragma GCC unroll 8
+HEADRACE_UNROLL
   for (int i = 0; i < MR; ++i) {
-#pragma GCC unroll 8
+HEADRACE_UNROLL
     for (int j = 0; j < NP; ++j) store(sums + (i * kBlockPanels + j) * kLanes, total[i][j]);
   }
 }

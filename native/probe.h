@@ -21,7 +21,7 @@ static float read_all(const uint8_t* p, int64_t bytes) {
   F sums[kSums];
   for (int i = 0; i < kSums; ++i) sums[i] = zero();
   for (int64_t at = 0; at < bytes; at += kProbeBytes) {
-#pragma GCC unroll 8
+HEADRACE_UNROLL
     for (int i = 0; i < kSums; ++i) {
       if (Ask) prefetch(p + at + i * 64 + kPrefetchBytes);
       sums[i] = add(sums[i], load(reinterpret_cast<const float*>(p + at + i * 64)));
@@ -40,7 +40,7 @@ static float multiply_floats(int64_t rounds) {
   F f[kProbeChains];
   for (int i = 0; i < kProbeChains; ++i) f[i] = splat(1.0f + static_cast<float>(i));
   for (int64_t round = 0; round < rounds; ++round) {
-#pragma GCC unroll 12
+HEADRACE_UNROLL
     for (int i = 0; i < kProbeChains; ++i) f[i] = fma(f[i], by, by);
   }
   float total = 0;
@@ -54,7 +54,7 @@ static float multiply_bytes(int64_t rounds) {
   const Quads w = quads(load_bytes(ones));
   int8_t x[kProbeChains][4] = {};
   ISum n[kProbeChains];
-#pragma GCC unroll 12
+HEADRACE_UNROLL
   for (int i = 0; i < kProbeChains; ++i) {
     n[i] = isum(i);
     x[i][0] = static_cast<int8_t>(i);
@@ -63,11 +63,11 @@ static float multiply_bytes(int64_t rounds) {
     // Bytes that could have changed: where a dot product is several instructions, products of others
     // would be computed once, and only added in every round.
     if constexpr (!kDotIsOne) asm volatile("" : : "r"(x) : "memory");
-#pragma GCC unroll 12
+HEADRACE_UNROLL
     for (int i = 0; i < kProbeChains; ++i) n[i] = dot4(n[i], w, x[kDotIsOne ? 0 : i]);
   }
   float total = 0;
-#pragma GCC unroll 12
+HEADRACE_UNROLL
   for (int i = 0; i < kProbeChains; ++i) total += sum(to_float(n[i]));
   return total;
 }
