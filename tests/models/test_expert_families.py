@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -206,6 +207,21 @@ def test_an_expert_that_is_missing_or_too_many_stops_the_load(family: str, refer
     extra = {more: replace(checkpoint.tensors[names[-1]], name=more)}
     with pytest.raises(UnsupportedModelError, match=r"experts\.99\."):
         load_model(replace(checkpoint, tensors={**checkpoint.tensors, **extra}), reference)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("family", ["deepseek_v3", "ernie4_5_moe"])
+def test_a_bias_of_the_choice_that_no_request_could_use_stops_the_load(
+    family: str, value: float, reference: Ops
+) -> None:
+    tensors = dict(tiny_checkpoint(family).tensors)
+    name = next(name for name in tensors if "e_score_correction_bias" in name)
+    values = tensors[name].to_f32().copy()
+    values[..., 2] = value
+    tensors[name] = to_tensor(name, values, "F32")
+    words = rf"tensor {re.escape(name)} holds {value} at 2; its values have to be finite\."
+    with pytest.raises(CheckpointError, match=words):
+        load_model(replace(tiny_checkpoint(family), tensors=tensors), reference)
 
 
 def test_experts_of_two_kinds_are_refused(reference: Ops) -> None:

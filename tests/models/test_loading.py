@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from headrace.errors import CheckpointError, ConfigError, UnsupportedModelError
@@ -14,6 +15,7 @@ from headrace.models.families.qwen3 import Qwen3Layer
 from headrace.ops.interface import Ops, RopeTable
 from headrace.ops.kv import LayerPlace, RaggedBatch
 from headrace.ops.reference.backend import ReferenceOps
+from headrace.weights.architectures import ROPE_FACTORS
 from headrace.weights.checkpoint import Checkpoint, Conventions
 from headrace.weights.tensor import Tensor
 from tests.models.cases import Session, prompt
@@ -138,6 +140,22 @@ def test_a_tensor_of_another_shape_is_named(reference: Ops) -> None:
     broken = with_tensors(tiny_checkpoint(), model__layers__1__mlp__up_proj__weight=other)
     with pytest.raises(CheckpointError, match=r"up_proj\.weight has shape \[4, 64\].*\[96, 64\]"):
         load_model(broken, reference)
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, np.nan, np.inf])
+def test_rope_divisors_that_are_none_stop_the_load(value: float, reference: Ops) -> None:
+    divisors = np.ones(8, np.float32)
+    checkpoint = tiny_checkpoint()
+    load_model(with_tensors(checkpoint, **{ROPE_FACTORS: vector(divisors)}), reference)
+    divisors[3] = value
+    broken = with_tensors(checkpoint, **{ROPE_FACTORS: vector(divisors)})
+    words = rf"tensor {ROPE_FACTORS} holds {value} at 3; its values have to be above 0 and finite"
+    with pytest.raises(CheckpointError, match=words):
+        load_model(broken, reference)
+
+
+def vector(values: npt.NDArray[np.float32]) -> Tensor:
+    return to_tensor("vector", values, "F32")
 
 
 def test_a_tensor_nobody_uses_stops_the_load(reference: Ops) -> None:

@@ -90,7 +90,8 @@ class Experts:
         router = loader.router(f"{prefix}.{names.router}", count, hidden, bias=names.router_bias)
         bias = None
         if names.bias:
-            bias = loader.vector(f"{prefix}.{names.bias}", count, is_row=names.bias_is_row)
+            at = f"{prefix}.{names.bias}"
+            bias = loader.vector(at, count, is_row=names.bias_is_row, finite=True)
         at = f"{prefix}.{names.expert}"
         mlp = _load_mlp(
             config, loader, at, names, experts.intermediate_size, count=count, routed=True

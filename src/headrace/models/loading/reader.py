@@ -107,7 +107,12 @@ class TensorReader:
             # And here the share of a head.
             self._taken.add(ROPE_FACTORS)
             return None
-        pairs = rope.rotary_dim(head_dim) // 2
+        divisors = self._stored_divisors(head_dim, rope.rotary_dim(head_dim) // 2)
+        if divisors is not None:
+            self._check(ROPE_FACTORS, divisors, divisors > 0, "above 0 and finite")
+        return divisors
+
+    def _stored_divisors(self, head_dim: int, pairs: int) -> npt.NDArray[np.float32] | None:
         stored = self._checkpoint.tensors.get(ROPE_FACTORS)
         if stored is None or stored.shape != (head_dim // 2,):
             return self.optional_vector(ROPE_FACTORS, pairs)
@@ -123,15 +128,42 @@ class TensorReader:
             )
         return divisors[:pairs]
 
-    def vector(self, name: str, width: int, *, offset: float = 0.0, is_row: bool = False) -> Array:
+    def vector(
+        self,
+        name: str,
+        width: int,
+        *,
+        offset: float = 0.0,
+        is_row: bool = False,
+        finite: bool = False,
+    ) -> Array:
         """A vector f32[width] of the backend, with `offset` added to its values.
 
-        is_row: it is stored as a matrix [1, width].
+        is_row: it is stored as a matrix [1, width]. finite: whether other values stop the load,
+        as where no request could be computed with them.
         """
         tensor = self.tensor(name, 1, width) if is_row else self.tensor(name, width)
+        if finite:
+            values = tensor.to_f32().reshape(-1)
+            self._check(name, values, np.isfinite(values), "finite")
         vector = self._ops.vector(replace(tensor, shape=(width,)), offset=offset)
         self._advance(tensor)
         return vector
+
+    def _check(
+        self,
+        name: str,
+        values: npt.NDArray[np.float32],
+        allowed: npt.NDArray[np.bool_],
+        words: str,
+    ) -> None:
+        """Raise CheckpointError where a value is not finite or not allowed."""
+        wrong = np.flatnonzero(~(allowed & np.isfinite(values)))
+        if wrong.size:
+            raise CheckpointError(
+                f"{self._checkpoint.path}: tensor {name} holds {values[wrong[0]]} at {wrong[0]}; "
+                f"its values have to be {words}. The file is damaged, fetch it again"
+            )
 
     def set_aside(self, prefix: str, names: Collection[str]) -> None:
         """Account for tensors that are part of the model and not run: those of `names`, which
