@@ -239,7 +239,11 @@ def write_rope(
             entries[_LOCAL_DIMS] = local.rotary_dim(local_head_dim)
         elif architecture.halved_rope:
             if (rope.partial, local.partial) != (0.5, 1.0) or rope.kind not in _HALVED:
-                raise _unsayable(f"{rope.kind} of {rope.partial} of a head, and of {local.partial}")
+                raise UnsupportedModelError(
+                    f"config key 'rope_parameters': kind {rope.kind}, {rope.partial} of a head "
+                    f"and, in layers with a window, {local.partial} cannot be stated in a GGUF "
+                    "file, where this architecture turns 0.5 and 1.0. Use the Hugging Face folder"
+                )
         elif local.rotary_dim(local_head_dim) != rope.rotary_dim(head_dim):
             raise _unsayable(f"{local.kind} of another share of a head for layers with a window")
         entries[_LOCAL_THETA] = local.theta
