@@ -186,9 +186,9 @@ def test_the_text_part_of_a_folder_with_images(reference: Ops, tmp_path: Path) -
     [
         ({"mlp_layer_types": ["dense", "sparse", "dense"]}, "mlp_layer_types"),
         ({"query_pre_attn_scalar": 48}, "query_pre_attn_scalar"),
-        ({"rope_parameters": {**ROPES, FULL: ROPES[WINDOWED]}}, r"default of 1\.0 of a head"),
+        ({"rope_parameters": {**ROPES, FULL: ROPES[WINDOWED]}}, r"kind default, 1\.0 of a head"),
         ({"rope_parameters": {**ROPES, FULL: {**ROPES[FULL], "rope_type": "linear",
-                                              "factor": 2.0}}}, "linear of 0.5"),
+                                              "factor": 2.0}}}, "kind linear, 0.5"),
     ],
 )  # fmt: skip
 def test_what_gguf_cannot_state_is_not_written(
