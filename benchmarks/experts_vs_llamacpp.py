@@ -90,8 +90,9 @@ def peer_figures(peer: Peer, model: Path) -> Figures:
     command = [str(peer.streams), str(model), threads, str(DEPTH), str(NEW)]
     done = _run([*command, str(int(peer.repack)), *(str(n) for n in STREAMS if n > 1)])
     for line in done.splitlines():
-        row = json.loads(line)
-        figures[f"decode {row['streams']}"] = row["tokens_per_s"]
+        if line.startswith("{"):  # ik_llama.cpp writes what it converts between the rows
+            row = json.loads(line)
+            figures[f"decode {row['streams']}"] = row["tokens_per_s"]
     return figures
 
 

@@ -116,7 +116,7 @@ def test_groups_of_layers_give_the_same_bits_as_a_request_alone(
 
 OTHERS = {
     # Chunks in most layers, queries that grow with the position in the others.
-    "llama4": ("llama4_text", {"attention_chunk_size": 24}),
+    "llama4": ("llama4_text", {"attention_chunk_size": 72}),
     # Heads of two widths, last layers that read K and V of earlier ones, inputs of layers.
     "gemma4-inputs": ("gemma4_text", {"sliding_window": 24}),
     # Values narrower than keys, sinks and more heads of K and V in layers with a window.
