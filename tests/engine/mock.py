@@ -113,6 +113,7 @@ class MockModel:
     """
 
     max_positions: int = 4096
+    length_cause: str = ""
     model_type: str = "mock"
     vocab_size: int = VOCAB
     weight_codec: str = "F32"

@@ -136,7 +136,11 @@ def test_a_long_request_holds_of_each_group_what_its_layers_read(caching: bool) 
     while core.has_work:
         core.step()
         core.check()
-        owned = core.stats().group_blocks
+        now = core.stats()
+        owned = now.group_blocks
+        assert sum(owned.values()) == now.blocks_owned
+        assert sum(now.group_cached.values()) == now.blocks_cached
+        assert now.blocks_free + now.blocks_cached + now.blocks_owned == now.blocks_total
         most = {name: max(most[name], owned[name]) for name in owned}
         for request in core.scheduler.running:
             dropped = [table.num_dropped for table in request.tables]

@@ -11,7 +11,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headrace.errors import CheckpointError, ConfigError, UnsupportedModelError
+from headrace.config.settings import EngineConfig
+from headrace.engine.core import EngineCore
+from headrace.engine.limits import Limits
+from headrace.engine.messages import Submit
+from headrace.engine.params import SamplingParams
+from headrace.errors import (
+    CheckpointError,
+    ConfigError,
+    ContextLengthError,
+    UnsupportedModelError,
+)
 from headrace.models import DecoderConfig, Model, load_model, read_config
 from headrace.models.latent_attention import LatentConfig
 from headrace.models.layer_cache import cache_layout
@@ -182,6 +192,20 @@ def test_requests_beyond_index_topk_are_refused_by_name(family: str, reference: 
     with pytest.raises(ConfigError, match=r"index_topk.*sparse attention is not implemented yet"):
         load_model(checkpoint, reference, max_positions=101)
     assert read(tiny_config(family, index_topk=4096)).max_positions == 512
+    assert read(tiny_config(family, index_topk=4096)).length_cause == ""
+
+
+@pytest.mark.parametrize(("asked", "named"), [(None, True), (100, True), (64, False)])
+def test_a_long_request_is_refused_by_what_keeps_it_short(
+    asked: int | None, named: bool, reference: Ops
+) -> None:
+    model = load_model(tiny_checkpoint("deepseek_v32", index_topk=100), reference)
+    config = EngineConfig(max_model_len=asked, num_gpu_blocks_override=32, block_size=16)
+    core = EngineCore(model, reference, config, num_tokens=200)
+    with pytest.raises(ContextLengthError, match="maximum context length is") as refused:
+        core.submit(Submit("long", [1] * 101, SamplingParams(max_tokens=4)))
+    assert ("beyond 100 tokens (index_topk)" in str(refused.value)) == named
+    assert Limits.of(core.info(), 5).length_cause == core.limits.length_cause
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from headrace.engine.figures import StepFigures, expert_counts
 from headrace.engine.kv.kv_cache import KVCache
 from headrace.engine.kv.kv_sizes import most_held
 from headrace.engine.limits import Limits, check_submit
-from headrace.engine.memory import MIB, CachePlan, plan_kv_cache
+from headrace.engine.memory import CachePlan, allocate, plan_kv_cache
 from headrace.engine.messages import (
     EngineInfo,
     FinishReason,
@@ -37,9 +37,8 @@ from headrace.engine.request import GroupTable, Request, State
 from headrace.engine.runner import RowResult, Runner
 from headrace.engine.sampler import NOT_YET, SampledToken, Sampler
 from headrace.engine.scheduler import Scheduler
-from headrace.errors import ConfigError, HeadraceError, RequestError
+from headrace.errors import HeadraceError, RequestError
 from headrace.ops.interface import Ops
-from headrace.ops.kv import KVCacheArrays, KVCacheSpec
 from headrace.telemetry.machine import Machine
 
 OnStarted = Callable[[list[Started]], None]
@@ -95,12 +94,14 @@ class EngineCore:
         spec = model.cache_layout.spec(plan.block_size, plan.num_blocks, plan.codec, plan.codec)
         self._runner = Runner(
             model,
-            _allocate(ops, spec),
+            allocate(ops, spec),
             Sampler(ops, min(num_tokens, model.vocab_size)),
             ops,
         )
+        at_most = plan.max_model_len == model.max_positions
         self.limits = Limits(
             max_model_len=plan.max_model_len,
+            length_cause=model.length_cause if at_most else "",
             pool_tokens=plan.pool_tokens,
             vocab_size=model.vocab_size,
             max_logprobs=config.max_logprobs,
@@ -234,6 +235,7 @@ class EngineCore:
             blocks_cached=self.kv.num_cached,
             blocks_owned=self.kv.num_owned,
             group_blocks=self.kv.owned_by_group,
+            group_cached=self.kv.cached_by_group,
             steps=totals.steps,
             step_s=self._steps.last_s,
             step_tokens=self._steps.last_tokens,
@@ -272,6 +274,7 @@ class EngineCore:
             model_type=self._model.model_type,
             vocab_size=self._model.vocab_size,
             max_model_len=plan.max_model_len,
+            length_cause=self.limits.length_cause,
             block_size=plan.block_size,
             num_blocks=plan.num_blocks,
             pool_tokens=plan.pool_tokens,
@@ -386,16 +389,3 @@ class EngineCore:
         self._dismiss(oldest, "error", "the engine could not schedule it")
         outputs, self._leaving = self._leaving, []
         return outputs
-
-
-def _allocate(ops: Ops, spec: KVCacheSpec) -> KVCacheArrays:
-    """The arrays of the KV cache. It was planned to fit, but memory may be gone since then."""
-    try:
-        return ops.kv_cache(spec)
-    except MemoryError as error:
-        size = spec.num_blocks * spec.block_bytes
-        raise ConfigError(
-            f"the KV cache cannot be allocated: {spec.num_blocks} blocks of {spec.block_bytes} "
-            f"bytes are {size} bytes ({size // MIB} MiB). Free memory, or use "
-            f"--num-gpu-blocks-override {max(1, spec.num_blocks // 2)} or less."
-        ) from error

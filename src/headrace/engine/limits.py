@@ -37,6 +37,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     vocab_size: int
     max_logprobs: int
     scheduling_policy: str = "fcfs"
+    length_cause: str = ""
+    """What keeps the model from max_model_len + 1 tokens; "" for the setting --max-model-len."""
 
     @classmethod
     def of(cls, info: EngineInfo, max_logprobs: int) -> Limits:
@@ -47,6 +49,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
             vocab_size=info.vocab_size,
             max_logprobs=max_logprobs,
             scheduling_policy=info.scheduling_policy,
+            length_cause=info.length_cause,
         )
 
     @property
@@ -236,7 +239,7 @@ def check_length(
     if wanted <= longest:
         return
     asked = "at least 1" if max_tokens is None else str(max_tokens)
-    cause = "--max-model-len"
+    cause = limits.length_cause or "--max-model-len"
     if longest < limits.max_model_len:
         cause = "what the KV cache holds; --kv-cache-memory-bytes"
     raise ContextLengthError(

@@ -15,7 +15,8 @@ from headrace.config.settings import EngineConfig
 from headrace.engine.kv.kv_sizes import most_blocks_of
 from headrace.errors import ConfigError
 from headrace.models.layer_cache import CacheLayout
-from headrace.ops.kv import KVCodec
+from headrace.ops.interface import Ops
+from headrace.ops.kv import KVCacheArrays, KVCacheSpec, KVCodec
 
 DEFAULT_SHARE = 4
 """One part in four of what is available goes to the KV cache by default: the machine is shared."""
@@ -350,3 +351,16 @@ class _Room(NamedTuple):
     @property
     def _nothing_fits(self) -> str:
         return "Free some memory, or use a smaller model: not even one block fits"
+
+
+def allocate(ops: Ops, spec: KVCacheSpec) -> KVCacheArrays:
+    """The arrays of the KV cache. It was planned to fit, but memory may be gone since then."""
+    try:
+        return ops.kv_cache(spec)
+    except MemoryError as error:
+        size = spec.num_blocks * spec.block_bytes
+        raise ConfigError(
+            f"the KV cache cannot be allocated: {spec.num_blocks} blocks of {spec.block_bytes} "
+            f"bytes are {size} bytes ({size // MIB} MiB). Free memory, or use "
+            f"--num-gpu-blocks-override {max(1, spec.num_blocks // 2)} or less."
+        ) from error

@@ -168,6 +168,9 @@ class EngineInfo(msgspec.Struct, frozen=True):
     expert_cache_bytes: int | None = None
     """Of memory for packed experts, of which the others stay in the file; None where all experts
     are packed at load."""
+    length_cause: str = ""
+    """What keeps requests at max_model_len where neither a setting nor the positions that the model
+    was made for do; "" where one of these does."""
     scheduling_policy: str = "fcfs"
     """As configured. *_limit_*: what `headrace bench machine` found for this level and thread
     count, the rate for operands of compute_limit_kind (f32, bf16, int8); None where nothing was
@@ -218,6 +221,8 @@ class Stats(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     blocks_owned: int = 0
     group_blocks: dict[str, int] = {}
     """Owned blocks of each group of layers, by its name."""
+    group_cached: dict[str, int] = {}
+    """Cached blocks of each group of layers, by its name."""
     steps: int = 0
     step_s: float = 0.0
     step_tokens: int = 0

@@ -29,6 +29,10 @@ class Model(Protocol):
         """Tokens the model was made for."""
 
     @property
+    def length_cause(self) -> str:
+        """What keeps requests at max_positions where the model was made for more; "" elsewhere."""
+
+    @property
     def weight_codec(self) -> str:
         """Codec of most of its matrices."""
 

@@ -110,6 +110,16 @@ class DecoderConfig:
     """The keys of config.json that say so."""
 
     @property
+    def length_cause(self) -> str:
+        """What keeps requests at max_positions where the model was made for more; "" elsewhere."""
+        if not self.sparse_after or self.max_positions < self.sparse_after:
+            return ""
+        return (
+            f"beyond {self.max_positions} tokens ({self.sparse_keys}) this model's attention "
+            "chooses among the tokens before, and sparse attention is not implemented yet"
+        )
+
+    @property
     def attention_width(self) -> int:
         """Values in the output of all heads."""
         return self.attention.output_width

@@ -128,6 +128,11 @@ class Model(ABC):
         return self.config.max_positions
 
     @property
+    def length_cause(self) -> str:
+        """What keeps requests at max_positions where the model was made for more; "" elsewhere."""
+        return self.config.length_cause
+
+    @property
     def attention(self) -> AttentionShape:
         """Heads of every layer."""
         return self.config.attention

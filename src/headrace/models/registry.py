@@ -67,14 +67,11 @@ def load_model(
     family, config = _family(checkpoint.config, ignore_config_keys)
     limit = config.max_positions
     if max_positions is not None and not 1 <= max_positions <= limit:
-        made_for = f"this model was made for {limit} tokens (max_position_embeddings)"
-        if limit == config.sparse_after:
-            made_for = (
-                f"beyond {limit} tokens ({config.sparse_keys}) this model's attention chooses "
-                "among the tokens before, and sparse attention is not implemented yet"
-            )
+        cause = config.length_cause or (
+            f"this model was made for {limit} tokens (max_position_embeddings)"
+        )
         raise ConfigError(
-            f"--max-model-len {max_positions} is out of range: {made_for}; choose 1 to {limit}"
+            f"--max-model-len {max_positions} is out of range: {cause}; choose 1 to {limit}"
         )
     loader = Loader(checkpoint, ops, progress)
     model = family(config, ops, loader, max_positions=max_positions or limit)

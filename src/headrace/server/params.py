@@ -57,10 +57,12 @@ def output_tokens(
 
 def exceeds_context(least_tokens: int, limits: Limits, param: str) -> ContextLengthError:
     """The context_length_exceeded for a text that has at least so many tokens."""
+    is_models = limits.context_tokens == limits.max_model_len
+    cause = f" ({limits.length_cause})" if limits.length_cause and is_models else ""
     return ContextLengthError(
         # Clients look for the code, and for the words "maximum context length is".
-        f"This model's maximum context length is {limits.context_tokens} tokens; {param} has "
-        f"at least {least_tokens} tokens. Shorten it.",
+        f"This model's maximum context length is {limits.context_tokens} tokens"
+        f"{cause}; {param} has at least {least_tokens} tokens. Shorten it.",
         param=param,
         context_tokens=limits.context_tokens,
     )

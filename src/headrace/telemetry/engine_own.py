@@ -44,6 +44,12 @@ def families(
         "group",
         {name: blocks if alive else 0 for name, blocks in counts.group_blocks.items()},
     )
+    yield make.gauges(
+        "headrace:kv_group_cached_blocks",
+        "KV blocks that the prefix cache keeps and no request holds, by group of layers.",
+        "group",
+        {name: blocks if alive else 0 for name, blocks in counts.group_cached.items()},
+    )
     yield make.gauge("headrace:last_step_seconds", "Seconds the last step took.", now.step_s)
     yield make.gauge("headrace:last_step_tokens", "Tokens the last step computed.", now.step_tokens)
     yield from _roofline(make, facts, now)

@@ -102,6 +102,12 @@ class KVCache:
         """num_owned of each group, by its name."""
         return {group.name: owned for group, owned in zip(self.groups, self._owned, strict=True)}
 
+    @property
+    def cached_by_group(self) -> dict[str, int]:
+        """num_cached of each group, by its name."""
+        cached = self._tree.num_cached
+        return {group.name: blocks for group, blocks in zip(self.groups, cached, strict=True)}
+
     def blocks_for(self, num_tokens: int) -> int:
         """Entries of a block table that hold `num_tokens`."""
         return -(-num_tokens // self.block_size)
