@@ -7,10 +7,14 @@ from typing import Any
 
 import pytest
 
+from headrace.errors import UnsupportedModelError
 from headrace.models import DecoderConfig, read_config
+from headrace.models.latent_attention import LatentConfig, LatentWidths
 from headrace.models.query_scaling import QueryScaling
 from headrace.models.rope import RopeConfig
+from headrace.weights.architectures import ARCHITECTURES
 from headrace.weights.checkpoint import Checkpoint, Conventions, TokenizerData
+from headrace.weights.gguf_metadata import metadata_of_config
 
 LAYERS = 7
 SIZES = {
@@ -111,6 +115,39 @@ def test_what_a_silent_ministral3_means() -> None:
     assert config.query_scaling == QueryScaling(0.1, 16384)
     null = read({"model_type": "ministral3", **SIZES, "head_dim": None})
     assert null.attention.head_dim == 2
+
+
+def test_what_a_silent_glm5_means() -> None:
+    """Its heads are wider than DeepSeek's, its indexers have fewer; in GGUF files too."""
+    sizes = {**SIZES, "vocab_size": 32, "kv_lora_rank": 512, "qk_rope_head_dim": 64}
+    config = read({"model_type": "glm_moe_dsa", **sizes})
+    assert isinstance(config, LatentConfig)
+    assert config.widths == LatentWidths(latent=512, nope=192, rope=64, value=256, query=2048)
+    stated = metadata_of_config(sizes, ARCHITECTURES["glm_moe_dsa"]).entries
+    entries = {key.removeprefix("glm-dsa.attention."): value for key, value in stated.items()}
+    assert (entries["key_length_mla"], entries["value_length_mla"]) == (256, 256)
+    assert (entries["q_lora_rank"], entries["indexer.head_count"]) == (2048, 32)
+
+
+def test_a_silent_deepseek_v2_has_two_shared_experts() -> None:
+    sizes = {**SIZES, "vocab_size": 32, "kv_lora_rank": 512, "qk_rope_head_dim": 64}
+    sizes["num_experts_per_tok"] = 6
+    config = read({"model_type": "deepseek_v2", **sizes})
+    assert config.experts is not None and config.experts.shared_size == 2 * 1407
+    entries = metadata_of_config(sizes, ARCHITECTURES["deepseek_v2"]).entries
+    assert entries["deepseek2.expert_shared_count"] == 2
+
+
+def test_a_minimax_m3_rotates_what_the_share_of_a_head_says() -> None:
+    """transformers writes `rotary_dim` into every config, and does not read it."""
+    silent: dict[str, Any] = {"model_type": "minimax_m3", **SIZES, "head_dim": 128}
+    assert read(silent).rotary_dim == 128
+    assert read({**silent, "rotary_dim": 64, "partial_rotary_factor": 0.5}).rotary_dim == 64
+    other = {**silent, "rotary_dim": 64}
+    with pytest.raises(UnsupportedModelError, match="rotary_dim = 64"):
+        read(other)
+    with pytest.raises(UnsupportedModelError, match="rotary_dim = 64"):
+        metadata_of_config({**other, "vocab_size": 32}, ARCHITECTURES["minimax_m3"])
 
 
 def test_what_silent_sisters_of_gpt2_mean() -> None:

@@ -70,19 +70,27 @@ class LatentConfig(DecoderConfig):
     widths: LatentWidths = field(kw_only=True)
 
 
-def read_widths(reader: ConfigReader, *, interleaved: bool, query_default: int) -> LatentWidths:
+def read_widths(
+    reader: ConfigReader,
+    *,
+    interleaved: bool,
+    query_default: int,
+    nope_default: int = 128,
+    value_default: int = 128,
+) -> LatentWidths:
     """The widths that a config states in DeepSeek's words.
 
     query_default: q_lora_rank where the config does not state it; null means one product.
+    nope_default, value_default: the same of qk_nope_head_dim and v_head_dim.
     """
     query: int | None = None
     if not reader.states("q_lora_rank") or reader.raw("q_lora_rank") is not None:
         query = reader.size("q_lora_rank", query_default)
     widths = LatentWidths(
         latent=reader.size("kv_lora_rank", 512),
-        nope=reader.size("qk_nope_head_dim", 128),
+        nope=reader.size("qk_nope_head_dim", nope_default),
         rope=reader.size("qk_rope_head_dim", 64),
-        value=reader.size("v_head_dim", 128),
+        value=reader.size("v_head_dim", value_default),
         query=query,
         interleaved=interleaved,
     )

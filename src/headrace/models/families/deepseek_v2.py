@@ -31,7 +31,7 @@ from headrace.weights.config_reader import ConfigReader
 
 _DEFAULTS = Defaults(
     positions=2048, dense_layers=0, experts=64, groups=1, chosen_groups=1, expert_width=1407,
-    scale=1.0, drafts=0,
+    shared=2, scale=1.0, drafts=0,
 )  # fmt: skip
 
 

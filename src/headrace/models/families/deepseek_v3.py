@@ -57,12 +57,15 @@ class Defaults(NamedTuple):
 
     positions: int = 4096
     query_rank: int = 1536
+    nope_width: int = 128
+    value_width: int = 128
     dense_layers: int = 3
     experts: int = 256
     chosen: int = 8
     groups: int = 8
     chosen_groups: int = 4
     expert_width: int = 2048
+    shared: int = 1
     scale: float = 2.5
     drafts: int = 1
     norm_eps: float = 1e-6
@@ -113,7 +116,13 @@ def read_deepseek(
     routing: how experts are chosen in families where it is not as in DeepSeek-V3.
     """
     layers = reader.size("num_hidden_layers")
-    widths = read_widths(reader, interleaved=interleaved, query_default=defaults.query_rank)
+    widths = read_widths(
+        reader,
+        interleaved=interleaved,
+        query_default=defaults.query_rank,
+        nope_default=defaults.nope_width,
+        value_default=defaults.value_width,
+    )
     attention, rope = read_latent_attention(reader, widths, RopeConfig.read(reader))
     reader.expect("hidden_act", str, ("silu", "swish"), "silu")
     # How many machines the authors' code shared the experts out to, and terms of training.
@@ -159,7 +168,7 @@ def _read_experts(
 ) -> ExpertsConfig:
     # Each so many layers have experts; in all published models every one behind the dense ones.
     reader.expect("moe_layer_freq", int, (1,), 1)
-    shared = reader.get("n_shared_experts", int, 1)
+    shared = reader.get("n_shared_experts", int, defaults.shared)
     if not 0 <= shared <= routing.num_experts:
         reader.refuse("n_shared_experts", shared, f"0 to the {routing.num_experts} experts")
     width = reader.size("moe_intermediate_size", defaults.expert_width)

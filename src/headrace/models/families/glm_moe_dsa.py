@@ -13,8 +13,9 @@ from headrace.models.families.deepseek_v32 import DeepseekV32, read_indexed
 from headrace.weights.config_reader import ConfigReader
 
 _DEFAULTS = Defaults(
-    positions=202752, query_rank=2048, groups=1, chosen_groups=1, drafts=0, norm_eps=1e-5
-)
+    positions=202752, query_rank=2048, nope_width=192, value_width=256, groups=1, chosen_groups=1,
+    drafts=0, norm_eps=1e-5,
+)  # fmt: skip
 
 
 class GlmMoeDsa(DeepseekV32):

@@ -84,6 +84,10 @@ class MiniMaxM3(Model):
         # Noise on the router's input while training.
         reader.unused("router_jitter_noise")
         blocks = SparseBlocks.read(reader, layers)
+        rope = RopeConfig.read(reader, default_theta=5e6, default_partial=1.0)
+        # transformers goes by partial_rotary_factor alone.
+        turning = rope.rotary_dim(head_dim)
+        reader.expect("rotary_dim", int, (turning,), turning)
         return DecoderConfig(
             model_type="minimax_m3",
             vocab_size=reader.optional("vocab_size", int),
@@ -91,9 +95,7 @@ class MiniMaxM3(Model):
             intermediate_size=reader.size("dense_intermediate_size", 12288),
             num_layers=layers,
             attention=read_attention(reader, heads, head_dim, default_kv_heads=4),
-            rope=RopeConfig.read(
-                reader, default_theta=5e6, default_partial=1.0, rotary_dim_of=head_dim
-            ),
+            rope=rope,
             max_positions=reader.size("max_position_embeddings", 524288),
             norm_eps=reader.positive("rms_norm_eps", 1e-6),
             activation="swiglu_clamped",

@@ -66,14 +66,14 @@ def _read_heads(keys: GGUFKeys, config: dict[str, Any]) -> None:
     config.setdefault("q_lora_rank", None)
 
 
-def _write_heads(config: ConfigReader, entries: dict[str, Any]) -> None:
+def _write_heads(config: ConfigReader, entries: dict[str, Any], nope: int, value: int) -> None:
     heads = config.size("num_attention_heads")
     config.expect("num_key_value_heads", int, (heads,), heads)
     rope, latent = config.size("qk_rope_head_dim", 64), config.size("kv_lora_rank", 512)
     entries[_KV_HEADS] = 1
     entries[_KEY], entries[_VALUE] = latent + rope, latent
-    entries[f"{_KEY}_mla"] = config.size("qk_nope_head_dim", 128) + rope
-    entries[f"{_VALUE}_mla"] = config.size("v_head_dim", 128)
+    entries[f"{_KEY}_mla"] = config.size("qk_nope_head_dim", nope) + rope
+    entries[f"{_VALUE}_mla"] = config.size("v_head_dim", value)
 
 
 def _read_layers(keys: GGUFKeys, config: dict[str, Any]) -> None:
@@ -120,12 +120,19 @@ def _read_indexed(keys: GGUFKeys, config: dict[str, Any]) -> None:
 
 
 def _writer(
-    dense: int, groups: int, chosen_groups: int, scoring: int, query: int = 1536
+    dense: int,
+    groups: int,
+    chosen_groups: int,
+    scoring: int,
+    query: int = 1536,
+    *,
+    nope: int = 128,
+    value: int = 128,
 ) -> Callable[[ConfigReader, dict[str, Any]], None]:
     """How entries are completed, by what a silent config means."""
 
     def write(config: ConfigReader, entries: dict[str, Any]) -> None:
-        _write_heads(config, entries)
+        _write_heads(config, entries, nope, value)
         _write_layers(config, entries, dense)
         if not config.states("q_lora_rank"):
             entries[_QUERY] = query
@@ -136,6 +143,24 @@ def _writer(
         entries[_GROUPS], entries[_CHOSEN_GROUPS] = (1, 1) if greedy else stated
 
     return write
+
+
+def _indexed(
+    write: Callable[[ConfigReader, dict[str, Any]], None],
+) -> Callable[[ConfigReader, dict[str, Any]], None]:
+    """The same where configs may state layers and experts twice: both times alike."""
+
+    def write_and_compare(config: ConfigReader, entries: dict[str, Any]) -> None:
+        layers = entries["block_count"]
+        write(config, entries)
+        dense = entries[DENSE_LAYERS]
+        kinds = config.raw("mlp_layer_types")
+        if kinds not in (None, ["dense"] * dense + ["sparse"] * (layers - dense)):
+            config.refuse("mlp_layer_types", kinds, "what first_k_dense_replace says")
+        count = entries["expert_count"]
+        config.expect("num_experts", int, (count,), count)
+
+    return write_and_compare
 
 
 _BLOCK: Mapping[str, str] = {
@@ -166,7 +191,7 @@ _INDEXER: Mapping[str, str] = {
 
 
 def _keys(
-    positions: int, width: int, experts: int, scale: float, eps: float = 1e-6
+    positions: int, width: int, experts: int, scale: float, eps: float = 1e-6, *, shared: int = 1
 ) -> tuple[Key, ...]:
     """Keys with what a silent config.json means."""
     return (
@@ -181,7 +206,7 @@ def _keys(
         Key("rope.dimension_count", "qk_rope_head_dim", in_config=64),
         Key("expert_count", "n_routed_experts", in_config=experts),
         Key("expert_used_count", "num_experts_per_tok", in_config=8),
-        Key("expert_shared_count", "n_shared_experts", in_config=1),
+        Key("expert_shared_count", "n_shared_experts", in_config=shared),
         Key("expert_feed_forward_length", "moe_intermediate_size", in_config=width),
         Key("expert_weights_scale", "routed_scaling_factor", "positive", 1.0, scale, off=0.0),
     )
@@ -227,7 +252,7 @@ DEEPSEEK_V2 = replace(
     DEEPSEEK_V3,
     model_type="deepseek_v2",
     hf_class="DeepseekV2ForCausalLM",
-    keys=_keys(2048, 1407, 64, 1.0),
+    keys=_keys(2048, 1407, 64, 1.0, shared=2),
     accepted={
         **_ACCEPTED,
         "scoring_func": ("softmax",),
@@ -241,23 +266,27 @@ DEEPSEEK_V2 = replace(
     vectors={},
 )
 
-_INDEXER_KEYS = (
-    Key("attention.indexer.head_count", "index_n_heads", in_config=64),
-    Key("attention.indexer.key_length", "index_head_dim", in_config=128),
-    Key("attention.indexer.top_k", "index_topk", in_config=2048),
-)
+
+def _indexer_keys(heads: int) -> tuple[Key, ...]:
+    return (
+        Key("attention.indexer.head_count", "index_n_heads", in_config=heads),
+        Key("attention.indexer.key_length", "index_head_dim", in_config=128),
+        Key("attention.indexer.top_k", "index_topk", in_config=2048),
+    )
+
+
 _INDEXED = replace(
     DEEPSEEK_V3,
     block={**_BLOCK, **_INDEXER},
-    keys=(*_keys(163840, 2048, 256, 2.5), *_INDEXER_KEYS),
+    keys=(*_keys(163840, 2048, 256, 2.5), *_indexer_keys(64)),
     accepted={
         **_NOAUX,
         "head_dim": (),
         "layer_types": (INDEXED, *OLDER_KINDS),
-        "mlp_layer_types": (),
     },
     is_this=lambda keys: True,
     reads=_read_indexed,
+    writes=_indexed(_writer(3, 8, 4, SIGMOID)),
 )
 DEEPSEEK_V32 = replace(
     _INDEXED, name="deepseek32", model_type="deepseek_v32", hf_class="DeepseekV32ForCausalLM"
@@ -267,7 +296,7 @@ GLM_MOE_DSA = replace(
     name="glm-dsa",
     model_type="glm_moe_dsa",
     hf_class="GlmMoeDsaForCausalLM",
-    keys=(*_keys(202752, 2048, 256, 2.5, eps=1e-5), *_INDEXER_KEYS),
+    keys=(*_keys(202752, 2048, 256, 2.5, eps=1e-5), *_indexer_keys(32)),
     accepted={
         **_INDEXED.accepted,
         "indexer_rope_interleave": (True,),
@@ -277,7 +306,6 @@ GLM_MOE_DSA = replace(
         "index_skip_topk_offset": (),
         "index_share_for_mtp_iteration": (),
         "moe_router_dtype": ("float32",),
-        "num_experts": (),
     },
-    writes=_writer(3, 1, 1, SIGMOID, query=2048),
+    writes=_indexed(_writer(3, 1, 1, SIGMOID, 2048, nope=192, value=256)),
 )

@@ -128,6 +128,8 @@ def _read_m3(keys: GGUFKeys, config: dict[str, Any]) -> None:
 
 def _write_m3(config: ConfigReader, entries: dict[str, Any]) -> None:
     layers = entries["block_count"]
+    turning = entries["rope.dimension_count"]
+    config.expect("rotary_dim", int, (turning,), turning)
     blocks = SparseBlocks.read(config, layers)
     sizes = (blocks.heads, blocks.head_dim, blocks.block_size, blocks.chosen, blocks.local)
     entries |= dict(zip(_SIZES, sizes, strict=True))
@@ -181,7 +183,6 @@ MINIMAX_M3 = Architecture(
     ),
     rope_theta=5e6,
     partial=1.0,
-    rotary_dim_key=True,
     silent_head_dim=128,
     accepted={
         "hidden_act": ("swigluoai", "silu"),
