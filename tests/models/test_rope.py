@@ -270,6 +270,9 @@ def test_layers_with_a_window_may_have_a_rope_of_their_own(
          "rope_parameters": {"full_attention": {"rope_theta": 5e5}}},
         {"rope_parameters": {"full_attention": {"rope_theta": 5e5, "note": 1}}},
         {"rope_parameters": {"full_attention": {}, "chunked_attention": {"rope_theta": 1e5}}},
+        {"rope_parameters": {"rope_type": "default", "rope_theta": 1e5}},
+        {"rope_parameters": {"full_attention": {"partial_rotary_factor": math.nan}}},
+        {"rope_parameters": {"full_attention": {"partial_rotary_factor": 0.0}}},
     ],
 )  # fmt: skip
 def test_pairs_that_contradict_themselves_stop_the_load(config: dict[str, Any]) -> None:
@@ -287,6 +290,8 @@ def test_pairs_that_contradict_themselves_stop_the_load(config: dict[str, Any]) 
         ("yarn", {"rope_theta": None}, {"rope_theta": 1.0}, "rope_theta = 1.0 .*above 1"),
         ("yarn-mscale", {}, {"mscale_all_dim": -4.0}, "mscale_all_dim is -4.0"),
         ("yarn-mscale", {}, {"mscale": -1.0}, "mscale is -1.0"),
+        ("yarn-mscale", {}, {"mscale": None, "mscale_all_dim": -4.0}, "mscale_all_dim is -4.0"),
+        ("yarn-mscale", {}, {"mscale": None, "mscale_all_dim": math.nan}, "mscale_all_dim is nan"),
         ("yarn", {}, {"factor": 3e38, "attn_factor": 3e38}, "attention factor is finite"),
         ("longrope", {}, {"original_max_position_embeddings": 1}, "= 1 .*at least 2"),
         (

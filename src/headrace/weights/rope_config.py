@@ -133,11 +133,14 @@ class RopeConfig:
         """Ropes of layers that see everything and of those with a window.
 
         transformers 5 has an object for each in `rope_parameters`; older files have `rope_theta`
-        and `rope_scaling` for the first and `rope_local_base_freq` for the second.
+        and `rope_scaling` for the first and `rope_local_base_freq` for the second. One object for
+        both is refused: which layers it speaks of, readers disagree about.
         default_partial: as in `read`, for each of them. local_key: another name of that last key.
         """
         both = config.raw("rope_parameters")
-        if not isinstance(both, dict) or not both.keys() & {FULL, WINDOWED}:
+        if isinstance(both, dict) and both and not both.keys() & {FULL, WINDOWED}:
+            config.refuse("rope_parameters", both, f"objects of {FULL} and {WINDOWED}")
+        if not isinstance(both, dict) or not both:
             local = config.positive(local_key, default_local_theta)
             full = cls.read(config, default_theta=default_theta, default_partial=default_partial)
             return full, cls(local, partial=full.partial if default_partial is not None else 1.0)
@@ -155,7 +158,7 @@ class RopeConfig:
             fields = {} if part is None else _read_kind(part, config)
             if part is not None:
                 _check_theta(part, fields, theta)
-                stated = part.optional("partial_rotary_factor", float)
+                stated = _agreed(part, [], "partial_rotary_factor", "partial_rotary_factor")
                 whole = 1.0 if fields["kind"] == "proportional" else default_partial
                 fields["partial"] = _partial(part, stated, whole)
             found.append(cls(theta=theta, **fields))
@@ -342,6 +345,8 @@ def _read_yarn(part: ConfigReader, fields: dict[str, Any]) -> dict[str, Any]:
         part.refuse("beta_fast", fast, f"at least beta_slow {slow}")
     # The names are DeepSeek's; only both together mean anything.
     mscale, all_dims = (part.optional(key, float) for key in ("mscale", "mscale_all_dim"))
+    if all_dims:
+        all_dims = part.positive("mscale_all_dim")
     stated, factor = part.optional("attention_factor", float), fields["factor"]
     # Whether training saw the scaling; the arithmetic is the same.
     part.unused("finetuned")

@@ -16,7 +16,6 @@ from headrace.models.config import DecoderConfig, read_windows
 from headrace.models.families.olmo2 import Olmo2, Olmo2Layer, read_olmo2
 from headrace.models.rope import RopeConfig
 from headrace.weights.config_reader import ConfigReader
-from headrace.weights.rope_config import FULL, WINDOWED
 
 FULL_EVERY = 4
 THETA = 5e5
@@ -29,9 +28,6 @@ class Olmo3(Olmo2):
 
     @staticmethod
     def read_config(reader: ConfigReader) -> DecoderConfig:
-        stated = reader.raw("rope_parameters")
-        if isinstance(stated, dict) and not stated.keys() & {FULL, WINDOWED}:
-            reader.refuse("rope_parameters", stated, f"objects of {FULL} and {WINDOWED}")
         theta = reader.positive("rope_theta", THETA)
         if theta != THETA:
             # transformers takes it for one kind of layer, llama.cpp for both.
