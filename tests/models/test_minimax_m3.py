@@ -99,12 +99,19 @@ def test_what_is_not_implemented_stops_the_load(change: dict[str, Any], words: s
         ("sparse_score_type", "mean"),
         ("sparse_init_block", 1),
         ("sparse_attention_freq", [0, 1]),
+        ("sparse_attention_freq", [0, 1, 2]),
         ("sparse_disable_index_value", [0, 0, 1]),
     ],
 )
 def test_other_ways_of_choosing_blocks_stop_the_load(key: str, value: Any) -> None:
+    """Whether the section says which layers choose, or `layer_types`."""
     config = tiny_config(FAMILY, **CASES[PUBLISHED])
     config["sparse_attention_config"] = {**SECTION, key: value}
+    with pytest.raises(UnsupportedModelError, match=f"sparse_attention_config.{key}"):
+        read(config)
+    config["layer_types"] = tiny_config(FAMILY)["layer_types"]
+    if key != "sparse_attention_freq":
+        del config["sparse_attention_config"]["sparse_attention_freq"]
     with pytest.raises(UnsupportedModelError, match=f"sparse_attention_config.{key}"):
         read(config)
 

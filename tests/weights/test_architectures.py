@@ -68,6 +68,39 @@ def test_heads_of_a_silent_config_are_written_as_wide_as_it_is_read(silent: Any)
     assert len(compared) > 35 and {"qwen3", "gemma3_text", "gpt_oss"} <= compared
 
 
+@pytest.mark.parametrize(
+    ("family", "key", "value"),
+    [
+        ("ernie4_5_moe", "moe_norm_min", 0.1),
+        ("gemma3_text", "rope_parameters", {"rope_type": "linear", "factor": 2.0}),
+        ("glm_moe_dsa", "mlp_layer_types", ["sparse", "dense", "sparse"]),
+        ("glm_moe_dsa", "num_experts", 4),
+        ("gpt_oss", "experts_per_token", 2),
+        ("gpt_oss", "initial_context_length", 128),
+        ("hunyuan_v1_moe", "routed_scaling_factor", 2.5),
+        ("llama", "hidden_act", []),
+        ("mimo_v2_flash", "hybrid_layer_pattern", [0, 2, 0]),
+        ("mimo_v2_flash", "layer_types", ["full_attention", "chunked", "full_attention"]),
+        ("mimo_v2_flash", "moe_layer_freq", [0, 2, 1]),
+        ("mimo_v2_flash", "rope_parameters", {"rope_type": "default", "rope_theta": 1e6}),
+        ("minimax_m3", "moe_layer_freq", [0, 2, 1]),
+        ("nemotron-nas", "block_configs", [1, 2, 3]),
+        ("step3p7", "rope_parameters", {"rope_type": "default", "rope_theta": 1e6}),
+    ],
+)
+def test_what_stops_the_load_of_a_folder_is_not_written_either(
+    family: str, key: str, value: Any
+) -> None:
+    """Both by the key's name: a GGUF file would mean what its folder could not say."""
+    config = {**tiny_config(family), key: value}
+    with pytest.raises(UnsupportedModelError, match=key):
+        metadata_of_config(config, ARCHITECTURES[family])
+    with pytest.raises(UnsupportedModelError, match=key):
+        read_config(
+            Checkpoint(Path("x"), "safetensors", config, Conventions(), {}, TokenizerData("none"))
+        )
+
+
 @pytest.mark.parametrize("family", NAMED)
 def test_names_are_gguf_py_s_both_ways(family: str) -> None:
     """Also where its table knows a tensor by another family's name: what the file says decides."""

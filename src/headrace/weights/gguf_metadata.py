@@ -143,7 +143,7 @@ def _check_accepted(reader: ConfigReader, name: str, supported: tuple[Any, ...])
     if value is None or not supported:
         return
     entries = value if isinstance(value, list) else [value]
-    if any(entry not in supported for entry in entries):
+    if not entries or any(entry not in supported for entry in entries):
         raise _unsayable(name, value)
 
 

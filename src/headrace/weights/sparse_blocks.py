@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from headrace.weights.config_reader import ConfigReader
+from headrace.weights.layer_kinds import read_flags
 from headrace.weights.rope_config import FULL
 
 SPARSE = "minimax_m3_sparse"
@@ -69,30 +70,23 @@ def _size(
 def _read_layers(
     config: ConfigReader, section: ConfigReader | None, layers: int
 ) -> tuple[bool, ...]:
-    stated = (False,) * layers
+    stated = silent = None
     if section is not None:
         section.expect("use_sparse_attention", bool, (True,), True)
         section.expect("sparse_score_type", str, ("max",), "max")
         # Blocks at the beginning that are always chosen.
         section.expect("sparse_init_block", int, (0,), 0)
-        if (flags := section.raw("sparse_attention_freq")) is not None:
-            stated = _flags(section, "sparse_attention_freq", flags, layers)
-        # Layers whose indexers add nothing to what attention gives; others are not implemented.
-        if (flags := section.raw("sparse_disable_index_value")) is not None:
-            silent = _flags(section, "sparse_disable_index_value", flags, layers)
-            if any(sparse and not flag for sparse, flag in zip(stated, silent, strict=True)):
-                section.refuse("sparse_disable_index_value", flags, "1 in each layer that chooses")
-    kinds = config.raw("layer_types")
-    if kinds is None:
-        return stated
-    known = isinstance(kinds, list) and all(kind in [FULL, SPARSE] for kind in kinds)
-    found = tuple(kind == SPARSE for kind in kinds) if known else ()
-    if len(found) != layers or (any(stated) and found != stated):
-        config.refuse("layer_types", kinds, f"{FULL!r} or {SPARSE!r}, {layers} times")
+        stated = read_flags(section, "sparse_attention_freq", layers)
+        silent = read_flags(section, "sparse_disable_index_value", layers)
+    found = stated or (False,) * layers
+    if (kinds := config.raw("layer_types")) is not None:
+        known = isinstance(kinds, list) and all(kind in [FULL, SPARSE] for kind in kinds)
+        found = tuple(kind == SPARSE for kind in kinds) if known else ()
+        if len(found) != layers or stated not in (None, found):
+            config.refuse("layer_types", kinds, f"{FULL!r} or {SPARSE!r}, {layers} times")
+    # Layers whose indexers add nothing to what attention gives; others are not implemented.
+    others = any(sparse and not flag for sparse, flag in zip(found, silent or found, strict=True))
+    if section is not None and others:
+        flags = section.raw("sparse_disable_index_value")
+        section.refuse("sparse_disable_index_value", flags, "1 in each layer that chooses")
     return found
-
-
-def _flags(section: ConfigReader, key: str, flags: object, layers: int) -> tuple[bool, ...]:
-    if not isinstance(flags, list) or [*map(type, flags)] != [int] * layers:
-        section.refuse(key, flags, f"0 or 1, {layers} times")
-    return tuple(bool(flag) for flag in flags)

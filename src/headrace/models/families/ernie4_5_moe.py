@@ -20,8 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-import numpy as np
-
 from headrace.models.config import (
     DecoderConfig,
     ExpertsConfig,
@@ -36,10 +34,8 @@ from headrace.models.families.llama import read_llama
 from headrace.models.loader import Loader
 from headrace.models.model import Model
 from headrace.ops.experts import Routing
+from headrace.weights.architectures.ernie import read_least_sum
 from headrace.weights.config_reader import ConfigReader
-
-LEAST_SUM = 1e-12
-"""The published moe_norm_min."""
 
 
 class ErnieMoeLayer(ExpertLayer):
@@ -95,9 +91,7 @@ class ErnieMoe(Model):
 
 def _read_experts(reader: ConfigReader) -> ExpertsConfig:
     count = read_expert_count(reader, "moe_num_experts", 64)
-    least = reader.positive("moe_norm_min", LEAST_SUM)
-    if least > np.float32(LEAST_SUM):
-        reader.refuse("moe_norm_min", least, f"at most {LEAST_SUM}")
+    read_least_sum(reader)
     width = reader.size("moe_intermediate_size", 1536)
     shared = reader.get("moe_num_shared_experts", int, 2)
     if not 0 <= shared <= count:

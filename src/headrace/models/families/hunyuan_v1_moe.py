@@ -47,10 +47,13 @@ class HunyuanMoe(Model):
             reader.expect(key, bool, (False,), False)
         reader.expect("norm_type", str, ("rms",), "rms")
         reader.expect("moe_layer_num_skipped", int, (0,), 0)
+        # Published files have false for none.
+        if (scale := reader.raw("routed_scaling_factor")) not in (None, False, 1):
+            reader.refuse("routed_scaling_factor", scale, "false or 1")
         # Of groups, which are off, of capacities while training, of heads that classify.
         reader.unused(
-            "n_group", "topk_group", "routed_scaling_factor", "moe_random_routing_dropped_token",
-            "dense_list", "class_num", "pool_type", "skip_cls_token", "org_vocab_size",
+            "n_group", "topk_group", "moe_random_routing_dropped_token", "dense_list", "class_num",
+            "pool_type", "skip_cls_token", "org_vocab_size",
         )  # fmt: skip
         return read_hunyuan(reader, "hunyuan_v1_moe", experts=_read_experts(reader))
 

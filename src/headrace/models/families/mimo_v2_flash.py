@@ -35,7 +35,7 @@ from headrace.models.loader import Loader
 from headrace.models.model import Model
 from headrace.models.rope import RopeConfig
 from headrace.weights.config_reader import ConfigReader
-from headrace.weights.layer_kinds import read_sparse_mlps
+from headrace.weights.layer_kinds import read_sparse_mlps, read_window_kinds
 from headrace.weights.rope_config import FULL, WINDOWED
 
 GLOBAL_THETA, LOCAL_THETA, PARTIAL = 5e6, 1e4, 0.334
@@ -147,17 +147,8 @@ def _read_windows(reader: ConfigReader, layers: int) -> tuple[int, ...]:
         window = reader.size("sliding_window_size") + 1
         if before >= 1 << 30:
             reader.refuse("sliding_window_size", before, f"1 to {(1 << 30) - 1}")
-    usual = [FULL if index % 6 == 5 or index == 0 else WINDOWED for index in range(layers)]
-    kinds, pattern = reader.raw("layer_types"), reader.raw("hybrid_layer_pattern")
-    if pattern is not None:
-        if not isinstance(pattern, list) or [*map(type, pattern)] != [int] * layers:
-            reader.refuse("hybrid_layer_pattern", pattern, f"0 or 1, {layers} times")
-        usual = [WINDOWED if flag else FULL for flag in pattern]
-    if kinds is None:
-        kinds = usual
-    known = isinstance(kinds, list) and all(kind in [FULL, WINDOWED] for kind in kinds)
-    if not known or len(kinds) != layers or (pattern is not None and kinds != usual):
-        reader.refuse("layer_types", kinds, f"{FULL!r} or {WINDOWED!r}, {layers} times")
+    usual = (FULL if index % 6 == 5 or index == 0 else WINDOWED for index in range(layers))
+    kinds = read_window_kinds(reader, layers, tuple(usual))
     return tuple(window if kind == WINDOWED else 0 for kind in kinds)
 
 

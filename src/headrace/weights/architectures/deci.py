@@ -53,6 +53,8 @@ def _write(config: ConfigReader, entries: dict[str, Any]) -> None:
         config.refuse("block_configs", blocks, f"lists of {count} objects")
     kv_heads, widths = [], []
     for at, block in enumerate(blocks):
+        if not isinstance(block, dict):
+            config.refuse("block_configs", blocks, f"lists of {count} objects")
         reader = ConfigReader(block, prefix=f"block_configs.{at}.")
         attention, ffn = reader.section("attention"), reader.section("ffn")
         if attention is None or ffn is None:

@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from headrace.weights.architectures.architecture import Architecture, Key
 from headrace.weights.architectures.gguf_keys import GGUFKeys
 from headrace.weights.architectures.glm import DENSE_LAYERS, read_count
@@ -32,6 +34,8 @@ from headrace.weights.config_reader import ConfigReader
 _INTERLEAVED = Conventions(rope_layout="interleaved")
 _SHARED_COUNT, _SHARED_WIDTH = "expert_shared_count", "expert_shared_feed_forward_length"
 _STEP = "interleave_moe_layer_step"
+LEAST_SUM = 1e-12
+"""The published moe_norm_min."""
 _DEFAULTS = {"context_length": 131072, "attention.head_count_kv": 2}
 
 
@@ -58,6 +62,13 @@ ERNIE = Architecture(
 )
 
 
+def read_least_sum(config: ConfigReader) -> None:
+    """`moe_norm_min`, which changes nothing as published; larger ones stop whoever reads them."""
+    least = config.positive("moe_norm_min", LEAST_SUM)
+    if least > np.float32(LEAST_SUM):
+        config.refuse("moe_norm_min", least, f"at most {LEAST_SUM}")
+
+
 def _read_moe(keys: GGUFKeys, config: dict[str, Any]) -> None:
     """Where a file says nothing of shared experts there are none."""
     layers, width = config["num_hidden_layers"], config["moe_intermediate_size"]
@@ -72,6 +83,7 @@ def _read_moe(keys: GGUFKeys, config: dict[str, Any]) -> None:
 
 def _write_moe(config: ConfigReader, entries: dict[str, Any]) -> None:
     layers = entries["block_count"]
+    read_least_sum(config)
     config.expect("moe_layer_interval", int, (1,), 1)
     config.expect("moe_layer_end_index", int, (-1, layers - 1), -1)
     entries[_STEP] = 1
@@ -103,7 +115,7 @@ ERNIE_MOE = Architecture(
     ),
     rope_theta=5e5,
     implied={"use_bias": False},
-    accepted={**SILU, "moe_norm_min": (), "num_nextn_predict_layers": ()},
+    accepted={**SILU, "num_nextn_predict_layers": ()},
     neutral={NORMED: True},
     reads=_read_moe,
     writes=_write_moe,

@@ -40,6 +40,11 @@ def _read(keys: GGUFKeys, config: dict[str, Any]) -> None:
 def _write(config: ConfigReader, entries: dict[str, Any]) -> None:
     write_layer_types(config, entries, full_every=2)
     entries[_WIDTH] = config.size("intermediate_size")
+    # What published files state twice.
+    chosen = entries["expert_used_count"]
+    config.expect("experts_per_token", int, (chosen,), chosen)
+    if (original := entries.get("rope.scaling.original_context_length")) is not None:
+        config.expect("initial_context_length", int, (original,), original)
     if (stored := config.section("quantization_config")) is not None:
         # What is written are the tensors, whatever held them.
         stored.expect("quant_method", str, ("mxfp4",), "")
@@ -75,8 +80,6 @@ GPT_OSS = Architecture(
         **SILU,
         "swiglu_limit": (7.0,),
         "swiglu_alpha": (1.702,),
-        "experts_per_token": (),
-        "initial_context_length": (),
     },
     reads=_read,
     writes=_write,

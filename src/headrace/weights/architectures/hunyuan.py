@@ -116,7 +116,7 @@ HUNYUAN_MOE = Architecture(
         "org_vocab_size": (),
         "pool_type": (),
         "position_embedding_xdrope": (False,),
-        "routed_scaling_factor": (),
+        "routed_scaling_factor": (False, 1),
         "skip_cls_token": (),
         "topk_group": (),
         "use_mixed_mlp_moe": (True,),

@@ -30,6 +30,7 @@ from headrace.weights.architectures.shared import (
 )
 from headrace.weights.architectures.windows import PATTERN
 from headrace.weights.config_reader import ConfigReader
+from headrace.weights.layer_kinds import read_sparse_mlps, read_window_kinds
 from headrace.weights.rope_config import FULL, WINDOWED
 
 _KV_HEADS = "attention.head_count_kv"
@@ -66,13 +67,9 @@ def _write(config: ConfigReader, entries: dict[str, Any]) -> None:
     entries["attention.value_length"] = config.size("v_head_dim", 128)
     if config.optional("layernorm_epsilon", float) is not None:
         entries["attention.layer_norm_rms_epsilon"] = config.positive("layernorm_epsilon")
-    usual = [index % 6 != 5 and index > 0 for index in range(layers)]
-    kinds, pattern = config.raw("layer_types"), config.raw("hybrid_layer_pattern")
-    listed = pattern if kinds is None else kinds
-    flags = usual if listed is None else [kind in (1, WINDOWED) for kind in listed]
-    if len(flags) != layers:
-        config.refuse("layer_types", listed, f"lists of {layers} layers")
-    entries[PATTERN] = flags
+    usual = (FULL if index % 6 == 5 or index == 0 else WINDOWED for index in range(layers))
+    kinds = read_window_kinds(config, layers, tuple(usual))
+    flags = entries[PATTERN] = [kind == WINDOWED for kind in kinds]
     full = config.size("num_key_value_heads", 4)
     local = config.size("swa_num_key_value_heads", 2 * full)
     entries[_KV_HEADS] = [local if flag else full for flag in flags]
@@ -85,12 +82,10 @@ def _write(config: ConfigReader, entries: dict[str, Any]) -> None:
         scale = 1.0
     entries[_VALUE_SCALE] = scale
     entries[GATING] = SIGMOID
-    for key, dense in (("moe_layer_freq", 0), ("mlp_layer_types", "dense")):
-        listed = config.raw(key)
-        if listed is not None and [kind == dense for kind in listed] != [True] + [False] * (
-            layers - 1
-        ):
-            config.refuse(key, listed, "a dense layer at the beginning and no other")
+    leading = tuple(index > 0 for index in range(layers))
+    if read_sparse_mlps(config, layers, leading) != leading:
+        key = "moe_layer_freq" if config.raw("mlp_layer_types") is None else "mlp_layer_types"
+        config.refuse(key, config.raw(key), "a dense layer at the beginning and no other")
 
 
 MIMO_V2_FLASH = Architecture(
