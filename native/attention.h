@@ -13,6 +13,7 @@
 #include "chains.h"
 #include "elementwise.h"
 #include "kernels.h"
+#include "kv_readers.h"
 #include "latent.h"
 #include "linear.h"
 
@@ -54,10 +55,10 @@ struct SpanGroups {
 
 // With few rows attention waits for memory, and groups lie scattered: those of the next span are
 // asked for while these are computed.
-template <bool Stream, class Pairs>
-HEADRACE_INLINE void ask_ahead(const typename Pairs::T* at, int64_t ahead) {
+template <bool Stream, class Reader>
+HEADRACE_INLINE void ask_ahead(const typename Reader::T* at, int64_t ahead) {
   if constexpr (Stream) {
-    constexpr int64_t kBytes = Pairs::kPair * sizeof(typename Pairs::T);
+    constexpr int64_t kBytes = Reader::kPair * sizeof(typename Reader::T);
     for (int64_t b = 0; b < kBytes; b += 64) {
       prefetch(reinterpret_cast<const uint8_t*>(at) + ahead + b);
     }
@@ -66,21 +67,20 @@ HEADRACE_INLINE void ask_ahead(const typename Pairs::T* at, int64_t ahead) {
 
 // q.K [MR][64] of groups [g, g + NP). Sums wait in memory between tiles: the chains need all the
 // registers.
-template <int MR, int NP, class Pairs, bool Stream>
+template <int MR, int NP, class K, bool Stream>
 HEADRACE_APART void score_groups(const SpanGroups& span, int64_t g, const float* q, int64_t d,
                                  float* scores) {
-  using C = Chains<MR, NP, Pairs>;
-  using T = typename Pairs::T;
-  const T* k = reinterpret_cast<const T*>(span.k[g]);
-  const int64_t apart = NP == 1 ? 0 : reinterpret_cast<const T*>(span.k[g + NP - 1]) - k;
+  using C = Chains<MR, NP, K>;
+  const typename K::T* k = values_of<K>(span.k[g]);
+  const int64_t apart = NP == 1 ? 0 : values_of<K>(span.k[g + NP - 1]) - k;
   for (int64_t begin = 0; begin < d; begin += kTile) {
     const int64_t pairs = (d - begin < kTile ? d - begin : kTile) / 2;
     C c;
     C::clear(c);
     for (int64_t p = 0; p < pairs; ++p) {
-      for (int j = 0; j < NP; ++j) ask_ahead<Stream, Pairs>(k + j * apart, span.k_ahead[g + j]);
+      for (int j = 0; j < NP; ++j) ask_ahead<Stream, K>(k + j * apart, span.k_ahead[g + j]);
       C::pair(c, q + begin + 2 * p, d, k, apart);
-      k += Pairs::kPair;
+      k += K::kPair;
     }
 HEADRACE_UNROLL
     for (int i = 0; i < MR; ++i) {
@@ -129,14 +129,15 @@ HEADRACE_INLINE F distances(const SpanGroups& span, int64_t group, const float* 
   return add(load(lane), splat(static_cast<float>(span.start + group * kLanes - position)));
 }
 
-// q.K of one row become its p; returns what older sums have to be scaled by.
+// q.K of one row become its p, as V takes them; returns what older sums have to be scaled by.
+template <class K, class V>
 HEADRACE_INLINE float soften(const AttentionArgs& a, const SpanGroups& span, float* scores,
                              const Seen& seen, float* most, float* total) {
   const int64_t groups = Seen::end_group(seen);
   const F none = splat(-__builtin_inff());
   F high = none;
   for (int64_t g = Seen::first_group(seen); g < groups; ++g) {
-    F s = mul(load(scores + g * kLanes), splat(a.scale));
+    F s = mul(K::scored(span.k[g], load(scores + g * kLanes)), splat(a.scale));
     if (a.softcap != 0.0f) s = soft_capped(s, splat(a.softcap));
     if (a.slopes != nullptr) s = add(s, mul(splat(most[kSlope]), distances(span, g, most)));
     store(scores + g * kLanes, s);
@@ -148,10 +149,9 @@ HEADRACE_INLINE float soften(const AttentionArgs& a, const SpanGroups& span, flo
   const F keep = now == *most ? splat(1.0f) : exp(sub(splat(*most), shift));
   F sum_p = mul(load(total), keep);
   for (int64_t g = Seen::first_group(seen); g < groups; ++g) {
-    F p = exp(sub(load(scores + g * kLanes), shift));
-    if (a.kv.v_bf16) p = round_bf16(p);
+    F p = V::rounded(exp(sub(load(scores + g * kLanes), shift)));
     p = Seen::keep(seen, g, p, zero());
-    store(scores + g * kLanes, p);
+    store(scores + g * kLanes, V::weighed(span.v[g], p));
     sum_p = add(sum_p, p);
   }
   store(total, sum_p);
@@ -162,12 +162,11 @@ HEADRACE_INLINE float soften(const AttentionArgs& a, const SpanGroups& span, flo
 }
 
 // mixed = mixed * keep + p . V over the tokens seen, for MR rows and NP panels of d.
-template <int MR, int NP, class Pairs, bool Stream>
+template <int MR, int NP, class V, bool Stream>
 HEADRACE_APART void mix_panels(const SpanGroups& span, const Seen& seen, int64_t panel,
                                const float* p, const float* keep, float* mixed, int64_t width) {
-  using C = Chains<MR, NP, Pairs>;
-  using T = typename Pairs::T;
-  constexpr int64_t kPanel = 8 * Pairs::kPair;
+  using C = Chains<MR, NP, V>;
+  constexpr int64_t kPanel = 8 * V::kPair;
   const int64_t first_tile = seen.begin / kTile * kTile;
   for (int64_t begin = first_tile; begin < seen.end; begin += kTile) {
     C c;
@@ -175,21 +174,21 @@ HEADRACE_APART void mix_panels(const SpanGroups& span, const Seen& seen, int64_t
     const int64_t end = seen.end - begin < kTile ? seen.end : begin + kTile;
     const int64_t from = begin < seen.begin ? seen.begin : begin;
     for (int64_t at = from / kLanes * kLanes; at < end; at += kLanes) {
-      const T* v = reinterpret_cast<const T*>(span.v[at / kLanes]) + panel * kPanel;
+      const typename V::T* v = values_of<V>(span.v[at / kLanes]) + panel * kPanel;
       const int64_t n = end - at < kLanes ? end - at : kLanes;
       int64_t t = from > at ? from - at : 0;
-      v += t / 2 * Pairs::kPair;
+      v += t / 2 * V::kPair;
       if (t % 2 != 0) {
         C::single_odd(c, p + at + t, kSpan, v, kPanel);
-        v += Pairs::kPair;
+        v += V::kPair;
         ++t;
       }
       for (; t + 2 <= n; t += 2) {
         for (int j = 0; j < NP; ++j) {
-          ask_ahead<Stream, Pairs>(v + j * kPanel, span.v_ahead[at / kLanes]);
+          ask_ahead<Stream, V>(v + j * kPanel, span.v_ahead[at / kLanes]);
         }
         C::pair(c, p + at + t, kSpan, v, kPanel);
-        v += Pairs::kPair;
+        v += V::kPair;
       }
       if (t < n) C::single(c, p + at + n - 1, kSpan, v, kPanel);
     }
@@ -206,7 +205,7 @@ HEADRACE_UNROLL
 }
 
 // One span for MR rows that see the same of it.
-template <int MR, class KPairs, class VPairs, bool Stream>
+template <int MR, class K, class V, bool Stream>
 static void span_rows(const AttentionArgs& a, const SpanGroups& span, const Seen& seen,
                       const RowState& s) {
   alignas(64) float scores[MR * kSpan];
@@ -214,26 +213,26 @@ static void span_rows(const AttentionArgs& a, const SpanGroups& span, const Seen
   const int64_t groups = Seen::end_group(seen);
   for (int64_t g = Seen::first_group(seen); g < groups; g += kBlockPanels) {
     with_panels(groups - g < kBlockPanels ? groups - g : kBlockPanels, [&]<int NP>() {
-      score_groups<MR, NP, KPairs, Stream>(span, g, s.q, a.kv.head_dim, scores);
+      score_groups<MR, NP, K, Stream>(span, g, s.q, a.kv.head_dim, scores);
     });
   }
   for (int i = 0; i < MR; ++i) {
-    keep[i] = soften(a, span, scores + i * kSpan, seen, s.most + i * kLanes,
-                     s.total + i * kLanes);
+    keep[i] = soften<K, V>(a, span, scores + i * kSpan, seen, s.most + i * kLanes,
+                           s.total + i * kLanes);
   }
   const int64_t width = a.kv.v_panels * kLanes;
   for (int64_t panel = 0; panel < a.kv.v_panels; panel += kBlockPanels) {
     const int64_t left = a.kv.v_panels - panel;
     with_panels(left < kBlockPanels ? left : kBlockPanels, [&]<int NP>() {
-      mix_panels<MR, NP, VPairs, Stream>(span, seen, panel, scores, keep, s.mixed, width);
+      mix_panels<MR, NP, V, Stream>(span, seen, panel, scores, keep, s.mixed, width);
     });
   }
 }
 
 // One span for `rows` rows from `row` on.
-template <class KPairs, class VPairs>
-static void span_all(const AttentionArgs& a, const SpanGroups& span, const Seen& seen,
-                     const RowState& s, int64_t row, int64_t rows, bool stream) {
+template <class K, class V>
+HEADRACE_APART void span_all(const AttentionArgs& a, const SpanGroups& span, const Seen& seen,
+                             const RowState& s, int64_t row, int64_t rows, bool stream) {
   const int64_t width = a.kv.v_panels * kLanes;
   for (int64_t i = row; i < row + rows; i += kSpanRows) {
     const int64_t left = row + rows - i;
@@ -241,23 +240,17 @@ static void span_all(const AttentionArgs& a, const SpanGroups& span, const Seen&
                       s.most + i * kLanes};
     with_rows<kSpanRows>(left < kSpanRows ? left : kSpanRows, [&]<int MR>() {
       if (stream) {
-        span_rows<MR, KPairs, VPairs, true>(a, span, seen, at);
+        span_rows<MR, K, V, true>(a, span, seen, at);
       } else {
-        span_rows<MR, KPairs, VPairs, false>(a, span, seen, at);
+        span_rows<MR, K, V, false>(a, span, seen, at);
       }
     });
   }
 }
 
-// A codec of K and V is a reader of pairs and a line in each of these tables.
-using SpanKernel = void (*)(const AttentionArgs&, const SpanGroups&, const Seen&, const RowState&,
-                            int64_t row, int64_t rows, bool stream);
-template <class KPairs>
-constexpr SpanKernel kSpanOfValues[] = {span_all<KPairs, F32Pairs>, span_all<KPairs, BF16Pairs>};
-constexpr const SpanKernel* kSpanOfKeys[] = {kSpanOfValues<F32Pairs>, kSpanOfValues<BF16Pairs>};
-
-// q of every row of the item (rounded where K is), and empty sums, or those of its head's sink: a
-// score seen first, of a position without a value.
+// q of every row of the item (rounded as K's codec has it), and empty sums, or those of its head's
+// sink: a score seen first, of a position without a value.
+template <class K>
 HEADRACE_INLINE void start_rows(const AttentionArgs& a, const AttentionItem& item,
                                 const RowState& s) {
   const int64_t d = a.kv.head_dim, width = a.kv.v_panels * kLanes;
@@ -268,7 +261,7 @@ HEADRACE_INLINE void start_rows(const AttentionArgs& a, const AttentionItem& ite
     const float* from = a.qkv + token * a.row_width + head * d;
     for (int64_t i = 0; i < d; i += kLanes) {
       const F q = load_n(from + i, d - i);
-      store_n(s.q + row * d + i, a.kv.k_bf16 ? round_bf16(q) : q, d - i);
+      store_n(s.q + row * d + i, K::rounded(q), d - i);
     }
     for (int64_t i = 0; i < width; i += kLanes) store(s.mixed + row * width + i, zero());
     float* most = s.most + row * kLanes;
@@ -307,7 +300,8 @@ HEADRACE_INLINE Seen seen_of(const AttentionArgs& a, int64_t token, int64_t star
           masks == nullptr ? kWhole : masks[token * a.sees.mask_spans + start / kSpan]};
 }
 
-static void attention(const AttentionArgs& a, const AttentionItem& item, void* scratch) {
+template <class K, class V>
+static void attend(const AttentionArgs& a, const AttentionItem& item, void* scratch) {
   const KvLayer& kv = a.kv;
   const int64_t heads = item.q_end - item.q_begin;
   const int64_t tokens = item.end - item.begin, rows = tokens * heads;
@@ -318,8 +312,7 @@ static void attention(const AttentionArgs& a, const AttentionItem& item, void* s
   s.total = s.mixed + rows * width;
   s.most = s.total + rows * kLanes;
   uint8_t* const values = reinterpret_cast<uint8_t*>(s.most + rows * kLanes);
-  const SpanKernel run_span = kSpanOfKeys[kv.k_bf16][kv.v_bf16];
-  start_rows(a, item, s);
+  start_rows<K>(a, item, s);
 
   const int32_t* positions = a.batch.positions + item.begin;
   const int64_t last = positions[tokens - 1], first = first_seen(a.sees, positions[0]);
@@ -336,7 +329,7 @@ static void attention(const AttentionArgs& a, const AttentionItem& item, void* s
       span.k_ahead[g] = next.k[g] - span.k[g];
       if (kv.latent && start + g * kLanes < known) {
         span.v[g] = values + g * kv.v_group_bytes;
-        unpack_values(kv, span.k[g], values + g * kv.v_group_bytes);
+        unpack_values<V>(kv, span.k[g], values + g * kv.v_group_bytes);
       } else {
         span.v_ahead[g] = next.v[g] - span.v[g];
       }
@@ -350,7 +343,7 @@ static void attention(const AttentionArgs& a, const AttentionItem& item, void* s
         if (!Seen::same(seen, seen_of(a, item.begin + end, start))) break;
       }
       if (Seen::nothing(seen)) continue;
-      run_span(a, span, seen, s, token * heads, (end - token) * heads, stream);
+      span_all<K, V>(a, span, seen, s, token * heads, (end - token) * heads, stream);
     }
   }
 
@@ -362,6 +355,10 @@ static void attention(const AttentionArgs& a, const AttentionItem& item, void* s
       store_n(y + i, div(load(s.mixed + row * width + i), whole), kv.value_dim - i);
     }
   }
+}
+
+static void attention(const AttentionArgs& a, const AttentionItem& item, void* scratch) {
+  with_readers(a.kv, [&]<class K, class V>() { attend<K, V>(a, item, scratch); });
 }
 
 }  // namespace

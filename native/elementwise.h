@@ -3,11 +3,11 @@
 #pragma once
 
 #include "kernels.h"
+#include "kv_readers.h"
 #include "norm.h"
 
 namespace {
 
-using headrace::KvLayer;
 using headrace::KvWriteArgs;
 using headrace::RopeArgs;
 
@@ -70,39 +70,8 @@ static void rope(const RopeArgs& a, int64_t row_begin, int64_t row_end) {
   }
 }
 
-// One K head of one token: a column of its group. `size` values of d belong to one store.
-HEADRACE_INLINE void write_k(const KvLayer& kv, uint8_t* group, int64_t lane, const float* k) {
-  for (int64_t d = 0; d < kv.head_dim; d += kLanes) {
-    const int64_t left = kv.head_dim - d, n = left < kLanes ? left : kLanes;
-    const F v = load_n(k + d, n);
-    if (kv.k_bf16) {
-      uint16_t half[kLanes];
-      store_bf16(half, round_bf16(v));
-      uint16_t* to = reinterpret_cast<uint16_t*>(group) + lane * 2;
-      for (int64_t i = 0; i < n; ++i) to[(d + i) / 2 * 32 + (d + i) % 2] = half[i];
-    } else {
-      float* to = reinterpret_cast<float*>(group) + lane;
-      for (int64_t i = 0; i < n; ++i) to[(d + i) * kLanes] = k[d + i];
-    }
-  }
-}
-
-// One V head of one token: a row of each panel of its group, zeros past value_dim.
-HEADRACE_INLINE void write_v(const KvLayer& kv, uint8_t* group, int64_t lane, const float* v) {
-  for (int64_t panel = 0; panel < kv.v_panels; ++panel) {
-    const F x = load_n(v + panel * kLanes, kv.value_dim - panel * kLanes);
-    if (kv.v_bf16) {
-      uint16_t half[kLanes];
-      store_bf16(half, round_bf16(x));
-      uint16_t* to = reinterpret_cast<uint16_t*>(group) + (panel * 8 + lane / 2) * 32 + lane % 2;
-      for (int64_t i = 0; i < kLanes; ++i) to[2 * i] = half[i];
-    } else {
-      store(reinterpret_cast<float*>(group) + (panel * kLanes + lane) * kLanes, x);
-    }
-  }
-}
-
-static void kv_write(const KvWriteArgs& a, int64_t token_begin, int64_t token_end) {
+template <class K, class V>
+static void write_tokens(const KvWriteArgs& a, int64_t token_begin, int64_t token_end) {
   const KvLayer& kv = a.kv;
   const int64_t groups = kv.block_size / kLanes;
   for (int64_t token = token_begin; token < token_end; ++token) {
@@ -112,13 +81,17 @@ static void kv_write(const KvWriteArgs& a, int64_t token_begin, int64_t token_en
     const float* row = a.qkv + token * a.row_width;
     for (int64_t h = 0; h < kv.heads; ++h) {
       const int64_t page = block * kv.page_bytes, group = h * groups + slot / kLanes;
-      write_k(kv, kv.k + page + group * kv.k_group_bytes, slot % kLanes,
-              row + a.k_column + h * kv.head_dim);
+      K::write_key(kv.k + page + group * kv.k_group_bytes, slot % kLanes,
+                   row + a.k_column + h * kv.head_dim, kv.head_dim);
       if (kv.latent) continue;
-      write_v(kv, kv.v + page + group * kv.v_group_bytes, slot % kLanes,
-              row + a.v_column + h * kv.value_dim);
+      V::write_value(kv.v + page + group * kv.v_group_bytes, slot % kLanes,
+                     row + a.v_column + h * kv.value_dim, kv.value_dim);
     }
   }
+}
+
+static void kv_write(const KvWriteArgs& a, int64_t token_begin, int64_t token_end) {
+  with_readers(a.kv, [&]<class K, class V>() { write_tokens<K, V>(a, token_begin, token_end); });
 }
 
 }  // namespace

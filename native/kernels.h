@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "codecs.h"
+#include "kv_codecs.h"
 
 // Before a loop of at most 16 turns: its turns are written out, so that what it indexes by them can
 // lie in registers.
@@ -145,7 +146,7 @@ struct CombineArgs {
   float* y;  // f32[tokens][width]
 };
 
-// Storage of one layer. Tokens lie in groups of 16; a group of one head is
+// Storage of one layer. Tokens lie in groups of 16; a group of one head is, by codec,
 //   K f32 [head_dim][16 tokens]              bf16 [head_dim / 2][16 tokens][2]
 //   V f32 [panels][16 tokens][16 of d]       bf16 [panels][8][16 of d][2 tokens]
 // in which V's panels are of value_dim. A block is page_bytes long, and the groups of a layer lie in
@@ -154,8 +155,8 @@ struct CombineArgs {
 struct KvLayer {
   uint8_t* k;  // in the first block
   uint8_t* v;  // null where values are latent
-  bool k_bf16;
-  bool v_bf16;  // of latent values what K is
+  KvCodec k_codec;
+  KvCodec v_codec;  // of latent values that of K
   bool latent;
   int64_t page_bytes;
   int64_t heads;

@@ -41,7 +41,7 @@ int64_t checked_sum(int64_t a, int64_t b) {
 }
 
 // The widths of a layer; where it lies is not known yet.
-KvLayer shape_of(const KvPlace& place, int64_t block_size, bool k_bf16, bool v_bf16) {
+KvLayer shape_of(const KvPlace& place, int64_t block_size, KvCodec k_codec, KvCodec v_codec) {
   check_range("num_kv_heads", place.heads, kMostHeads);
   check_range("head_dim", place.head_dim, kMostHeads);
   check_range("value_dim", place.value_dim, kMostHeads);
@@ -53,16 +53,16 @@ KvLayer shape_of(const KvPlace& place, int64_t block_size, bool k_bf16, bool v_b
                  std::to_string(place.head_dim) + ", of which latent values are a part");
   }
   KvLayer layer{};
-  layer.k_bf16 = k_bf16;
-  layer.v_bf16 = place.latent ? k_bf16 : v_bf16;
+  layer.k_codec = k_codec;
+  layer.v_codec = place.latent ? k_codec : v_codec;
   layer.latent = place.latent;
   layer.heads = place.heads;
   layer.head_dim = place.head_dim;
   layer.value_dim = place.value_dim;
   layer.v_panels = (place.value_dim + kLanes - 1) / kLanes;
   layer.block_size = block_size;
-  layer.k_group_bytes = place.head_dim * kLanes * (layer.k_bf16 ? 2 : 4);
-  layer.v_group_bytes = layer.v_panels * kLanes * kLanes * (layer.v_bf16 ? 2 : 4);
+  layer.k_group_bytes = kv_group_bytes(layer.k_codec, place.head_dim);
+  layer.v_group_bytes = kv_group_bytes(layer.v_codec, layer.v_panels * kLanes);
   return layer;
 }
 
@@ -74,7 +74,7 @@ bool same_widths(const KvPlace& a, const KvPlace& b) {
 }  // namespace
 
 KvCache::KvCache(const std::vector<std::optional<KvPlace>>& places, int64_t block_size,
-                 int64_t blocks, bool k_bf16, bool v_bf16)
+                 int64_t blocks, KvCodec k_codec, KvCodec v_codec)
     : block_size_(block_size), blocks_(blocks) {
   check_range("num_blocks", blocks, INT64_MAX);
   if (block_size != 16 && block_size != 32 && block_size != kSpan) {
@@ -98,7 +98,7 @@ KvCache::KvCache(const std::vector<std::optional<KvPlace>>& places, int64_t bloc
   for (auto& [key, found] : offsets) {
     if (key.first != table) end = 0;
     table = key.first;
-    const KvLayer layer = shape_of(found.first, block_size, k_bf16, v_bf16);
+    const KvLayer layer = shape_of(found.first, block_size, k_codec, v_codec);
     const int64_t group = layer.k_group_bytes + (layer.latent ? 0 : layer.v_group_bytes);
     found.second = end;
     end = checked_sum(end, product({layer.heads, block_size / kLanes, group}));
@@ -111,7 +111,7 @@ KvCache::KvCache(const std::vector<std::optional<KvPlace>>& places, int64_t bloc
       layers_.emplace_back();
       continue;
     }
-    KvLayer layer = shape_of(*place, block_size, k_bf16, v_bf16);
+    KvLayer layer = shape_of(*place, block_size, k_codec, v_codec);
     layer.page_bytes = page_bytes_;
     layer.k = pages_.data() + offsets.at({place->table, place->index}).second;
     const int64_t k_bytes = layer.heads * (block_size / kLanes) * layer.k_group_bytes;

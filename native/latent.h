@@ -4,11 +4,9 @@
 #pragma once
 
 #include "kernels.h"
+#include "kv_readers.h"
 
 namespace {
-
-using headrace::kLanes;
-using headrace::KvLayer;
 
 typedef uint32_t Words __attribute__((vector_size(32)));
 typedef uint16_t Halves __attribute__((vector_size(32)));
@@ -40,66 +38,71 @@ HEADRACE_UNROLL
 }
 
 // A panel of 16 dimensions that begins at the even dimension d.
-HEADRACE_INLINE void unpack_panel(const uint32_t* k, bool half, int64_t d, uint8_t* panel) {
+HEADRACE_INLINE void unpack_panel(const float* k, int64_t d, float* panel) {
+  const uint32_t* words = reinterpret_cast<const uint32_t*>(k);
   Words of[8];
   for (int64_t token = 0; token < kLanes; token += 8) {
-    if (half) {
-      transpose(k + d / 2 * kLanes + token, kLanes, of);
-      uint16_t* to = reinterpret_cast<uint16_t*>(panel) + token / 2 * 32;
-HEADRACE_UNROLL
-      for (int c = 0; c < 8; c += 2) {
-        Halves a, b;
-        __builtin_memcpy(&a, &of[c], sizeof a);
-        __builtin_memcpy(&b, &of[c + 1], sizeof b);
-        const Halves low = __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21,
-                                                   6, 22, 7, 23);
-        const Halves high = __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13,
-                                                    29, 14, 30, 15, 31);
-        __builtin_memcpy(to + c / 2 * 32, &low, sizeof low);
-        __builtin_memcpy(to + c / 2 * 32 + 16, &high, sizeof high);
-      }
-      continue;
-    }
     for (int64_t part = 0; part < kLanes; part += 8) {
-      transpose(k + (d + part) * kLanes + token, kLanes, of);
-      uint32_t* to = reinterpret_cast<uint32_t*>(panel) + token * kLanes + part;
+      transpose(words + (d + part) * kLanes + token, kLanes, of);
+      float* to = panel + token * kLanes + part;
 HEADRACE_UNROLL
       for (int c = 0; c < 8; ++c) __builtin_memcpy(to + c * kLanes, &of[c], sizeof(Words));
     }
   }
 }
 
-// `count` dimensions from d on, fewer than a panel or from an odd one on; zeros past them.
-static void unpack_rest(const uint8_t* k, bool half, int64_t d, int64_t count, uint8_t* panel) {
-  for (int64_t token = 0; token < kLanes; ++token) {
-    for (int64_t i = 0; i < kLanes; ++i) {
-      const int64_t at = d + i;
-      if (half) {
-        uint16_t* to = reinterpret_cast<uint16_t*>(panel);
-        const uint16_t* from = reinterpret_cast<const uint16_t*>(k);
-        to[token / 2 * 32 + 2 * i + token % 2] =
-            i < count ? from[at / 2 * 32 + 2 * token + at % 2] : uint16_t{0};
-      } else {
-        uint32_t* to = reinterpret_cast<uint32_t*>(panel);
-        const uint32_t* from = reinterpret_cast<const uint32_t*>(k);
-        to[token * kLanes + i] = i < count ? from[at * kLanes + token] : 0u;
-      }
+HEADRACE_INLINE void unpack_panel(const uint16_t* k, int64_t d, uint16_t* panel) {
+  const uint32_t* pairs = reinterpret_cast<const uint32_t*>(k);
+  Words of[8];
+  for (int64_t token = 0; token < kLanes; token += 8) {
+    transpose(pairs + d / 2 * kLanes + token, kLanes, of);
+    uint16_t* to = panel + token / 2 * 32;
+HEADRACE_UNROLL
+    for (int c = 0; c < 8; c += 2) {
+      Halves a, b;
+      __builtin_memcpy(&a, &of[c], sizeof a);
+      __builtin_memcpy(&b, &of[c + 1], sizeof b);
+      const Halves low = __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21,
+                                                 6, 22, 7, 23);
+      const Halves high = __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13,
+                                                  29, 14, 30, 15, 31);
+      __builtin_memcpy(to + c / 2 * 32, &low, sizeof low);
+      __builtin_memcpy(to + c / 2 * 32 + 16, &high, sizeof high);
     }
   }
 }
 
-// The values of a group of 16 tokens, from its keys.
-static void unpack_values(const KvLayer& kv, const uint8_t* k, uint8_t* v) {
-  const int64_t first = kv.head_dim - kv.value_dim;
-  const int64_t panel_bytes = kv.v_group_bytes / kv.v_panels;
-  for (int64_t panel = 0; panel < kv.v_panels; ++panel) {
-    const int64_t d = first + panel * kLanes, left = kv.head_dim - d;
-    uint8_t* to = v + panel * panel_bytes;
-    if (left >= kLanes && d % 2 == 0) {
-      unpack_panel(reinterpret_cast<const uint32_t*>(k), kv.v_bf16, d, to);
-    } else {
-      unpack_rest(k, kv.v_bf16, d, left < kLanes ? left : kLanes, to);
+// `count` dimensions from d on, where the above cannot: fewer than a panel, from an odd one on, or
+// of a narrower kind. Zeros past them.
+template <class Reader>
+static void unpack_rest(const typename Reader::T* k, int64_t d, int64_t count,
+                        typename Reader::T* panel) {
+  for (int64_t token = 0; token < kLanes; ++token) {
+    for (int64_t i = 0; i < kLanes; ++i) {
+      panel[Reader::value_at(token, i)] =
+          i < count ? k[Reader::key_at(d + i, token)] : typename Reader::T{};
     }
+  }
+}
+
+// The values of a group of 16 tokens, from its keys, and the tokens' scales.
+template <class Reader>
+static void unpack_values(const KvLayer& kv, const uint8_t* k, uint8_t* v) {
+  using T = typename Reader::T;
+  constexpr int64_t kScales = kv_scales_bytes(Reader::kCodec);
+  constexpr bool kTransposed = sizeof(T) >= sizeof(uint16_t);
+  if constexpr (kScales > 0) __builtin_memcpy(v, k, kScales);
+  const T* keys = values_of<Reader>(k);
+  T* to = reinterpret_cast<T*>(v + kScales);
+  for (int64_t panel = 0; panel < kv.v_panels; ++panel, to += kLanes * kLanes) {
+    const int64_t d = kv.head_dim - kv.value_dim + panel * kLanes, left = kv.head_dim - d;
+    if constexpr (kTransposed) {
+      if (left >= kLanes && d % 2 == 0) {
+        unpack_panel(keys, d, to);
+        continue;
+      }
+    }
+    unpack_rest<Reader>(keys, d, left < kLanes ? left : kLanes, to);
   }
 }
 

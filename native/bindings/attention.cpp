@@ -17,6 +17,24 @@ namespace {
 // The fields of a KvPlace.
 using PlaceTuple = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, bool>;
 
+// The codec of K or V called `name`.
+KvCodec kv_codec_of(const char* field, const std::string& name) {
+  std::string names;
+  for (int i = 0; i < kKvCodecs; ++i) {
+    if (name == kKvCodecFacts[i].name) return static_cast<KvCodec>(i);
+    names += (i == 0 ? "" : ", ") + std::string(kKvCodecFacts[i].name);
+  }
+  refuse(std::string(field) + " '" + name + "' is unknown; choose one of " + names);
+}
+
+std::vector<std::tuple<std::string, int64_t, int64_t>> kv_codecs() {
+  std::vector<std::tuple<std::string, int64_t, int64_t>> codecs;
+  for (const KvCodecFacts& f : kKvCodecFacts) {
+    codecs.emplace_back(f.name, f.value_bytes, f.scale_bytes);
+  }
+  return codecs;
+}
+
 KvPlace place_of(const PlaceTuple& fields) {
   const auto [table, index, heads, head_dim, value_dim, latent] = fields;
   return {table, index, heads, head_dim, value_dim, latent};
@@ -90,19 +108,22 @@ void attention(Backend& backend, BoundBatch& batch, int64_t layer, nb::handle qk
 }  // namespace
 
 void bind_attention(nb::module_& m, nb::class_<Backend>& backend) {
+  m.def("kv_codecs", &kv_codecs);
   nb::class_<KvCache>(m, "KvCache")
       .def("__init__",
            [](KvCache* self, const std::vector<std::optional<PlaceTuple>>& places,
-              int64_t block_size, int64_t blocks, bool k_bf16, bool v_bf16) {
+              int64_t block_size, int64_t blocks, const std::string& k_codec,
+              const std::string& v_codec) {
              std::vector<std::optional<KvPlace>> of;
              for (const auto& place : places) {
                of.push_back(place ? std::optional(place_of(*place))
                                   : std::nullopt);
              }
-             new (self) KvCache(of, block_size, blocks, k_bf16, v_bf16);
+             new (self) KvCache(of, block_size, blocks, kv_codec_of("k_codec", k_codec),
+                                kv_codec_of("v_codec", v_codec));
            },
-           nb::arg("places"), nb::arg("block_size"), nb::arg("num_blocks"), nb::arg("k_bf16"),
-           nb::arg("v_bf16"))
+           nb::arg("places"), nb::arg("block_size"), nb::arg("num_blocks"), nb::arg("k_codec"),
+           nb::arg("v_codec"))
       .def("copy_blocks",
            [](KvCache& cache, nb::handle pairs) {
              const View<int32_t> copies(pairs, "pairs", 2);

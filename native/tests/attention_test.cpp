@@ -11,9 +11,18 @@
 namespace headrace::tests {
 namespace {
 
+// What is left of x where it is stored, and what q or p becomes that meets it.
+float stored(KvCodec codec, float x) {
+  switch (codec) {
+    case KvCodec::f32: return x;
+    case KvCodec::bf16: return to_bf16(x);
+  }
+  return x;
+}
+
 struct Case {
   int64_t kv_heads, group, head_dim, block_size, tokens;
-  bool k_bf16, v_bf16;
+  KvCodec k_codec, v_codec;
   int64_t window = 1 << 30;
   float softcap = 0;
   int64_t chunk = 0;
@@ -22,7 +31,7 @@ struct Case {
   bool latent = false;    // values are the last dimensions of the keys
 
   int64_t values() const { return value_dim == 0 ? head_dim : value_dim; }
-  bool values_bf16() const { return latent ? k_bf16 : v_bf16; }
+  KvCodec value_codec() const { return latent ? k_codec : v_codec; }
   int64_t width() const {
     return kv_heads * ((group + 1) * head_dim + (latent ? 0 : values()));
   }
@@ -35,7 +44,7 @@ struct Case {
   std::string name() const {
     return "attention of " + std::to_string(tokens) + " tokens, " + std::to_string(kv_heads) +
            " x " + std::to_string(group) + " heads of " + std::to_string(head_dim) + ", K " +
-           (k_bf16 ? "bf16" : "f32") + ", V " + (values_bf16() ? "bf16" : "f32") + " of " +
+           facts(k_codec).name + ", V " + facts(value_codec()).name + " of " +
            std::to_string(values()) + (latent ? " within K" : "") +
            ", window " + std::to_string(window) + ", softcap " + std::to_string(softcap) +
            ", chunk " + std::to_string(chunk) + (sinks ? ", sinks" : "") +
@@ -66,9 +75,8 @@ void row_twin(const Kernels& kernels, const Case& c, const std::vector<float>& q
               int64_t position, int64_t head, float scale, float* y) {
   const Rounding r = rounding_of(kernels);
   const int64_t d = c.head_dim, kv_head = head / c.group, heads = c.kv_heads * c.group;
-  const auto value = [&](int64_t token, int64_t column, bool round) {
-    const float v = qkv[static_cast<size_t>(token * c.width() + column)];
-    return round ? to_bf16(v) : v;
+  const auto value = [&](int64_t token, int64_t column, KvCodec codec) {
+    return stored(codec, qkv[static_cast<size_t>(token * c.width() + column)]);
   };
   float most = c.sinks ? c.sink_of(head) : -__builtin_inff(), total[16] = {c.sinks ? 1.0f : 0.0f};
   std::vector<float> mixed(static_cast<size_t>(c.values()));
@@ -84,8 +92,8 @@ void row_twin(const Kernels& kernels, const Case& c, const std::vector<float>& q
       for (int64_t tile = 0; tile < d; tile += kTile) {
         EvenOdd chains;
         for (int64_t i = tile; i < std::min(d, tile + kTile); ++i) {
-          chains.add(r, i - tile, value(position, head * d + i, c.k_bf16),
-                     value(start + t, (heads + kv_head) * d + i, c.k_bf16));
+          chains.add(r, i - tile, value(position, head * d + i, c.k_codec),
+                     value(start + t, (heads + kv_head) * d + i, c.k_codec));
         }
         sum = tile == 0 ? chains.sum() : sum + chains.sum();
       }
@@ -100,7 +108,7 @@ void row_twin(const Kernels& kernels, const Case& c, const std::vector<float>& q
     for (float& lane : total) lane *= keep;
     for (int64_t t = from; t < n; ++t) {
       p[t] = c.shows(position, start + t) ? exp_of(kernels, p[t] - now) : 0.0f;
-      if (c.values_bf16()) p[t] = to_bf16(p[t]);
+      p[t] = stored(c.value_codec(), p[t]);
       total[t % 16] += p[t];
     }
     most = now;
@@ -110,7 +118,7 @@ void row_twin(const Kernels& kernels, const Case& c, const std::vector<float>& q
         EvenOdd chains;
         for (int64_t t = std::max(from, tile); t < std::min(n, tile + kTile); ++t) {
           chains.add(r, t - tile, p[t],
-                     value(start + t, c.value_column(kv_head) + i, c.values_bf16()));
+                     value(start + t, c.value_column(kv_head) + i, c.value_codec()));
         }
         sum = sum + chains.sum();
       }
@@ -139,7 +147,7 @@ std::vector<float> in_chunks(Backend& backend, const Case& c, const std::vector<
   const int64_t heads = c.kv_heads * c.group, d = c.head_dim;
   const int64_t blocks = (c.tokens + c.block_size - 1) / c.block_size;
   const KvPlace place{0, 0, c.kv_heads, d, c.values(), c.latent};
-  KvCache cache({place}, c.block_size, blocks, c.k_bf16, c.v_bf16);
+  KvCache cache({place}, c.block_size, blocks, c.k_codec, c.v_codec);
   std::vector<int32_t> table, positions;
   const std::vector<int32_t> request_of(static_cast<size_t>(c.tokens));  // all of request 0
   for (int64_t i = blocks; i > 0; --i) table.push_back(static_cast<int32_t>(i - 1));
@@ -194,29 +202,31 @@ void check(const Kernels& kernels, Checks& checks, const Case& c) {
 }  // namespace
 
 void attention_suite(const Kernels& kernels, Checks& checks) {
-  for (const bool k_bf16 : {false, true}) {
-    for (const bool v_bf16 : {false, true}) {
-      check(kernels, checks, {2, 3, 18, 16, 83, k_bf16, v_bf16});
-      check(kernels, checks, {1, 1, 64, 32, 130, k_bf16, v_bf16});
+  const KvCodec f32 = KvCodec::f32, bf16 = KvCodec::bf16;
+  for (int k = 0; k < kKvCodecs; ++k) {
+    for (int v = 0; v < kKvCodecs; ++v) {
+      const KvCodec k_codec = static_cast<KvCodec>(k), v_codec = static_cast<KvCodec>(v);
+      check(kernels, checks, {2, 3, 18, 16, 83, k_codec, v_codec});
+      check(kernels, checks, {1, 1, 64, 32, 130, k_codec, v_codec});
     }
   }
-  check(kernels, checks, {1, 5, 80, 64, 65, true, true});
-  check(kernels, checks, {1, 2, 2, 16, 33, false, false});
+  check(kernels, checks, {1, 5, 80, 64, 65, bf16, bf16});
+  check(kernels, checks, {1, 2, 2, 16, 33, f32, f32});
   for (const int64_t window : {1, 7, 64, 90}) {
-    check(kernels, checks, {1, 2, 20, 16, 140, window % 2 == 0, true, window, 2.5f});
+    check(kernels, checks, {1, 2, 20, 16, 140, window % 2 == 0 ? bf16 : f32, bf16, window, 2.5f});
   }
   for (const int64_t chunk : {0, 48, 100}) {
-    const bool bf16 = chunk == 48;
-    check(kernels, checks, {2, 2, 32, 16, 150, bf16, bf16, 90, 0, chunk, true});
-    check(kernels, checks, {1, 4, 20, 32, 150, !bf16, bf16, 1 << 30, 0, chunk, false, true});
-    check(kernels, checks, {1, 2, 16, 64, 150, bf16, !bf16, 70, 0, chunk, true, true, true});
+    const KvCodec a = chunk == 48 ? bf16 : f32, b = chunk == 48 ? f32 : bf16;
+    check(kernels, checks, {2, 2, 32, 16, 150, a, a, 90, 0, chunk, true});
+    check(kernels, checks, {1, 4, 20, 32, 150, b, a, 1 << 30, 0, chunk, false, true});
+    check(kernels, checks, {1, 2, 16, 64, 150, a, b, 70, 0, chunk, true, true, true});
   }
-  for (const bool bf16 : {false, true}) {
-    check(kernels, checks, {2, 2, 24, 16, 83, bf16, !bf16, 1 << 30, 0, 0, false, false, false, 16});
-    check(kernels, checks, {1, 2, 16, 32, 70, !bf16, bf16, 40, 0, 0, true, false, false, 40});
-    check(kernels, checks,
-          {1, 20, 80, 16, 83, bf16, bf16, 1 << 30, 0, 0, true, true, false, 64, true});
-    check(kernels, checks, {2, 3, 34, 64, 150, bf16, bf16, 70, 0, 0, false, false, true, 20, true});
+  for (int i = 0; i < kKvCodecs; ++i) {
+    const KvCodec a = static_cast<KvCodec>(i), b = static_cast<KvCodec>((i + 1) % kKvCodecs);
+    check(kernels, checks, {2, 2, 24, 16, 83, a, b, 1 << 30, 0, 0, false, false, false, 16});
+    check(kernels, checks, {1, 2, 16, 32, 70, b, a, 40, 0, 0, true, false, false, 40});
+    check(kernels, checks, {1, 20, 80, 16, 83, a, a, 1 << 30, 0, 0, true, true, false, 64, true});
+    check(kernels, checks, {2, 3, 34, 64, 150, a, a, 70, 0, 0, false, false, true, 20, true});
   }
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -10,6 +11,26 @@ import numpy as np
 import numpy.typing as npt
 
 KVCodec = Literal["f32", "bf16"]
+
+
+@dataclass(frozen=True)
+class KVCodecSize:
+    """The bytes that a codec takes for one token of a head, of K and of V alike."""
+
+    value_bytes: int
+    scale_bytes: int = 0
+    """Beside the values of the token, whatever their number."""
+
+    def token_bytes(self, width: int) -> int:
+        """Bytes of `width` values and their scale."""
+        return width * self.value_bytes + self.scale_bytes
+
+
+KV_CODECS: Mapping[KVCodec, KVCodecSize] = {
+    "f32": KVCodecSize(4),
+    "bf16": KVCodecSize(2),
+}
+"""Of each codec, as in the table of native/kv_codecs.h."""
 
 
 @dataclass(frozen=True)
@@ -121,9 +142,10 @@ class KVCacheSpec:
 
     def token_bytes(self, place: LayerPlace) -> int:
         """Bytes of one token in a layer that lies there, K and V."""
-        width = {"f32": 4, "bf16": 2}
-        values = 0 if place.latent else (place.value_dim or place.head_dim) * width[self.v_codec]
-        return place.num_kv_heads * (place.head_dim * width[self.k_codec] + values)
+        head_bytes = KV_CODECS[self.k_codec].token_bytes(place.head_dim)
+        if not place.latent:
+            head_bytes += KV_CODECS[self.v_codec].token_bytes(place.value_dim or place.head_dim)
+        return place.num_kv_heads * head_bytes
 
     @property
     def block_bytes(self) -> int:

@@ -20,6 +20,9 @@ U8 = npt.NDArray[np.uint8]
 def levels() -> list[str]:
     """Levels this machine can run, best first."""
 
+def kv_codecs() -> list[tuple[str, int, int]]:
+    """Codecs of K and V: name, bytes of a value, bytes of the scale of a token of one head."""
+
 class MatrixRows:
     """Stored rows of a matrix of an expert; keeps the arrays alive."""
 
@@ -69,8 +72,8 @@ class KvCache:
         places: Sequence[tuple[int, int, int, int, int, bool] | None],
         block_size: int,
         num_blocks: int,
-        k_bf16: bool,
-        v_bf16: bool,
+        k_codec: str,
+        v_codec: str,
     ) -> None: ...
     def copy_blocks(self, pairs: npt.NDArray[np.int32]) -> None: ...
     @property

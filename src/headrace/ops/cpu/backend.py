@@ -64,18 +64,12 @@ class CpuOps(CpuWeights):
         return f32_rope_table(inv_freq, positions, attention_factor)
 
     def kv_cache(self, spec: KVCacheSpec) -> KVCacheArrays:
-        codecs = {"f32": False, "bf16": True}
-        for field in ("k_codec", "v_codec"):
-            if getattr(spec, field) not in codecs:
-                raise ValueError(
-                    f"{field} {getattr(spec, field)!r} is unknown; choose one of f32, bf16"
-                )
         cache = _native.KvCache(
             [None if place is None else _place(place) for place in spec.places],
             spec.block_size,
             spec.num_blocks,
-            codecs[spec.k_codec],
-            codecs[spec.v_codec],
+            spec.k_codec,
+            spec.v_codec,
         )
         return KVCacheArrays(spec, cache)
 
