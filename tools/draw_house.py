@@ -53,6 +53,7 @@ PLACES = {
     "ops": Place(420, 760, "ops/", "one interface; NumPy, and C++ from native/"),
     "http": Place(30, 112, "http/", "what listens"),
     "text": Place(125, 262, "text/", "people and tokens"),
+    "structured": Place(280, 400, "structured/", "grammars of answers"),
     "weights": Place(420, 760, "weights/", "checkpoints, codecs, and where models lie"),
     "protocol": Place(60, 235, "protocol/", "what goes over the wire"),
     "catalog": Place(262, 461, "catalog/", "dated facts, with sources"),

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from headrace.errors import RequestError
+from headrace.structured.grammar import Grammar
 
 MAX_INT = (1 << 63) - 1
 """What one integer of a message may hold."""
@@ -130,6 +131,10 @@ class RequestParams(msgspec.Struct, frozen=True, kw_only=True, metaclass=_NamesO
     stop_token_ids: tuple[int, ...] = ()
     """End the request, beside the model's own end ids unless `ignore_eos`."""
     ignore_eos: bool = False
+    grammar: Grammar | None = None
+    """The output is a text of it, or the beginning of one where it is cut by max_tokens or a stop
+    token; None for any text. Where nothing can follow, it ends with "stop" even below min_tokens.
+    """
     logprobs: int | None = None
     """None for none, k >= 0 for the chosen token and the k most likely."""
     prompt_logprobs: int | None = None
