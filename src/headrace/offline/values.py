@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from headrace.errors import RequestError
+from headrace.structured.grammar import Grammar
 
 TOKEN_IDS = "a list of token ids (integers)"
 NO_ITEMS = (str, bytes, bytearray, memoryview)
@@ -106,6 +107,12 @@ def _boolean(value: object, param: str) -> bool:
     raise unexpected(param, value, "True or False")
 
 
+def _grammar_or_none(value: object, param: str) -> Grammar | None:
+    if value is None or isinstance(value, Grammar):
+        return value
+    raise unexpected(param, value, "a Grammar or None")
+
+
 CONVERTERS: dict[Any, Callable[[Any, str], object]] = {
     float: _number,
     float | None: number_or_none,
@@ -117,6 +124,7 @@ CONVERTERS: dict[Any, Callable[[Any, str], object]] = {
     tuple[tuple[int, ...], ...]: _sequences,
     tuple[str, ...]: _texts,
     dict[int, float]: _bias,
+    Grammar | None: _grammar_or_none,
 }
 """By the type of a field, as it is declared."""
 
