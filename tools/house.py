@@ -25,6 +25,7 @@ FLOORS = {
     "telemetry": 1,
     "embedded": 1,
     "page": 1,
+    "answer_formats": 1,
     "structured": 2,
     "weights": 2,
     "text": 2,

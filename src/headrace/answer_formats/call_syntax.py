@@ -1,0 +1,130 @@
+"""How tool calls and reasoning are written, as values: what a format declares.
+
+Of a section's marks, `begins` are read and belong to the format, while `bare` ones belong to the
+call itself: "{" is the first character of a call that nothing announces. Such a call in JSON or
+Python has to name a tool that the request has, since an answer may well contain other JSON.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JsonCalls:
+    """Calls as JSON objects, alone, in arrays or one after another."""
+
+    begins: tuple[str, ...] = ()
+    """Marks of a section of calls."""
+    bare: tuple[str, ...] = ()
+    """First characters of a call that nothing announces."""
+    ends: tuple[str, ...] = ()
+    """Marks of a section's end; a section may end without."""
+    name_keys: tuple[str, ...] = ("name",)
+    """Keys of the function's name."""
+    argument_keys: tuple[str, ...] = ("arguments", "parameters")
+    """Keys of the arguments."""
+    id_keys: tuple[str, ...] = ("id",)
+    """Keys of the call's id."""
+    wrapper_keys: tuple[str, ...] = ()
+    """Keys of an object around the calls."""
+    other_keys: tuple[str, ...] = ("type",)
+    """Further keys that a call may have; another one makes a bare object something else."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadedCalls:
+    """Calls of a header with the name and of arguments as a JSON object."""
+
+    begins: tuple[str, ...]
+    """Marks of a section of calls, or of a call where there are no sections."""
+    header: re.Pattern[str]
+    """All that may stand between a section's mark, or the call before, and the arguments; its
+    group "name" is the function's, a group "id" the call's."""
+    ends: tuple[str, ...] = ()
+    """Marks of a call's end."""
+    section_ends: tuple[str, ...] = ()
+    """Marks of a section's end; a section may end without."""
+    calls: tuple[str, ...] = ()
+    """Marks that a further call of the section begins with."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaggedCalls:
+    """Calls whose parameters are tags, each with a text or with JSON."""
+
+    begins: tuple[str, ...] = ()
+    """Marks of a section of calls."""
+    bare: tuple[str, ...] = ()
+    """Marks of a call that may come without a section."""
+    name: tuple[str, str]
+    """Marks before and after the function's name; without a second one the name ends where the
+    first parameter or the end of the call begins."""
+    key: tuple[str, str]
+    """Marks before and after the name of a parameter."""
+    value: tuple[str, str]
+    """Marks before and after its value; the first may be empty."""
+    end: str
+    """Mark of a call's end."""
+    section_ends: tuple[str, ...] = ()
+    """Marks of a section's end; a section may end without."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PythonCalls:
+    """Calls as in Python, with keyword arguments of literals, in a list or one after another."""
+
+    begins: tuple[str, ...] = ()
+    """Marks of a section of calls."""
+    bare: tuple[str, ...] = ()
+    """First characters of a list of calls that nothing announces."""
+    ends: tuple[str, ...] = ()
+    """Marks of a section's end; a section may end without."""
+
+
+@dataclass(frozen=True, slots=True)
+class HarmonyCalls:
+    """Calls as messages of harmony's commentary channel; it has the reasoning as well."""
+
+
+CallSyntax: TypeAlias = JsonCalls | HeadedCalls | TaggedCalls | PythonCalls
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThinkTags:
+    """Reasoning before the content, between two marks."""
+
+    begin: str
+    """The first mark; a template may have written it at the end of the prompt."""
+    end: str
+    """The second mark."""
+    also_ended_by: tuple[str, ...] = ()
+    """Marks that end reasoning and belong to what follows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallFormat:
+    """A named way to write tool calls."""
+
+    name: str
+    """What it is chosen by."""
+    syntax: tuple[CallSyntax, ...] | HarmonyCalls
+    """The syntax of its sections; several, where models mix them."""
+    traits: tuple[tuple[str, ...], ...] = ()
+    """A template that contains all texts of one of these is of this format."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReasoningFormat:
+    """A named way to write reasoning."""
+
+    name: str
+    """What it is chosen by."""
+    tags: ThinkTags | HarmonyCalls
+    """Its marks."""
+    dropped: tuple[str, ...] = ()
+    """Marks around the content, which are not part of it."""
+    traits: tuple[tuple[str, ...], ...] = ()
+    """As in CallFormat."""

@@ -1,0 +1,83 @@
+"""Harmony, the format of gpt-oss: messages with headers, on channels.
+
+The channel `analysis` is reasoning; a message with a recipient is a call, `functions.` before its
+name left out; all else is content, including what the channel `commentary` says before a call. The
+tokens `<|call|>` and `<|return|>` may be missing: generation ends there.
+"""
+
+from __future__ import annotations
+
+import re
+
+from headrace.answer_formats.answer_writer import SPACE
+from headrace.answer_formats.call_reading import CUT_OFF, CallReading
+from headrace.answer_formats.text_source import Sink, Step
+
+_MESSAGE = "<|message|>"
+_CHANNEL = re.compile(r"<\|channel\|>\s*(\w+)")
+_RECIPIENT = re.compile(r"\bto=([^\s<]+)")
+_ENDS = ("<|end|>", "<|call|>", "<|return|>", "<|start|>", "<|channel|>")
+_STARTS = ("<|start|>", "<|channel|>", "to=")
+_MAX_HEADER_CHARS = 1024
+
+
+def read_harmony(reading: CallReading, *, calls: bool) -> Step[None]:
+    """A whole answer. calls: whether messages with recipients are calls; content otherwise."""
+    source, answer = reading.source, reading.answer
+    while True:
+        space: list[str] = []
+        yield from source.run(re.compile(r"[ \t\r\n]*"), space.append)
+        source.hold()
+        mark = yield from source.at(_STARTS)
+        if not mark:
+            source.release()
+            answer.content("".join(space))
+            mark = yield from source.until(_ENDS, answer.content)
+            if not mark:
+                return
+            if mark in _STARTS:
+                source.unread(len(mark))
+            continue
+        header = [mark]
+        if not (yield from source.until((_MESSAGE,), header.append, limit=_MAX_HEADER_CHARS)):
+            answer.content(source.rewind(len(mark)))
+            yield from source.until((), answer.content)
+            return
+        source.release()
+        yield from _message(reading, "".join(header), calls)
+
+
+def _message(reading: CallReading, header: str, calls: bool) -> Step[None]:
+    """A message's body, of which its header is read."""
+    source, answer = reading.source, reading.answer
+    recipient = _RECIPIENT.search(header) if calls else None
+    channel = _CHANNEL.search(header)
+    if recipient is not None:
+        answer.start_call(recipient.group(1).removeprefix("functions."), "")
+        yield from _call(reading)
+        return
+    thought = channel is not None and channel.group(1) == "analysis"
+    sink: Sink = answer.reasoning if thought else answer.content
+    mark = yield from source.until(_ENDS, sink)
+    if thought:
+        answer.end_reasoning()
+    if mark in _STARTS:
+        source.unread(len(mark))
+
+
+def _call(reading: CallReading) -> Step[None]:
+    source, answer = reading.source, reading.answer
+    yield from source.skip_space()
+    pieces: list[str] = []
+
+    def pass_on(text: str) -> None:
+        pieces.append(text)
+        answer.arguments(text)
+
+    mark = yield from source.until(_ENDS, pass_on)
+    if mark in _STARTS:
+        source.unread(len(mark))
+    text = "".join(pieces).strip(SPACE)
+    if not text and mark:
+        answer.arguments("{}")
+    answer.end_call("" if text or mark else CUT_OFF)

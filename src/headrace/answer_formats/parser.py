@@ -1,0 +1,175 @@
+"""A model's text, as it comes, into content, reasoning and tool calls.
+
+    format = choose_format(template_text)
+    parser = AnswerParser(
+        format,
+        tools={"get_weather": {"type": "object", "properties": {"city": {"type": "string"}}}},
+        reasoning_opened=format.opens_reasoning(rendered_prompt),
+    )
+    for text in texts:
+        deltas = parser.feed(text)
+    deltas = parser.finish()
+
+The promise: however the text is cut into pieces, the deltas joined are the same. The rules:
+
+- The text has to contain special tokens, since most formats are written in them, but not the token
+  that ended the answer. Stop strings are searched before, in the same text.
+- Only the longest end of the text that may begin a mark is held back, and white space before it.
+- Arguments come as the model writes them: JSON unchanged, other syntaxes as JSON with Python's
+  spaces. A call starts once its name and the beginning of its arguments are known.
+- A mark that no call follows is content, and what comes after it is read again. So are a call that
+  is cut off before it has started, and one whose name and arguments do not appear within
+  MAX_HELD_CHARS.
+- A call that has started stays a call. If its arguments break or the answer ends within them,
+  CallEnd has a fault; what follows the break is content. A server should report "length" or an
+  error then, not "tool_calls".
+- Reasoning is recognised at the beginning of the answer only, and marks of calls within it mean
+  nothing, except those that a format lists.
+- Without tools in the request, marks of calls are content.
+- White space between parts is dropped (see answer_writer.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from headrace.answer_formats.answer_writer import AnswerWriter
+from headrace.answer_formats.call_reading import CallReading, NotACallError
+from headrace.answer_formats.call_syntax import (
+    CallSyntax,
+    HarmonyCalls,
+    HeadedCalls,
+    JsonCalls,
+    PythonCalls,
+    TaggedCalls,
+    ThinkTags,
+)
+from headrace.answer_formats.deltas import Delta
+from headrace.answer_formats.formats import AnswerFormat
+from headrace.answer_formats.harmony import read_harmony
+from headrace.answer_formats.headed_calls import read_headed_section
+from headrace.answer_formats.json_calls import read_json_section
+from headrace.answer_formats.python_calls import read_python_section
+from headrace.answer_formats.tagged_calls import read_tagged_section
+from headrace.answer_formats.text_source import Step, TextSource
+
+
+class AnswerParser:
+    """A reader of one answer.
+
+    tools: the JSON schema of the parameters of each tool of the request; None to read no calls.
+    reasoning_opened: the prompt ended with the mark that begins reasoning.
+    """
+
+    def __init__(
+        self,
+        format: AnswerFormat,
+        *,
+        tools: Mapping[str, Mapping[str, Any]] | None = None,
+        reasoning_opened: bool = False,
+    ) -> None:
+        self._source = TextSource()
+        self._answer = AnswerWriter()
+        self._reading = CallReading(self._source, self._answer, tools or {})
+        self._steps: Step[None] | None = self._read(format, tools is not None, reasoning_opened)
+
+    def feed(self, text: str) -> list[Delta]:
+        """Take more text; the deltas that are certain by now."""
+        self._source.feed(text)
+        self._advance()
+        return self._answer.take()
+
+    def finish(self) -> list[Delta]:
+        """The last deltas, once no more text will come."""
+        self._source.end()
+        self._advance()
+        self._answer.end()
+        return self._answer.take()
+
+    def _advance(self) -> None:
+        """Read until more text is needed, or the end."""
+        if self._steps is not None:
+            try:
+                next(self._steps)
+            except StopIteration:
+                self._steps = None
+
+    def _read(self, format: AnswerFormat, with_calls: bool, opened: bool) -> Step[None]:
+        calls = None if format.calls is None else format.calls.syntax
+        reasoning = format.reasoning
+        if isinstance(calls, HarmonyCalls) or (
+            reasoning is not None and isinstance(reasoning.tags, HarmonyCalls)
+        ):
+            yield from read_harmony(self._reading, calls=with_calls)
+            return
+        if reasoning is not None and isinstance(reasoning.tags, ThinkTags):
+            yield from self._read_reasoning(reasoning.tags, opened)
+        yield from self._read_content(
+            calls if calls is not None and with_calls else (),
+            () if reasoning is None else reasoning.dropped,
+        )
+
+    def _read_reasoning(self, tags: ThinkTags, opened: bool) -> Step[None]:
+        source, answer = self._source, self._answer
+        source.hold()
+        yield from source.skip_space()
+        begun = yield from source.at((tags.begin,))
+        if not begun:
+            source.rewind(0)
+        source.release()
+        if not begun and not opened:
+            return
+        mark = yield from source.until((tags.end, *tags.also_ended_by), answer.reasoning)
+        if mark in tags.also_ended_by:
+            source.unread(len(mark))
+        answer.end_reasoning()
+
+    def _read_content(
+        self, syntaxes: tuple[CallSyntax, ...], dropped: tuple[str, ...]
+    ) -> Step[None]:
+        marks = [mark for syntax in syntaxes for mark in (*syntax.begins, *_bare(syntax))]
+        markers = tuple(dict.fromkeys((*marks, *dropped)))
+        while mark := (yield from self._source.until(markers, self._answer.content)):
+            if mark not in dropped:
+                yield from self._read_section(syntaxes, mark)
+
+    def _read_section(self, syntaxes: tuple[CallSyntax, ...], mark: str) -> Step[None]:
+        """What follows a mark, by the first syntax that it is of; content if it is of none."""
+        source, answer = self._source, self._answer
+        before = answer.num_calls
+        source.hold(len(mark))
+        for syntax in syntaxes:
+            bare = mark in _bare(syntax)
+            if not bare and mark not in syntax.begins:
+                continue
+            if bare:
+                source.unread(len(mark))
+            try:
+                yield from self._read_calls(syntax, bare)
+            except NotACallError:
+                if answer.num_calls > before:
+                    answer.content(source.rewind(1))
+                    return
+                source.rewind(len(mark))
+                source.hold(len(mark))
+            else:
+                source.release()
+                return
+        source.release()
+        answer.content(mark)
+
+    def _read_calls(self, syntax: CallSyntax, bare: bool) -> Step[None]:
+        match syntax:
+            case JsonCalls():
+                yield from read_json_section(self._reading, syntax, bare=bare)
+            case HeadedCalls():
+                yield from read_headed_section(self._reading, syntax)
+            case TaggedCalls():
+                yield from read_tagged_section(self._reading, syntax)
+            case PythonCalls():
+                yield from read_python_section(self._reading, syntax, bare=bare)
+
+
+def _bare(syntax: CallSyntax) -> tuple[str, ...]:
+    return () if isinstance(syntax, HeadedCalls) else syntax.bare

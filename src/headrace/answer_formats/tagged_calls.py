@@ -1,0 +1,165 @@
+"""Calls whose parameters are tags: Qwen3-Coder, GLM, MiniMax-M2, Seed-OSS.
+
+The value of a parameter is a text without quotes, and its schema decides what it means: a string
+is passed on while it comes; another type is JSON if it reads as that type, and a string if not.
+Without a schema, what reads as JSON is JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from headrace.answer_formats.answer_writer import SPACE
+from headrace.answer_formats.call_reading import (
+    CUT_OFF,
+    MAX_NAME_CHARS,
+    CallReading,
+    NotACallError,
+)
+from headrace.answer_formats.call_syntax import TaggedCalls
+from headrace.answer_formats.text_source import Step
+
+_JSON_STARTS = "{[-0123456789tfn \t\r\n"
+_PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
+
+
+def read_tagged_section(reading: CallReading, syntax: TaggedCalls) -> Step[None]:
+    """A section of calls, after its mark or at the mark of its first call."""
+    source, before = reading.source, reading.answer.num_calls
+    while True:
+        yield from source.skip_space()
+        called = reading.answer.num_calls > before
+        mark = yield from source.at((syntax.name[0], *(syntax.section_ends if called else ())))
+        if called and mark != syntax.name[0]:
+            return
+        if not mark:
+            raise NotACallError
+        if called:
+            source.hold(len(mark))
+        name = yield from _name(reading, syntax)
+        reading.start(name)
+        schema = reading.tools.get(name, {}).get("properties")
+        fault = yield from _parameters(reading, syntax, schema)
+        reading.answer.end_call(fault)
+        if fault:
+            return
+
+
+def _name(reading: CallReading, syntax: TaggedCalls) -> Step[str]:
+    source = reading.source
+    pieces: list[str] = []
+    ends = (syntax.name[1],) if syntax.name[1] else (syntax.key[0], syntax.end)
+    mark = yield from source.until(ends, pieces.append, limit=MAX_NAME_CHARS)
+    if not mark:
+        raise NotACallError
+    if not syntax.name[1]:
+        source.unread(len(mark))
+    return "".join(pieces).strip(SPACE + "\"'")
+
+
+def _parameters(reading: CallReading, syntax: TaggedCalls, schema: object) -> Step[str]:
+    """All parameters of a call and its end; why they break, or ""."""
+    source, answer = reading.source, reading.answer
+    answer.arguments("{")
+    separator = ""
+    while True:
+        yield from source.skip_space()
+        mark = yield from source.at((syntax.key[0], syntax.end))
+        if mark == syntax.end:
+            answer.arguments("}")
+            return ""
+        if not mark:
+            return (
+                "neither a parameter nor the end of the call"
+                if (yield from source.peek())
+                else CUT_OFF
+            )
+        pieces: list[str] = []
+        if not (yield from source.until((syntax.key[1],), pieces.append, limit=MAX_NAME_CHARS)):
+            return CUT_OFF if not (yield from source.peek()) else "a parameter's name has no end"
+        key = "".join(pieces).strip(SPACE + "\"'")
+        answer.arguments(f"{separator}{json.dumps(key, ensure_ascii=False)}: ")
+        separator = ", "
+        if syntax.value[0]:
+            yield from source.skip_space()
+            if not (yield from source.at((syntax.value[0],))):
+                return f"the parameter {key!r} has no value"
+        declared = schema.get(key) if isinstance(schema, Mapping) else None
+        if not (yield from _value(reading, syntax, declared_types(declared))):
+            return CUT_OFF
+
+
+def _value(reading: CallReading, syntax: TaggedCalls, types: frozenset[str]) -> Step[bool]:
+    """A value and its end, without one newline at each side; whether the end came."""
+    source, answer = reading.source, reading.answer
+    yield from source.at(("\n",))
+    ends = ("\n" + syntax.value[1], syntax.value[1])
+    start = yield from source.peek()
+    if types == {"string"} or (not types and start not in _JSON_STARTS):
+        answer.arguments('"')
+        ended = yield from source.until(ends, lambda text: answer.arguments(_quoted(text)[1:-1]))
+        answer.arguments('"' if ended else "")
+    else:
+        pieces: list[str] = []
+        ended = yield from source.until(ends, pieces.append)
+        text = "".join(pieces)
+        answer.arguments(_typed(text, types) if ended else _quoted(text)[:-1])
+    return bool(ended)
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _no_constant(text: str) -> object:
+    raise ValueError(text)
+
+
+def _typed(text: str, types: frozenset[str]) -> str:
+    """A value as JSON."""
+    bare = text.strip(SPACE)
+    bare = _PYTHON_WORDS.get(bare, bare) if types else bare
+    try:
+        value = json.loads(bare, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        return _quoted(text)
+    fits = not isinstance(value, str) and (not types or types & types_of(value))
+    return bare if fits else _quoted(text)
+
+
+def types_of(value: object) -> frozenset[str]:
+    """The types of JSON Schema that a value is of."""
+    match value:
+        case None:
+            return frozenset(("null",))
+        case bool():
+            return frozenset(("boolean",))
+        case int():
+            return frozenset(("integer", "number"))
+        case float():
+            return frozenset(("integer", "number") if value.is_integer() else ("number",))
+        case str():
+            return frozenset(("string",))
+        case list():
+            return frozenset(("array",))
+        case _:
+            return frozenset(("object",))
+
+
+def declared_types(schema: object) -> frozenset[str]:
+    """The types that a schema allows, as far as it says; none if it does not."""
+    if not isinstance(schema, Mapping):
+        return frozenset()
+    match schema.get("type"):
+        case str() as name:
+            return frozenset((name,))
+        case list() as names:
+            return frozenset(name for name in names if isinstance(name, str))
+    for key in ("enum", "anyOf", "oneOf"):
+        options = schema.get(key)
+        if isinstance(options, list) and options:
+            read = types_of if key == "enum" else declared_types
+            found: list[frozenset[str]] = [read(option) for option in options]
+            return frozenset().union(*found) if all(found) else frozenset()
+    return types_of(schema["const"]) if "const" in schema else frozenset()

@@ -1,0 +1,83 @@
+"""A text fed to a parser in every way that could matter."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from headrace.answer_formats.deltas import (
+    CallDelta,
+    CallEnd,
+    CallStart,
+    ContentDelta,
+    Delta,
+    ParsedAnswer,
+    ReasoningDelta,
+    joined,
+)
+from headrace.answer_formats.formats import AnswerFormat
+from headrace.answer_formats.parser import AnswerParser
+
+WEATHER = {
+    "type": "object",
+    "properties": {
+        "city": {"type": "string"},
+        "days": {"type": "integer"},
+        "options": {"type": "object"},
+        "unit": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+    },
+}
+TOOLS: Mapping[str, Mapping[str, Any]] = {
+    "get_weather": WEATHER,
+    "get_time": {"type": "object", "properties": {"zone": {"type": "string"}}},
+    "refresh": {},
+}
+
+
+def run(
+    format: AnswerFormat, pieces: Sequence[str], opened: bool = False, with_tools: bool = True
+) -> list[Delta]:
+    parser = AnswerParser(format, tools=TOOLS if with_tools else None, reasoning_opened=opened)
+    deltas = [delta for piece in pieces for delta in parser.feed(piece)]
+    return deltas + parser.finish()
+
+
+def merged(deltas: Sequence[Delta]) -> list[Delta]:
+    """Deltas with neighbours of one kind joined, which is all that cuts may change."""
+    result: list[Delta] = []
+    for delta in deltas:
+        match (result[-1] if result else None, delta):
+            case (ContentDelta(before), ContentDelta(text)):
+                result[-1] = ContentDelta(before + text)
+            case (ReasoningDelta(before), ReasoningDelta(text)):
+                result[-1] = ReasoningDelta(before + text)
+            case (CallDelta(index, before), CallDelta(_, text)):
+                result[-1] = CallDelta(index, before + text)
+            case _:
+                result.append(delta)
+    return result
+
+
+def cuts(text: str) -> Iterator[list[str]]:
+    """Every way to cut a text in two, into its characters, and some into several pieces."""
+    yield list(text)
+    for at in range(len(text)):
+        yield [text[:at], text[at:]]
+    source = random.Random(len(text))
+    for _ in range(10):
+        places = sorted(source.choices(range(len(text) + 1), k=source.randint(2, 12)))
+        edges = [0, *places, len(text)]
+        yield [text[start:end] for start, end in itertools.pairwise(edges)]
+
+
+def parsed(format: AnswerFormat, text: str, opened: bool = False) -> ParsedAnswer:
+    """The answer that a text is, after a check that it is the same at every cut."""
+    expected = merged(run(format, [text], opened))
+    for pieces in cuts(text):
+        assert merged(run(format, pieces, opened)) == expected, pieces
+    starts = [delta.index for delta in expected if isinstance(delta, CallStart)]
+    ends = [delta.index for delta in expected if isinstance(delta, CallEnd)]
+    assert starts == ends == list(range(len(starts)))
+    return joined(expected)

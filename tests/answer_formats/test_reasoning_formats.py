@@ -1,0 +1,86 @@
+"""Reasoning and content are kept apart, whoever opened the reasoning."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.answer_formats.formats import AnswerFormat, call_format, reasoning_format
+from tests.answer_formats.cuts import parsed
+
+HERMES_CALL = '<tool_call>{"name": "refresh", "arguments": {}}</tool_call>'
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "opened", "reasoning", "content"),
+    [
+        ("think", "<think>\nHm, 2 < 3.\n</think>\n\nYes. ", False, "Hm, 2 < 3.", "Yes. "),
+        ("think", "Hm.\n</think>\n\nYes.", True, "Hm.", "Yes."),
+        ("think", "<think>Hm.</think>Yes.", True, "Hm.", "Yes."),
+        ("think", "\n<think></think>Yes.", False, "", "Yes."),
+        ("think", " Yes, <think> is a mark.", False, "", " Yes, <think> is a mark."),
+        ("think", "Hm. </thin \n", True, "Hm. </thin", ""),
+        ("mistral", "[THINK]Hm.[/THINK]Yes.", False, "Hm.", "Yes."),
+        ("seed", "<seed:think>Hm.</seed:think>Yes.", False, "Hm.", "Yes."),
+        ("granite", "<think>Hm.</think>\n<response>Yes.</response>", False, "Hm.", "Yes."),
+        (
+            "command",
+            "<|START_THINKING|>🌈<|END_THINKING|>\n<|START_RESPONSE|>Yes.<|END_RESPONSE|>",
+            False,
+            "🌈",
+            "Yes.",
+        ),
+        (
+            "harmony",
+            "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final"
+            "<|message|>Yes.\n<|return|>",
+            False,
+            "Hm.",
+            "Yes.\n",
+        ),
+    ],
+)
+def test_reasoning_and_content_at_every_cut(
+    name: str, text: str, opened: bool, reasoning: str, content: str
+) -> None:
+    answer = parsed(AnswerFormat(reasoning=reasoning_format(name)), text, opened)
+    assert (answer.reasoning, answer.content) == (reasoning, content)
+
+
+def test_calls_after_reasoning_and_within_it() -> None:
+    format = AnswerFormat(call_format("hermes"), reasoning_format("think"))
+    answer = parsed(format, f"<think>{HERMES_CALL}?</think>\n\n{HERMES_CALL}")
+    assert answer.reasoning == HERMES_CALL + "?"
+    assert (answer.content, len(answer.calls)) == ("", 1)
+
+
+def test_the_section_of_calls_of_kimi_ends_reasoning() -> None:
+    format = AnswerFormat(call_format("kimi_k2"), reasoning_format("think"))
+    text = (
+        "Hm.<|tool_calls_section_begin|><|tool_call_begin|>functions.refresh:0"
+        "<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>"
+    )
+    answer = parsed(format, text, True)
+    assert (answer.reasoning, answer.content, answer.calls[0].name) == ("Hm.", "", "refresh")
+
+
+def test_harmony_says_something_before_a_call() -> None:
+    format = AnswerFormat(call_format("harmony"), reasoning_format("harmony"))
+    text = (
+        "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary<|message|>"
+        "I look.<|end|><|start|>assistant to=functions.refresh<|channel|>commentary json<|message|>"
+        "{}<|call|><|start|>assistant to=python<|channel|>analysis code<|message|>{}"
+    )
+    answer = parsed(format, text)
+    assert (answer.reasoning, answer.content) == ("Hm.", "I look.")
+    assert [(call.name, call.arguments) for call in answer.calls] == [
+        ("refresh", "{}"),
+        ("python", "{}"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "opened"),
+    [("…<think>\n", True), ("…<think>\n\n</think>\n\n", False), ("…assistant\n", False)],
+)
+def test_a_prompt_that_ends_with_the_mark_opens_reasoning(prompt: str, opened: bool) -> None:
+    assert AnswerFormat(reasoning=reasoning_format("think")).opens_reasoning(prompt) is opened
