@@ -213,6 +213,7 @@ def test_every_format_is_covered() -> None:
         ("minimax_m2", "<minimax:tool_call>text</minimax:tool_call>"),
         ("llama3_json", '{"name": "Ada", "parameters": {}}'),
         ("llama3_json", '{"name": "get_weather"}'),
+        ("llama3_json", '{"parameters": {}, "name": "get_weather"}'),
         ("generic_json", '[{"name": "Ada"}, {"a": {"b": [1]}}] and ```json\n{"x": 1}\n```'),
         ("pythonic", "[1, 2] [link](url) [unknown(a=1)]"),
         ("olmo3", "<function_calls>no call</function_calls>"),

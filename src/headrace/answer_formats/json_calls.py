@@ -148,6 +148,8 @@ class _JsonCall:
 
     def _arguments(self) -> Step[bool]:
         """The arguments: streamed if the name is known, held if not."""
+        if self.bare and not self.name:
+            raise NotACallError
         character = yield from self.reading.source.peek()
         if character == "{" and self.name:
             self.reading.start(self.name, self.id, known=self.bare)

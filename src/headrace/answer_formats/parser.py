@@ -16,7 +16,8 @@ The promise: however the text is cut into pieces, the deltas joined are the same
   that ended the answer. Stop strings are searched before, in the same text.
 - Only the longest end of the text that may begin a mark is held back, and white space before it.
 - Arguments come as the model writes them: JSON unchanged, other syntaxes as JSON with Python's
-  spaces. A call starts once its name and the beginning of its arguments are known.
+  spaces. A call starts once its name and the beginning of its arguments are known; one that no mark
+  announces has its name first.
 - A mark that no call follows is content, and what comes after it is read again. So are a call that
   is cut off before it has started, and one whose name and arguments do not appear within
   MAX_HELD_CHARS.
