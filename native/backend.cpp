@@ -247,6 +247,17 @@ int32_t Backend::sample(const float* logits, int64_t stride, int64_t n,
   return first_bad({ids, ids + rows.size()}, row);
 }
 
+void Backend::mask_rows(float* logits, int64_t width, const int32_t* rows, const uint32_t* masks,
+                        int64_t count) {
+  const Session session(pool_);
+  const int64_t words = (width + 31) / 32;
+  pool_.for_ranges(count, pieces(count * width * 4), [&](int64_t begin, int64_t end, int) {
+    for (int64_t i = begin; i < end; ++i) {
+      mask_row(logits + rows[i] * width, width, masks + i * words);
+    }
+  });
+}
+
 int32_t Backend::top_logprobs(const float* logits, int64_t stride, int64_t n, int64_t rows,
                               const int32_t* chosen, int64_t k, float* logprobs, int32_t* ranks,
                               int32_t* ids, float* values, int64_t* row) {

@@ -181,6 +181,23 @@ void SampleScratch::reserve(int64_t n, int64_t k, bool chains) {
   best.reserve(static_cast<size_t>(k));
 }
 
+void mask_row(float* logits, int64_t n, const uint32_t* mask) {
+  constexpr float kMasked = -std::numeric_limits<float>::infinity();
+  for (int64_t begin = 0; begin < n; begin += 32) {
+    const uint32_t word = mask[begin / 32];
+    const int64_t count = std::min<int64_t>(32, n - begin);
+    float* values = logits + begin;
+    // Most words are of one kind: within a string all is allowed, between its parts nothing.
+    if (word == 0) {
+      std::fill_n(values, count, kMasked);
+    } else if (word != ~uint32_t{0}) {
+      for (int64_t i = 0; i < count; ++i) {
+        if ((word >> i & 1u) == 0) values[i] = kMasked;
+      }
+    }
+  }
+}
+
 int32_t sample_row(const Kernels& kernels, const float* logits, int64_t n, const SampleRow& row,
                    SampleScratch& scratch) {
   if (row.chain.count > 0) return chain_row(kernels, logits, n, row, scratch);

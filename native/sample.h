@@ -65,6 +65,9 @@ struct SampleScratch {
 constexpr int32_t kNoToken = -1;   // NaN or +inf among the logits
 constexpr int32_t kAllMasked = -2;  // -inf everywhere
 
+// -inf for the ids in [0, n) whose bit is 0; mask has (n + 31) / 32 words, the lowest bit first.
+void mask_row(float* logits, int64_t n, const uint32_t* mask);
+
 // An id in [0, n), or one of the above.
 int32_t sample_row(const Kernels& kernels, const float* logits, int64_t n, const SampleRow& row,
                    SampleScratch& scratch);

@@ -61,7 +61,7 @@ PLACES = {
     "page": Place(481, 636, "page/", "tables, plots, pages"),
     "embedded": Place(657, 736, "embedded/", "a model"),
     "config": Place(888, 973, "config/", "typed settings"),
-    "telemetry": Place(1009, 1140, "telemetry/", "metrics and log lines"),
+    "telemetry": Place(1027, 1140, "telemetry/", "metrics, logs"),
     "errors": Place(60, 774, "errors.py", "errors people are meant to read"),
     "atomic_file": Place(798, 1140, "atomic_file.py", "a file whole or not at all"),
 }

@@ -68,6 +68,17 @@ void sample(Backend& backend, nb::handle logits, int64_t num_tokens, nb::handle 
   if (status != 0) refuse_row(status, bad);
 }
 
+void mask_rows(Backend& backend, nb::handle logits, nb::handle rows, nb::handle masks) {
+  const View<float> to(logits, "logits", 2, true);
+  const View<int32_t> of(rows, "row", 1);
+  const View<uint32_t> bits(masks, "masks", 2);
+  of.require_below(to.size(0));
+  bits.require(0, of.size(0));
+  bits.require(1, (to.size(1) + 31) / 32);
+  const nb::gil_scoped_release release;
+  backend.mask_rows(to.data(), to.size(1), of.data(), bits.data(), of.size(0));
+}
+
 void top_logprobs(Backend& backend, nb::handle logits, int64_t num_tokens, nb::handle chosen,
                   nb::handle logprobs, nb::handle ranks, nb::handle ids, nb::handle values) {
   const View<float> from(logits, "logits", 2), l(logprobs, "logprobs", 1, true),
@@ -102,6 +113,7 @@ void bind_sampling(nb::module_&, nb::class_<Backend>& backend) {
       .def("sample", &sample, nb::arg("logits"), nb::arg("num_tokens"), nb::arg("temperature"),
            nb::arg("top_k"), nb::arg("top_p"), nb::arg("min_p"), nb::arg("uniform"),
            nb::arg("ids"), nb::arg("chains") = nb::none())
+      .def("mask_rows", &mask_rows)
       .def("top_logprobs", &top_logprobs);
 }
 

@@ -92,12 +92,37 @@ void check_default(Backend& backend, Checks& checks) {
   checks.that(run(plain, a) == 0 && run(chained, b) == 0 && a == b, "the default order");
 }
 
+// Words of every kind, a last one that is not full, and rows that no mask names.
+void check_masks(Backend& backend, Checks& checks) {
+  Random random(32);
+  for (const int64_t width : {1, 31, 32, 33, 203}) {
+    const int64_t words = (width + 31) / 32;
+    const std::vector<int32_t> rows = {4, 1, 2};
+    std::vector<uint32_t> masks;
+    for (int64_t i = 0; i < 3 * words; ++i) {
+      const uint32_t mixed = static_cast<uint32_t>(random.below(1 << 16)) * 65537u;
+      masks.push_back(i % 3 == 0 ? mixed : i % 3 == 1 ? 0u : ~0u);
+    }
+    std::vector<float> got = random.values(5 * width, 4.0f);
+    std::vector<float> want = got;
+    for (size_t i = 0; i < rows.size(); ++i) {
+      for (int64_t id = 0; id < width; ++id) {
+        const uint32_t word = masks[i * static_cast<size_t>(words) + static_cast<size_t>(id / 32)];
+        if ((word >> (id % 32) & 1u) == 0) want[static_cast<size_t>(rows[i] * width + id)] = kMasked;
+      }
+    }
+    backend.mask_rows(got.data(), width, rows.data(), masks.data(), 3);
+    checks.equal(got, want, "masks of " + std::to_string(width) + " ids");
+  }
+}
+
 }  // namespace
 
 void sample_suite(const Kernels& kernels, Checks& checks) {
   Backend backend(kernels, 2);
   check_orders(backend, checks);
   check_default(backend, checks);
+  check_masks(backend, checks);
 }
 
 }  // namespace headrace::tests

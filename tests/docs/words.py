@@ -47,9 +47,9 @@ NOUNS = words_of(
     pooling pricing processing profiling ranking rating reading readings reasoning recording
     rendering ring rounding routing sampling scaling scheduling seed serving setting settings
     shadowing sharding shed sibling speculating speed spelling spring staging steering streaming
-    string thing thinking timing tokenizing tracing training typing warning"""
+    string structured thing thinking timing tokenizing tracing training typing warning"""
 )
-"""Words that end like a participle and are nouns of the field."""
+"""Words that end like a participle and are terms of the field."""
 
 _WORDS_OF_A_CLASS = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
 

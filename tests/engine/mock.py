@@ -8,7 +8,7 @@ gives
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -31,6 +31,7 @@ from headrace.ops.sampling_rows import (
     SamplingRows,
     TopLogprobs,
 )
+from headrace.structured.vocabulary import Vocabulary
 
 VOCAB = 48
 NUM_TOKENS = 40
@@ -195,7 +196,12 @@ class Clock:
         return self.now_s
 
 
-def make_core(model: MockModel | None = None, **settings: object) -> EngineCore:
+def make_core(
+    model: MockModel | None = None,
+    *,
+    vocabulary: Callable[[], Vocabulary] | None = None,
+    **settings: object,
+) -> EngineCore:
     """An engine over the mock; few blocks and a small budget unless `settings` say otherwise."""
     chosen: dict[str, object] = {
         "num_gpu_blocks_override": 64,
@@ -212,6 +218,7 @@ def make_core(model: MockModel | None = None, **settings: object) -> EngineCore:
         eos_token_ids=(EOS,),
         clock=Clock(),
         draw_seed=lambda: 12345,
+        vocabulary=vocabulary,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -21,6 +22,7 @@ from headrace.engine.messages import Cancel, Output, Ping, Pong, Submit
 from headrace.engine.output_buffer import OutputBuffer
 from headrace.engine.params import SamplingParams
 from headrace.errors import EngineDeadError, HeadraceError, RequestError
+from headrace.structured.grammar import Grammar
 from tests.tiny import write_tiny_gguf
 from tests.waiting import PATIENCE_S, children, cpu_s, runs, until, wait_until
 
@@ -318,3 +320,20 @@ async def test_the_engine_is_not_given_the_keys(
         assert b"sk-secret" not in Path(f"/proc/{client.pid}/environ").read_bytes()
     finally:
         await client.close()
+
+
+async def test_a_grammar_holds_in_the_engines_process_and_a_bad_one_ends_alone(
+    client: EngineClient,
+) -> None:
+    good = Grammar("json_schema", '{"type": "array", "items": {"enum": [1, "é"]}, "maxItems": 3}')
+    bad = Grammar("lark", "start: unknown")
+    outputs, refused, free = await asyncio.gather(
+        read(client, request("good", max_tokens=40, grammar=good)),
+        read(client, request("bad", grammar=bad)),
+        read(client, request("free")),
+    )
+    ids = [token_id for output in outputs for token_id in output.token_ids]
+    assert set(json.loads(bytes(ids))) <= {1, "é"}
+    assert (outputs[-1].finish_reason, outputs[-1].ends_with_text) == ("stop", True)
+    assert refused[-1].finish_reason == "error" and "unknown" in str(refused[-1].error)
+    assert len(free) == 8

@@ -11,6 +11,7 @@ import pytest
 from headrace import LLM, SamplingParams
 from headrace.errors import ConfigError, FetchError, RequestError
 from headrace.offline.progress import GenerationProgress
+from headrace.structured.grammar import Grammar
 from tests.engine.mock import real_ops
 from tests.tiny import IM_END, IM_START, write_tiny_gguf, write_tiny_hf
 
@@ -262,3 +263,17 @@ def test_time_and_priority(llm: LLM) -> None:
     assert llm.stats.num_running == 0
     with pytest.raises(RequestError, match=r"priority is 1, but .*--scheduling-policy priority"):
         llm.generate("a", GREEDY, priority=1)
+
+
+def test_an_answer_of_a_grammar_is_its_whole_text(llm: LLM) -> None:
+    grammar = Grammar("choice", '["yes", "no"]')
+    params = SamplingParams(temperature=1, seed=4, max_tokens=12, grammar=grammar)
+    results = llm.generate(["a", "b"], params, n=2)
+    for result in [each for first in results for each in first.choices]:
+        assert (result.text in ("yes", "no"), result.finish_reason) == (True, "stop")
+    pieces = list(llm.stream("a", params))
+    assert "".join(piece.text for piece in pieces) == results[0].text
+    (refused,) = llm.generate("a", SamplingParams(grammar=Grammar("regex", "(")))
+    assert (refused.finish_reason, refused.text) == ("error", "")
+    with pytest.raises(RequestError, match="grammar is 'a'"):
+        SamplingParams(grammar="a")  # type: ignore[arg-type]

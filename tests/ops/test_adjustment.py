@@ -32,6 +32,8 @@ def slowly(row: list[np.float32], change: LogitsEdit) -> list[np.float32]:
         row[token_id] = row[token_id] + bias
     for token_id in range(len(row)):
         allowed = change.allowed is None or token_id in change.allowed.tolist()
+        bits = change.allowed_bits
+        allowed &= bits is None or bool(bits[token_id // 32] >> (token_id % 32) & 1)
         if not allowed or token_id in change.masked.tolist():
             row[token_id] = np.float32(-np.inf)
     if change.penalties is not None:
@@ -63,6 +65,7 @@ def adjustments(draw: st.DrawFn, row: int) -> LogitsEdit:
             draw(st.sampled_from([0.0, 0.3, -1.0])),
             draw(st.sampled_from([0.0, 0.7, -2.0])),
         ))),
+        draw(st.none() | st.integers(0, 2**32 - 1).map(lambda bits: np.array([bits], np.uint32))),
     )  # fmt: skip
 
 
@@ -103,6 +106,8 @@ def check_rows(backend: str, first: LogitsEdit, last: LogitsEdit, seed: int) -> 
         ({"bias_ids": ids(WIDTH), "bias": np.ones(1, np.float32)}, "biased id 12"),
         ({"allowed": ids(3, -1)}, "allowed id -1"),
         ({"masked": ids(0, 77)}, "masked id 77"),
+        ({"allowed_bits": np.zeros(2, np.uint32)}, r"12 ids take uint32\[1\]"),
+        ({"allowed_bits": np.zeros(1, np.int32)}, "allowed_bits are int32"),
         ({"penalties": Penalties(ids(12), ids(0), 1, 0, 0)}, "penalised id 12"),
         ({"penalties": Penalties(ids(1), ids(), 1, 0, 0)}, "counts"),
         ({"penalties": Penalties(ids(1), ids(-1), 1, 0, 0)}, "counts"),
@@ -150,3 +155,24 @@ def test_chains_that_say_nothing_are_refused(backend: str, chains: Any, words: s
         check_chains(rows, 2, WIDTH)
     with pytest.raises(ValueError, match=words):
         real_ops(backend).sample(np.zeros((2, WIDTH), np.float32), rows, WIDTH)
+
+
+@backends
+@pytest.mark.parametrize("width", [31, 32, 33, 1003])
+def test_a_row_of_bits_masks_as_a_list_of_ids_does(backend: str, width: int) -> None:
+    """Words of every kind: with all bits, with none, mixed; and a last one that is not full."""
+    rng = np.random.default_rng(width)
+    words = rng.integers(0, 2**32, (2, (width + 31) // 32), np.uint32)
+    words[rng.random(words.shape) < 0.3] = 0
+    words[rng.random(words.shape) < 0.3] = 2**32 - 1
+    rows = rng.standard_normal((4, width)).astype(np.float32)
+    expected = rows.copy()
+    by_bits, by_ids = [], []
+    for row, mask in zip((3, 1), words, strict=True):
+        allowed = [index for index in range(width) if mask[index // 32] >> (index % 32) & 1]
+        by_bits.append(NOTHING._replace(row=row, allowed_bits=mask))
+        by_ids.append(NOTHING._replace(row=row, allowed=ids(*allowed)))
+    real_ops(backend).adjust(rows, by_bits)
+    real_ops("reference").adjust(expected, by_ids)
+    assert (rows == expected).all()
+    assert np.isfinite(rows[[0, 2]]).all()

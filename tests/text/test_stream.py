@@ -122,6 +122,9 @@ def test_what_an_engine_gives_is_taken_with_its_last_word() -> None:
     assert take("length").text == "wor<|end|>"
     assert take("stop").text == "wor"
     assert take("stop", include_stop=True).text == "wor<|end|>"
+    complete = TextStream(BYTES, skip_special_tokens=False)
+    taken = complete.take(ids, "stop", ends_with_text=True)
+    assert (taken.text, taken.num_tokens) == ("hello wor<|end|>", len(ids))
 
 
 def test_a_stop_string_that_ends_with_the_last_word_is_told() -> None:

@@ -44,6 +44,7 @@ def output(request: Request, draw: SampledToken, *, is_first: bool) -> Output:
         logprobs=None if draw.logprob is None else [draw.logprob],
         finish_reason=request.finish_reason,
         stop_reason=request.stop_reason,
+        ends_with_text=request.constraint is not None and request.constraint.verdict == "ended",
         error=draw.error,
         cached_tokens=request.cached_tokens if first_s is not None else 0,
         num_preemptions=request.num_preemptions,

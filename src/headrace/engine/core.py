@@ -12,11 +12,13 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from operator import attrgetter
+from typing import TYPE_CHECKING
 
 from headrace.config.settings import EngineConfig
 from headrace.engine.answers import output, prefilled, started
 from headrace.engine.deadlines import Deadlines
 from headrace.engine.figures import StepFigures, expert_counts
+from headrace.engine.grammars import Grammars
 from headrace.engine.kv.kv_cache import KVCache
 from headrace.engine.kv.kv_sizes import most_held
 from headrace.engine.limits import Limits, check_submit
@@ -40,6 +42,9 @@ from headrace.engine.scheduler import Scheduler
 from headrace.errors import HeadraceError, RequestError
 from headrace.ops.interface import Ops
 from headrace.telemetry.machine import Machine
+
+if TYPE_CHECKING:
+    from headrace.structured.vocabulary import Vocabulary
 
 OnStarted = Callable[[list[Started]], None]
 
@@ -69,10 +74,14 @@ class EngineCore:
         draw_seed: Callable[[], int] = _random_seed,
         plan: CachePlan | None = None,
         machine: Machine | None = None,
+        vocabulary: Callable[[], Vocabulary] | None = None,
     ) -> None:
         """num_tokens: ids below it may be sampled. plan: made from config and memory if None.
 
         machine: what was measured of this one, for shares of its limits; None where nothing was.
+
+        vocabulary: gives what grammars need of the tokens, when the first one comes; None for a
+        model whose ids have no text.
 
         draw_seed: gives the seed of a request that names none. Raises ConfigError when the KV
         cache cannot be what the config asks for.
@@ -117,6 +126,9 @@ class EngineCore:
         self._clock = clock
         self._draw_seed = draw_seed
         self._requests: dict[str, Request] = {}
+        self._grammars = Grammars(
+            vocabulary, vocab_size=model.vocab_size, num_tokens=min(num_tokens, model.vocab_size)
+        )
         self._deadlines = Deadlines()
         self._arrivals = 0
         self._leaving: list[Output] = []
@@ -157,9 +169,12 @@ class EngineCore:
             prompt_logprobs=None if params.prompt_logprobs is None else [None],
             reports_prefill=submit.report_prefill,
         )
+        if params.grammar is None or self._grammars.add(request, params.grammar):
+            self.scheduler.submit(request)
+        else:
+            request.state = State.COMPILING
         self._arrivals += 1
         self._requests[request.request_id] = request
-        self.scheduler.submit(request)
         if submit.timeout_s is not None:
             self._deadlines.add(request, request.arrived_s + submit.timeout_s)
 
@@ -192,6 +207,8 @@ class EngineCore:
         started_s = self._clock() if self._requests else 0.0
         for request in self._deadlines.passed(started_s):
             self._dismiss(request, "timeout")
+        if self._grammars.num_waiting:
+            self._admit_compiled()
         outputs, self._leaving = self._leaving, []
         if not self._requests:
             return outputs
@@ -200,7 +217,7 @@ class EngineCore:
         if plan.started and on_started is not None:
             on_started([started(request) for request in plan.started])
         if not plan.rows:
-            return outputs + self._unblock()
+            return outputs + (self._unblock() if self._has_scheduled else [])
         cost = self._cost.of(
             (row.start, row.num_tokens, row.samples + len(row.scored)) for row in plan.rows
         )
@@ -212,6 +229,10 @@ class EngineCore:
                 row.request.prompt_logprobs.extend(scores)
             if draw.error is not None:
                 self.scheduler.finish(row.request, "error")
+            elif draw.ends:
+                if row.request.first_token_s is None:
+                    row.request.first_token_s = now_s
+                self.scheduler.finish(row.request, "stop")
         self.scheduler.complete(plan, [result.draw.token_id for result in results], now_s)
         for row, (draw, _), is_first in zip(plan.rows, results, first, strict=True):
             finished = row.request.state is State.FINISHED
@@ -224,12 +245,25 @@ class EngineCore:
         self._steps.note(now_s - started_s, plan.num_tokens, cost)
         return outputs
 
+    @property
+    def _has_scheduled(self) -> bool:
+        return bool(self.scheduler.running or self.scheduler.waiting)
+
+    def _admit_compiled(self) -> None:
+        """Queue those whose grammar is ready, in their own place by arrival; those whose grammar is
+        refused end alone."""
+        for request, error in self._grammars.compiled(idle=not self._has_scheduled):
+            if error is None:
+                self.scheduler.submit(request)
+            else:
+                self._dismiss(request, "error", error)
+
     def stats(self) -> Stats:
         """Figures as of now; counters are totals since start."""
         totals = self.scheduler.totals
         return Stats(
             num_running=len(self.scheduler.running),
-            num_waiting=len(self.scheduler.waiting),
+            num_waiting=len(self.scheduler.waiting) + self._grammars.num_waiting,
             blocks_total=self.kv.num_blocks,
             blocks_free=self.kv.num_free,
             blocks_cached=self.kv.num_cached,
@@ -328,7 +362,9 @@ class EngineCore:
         assert running == sorted(running, key=attrgetter("rank")), "running is out of order"
         assert len(waiting) == len(set(waiting))
         assert all(request.state is State.WAITING and not request.tables for request in waiting)
-        assert {*running, *waiting} == set(self._requests.values())
+        compiling = self._grammars.waiting
+        assert all(request.state is State.COMPILING for request in compiling)
+        assert {*running, *waiting, *compiling} == set(self._requests.values())
         assert len({one.slot for one in running}) == len(running)
 
     def _compute(self, rows: Sequence[Row]) -> list[RowResult]:
@@ -379,6 +415,7 @@ class EngineCore:
 
     def _dismiss(self, request: Request, reason: FinishReason, error: str | None = None) -> None:
         del self._requests[request.request_id]
+        self._grammars.remove(request)
         self.scheduler.finish(request, reason)
         self._leaving.append(output(request, SampledToken(error=error), is_first=False))
 

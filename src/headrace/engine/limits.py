@@ -14,6 +14,7 @@ from headrace.engine.messages import EngineInfo, Submit
 from headrace.engine.params import MAX_LOGIT_BIAS, RANGES, SAMPLERS, SamplingParams
 from headrace.engine.sampler_order import NEUTRAL, acting
 from headrace.errors import ContextLengthError, RequestError
+from headrace.structured.limits import DEFAULT as GRAMMAR_LIMITS
 
 MAX_STOP_TOKEN_IDS = 1024
 """Each new token is looked for among them, one by one: far fewer microseconds than a step takes."""
@@ -98,6 +99,8 @@ def check_params(params: SamplingParams, limits: Limits) -> None:
         raise _refuse(
             "min_tokens", f"is {params.min_tokens}, more than max_tokens, {params.max_tokens}"
         )
+    if params.grammar is not None:
+        GRAMMAR_LIMITS.check_size(params.grammar)
     check_samplers(params)
     if params.logprobs is not None:
         check_logprobs(params.logprobs, limits)

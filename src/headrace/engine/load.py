@@ -12,6 +12,7 @@ from headrace.config.settings import EngineConfig
 from headrace.engine.core import EngineCore
 from headrace.engine.expert_memory import plan_weights
 from headrace.engine.memory import plan_kv_cache
+from headrace.engine.vocabulary import vocabulary_maker
 from headrace.models import load_model
 from headrace.ops import make_ops
 from headrace.telemetry.machine import stored_machine
@@ -72,15 +73,17 @@ def load_engine(
             progress=progress,
         )
     with phases("kv_cache"):
+        num_tokens = count_tokens(checkpoint.tokenizer, model.vocab_size)
         core = EngineCore(
             model,
             ops,
             config,
-            num_tokens=count_tokens(checkpoint.tokenizer, model.vocab_size),
+            num_tokens=num_tokens,
             eos_token_ids=checkpoint.eos_token_ids,
             clock=clock,
             plan=plan_kv_cache(model, config, reserved_bytes=weights.reserved_bytes),
             machine=stored_machine(os.environ),
+            vocabulary=vocabulary_maker(checkpoint.tokenizer, num_tokens, config.tokenizer_pre),
         )
     with phases("warm_up"):
         core.warm_up()

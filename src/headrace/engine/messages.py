@@ -107,6 +107,8 @@ class Output(msgspec.Struct, frozen=True, tag=True):
     finish_reason: FinishReason | None = None
     stop_reason: int | None = None
     """The id from stop_token_ids that ended it, None otherwise."""
+    ends_with_text: bool = False
+    """The request's grammar ended it, with "stop": its last token is text, and not an end id."""
     error: str | None = None
     cached_tokens: int = 0
     """Prompt tokens found in the prefix cache (0 until the first token)."""

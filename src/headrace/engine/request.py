@@ -13,6 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from headrace.engine.constraint import Constraint
     from headrace.engine.kv.prefix_tree import BlockSet, Node, Promise
     from headrace.engine.logits_processor import LogitsProcessor
     from headrace.engine.messages import FinishReason, TokenLogprob
@@ -23,8 +24,10 @@ NO_POSITIONS = range(0)
 
 
 class State(Enum):
-    """The state of a request. A preempted one is WAITING again; so is one waiting for a prefix."""
+    """The state of a request. A preempted one is WAITING again; so is one waiting for a prefix.
+    COMPILING: its grammar is not ready, and the scheduler does not know it yet."""
 
+    COMPILING = "compiling"
     WAITING = "waiting"
     RUNNING = "running"
     FINISHED = "finished"
@@ -101,6 +104,8 @@ class Request:
     """What they came to, until it is handed out; None where they are not wanted."""
     logits_processor: LogitsProcessor | None = None
     """What edits its logits; made when its first token is drawn."""
+    constraint: Constraint | None = None
+    """What its grammar allows next; None where it has none."""
     _keys: list[bytes] = field(default_factory=list)
 
     @property
@@ -150,5 +155,7 @@ class Request:
             return "stop"
         if token_id in self.params.stop_token_ids:
             self.stop_reason = token_id
+            return "stop"
+        if self.constraint is not None and self.constraint.take(self.token_ids) == "ended":
             return "stop"
         return "length" if len(self.token_ids) >= self.max_len else None

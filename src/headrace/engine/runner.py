@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from headrace.engine.kv.block_tables import BlockTables
 from headrace.engine.kv.kv_cache import Copy
+from headrace.engine.masks import MaskThread
 from headrace.engine.messages import TokenLogprob
 from headrace.engine.model import Model
 from headrace.engine.plan import Row
@@ -47,6 +48,7 @@ class Runner:
         self._kv = kv
         self._sampler = sampler
         self._ops = ops
+        self._masks = MaskThread()
         self._tables = BlockTables(model.cache_layout.groups)
 
     def copy(self, copies: Sequence[Copy]) -> None:
@@ -56,7 +58,12 @@ class Runner:
 
     def run(self, rows: Sequence[Row]) -> list[RowResult]:
         """Compute the tokens of `rows`, draw for those that sample; one entry per row."""
-        logits = self._model.forward(self._batch(rows), self._kv)
+        masks = self._masks.begin([row.request for row in rows if row.samples])
+        try:
+            logits = self._model.forward(self._batch(rows), self._kv)
+        finally:
+            if masks is not None:
+                masks.result()
         if any(row.scored for row in rows):
             return self._score_and_draw(rows, logits)
         sampling = [row.request for row in rows if row.samples]

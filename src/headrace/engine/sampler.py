@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from headrace.engine.constraint import Constraint
 from headrace.engine.logits_processor import LogitsProcessor, needs_logits_processor
 from headrace.engine.messages import TokenLogprob
 from headrace.engine.params import SamplingParams
@@ -42,6 +43,8 @@ class SampledToken(NamedTuple):
     token_id: int | None = None
     logprob: TokenLogprob | None = None
     error: str | None = None
+    ends: bool = False
+    """Nothing can follow what the request has: it ends with "stop" and without another token."""
 
 
 NOT_YET = SampledToken()
@@ -85,21 +88,28 @@ class Sampler:
         raw = None
         chains: list[Chain | None] = []
         edited = [
-            (row, processor, request.token_ids)
+            (row, processor, request)
             for row, request in enumerate(requests)
             if (processor := request.logits_processor or self._processor_of(request)) is not PLAIN
         ]
         if edited:
-            made = [processor.edit(row, text) for row, processor, text in edited]
+            made = [
+                processor.edit(row, request.token_ids, _allowed_bits(request))
+                for row, processor, request in edited
+            ]
             changes = [change for change in made if change is not None]
             if changes and wanted:
                 raw = self._ops.take_rows(logits, _indices(wanted))
             self._ops.adjust(logits, changes)
             if any(processor.reorders for _, processor, _ in edited):
                 chains = [None] * len(requests)
-                for row, processor, text in edited:
-                    chains[row] = processor.chain(text)
-        return self._draws(_Batch(logits, raw, _sampling_rows(requests, tuple(chains)), wanted))
+                for row, processor, request in edited:
+                    chains[row] = processor.chain(request.token_ids)
+        draws = self._draws(_Batch(logits, raw, _sampling_rows(requests, tuple(chains)), wanted))
+        for row, _, request in edited:
+            if request.constraint is not None and request.constraint.verdict != "open":
+                draws[row] = _verdict(request.constraint)
+        return draws
 
     def score(
         self, logits: Array, token_ids: Sequence[int], num_top_logprobs: int
@@ -201,6 +211,17 @@ def uniform(seed: int, choice: int, position: int) -> float:
     counter = _COUNTER.pack(seed & _MASK_64, choice, position)
     bits = int.from_bytes(blake2b(counter, digest_size=8).digest(), "little")
     return (bits >> 11) * 2.0**-53
+
+
+def _allowed_bits(request: Request) -> npt.NDArray[np.uint32] | None:
+    return None if request.constraint is None else request.constraint.bits
+
+
+def _verdict(constraint: Constraint) -> SampledToken:
+    """Of a row whose grammar leaves nothing to draw: what was drawn freely does not count."""
+    if constraint.verdict == "ended":
+        return SampledToken(ends=True)
+    return SampledToken(error=constraint.error)
 
 
 def _indices(rows: Iterable[int]) -> npt.NDArray[np.int32]:

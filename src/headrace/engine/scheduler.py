@@ -120,6 +120,7 @@ class Scheduler:
         """Queue a request whose full length the KV cache can hold when it is alone."""
         most = self.kv.most_blocks(request.max_len)
         assert most <= self.kv.num_blocks, "refused at submission"
+        request.state = State.WAITING
         self.waiting.add(request)
 
     def schedule(self, now_s: float) -> StepPlan:
@@ -180,7 +181,7 @@ class Scheduler:
             self.waiting.remove(request)
         elif request.state is State.RUNNING:
             self._stop(request, keep=reason != "error")
-        else:
+        elif request.state is State.FINISHED:
             return
         request.state = State.FINISHED
         request.finish_reason = reason
@@ -357,6 +358,8 @@ class Scheduler:
         self._stop(victim, keep=True)
         victim.state = State.WAITING
         victim.num_preemptions += 1
+        if victim.constraint is not None:
+            victim.constraint.rewind()
         self.waiting.put_back(victim)
         self.totals.preemptions[reason] += 1
 

@@ -84,7 +84,9 @@ class OpenRequest:
 
     def delta(self, output: Output) -> GenerationDelta:
         """The piece of an output; a stop string in it ends the text, whatever the engine says."""
-        taken = self.text.take(output.token_ids, output.finish_reason)
+        taken = self.text.take(
+            output.token_ids, output.finish_reason, ends_with_text=output.ends_with_text
+        )
         stopped = taken.stop is not None
         heard = output.prompt_logprobs
         return GenerationDelta(

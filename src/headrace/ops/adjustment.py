@@ -6,7 +6,7 @@ and `LogitsEdit` in `interface` say what is computed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -15,16 +15,35 @@ from headrace.ops.sampling_rows import LogitsEdit, Penalties, SamplingRows, Stag
 
 F32 = npt.NDArray[np.float32]
 I32 = npt.NDArray[np.int32]
+U32 = npt.NDArray[np.uint32]
 
 STAGES: tuple[Stage, ...] = ("penalties", "temperature", "min_p", "top_k", "top_p")
 
 
-def adjust(logits: F32, adjustments: Sequence[LogitsEdit]) -> None:
-    """`Ops.adjust` for NumPy arrays."""
+def mask_rows(logits: F32, rows: I32, masks: U32) -> None:
+    """Set logits of `rows` to -inf where the bits of their mask, uint32[(V + 31) // 32], are 0."""
+    for row, mask in zip(rows.tolist(), masks, strict=True):
+        bytes_of_mask = mask.astype("<u4").view(np.uint8)
+        allowed = np.unpackbits(bytes_of_mask, count=logits.shape[1], bitorder="little")
+        logits[row, allowed == 0] = -np.inf
+
+
+def adjust(
+    logits: F32,
+    adjustments: Sequence[LogitsEdit],
+    mask: Callable[[F32, I32, U32], None] = mask_rows,
+) -> None:
+    """`Ops.adjust` for NumPy arrays. mask: does what `mask_rows` does, faster.
+
+    Masks come first: nothing that follows makes another number of -inf.
+    """
     if logits.ndim != 2:
         raise ValueError(f"logits of shape {list(logits.shape)} are not rows of logits")
     for one in adjustments:
         _check(one, *logits.shape)
+    masks = {edit.row: edit.allowed_bits for edit in adjustments if edit.allowed_bits is not None}
+    if masks:
+        mask(logits, np.array([*masks], np.int32), np.stack([*masks.values()]))
     for one in adjustments:
         row = logits[one.row]
         if len(one.bias_ids):
@@ -95,8 +114,18 @@ def _check(one: LogitsEdit, count: int, width: int) -> None:
     if one.allowed is not None:
         _check_ids("allowed id", one.allowed, width)
     _check_ids("masked id", one.masked, width)
+    if one.allowed_bits is not None:
+        _check_bits(one.allowed_bits, width)
     if one.penalties is not None:
         check_penalties(one.penalties, width)
+
+
+def _check_bits(bits: U32, width: int) -> None:
+    words = (width + 31) // 32
+    if bits.dtype != np.uint32 or bits.shape != (words,):
+        raise ValueError(
+            f"allowed_bits are {bits.dtype}{list(bits.shape)}; {width} ids take uint32[{words}]"
+        )
 
 
 def _check_ids(name: str, ids: I32, width: int) -> None:

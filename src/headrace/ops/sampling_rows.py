@@ -48,6 +48,9 @@ class LogitsEdit(NamedTuple):
     masked: npt.NDArray[np.int32]
     """int32[M], which become -inf."""
     penalties: Penalties | None
+    allowed_bits: npt.NDArray[np.uint32] | None = None
+    """uint32[(V + 31) // 32]: of an id whose bit (id % 32 of word id // 32) is 0 the logit becomes
+    -inf; None allows all. What `allowed` is for a few ids, this is for many."""
 
 
 Stage = Literal["penalties", "temperature", "min_p", "top_k", "top_p"]

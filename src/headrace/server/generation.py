@@ -211,7 +211,9 @@ class _Choice:
 
 def _piece(stream: TextStream, output: Output) -> Piece:
     """The piece of an output; usage and log probabilities end with what completed a stop string."""
-    taken = stream.take(output.token_ids, output.finish_reason)
+    taken = stream.take(
+        output.token_ids, output.finish_reason, ends_with_text=output.ends_with_text
+    )
     stopped = taken.stop is not None
     return Piece(
         text=taken.text,

@@ -65,14 +65,17 @@ class TextStream:
         self._num_tokens = 0
         self._stopped = False
 
-    def take(self, ids: Sequence[int], finish_reason: str | None) -> TextDelta:
+    def take(
+        self, ids: Sequence[int], finish_reason: str | None, *, ends_with_text: bool = False
+    ) -> TextDelta:
         """Take what the engine gave at one time, and with its last word all that is held.
 
         finish_reason: the engine's, None while it goes on. With "stop" the last id is the one that
-        ended the text, so its own text is left out (unless stops are to be included). A `stop` in
-        the result ended the text whatever the engine says; the reason is "stop" then.
+        ended the text, so its own text is left out (unless stops are to be included, or
+        ends_with_text: the text was complete with it). A `stop` in the result ended the text
+        whatever the engine says; the reason is "stop" then.
         """
-        hide_last = finish_reason == "stop" and not self._keep_end
+        hide_last = finish_reason == "stop" and not (self._keep_end or ends_with_text)
         delta = self.feed(ids, hide_last=hide_last)
         if finish_reason is None or delta.stop is not None:
             return delta

@@ -119,6 +119,11 @@ class Tokenizer:
             ids = self._plain(text, bound, first=True)
         return self._framed(ids, add_special_tokens)
 
+    def encode_continuation(self, text: str) -> list[int]:
+        """Token ids of a text that continues another one: control tokens are ordinary text in it,
+        and what only the beginning of a whole input gets is left out. Raises as `encode` does."""
+        return self._plain(text, None, first=False)
+
     def encode_segments(
         self,
         segments: Sequence[Segment],

@@ -259,7 +259,7 @@ class CpuOps(CpuWeights):
         self._native.gate_heads(x, gates)
 
     def adjust(self, logits: F32, adjustments: Sequence[LogitsEdit]) -> None:
-        adjustment.adjust(logits, adjustments)
+        adjustment.adjust(logits, adjustments, self._native.mask_rows)
 
     def sample(self, logits: F32, rows: SamplingRows, num_tokens: int) -> npt.NDArray[np.int32]:
         ids = np.empty(len(logits), np.int32)

@@ -1,0 +1,208 @@
+"""From a grammar to a machine that says which token may come next; llguidance does the work.
+
+It is imported when the first grammar comes. Whatever is wrong with a grammar is a RequestError.
+Everything here may be called from any thread; compiling lets other threads run.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from headrace.errors import RequestError
+from headrace.structured.grammar import Grammar
+from headrace.structured.limits import (
+    DEFAULT,
+    GRAMMAR_TOO_LARGE,
+    INVALID_GRAMMAR,
+    GrammarLimits,
+    json_of,
+)
+
+if TYPE_CHECKING:
+    from llguidance import LLMatcher, LLTokenizer
+
+    from headrace.structured.vocabulary import Vocabulary
+
+_MAX_REASON_CHARS = 400
+_SPECIAL = re.compile(r"[\\.+*?()|\[\]{}^$]")
+_stack_size = threading.Lock()
+
+STACK_BYTES = 1 << 29
+"""Of the thread that compiles: 5 KB for each rule of a chain. Only what is used takes memory."""
+
+_TOO_LARGE_WORDS = ("fuel", "too large", "too big", "too many", "limit", "too complex", "nest")
+
+COMPACT: Any = {"whitespace_flexible": False}
+"""Of schemas that say nothing else: where white space is free, no text is ever forced."""
+
+EXACT: Any = {"lenient": False, "coerce_one_of": False}
+"""Of every schema: what llguidance cannot hold an answer to is an error and never ignored."""
+
+
+class CompiledGrammar:
+    """A grammar over the tokens of one model, ready to be matched any number of times."""
+
+    def __init__(self, matcher: LLMatcher) -> None:
+        self._matcher = matcher
+
+    def matcher(self) -> LLMatcher:
+        """A matcher at the beginning of an answer, which shares nothing with others."""
+        return self._matcher.deep_copy()
+
+
+class GrammarTokenizer:
+    """A model's vocabulary as llguidance reads it. Making it takes about a second, for grammars of
+    any number."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        from llguidance import LLTokenizer, TokenizerWrapper
+
+        # The model's own end ids are allowed by whoever applies the mask: there may be several of
+        # them, or none. llguidance wants one, so it is given an id behind all others.
+        self.end_id = len(vocabulary.token_bytes)
+        self.num_ids = self.end_id + 1
+        self.tokenizer: LLTokenizer = LLTokenizer(
+            TokenizerWrapper(_AsLlguidance(vocabulary, self.end_id)), n_vocab=self.num_ids
+        )
+
+
+class _AsLlguidance:
+    """The attributes that llguidance's wrapper looks for."""
+
+    def __init__(self, vocabulary: Vocabulary, end_id: int) -> None:
+        self.eos_token_id = end_id
+        self.bos_token_id = None
+        self.tokens = [*vocabulary.token_bytes, b"<|end of the grammar|>"]
+        self.special_token_ids = [*sorted(vocabulary.special_ids), end_id]
+        self._vocabulary = vocabulary
+
+    def __call__(self, text: str) -> list[int]:
+        if not isinstance(text, str):
+            raise TypeError("texts only")  # how the wrapper finds out that bytes are not taken
+        return self._vocabulary.ids_of(text)
+
+
+def compile_grammar(
+    grammar: Grammar,
+    tokenizer: GrammarTokenizer,
+    limits: GrammarLimits = DEFAULT,
+    param: str = "grammar",
+) -> CompiledGrammar:
+    """Compile a grammar for a model's tokens.
+
+    Raises RequestError: "grammar_too_large" where it is beyond a limit, "invalid_grammar" where
+    llguidance cannot read it or cannot hold an answer to it.
+    """
+    return CompiledGrammar(_compiled(grammar, tokenizer.tokenizer, limits, param))
+
+
+def validate(grammar: Grammar, limits: GrammarLimits = DEFAULT, param: str = "grammar") -> None:
+    """Raises RequestError, as `compile_grammar` does, without the tokens of any model."""
+    _compiled(grammar, _bytes_alone(), limits, param)
+
+
+@cache
+def _bytes_alone() -> LLTokenizer:
+    from llguidance import LLTokenizer
+
+    return LLTokenizer("byte")
+
+
+def _compiled(
+    grammar: Grammar, tokenizer: LLTokenizer, limits: GrammarLimits, param: str
+) -> LLMatcher:
+    from llguidance import LLMatcher
+
+    limits.check(grammar, param)
+    source = _source(grammar, param)
+    # Its constructor, unlike `validate_grammar`, lets other threads run.
+    try:
+        matcher = _with_deep_stack(
+            lambda: LLMatcher(tokenizer, source, log_level=0, limits=limits.of_parser())
+        )
+    except RuntimeError as error:
+        raise _refusal(str(error), param) from error
+    if matcher.is_error():
+        raise _refusal(matcher.get_error(), param)
+    return matcher
+
+
+def _source(grammar: Grammar, param: str) -> str:
+    from llguidance import LLMatcher
+
+    if grammar.kind == "json_schema":
+        schema = json_of(grammar, param)
+        if schema is True:
+            schema = {}
+        if not isinstance(schema, dict):
+            raise RequestError(
+                f"{param} is {json.dumps(schema)[:40]}; a schema is an object", param=param,
+                code=INVALID_GRAMMAR,
+            )  # fmt: skip
+        try:
+            return LLMatcher.grammar_from_json_schema(schema, COMPACT, EXACT)
+        except ValueError as error:
+            raise _refusal(str(error), param) from error
+    if grammar.kind == "regex":
+        return LLMatcher.grammar_from_regex(grammar.text)
+    if grammar.kind == "choice":
+        return LLMatcher.grammar_from_regex(_regex_of_choice(json_of(grammar, param), param))
+    return LLMatcher.grammar_from_lark(grammar.text)
+
+
+def _regex_of_choice(choices: Any, param: str) -> str:
+    if not isinstance(choices, list) or not choices:
+        raise RequestError(
+            f"{param} has no choice; it must be a list of at least one text",
+            param=param,
+            code=INVALID_GRAMMAR,
+        )
+    for index, choice in enumerate(choices):
+        if not isinstance(choice, str):
+            raise RequestError(
+                f"{param}[{index}] is {json.dumps(choice)[:40]}; it must be a text",
+                param=f"{param}[{index}]",
+                code=INVALID_GRAMMAR,
+            )
+    return "|".join(_SPECIAL.sub(r"\\\g<0>", choice) for choice in dict.fromkeys(choices))
+
+
+def _with_deep_stack(make: Callable[[], LLMatcher]) -> LLMatcher:
+    """What `make` gives, called in a thread whose stack is deep enough for a chain of as many rules
+    or references as a text has room for: to overflow it would end the process."""
+    made: Future[LLMatcher] = Future()
+
+    def run() -> None:
+        try:
+            made.set_result(make())
+        except BaseException as error:  # a panic of Rust code is not an Exception
+            made.set_exception(RuntimeError(f"{type(error).__name__}: {error}"))
+
+    thread = threading.Thread(target=run, name="compile", daemon=True)
+    with _stack_size:
+        usual = threading.stack_size(STACK_BYTES)
+        try:
+            thread.start()
+        finally:
+            threading.stack_size(usual)
+    return made.result()
+
+
+def _refusal(reason: str, param: str) -> RequestError:
+    """What llguidance finds wrong, in its words; it may repeat much of the grammar."""
+    first = reason.strip().splitlines()[0] if reason.strip() else "for no stated reason"
+    lowered = reason.lower()
+    too_large = any(word in lowered for word in _TOO_LARGE_WORDS)
+    if len(first) > _MAX_REASON_CHARS:
+        first = f"{first[:_MAX_REASON_CHARS]}..."
+    return RequestError(
+        f"{param} cannot be compiled: {first}",
+        param=param,
+        code=GRAMMAR_TOO_LARGE if too_large else INVALID_GRAMMAR,
+    )
