@@ -1,0 +1,124 @@
+"""Fields of OpenAI, vLLM and llama-server become one grammar, or are refused by name."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from headrace.errors import RequestError
+from headrace.structured.compile import validate
+from headrace.structured.grammar import Grammar
+from headrace.structured.request import grammar_of
+from tests.structured.matching import Language
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"],
+          "additionalProperties": False}  # fmt: skip
+GBNF = 'root ::= "x" digit+ # numbers\ndigit ::= [0-9\\u0041B]\n'
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{}, {"response_format": {"type": "text"}}, {"grammar": ""}, {"guided_json": None},
+     {"temperature": 1.0}],
+)  # fmt: skip
+def test_free_text_has_no_grammar(fields: dict[str, Any]) -> None:
+    assert grammar_of(fields) is None
+
+
+def test_every_way_of_giving_a_schema_is_the_same_grammar() -> None:
+    form = {"name": "n", "strict": True, "schema": SCHEMA}
+    grammars = [
+        grammar_of(fields)
+        for fields in (
+            {"response_format": {"type": "json_schema", "json_schema": form}},
+            {"response_format": {"type": "json_object", "schema": SCHEMA}},
+            {"structured_outputs": {"json": SCHEMA, "regex": None, "json_object": False}},
+            {"structured_outputs": {"json": json.dumps(SCHEMA)}},
+            {"guided_json": SCHEMA},
+            {"json_schema": SCHEMA},
+        )
+    ]
+    first = grammars[0]
+    assert first is not None
+    assert first.kind == "json_schema"
+    validate(first)
+    assert grammars == [first] * len(grammars)
+
+
+def test_the_clients_own_options_of_llguidance_are_not_used() -> None:
+    lenient = {"x-guidance": {"lenient": True, "whitespace_flexible": True}, **SCHEMA}
+    assert grammar_of({"guided_json": lenient}) == grammar_of({"guided_json": SCHEMA})
+
+
+def test_an_object_without_a_schema() -> None:
+    for fields in (
+        {"response_format": {"type": "json_object"}},
+        {"structured_outputs": {"json_object": True}},
+    ):
+        grammar = grammar_of(fields)
+        assert grammar is not None
+        language = Language(grammar)
+        assert language.has('{"a":[1,{"b":null}]}')
+        assert not language.has("[1]")
+
+
+@pytest.mark.parametrize("field", ["grammar", "guided_grammar"])
+def test_gbnf_becomes_lark_of_the_same_language(field: str) -> None:
+    grammar = grammar_of({field: GBNF})
+    assert grammar is not None
+    assert grammar.kind == "lark"
+    language = Language(grammar)
+    assert language.error == ""
+    assert language.has("x1AB")  # \u0041 and B, where the converter alone reads one number
+    assert not language.has("x1C")
+    assert not language.has("x")
+
+
+def test_lark_expressions_and_choices_go_as_they_are() -> None:
+    lark = "start: /[ab]+/"
+    assert grammar_of({"guided_grammar": lark}) == Grammar("lark", lark)
+    assert grammar_of({"guided_regex": "[ab]+"}) == Grammar("regex", "[ab]+")
+    choices = grammar_of({"guided_choice": ["é", "b"]})
+    assert choices == Grammar("choice", '["é","b"]')
+    validate(choices)
+
+
+@pytest.mark.parametrize(
+    ("fields", "param", "code"),
+    [
+        ({"guided_regex": "a", "guided_choice": ["a"]}, "guided_choice", "several_grammars"),
+        ({"structured_outputs": {"json": {}, "regex": "a"}}, "structured_outputs",
+         "several_grammars"),
+        ({"structured_outputs": {}}, "structured_outputs", "invalid_value"),
+        ({"structured_outputs": {"structural_tag": "{}"}}, "structured_outputs.structural_tag",
+         "unsupported"),
+        ({"structured_outputs": {"whitespace_pattern": " "}},
+         "structured_outputs.whitespace_pattern", "unsupported"),
+        ({"response_format": {"type": "structural_tag"}}, "response_format.type", "unsupported"),
+        ({"response_format": {"type": "json_schema"}}, "response_format.json_schema",
+         "invalid_value"),
+        ({"response_format": {"type": "json_schema", "json_schema": {"name": "n"}}},
+         "response_format.json_schema.schema", "invalid_value"),
+        ({"response_format": "json"}, "response_format", "invalid_value"),
+        ({"guided_json": "{"}, "guided_json", "invalid_value"),
+        ({"guided_choice": []}, "guided_choice", "invalid_value"),
+        ({"guided_choice": ["a", 1]}, "guided_choice[1]", "invalid_value"),
+        ({"guided_regex": ""}, "guided_regex", "invalid_value"),
+        ({"grammar": "root ::= missing"}, "grammar", "invalid_grammar"),
+        ({"grammar": "root ::= ("}, "grammar", "invalid_grammar"),
+        ({"grammar": 'root ::= [a&&b]'}, "grammar", "invalid_grammar"),
+        ({"grammar": 'root ::= "\\x00"'}, "grammar", "invalid_grammar"),
+        ({"grammar": "#" * 40_000}, "grammar", "grammar_too_large"),
+        ({"grammar": "root ::= " + "(" * 20_000}, "grammar", "invalid_grammar"),
+        ({"json_schema": {"not": {}}}, "json_schema", "unsupported_schema"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_honoured_is_refused_by_name(
+    fields: dict[str, Any], param: str, code: str
+) -> None:
+    with pytest.raises(RequestError) as caught:
+        grammar_of(fields)
+    assert (caught.value.param, caught.value.code) == (param, code)
+    assert param.partition(".")[0] in str(caught.value)
