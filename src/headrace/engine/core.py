@@ -19,6 +19,7 @@ from headrace.engine.answers import output, prefilled, started
 from headrace.engine.deadlines import Deadlines
 from headrace.engine.figures import StepFigures, expert_counts
 from headrace.engine.grammars import Grammars
+from headrace.engine.isolation import IsolatingRunner
 from headrace.engine.kv.kv_cache import KVCache
 from headrace.engine.kv.kv_sizes import most_held
 from headrace.engine.limits import Limits, check_submit
@@ -36,7 +37,6 @@ from headrace.engine.model import Model
 from headrace.engine.params import SamplingParams
 from headrace.engine.plan import Row
 from headrace.engine.request import GroupTable, Request, State
-from headrace.engine.runner import RowResult, Runner
 from headrace.engine.sampler import NOT_YET, SampledToken, Sampler
 from headrace.engine.scheduler import Scheduler
 from headrace.errors import HeadraceError, RequestError
@@ -101,7 +101,7 @@ class EngineCore:
             max_num_seqs=config.max_num_seqs,
         )
         spec = model.cache_layout.spec(plan.block_size, plan.num_blocks, plan.codec, plan.codec)
-        self._runner = Runner(
+        self._runner = IsolatingRunner(
             model,
             allocate(ops, spec),
             Sampler(ops, min(num_tokens, model.vocab_size)),
@@ -135,7 +135,6 @@ class EngineCore:
         self._machine = machine
         self._cost = model.cost(plan.codec, plan.codec)
         self._steps = StepFigures()
-        self._failed_steps = 0
         self._kv_accounting_errors = 0
 
     @property
@@ -221,7 +220,7 @@ class EngineCore:
         cost = self._cost.of(
             (row.start, row.num_tokens, row.samples + len(row.scored)) for row in plan.rows
         )
-        results = self._compute(plan.rows)
+        results = self._runner.run(plan.rows)
         now_s = self._clock()
         first = [row.request.first_token_s is None for row in plan.rows]
         for row, (draw, scores) in zip(plan.rows, results, strict=True):
@@ -291,7 +290,7 @@ class EngineCore:
             num_deferred=self.scheduler.num_deferred,
             num_preempted=self.scheduler.waiting.num_put_back,
             miss_reasons=dict(totals.miss_reasons),
-            failed_steps=self._failed_steps,
+            failed_steps=self._runner.failed_steps,
             kv_accounting_errors=self._kv_accounting_errors,
             **expert_counts(self._ops.expert_cache_stats()),
         )
@@ -366,38 +365,6 @@ class EngineCore:
         assert all(request.state is State.COMPILING for request in compiling)
         assert {*running, *waiting, *compiling} == set(self._requests.values())
         assert len({one.slot for one in running}) == len(running)
-
-    def _compute(self, rows: Sequence[Row]) -> list[RowResult]:
-        """Run the rows together; if that raises, each alone, so that one cannot end the others.
-
-        Running a row again writes the same K and V to the same places. A fault of the batch, which
-        no row shows alone, costs speed only: failed_steps and the log are what tells of it.
-        """
-        try:
-            return self._runner.run(rows)
-        except Exception as error:
-            self._failed_steps += 1
-            if len(rows) == 1:
-                return [self._failed(rows[0], error)]
-            if self._failed_steps.bit_count() == 1:
-                # The 1st, 2nd, 4th, 8th time: one that fails in every step must not fill the disk.
-                logger.exception(
-                    "a step of %d requests failed, now %d steps in all; running each alone",
-                    len(rows),
-                    self._failed_steps,
-                )
-        return [self._compute_alone(row) for row in rows]
-
-    def _compute_alone(self, row: Row) -> RowResult:
-        try:
-            (result,) = self._runner.run([row])
-        except Exception as error:
-            return self._failed(row, error)
-        return result
-
-    def _failed(self, row: Row, error: Exception) -> RowResult:
-        logger.error("request %s failed", row.request.request_id, exc_info=error)
-        return RowResult(SampledToken(error=f"{type(error).__name__} in the engine: {error}"))
 
     def _audit(self) -> None:
         """With nothing left to do every block is free or cached; count it where one is not."""
