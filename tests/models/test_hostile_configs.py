@@ -73,8 +73,10 @@ def test_a_hostile_count_of_experts_is_refused_by_its_name(family: str) -> None:
         if key not in config:
             continue
         for value in (4097, 2**31 - 1, 2**62, -1, 2.5, "8", [8]):
-            with pytest.raises(HeadraceError, match=key):
+            with pytest.raises(HeadraceError, match=key) as refused:
                 read_config(checkpoint_of({**config, key: value}, {}))
+            if value == 2**62 and key in ("num_experts", "num_local_experts"):
+                assert "4096" in str(refused.value)
 
 
 @pytest.mark.parametrize(

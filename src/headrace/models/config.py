@@ -258,10 +258,7 @@ def read_layer_windows(
 
 def read_expert_count(reader: ConfigReader, key: str, default: int | None = None) -> int:
     """Experts of a layer, at most `MAX_EXPERTS`."""
-    experts = reader.size(key, default)
-    if experts > MAX_EXPERTS:
-        reader.refuse(key, experts, f"1 to {MAX_EXPERTS}")
-    return experts
+    return reader.size(key, default, most=MAX_EXPERTS)
 
 
 def read_experts_per_token(

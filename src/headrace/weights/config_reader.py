@@ -55,28 +55,27 @@ class ConfigReader:
             )
         return value
 
-    def size(self, key: str, default: int | None = None) -> int:
-        """A whole number from 1 to `MAX_SIZE`; required where there is no default."""
+    def size(self, key: str, default: int | None = None, *, most: int = MAX_SIZE) -> int:
+        """A whole number from 1 to `most`; required where there is no default."""
         value = self.required(key, int) if default is None else self.get(key, int, default)
         if value < 1:
             raise UnsupportedModelError(
                 f"config key {self._name(key)} is {value}; it must be at least 1"
             )
-        if value > MAX_SIZE:
+        if value > most:
             raise UnsupportedModelError(
-                f"config key {self._name(key)} is {_shortened(value)}; "
-                f"it must be at most {MAX_SIZE}"
+                f"config key {self._name(key)} is {_shortened(value)}; it must be at most {most}"
             )
         return value
 
-    def uniform_size(self, key: str, count: int, default: int) -> int:
+    def uniform_size(self, key: str, count: int, default: int, *, most: int = MAX_SIZE) -> int:
         """A size, or a list with the same one at each of `count` places."""
         value = self.raw(key)
         if not isinstance(value, list):
-            return self.size(key, default)
+            return self.size(key, default, most=most)
         if [*map(type, value)] != [int] * count or value.count(value[0]) != count:
             self.refuse(key, value, f"one whole number, or the same one {count} times")
-        return ConfigReader({key: value[0]}, prefix=self._prefix).size(key)
+        return ConfigReader({key: value[0]}, prefix=self._prefix).size(key, most=most)
 
     def positive(self, key: str, default: float | None = None) -> float:
         """A finite number above 0; required where there is no default."""

@@ -60,9 +60,7 @@ class HunyuanMoe(Model):
 
 def _read_experts(reader: ConfigReader) -> ExpertsConfig:
     layers, width = reader.size("num_hidden_layers"), reader.size("intermediate_size")
-    count = reader.uniform_size("num_experts", layers, 1)
-    if count > MAX_EXPERTS:
-        reader.refuse("num_experts", count, f"1 to {MAX_EXPERTS}")
+    count = reader.uniform_size("num_experts", layers, 1, most=MAX_EXPERTS)
     chosen = reader.uniform_size("moe_topk", layers, 1)
     if chosen > count:
         reader.refuse("moe_topk", chosen, f"1 to the {count} experts of a layer")
