@@ -62,6 +62,8 @@ class ConfigReader:
             raise UnsupportedModelError(
                 f"config key {self._name(key)} is {value}; it must be at least 1"
             )
+        if most < value <= MAX_SIZE:
+            self.refuse(key, value, f"1 to {most}")
         if value > most:
             raise UnsupportedModelError(
                 f"config key {self._name(key)} is {_shortened(value)}; it must be at most {most}"
