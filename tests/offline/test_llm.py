@@ -265,6 +265,15 @@ def test_time_and_priority(llm: LLM) -> None:
         llm.generate("a", GREEDY, priority=1)
 
 
+def test_a_schema_made_by_hand_is_walked(llm: LLM) -> None:
+    with pytest.raises(RequestError, match="uniqueItems") as caught:
+        llm.generate("a", SamplingParams(grammar=Grammar("json_schema", '{"uniqueItems": true}')))
+    assert (caught.value.param, caught.value.code) == ("grammar", "unsupported_schema")
+    schema = Grammar("json_schema", '{"enum": ["yes", "no"], "x-guidance": {"lenient": true}}')
+    params = SamplingParams(temperature=1, seed=4, max_tokens=12, grammar=schema)
+    assert llm.generate("a", params)[0].text in ('"yes"', '"no"')
+
+
 def test_an_answer_of_a_grammar_is_its_whole_text(llm: LLM) -> None:
     grammar = Grammar("choice", '["yes", "no"]')
     params = SamplingParams(temperature=1, seed=4, max_tokens=12, grammar=grammar)

@@ -108,8 +108,12 @@ def _boolean(value: object, param: str) -> bool:
 
 
 def _grammar_or_none(value: object, param: str) -> Grammar | None:
-    if value is None or isinstance(value, Grammar):
-        return value
+    if value is None:
+        return None
+    if isinstance(value, Grammar):
+        from headrace.structured.request import walked
+
+        return walked(value, param)
     raise unexpected(param, value, "a Grammar or None")
 
 

@@ -72,6 +72,12 @@ def of_schema(schema: object, param: str) -> Grammar:
     return Grammar("json_schema", _text({**checked, "x-guidance": _OPTIONS}, param))
 
 
+def walked(grammar: Grammar, param: str) -> Grammar:
+    """A grammar that somebody made by hand; a schema is checked as `of_schema` does, and has the
+    options of every schema. What is walked already stays as it is."""
+    return of_schema(grammar.text, param) if grammar.kind == "json_schema" else grammar
+
+
 def _response_format(value: Any, param: str) -> Grammar | None:
     if not isinstance(value, dict):
         raise _invalid(param, f"is {shown(value)}; it must be an object with `type`")

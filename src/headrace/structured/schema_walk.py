@@ -260,7 +260,8 @@ class _Walk:
             if form == "hostname":
                 stricter["maxLength"] = _MAX_HOSTNAME
             parts = schema.get("allOf", [])
-            schema["allOf"] = [*parts, stricter]
+            if stricter not in parts:  # of a schema that was walked before
+                schema["allOf"] = [*parts, stricter]
 
     def _pattern(self, at: Pointer, pattern: str) -> str:
         try:
