@@ -112,6 +112,7 @@ def type_name(kind: Any) -> str:
         inspect.BoolType: "boolean",
         inspect.DictType: "object",
         inspect.StructType: "object",
+        inspect.AnyType: "any",
     }
     return names[type(kind)] + _limits(kind)
 

@@ -66,7 +66,7 @@ def test_what_a_user_wrote_is_there_as_written(server: Running) -> None:
             {"add_generation_prompt": True, "continue_final_message": True},
             "continue_final_message",
         ),
-        ({"tools": [{"type": "function"}]}, "tools"),
+        ({"tools": [{"type": "function"}]}, "tools[0].function"),
     ],
 )
 def test_what_a_chat_refuses_is_refused_here(

@@ -53,7 +53,7 @@ def test_paths_of_llama_server_alone_do_not_exist(start: Start, method: str, pat
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("grammar", 'root ::= "a"'), ("json_schema", {"const": "42"}), ("n_predict", 8),
+        ("n_predict", 8),
         ("n_probs", 10), ("repeat_penalty", 1.1), ("typical_p", 0.9), ("mirostat", 2),
         ("dry_multiplier", 0.8), ("xtc_probability", 0.5), ("dynatemp_range", 0.5),
         ("top_n_sigma", 1.0), ("lora", [{"id": 0, "scale": 1.0}]),

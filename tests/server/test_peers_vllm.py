@@ -229,7 +229,7 @@ def test_fields_of_vllm_that_change_what_comes_out_are_not_ignored(
         assert error_of(server.post(path, {**body, name: value}), 400)["param"] == name
 
 
-def test_no_effort_turns_the_switch_of_a_template_off(start: Start) -> None:
+def test_an_effort_sets_the_switch_of_a_template(start: Start) -> None:
     template = ChatTemplate("{{ enable_thinking is defined }}{{ enable_thinking }}")
     engine = MockEngine(says("x"))
     server = start(engine, template=template)
@@ -239,8 +239,9 @@ def test_no_effort_turns_the_switch_of_a_template_off(start: Start) -> None:
         return bytes(engine.submitted[-1].prompt_token_ids).decode()
 
     assert rendered(reasoning_effort="none") == "TrueFalse"
-    for effort in (None, "low", "medium", "high"):
-        assert rendered(reasoning_effort=effort) == "False"
+    assert rendered() == "False"
+    for effort in ("low", "medium", "high"):
+        assert rendered(reasoning_effort=effort) == "TrueTrue"
     own = {"enable_thinking": True}
     assert rendered(reasoning_effort="none", chat_template_kwargs=own) == "TrueTrue"
 

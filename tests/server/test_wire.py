@@ -109,7 +109,7 @@ def test_the_header_of_ignored_fields_is_bounded() -> None:
 
 @pytest.mark.parametrize(("path", "body"), POSTS[:3])
 def test_known_fields_that_cannot_be_honoured(server: Running, path: str, body: Any) -> None:
-    field = {"tools": [{"type": "function"}]} if "completions" not in path else {"user": 2}
+    field = {"mm_processor_kwargs": {"a": 1}} if "completions" not in path else {"user": 2}
     error = error_of(server.post(path, {**body, **field}), 400)
     assert error["param"] == next(iter(field))
     assert error["type"] == "invalid_request_error"

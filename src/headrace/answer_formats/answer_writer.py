@@ -40,6 +40,8 @@ class AnswerWriter:
     """The deltas that are not taken yet, and what decides about white space."""
 
     def __init__(self) -> None:
+        self.in_reasoning = False
+        """Whether what was read last is reasoning."""
         self._deltas: list[Delta] = []
         self._space = ""
         self._after_part = False
@@ -70,6 +72,7 @@ class AnswerWriter:
 
     def reasoning(self, text: str) -> None:
         """Write reasoning."""
+        self.in_reasoning = True
         if not self._thought:
             text = text.lstrip(SPACE)
             self._thought = bool(text)
@@ -82,6 +85,7 @@ class AnswerWriter:
 
     def end_reasoning(self) -> None:
         """What follows is not reasoning."""
+        self.in_reasoning = False
         self._part_ends()
         self._thought = False
 

@@ -256,6 +256,10 @@ class AnswerFormat:
         return isinstance(tags, ThinkTags) and prompt.rstrip().endswith(tags.begin)
 
 
+NO_FORMAT = AnswerFormat()
+"""Of a model that writes neither reasoning nor calls."""
+
+
 def choose_format(template: str) -> AnswerFormat:
     """The formats whose marks a chat template's text has."""
 

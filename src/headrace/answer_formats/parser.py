@@ -73,7 +73,13 @@ class AnswerParser:
         self._source = TextSource()
         self._answer = AnswerWriter()
         self._reading = CallReading(self._source, self._answer, tools or {})
+        self._answer.in_reasoning = reasoning_opened
         self._steps: Step[None] | None = self._read(format, tools is not None, reasoning_opened)
+
+    @property
+    def in_reasoning(self) -> bool:
+        """Whether the text so far ends within reasoning."""
+        return self._answer.in_reasoning
 
     def feed(self, text: str) -> list[Delta]:
         """Take more text; the deltas that are certain by now."""
@@ -120,7 +126,9 @@ class AnswerParser:
             source.rewind(0)
         source.release()
         if not begun and not opened:
+            answer.in_reasoning = False
             return
+        answer.in_reasoning = True
         mark = yield from source.until((tags.end, *tags.also_ended_by), answer.reasoning)
         if mark in tags.also_ended_by:
             source.unread(len(mark))

@@ -185,6 +185,20 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             "`chat_template_kwargs` override them."
         ),
     ] = None
+    tool_call_parser: Annotated[
+        Annotated[str, Meta(min_length=1)],
+        Meta(
+            description="The format in which the model writes tool calls. Default: `auto`, the one "
+            "that its chat template shows; `none`: calls are not read."
+        ),
+    ] = "auto"
+    reasoning_parser: Annotated[
+        Annotated[str, Meta(min_length=1)],
+        Meta(
+            description="The format in which the model writes its reasoning. Default: `auto`, the "
+            "one that its chat template shows; `none`: reasoning is part of the text."
+        ),
+    ] = "auto"
     trust_request_chat_template: Annotated[
         bool,
         Meta(

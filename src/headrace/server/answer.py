@@ -6,7 +6,7 @@ failure ends the reply with that error; whatever ends it cancels what still runs
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator
 from contextlib import aclosing
 from functools import partial
 from typing import Protocol
@@ -89,8 +89,13 @@ async def answer(
     fields: SamplingFields,
     plan: SubmitPlan,
     reply: Reply,
+    *,
+    kept_special_ids: Collection[int] = (),
 ) -> Response:
-    """Run a plan. Raises ApiError 429 where its prompts find no place in the queue."""
+    """Run a plan. Raises ApiError 429 where its prompts find no place in the queue.
+
+    kept_special_ids: special tokens that the text of answers has even where they are skipped.
+    """
     ticket.add_tokens(plan.queued_tokens)
     model = serving.model
     turns = ticket.ask_turns([submit.priority for submit in plan.submits])
@@ -99,7 +104,12 @@ async def answer(
         prompt = plan.prompt_of(index)
         job = Job(
             submit,
-            model.text_stream(submit.prompt_token_ids, fields, text_offset=len(prompt.text)),
+            model.text_stream(
+                submit.prompt_token_ids,
+                fields,
+                text_offset=len(prompt.text),
+                kept_special_ids=kept_special_ids,
+            ),
             call.arrival_s,
             prompt_index=index // plan.choices,
             n=fields.n,

@@ -29,6 +29,7 @@ from headrace.server.off_loop import off_loop
 from headrace.server.open_calls import OpenCall, cancelled
 from headrace.server.reply import error_reply
 from headrace.server.state import ServerState
+from headrace.structured.grammar import Grammar
 from headrace.telemetry.call import CallRecord, current_call, name_call
 
 logger = logging.getLogger(__name__)
@@ -74,6 +75,23 @@ class Call:
         """
         workers = self.state.workers
         return await self._long(off_loop(workers, self.body_bytes, TEXT_ON_LOOP_BYTES, work))
+
+    async def grammar_work(self, work: Callable[[], tuple[Grammar, str] | None]) -> Grammar | None:
+        """The grammar that `work` reads from a request with the field it comes from, compiled.
+
+        Raises RequestError naming the field for one that cannot be, ClientGoneError where the
+        client goes meanwhile.
+        """
+
+        def checked() -> Grammar | None:
+            read = work()
+            if read is None:
+                return None
+            self.state.grammar_checks.check(*read)
+            return read[0]
+
+        # Always in a thread: a small text may take long to compile.
+        return await unless_gone(self.http.receive, off_loop(self.state.workers, 1, 0, checked))
 
     async def side_work(self, work: Callable[[], T]) -> T:
         """The same for what is no part of generation, which it never keeps waiting.

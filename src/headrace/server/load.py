@@ -15,6 +15,12 @@ from typing import Any
 import msgspec
 
 from headrace import __version__
+from headrace.answer_formats.formats import (
+    AnswerFormat,
+    call_format,
+    choose_format,
+    reasoning_format,
+)
 from headrace.config.server_settings import ServerConfig
 from headrace.config.settings import EngineConfig
 from headrace.config.text_file import read_text_file
@@ -47,6 +53,8 @@ class TextSide:
     trust_request_template: bool
     left_out: str
     """Modules of the files that are not part of the model, in words; "" for a whole one."""
+    answer_format: AnswerFormat
+    """How the model writes reasoning and tool calls."""
     sampling_defaults: SamplingDefaults
     """The values of sampling fields that a request leaves out."""
     weights_digest: bytes
@@ -64,15 +72,17 @@ def load_text(engine_config: EngineConfig, server_config: ServerConfig) -> TextS
     tokenizer = tokenizer_or_none(
         checkpoint.tokenizer, checkpoint.eos_token_ids, pre=engine_config.tokenizer_pre
     )
+    template = _template(checkpoint, tokenizer, server_config)
     done_s = time.perf_counter()
     return TextSide(
         names=server_config.served_model_name or default_names(engine_config.model, path),
         root=_last_part(path),
         tokenizer=tokenizer,
-        template=_template(checkpoint, tokenizer, server_config),
+        template=template,
         template_defaults=template_defaults(server_config.default_chat_template_kwargs, TAKEN),
         trust_request_template=server_config.trust_request_chat_template,
         left_out=checkpoint.left_out_words,
+        answer_format=answer_format(template, server_config),
         sampling_defaults=sampling_defaults(checkpoint, engine_config.generation_config),
         weights_digest=weights_digest(checkpoint, engine_config.tokenizer_pre or ""),
         phases_s={"open": opened_s - begun_s, "tokenizer": done_s - opened_s},
@@ -114,6 +124,19 @@ def _template(
     if not templates:
         return None
     return ChatTemplate.for_tokenizer(templates, tokenizer)
+
+
+def answer_format(template: ChatTemplate | None, config: ServerConfig) -> AnswerFormat:
+    """How a model writes reasoning and tool calls: as its chat template shows, or as configured."""
+    chosen = AnswerFormat() if template is None else choose_format(template.source_text)
+    calls, reasoning = chosen.calls, chosen.reasoning
+    if config.tool_call_parser != "auto":
+        name = config.tool_call_parser
+        calls = None if name == "none" else call_format(name)
+    if config.reasoning_parser != "auto":
+        name = config.reasoning_parser
+        reasoning = None if name == "none" else reasoning_format(name)
+    return AnswerFormat(calls, reasoning)
 
 
 def weights_digest(checkpoint: Checkpoint, tokenizer_pre: str = "") -> bytes:

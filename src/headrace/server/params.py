@@ -18,6 +18,7 @@ from headrace.engine.params import MODEL_DEFAULTS, SAMPLERS, SamplingParams
 from headrace.engine.sampling_defaults import SamplingDefaults, completed
 from headrace.errors import ContextLengthError, RequestError, shown
 from headrace.protocol.openai.sampling import SamplingFields
+from headrace.structured.grammar import Grammar
 
 # As many digits as an id of 64 bits can have; int() of a longer text takes its time.
 _TOKEN_ID = re.compile(r"(0|[1-9][0-9]{0,18})\Z")
@@ -75,10 +76,12 @@ def sampling_params(
     *,
     logprobs: int | None = None,
     bad_words: tuple[tuple[int, ...], ...] = (),
+    grammar: Grammar | None = None,
 ) -> SamplingParams:
     """The engine's parameters but for max_tokens, which depends on the prompt, and the choice.
 
-    defaults: the model's, of the fields that the request leaves out. bad_words: as ids. The seed
+    defaults: the model's, of the fields that the request leaves out. bad_words: as ids. grammar: of
+    the answer. The seed
     goes through as it is, so that a request gives the same tokens here as in process.
     Raises RequestError where the engine could not honour them.
     """
@@ -99,6 +102,7 @@ def sampling_params(
         min_tokens=fields.min_tokens,
         stop_token_ids=tuple(fields.stop_token_ids),
         ignore_eos=fields.ignore_eos,
+        grammar=grammar,
         logprobs=logprobs,
     )
     check_params(params, limits)

@@ -17,6 +17,7 @@ from headrace.server.generation import LEAST_TIMEOUT_S
 from headrace.server.params import output_tokens, sampling_params
 from headrace.server.prompt import Prompt
 from headrace.server.served import ServedModel
+from headrace.structured.grammar import Grammar
 
 
 @dataclass(frozen=True)
@@ -72,20 +73,26 @@ def make_plan(
     wanted: EndpointOptions,
     *,
     bad_words: tuple[tuple[int, ...], ...],
+    grammar: Grammar | None = None,
     engine_id: str,
     timeout_s: float | None,
 ) -> SubmitPlan:
     """The requests of a call; raises RequestError for what the model or the engine cannot do.
 
-    bad_words: as ids. engine_id: what the engine's names of them begin with. timeout_s: what is
-    left of the call's time.
+    bad_words: as ids. grammar: of every answer; None for free text. engine_id: what the engine's
+    names of them begin with. timeout_s: what is left of the call's time.
     """
     limits = model.limits
     check_logprobs(wanted.logprobs or 0, limits, wanted.logprobs_param)
     check_logprobs(fields.prompt_logprobs or 0, limits, "prompt_logprobs")
     check_priority(fields.priority, limits)
     base = sampling_params(
-        fields, limits, model.sampling_defaults, logprobs=wanted.logprobs, bad_words=bad_words
+        fields,
+        limits,
+        model.sampling_defaults,
+        logprobs=wanted.logprobs,
+        bad_words=bad_words,
+        grammar=grammar,
     )
     submits: list[Submit] = []
     for prompt in prompts:

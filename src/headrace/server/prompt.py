@@ -12,12 +12,13 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from headrace.errors import RequestError
 from headrace.protocol.openai.chat import Message
+from headrace.protocol.openai.tools import ToolDefinition
 from headrace.server.params import exceeds_context
 from headrace.server.served import ServedModel
 from headrace.text import ChatTemplate
@@ -71,32 +72,40 @@ def tokenize(
     return ids
 
 
-def render(
-    model: ServedModel,
-    messages: Sequence[Message],
-    *,
-    opens_turn: bool,
-    continues: bool,
-    add_special_tokens: bool,
-    variables: Mapping[str, Any],
-    template: str | None = None,
-    must_fit: bool,
-) -> list[int]:
-    """Token ids of a conversation; raises TemplateError where the template refuses it.
+@dataclass(frozen=True)
+class Conversation:
+    """A conversation as a request has it, before its template writes it."""
 
-    variables: of the template, before the server's own. template: the request's, None for the
-    model's; RequestError where the server takes none. must_fit: as for `tokenize`, of the
-    rendered text.
+    messages: Sequence[Message]
+    opens_turn: bool
+    """Whether the template is to open the assistant's turn."""
+    continues: bool
+    """Whether the last message is left open."""
+    variables: Mapping[str, Any]
+    """Of the template, before the server's own."""
+    template: str | None = None
+    """The request's own; None for the model's."""
+    tools: Sequence[ToolDefinition] = ()
+    """Functions that the template presents to the model."""
+
+
+class Rendering(NamedTuple):
+    """A conversation as the model reads it."""
+
+    token_ids: list[int]
+    text: str
+
+
+def render(
+    model: ServedModel, conversation: Conversation, *, add_special_tokens: bool, must_fit: bool
+) -> Rendering:
+    """Text and token ids of a conversation; raises TemplateError where the template refuses it,
+    RequestError for a template of the request's own where the server takes none.
+
+    must_fit: as for `tokenize`, of the rendered text.
     """
     tokenizer = model.tokenizer
-    segments = _segments(
-        model,
-        messages,
-        opens_turn=opens_turn,
-        continues=continues,
-        variables=variables,
-        template=template,
-    )
+    segments = _segments(model, conversation)
     with _too_long(model, "messages", must_fit=must_fit), naming("messages"):
         text = "".join(piece for piece, _ in segments)
         _check_fewest(model, text, must_fit=must_fit)
@@ -108,43 +117,20 @@ def render(
             "a conversation begins with two beginning-of-text tokens, which lowers quality: "
             "the template writes one, so omit add_special_tokens"
         )
-    return ids
+    return Rendering(ids, text)
 
 
-def render_text(
-    model: ServedModel,
-    messages: Sequence[Message],
-    *,
-    opens_turn: bool,
-    continues: bool,
-    variables: Mapping[str, Any],
-    template: str | None = None,
-) -> str:
-    """The text that `render` tokenizes, with the same arguments and errors; U+FFFD stands for half
-    of a surrogate pair, as in its tokens."""
-    segments = _segments(
-        model,
-        messages,
-        opens_turn=opens_turn,
-        continues=continues,
-        variables=variables,
-        template=template,
-    )
-    return whole_text("".join(piece for piece, _ in segments))
+def render_text(model: ServedModel, conversation: Conversation) -> str:
+    """The text that `render` tokenizes, with the same errors; U+FFFD stands for half of a surrogate
+    pair, as in its tokens."""
+    return whole_text("".join(piece for piece, _ in _segments(model, conversation)))
 
 
-def _segments(
-    model: ServedModel,
-    messages: Sequence[Message],
-    *,
-    opens_turn: bool,
-    continues: bool,
-    variables: Mapping[str, Any],
-    template: str | None,
-) -> list[Segment]:
+def _segments(model: ServedModel, conversation: Conversation) -> list[Segment]:
     """A conversation as its template writes it, in pieces for Tokenizer.encode_segments."""
+    template = conversation.template
     used = model.chat_template() if template is None else model.request_templates.of(template)
-    for name in variables:
+    for name in conversation.variables:
         if name in TAKEN:
             raise RequestError(
                 f"chat_template_kwargs.{name}: this is not a template variable; use the "
@@ -153,14 +139,25 @@ def _segments(
             )
     try:
         return used.render_segments(
-            [_plain(message) for message in messages],
+            [_plain(message) for message in conversation.messages],
             control_tokens=model.tokenizer.control_tokens,
-            add_generation_prompt=opens_turn,
-            continue_final_message=continues,
-            **{**model.template_defaults, **variables},
+            add_generation_prompt=conversation.opens_turn,
+            tools=[_template_tool(tool) for tool in conversation.tools],
+            continue_final_message=conversation.continues,
+            **{**model.template_defaults, **conversation.variables},
         )
     except RecursionError:
         raise RequestError("messages: an object in them is nested too deeply") from None
+
+
+def _template_tool(tool: ToolDefinition) -> dict[str, Any]:
+    """A tool as templates know it: what is this API's own (`strict`) is no part of the prompt."""
+    function = tool.function
+    shown: dict[str, Any] = {"name": function.name}
+    if function.description is not None:
+        shown["description"] = function.description
+    shown["parameters"] = function.parameters or {"type": "object", "properties": {}}
+    return {"type": "function", "function": shown}
 
 
 def last_tokens(

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from starlette.responses import Response
 
+from headrace.answer_formats.deltas import Delta
 from headrace.engine.messages import Prefill, TokenLogprob
 from headrace.protocol import sse
 from headrace.protocol.openai.choice import PromptProgress
@@ -96,6 +97,8 @@ class Tally:
         """prompt_tokens: of each prompt. choices: per prompt, numbered through."""
         self.prompt_tokens = sum(prompt_tokens)
         self.completion_tokens = 0
+        self.reasoning_tokens: int | None = None
+        """Of the completion's; None where answers are not read for reasoning."""
         self._choices = choices
         self._cached: dict[int, int] = {}
 
@@ -108,7 +111,12 @@ class Tally:
 
     def usage(self) -> Usage:
         """The usage object so far."""
-        return usage_of(self.prompt_tokens, self.completion_tokens, self._cached_tokens())
+        return usage_of(
+            self.prompt_tokens,
+            self.completion_tokens,
+            self._cached_tokens(),
+            self.reasoning_tokens,
+        )
 
     def usage_of_event(self, events: UsageEvents) -> Usage | UnsetType | None:
         """What an event in the middle of a stream says of usage."""
@@ -138,6 +146,10 @@ class WholeChoice:
     text_offsets: list[int] = field(default_factory=list)
     prompt_logprobs: LogprobOfPrompt | None = None
     last: Piece = _NOTHING
+    deltas: list[Delta] = field(default_factory=list)
+    """What the text was read as, where it is read."""
+    call_ids: list[str] = field(default_factory=list)
+    """Of the calls among them."""
 
     def add(self, piece: Piece) -> None:
         """Take the next piece."""

@@ -232,6 +232,7 @@ def _set_model(
         template_defaults=text.template_defaults,
         trust_request_template=text.trust_request_template,
         left_out=text.left_out,
+        answer_format=text.answer_format,
         sampling_defaults=text.sampling_defaults,
         fingerprint=fingerprint(text.weights_digest, engine.info, text.sampling_defaults),
         created_s=int(state.wall_clock()),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from headrace.answer_formats.formats import NO_FORMAT, AnswerFormat, choose_format
 from headrace.engine.limits import Limits
 from headrace.engine.sampling_defaults import SamplingDefaults
 from headrace.errors import RequestError, TemplateError, shown
@@ -49,6 +50,8 @@ class ServedModel:
     """Variables of every rendering."""
     left_out: str = ""
     """Modules of the files that are not part of the model, in words; "" for a whole one."""
+    answer_format: AnswerFormat = NO_FORMAT
+    """How it writes reasoning and tool calls."""
     sampling_defaults: SamplingDefaults = field(default_factory=dict)
     """The values of sampling fields that a request leaves out."""
     trust_request_template: bool = False
@@ -103,18 +106,29 @@ class ServedModel:
             )
         return self.template
 
+    def format_of(self, template: str | None) -> AnswerFormat:
+        """How it writes reasoning and calls after a template; None for the model's own."""
+        return self.answer_format if template is None else choose_format(template)
+
     def text_stream(
-        self, prompt_ids: Sequence[int], fields: SamplingFields, *, text_offset: int = 0
+        self,
+        prompt_ids: Sequence[int],
+        fields: SamplingFields,
+        *,
+        text_offset: int = 0,
+        kept_special_ids: Collection[int] = (),
     ) -> TextStream:
         """A fresh stream from the ids that follow `prompt_ids` to the text the client wants.
 
-        text_offset: where that text begins, in characters.
+        text_offset: where that text begins, in characters. kept_special_ids: special tokens that
+        it has even so.
         """
         return TextStream(
             self.tokenizer,
             prompt_ids=prompt_ids,
             stops=fields.stop_strings,
             skip_special_tokens=fields.skip_special_tokens,
+            kept_special_ids=kept_special_ids,
             include_stop=fields.include_stop_str_in_output,
             text_offset=text_offset,
             min_tokens=fields.min_tokens,

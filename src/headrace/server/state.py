@@ -22,6 +22,7 @@ from headrace.protocol.body_bounds import DEFAULT_BOUNDS, BodyBounds
 from headrace.server.admission import Admission
 from headrace.server.api_error import engine_trouble, model_is_loading
 from headrace.server.drain import Drain
+from headrace.server.grammar_checks import GrammarChecks
 from headrace.server.heap import HeapTrim
 from headrace.server.open_calls import OpenCalls
 from headrace.server.served import ServedModel
@@ -80,6 +81,8 @@ class ServerState:
     )
     """Decodes large bodies one at a time, keys in turn."""
     side_work: SideWork = field(default_factory=SideWork)
+    grammar_checks: GrammarChecks = field(default_factory=GrammarChecks)
+    """Grammars of requests that are known to compile."""
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     loading: Loading = field(default_factory=Loading)
     """How far the engine is, as long as there is no model."""

@@ -42,6 +42,12 @@ def grammar_of(fields: Mapping[str, Any]) -> Grammar | None:
     fields: those of the request; others than those that constrain answers are not looked at.
     Raises RequestError naming the field.
     """
+    found = constraint_of(fields)
+    return None if found is None else found[0]
+
+
+def constraint_of(fields: Mapping[str, Any]) -> tuple[Grammar, str] | None:
+    """The same with the name of the field that the grammar comes from."""
     found: list[tuple[str, Grammar]] = []
     for name, read in _FIELDS.items():
         value = fields.get(name)
@@ -57,7 +63,7 @@ def grammar_of(fields: Mapping[str, Any]) -> Grammar | None:
             param=found[1][0],
             code=CONFLICT,
         )
-    return found[0][1] if found else None
+    return (found[0][1], found[0][0]) if found else None
 
 
 def of_schema(schema: object, param: str) -> Grammar:

@@ -75,6 +75,11 @@ class ChatTemplate:
             **options,
         )
 
+    @property
+    def source_text(self) -> str:
+        """All templates as one text."""
+        return "\n".join(self._sources.values())
+
     def compile(self) -> None:
         """Compile every template now. Raises TemplateError where one does not parse."""
         for name in self._sources:

@@ -7,7 +7,7 @@ log probabilities.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.text.detokenizer import Detokenizer
@@ -34,9 +34,10 @@ class TextDelta(NamedTuple):
 class TextStream:
     """Text of one choice. `feed` until it tells a stop, then nothing; else `finish` at the end.
 
-    prompt_ids: what the ids continue. text_offset: added to every text offset (the length of the
-    prompt's text where it is echoed). min_tokens: a stop string that one of the first so many ids
-    completes is text like any other (as in vLLM); one that a later id completes may begin there.
+    prompt_ids: what the ids continue. kept_special_ids: are not skipped. text_offset: added to
+    every text offset (the length of the prompt's text where it is echoed). min_tokens: a stop
+    string that one of the first so many ids completes is text like any other (as in vLLM); one that
+    a later id completes may begin there.
     Raises RequestError for an empty stop string, and for any where the model has no tokenizer.
     """
 
@@ -48,6 +49,7 @@ class TextStream:
         stops: Sequence[str] = (),
         include_stop: bool = False,
         skip_special_tokens: bool = True,
+        kept_special_ids: Collection[int] = (),
         text_offset: int = 0,
         min_tokens: int = 0,
     ) -> None:
@@ -56,7 +58,10 @@ class TextStream:
 
             raise no_tokenizer("no text ends an answer; stop_token_ids does", "stop")
         self._detokenizer = Detokenizer(
-            tokenizer, prompt_ids=prompt_ids, skip_special_tokens=skip_special_tokens
+            tokenizer,
+            prompt_ids=prompt_ids,
+            skip_special_tokens=skip_special_tokens,
+            kept_special_ids=kept_special_ids,
         )
         self._stops = StopStrings(stops, include_stop=include_stop) if stops else None
         self._keep_end = include_stop

@@ -17,6 +17,7 @@ from headrace.protocol.openai.template import (
     check_turn,
     opens_turn,
 )
+from headrace.protocol.openai.tools import Tools, check_tools
 
 
 class ApplyTemplateRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,6 +29,7 @@ class ApplyTemplateRequest(msgspec.Struct, frozen=True, kw_only=True):
     continue_final_message: ContinueFinalMessage = False
     chat_template: OwnTemplate = None
     chat_template_kwargs: TemplateVariables = msgspec.field(default_factory=dict)
+    tools: Tools = []
 
     @property
     def opens_turn(self) -> bool:
@@ -38,6 +40,7 @@ class ApplyTemplateRequest(msgspec.Struct, frozen=True, kw_only=True):
 def check_apply_template(request: ApplyTemplateRequest) -> None:
     """Rules over several fields; raises RequestError."""
     check_turn(request.add_generation_prompt, request.continue_final_message)
+    check_tools(request.tools)
     check_messages(request.messages)
 
 

@@ -23,6 +23,13 @@ from headrace.protocol.openai.template import (
     check_turn,
     opens_turn,
 )
+from headrace.protocol.openai.tools import (
+    ReplyToolCall,
+    ToolChoice,
+    Tools,
+    check_tools,
+    tool_choice_of,
+)
 from headrace.protocol.openai.usage import Usage
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
@@ -31,6 +38,8 @@ ROLES = ("system", "developer", "user", "assistant", "tool")
 MESSAGE_KEYS = frozenset(
     {"role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content", "reasoning"}
 )
+
+ThinkingTokens = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
 REASONING_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
 
@@ -55,6 +64,15 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 Messages = Annotated[list[Message], Meta(min_length=1)]
+
+
+class ReasoningOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """`reasoning`, as OpenRouter has it."""
+
+    effort: str | None = None
+    max_tokens: ThinkingTokens | None = None
+    exclude: bool | None = None
+    enabled: bool | None = None
 
 
 class ChatCompletionRequest(SamplingFields, frozen=True, kw_only=True):
@@ -98,6 +116,33 @@ class ChatCompletionRequest(SamplingFields, frozen=True, kw_only=True):
             "if the template does not read them."
         ),
     ] = None
+    reasoning: Annotated[
+        ReasoningOptions | None,
+        Meta(
+            description="`effort` and `max_tokens` are other names of reasoning_effort and "
+            "thinking_token_budget; `enabled: false` is the effort `none`; `exclude: true` omits "
+            "the reasoning from the reply."
+        ),
+    ] = None
+    thinking_token_budget: Annotated[
+        ThinkingTokens | None,
+        Meta(description="Most tokens of reasoning; it is closed there, and the answer follows."),
+    ] = None
+    include_reasoning: Annotated[
+        bool, Meta(description="Return the model's reasoning, as `reasoning`.")
+    ] = True
+    tools: Tools = msgspec.field(default_factory=list)
+    tool_choice: Annotated[
+        Any,
+        Meta(
+            description="`none`, `auto`, `required`, `{type: function, function: {name}}` or "
+            "`{type: allowed_tools, allowed_tools: {mode, tools}}`. Calls that are required cannot "
+            "be malformed: the answer is held to their grammar."
+        ),
+    ] = None
+    parallel_tool_calls: Annotated[
+        bool, Meta(description="Whether an answer may have several calls.")
+    ] = True
 
     @property
     def wanted_tokens(self) -> int | None:
@@ -113,6 +158,31 @@ class ChatCompletionRequest(SamplingFields, frozen=True, kw_only=True):
     def opens_turn(self) -> bool:
         """Whether the template is to open the assistant's turn."""
         return opens_turn(self.add_generation_prompt, self.continue_final_message)
+
+    @property
+    def choice_of_tools(self) -> ToolChoice:
+        """`tool_choice` as a value. Raises RequestError for one that is not possible."""
+        return tool_choice_of(self.tool_choice, self.tools)
+
+    @property
+    def effort(self) -> str | None:
+        """How much the model is to reason; None where nothing says so."""
+        if self.reasoning_effort is not None or self.reasoning is None:
+            return self.reasoning_effort
+        return "none" if self.reasoning.enabled is False else self.reasoning.effort
+
+    @property
+    def thinking_tokens(self) -> int | None:
+        """The most tokens of reasoning; None where nothing says so."""
+        if self.thinking_token_budget is not None or self.reasoning is None:
+            return self.thinking_token_budget
+        return self.reasoning.max_tokens
+
+    @property
+    def shows_reasoning(self) -> bool:
+        """Whether the reply has the reasoning."""
+        excluded = self.reasoning is not None and self.reasoning.exclude
+        return self.include_reasoning and not excluded
 
 
 def check_messages(messages: list[Message]) -> None:
@@ -139,7 +209,9 @@ def check_chat(request: ChatCompletionRequest) -> None:
         raise RequestError(
             f"top_logprobs: {request.top_logprobs} needs `logprobs: true`", param="top_logprobs"
         )
-    effort = request.reasoning_effort
+    check_tools(request.tools)
+    tool_choice_of(request.tool_choice, request.tools)
+    effort = request.effort
     if effort is not None and effort not in REASONING_EFFORTS:
         raise RequestError(
             f"reasoning_effort: {shown(effort)} is not supported; "
@@ -188,6 +260,11 @@ class ReplyMessage(msgspec.Struct, frozen=True, kw_only=True):
     role: str = "assistant"
     content: str | None = None
     refusal: str | None = None
+    reasoning: str | UnsetType = UNSET
+    """What the model thought before it answered, where it did."""
+    reasoning_content: str | UnsetType = UNSET
+    """The same, under the name that other clients read."""
+    tool_calls: list[ReplyToolCall] | UnsetType = UNSET
 
 
 class ChatChoice(msgspec.Struct, frozen=True, kw_only=True):
@@ -221,6 +298,9 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True):
 
     role: str | UnsetType = UNSET
     content: str | UnsetType | None = UNSET
+    reasoning: str | UnsetType = UNSET
+    reasoning_content: str | UnsetType = UNSET
+    tool_calls: list[ReplyToolCall] | UnsetType = UNSET
 
 
 class ChunkChoice(msgspec.Struct, frozen=True, kw_only=True):

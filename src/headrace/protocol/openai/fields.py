@@ -19,7 +19,6 @@ from headrace.protocol.openai.tokenize import (
 from headrace.protocol.request import Endpoint, Known, Nested
 
 _REFUSED: tuple[object, ...] = ()
-_TEXT_FORMAT = {"type": "text"}
 
 
 def _table(*rows: Known) -> dict[str, Known]:
@@ -27,13 +26,7 @@ def _table(*rows: Known) -> dict[str, Known]:
 
 
 _GENERATION = _table(
-    Known("response_format", (_TEXT_FORMAT,), "free text"),
-    Known("structured_outputs", _REFUSED, ""),
-    Known("guided_json", _REFUSED, ""),
-    Known("guided_regex", _REFUSED, ""),
-    Known("guided_choice", _REFUSED, ""),
-    Known("guided_grammar", _REFUSED, ""),
-    Known("guided_decoding_backend", _REFUSED, ""),
+    Known("guided_decoding_backend", str, "there is one"),
     Known("guided_whitespace_pattern", _REFUSED, ""),
     Known("use_beam_search", (False,), "sampling"),
     Known("length_penalty", (1,), "matters to beam search only"),
@@ -48,8 +41,6 @@ _GENERATION = _table(
     Known("metadata", dict, "a label of the caller's"),
     Known("store", (False,), "nothing is stored"),
     Known("session_id", str, "a label of the caller's"),
-    Known("grammar", ("",), "free text"),
-    Known("json_schema", _REFUSED, ""),
     Known("n_predict", _REFUSED, ""),
     Known("n_probs", (0,), "none; `logprobs` asks for them"),
     Known("cache_prompt", bool, "caching changes no output"),
@@ -64,9 +55,6 @@ _GENERATION = _table(
 )
 
 CHAT_KNOWN = _GENERATION | _table(
-    Known("tools", ([],), "no tools"),
-    Known("tool_choice", ("none", "auto"), "no tools to choose from"),
-    Known("parallel_tool_calls", bool, "no tools to call"),
     Known("functions", ([],), "no functions"),
     Known("function_call", ("none", "auto"), "no functions to choose from"),
     Known("service_tier", ("auto", "default"), "there is one tier"),
@@ -85,8 +73,6 @@ CHAT_KNOWN = _GENERATION | _table(
     Known("documents", ([],), "none"),
     Known("mm_processor_kwargs", ({},), "there are no images"),
     Known("media_io_kwargs", ({},), "there are no images"),
-    Known("include_reasoning", (True,), "reasoning is part of the text"),
-    Known("thinking_token_budget", _REFUSED, ""),
     Known("prompt_token_ids", _REFUSED, ""),
 )
 
@@ -96,7 +82,6 @@ COMPLETION_KNOWN = _GENERATION | _table(
 )
 
 TOKENIZE_KNOWN = _table(
-    Known("tools", ([],), "no tools"),
     Known("mm_processor_kwargs", ({},), "there are no images"),
 )
 
@@ -111,6 +96,11 @@ MESSAGE_KNOWN = _table(
     Known("annotations", list, "notes of another server's"),
 )
 
+_TOOLS = Nested(
+    frozenset({"type", "function"}),
+    {},
+    {"function": Nested(frozenset({"name", "description", "parameters", "strict"}))},
+)
 _STREAM_OPTIONS = Nested(
     frozenset({"include_usage", "continuous_usage_stats"}), STREAM_OPTIONS_KNOWN
 )
@@ -120,11 +110,24 @@ _MESSAGES = Nested(
     {"content": Nested(frozenset({"type", "text"}))},
 )
 
+_REASONING = Nested(
+    frozenset({"effort", "max_tokens", "exclude", "enabled"}),
+    _table(
+        Known("summary", str, "reasoning is returned as it is"),
+        Known("generate_summary", str, "reasoning is returned as it is"),
+    ),
+)
+
 CHAT = Endpoint(
     "/v1/chat/completions",
     ChatCompletionRequest,
     CHAT_KNOWN,
-    {"stream_options": _STREAM_OPTIONS, "messages": _MESSAGES},
+    {
+        "stream_options": _STREAM_OPTIONS,
+        "messages": _MESSAGES,
+        "tools": _TOOLS,
+        "reasoning": _REASONING,
+    },
     check_chat,
 )
 COMPLETIONS = Endpoint(
@@ -135,14 +138,18 @@ COMPLETIONS = Endpoint(
     check_completion,
 )
 TOKENIZE = Endpoint(
-    "/tokenize", TokenizeRequest, TOKENIZE_KNOWN, {"messages": _MESSAGES}, check_tokenize
+    "/tokenize",
+    TokenizeRequest,
+    TOKENIZE_KNOWN,
+    {"messages": _MESSAGES, "tools": _TOOLS},
+    check_tokenize,
 )
 DETOKENIZE = Endpoint("/detokenize", DetokenizeRequest)
 APPLY_TEMPLATE = Endpoint(
     "/apply-template",
     ApplyTemplateRequest,
     TOKENIZE_KNOWN,
-    {"messages": _MESSAGES},
+    {"messages": _MESSAGES, "tools": _TOOLS},
     check_apply_template,
 )
 ENDPOINTS = (CHAT, COMPLETIONS, TOKENIZE, DETOKENIZE, APPLY_TEMPLATE)

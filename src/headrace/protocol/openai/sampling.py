@@ -12,6 +12,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from headrace.protocol.openai.structured import StructuredFields
+
 # OpenAI takes 4 stop strings, vLLM any number. Each is searched for in every piece of text, so
 # there is a bound, far above what people send.
 MAX_STOP_STRINGS = 64
@@ -45,7 +47,7 @@ class StreamOptions(msgspec.Struct, frozen=True, kw_only=True):
     continuous_usage_stats: bool | None = None
 
 
-class SamplingFields(msgspec.Struct, frozen=True, kw_only=True):
+class SamplingFields(StructuredFields, frozen=True, kw_only=True):
     """Fields that both generation endpoints honour."""
 
     model: Annotated[
@@ -94,7 +96,7 @@ class SamplingFields(msgspec.Struct, frozen=True, kw_only=True):
             "to 100 "
             "(always)."
         ),
-    ] = {}
+    ] = msgspec.field(default_factory=dict)
     allowed_token_ids: Annotated[
         list[TokenId] | None,
         Meta(description="Draw only from these; an end token is drawn only if it is among them."),
@@ -106,7 +108,7 @@ class SamplingFields(msgspec.Struct, frozen=True, kw_only=True):
             description="Texts that are never generated, with or without a space before, as the "
             "tokenizer cuts them.",
         ),
-    ] = []
+    ] = msgspec.field(default_factory=list)
     samplers: Annotated[
         list[str] | None,
         Meta(
@@ -132,11 +134,11 @@ class SamplingFields(msgspec.Struct, frozen=True, kw_only=True):
     stop: Annotated[
         str | list[str],
         Meta(description=f"String or up to {MAX_STOP_STRINGS} strings that end the text."),
-    ] = []
+    ] = msgspec.field(default_factory=list)
     stop_token_ids: Annotated[
         list[TokenId],
         Meta(max_length=MAX_STOP_TOKEN_IDS, description="Token ids that end the text."),
-    ] = []
+    ] = msgspec.field(default_factory=list)
     ignore_eos: Annotated[
         bool, Meta(description="Go on after the model's own end-of-text tokens.")
     ] = False

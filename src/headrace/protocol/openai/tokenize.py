@@ -19,6 +19,7 @@ from headrace.protocol.openai.template import (
     check_turn,
     opens_turn,
 )
+from headrace.protocol.openai.tools import Tools, check_tools
 
 
 class TokenizeRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +42,7 @@ class TokenizeRequest(msgspec.Struct, frozen=True, kw_only=True):
     continue_final_message: ContinueFinalMessage = False
     chat_template: OwnTemplate = None
     chat_template_kwargs: TemplateVariables = msgspec.field(default_factory=dict)
+    tools: Tools = []
     return_token_strs: Annotated[bool, Meta(description="Also return the tokens as strings.")] = (
         False
     )
@@ -59,6 +61,7 @@ def check_tokenize(request: TokenizeRequest) -> None:
             param="prompt" if request.prompt is None else "messages",
         )
     check_turn(request.add_generation_prompt, request.continue_final_message)
+    check_tools(request.tools)
     if request.messages is not None:
         check_messages(request.messages)
 

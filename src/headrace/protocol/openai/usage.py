@@ -16,6 +16,12 @@ class PromptTokensDetails(msgspec.Struct, frozen=True, kw_only=True):
     ] = 0
 
 
+class CompletionTokensDetails(msgspec.Struct, frozen=True, kw_only=True):
+    """Details of the generated tokens."""
+
+    reasoning_tokens: Annotated[int, Meta(description="Tokens of the model's reasoning.")] = 0
+
+
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens of a request; of all its prompts and choices together."""
 
@@ -23,13 +29,26 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     completion_tokens: int = 0
     total_tokens: int = 0
     prompt_tokens_details: PromptTokensDetails | UnsetType | None = UNSET
+    completion_tokens_details: CompletionTokensDetails | UnsetType | None = UNSET
 
 
-def usage_of(prompt_tokens: int, completion_tokens: int, cached_tokens: int) -> Usage:
-    """The usage object; cached tokens are part of the prompt."""
+def usage_of(
+    prompt_tokens: int,
+    completion_tokens: int,
+    cached_tokens: int,
+    reasoning_tokens: int | None = None,
+) -> Usage:
+    """The usage object; cached tokens are part of the prompt, those of reasoning of the answer.
+
+    reasoning_tokens: None where the answer is not read for reasoning.
+    """
+    details: CompletionTokensDetails | UnsetType = UNSET
+    if reasoning_tokens is not None:
+        details = CompletionTokensDetails(reasoning_tokens=reasoning_tokens)
     return Usage(
         prompt_tokens=prompt_tokens,
         completion_tokens=completion_tokens,
         total_tokens=prompt_tokens + completion_tokens,
         prompt_tokens_details=PromptTokensDetails(cached_tokens=cached_tokens),
+        completion_tokens_details=details,
     )

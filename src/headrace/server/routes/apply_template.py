@@ -7,7 +7,7 @@ from starlette.responses import Response
 from headrace.protocol.openai.apply_template import ApplyTemplateReply
 from headrace.protocol.openai.fields import APPLY_TEMPLATE
 from headrace.server.call import Call
-from headrace.server.prompt import render_text
+from headrace.server.prompt import Conversation, render_text
 from headrace.server.reply import json_reply
 
 
@@ -19,11 +19,14 @@ async def apply_template(call: Call) -> Response:
     text = await call.side_work(
         lambda: render_text(
             model,
-            request.messages,
-            opens_turn=request.opens_turn,
-            continues=request.continue_final_message,
-            variables=request.chat_template_kwargs,
-            template=request.chat_template,
+            Conversation(
+                request.messages,
+                opens_turn=request.opens_turn,
+                continues=request.continue_final_message,
+                variables=request.chat_template_kwargs,
+                template=request.chat_template,
+                tools=request.tools,
+            ),
         )
     )
     return json_reply(ApplyTemplateReply(text))

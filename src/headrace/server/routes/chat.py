@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from starlette.responses import Response
 
 from headrace.protocol.openai.chat import ChatCompletionRequest
 from headrace.protocol.openai.fields import CHAT
+from headrace.protocol.openai.tools import ToolDefinition
 from headrace.server.admission import Ticket
 from headrace.server.answer import Ids, admitted, answer, head_of, timeout_s
+from headrace.server.answer_reading import AnswerReading, reading_of
 from headrace.server.bad_words import bad_word_ids
 from headrace.server.call import Call
 from headrace.server.chat_reply import ChatReply
 from headrace.server.plan import EndpointOptions, make_plan
-from headrace.server.prompt import Prompt, last_tokens, render
+from headrace.server.prompt import Conversation, Prompt, last_tokens, render
 from headrace.server.reply import UsageEvents
 from headrace.server.served import ServedModel
 from headrace.server.state import Serving
+from headrace.structured.request import constraint_of
 
 _PARAM = "messages"
+_SWITCHES = ("enable_thinking", "thinking")
 
 
 async def chat_completions(call: Call) -> Response:
@@ -33,28 +38,33 @@ async def chat_completions(call: Call) -> Response:
 async def _answered(
     call: Call, serving: Serving, ticket: Ticket, request: ChatCompletionRequest
 ) -> Response:
-    model, wanted = serving.model, _wanted(request)
-    prompt, bad_words = await call.text_work(
-        lambda: (_prompt(model, request, wanted), bad_word_ids(request.bad_words, model.tokenizer))
-    )
+    model = serving.model
+    wanted = _wanted(request)
+    asked = await call.text_work(lambda: _asked(model, request, wanted))
+    form = request.given_form
+    grammar = await call.grammar_work(lambda: constraint_of(form)) if form else None
     ids = Ids("chatcmpl", request.request_id, call.state.new_id())
     plan = make_plan(
         model,
         request,
-        [prompt],
+        [asked.prompt],
         wanted,
-        bad_words=bad_words,
+        bad_words=asked.bad_words,
+        grammar=grammar,
         engine_id=ids.engine,
         timeout_s=timeout_s(call, request),
     )
     reply = ChatReply(
         head_of(call, serving, ids),
         request,
-        prompt.token_ids,
+        asked.prompt.token_ids,
         model.tokenizer,
         UsageEvents.of(request, forced=call.state.config.enable_force_include_usage),
+        asked.reading,
+        new_id=call.state.new_id,
     )
-    return await answer(call, serving, ticket, request, plan, reply)
+    kept = () if asked.reading is None else asked.reading.kept_ids
+    return await answer(call, serving, ticket, request, plan, reply, kept_special_ids=kept)
 
 
 def _wanted(request: ChatCompletionRequest) -> EndpointOptions:
@@ -68,31 +78,56 @@ def _wanted(request: ChatCompletionRequest) -> EndpointOptions:
     )
 
 
-def _prompt(model: ServedModel, request: ChatCompletionRequest, wanted: EndpointOptions) -> Prompt:
-    keep = request.truncate_prompt_tokens
-    ids = render(
-        model,
+class _Asked(NamedTuple):
+    """The results of work on a request's texts."""
+
+    prompt: Prompt
+    bad_words: tuple[tuple[int, ...], ...]
+    reading: AnswerReading | None
+
+
+def _asked(model: ServedModel, request: ChatCompletionRequest, wanted: EndpointOptions) -> _Asked:
+    keep, choice = request.truncate_prompt_tokens, request.choice_of_tools
+    conversation = Conversation(
         request.messages,
         opens_turn=request.opens_turn,
         continues=request.continue_final_message,
-        add_special_tokens=request.add_special_tokens,
         variables=_variables(request),
         template=request.chat_template,
+        tools=() if choice.kind == "none" else request.tools,
+    )
+    rendering = render(
+        model,
+        conversation,
+        add_special_tokens=request.add_special_tokens,
         must_fit=keep is None,
     )
     context = model.limits.context_tokens
-    return Prompt(last_tokens(ids, keep, room=wanted.room, context_tokens=context), _PARAM)
+    kept = last_tokens(rendering.token_ids, keep, room=wanted.room, context_tokens=context)
+    reading = reading_of(
+        model.format_of(request.chat_template),
+        model.tokenizer,
+        tools=_schemas(conversation.tools) if conversation.tools else None,
+        prompt=rendering.text,
+        continues=request.continue_final_message,
+    )
+    return _Asked(Prompt(kept, _PARAM), bad_word_ids(request.bad_words, model.tokenizer), reading)
+
+
+def _schemas(tools: Sequence[ToolDefinition]) -> dict[str, dict[str, Any]]:
+    return {tool.function.name: tool.function.parameters or {} for tool in tools}
 
 
 def _variables(request: ChatCompletionRequest) -> dict[str, Any]:
     """Variables for the template; what the caller names itself goes before reasoning_effort.
 
-    Templates of Qwen3 and others have a switch instead of an effort, so `none` turns that off, as
-    it does in vLLM.
+    Templates of Qwen3 (enable_thinking), DeepSeek-V3.1 and Granite (thinking) have a switch instead
+    of an effort, so `none` turns that off, as it does in vLLM.
     """
     variables = dict(request.chat_template_kwargs)
-    if request.reasoning_effort is not None:
-        variables.setdefault("reasoning_effort", request.reasoning_effort)
-    if request.reasoning_effort == "none":
-        variables.setdefault("enable_thinking", False)
+    effort = request.effort
+    if effort is not None:
+        variables.setdefault("reasoning_effort", effort)
+        for switch in _SWITCHES:
+            variables.setdefault(switch, effort != "none")
     return variables

@@ -21,6 +21,7 @@ from headrace.server.prompt import Prompt, last_tokens, tokenize
 from headrace.server.reply import UsageEvents
 from headrace.server.served import ServedModel
 from headrace.server.state import Serving
+from headrace.structured.request import constraint_of
 
 
 async def completions(call: Call) -> Response:
@@ -54,6 +55,8 @@ async def _answered(
         return prompts, bad_word_ids(request.bad_words, model.tokenizer)
 
     prompts, bad_words = await call.text_work(work)
+    form = request.given_form
+    grammar = await call.grammar_work(lambda: constraint_of(form)) if form else None
     ids = Ids("cmpl", request.request_id, call.state.new_id())
     plan = make_plan(
         model,
@@ -61,6 +64,7 @@ async def _answered(
         prompts,
         wanted,
         bad_words=bad_words,
+        grammar=grammar,
         engine_id=ids.engine,
         timeout_s=timeout_s(call, request),
     )

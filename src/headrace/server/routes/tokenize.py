@@ -24,7 +24,7 @@ from headrace.server.long_reply import (
     list_parts,
     text_parts,
 )
-from headrace.server.prompt import TEXT_TOO_LONG, render, tokenize
+from headrace.server.prompt import TEXT_TOO_LONG, Conversation, render, tokenize
 from headrace.server.reply import json_reply
 from headrace.server.served import ServedModel
 from headrace.text import Detokenizer
@@ -68,16 +68,15 @@ def _ids(request: TokenizeRequest, model: ServedModel) -> list[int]:
             param="prompt",
             must_fit=False,
         )
-    return render(
-        model,
+    conversation = Conversation(
         request.messages,
         opens_turn=request.opens_turn,
         continues=request.continue_final_message,
-        add_special_tokens=bool(special),
         variables=request.chat_template_kwargs,
         template=request.chat_template,
-        must_fit=False,
+        tools=request.tools,
     )
+    return render(model, conversation, add_special_tokens=bool(special), must_fit=False).token_ids
 
 
 async def detokenize(call: Call) -> Response:
