@@ -24,6 +24,8 @@ class Language:
             source = LLMatcher.grammar_from_json_schema(grammar.text)
         elif grammar.kind == "regex":
             source = LLMatcher.grammar_from_regex(grammar.text)
+        elif grammar.kind == "composed":
+            source = grammar.text
         else:
             source = LLMatcher.grammar_from_lark(grammar.text)
         self._matcher = LLMatcher(_tokenizer(), source, log_level=0)

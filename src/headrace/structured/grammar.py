@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-Kind = Literal["json_schema", "regex", "lark", "choice"]
+Kind = Literal["json_schema", "regex", "lark", "choice", "composed"]
 
 
 class Grammar(msgspec.Struct, frozen=True):
@@ -21,4 +21,5 @@ class Grammar(msgspec.Struct, frozen=True):
     """"json_schema": a schema as JSON, with llguidance's options under "x-guidance". "regex": an
     expression in the syntax of Rust's regex crate, which the whole answer matches. "lark": a
     grammar in llguidance's dialect of Lark. "choice": a JSON list of strings, of which the answer
-    is one."""
+    is one. "composed": a JSON object of several grammars as llguidance takes them, of which the
+    first refers to the others by their names; `structured.composition` writes it."""

@@ -60,6 +60,13 @@ class GrammarLimits(msgspec.Struct, frozen=True, kw_only=True):
         """Raises RequestError where the text is too large, too deep, or not JSON where it must be.
         Takes time in proportion to a text that is not too large."""
         self.check_size(grammar, param)
+        if grammar.kind == "composed":
+            for part in _parts(grammar, param):
+                self._check_inner(part, param)
+        else:
+            self._check_inner(grammar, param)
+
+    def _check_inner(self, grammar: Grammar, param: str) -> None:
         depth = depth_of(grammar, param)
         if depth > self.depth:
             raise RequestError(
@@ -122,6 +129,30 @@ def json_of(grammar: Grammar, param: str = "grammar") -> Any:
             param=param,
             code=GRAMMAR_TOO_LARGE,
         ) from error
+
+
+def _parts(grammar: Grammar, param: str) -> Iterator[Grammar]:
+    """The grammars of which a composed one is made. RequestError where it is something else."""
+    whole = json_of(grammar, param)
+    parts = whole.get("grammars") if isinstance(whole, dict) and len(whole) == 1 else None
+    if not isinstance(parts, list) or not parts:
+        raise _not_composed(param)
+    for part in parts:
+        match part:
+            case {"lark_grammar": str() as lark, **others} if others.keys() <= {"name"}:
+                yield Grammar("lark", lark)
+            case {"json_schema": dict() as schema, **others} if others.keys() <= {"name"}:
+                yield Grammar("json_schema", msgspec.json.encode(schema).decode())
+            case _:
+                raise _not_composed(param)
+
+
+def _not_composed(param: str) -> RequestError:
+    return RequestError(
+        f"{param} is not composed of grammars in Lark and schemas",
+        param=param,
+        code=INVALID_GRAMMAR,
+    )
 
 
 def _depth_of_json(value: Any) -> int:

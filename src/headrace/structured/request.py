@@ -23,7 +23,7 @@ CONFLICT = "several_grammars"
 
 MAX_CHOICES = 10_000
 
-_OPTIONS: dict[str, object] = {
+COMPACT: Mapping[str, object] = {
     # Answers are compact: where white space is free nothing is ever forced, and a model may go on
     # writing it for ever.
     "whitespace_flexible": False,
@@ -32,6 +32,8 @@ _OPTIONS: dict[str, object] = {
     # Without \uXXXX every text has one spelling, and no property can be named twice in two.
     "json_allowed_escapes": 'nrbtf\\"',
 }
+SPACED: Mapping[str, object] = {**COMPACT, "item_separator": ", ", "key_separator": ": "}
+"""Options of a schema whose JSON is as templates render it: the arguments of calls."""
 _LARK = re.compile(r"(?m)^\s*(%llguidance\b|start\s*:)")
 _NAMES = ("json", "regex", "choice", "grammar", "json_object", "structural_tag")
 
@@ -66,8 +68,9 @@ def constraint_of(fields: Mapping[str, Any]) -> tuple[Grammar, str] | None:
     return (found[0][1], found[0][0]) if found else None
 
 
-def of_schema(schema: object, param: str) -> Grammar:
-    """The grammar of compact JSON of a schema; the schema may be JSON in a text."""
+def of_schema(schema: object, param: str, options: Mapping[str, object] = COMPACT) -> Grammar:
+    """The grammar of a schema's JSON, compact if the options do not say otherwise; the schema may
+    be JSON in a text."""
     if isinstance(schema, str):
         try:
             schema = msgspec.json.decode(schema)
@@ -75,7 +78,7 @@ def of_schema(schema: object, param: str) -> Grammar:
             raise _invalid(param, f"is not JSON: {error}") from None
     checked = check_schema(schema, param)
     checked.pop("x-guidance", None)  # the client's own could switch refusals off
-    return Grammar("json_schema", _text({**checked, "x-guidance": _OPTIONS}, param))
+    return Grammar("json_schema", _text({**checked, "x-guidance": options}, param))
 
 
 def walked(grammar: Grammar, param: str) -> Grammar:

@@ -1,0 +1,195 @@
+"""Grammars of answers that call tools, in a model's own format.
+
+What such a grammar lets pass is read by `AnswerParser` as calls of the tools that may be called,
+without a fault, with arguments that their schemas accept.
+
+    grammar = tool_call_grammar(
+        format, tools, choice="required", parallel=False, opened=False, special={}
+    )
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from headrace.answer_formats.call_layout import Expression, JsonLayout, Layout, Piece, layouts_of
+from headrace.answer_formats.call_syntax import CallFormat, HarmonyCalls, HeadedCalls
+from headrace.answer_formats.formats import AnswerFormat
+from headrace.errors import RequestError, shown
+from headrace.structured.composition import Composition, slashed
+from headrace.structured.free_text import SPACE, free_text
+from headrace.structured.grammar import Grammar
+from headrace.structured.reasoning import harmony_messages, reasoned
+from headrace.structured.request import SPACED, of_schema
+
+UNSUPPORTED_TOOL = "unsupported_tool"
+INVALID_TOOL = "invalid_tool"
+
+MAX_TOOLS = 1024
+
+_NAME = re.compile(r"[A-Za-z_][\w.\-:/]{0,255}", re.ASCII)
+"""Names of functions that every format can write and that `AnswerParser` reads."""
+
+Choice = Literal["required", "auto"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallableTool:
+    """A function that a model may call."""
+
+    name: str
+    """The function's name."""
+    parameters: Mapping[str, Any] | None = None
+    """The JSON schema of its arguments; None for any object."""
+    strict: bool = True
+    """Whether arguments are held to the schema; any object if not."""
+    param: str = "tools"
+    """Where the request has the function, as "tools[3].function"."""
+
+
+def tool_call_grammar(
+    format: AnswerFormat,
+    tools: Sequence[CallableTool],
+    *,
+    choice: Choice,
+    parallel: bool,
+    opened: bool,
+    special: Mapping[str, int],
+) -> Grammar:
+    """The grammar of an answer that may call these tools and no others.
+
+    choice: "required": the answer is a call. "auto": it is text, in which what begins a call is
+    a call. parallel: there may be several calls. opened: the prompt ends with the mark that begins
+    reasoning. special: the texts of the model's control tokens and their ids.
+    Raises RequestError for a tool whose name or schema cannot be written so.
+    """
+    assert format.calls is not None
+    rules = Composition(special)
+    calls = _Calls(rules, _checked(tools), harmony=isinstance(format.calls.syntax, HarmonyCalls))
+    layouts = _layouts(format.calls, special)
+    if calls.harmony:
+        body = " | ".join(calls.section(layout, parallel=False) for layout in layouts)
+        if choice == "auto":
+            final = rules.text("<|channel|>final<|message|>")
+            body += f" | {final} {free_text(rules, ())}"
+        return rules.grammar(f"{harmony_messages(rules)} ({body})")
+    if choice == "required":
+        body = " | ".join(calls.section(layout, parallel) for layout in layouts)
+        body = f"{SPACE} ({body})"
+    else:
+        body = _within_text(rules, calls, format.calls, layouts, parallel)
+    return rules.grammar(reasoned(rules, format.reasoning, opened, rules.rule(body)))
+
+
+def _checked(tools: Sequence[CallableTool]) -> Sequence[CallableTool]:
+    if not tools:
+        raise RequestError("tools is empty; give one", param="tools", code=INVALID_TOOL)
+    if len(tools) > MAX_TOOLS:
+        raise RequestError(
+            f"tools has {len(tools)} tools; at most {MAX_TOOLS} are accepted",
+            param="tools",
+            code=INVALID_TOOL,
+        )
+    for tool in tools:
+        if not _NAME.fullmatch(tool.name):
+            raise RequestError(
+                f"{tool.param}.name is {shown(tool.name)}; a name has letters, digits, _, -, ., : "
+                "and /, begins with a letter or _, and has at most 256 characters",
+                param=f"{tool.param}.name",
+                code=INVALID_TOOL,
+            )
+    return tools
+
+
+def _layouts(format: CallFormat, special: Mapping[str, int]) -> tuple[Layout, ...]:
+    try:
+        layouts = layouts_of(format, special)
+        if not all(isinstance(layout, JsonLayout) for layout in layouts):
+            raise ValueError(f"calls of {format.name} are not JSON")
+        return layouts
+    except ValueError as error:
+        raise RequestError(
+            f"tool_choice: an answer cannot be held to calls of this model's format: {error}; "
+            "omit tool_choice and strict",
+            param="tool_choice",
+            code=UNSUPPORTED_TOOL,
+        ) from None
+
+
+def _within_text(
+    rules: Composition,
+    calls: _Calls,
+    format: CallFormat,
+    layouts: Sequence[Layout],
+    parallel: bool,
+) -> str:
+    """A rule's body for text with calls in it."""
+    assert not isinstance(format.syntax, HarmonyCalls)
+    marks = {mark for syntax in format.syntax for mark in syntax.begins}
+    for syntax in format.syntax:
+        if not isinstance(syntax, HeadedCalls) and syntax.bare:
+            marks |= {start for layout in layouts for start in calls.starts(layout)}
+    text = free_text(rules, sorted(marks))
+    # A call that is a section of its own is followed by text or by a further section.
+    sections = " | ".join(
+        calls.section(layout, parallel and bool(layout.opening)) for layout in layouts
+    )
+    return f"{text} (({sections}) {text}){'*' if parallel else '?'}"
+
+
+class _Calls:
+    """The calls of some tools, as rules."""
+
+    def __init__(self, rules: Composition, tools: Sequence[CallableTool], *, harmony: bool) -> None:
+        self.harmony = harmony
+        self._rules = rules
+        self._tools = tools
+
+    def section(self, layout: Layout, parallel: bool) -> str:
+        """A rule for a call, or for several, and what stands around them."""
+        assert isinstance(layout, JsonLayout)
+        call = self._json_calls(layout)
+        more = f"({self._pieces(layout.between)} {call})*" if parallel else ""
+        return self._rules.rule(
+            f"{self._pieces(layout.opening)} {call} {more} {self._pieces(layout.closing)}"
+        )
+
+    def starts(self, layout: Layout) -> list[str]:
+        """Texts with which a call that no mark announces begins."""
+        assert isinstance(layout, JsonLayout)
+        first = layout.before_name[0]
+        assert isinstance(first, str)
+        return [first]
+
+    def _json_calls(self, layout: JsonLayout) -> str:
+        calls = [
+            f"{self._pieces((tool.name, *layout.before_arguments))} {self._arguments(tool)}"
+            for tool in self._tools
+        ]
+        named = self._rules.rule(" | ".join(calls))
+        return self._rules.rule(
+            f"{self._pieces(layout.before_name)} {named} {self._pieces(layout.after_arguments)}"
+        )
+
+    def _arguments(self, tool: CallableTool) -> str:
+        """A part: the arguments as a JSON object."""
+        param = f"{tool.param}.parameters"
+        schema: dict[str, Any] = {"type": "object"}
+        if tool.strict and tool.parameters:
+            schema = {"type": "object", **tool.parameters}
+        return self._rules.part(of_schema(schema, param, SPACED))
+
+    def _pieces(self, pieces: Sequence[Piece]) -> str:
+        """Pieces as Lark; texts side by side are one."""
+        out: list[str] = []
+        text = ""
+        for piece in pieces:
+            if isinstance(piece, Expression):
+                out += (self._rules.text(text), slashed(piece.pattern))
+                text = ""
+            else:
+                text += piece
+        return " ".join(filter(None, (*out, self._rules.text(text))))

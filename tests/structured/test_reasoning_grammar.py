@@ -1,0 +1,84 @@
+"""Reasoning is free, and what follows it is held to a grammar of any kind."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.answer_formats.formats import REASONING_FORMATS, reasoning_format
+from headrace.structured.compile import compile_grammar, validate
+from headrace.structured.grammar import Grammar
+from headrace.structured.reasoning import after_reasoning
+from headrace.structured.request import of_schema
+from tests.structured.matching import Language
+from tests.structured.walking import special_of, walker_over_bytes
+
+BODIES = [
+    (Grammar("choice", '["yes", "no/a\\n"]'), ["yes", "no/a\n"], ["maybe", "ye"]),
+    (Grammar("regex", r"[a-c]+/\d"), ["ab/1"], ["ab", "d/1"]),
+    (Grammar("lark", 'start: "a" other\nother: /[0-9]+/ p0?\np0: "!"'), ["a12", "a1!"], ["a"]),
+    (of_schema({"type": "integer"}, "schema"), ["12"], ["1.5", '"a"']),
+]
+THINK = ("<think>", "</think>")
+
+
+@pytest.mark.parametrize(("body", "valid", "invalid"), BODIES)
+@pytest.mark.parametrize("marks", [(), THINK], ids=["text", "control tokens"])
+def test_any_grammar_may_follow_reasoning(
+    body: Grammar, valid: list[str], invalid: list[str], marks: tuple[str, ...]
+) -> None:
+    walker = walker_over_bytes(marks)
+    format = reasoning_format("think")
+    for opened in (False, True):
+        grammar = after_reasoning(body, format, opened=opened, special=special_of(walker))
+        validate(grammar)
+        compiled = compile_grammar(grammar, walker.tokenizer)
+
+        def has(text: str) -> bool:
+            matcher = compiled.matcher()  # noqa: B023
+            ids = [
+                token_id
+                for part in text.replace("<", "\0<").replace(">", ">\0").split("\0")
+                for token_id in walker.ids_of(part)
+            ]
+            return matcher.try_consume_tokens(ids) == len(ids) and matcher.is_accepting()
+
+        before = "" if opened else "<think>"
+        for text in valid:
+            assert has(f"{before}Hm, <b> </thin {text} \n</think>\n\n{text}"), text
+            assert has(f"{before}</think>{text}"), text
+            assert has(text) is not opened
+        for text in invalid:
+            assert not has(f"{before}Hm.</think>\n\n{text}"), text
+        assert not has(f"{before}Hm.")
+
+
+def test_an_answer_keeps_its_marks_and_ends_reasoning_at_the_first() -> None:
+    body = Grammar("regex", "a+")
+    language = Language(after_reasoning(body, reasoning_format("granite"), opened=True, special={}))
+    assert language.has("x</think>\n<response>aa</response>")
+    assert language.has("x</think>aa")
+    assert not language.has("x</think>\n<response>aa")
+    assert not language.has("x</think>y</think>aa")
+
+
+def test_harmony_answers_on_its_final_channel() -> None:
+    grammar = after_reasoning(
+        of_schema({"type": "boolean"}, "schema"), reasoning_format("harmony"), opened=False,
+        special={},
+    )  # fmt: skip
+    language = Language(grammar)
+    thought = "<|channel|>analysis<|message|>Hm <| .<|end|><|start|>assistant"
+    assert language.has(thought + "<|channel|>final<|message|>true")
+    assert language.has(thought * 2 + "<|channel|>final <|constrain|>json<|message|>false")
+    assert language.has("<|channel|>final<|message|>true")
+    assert not language.has("true")
+    assert not language.has(thought + "<|channel|>final<|message|>yes")
+
+
+def test_equal_grammars_come_out_equal_and_without_reasoning_nothing_changes() -> None:
+    body = of_schema({"type": "integer"}, "schema")
+    assert after_reasoning(body, None, opened=False, special={}) is body
+    for format in REASONING_FORMATS:
+        once = after_reasoning(body, format, opened=False, special={"</think>": 7})
+        assert once == after_reasoning(body, format, opened=False, special={"</think>": 7})
+        validate(once)
