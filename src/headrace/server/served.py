@@ -67,6 +67,16 @@ class ServedModel:
         """Chat templates that requests bring."""
         return RequestTemplates(self.tokenizer, trusted=self.trust_request_template)
 
+    @cached_property
+    def special_tokens(self) -> dict[str, int]:
+        """Texts of tokens that no text is spelled with, and their ids."""
+        ids = ((text, self.tokenizer.token_to_id(text)) for text in self.tokenizer.control_tokens)
+        return {
+            text: token_id
+            for text, token_id in ids
+            if token_id is not None and self.tokenizer.is_special(token_id)
+        }
+
     @property
     def limits(self) -> Limits:
         """What requests are held against."""

@@ -137,7 +137,10 @@ def _within_text(
     sections = " | ".join(
         calls.section(layout, parallel and bool(layout.opening)) for layout in layouts
     )
-    return f"{text} (({sections}) {text}){'*' if parallel else '?'}"
+    if parallel:
+        return f"{text} (({sections}) {text})*"
+    # Text behind the only call could spell another one, so nothing comes there.
+    return f"{text} (({sections}) {SPACE})?"
 
 
 class _Calls:
@@ -193,3 +196,9 @@ class _Calls:
             else:
                 text += piece
         return " ".join(filter(None, (*out, self._rules.text(text))))
+
+
+def either_grammar(calls: Grammar, form: Grammar, *, special: Mapping[str, int]) -> Grammar:
+    """The grammar of answers that are calls, or of a form that calls do not have."""
+    rules = Composition(special)
+    return rules.grammar(f"{rules.part(calls)} | {rules.part(form)}")

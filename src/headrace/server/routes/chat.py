@@ -12,6 +12,7 @@ from headrace.protocol.openai.fields import CHAT
 from headrace.protocol.openai.tools import ToolDefinition
 from headrace.server.admission import Ticket
 from headrace.server.answer import Ids, admitted, answer, head_of, timeout_s
+from headrace.server.answer_grammar import answer_grammar, has_grammar
 from headrace.server.answer_reading import AnswerReading, reading_of
 from headrace.server.bad_words import bad_word_ids
 from headrace.server.call import Call
@@ -21,7 +22,6 @@ from headrace.server.prompt import Conversation, Prompt, last_tokens, render
 from headrace.server.reply import UsageEvents
 from headrace.server.served import ServedModel
 from headrace.server.state import Serving
-from headrace.structured.request import constraint_of
 
 _PARAM = "messages"
 _SWITCHES = ("enable_thinking", "thinking")
@@ -41,8 +41,17 @@ async def _answered(
     model = serving.model
     wanted = _wanted(request)
     asked = await call.text_work(lambda: _asked(model, request, wanted))
-    form = request.given_form
-    grammar = await call.grammar_work(lambda: constraint_of(form)) if form else None
+    grammar = None
+    if has_grammar(request):
+        opened = asked.reading is not None and asked.reading.reasoning_opened
+        grammar = await call.grammar_work(
+            lambda: answer_grammar(
+                request,
+                model.format_of(request.chat_template),
+                opened=opened,
+                special=model.special_tokens,
+            )
+        )
     ids = Ids("chatcmpl", request.request_id, call.state.new_id())
     plan = make_plan(
         model,

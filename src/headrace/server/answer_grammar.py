@@ -1,0 +1,108 @@
+"""The grammar of an answer to a conversation: of its form, of the calls in it, or of both.
+
+It holds what follows the model's reasoning; reasoning is free. An answer without form or rules for
+its calls has no grammar.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from headrace.answer_formats.formats import AnswerFormat
+from headrace.errors import RequestError
+from headrace.protocol.openai.chat import ChatCompletionRequest
+from headrace.protocol.openai.tools import ToolChoice
+from headrace.structured.grammar import Grammar
+from headrace.structured.reasoning import after_reasoning
+from headrace.structured.request import constraint_of
+from headrace.structured.schema_walk import UNSUPPORTED_SCHEMA, check_schema
+from headrace.structured.tool_grammar import CallableTool, either_grammar, tool_call_grammar
+
+
+def has_grammar(request: ChatCompletionRequest) -> bool:
+    """Whether an answer is held to anything."""
+    return bool(request.given_form) or _call_rules(request) is not None
+
+
+def answer_grammar(
+    request: ChatCompletionRequest,
+    format: AnswerFormat,
+    *,
+    opened: bool,
+    special: Mapping[str, int],
+) -> tuple[Grammar, str] | None:
+    """The grammar of answers to a request, and the field that is named if it does not compile.
+
+    format: as the model writes. opened: the prompt ended within reasoning. special: the texts of
+    the model's special tokens and their ids. Raises RequestError naming the field at fault.
+    """
+    formed = constraint_of(request.given_form)
+    form, param = (None, "") if formed is None else formed
+    if form is not None:
+        form = after_reasoning(form, format.reasoning, opened=opened, special=special)
+    choice = _call_rules(request, with_form=form is not None)
+    if choice is None:
+        return None if form is None else (form, param)
+    if format.calls is None:
+        raise RequestError(
+            "tool_choice: this model's chat template shows no format of tool calls, so none can be "
+            "required; omit tool_choice and strict, or start the server with --tool-call-parser",
+            param="tool_choice",
+            code="unsupported",
+        )
+    required = choice.kind == "required"
+    calls = tool_call_grammar(
+        format,
+        _callable_tools(request, choice),
+        choice="required" if required or form is not None else "auto",
+        parallel=request.parallel_tool_calls and not choice.is_named,
+        opened=opened,
+        special=special,
+    )
+    if required or form is None:
+        return calls, "tools"
+    return either_grammar(calls, form, special=special), param
+
+
+def _call_rules(request: ChatCompletionRequest, *, with_form: bool = False) -> ToolChoice | None:
+    """The choice of tools where it needs a grammar: calls are required, some must not be made, only
+    one may be, arguments have to be of their schemas, or the answer has a form unless it is a call.
+    """
+    choice = request.choice_of_tools
+    if choice.kind == "none":
+        return None
+    needed = (
+        choice.kind == "required"
+        or choice.names is not None
+        or not request.parallel_tool_calls
+        or with_form
+        or any(tool.function.strict for tool in request.tools)
+    )
+    return choice if needed else None
+
+
+def _callable_tools(request: ChatCompletionRequest, choice: ToolChoice) -> list[CallableTool]:
+    """The tools that may be called, with whether arguments are held to their schemas."""
+    return [
+        CallableTool(
+            name=tool.function.name,
+            parameters=tool.function.parameters,
+            strict=bool(tool.function.strict)
+            or _can_be_held(tool.function.parameters or {}, f"tools[{index}].function.parameters"),
+            param=f"tools[{index}].function",
+        )
+        for index, tool in enumerate(request.tools)
+        if choice.names is None or tool.function.name in choice.names
+    ]
+
+
+def _can_be_held(schema: Mapping[str, object], param: str) -> bool:
+    """Whether arguments can be held to a schema; those of a tool that is not strict are otherwise
+    held to be an object."""
+    try:
+        check_schema(dict(schema), param)
+    except RequestError as error:
+        if error.code != UNSUPPORTED_SCHEMA:
+            raise
+        return False
+    return True

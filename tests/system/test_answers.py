@@ -1,0 +1,105 @@
+"""Answers that programs read, by the embedded model: tools, forms and reasoning over HTTP."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import openai
+import pytest
+
+from tests.system.conftest import RunningServer, start_server, stop_server
+
+pytestmark = pytest.mark.process
+
+WEATHER: Any = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "description": "Weather of a city",
+        "parameters": {
+            "type": "object",
+            "properties": {"city": {"type": "string"}, "unit": {"enum": ["c", "f"]}},
+            "required": ["city", "unit"],
+            "additionalProperties": False,
+        },
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RunningServer]:
+    server = start_server(None)
+    yield server
+    assert stop_server(server) == 0
+
+
+@pytest.fixture(scope="module")
+def client(server: RunningServer) -> openai.OpenAI:
+    return openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=60)
+
+
+@pytest.mark.smoke
+def test_a_loop_of_tools_runs_to_its_end(client: openai.OpenAI) -> None:
+    messages: list[Any] = [{"role": "user", "content": "What is the weather in Paris?"}]
+    settings: Any = {"model": "headrace-base", "temperature": 0, "max_tokens": 200}
+    first = client.chat.completions.create(messages=messages, tools=[WEATHER], **settings)
+    choice = first.choices[0]
+    assert choice.finish_reason == "tool_calls"
+    (call,) = choice.message.tool_calls or ()
+    assert call.type == "function"
+    assert call.function.name == "get_weather"
+    assert json.loads(call.function.arguments)["city"] == "Paris"
+    messages.append(choice.message.model_dump(exclude_none=True))
+    messages.append({"role": "tool", "tool_call_id": call.id, "content": '{"celsius": 21}'})
+    second = client.chat.completions.create(messages=messages, tools=[WEATHER], **settings)
+    assert second.choices[0].finish_reason == "stop"
+    assert "21" in (second.choices[0].message.content or "")
+    details = second.usage and second.usage.prompt_tokens_details
+    assert details is not None
+    assert first.usage is not None
+    assert (details.cached_tokens or 0) >= first.usage.prompt_tokens - 1
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_required_calls_are_whole_at_any_temperature(client: openai.OpenAI, seed: int) -> None:
+    settings: Any = {
+        "model": "headrace-base", "temperature": 2, "max_tokens": 400, "seed": seed,
+        "tools": [WEATHER], "tool_choice": "required", "parallel_tool_calls": False,
+        "messages": [{"role": "user", "content": "Hello"}],
+    }  # fmt: skip
+    choice = client.chat.completions.create(**settings).choices[0]
+    if choice.finish_reason == "length":
+        return  # a string may be as long as it likes
+    (call,) = choice.message.tool_calls or ()
+    assert call.type == "function"
+    arguments = json.loads(call.function.arguments)
+    assert sorted(arguments) == ["city", "unit"]
+    assert arguments["unit"] in ("c", "f")
+    with client.chat.completions.stream(**settings) as stream:
+        streamed = stream.get_final_completion().choices[0].message.tool_calls or ()
+    assert [each.function.arguments for each in streamed] == [call.function.arguments]
+
+
+def test_a_form_holds_after_reasoning_and_is_the_same_whatever_runs_beside(
+    client: openai.OpenAI,
+) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"answer": {"type": "string", "maxLength": 20}, "sure": {"type": "boolean"}},
+        "required": ["answer", "sure"],
+        "additionalProperties": False,
+    }
+    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+    settings: Any = {
+        "model": "headrace-base", "max_tokens": 300, "seed": 7, "response_format": form,
+        "messages": [{"role": "user", "content": "Who wrote Faust?"}],
+    }  # fmt: skip
+    many = client.chat.completions.create(**settings, n=8).choices
+    for choice in many:
+        if choice.finish_reason == "stop":
+            value = json.loads(choice.message.content or "")
+            assert sorted(value) == ["answer", "sure"]
+    alone = client.chat.completions.create(**settings).choices[0]
+    assert alone.message.content == many[0].message.content
