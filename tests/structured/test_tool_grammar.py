@@ -10,7 +10,7 @@ from typing import Any, Literal
 import jsonschema_rs
 import pytest
 
-from headrace.answer_formats.call_syntax import HarmonyCalls, PythonCalls, TaggedCalls
+from headrace.answer_formats.call_syntax import HarmonyCalls
 from headrace.answer_formats.deltas import CallEnd, CallStart, Delta, ParsedAnswer, joined
 from headrace.answer_formats.formats import (
     CALL_FORMATS,
@@ -78,12 +78,7 @@ TOOLS = [
     CallableTool(name=name, parameters=schema, param=f"tools[{index}].function")
     for index, (name, schema) in enumerate(SCHEMAS.items())
 ]
-NAMES = [
-    known.name
-    for known in CALL_FORMATS
-    if isinstance(known.syntax, HarmonyCalls)
-    or not isinstance(known.syntax[0], (TaggedCalls, PythonCalls))
-]
+NAMES = [known.name for known in CALL_FORMATS]
 
 
 def answer_format(name: str) -> AnswerFormat:
