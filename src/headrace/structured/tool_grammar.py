@@ -150,7 +150,7 @@ def _within_text(
     sections = " | ".join(
         calls.section(layout, parallel and bool(layout.opening)) for layout in layouts
     )
-    return f"{text} (({sections}) {text}){'*' if parallel else '?'}"
+    return f"{text} (({sections}) {text})*" if parallel else f"{text} ({sections})?"
 
 
 class _Calls:
