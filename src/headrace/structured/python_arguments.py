@@ -15,7 +15,7 @@ from headrace.errors import RequestError, shown
 from headrace.structured.composition import Composition, quoted
 from headrace.structured.grammar import Grammar
 from headrace.structured.parameters import parameters_of
-from headrace.structured.request import SPACED, of_schema
+from headrace.structured.schema_grammar import SPACED, of_schema
 from headrace.structured.schema_walk import UNSUPPORTED_SCHEMA
 
 _NAME = re.compile(r"[\w.\-]{1,200}")

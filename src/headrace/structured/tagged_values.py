@@ -17,7 +17,7 @@ from headrace.errors import RequestError, shown
 from headrace.structured.composition import Composition, expression, quoted, slashed
 from headrace.structured.free_text import free_text
 from headrace.structured.patterns import PatternError
-from headrace.structured.request import SPACED, of_schema
+from headrace.structured.schema_grammar import SPACED, of_schema
 from headrace.structured.schema_walk import UNSUPPORTED_SCHEMA
 from headrace.structured.text_patterns import FORMAT_PATTERNS, anchored
 

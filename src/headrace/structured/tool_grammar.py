@@ -32,7 +32,7 @@ from headrace.structured.free_text import SPACE, free_text
 from headrace.structured.grammar import Grammar
 from headrace.structured.python_arguments import python_arguments
 from headrace.structured.reasoning import harmony_messages, reasoned
-from headrace.structured.request import SPACED, of_schema
+from headrace.structured.schema_grammar import SPACED, of_schema
 from headrace.structured.tagged_parameters import tagged_parameters
 
 UNSUPPORTED_TOOL = "unsupported_tool"
