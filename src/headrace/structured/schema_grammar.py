@@ -11,6 +11,7 @@ import msgspec
 from headrace.errors import RequestError, shown
 from headrace.structured.grammar import Grammar
 from headrace.structured.limits import composed_parts
+from headrace.structured.schema_bounds import bounded
 from headrace.structured.schema_walk import check_schema
 
 INVALID_VALUE = "invalid_value"
@@ -50,6 +51,7 @@ def of_schema(schema: object, param: str, options: Mapping[str, object] = COMPAC
             raise _invalid(param, f"is not JSON: {error}") from None
     checked = check_schema(schema, param)
     checked.pop("x-guidance", None)  # the client's own could switch refusals off
+    checked = bounded(checked)
     return Grammar("json_schema", json_text({**checked, "x-guidance": options}, param))
 
 
