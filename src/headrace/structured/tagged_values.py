@@ -18,7 +18,7 @@ from headrace.structured.composition import Composition, expression, quoted, sla
 from headrace.structured.free_text import free_text
 from headrace.structured.patterns import PatternError
 from headrace.structured.schema_grammar import SPACED, of_schema
-from headrace.structured.schema_walk import UNSUPPORTED_SCHEMA
+from headrace.structured.schema_walk import UNSUPPORTED_SCHEMA, stricter_than
 from headrace.structured.text_patterns import FORMAT_PATTERNS, anchored
 
 _TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
@@ -30,6 +30,8 @@ _STRING_KEYWORDS = frozenset({"format", "maxLength", "minLength", "pattern"})
 _FIRST_CHARACTERS = {"array": "[", "integer": "0-9-", "number": "0-9-", "object": "{"}
 _WORDS = {"boolean": ("true", "false", "True", "False"), "null": ("null", "None")}
 _MAX_REFERENCES = 64
+_MAX_SPLIT = 4000
+"""Alternatives of one tool's parameters, references among them."""
 
 
 @dataclass(slots=True)
@@ -65,6 +67,7 @@ class TaggedValues:
         self._end = end
         self._padding = padding
         self._param = param
+        self._num_split = 0
 
     def value(self, name: str, schema: Any, declared: object) -> str:
         """A rule's body for a parameter's value and its end.
@@ -122,7 +125,7 @@ class TaggedValues:
         if not first:
             return f"{text} {end}"
         begin = self._rules.rule(slashed(rf"[^\s<{_class(first)}]"), terminal=True)
-        return f"({begin} {text})? {end}"
+        return f"{begin} {text} {end} | {self._rules.text(self._padding + self._end)}"
 
     def _matched(self, schema: Mapping[str, Any], first: str, words: Sequence[str]) -> str:
         """A text of some length or form; one expression with its end."""
@@ -155,7 +158,12 @@ class TaggedValues:
             return
         if depth > _MAX_REFERENCES:
             raise self._refusal("$ref", "refers to itself")
+        self._num_split += 1
+        if self._num_split > _MAX_SPLIT:
+            raise self._refusal("anyOf", "has too many alternatives")
         schema = {key: schema[key] for key in schema if key not in _ANNOTATIONS}
+        if schema.get("allOf") == [stricter_than(schema.get("format"))]:
+            del schema["allOf"]  # the walk's; the expressions of formats here are as strict
         for keyword in ("anyOf", "oneOf"):
             if isinstance(schema.get(keyword), list) and schema.keys() <= {keyword, "type"}:
                 for option in schema[keyword]:
