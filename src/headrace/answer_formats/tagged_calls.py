@@ -1,13 +1,15 @@
 """Calls whose parameters are tags: Qwen3-Coder, GLM, MiniMax-M2, Seed-OSS.
 
 The value of a parameter is a text without quotes, and its schema decides what it means: a string
-is passed on while it comes; another type is JSON if it reads as that type, and a string if not.
+is passed on while it comes; another type is JSON if it reads as that type, and a string if not. A
+mark within a string of JSON belongs to it.
 Without a schema, what reads as JSON is JSON.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 
 from headrace.answer_formats.answer_writer import SPACE
@@ -21,6 +23,7 @@ from headrace.answer_formats.call_syntax import TaggedCalls
 from headrace.answer_formats.text_source import Step
 
 _JSON_STARTS = "{[-0123456789tfn \t\r\n"
+_QUOTE = re.compile(r'\\.|(")', re.DOTALL)
 _PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
 
 
@@ -103,6 +106,9 @@ def _value(reading: CallReading, syntax: TaggedCalls, types: frozenset[str]) -> 
     else:
         pieces: list[str] = []
         ended = yield from source.until(ends, pieces.append)
+        while ended and "string" not in types and _is_within_string("".join(pieces)):
+            pieces.append(ended)
+            ended = yield from source.until(ends, pieces.append)
         text = "".join(pieces)
         answer.arguments(_typed(text, types) if ended else _quoted(text)[:-1])
     return bool(ended)
@@ -110,6 +116,11 @@ def _value(reading: CallReading, syntax: TaggedCalls, types: frozenset[str]) -> 
 
 def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
+
+
+def _is_within_string(text: str) -> bool:
+    """Whether JSON that begins so goes on within a string, to which a mark then belongs."""
+    return text.lstrip(SPACE)[:1] in ("{", "[") and sum(map(bool, _QUOTE.findall(text))) % 2 == 1
 
 
 def _no_constant(text: str) -> object:

@@ -94,6 +94,16 @@ def pointer_text(pointer: Pointer) -> str:
     return "#" + "".join(f"/{step.replace('~', '~0').replace('/', '~1')}" for step in pointer)
 
 
+def stricter_than(form: object) -> dict[str, Any] | None:
+    """What the walk says beside a format; None where nothing is to be said."""
+    if not isinstance(form, str) or form not in _STRICTER:
+        return None
+    stricter: dict[str, Any] = {"pattern": rewritten(_STRICTER[form])}
+    if form == "hostname":
+        stricter["maxLength"] = _MAX_HOSTNAME
+    return stricter
+
+
 class _Walk:
     """The state of one walk: what was seen, and what was referred to."""
 
@@ -254,11 +264,8 @@ class _Walk:
             }
             if len(schema["patternProperties"]) != len(named):
                 raise self.refuse(pointer, "patternProperties", "has equal expressions")
-        form = schema.get("format")
-        if form in _STRICTER:
-            stricter: dict[str, Any] = {"pattern": rewritten(_STRICTER[form])}
-            if form == "hostname":
-                stricter["maxLength"] = _MAX_HOSTNAME
+        stricter = stricter_than(schema.get("format"))
+        if stricter is not None:
             parts = schema.get("allOf", [])
             if stricter not in parts:  # of a schema that was walked before
                 schema["allOf"] = [*parts, stricter]
