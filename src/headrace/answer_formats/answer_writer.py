@@ -48,6 +48,7 @@ class AnswerWriter:
         self._thought = False
         self._calls = 0
         self._arguments: list[str] = []
+        self.in_reasoning = False
 
     @property
     def num_calls(self) -> int:
@@ -85,13 +86,13 @@ class AnswerWriter:
 
     def end_reasoning(self) -> None:
         """What follows is not reasoning."""
-        self.in_reasoning = False
-        self._part_ends()
+        self.end_part()
         self._thought = False
+        self.in_reasoning = False
 
     def start_call(self, name: str, id: str) -> None:
         """Start a call."""
-        self._part_ends()
+        self.end_part()
         self._deltas.append(CallStart(self._calls, name, id))
         self._calls += 1
         self._arguments = []
@@ -115,5 +116,6 @@ class AnswerWriter:
             self._deltas.append(ContentDelta(self._space))
         self._space = ""
 
-    def _part_ends(self) -> None:
+    def end_part(self) -> None:
+        """Drop the white space around what does not belong to the content."""
         self._space, self._after_part = "", True

@@ -32,6 +32,10 @@ class JsonCalls:
     """Keys of an object around the calls."""
     other_keys: tuple[str, ...] = ("type",)
     """Further keys that a call may have; another one makes a bare object something else."""
+    fillers: tuple[str, ...] = ()
+    """Marks around each call of a section."""
+    name_is_key: bool = False
+    """Whether a call is an object with one member: the name, and the arguments as its value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +74,16 @@ class TaggedCalls:
     """Mark of a call's end."""
     section_ends: tuple[str, ...] = ()
     """Marks of a section's end; a section may end without."""
+    attributes: re.Pattern[str] | None = None
+    """What stands between the marks of a name and of a parameter's name, where that is more than a
+    name in quotes or without: its group "name" is the name, and a group "type" of a parameter says
+    that the value is a text ("string", "true") or JSON (all else)."""
+    own_lines: bool = False
+    """Whether a value may stand on lines of its own: one newline at each side is not part of it."""
+    quotes: tuple[str, str] | None = None
+    """Marks around a text within a value that may be there."""
+    fillers: tuple[str, ...] = ()
+    """Marks between calls that mean nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,12 +98,27 @@ class PythonCalls:
     """Marks of a section's end; a section may end without."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BareKeyCalls:
+    """Calls of a name and of arguments in braces whose keys and strings have no quotes of JSON."""
+
+    begins: tuple[str, ...]
+    """Marks of a call; what stands between them and the name is part of them."""
+    quote: str
+    """The mark on both sides of a string."""
+    ends: tuple[str, ...]
+    """Marks of a call's end; a call may end without."""
+    all_quoted: bool = False
+    """Whether numbers and objects stand between the marks of a string too, and the parameter's
+    schema decides what is meant."""
+
+
 @dataclass(frozen=True, slots=True)
 class HarmonyCalls:
     """Calls as messages of harmony's commentary channel; it has the reasoning as well."""
 
 
-CallSyntax: TypeAlias = JsonCalls | HeadedCalls | TaggedCalls | PythonCalls
+CallSyntax: TypeAlias = JsonCalls | HeadedCalls | TaggedCalls | PythonCalls | BareKeyCalls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,8 +129,14 @@ class ThinkTags:
     """The first mark; a template may have written it at the end of the prompt."""
     end: str
     """The second mark."""
+    other_begins: tuple[str, ...] = ()
+    """Further ways to write the first mark."""
+    other_ends: tuple[str, ...] = ()
+    """Further ways to write the second mark."""
     also_ended_by: tuple[str, ...] = ()
     """Marks that end reasoning and belong to what follows."""
+    assumed: bool = False
+    """Whether an answer begins within reasoning although neither it nor the prompt has the mark."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +149,10 @@ class CallFormat:
     """The syntax of its sections; several, where models mix them."""
     traits: tuple[tuple[str, ...], ...] = ()
     """A template that contains all texts of one of these is of this format."""
+    dropped: tuple[str, ...] = ()
+    """Marks around the content, which are not part of it."""
+    opened_by: str = ""
+    """The mark at the end of the prompt, which answers begin behind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -58,9 +58,11 @@ def _message(reading: CallReading, header: str, calls: bool) -> Step[None]:
         return
     thought = channel is not None and channel.group(1) == "analysis"
     sink: Sink = answer.reasoning if thought else answer.content
+    answer.in_reasoning = thought
     mark = yield from source.until(_ENDS, sink)
     if thought:
         answer.end_reasoning()
+        answer.in_reasoning = not mark
     if mark in _STARTS:
         source.unread(len(mark))
 

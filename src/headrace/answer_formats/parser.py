@@ -36,8 +36,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace.answer_formats.answer_writer import AnswerWriter
+from headrace.answer_formats.bare_key_calls import read_bare_key_section
 from headrace.answer_formats.call_reading import CallReading, NotACallError
 from headrace.answer_formats.call_syntax import (
+    BareKeyCalls,
     CallSyntax,
     HarmonyCalls,
     HeadedCalls,
@@ -75,10 +77,16 @@ class AnswerParser:
         self._reading = CallReading(self._source, self._answer, tools or {})
         self._answer.in_reasoning = reasoning_opened
         self._steps: Step[None] | None = self._read(format, tools is not None, reasoning_opened)
+        if format.calls is not None:
+            self._source.feed(format.calls.opened_by)
 
     @property
     def in_reasoning(self) -> bool:
-        """Whether the text so far ends within reasoning."""
+        """Whether the text that was fed so far ends within reasoning, as far as it is certain.
+
+        The token with which this changes still belongs to what it ends: a server that counts
+        reasoning tokens counts a token if this holds before or after it was fed.
+        """
         return self._answer.in_reasoning
 
     def feed(self, text: str) -> list[Delta]:
@@ -112,27 +120,32 @@ class AnswerParser:
             return
         if reasoning is not None and isinstance(reasoning.tags, ThinkTags):
             yield from self._read_reasoning(reasoning.tags, opened)
+        dropped = () if format.calls is None else format.calls.dropped
+        if reasoning is not None:
+            dropped = (*dropped, *reasoning.dropped)
         yield from self._read_content(
-            calls if calls is not None and with_calls else (),
-            () if reasoning is None else reasoning.dropped,
+            calls if calls is not None and with_calls else (), tuple(dict.fromkeys(dropped))
         )
 
     def _read_reasoning(self, tags: ThinkTags, opened: bool) -> Step[None]:
         source, answer = self._source, self._answer
+        opened = opened or tags.assumed
         source.hold()
+        answer.in_reasoning = opened
         yield from source.skip_space()
-        begun = yield from source.at((tags.begin,))
+        begun = yield from source.at((tags.begin, *tags.other_begins))
         if not begun:
             source.rewind(0)
         source.release()
         if not begun and not opened:
-            answer.in_reasoning = False
             return
         answer.in_reasoning = True
-        mark = yield from source.until((tags.end, *tags.also_ended_by), answer.reasoning)
+        ends = (tags.end, *tags.other_ends, *tags.also_ended_by)
+        mark = yield from source.until(ends, answer.reasoning)
         if mark in tags.also_ended_by:
             source.unread(len(mark))
         answer.end_reasoning()
+        answer.in_reasoning = not mark
 
     def _read_content(
         self, syntaxes: tuple[CallSyntax, ...], dropped: tuple[str, ...]
@@ -140,7 +153,9 @@ class AnswerParser:
         marks = [mark for syntax in syntaxes for mark in (*syntax.begins, *_bare(syntax))]
         markers = tuple(dict.fromkeys((*marks, *dropped)))
         while mark := (yield from self._source.until(markers, self._answer.content)):
-            if mark not in dropped:
+            if mark in dropped:
+                self._answer.end_part()
+            else:
                 yield from self._read_section(syntaxes, mark)
 
     def _read_section(self, syntaxes: tuple[CallSyntax, ...], mark: str) -> Step[None]:
@@ -176,9 +191,11 @@ class AnswerParser:
                 yield from read_headed_section(self._reading, syntax)
             case TaggedCalls():
                 yield from read_tagged_section(self._reading, syntax)
+            case BareKeyCalls():
+                yield from read_bare_key_section(self._reading, syntax)
             case PythonCalls():
                 yield from read_python_section(self._reading, syntax, bare=bare)
 
 
 def _bare(syntax: CallSyntax) -> tuple[str, ...]:
-    return () if isinstance(syntax, HeadedCalls) else syntax.bare
+    return () if isinstance(syntax, HeadedCalls | BareKeyCalls) else syntax.bare

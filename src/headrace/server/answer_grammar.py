@@ -36,7 +36,7 @@ def answer_grammar(
     format: as the model writes. opened: the prompt ended within reasoning. special: the texts of
     the model's special tokens and their ids. Raises RequestError naming the field at fault.
     """
-    formed = constraint_of(request.given_form)
+    formed = constraint_of(request.given_form, special)
     form, param = (None, "") if formed is None else formed
     if form is not None:
         form = after_reasoning(form, format.reasoning, opened=opened, special=special)

@@ -43,11 +43,13 @@ def grammar_of(fields: Mapping[str, Any], special: Mapping[str, int] = {}) -> Gr
     may be.
     Raises RequestError naming the field.
     """
-    found = constraint_of(fields)
+    found = constraint_of(fields, special)
     return None if found is None else found[0]
 
 
-def constraint_of(fields: Mapping[str, Any]) -> tuple[Grammar, str] | None:
+def constraint_of(
+    fields: Mapping[str, Any], special: Mapping[str, int] = {}
+) -> tuple[Grammar, str] | None:
     """The same with the name of the field that the grammar comes from."""
     found: list[tuple[str, Grammar]] = []
     for name, read in _readers(special).items():

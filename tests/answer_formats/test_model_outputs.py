@@ -1,0 +1,64 @@
+"""Outputs of models, as other projects' tests record them, parsed alike at every cut.
+
+The files in cases/ have one output a line: `output`, what is to be made of it (`calls`, `content`,
+`reasoning`), the `tools` of the request, whether the prompt has `opened` reasoning, and as `source`
+the file where the output was found. Where that project makes something else of it on purpose or by
+chance, `differs` says what is held here instead.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.answer_formats.deltas import ParsedAnswer
+from headrace.answer_formats.formats import AnswerFormat, call_format, reasoning_format
+from tests.answer_formats.cuts import cuts, parsed, some_cuts
+
+FILES = sorted((Path(__file__).parent / "cases").glob("*/*.json"))
+CASES = [
+    pytest.param(path.parent.name, path.stem, case, id=f"{path.parent.name}-{path.stem}-{number}")
+    for path in FILES
+    for number, case in enumerate(json.loads(path.read_text(encoding="utf-8")))
+]
+
+
+def format_of(kind: str, name: str) -> AnswerFormat:
+    if kind == "calls":
+        return AnswerFormat(call_format(name))
+    return AnswerFormat(reasoning=reasoning_format(name))
+
+
+def check(case: dict[str, Any], answer: ParsedAnswer) -> None:
+    assert answer.content == case.get("content", "")
+    assert answer.reasoning == case.get("reasoning", "")
+    expected = case.get("calls", [])
+    assert [call.name for call in answer.calls] == [call["name"] for call in expected]
+    for call, wanted in zip(answer.calls, expected, strict=True):
+        assert call.fault == wanted.get("fault", "")
+        if "text" in wanted:
+            assert call.arguments == wanted["text"]
+        else:
+            assert json.loads(call.arguments) == wanted["arguments"]
+
+
+@pytest.mark.parametrize(("kind", "name", "case"), CASES)
+def test_outputs_of_models_are_read(kind: str, name: str, case: dict[str, Any]) -> None:
+    format, opened = format_of(kind, name), case.get("opened", False)
+    check(case, parsed(format, case["output"], opened, case.get("tools", {}), some_cuts))
+
+
+@pytest.mark.every_cut
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_outputs_of_models_are_read_alike_at_every_cut(path: Path) -> None:
+    for case in json.loads(path.read_text(encoding="utf-8")):
+        format, opened = format_of(path.parent.name, path.stem), case.get("opened", False)
+        check(case, parsed(format, case["output"], opened, case.get("tools", {}), cuts))
+
+
+def test_there_are_hundreds_of_outputs() -> None:
+    assert len(CASES) >= 500
+    assert all(case.values[2].keys() >= {"source", "output"} for case in CASES)
