@@ -254,6 +254,13 @@ class Collected:
         return [token for output in self.outputs for token in output.token_ids]
 
     @property
+    def logprobs(self) -> list[TokenLogprob]:
+        """One per token, where they were asked for."""
+        given = [one for output in self.outputs for one in output.logprobs or ()]
+        assert len(given) in (0, len(self.token_ids))
+        return given
+
+    @property
     def prompt_logprobs(self) -> list[TokenLogprob | None] | None:
         """Given once at most."""
         given = [one.prompt_logprobs for one in self.outputs if one.prompt_logprobs is not None]
