@@ -68,12 +68,15 @@ class Constraint:
         self._grammar = grammar
         self._num_prompt = num_prompt
         self._matcher: LLMatcher | None = None
-        self._read: list[int] = []
-        """Output tokens, and drafts, that the matcher has read."""
+        self._num_read = 0
+        """Output tokens that the matcher has read; they are never taken back."""
+        self._ahead: list[int] = []
+        """What it has read behind them, which were drafts."""
         self._num_bits = (vocab_size + 31) // 32
         self._num_words = grammar_end_id // 32 + 1
-        # Rows of words as long as what llguidance writes and what logits take.
-        self._words: U32 = np.zeros((1, max(self._num_words, self._num_bits)), np.uint32)
+        self._words: list[tuple[U32, int]] = []
+        """With its address, a row of words for each place, as long as what llguidance writes and
+        what logits take."""
         self._grammar_end = grammar_end_id // 32, ~np.uint32(1 << grammar_end_id % 32)
         self._end_bits: U32 = np.zeros(self._num_bits, np.uint32)
         for token_id in end_ids:
@@ -87,7 +90,7 @@ class Constraint:
         """What may follow a text and drafts that are certain; never raises."""
         if self.verdict == "open":
             try:
-                matcher = self._matcher_at([*token_ids[self._num_prompt :], *drafts])
+                matcher = self._matcher_at(token_ids, drafts)
                 return self._look(matcher, 0, is_own=True)
             except BaseException as error:  # a panic of Rust code is not an Exception
                 self._fail_by(error)
@@ -109,20 +112,21 @@ class Constraint:
         for row, token_id in enumerate(drafts, 1):
             if looks[-1].verdict != "open" or not matcher.try_consume_tokens([token_id]):
                 return
-            self._read.append(token_id)
+            self._ahead.append(token_id)
             looks.append(self._look(matcher, row, is_own=False))
 
     def _look(self, matcher: LLMatcher, row: int, *, is_own: bool) -> Look:
         if row == len(self._words):
-            self._words = np.concatenate([self._words, np.zeros_like(self._words)])
-        words = self._words[row]
-        matcher.unsafe_compute_mask_ptr(words.ctypes.data, 4 * self._num_words)
+            made = np.zeros(max(self._num_words, self._num_bits), np.uint32)
+            self._words.append((made, made.ctypes.data))
+        words, address = self._words[row]
+        matcher.unsafe_compute_mask_ptr(address, 4 * self._num_words)
         if matcher.is_error():
             return self._failed(matcher.get_error(), is_own=is_own)
         word, but_the_end = self._grammar_end
         words[word] &= but_the_end
         bits = words[: self._num_bits]
-        may_go_on = bool(bits.any())
+        may_go_on = np.count_nonzero(bits) > 0
         if matcher.is_accepting():
             # Where nothing but the end can follow there is nothing to draw.
             if not may_go_on:
@@ -137,10 +141,12 @@ class Constraint:
         """Read the tokens that have come; whether anything but the end can follow. Never raises."""
         if self.verdict == "open":
             try:
-                output = token_ids[self._num_prompt :]
-                if len(output) < len(self._read) and self._read[: len(output)] == output:
+                new = token_ids[self._num_prompt + self._num_read :]
+                if len(new) < len(self._ahead) and self._ahead[: len(new)] == new:
+                    self._num_read += len(new)
+                    del self._ahead[: len(new)]
                     return "open"  # a draft could follow
-                if self._matcher_at(output).is_stopped():
+                if self._matcher_at(token_ids).is_stopped():
                     self.verdict = "ended"
             except BaseException as error:  # a panic of Rust code is not an Exception
                 self._fail_by(error)
@@ -153,14 +159,14 @@ class Constraint:
         if self.verdict != "open":
             return span, False
         try:
-            matcher = self._matcher_at(token_ids[self._num_prompt :])
+            matcher = self._matcher_at(token_ids)
             while len(span) < most and not matcher.is_stopped():
                 following = matcher.compute_ff_tokens()
                 if not following:
                     return span, False
                 if not matcher.consume_token(following[0]):
                     break  # the masks of single steps will say what is wrong
-                self._read.append(following[0])
+                self._ahead.append(following[0])
                 span.append(following[0])
             return span, bool(span) and matcher.is_stopped() and not matcher.is_error()
         except BaseException as error:  # a panic of Rust code is not an Exception
@@ -170,7 +176,8 @@ class Constraint:
     def rewind(self) -> None:
         """Drop what can be made again from the output."""
         self._matcher = None
-        self._read = []
+        self._num_read = 0
+        self._ahead = []
 
     def fail(self, reason: str) -> None:
         """Give up; `error` says why from then on."""
@@ -193,23 +200,21 @@ class Constraint:
         is_refusal = isinstance(error, _RefusedError)
         self.fail(str(error) if is_refusal else f"{type(error).__name__}: {error}")
 
-    def _matcher_at(self, output: list[int]) -> LLMatcher:
-        """The matcher behind `output`. _RefusedError where the grammar refuses it."""
-        read = self._read
-        if len(read) > len(output) or output[: len(read)] != read:
-            pairs = enumerate(zip(read, output, strict=False))
-            shorter = min(len(read), len(output))
-            same = next((at for at, (mine, theirs) in pairs if mine != theirs), shorter)
-            if self._matcher is None or not self._matcher.rollback(len(read) - same):
-                self.rewind()
-                read, same = self._read, 0
-            del read[same:]
+    def _matcher_at(self, token_ids: Sequence[int], drafts: Sequence[int] = ()) -> LLMatcher:
+        """The matcher behind a text and drafts. _RefusedError where the grammar refuses it."""
+        ahead = self._ahead
         matcher = self._matcher
-        if matcher is None:
+        wanted = [*token_ids[self._num_prompt + self._num_read :], *drafts]
+        pairs = enumerate(zip(ahead, wanted, strict=False))
+        same = next(
+            (at for at, (mine, theirs) in pairs if mine != theirs), min(len(ahead), len(wanted))
+        )
+        if matcher is None or (same < len(ahead) and not matcher.rollback(len(ahead) - same)):
             matcher = self._matcher = self._grammar.matcher()
-        new = output[len(read) :]
-        if new:
-            if not matcher.consume_tokens(new):
-                raise _RefusedError(matcher.get_error())
-            read += new
+            wanted, same = [*token_ids[self._num_prompt :], *drafts], 0
+        new = wanted[same:]
+        self._num_read = len(token_ids) - self._num_prompt
+        self._ahead = list(drafts)
+        if new and not matcher.consume_tokens(new):
+            raise _RefusedError(matcher.get_error())
         return matcher
