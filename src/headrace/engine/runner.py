@@ -16,7 +16,7 @@ from headrace.engine.constraint import Look
 from headrace.engine.drafts import NO_DRAFTS
 from headrace.engine.kv.block_tables import BlockTables
 from headrace.engine.kv.kv_cache import Copy
-from headrace.engine.masks import Looks, MaskThread
+from headrace.engine.masks import Looks, MaskMaker
 from headrace.engine.messages import TokenLogprob
 from headrace.engine.model import Model
 from headrace.engine.plan import Given, Row
@@ -61,7 +61,7 @@ class Runner:
         self._kv = kv
         self._sampler = sampler
         self._ops = ops
-        self._masks = MaskThread()
+        self._masks = MaskMaker()
         self._tables = BlockTables(model.cache_layout.groups)
 
     def copy(self, copies: Sequence[Copy]) -> None:
@@ -75,7 +75,7 @@ class Runner:
         try:
             logits = self._model.forward(self._batch(rows), self._kv)
         finally:
-            looks: Looks = {} if masks is None else masks.result()
+            looks: Looks = {} if masks is None else masks()
         places = [place for at, row in enumerate(rows) for place in _places(row, looks.get(at, ()))]
         if not all(map(_is_plain, rows)):
             return self._take_apart(rows, logits, places)
