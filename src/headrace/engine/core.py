@@ -18,18 +18,17 @@ from headrace.config.settings import EngineConfig
 from headrace.engine.answers import output, prefilled, started
 from headrace.engine.deadlines import Deadlines
 from headrace.engine.drafts import Drafter, Proposer
+from headrace.engine.facts import info_of
 from headrace.engine.figures import StepFigures, expert_counts
 from headrace.engine.forced_spans import ForcedSpans
 from headrace.engine.grammars import Grammars
 from headrace.engine.isolation import IsolatingRunner
 from headrace.engine.kv.kv_cache import KVCache
-from headrace.engine.kv.kv_sizes import most_held
 from headrace.engine.limits import Limits, check_submit
 from headrace.engine.memory import CachePlan, allocate, plan_kv_cache
 from headrace.engine.messages import (
     EngineInfo,
     FinishReason,
-    KVGroup,
     Output,
     Started,
     Stats,
@@ -128,7 +127,6 @@ class EngineCore:
         self._model = model
         self._ops = ops
         self._plan = plan
-        self._policy = config.scheduling_policy
         self._eos = frozenset(eos_token_ids)
         self._clock = clock
         self._draw_seed = draw_seed
@@ -305,49 +303,15 @@ class EngineCore:
 
     def info(self) -> EngineInfo:
         """What this engine is."""
-        plan, ops = self._plan, self._ops
-        codec = self._model.weight_codec
-        limits = None
-        experts = ops.expert_cache_stats()
-        if self._machine is not None:
-            limits = self._machine.limits(ops.level, ops.num_threads, codec)
-        return EngineInfo(
-            model_type=self._model.model_type,
-            vocab_size=self._model.vocab_size,
-            max_model_len=plan.max_model_len,
-            length_cause=self.limits.length_cause,
-            block_size=plan.block_size,
-            num_blocks=plan.num_blocks,
-            pool_tokens=plan.pool_tokens,
-            kv_cache_dtype=plan.codec,
-            backend=self._ops.name,
-            cpu_level=self._ops.level,
-            num_threads=self._ops.num_threads,
-            weight_codec=codec,
-            weight_bytes=self._model.weight_bytes,
-            read_limit_bytes_per_s=None if limits is None else limits.bytes_per_s,
-            compute_limit_ops_per_s=None if limits is None else limits.ops_per_s,
-            compute_limit_kind=None if limits is None else limits.kind,
-            kv_bytes=plan.num_blocks * plan.block_bytes,
-            phases_s=dict(self.phases_s),
-            available_bytes=plan.available_bytes,
-            kv_budget=plan.budget,
-            kv_groups=self._groups(),
-            expert_cache_bytes=None if experts is None else experts.limit_bytes,
-            scheduling_policy=self._policy,
+        return info_of(
+            self._model,
+            self._ops,
+            self._plan,
+            self.limits,
+            kv=self.kv,
+            machine=self._machine,
+            phases_s=self.phases_s,
         )
-
-    def _groups(self) -> list[KVGroup]:
-        kv = self.kv
-        return [
-            KVGroup(
-                window=group.window,
-                num_layers=len(group.layers),
-                num_tables=group.num_tables,
-                most_entries=most_held(group.window, kv.block_size, kv.max_step_tokens),
-            )
-            for group in kv.groups
-        ]
 
     def warm_up(self) -> None:
         """Compute one token before the first request does: weights are read, kernels are ready.

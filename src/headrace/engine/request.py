@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 NO_POSITIONS = range(0)
 
+RESERVE_AFTER_PREEMPTIONS = 3
+"""A request preempted this often gets blocks for its full length and is not preempted again."""
+
 
 class State(Enum):
     """The state of a request. A preempted one is WAITING again; so is one waiting for a prefix.
@@ -126,6 +129,16 @@ class Request:
     def rank(self) -> tuple[int, int]:
         """Its place in every order: who comes first is lower."""
         return self.priority, self.arrival
+
+    @property
+    def is_reserved(self) -> bool:
+        """Whether it gets, or has, blocks for its full length."""
+        return self.num_preemptions >= RESERVE_AFTER_PREEMPTIONS
+
+    @property
+    def num_to_hold(self) -> int:
+        """Tokens for which it gets blocks when it enters."""
+        return self.max_len if self.is_reserved else self.num_wanted
 
     @property
     def unscored(self) -> int:

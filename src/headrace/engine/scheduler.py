@@ -33,9 +33,6 @@ from headrace.engine.request import Request, State
 from headrace.engine.step_rows import StepRows
 from headrace.engine.waiting import WaitingQueue
 
-RESERVE_AFTER_PREEMPTIONS = 3
-"""A request preempted this often gets blocks for its full length and is not preempted again."""
-
 MAX_PASSED = 16
 """Waiting requests passed in a step: each is looked up in the prefix tree again every time."""
 
@@ -121,7 +118,7 @@ class Scheduler:
         match = self._look_up(head)
         if match is None:
             return 0
-        return max(0, self.kv.missing(match, _tokens_to_hold(head), self._watermark))
+        return max(0, self.kv.missing(match, head.num_to_hold, self._watermark))
 
     def submit(self, request: Request) -> None:
         """Queue a request whose full length the KV cache can hold when it is alone."""
@@ -218,7 +215,7 @@ class Scheduler:
             while request.state is State.RUNNING and not self.kv.grow(request):
                 # Without windows whoever has to grow is not reserved: it is the victim at worst.
                 last = self.running[-1]
-                unreserved = (one for one in reversed(self.running) if not _is_reserved(one))
+                unreserved = (one for one in reversed(self.running) if not one.is_reserved)
                 self._preempt(next(unreserved, last), "blocks")
                 num_preempted += 1
         return num_preempted
@@ -272,9 +269,9 @@ class Scheduler:
         may_go = [
             one
             for one in reversed(self.running)
-            if one.priority > request.priority and not _is_reserved(one)
+            if one.priority > request.priority and not one.is_reserved
         ]
-        num_tokens = _tokens_to_hold(request)
+        num_tokens = request.num_to_hold
         missing = self.kv.missing(match, num_tokens, spare=0)
         if sum(map(self.kv.num_held, may_go)) < missing:
             return []  # cheap to see, and looked at in every step until it fits
@@ -324,7 +321,7 @@ class Scheduler:
         promise = request.waits_for
         if promise is not None and promise.pending and self._is_worth_waiting(request, promise):
             return None
-        match = self.kv.find(request, _tokens_to_hold(request))
+        match = self.kv.find(request, request.num_to_hold)
         request.waits_for = None
         if match.waits_for is None:
             return match
@@ -351,7 +348,7 @@ class Scheduler:
     def _take_in(self, request: Request, match: Match, now_s: float) -> bool:
         """Run a request, which stays queued, if there are blocks for it; whether there were."""
         spare = self._watermark if self.running else 0
-        start = self.kv.admit(request, match, _tokens_to_hold(request), spare)
+        start = self.kv.admit(request, match, request.num_to_hold, spare)
         if start is None:
             return False
         self._start(request, start, now_s)
@@ -395,13 +392,3 @@ class Scheduler:
             return self._free_slots.pop()
         self._num_slots += 1
         return self._num_slots - 1
-
-
-def _tokens_to_hold(request: Request) -> int:
-    """Tokens for which a request gets blocks when it enters."""
-    return request.max_len if _is_reserved(request) else request.num_wanted
-
-
-def _is_reserved(request: Request) -> bool:
-    """Whether a request gets, or has, blocks for its full length (see the constant)."""
-    return request.num_preemptions >= RESERVE_AFTER_PREEMPTIONS
