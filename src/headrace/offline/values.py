@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from headrace.engine.params import ThinkingBudget
 from headrace.errors import RequestError
 from headrace.structured.grammar import Grammar
 
@@ -117,6 +118,19 @@ def _grammar_or_none(value: object, param: str) -> Grammar | None:
     raise unexpected(param, value, "a Grammar or None")
 
 
+def _thinking_or_none(value: object, param: str) -> ThinkingBudget | None:
+    if value is None:
+        return None
+    if not isinstance(value, ThinkingBudget):
+        raise unexpected(param, value, "a ThinkingBudget or None")
+    return ThinkingBudget(
+        max_tokens=integer(value.max_tokens, f"{param}.max_tokens"),
+        end_ids=_stop_ids(value.end_ids, f"{param}.end_ids"),
+        is_open=_boolean(value.is_open, f"{param}.is_open"),
+        begin_ids=_stop_ids(value.begin_ids, f"{param}.begin_ids"),
+    )
+
+
 CONVERTERS: dict[Any, Callable[[Any, str], object]] = {
     float: _number,
     float | None: number_or_none,
@@ -129,6 +143,7 @@ CONVERTERS: dict[Any, Callable[[Any, str], object]] = {
     tuple[str, ...]: _texts,
     dict[int, float]: _bias,
     Grammar | None: _grammar_or_none,
+    ThinkingBudget | None: _thinking_or_none,
 }
 """By the type of a field, as it is declared."""
 

@@ -11,7 +11,7 @@ import re
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import RequestError
@@ -35,6 +35,12 @@ _stack_size = threading.Lock()
 
 STACK_BYTES = 1 << 29
 """Of the thread that compiles: 5 KB for each rule of a chain. Only what is used takes memory."""
+
+MAX_KEPT_TEXTS = 4096
+"""Forced texts whose ids are kept, of a model's grammars together: 2 MB of short ones."""
+
+MAX_KEPT_CHARS = 256
+"""Of such a text; a longer one is cut into ids anew."""
 
 _TOO_LARGE_WORDS = ("fuel", "too large", "too big", "too many", "limit", "too complex", "nest")
 
@@ -89,12 +95,15 @@ class _AsLlguidance:
         self.bos_token_id = None
         self.tokens = [*vocabulary.token_bytes, b"<|end of the grammar|>"]
         self.special_token_ids = [*sorted(vocabulary.special_ids), end_id]
-        self._vocabulary = vocabulary
+        # The same names and signs are asked for with every token of an answer.
+        self._ids_of = lru_cache(MAX_KEPT_TEXTS)(vocabulary.ids_of)
 
     def __call__(self, text: str) -> list[int]:
         if not isinstance(text, str):
             raise TypeError("texts only")  # how the wrapper finds out that bytes are not taken
-        return self._vocabulary.ids_of(text)
+        if len(text) > MAX_KEPT_CHARS:
+            return self._ids_of.__wrapped__(text)
+        return list(self._ids_of(text))
 
 
 def compile_grammar(

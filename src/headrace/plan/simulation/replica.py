@@ -11,7 +11,7 @@ from enum import Enum
 from headrace.engine.fast_forward import fast_forward, steps_alike, steps_until_released
 from headrace.engine.kv.kv_cache import KVCache
 from headrace.engine.params import SamplingParams
-from headrace.engine.plan import StepPlan, Totals
+from headrace.engine.plan import Given, StepPlan, Totals
 from headrace.engine.request import Request, State
 from headrace.engine.scheduler import Scheduler, watermark_blocks
 from headrace.plan.simulation.arrival import own_token
@@ -216,7 +216,7 @@ class Replica:
         plan = self._plan = scheduler.schedule(now_s)
         prefills = []
         decodes = context = 0
-        for request, start, count, _, _ in plan.rows:
+        for request, start, count, _, _, _ in plan.rows:
             if count == 1 and request.first_token_s is not None:
                 decodes += 1
                 context += start + 1
@@ -245,8 +245,11 @@ class Replica:
             self._plan = None
             self.busy_s += self._step_s
             self.batch_s += self._step_s * len(self.scheduler.running)
-            tokens = [own_token(row.request.arrival) if row.samples else None for row in plan.rows]
-            self.scheduler.complete(plan, tokens, now_s)
+            given = [
+                Given([own_token(row.request.arrival)]) if row.samples else Given()
+                for row in plan.rows
+            ]
+            self.scheduler.complete(plan, given, now_s)
             for row in plan.rows:
                 if row.request.state is State.FINISHED:
                     self._leave(row.request, now_s)
