@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, Literal
 
@@ -44,7 +44,7 @@ CLOSERS = (
     "<tool_call>", ")", "'", "1", "true",
 )  # fmt: skip
 
-NESTED = {
+NESTED: dict[str, Any] = {
     "type": "object",
     "properties": {
         "city": {"type": "string"},
@@ -65,7 +65,7 @@ NESTED = {
     "required": ["city", "days"],
     "additionalProperties": False,
 }
-UNICODE = {
+UNICODE: dict[str, Any] = {
     "type": "object",
     "properties": {
         "größe": {"type": "number", "minimum": -99.5, "maximum": 100},
@@ -74,7 +74,7 @@ UNICODE = {
     "required": ["größe"],
     "additionalProperties": False,
 }
-SCHEMAS: Mapping[str, Mapping[str, Any]] = {
+SCHEMAS: dict[str, dict[str, Any]] = {
     "get_weather": NESTED,
     "get": UNICODE,
     "refresh": {"type": "object", "properties": {}, "additionalProperties": False},
