@@ -134,6 +134,7 @@ def check_calls(answer: ParsedAnswer, text: str) -> None:
         assert not list(errors), text
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("opened", [False, True])
 @pytest.mark.parametrize("marks", [(), MARKS], ids=["text", "control tokens"])
 @pytest.mark.parametrize("name", NAMES)
@@ -168,6 +169,7 @@ def test_one_call_of_the_named_tool_alone(name: str) -> None:
         check_calls(answer, text)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("parallel", [False, True])
 @pytest.mark.parametrize("name", NAMES)
 def test_calls_within_text_are_calls_that_their_schemas_accept(name: str, parallel: bool) -> None:

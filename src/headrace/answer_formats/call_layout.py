@@ -117,7 +117,7 @@ def _derived(
             begin = "" if syntax.bare else _first(syntax.begins, special)
             end = syntax.ends[:1] if begin else ()
             return PythonLayout(opening=(begin, "["), between=(", ",), closing=("]", *end))
-        case HeadedCalls():
+        case _:
             raise ValueError(f"how calls of {name} are written is not known")
 
 
@@ -261,6 +261,16 @@ _LISTED: dict[str, tuple[Layout, ...]] = {
     "minimax": (
         replace(_NAMED, opening=("<tool_calls>[",), between=(", ",), closing=("]</tool_calls>",)),
         replace(_NAMED, opening=("<tool_calls>\n",), between=("\n",), closing=("\n</tool_calls>",)),
+    ),
+    "granite": (
+        replace(_NAMED, opening=("<|tool_call|>[",), between=(", ",), closing=("]",)),
+        _HERMES,
+    ),
+    "phi4": (
+        replace(_NAMED, opening=("functools[",), between=(", ",), closing=("]",)),
+        replace(
+            _NAMED, opening=("<|tool_call|>[",), between=(", ",), closing=("]<|/tool_call|>",)
+        ),
     ),
     "generic_json": (replace(_NAMED, between=("\n",)),),
     "qwen3_coder": (
