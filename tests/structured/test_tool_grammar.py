@@ -21,13 +21,16 @@ from headrace.answer_formats.formats import (
     reasoning_format,
 )
 from headrace.answer_formats.parser import AnswerParser
+from headrace.embedded import embedded_model
+from headrace.engine.vocabulary import vocabulary_maker
 from headrace.errors import RequestError
 from headrace.structured.compile import compile_grammar, validate
 from headrace.structured.grammar import Grammar
 from headrace.structured.tool_grammar import CallableTool, tool_call_grammar
+from headrace.weights.open import open_checkpoint
 from tests.answer_formats.cuts import merged
 from tests.structured.matching import Language
-from tests.structured.walking import special_of, walker_over_bytes
+from tests.structured.walking import Walker, special_of, walker_over_bytes
 
 MARKS = (
     "<|channel|>", "<|message|>", "<|start|>", "<|end|>", "<|constrain|>", "[TOOL_CALLS]", "[ARGS]",
@@ -349,3 +352,23 @@ def test_a_hostile_tool_is_refused_or_compiles_in_bounded_time(name: str, hostil
         )  # fmt: skip
         assert len(str(error)) < 1000
     assert time.process_time() - begun_s < 3
+
+
+@pytest.mark.long
+def test_the_embedded_model_writes_calls_with_its_own_tokens() -> None:
+    tokenizer = open_checkpoint(embedded_model()).tokenizer
+    num_tokens = tokenizer.num_tokens
+    assert num_tokens is not None
+    make = vocabulary_maker(tokenizer, num_tokens)
+    assert make is not None
+    walker = Walker(make())
+    for seed in range(3):
+        text = walker.walk(grammar("hermes", opened=True), seed, CLOSERS)
+        check_calls(parsed("hermes", text, opened=True), text)
+    matcher = compile_grammar(grammar("hermes", opened=True), walker.tokenizer).matcher()
+    begun = walker.vocabulary.ids_of("Hm.</think>\n\n<tool_call>")
+    assert matcher.consume_tokens(begun)
+    forced = matcher.compute_ff_tokens()
+    expected = walker.vocabulary.ids_of('\n{"name": "')
+    assert forced[: len(expected) - 1] == expected[: len(forced)][: len(expected) - 1]
+    assert len(forced) > 2
