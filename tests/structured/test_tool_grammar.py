@@ -12,6 +12,7 @@ import jsonschema_rs
 import numpy as np
 import pytest
 
+from headrace.answer_formats.call_layout import NOT_KNOWN
 from headrace.answer_formats.call_syntax import HarmonyCalls
 from headrace.answer_formats.deltas import CallEnd, CallStart, Delta, ParsedAnswer, joined
 from headrace.answer_formats.formats import (
@@ -86,7 +87,7 @@ TOOLS = [
     CallableTool(name=name, parameters=schema, param=f"tools[{index}].function")
     for index, (name, schema) in enumerate(SCHEMAS.items())
 ]
-NAMES = [known.name for known in CALL_FORMATS]
+NAMES = [known.name for known in CALL_FORMATS if known.name not in NOT_KNOWN]
 
 
 def answer_format(name: str) -> AnswerFormat:
@@ -230,6 +231,13 @@ def test_what_a_format_cannot_write_is_refused(name: str, schema: dict[str, Any]
         held(name, schema)
     assert caught.value.param == "tools[2].function.parameters"
     assert caught.value.code == "unsupported_schema"
+
+
+@pytest.mark.parametrize("name", sorted(NOT_KNOWN))
+def test_a_format_whose_form_is_not_known_is_refused_by_name(name: str) -> None:
+    with pytest.raises(RequestError, match=name) as caught:
+        held(name, {})
+    assert (caught.value.param, caught.value.code) == ("tool_choice", "unsupported_tool")
 
 
 @pytest.mark.parametrize("bad", ["", "a b", "1a", "a" * 300, "ä", "a<b"])
