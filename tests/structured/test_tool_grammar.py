@@ -177,6 +177,10 @@ def test_one_call_of_the_named_tool_alone(name: str) -> None:
 @pytest.mark.parametrize("parallel", [False, True])
 @pytest.mark.parametrize("name", NAMES)
 def test_calls_within_text_are_calls_that_their_schemas_accept(name: str, parallel: bool) -> None:
+    if name in ("gigachat3", "internlm2"):
+        with pytest.raises(RequestError, match="first character"):
+            grammar(name, choice="auto", parallel=parallel)
+        return
     called = wordy = 0
     syntax = call_format(name).syntax
     begins = () if isinstance(syntax, HarmonyCalls) else syntax[0].begins

@@ -122,7 +122,7 @@ def _derived(
         case JsonCalls():
             begin = _first(syntax.begins, special)
             return _array(syntax, (begin,) if begin else (), syntax.ends[:1])
-        case TaggedCalls(attributes=None, quotes=None):
+        case TaggedCalls(attributes=None):
             return _tagged(syntax)
         case PythonCalls():
             begin = "" if syntax.bare else _first(syntax.begins, special)
