@@ -13,8 +13,8 @@ from typing import TypeAlias
 
 from headrace.answer_formats.call_syntax import (
     CallFormat,
+    CallSyntax,
     HarmonyCalls,
-    HeadedCalls,
     JsonCalls,
     PythonCalls,
     TaggedCalls,
@@ -91,7 +91,7 @@ _ID_OF_9 = Expression("[a-zA-Z0-9]{9}")
 
 NOT_KNOWN = frozenset(
     {
-        "apertus", "dsml", "functionary_v3_1", "functionary_v3_2", "functiongemma", "gemma4",
+        "apertus", "dots", "dsml", "functionary_v3_1", "functionary_v3_2", "functiongemma", "gemma4",
         "k2_horizon", "kimi_k3", "minicpm5", "plamo3", "step3",
     }
 )  # fmt: skip
@@ -115,7 +115,7 @@ def layouts_of(format: CallFormat, special: Mapping[str, int]) -> tuple[Layout, 
 
 def _derived(
     name: str,
-    syntax: JsonCalls | HeadedCalls | TaggedCalls | PythonCalls,
+    syntax: CallSyntax,
     special: Mapping[str, int],
 ) -> Layout:
     match syntax:

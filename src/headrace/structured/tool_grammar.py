@@ -24,7 +24,13 @@ from headrace.answer_formats.call_layout import (
     TaggedLayout,
     layouts_of,
 )
-from headrace.answer_formats.call_syntax import CallFormat, HarmonyCalls, HeadedCalls, TaggedCalls
+from headrace.answer_formats.call_syntax import (
+    CallFormat,
+    HarmonyCalls,
+    JsonCalls,
+    PythonCalls,
+    TaggedCalls,
+)
 from headrace.answer_formats.formats import AnswerFormat
 from headrace.errors import RequestError, shown
 from headrace.structured.composition import Composition, slashed
@@ -147,7 +153,7 @@ def _within_text(
     for syntax in format.syntax:
         if isinstance(syntax, TaggedCalls):
             marks |= {*syntax.bare}
-        elif not isinstance(syntax, HeadedCalls) and syntax.bare:
+        elif isinstance(syntax, (JsonCalls, PythonCalls)) and syntax.bare:
             marks |= {start for layout in layouts for start in calls.starts(layout)}
     try:
         text = free_text(rules, sorted(marks))
