@@ -14,7 +14,22 @@ from typing import Any
 Json = Any
 
 _NAMES = ("a", "b", "ab", "name", "x y", "é", "a/b", "~", "$ref", "0", "type")
-_TEXTS = ("", "a", "ab", "é", "x y", "2024-02-29", "a\nb", '"', "\\", "/", "😀", "10", "\u2028", "aaaa")
+_TEXTS = (
+    "",
+    "a",
+    "ab",
+    "é",
+    "x y",
+    "2024-02-29",
+    "a\nb",
+    '"',
+    "\\",
+    "/",
+    "😀",
+    "10",
+    "\u2028",
+    "aaaa",
+)
 _NUMBERS = (0, 1, -1, 2, 7, 10, 255, 1.5, -0.5, 0.1, 1e3, 100.0, 2**31, 2**53 + 1, -(10**9), 1e-7)
 _PATTERNS = (
     "^a", "b$", "^[a-c]+$", "^.$", "a|b", "^(a|bc){2,3}$", "^\\d{2,}$", "^\\w+$", "^\\s*$", "^\\S+$",
@@ -187,7 +202,11 @@ def _changed(value: Json, rng: random.Random) -> Json:
         return [*value, _value(rng, 1)]
     if isinstance(value, str):
         at = rng.randint(0, len(value))
-        return value[:at] + rng.choice(("", "a", "é", "\n", "0", " ")) + value[at + rng.randint(0, 1) :]
+        return (
+            value[:at]
+            + rng.choice(("", "a", "é", "\n", "0", " "))
+            + value[at + rng.randint(0, 1) :]
+        )
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return rng.choice((value + 1, value - 1, -value, value * 10, value + 0.5))
     return _value(rng, 0)

@@ -99,9 +99,7 @@ class _Search:
             for text in self._leaves(value):
                 yield from self._text(text)
 
-    def _members(
-        self, value: dict[str, Any], left: tuple[str, ...], path: str
-    ) -> Iterator[None]:
+    def _members(self, value: dict[str, Any], left: tuple[str, ...], path: str) -> Iterator[None]:
         if not left:
             yield from self._text("}")
             return
@@ -142,6 +140,7 @@ class _Search:
         if isinstance(value, int):
             yield f"{value}.0"
         if isinstance(value, float):
+            yield from (f"{plain}{'0' * zeros}" for zeros in (1, 2, 3) if "e" not in plain)
             yield f"{value:.20f}".rstrip("0")
             yield f"{value:e}"
 

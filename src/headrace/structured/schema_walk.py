@@ -9,8 +9,10 @@ no answer passes which the schema forbids.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
 from urllib.parse import unquote
 
@@ -69,6 +71,18 @@ _STRICTER = {
 """What has to hold beside a format: the days of February, no leap second, no encoded name."""
 _MAX_HOSTNAME = 253
 
+_NUMBERS = (
+    "const", "enum", "exclusiveMaximum", "exclusiveMinimum", "maxItems", "maxLength",
+    "maxProperties", "maximum", "minItems", "minLength", "minProperties", "minimum", "multipleOf",
+)  # fmt: skip
+"""Keywords with numbers that change which values are valid."""
+
+MAX_MULTIPLE = 10_000
+"""Of what all `multipleOf` that may meet come to, in units of their last digit and without zeros
+at the end: compiling takes a state for each remainder, without a bound of llguidance's; 0.1 s."""
+
+_COMBINING = frozenset({"$ref", "allOf", "anyOf", "oneOf"})
+
 Pointer = tuple[str, ...]
 
 
@@ -94,6 +108,17 @@ def pointer_text(pointer: Pointer) -> str:
     return "#" + "".join(f"/{step.replace('~', '~0').replace('/', '~1')}" for step in pointer)
 
 
+def _is_double(number: int | float) -> bool:
+    try:
+        return math.isfinite(number) and float(number) == number
+    except OverflowError:
+        return False
+
+
+def _exponent(number: Decimal) -> int:
+    return int(number.normalize().as_tuple().exponent)
+
+
 class _Walk:
     """The state of one walk: what was seen, and what was referred to."""
 
@@ -101,6 +126,8 @@ class _Walk:
         self.param = param
         self.seen: set[Pointer] = set()
         self.references: list[tuple[Pointer, Pointer]] = []
+        self.multiples: list[tuple[Pointer, Decimal]] = []
+        self.combines = False
 
     def whole(self, schema: dict[str, Any]) -> dict[str, Any]:
         dialect = schema.get("$schema")
@@ -128,6 +155,7 @@ class _Walk:
                 pending.append((at, holder[key]))
             self._tighten(pointer, copy)
         self._check_references()
+        self._check_multiples()
         return root
 
     def refuse(self, pointer: Pointer, keyword: str, why: str) -> RequestError:
@@ -167,6 +195,7 @@ class _Walk:
                 if isinstance(schema.get(keyword), str):
                     raise self.refuse(pointer, keyword, "is supported at the top only")
         self._check_texts(pointer, schema)
+        self._check_numbers(pointer, schema)
         self._check_format(pointer, schema)
         self._check_sizes(pointer, schema)
         reference = schema.get("$ref")
@@ -201,6 +230,44 @@ class _Walk:
                     pending.extend(part)
                 elif isinstance(part, str) and unwritten(part):
                     raise self.refuse(pointer, keyword, f"has a control character in {shown(part)}")
+
+    def _check_numbers(self, pointer: Pointer, schema: dict[str, Any]) -> None:
+        """Numbers are read as doubles where an answer is held to them: another is not the same."""
+        for keyword in _NUMBERS:
+            pending = [schema.get(keyword)]
+            while pending:
+                part = pending.pop()
+                if isinstance(part, dict):
+                    pending.extend(part.values())
+                elif isinstance(part, list):
+                    pending.extend(part)
+                elif isinstance(part, (int, float)) and not _is_double(part):
+                    raise self.refuse(
+                        pointer, keyword, f"has {shown(part)}, which no double is equal to"
+                    )
+
+        multiple = schema.get("multipleOf")
+        if isinstance(multiple, (int, float)) and not isinstance(multiple, bool) and multiple > 0:
+            self.multiples.append((pointer, Decimal(repr(multiple))))
+        self.combines = self.combines or not _COMBINING.isdisjoint(schema)
+
+    def _check_multiples(self) -> None:
+        """Where schemas are combined, any two of them may have to hold at once."""
+        together: tuple[Decimal, ...] = ()
+        for pointer, multiple in self.multiples:
+            together = (*(together if self.combines else ()), multiple)
+            least = min(0, *(_exponent(each) for each in together))
+            units = math.lcm(*(int(each.scaleb(-least)) for each in together))
+            together = (Decimal(units).scaleb(least),)
+            while units % 10 == 0:
+                units //= 10
+            if units > MAX_MULTIPLE:
+                raise self.refuse(
+                    pointer,
+                    "multipleOf",
+                    f"has more than {MAX_MULTIPLE} remainders, with what may have to hold beside "
+                    "it",
+                )
 
     def _check_sizes(self, pointer: Pointer, schema: dict[str, Any]) -> None:
         """Names outside `properties` may be repeated, so that they cannot be counted."""
