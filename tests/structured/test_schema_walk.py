@@ -43,6 +43,16 @@ def test_a_keyword_that_no_grammar_enforces_is_refused_with_its_pointer(keyword:
         ({"properties": {"a\x00": {}}}, "#/properties "),
         ({"const": 2**53 + 1}, "#/const "),
         ({"multipleOf": 123456789}, "#/multipleOf "),
+        ({"allOf": [{"pattern": "a"}] * 3 + [{"format": "uri"}] * 4}, "#/allOf "),
+        (
+            {
+                "$ref": "#/$defs/a",
+                "pattern": "a",
+                "$defs": {"a": {"allOf": [{"anyOf": [{"allOf": [{"pattern": "b"}] * 6}]}]}},
+            },
+            "#/$ref ",
+        ),
+        ({"maximum": 10**5000}, "#/maximum "),
         ({"allOf": [{"multipleOf": 997}, {"multipleOf": 0.991}]}, "#/allOf/0/multipleOf "),
         ({"items": {"enum": [{"a": [10**400]}]}}, "#/items/enum "),
         ({"minimum": float("inf")}, "#/minimum "),

@@ -12,12 +12,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from decimal import Decimal
 from typing import Any
-from urllib.parse import unquote
 
 from headrace.errors import RequestError, shown
 from headrace.structured.patterns import PatternError, rewritten, unwritten
+from headrace.structured.schema_costs import Pointer, excess_of, target_of
 
 UNSUPPORTED_SCHEMA = "unsupported_schema"
 INVALID_SCHEMA = "invalid_schema"
@@ -77,14 +76,6 @@ _NUMBERS = (
 )  # fmt: skip
 """Keywords with numbers that change which values are valid."""
 
-MAX_MULTIPLE = 10_000
-"""Of what all `multipleOf` that may meet come to, in units of their last digit and without zeros
-at the end: compiling takes a state for each remainder, without a bound of llguidance's; 0.1 s."""
-
-_COMBINING = frozenset({"$ref", "allOf", "anyOf", "oneOf"})
-
-Pointer = tuple[str, ...]
-
 
 def check_schema(schema: object, param: str) -> dict[str, Any]:
     """The schema as it is to be compiled; equal in meaning to the one given, or stricter.
@@ -115,19 +106,13 @@ def _is_double(number: int | float) -> bool:
         return False
 
 
-def _exponent(number: Decimal) -> int:
-    return int(number.normalize().as_tuple().exponent)
-
-
 class _Walk:
     """The state of one walk: what was seen, and what was referred to."""
 
     def __init__(self, param: str) -> None:
         self.param = param
-        self.seen: set[Pointer] = set()
+        self.seen: dict[Pointer, dict[str, Any]] = {}
         self.references: list[tuple[Pointer, Pointer]] = []
-        self.multiples: list[tuple[Pointer, Decimal]] = []
-        self.combines = False
 
     def whole(self, schema: dict[str, Any]) -> dict[str, Any]:
         dialect = schema.get("$schema")
@@ -138,14 +123,14 @@ class _Walk:
         pending: list[tuple[Pointer, dict[str, Any]]] = [((), root)]
         while pending:
             pointer, copy = pending.pop()
-            self.seen.add(pointer)
+            self.seen[pointer] = copy
             if len(self.seen) > MAX_SCHEMAS:
                 raise self.too_large(f"has more than {MAX_SCHEMAS} schemas in it")
             self._check_keywords(pointer, copy)
             for at, holder, key in self._inner(pointer, copy):
                 inner = holder[key]
                 if isinstance(inner, bool):
-                    self.seen.add(at)
+                    self.seen[at] = {}
                     continue
                 if not isinstance(inner, dict):
                     raise self.invalid(at, f"{shown(inner)} is not a schema")
@@ -155,7 +140,8 @@ class _Walk:
                 pending.append((at, holder[key]))
             self._tighten(pointer, copy)
         self._check_references()
-        self._check_multiples()
+        if (excess := excess_of(self.seen)) is not None:
+            raise self.refuse(*excess)
         return root
 
     def refuse(self, pointer: Pointer, keyword: str, why: str) -> RequestError:
@@ -204,9 +190,7 @@ class _Walk:
                 raise self.invalid((*pointer, "$ref"), f"{shown(reference)} is not a reference")
             if reference != "#" and not reference.startswith("#/"):
                 raise self.refuse(pointer, "$ref", "is not a place within this schema (#/...)")
-            steps = unquote(reference[1:]).split("/")[1:]
-            target = tuple(step.replace("~1", "/").replace("~0", "~") for step in steps)
-            self.references.append(((*pointer, "$ref"), target))
+            self.references.append(((*pointer, "$ref"), target_of(reference)))
 
     def _check_format(self, pointer: Pointer, schema: dict[str, Any]) -> None:
         form = schema.get("format")
@@ -242,32 +226,7 @@ class _Walk:
                 elif isinstance(part, list):
                     pending.extend(part)
                 elif isinstance(part, (int, float)) and not _is_double(part):
-                    raise self.refuse(
-                        pointer, keyword, f"has {shown(part)}, which no double is equal to"
-                    )
-
-        multiple = schema.get("multipleOf")
-        if isinstance(multiple, (int, float)) and not isinstance(multiple, bool) and multiple > 0:
-            self.multiples.append((pointer, Decimal(repr(multiple))))
-        self.combines = self.combines or not _COMBINING.isdisjoint(schema)
-
-    def _check_multiples(self) -> None:
-        """Where schemas are combined, any two of them may have to hold at once."""
-        together: tuple[Decimal, ...] = ()
-        for pointer, multiple in self.multiples:
-            together = (*(together if self.combines else ()), multiple)
-            least = min(0, *(_exponent(each) for each in together))
-            units = math.lcm(*(int(each.scaleb(-least)) for each in together))
-            together = (Decimal(units).scaleb(least),)
-            while units % 10 == 0:
-                units //= 10
-            if units > MAX_MULTIPLE:
-                raise self.refuse(
-                    pointer,
-                    "multipleOf",
-                    f"has more than {MAX_MULTIPLE} remainders, with what may have to hold beside "
-                    "it",
-                )
+                    raise self.refuse(pointer, keyword, "has a number that no double is equal to")
 
     def _check_sizes(self, pointer: Pointer, schema: dict[str, Any]) -> None:
         """Names outside `properties` may be repeated, so that they cannot be counted."""
@@ -329,6 +288,7 @@ class _Walk:
             parts = schema.get("allOf", [])
             if stricter not in parts:  # of a schema that was walked before
                 schema["allOf"] = [*parts, stricter]
+                self.seen[(*pointer, "allOf", str(len(parts)))] = stricter
 
     def _pattern(self, at: Pointer, pattern: str) -> str:
         try:
