@@ -21,12 +21,17 @@ from headrace.structured.vocabulary import Vocabulary
 
 CLOSERS = b'"]},\n'
 """Bytes that bring a JSON text, or a line, nearer to its end."""
+_LIMIT_WORDS = ("max is", "too many", "limit")
 _READ_AT_ONCE = 8
 _PLAIN = b"abcXYZ019 _-"
 
 
 class LimitError(Exception):
     """A matcher came to the limit of what one step may take."""
+
+
+class DeadEndError(Exception):
+    """Nothing can follow a text, and it is not one of the grammar's."""
 
 
 class Language:
@@ -85,7 +90,7 @@ class Language:
 
     def walk(self, rng: random.Random, most: int = 300) -> bytes | None:
         """A text drawn byte by byte; None where it did not end within 3 * `most` bytes. The longer
-        it is, the likelier are bytes that bring it to its end."""
+        it is, the likelier are bytes that bring it to its end. Raises LimitError, DeadEndError."""
         matcher = self.matcher()
         written = bytearray()
         end = self._tokenizer.end_id
@@ -95,8 +100,13 @@ class Language:
             if allowed[end] and (rng.random() < 0.3 + hurry or not allowed[:end].any()):
                 return bytes(written)
             byte = _next_byte(allowed[:end], hurry, rng)
-            if byte is None or not matcher.consume_token(byte):
-                raise RuntimeError(f"nothing can follow {bytes(written)!r}")
+            if byte is None:
+                raise DeadEndError(f"nothing can follow {bytes(written)!r}")
+            if not matcher.consume_token(byte):
+                reason = matcher.get_error()
+                if any(word in reason for word in _LIMIT_WORDS):
+                    raise LimitError(reason.splitlines()[0])
+                raise RuntimeError(f"{byte} after {bytes(written)!r} is allowed and refused")
             written.append(byte)
         return None
 

@@ -34,14 +34,16 @@ _NUMBERS = (0, 1, -1, 2, 7, 10, 255, 1.5, -0.5, 0.1, 1e3, 100.0, 2**31, 2**53 + 
 _PATTERNS = (
     "^a", "b$", "^[a-c]+$", "^.$", "a|b", "^(a|bc){2,3}$", "^\\d{2,}$", "^\\w+$", "^\\s*$", "^\\S+$",
     "[^a]", "^[^\\d]$", "^$", "\\.", "^x-", "^[\\w.-]+@[a-z]+$", "(?:ab)*", "\\$", "^\\u00e9", "\\/",
-    "^\\W$", "^[^\\s]$", "^\\D$", "^[-a]$", "^[a-]$", "^a{0}$", "(^a)|(b$)", "a^b", "^(?<n>a)$", "é+",
+    "^\\W$", "^[^\\s]$", "^\\D$", "^[-a]$", "^[a-]$", "^a{0}$",
+    "(^a)|(b$)", "a^b", "^(?<n>a)$", "é+",
     "^[\\S\\d]$", "^.{2}$", "\\bx", "(?=a)", "^[^é]{1,2}$", "^(\\+|-)?[0-9]+$", "a{,3}", "^\\t",
 )  # fmt: skip
 _FORMATS = ("date", "date-time", "time", "duration", "email", "hostname", "ipv4", "ipv6", "uri",
             "uuid", "regex", "iri", "byte")  # fmt: skip
 _REFUSED: tuple[dict[str, Json], ...] = (
-    {"uniqueItems": True}, {"not": {"type": "null"}}, {"if": {"const": 1}, "then": {"type": "null"}},
-    {"contains": {"const": 1}}, {"propertyNames": {"maxLength": 2}}, {"unevaluatedProperties": False},
+    {"uniqueItems": True}, {"not": {"type": "null"}}, {"contains": {"const": 1}},
+    {"if": {"const": 1}, "then": {"type": "null"}}, {"propertyNames": {"maxLength": 2}},
+    {"unevaluatedProperties": False},
     {"dependentRequired": {"a": ["b"]}}, {"dependentSchemas": {"a": {"required": ["b"]}}},
     {"dependencies": {"a": ["b"]}}, {"unevaluatedItems": False}, {"$dynamicRef": "#"},
 )  # fmt: skip
@@ -52,7 +54,7 @@ def draw(rng: random.Random) -> dict[str, Json]:
     definitions = [f"d{index}" for index in range(rng.choice((0, 0, 1, 2)))]
     schema = _schema(rng, rng.choice((1, 2, 3)), definitions)
     if definitions:
-        schema["$defs"] = {name: _schema(rng, 1, definitions) for name in definitions}
+        schema["$defs"] = {name: _of_type(rng, 1, definitions) for name in definitions}
     return schema
 
 

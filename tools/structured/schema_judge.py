@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import jsonschema_rs
 
-_LARGEST_EXACT = 2**53
-
 
 class NotStrictError(ValueError):
     """A text that JSON readers may read in different ways, or not at all."""
+
+
+class RepeatedError(NotStrictError):
+    """A property is given twice."""
 
 
 class SchemaJudge:
@@ -30,19 +33,38 @@ class SchemaJudge:
 
 
 def strict_json(text: str) -> Any:
-    """The value of a text. Raises NotStrictError for what is not JSON, for a property given twice
-    and for numbers that no double has."""
+    """The value of a text.
+
+    Raises NotStrictError for what is not JSON, RepeatedError for a property given twice, and
+    OverflowError for a number that no double has.
+    """
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         value = dict(pairs)
         if len(value) != len(pairs):
-            raise NotStrictError(f"a property is given twice in {text[:200]}")
+            raise RepeatedError(f"a property is given twice in {text[:200]}")
         return value
 
     def constant(name: str) -> Any:
         raise NotStrictError(f"{name} is not JSON")
 
+    def finite(number: str) -> float:
+        value = float(number)
+        if math.isinf(value):
+            raise OverflowError(f"{number} is beyond doubles")
+        return value
+
+    def whole(number: str) -> int:
+        finite(number)
+        return int(number)
+
     try:
-        return json.loads(text, object_pairs_hook=once, parse_constant=constant)
+        return json.loads(
+            text,
+            object_pairs_hook=once,
+            parse_constant=constant,
+            parse_float=finite,
+            parse_int=whole,
+        )
     except json.JSONDecodeError as error:
         raise NotStrictError(f"{error}: {text[:200]}") from None
