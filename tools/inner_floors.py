@@ -59,7 +59,7 @@ _FLOORS: Mapping[str, tuple[str, ...]] = {
         "providers",
     ),
     "server": (
-        "announce api_error bad_words echo engine engine_turns grammar_checks heap loading_line "
+        "announce api_error bad_words echo engine engine_turns heap loading_line "
         "logprobs off_loop openapi_schemas params status_line templates",
         "access_log admission answer_grammar connection drain ending generation open_calls served "
         "side_work",

@@ -1,0 +1,203 @@
+"""How the answer to a conversation is read: into content, reasoning and tool calls.
+
+The model's format (`headrace.answer_formats`) says how it writes them. An answer of a model
+without reasoning to a request without tools is content as it stands, and nothing is read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from headrace.answer_formats.call_syntax import HarmonyCalls, HeadedCalls, ThinkTags
+from headrace.answer_formats.deltas import CallEnd, CallStart, Delta
+from headrace.answer_formats.formats import (
+    AnswerFormat,
+    call_format,
+    choose_format,
+    reasoning_format,
+)
+from headrace.answer_formats.parser import AnswerParser
+
+if TYPE_CHECKING:
+    from headrace.text import Tokenizer
+
+_HARMONY_MARKS = (
+    "<|start|>", "<|channel|>", "<|constrain|>", "<|message|>", "<|end|>", "<|call|>", "<|return|>",
+)  # fmt: skip
+
+# Mistral's templates refuse ids of another length.
+_MISTRAL_ID_CHARS = 9
+_ID_CHARS = 24
+
+
+AUTO, NONE = "auto", "none"
+"""In place of a format's name: the one that the chat template shows, and none at all."""
+
+
+class Piece(Protocol):
+    """A part of an answer as it comes: text, and the tokens that brought it or will."""
+
+    @property
+    def text(self) -> str:
+        """Its text, which may lag behind its tokens."""
+
+    @property
+    def token_ids(self) -> Sequence[int]:
+        """Its tokens."""
+
+    @property
+    def finish_reason(self) -> str | None:
+        """Why the answer ends with it; None where it goes on."""
+
+
+def answer_format(
+    template: str | None, *, calls: str = AUTO, reasoning: str = AUTO
+) -> AnswerFormat:
+    """How a model writes reasoning and tool calls: as its chat template shows, or as named.
+
+    template: the text of all its templates; None for a model without one. calls, reasoning: names
+    of formats, AUTO or NONE.
+    """
+    shown = AnswerFormat() if template is None else choose_format(template)
+    chosen_calls, chosen_reasoning = shown.calls, shown.reasoning
+    if calls != AUTO:
+        chosen_calls = None if calls == NONE else call_format(calls)
+    if reasoning != AUTO:
+        chosen_reasoning = None if reasoning == NONE else reasoning_format(reasoning)
+    return AnswerFormat(chosen_calls, chosen_reasoning)
+
+
+@dataclass(frozen=True)
+class AnswerReading:
+    """The reading of one request's answers."""
+
+    format: AnswerFormat
+    tools: Mapping[str, Mapping[str, Any]] | None
+    """The schema of the arguments by the tool's name; None where no calls are read."""
+    reasoning_opened: bool
+    """Whether the prompt ended within reasoning."""
+    kept_ids: frozenset[int]
+    """Special tokens that the format is written in, which its text therefore contains."""
+
+    def parser(self) -> AnswerParser:
+        """A fresh parser of one answer."""
+        return AnswerParser(self.format, tools=self.tools, reasoning_opened=self.reasoning_opened)
+
+    def call_id(self, written: str, random: str) -> str:
+        """The id of a call: the one that the model wrote, or a random one as its format has it."""
+        if written:
+            return written
+        if self.format.calls is not None and self.format.calls.name == "mistral":
+            return random[-_MISTRAL_ID_CHARS:]
+        return f"call_{random[:_ID_CHARS]}"
+
+
+def reading_of(
+    format: AnswerFormat,
+    tokenizer: Tokenizer,
+    *,
+    tools: Mapping[str, Mapping[str, Any]] | None,
+    prompt: str,
+    continues: bool,
+) -> AnswerReading | None:
+    """The reading of answers to a prompt; None where they are content as they stand.
+
+    prompt: as rendered. continues: whether it ends within the assistant's own message.
+    """
+    if format.reasoning is None and (tools is None or format.calls is None):
+        return None
+    return AnswerReading(
+        format,
+        tools,
+        reasoning_opened=_opened(format, prompt, continues=continues),
+        kept_ids=mark_ids(format, tokenizer),
+    )
+
+
+def mark_ids(format: AnswerFormat, tokenizer: Tokenizer) -> frozenset[int]:
+    """The special tokens that are in a format's marks, or that have one in them."""
+    marks, patterns = _marks(format)
+    found = set()
+    for text in tokenizer.control_tokens:
+        in_mark = any(text in mark or mark in text for mark in marks)
+        if in_mark or any(re.escape(text) in pattern for pattern in patterns):
+            token_id = tokenizer.token_to_id(text)
+            if token_id is not None:
+                found.add(token_id)
+    return frozenset(found)
+
+
+def _marks(format: AnswerFormat) -> tuple[set[str], list[str]]:
+    """The marks of a format, and the patterns that have more of them."""
+    marks: set[str] = set()
+    patterns: list[str] = []
+    reasoning = format.reasoning
+    if reasoning is not None:
+        marks.update(reasoning.dropped)
+        if isinstance(reasoning.tags, ThinkTags):
+            marks.update((reasoning.tags.begin, reasoning.tags.end, *reasoning.tags.also_ended_by))
+        else:
+            marks.update(_HARMONY_MARKS)
+    syntaxes = () if format.calls is None else format.calls.syntax
+    if isinstance(syntaxes, HarmonyCalls):
+        marks.update(_HARMONY_MARKS)
+        syntaxes = ()
+    for syntax in syntaxes:
+        for name in syntax.__dataclass_fields__:
+            value = getattr(syntax, name)
+            marks.update([value] if isinstance(value, str) else ())
+            if isinstance(value, tuple):
+                marks.update(part for part in value if isinstance(part, str))
+        if isinstance(syntax, HeadedCalls):
+            patterns.append(syntax.header.pattern)
+    # Braces and words (a key's name) are in too many tokens to be a sign.
+    return {mark for mark in marks if len(mark) > 2 and not mark.isidentifier()}, patterns
+
+
+def _opened(format: AnswerFormat, prompt: str, *, continues: bool) -> bool:
+    tags = None if format.reasoning is None else format.reasoning.tags
+    if not continues or not isinstance(tags, ThinkTags):
+        return format.opens_reasoning(prompt)
+    return prompt.rfind(tags.begin) > prompt.rfind(tags.end)
+
+
+class ReadChoice:
+    """One choice of an answer while it is read."""
+
+    def __init__(self, reading: AnswerReading, new_id: Callable[[], str]) -> None:
+        self.num_calls = 0
+        self.reasoning_tokens = 0
+        """Tokens so far that are the model's reasoning."""
+        self._reading = reading
+        self._parser = reading.parser()
+        self._new_id = new_id
+        self._faulty = False
+
+    def take(self, piece: Piece) -> list[Delta]:
+        """What a piece of the text makes certain; all of it with the last piece."""
+        parser = self._parser
+        was_reasoning = parser.in_reasoning
+        deltas = parser.feed(piece.text) if piece.text else []
+        if was_reasoning or parser.in_reasoning:
+            self.reasoning_tokens += len(piece.token_ids)
+        if piece.finish_reason is not None:
+            deltas = deltas + parser.finish()
+        for delta in deltas:
+            if isinstance(delta, CallStart):
+                self.num_calls += 1
+            elif isinstance(delta, CallEnd) and delta.fault:
+                self._faulty = True
+        return deltas
+
+    def call_id(self, start: CallStart) -> str:
+        """The id of a call that starts."""
+        return self._reading.call_id(start.id, self._new_id())
+
+    def finish_reason(self, reason: str) -> str:
+        """The reason of the choice's end: "tool_calls" where it ended by itself after whole
+        calls."""
+        complete = self.num_calls and not self._faulty
+        return "tool_calls" if reason == "stop" and complete else reason
