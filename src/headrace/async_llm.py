@@ -182,6 +182,7 @@ class AsyncLLM(metaclass=ClassOfVllm):
         *,
         tools: Sequence[Mapping[str, Any]] | None = None,
         tool_choice: str | Mapping[str, Any] | None = None,
+        parallel_tool_calls: bool = True,
         reasoning_effort: str | None = None,
         chat_template_kwargs: Mapping[str, Any] | None = None,
         n: int = 1,
@@ -193,12 +194,16 @@ class AsyncLLM(metaclass=ClassOfVllm):
     ) -> GenerationResult:
         """The model's next message; arguments, result and errors as of LLM.chat."""
         chat_options = ChatOptions.of(
-            tools, tool_choice, reasoning_effort, chat_template_kwargs, variables
+            tools,
+            tool_choice,
+            parallel_tool_calls,
+            reasoning_effort,
+            chat_template_kwargs,
+            variables,
         )
         options = Options.of(stop, cache_salt, priority, timeout_s)
         count = number_of_choices(n)
-        prompt = self._encoder.chat_prompt(messages, chat_options)
-        one = await self._checked(params)
+        prompt, one = await self._chat(messages, params, chat_options)
         (result,) = await self._answers([prompt], choices([one], count), options, progress=False)
         return result
 
@@ -208,13 +213,19 @@ class AsyncLLM(metaclass=ClassOfVllm):
         *,
         tools: Sequence[Mapping[str, Any]] | None = None,
         tool_choice: str | Mapping[str, Any] | None = None,
+        parallel_tool_calls: bool = True,
         reasoning_effort: str | None = None,
         chat_template_kwargs: Mapping[str, Any] | None = None,
         **variables: Any,
     ) -> list[int]:
         """Token ids of a conversation, as of LLM.encode_chat; for `generate` or `stream`."""
         options = ChatOptions.of(
-            tools, tool_choice, reasoning_effort, chat_template_kwargs, variables
+            tools,
+            tool_choice,
+            parallel_tool_calls,
+            reasoning_effort,
+            chat_template_kwargs,
+            variables,
         )
         return self._encoder.chat_prompt(messages, options).token_ids
 
@@ -252,6 +263,7 @@ class AsyncLLM(metaclass=ClassOfVllm):
         *,
         tools: Sequence[Mapping[str, Any]] | None = None,
         tool_choice: str | Mapping[str, Any] | None = None,
+        parallel_tool_calls: bool = True,
         reasoning_effort: str | None = None,
         chat_template_kwargs: Mapping[str, Any] | None = None,
         stop: str | Sequence[str] = (),
@@ -265,14 +277,27 @@ class AsyncLLM(metaclass=ClassOfVllm):
         Arguments and errors as of `chat`, cancelling as of `stream`.
         """
         chat_options = ChatOptions.of(
-            tools, tool_choice, reasoning_effort, chat_template_kwargs, variables
+            tools,
+            tool_choice,
+            parallel_tool_calls,
+            reasoning_effort,
+            chat_template_kwargs,
+            variables,
         )
         options = Options.of(stop, cache_salt, priority, timeout_s)
-        prompt = self._encoder.chat_prompt(messages, chat_options)
-        request, outputs = self._open(prompt, await self._checked(params), options)
+        prompt, one = await self._chat(messages, params, chat_options)
+        request, outputs = self._open(prompt, one, options)
         async with aclosing(_deltas(request, outputs)) as deltas:
             async for delta in deltas:
                 yield delta
+
+    async def _chat(
+        self, messages: Sequence[Message], params: SamplingParams | None, options: ChatOptions
+    ) -> tuple[ChatPrompt, EngineParams]:
+        """The prompt of a conversation, and the parameters of its answers."""
+        prompt = self._encoder.chat_prompt(messages, options)
+        one = await self._checked(params)
+        return prompt, await asyncio.to_thread(prompt.held, one, options, self._grammar_checks)
 
     async def _checked(self, params: SamplingParams | None) -> EngineParams:
         """In a thread: compiling a grammar would hold up every other task."""

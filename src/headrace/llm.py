@@ -153,6 +153,7 @@ class LLM(metaclass=ClassOfVllm):
         *,
         tools: Sequence[Mapping[str, Any]] | None = None,
         tool_choice: str | Mapping[str, Any] | None = None,
+        parallel_tool_calls: bool = True,
         reasoning_effort: str | None = None,
         chat_template_kwargs: Mapping[str, Any] | None = None,
         n: int = 1,
@@ -166,18 +167,24 @@ class LLM(metaclass=ClassOfVllm):
 
         tools: functions that the model may call, as in OpenAI's API: {"type": "function",
         "function": {name, description, parameters}}. tool_choice: "none", "auto", "required" or
-        {"type": "function", "function": {"name": ...}}. reasoning_effort, chat_template_kwargs,
-        variables: of the chat template (enable_thinking, ...).
+        {"type": "function", "function": {"name": ...}}; calls that are required cannot be
+        malformed. parallel_tool_calls: whether an answer may have several.
+        reasoning_effort, chat_template_kwargs, variables: of the chat template, as
+        enable_thinking.
         Raises TemplateError for a model without a template or messages it refuses.
         """
         chat_options = ChatOptions.of(
-            tools, tool_choice, reasoning_effort, chat_template_kwargs, variables
+            tools,
+            tool_choice,
+            parallel_tool_calls,
+            reasoning_effort,
+            chat_template_kwargs,
+            variables,
         )
-        one = arguments.sampling_params(params, self._defaults, self._grammar_checks)
+        count = number_of_choices(n)
         options = Options.of(stop, cache_salt, priority, timeout_s)
-        each = choices([one], number_of_choices(n))
-        prompt = self._encoder.chat_prompt(messages, chat_options)
-        (result,) = self._answers([prompt], each, options, progress=False)
+        prompt, one = self._chat(messages, params, chat_options)
+        (result,) = self._answers([prompt], choices([one], count), options, progress=False)
         return result
 
     def encode_chat(
@@ -186,6 +193,7 @@ class LLM(metaclass=ClassOfVllm):
         *,
         tools: Sequence[Mapping[str, Any]] | None = None,
         tool_choice: str | Mapping[str, Any] | None = None,
+        parallel_tool_calls: bool = True,
         reasoning_effort: str | None = None,
         chat_template_kwargs: Mapping[str, Any] | None = None,
         **variables: Any,
@@ -195,7 +203,12 @@ class LLM(metaclass=ClassOfVllm):
         Control tokens written in a message are text: only the template's own become tokens.
         """
         options = ChatOptions.of(
-            tools, tool_choice, reasoning_effort, chat_template_kwargs, variables
+            tools,
+            tool_choice,
+            parallel_tool_calls,
+            reasoning_effort,
+            chat_template_kwargs,
+            variables,
         )
         return self._encoder.chat_prompt(messages, options).token_ids
 
@@ -229,6 +242,7 @@ class LLM(metaclass=ClassOfVllm):
         *,
         tools: Sequence[Mapping[str, Any]] | None = None,
         tool_choice: str | Mapping[str, Any] | None = None,
+        parallel_tool_calls: bool = True,
         reasoning_effort: str | None = None,
         chat_template_kwargs: Mapping[str, Any] | None = None,
         stop: str | Sequence[str] = (),
@@ -241,15 +255,26 @@ class LLM(metaclass=ClassOfVllm):
 
         Arguments and errors as of `chat`, cancelling as of `stream`.
         """
-        options = ChatOptions.of(
-            tools, tool_choice, reasoning_effort, chat_template_kwargs, variables
+        chat_options = ChatOptions.of(
+            tools,
+            tool_choice,
+            parallel_tool_calls,
+            reasoning_effort,
+            chat_template_kwargs,
+            variables,
         )
-        request = self._make(
-            self._encoder.chat_prompt(messages, options),
-            arguments.sampling_params(params, self._defaults, self._grammar_checks),
-            Options.of(stop, cache_salt, priority, timeout_s),
-        )
-        yield from self._deltas(request)
+        options = Options.of(stop, cache_salt, priority, timeout_s)
+        prompt, one = self._chat(messages, params, chat_options)
+        yield from self._deltas(self._make(prompt, one, options))
+
+    def _chat(
+        self, messages: Sequence[Message], params: object, options: ChatOptions
+    ) -> tuple[ChatPrompt, EngineParams]:
+        """The prompt of a conversation, and the parameters of its answers."""
+        checks = self._grammar_checks
+        one = arguments.sampling_params(params, self._defaults, checks)
+        prompt = self._encoder.chat_prompt(messages, options)
+        return prompt, prompt.held(one, options, checks)
 
     def _deltas(self, request: OpenRequest) -> Iterator[GenerationDelta]:
         """The deltas of a request up to its last; closing gives up what the engine still does."""

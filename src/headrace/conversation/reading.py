@@ -130,6 +130,16 @@ def mark_ids(format: AnswerFormat, tokenizer: Tokenizer) -> frozenset[int]:
     return frozenset(found)
 
 
+def special_tokens(tokenizer: Tokenizer) -> dict[str, int]:
+    """Texts of tokens that no text is spelled with, and their ids."""
+    ids = ((text, tokenizer.token_to_id(text)) for text in tokenizer.control_tokens)
+    return {
+        text: token_id
+        for text, token_id in ids
+        if token_id is not None and tokenizer.is_special(token_id)
+    }
+
+
 def _marks(format: AnswerFormat) -> tuple[set[str], list[str]]:
     """The marks of a format, and the patterns that have more of them."""
     marks: set[str] = set()

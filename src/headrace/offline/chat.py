@@ -14,9 +14,13 @@ from typing import Any, NamedTuple, cast
 import msgspec
 
 from headrace.answer_formats.deltas import CallDelta, CallEnd, CallStart, ContentDelta
+from headrace.answer_formats.formats import AnswerFormat
+from headrace.conversation.answer_grammar import held_to
 from headrace.conversation.reading import AnswerReading, ReadChoice
 from headrace.conversation.request import template_variables
-from headrace.errors import RequestError, shown
+from headrace.engine.params import SamplingParams
+from headrace.errors import RequestError
+from headrace.offline import values
 from headrace.offline.results import AnswerEnd, GenerationDelta, ToolCall
 from headrace.offline.values import items, unexpected
 from headrace.protocol.openai.tools import (
@@ -25,6 +29,7 @@ from headrace.protocol.openai.tools import (
     check_tools,
     tool_choice_of,
 )
+from headrace.structured.grammar_checks import GrammarChecks
 
 
 class ChatPrompt(NamedTuple):
@@ -33,26 +38,47 @@ class ChatPrompt(NamedTuple):
     token_ids: list[int]
     reading: AnswerReading | None
     """How its answers are read; None where they are content as they stand."""
+    format: AnswerFormat
+    """How the model writes reasoning and calls."""
+    special: Mapping[str, int]
+    """The texts of the model's special tokens and their ids."""
+
+    def held(
+        self, params: SamplingParams, options: ChatOptions, checks: GrammarChecks
+    ) -> SamplingParams:
+        """The parameters with the grammar of answers to it: of their form, after reasoning, and of
+        calls. Raises RequestError where there is none or it does not compile."""
+        form = None if params.grammar is None else (params.grammar, "params.grammar")
+        if form is None and not options.tools:
+            return params
+        opened = self.reading is not None and self.reading.reasoning_opened
+        found = held_to(form, options, self.format, opened=opened, special=self.special)
+        if found is None:
+            return params
+        checks.check(*found)
+        return msgspec.structs.replace(params, grammar=found[0])
 
 
 class ChatOptions(NamedTuple):
     """What a conversation has beside its messages."""
 
     tools: tuple[ToolDefinition, ...]
-    choice: ToolChoice
+    choice_of_tools: ToolChoice
+    parallel_tool_calls: bool
     variables: dict[str, Any]
     """Of the template, and options of rendering."""
 
     @property
     def shown_tools(self) -> tuple[ToolDefinition, ...]:
         """The tools that the template presents."""
-        return () if self.choice.kind == "none" else self.tools
+        return () if self.choice_of_tools.kind == "none" else self.tools
 
     @classmethod
     def of(
         cls,
         tools: object = None,
         tool_choice: object = None,
+        parallel_tool_calls: object = True,
         reasoning_effort: object = None,
         chat_template_kwargs: object = None,
         variables: Mapping[str, Any] | None = None,
@@ -67,6 +93,7 @@ class ChatOptions(NamedTuple):
         return cls(
             tuple(given),
             tool_choice_of(tool_choice, given),
+            values.boolean(parallel_tool_calls, "parallel_tool_calls"),
             template_variables({**named, **(variables or {})}, reasoning_effort),
         )
 
@@ -83,8 +110,6 @@ def _tools(value: object) -> list[ToolDefinition]:
             problem, _, path = str(error).partition(" - at `$")
             param = f"tools[{index}]{path.rstrip('`')}"
             raise RequestError(f"{param}: {problem}", param=param, code="invalid_type") from None
-        if not tools[-1].function.name:
-            raise RequestError(f"tools[{index}] {shown(tool)} has no name", param="tools")
     check_tools(tools)
     return tools
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.config.settings import EngineConfig
-from headrace.conversation.reading import answer_format, reading_of
+from headrace.conversation.reading import answer_format, reading_of, special_tokens
 from headrace.conversation.request import argument_schemas, template_tools
 from headrace.errors import TemplateError
 from headrace.offline import arguments
@@ -37,6 +37,7 @@ class PromptEncoder:
         self._templates = templates
         self._template: ChatTemplate | None = None
         self._format: AnswerFormat | None = None
+        self._special: dict[str, int] = {}
 
     @classmethod
     def of(cls, checkpoint: Checkpoint, config: EngineConfig) -> PromptEncoder:
@@ -81,6 +82,7 @@ class PromptEncoder:
             self._template = ChatTemplate.for_tokenizer(self._templates, self.tokenizer)
         if self._format is None:
             self._format = answer_format(self._template.source_text)
+            self._special = special_tokens(self.tokenizer)
         segments = self._template.render_segments(
             arguments.messages(messages),
             control_tokens=self.tokenizer.control_tokens,
@@ -94,4 +96,6 @@ class PromptEncoder:
             prompt="".join(text for text, _ in segments),
             continues=bool(options.variables.get("continue_final_message")),
         )
-        return ChatPrompt(self.tokenizer.encode_segments(segments), reading)
+        return ChatPrompt(
+            self.tokenizer.encode_segments(segments), reading, self._format, self._special
+        )

@@ -29,7 +29,7 @@ SAMPLING_PARAMS = table(
     not_there_yet("beam_width", _BEAMS, 1),
     without_effect("length_penalty", _BEAMS),
     without_effect("early_stopping", _BEAMS),
-    renamed("guided_decoding", "here it is structured_outputs, as in vLLM since 0.12: "
+    renamed("guided_decoding", "here it is structured_outputs: "
             "StructuredOutputsParams(json=..., regex=..., choice=..., grammar=...)"),
     differs("logits_processors", "a request brings no code into the engine; there are logit_bias, "
             "allowed_token_ids and bad_words_token_ids", []),

@@ -6,17 +6,13 @@ from typing import NamedTuple
 
 from starlette.responses import Response
 
+from headrace.conversation.answer_grammar import answer_grammar, has_grammar
 from headrace.conversation.reading import AnswerReading, reading_of
 from headrace.conversation.request import argument_schemas, template_variables
 from headrace.protocol.openai.chat import ChatCompletionRequest
 from headrace.protocol.openai.fields import CHAT
 from headrace.server.admission import Ticket
 from headrace.server.answer import Ids, admitted, answer, head_of, timeout_s
-<<<<<<< HEAD
-from headrace.server.answer_grammar import answer_grammar, has_grammar
-from headrace.server.answer_reading import AnswerReading, reading_of
-=======
->>>>>>> a550c75d (LLM and AsyncLLM take structured_outputs and tools, and read answers of chats into content, reasoning and calls)
 from headrace.server.bad_words import bad_word_ids
 from headrace.server.call import Call
 from headrace.server.chat_reply import ChatReply
