@@ -127,7 +127,7 @@ def _thinking_or_none(value: object, param: str) -> ThinkingBudget | None:
     return ThinkingBudget(
         max_tokens=integer(value.max_tokens, f"{param}.max_tokens"),
         end_ids=_stop_ids(value.end_ids, f"{param}.end_ids"),
-        is_open=_boolean(value.is_open, f"{param}.is_open"),
+        is_open=boolean(value.is_open, f"{param}.is_open"),
         begin_ids=_stop_ids(value.begin_ids, f"{param}.begin_ids"),
     )
 
