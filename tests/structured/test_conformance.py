@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import RequestError
-from headrace.structured.request import of_schema
+from headrace.structured.schema_grammar import of_schema
 from tests.structured.matching import Language
 
 _FAR = {"format.json"}  # formats are enforced here, where the suite takes them for annotations

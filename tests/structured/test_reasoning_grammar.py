@@ -9,7 +9,7 @@ from headrace.answer_formats.formats import REASONING_FORMATS, reasoning_format
 from headrace.structured.compile import compile_grammar, validate
 from headrace.structured.grammar import Grammar
 from headrace.structured.reasoning import after_reasoning
-from headrace.structured.request import of_schema
+from headrace.structured.schema_grammar import of_schema
 from tests.structured.matching import Language
 from tests.structured.walking import special_of, walker_over_bytes
 

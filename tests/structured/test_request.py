@@ -104,6 +104,13 @@ def test_lark_expressions_and_choices_go_as_they_are() -> None:
          "invalid_value"),
         ({"response_format": {"type": "json_schema", "json_schema": {"name": "n"}}},
          "response_format.json_schema.schema", "invalid_value"),
+        ({"response_format": {"type": "json_schema", "json_schema": {"name": "a b", "schema": {}}}},
+         "response_format.json_schema.name", "invalid_value"),
+        ({"response_format": {"type": "json_schema", "json_schema": {"name": "a", "strict": 1,
+                                                                     "schema": {}}}},
+         "response_format.json_schema.strict", "invalid_value"),
+        ({"guided_regex": "a", "guided_whitespace_pattern": " "}, "guided_whitespace_pattern",
+         "invalid_value"),
         ({"response_format": "json"}, "response_format", "invalid_value"),
         ({"guided_json": "{"}, "guided_json", "invalid_value"),
         ({"guided_choice": []}, "guided_choice", "invalid_value"),
@@ -142,9 +149,7 @@ def test_white_space_is_written_where_a_client_asks_for_it_and_bounded() -> None
         assert found.has('{"a":1}')
         assert found.has('{ "a": \n 1}')
         assert not found.has('{"a":' + " " * 30 + "1}")
-    assert language({"structured_outputs": {"json": SCHEMA, "whitespace_pattern": " ?"}}).has(
-        '{"a": 1}'
-    )
+    assert language({"guided_json": SCHEMA, "guided_whitespace_pattern": " ?"}).has('{"a": 1}')
 
 
 def test_what_always_holds_may_be_asked_for() -> None:
@@ -159,3 +164,16 @@ def test_objects_are_closed_where_a_client_asks_for_it() -> None:
     assert found.has('{"a":{"properties":{}}}')
     assert not found.has('{"b":1}')
     assert not found.has('{"a":{"properties":{"c":1}}}')
+
+
+def test_numbers_are_bounded_where_a_schema_states_no_bounds() -> None:
+    for schema in ({}, {"type": "number"}, {"type": ["integer", "null"]}, {"type": "array"}):
+        found = language({"guided_json": schema})
+        wrap = "[{}]" if schema == {"type": "array"} else "{}"
+        assert found.has(wrap.format(9 * 10**18))
+        assert not found.has(wrap.format(10**19))
+        assert not found.has(wrap.format("1" * 400))
+        assert not found.has(wrap.format("1e400"))
+    assert language({"guided_json": {"type": "integer", "maximum": 10**19}}).has(str(-(10**19)))
+    nested = {"type": "object", "properties": {"a": {"items": {}}}}
+    assert not language({"guided_json": nested}).has('{"a":[' + "1" * 400 + "]}")

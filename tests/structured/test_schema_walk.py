@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headrace.errors import RequestError
-from headrace.structured.request import of_schema
+from headrace.structured.schema_grammar import of_schema
 from headrace.structured.schema_walk import MAX_DEPTH, MAX_SCHEMAS, UNSUPPORTED, check_schema
 from tests.structured.matching import Language
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, Literal
 
@@ -12,6 +12,7 @@ import jsonschema_rs
 import numpy as np
 import pytest
 
+from headrace.answer_formats.call_layout import NOT_KNOWN
 from headrace.answer_formats.call_syntax import HarmonyCalls
 from headrace.answer_formats.deltas import CallEnd, CallStart, Delta, ParsedAnswer, joined
 from headrace.answer_formats.formats import (
@@ -21,13 +22,16 @@ from headrace.answer_formats.formats import (
     reasoning_format,
 )
 from headrace.answer_formats.parser import AnswerParser
+from headrace.embedded import embedded_model
+from headrace.engine.vocabulary import vocabulary_maker
 from headrace.errors import RequestError
 from headrace.structured.compile import compile_grammar, validate
 from headrace.structured.grammar import Grammar
 from headrace.structured.tool_grammar import CallableTool, tool_call_grammar
+from headrace.weights.open import open_checkpoint
 from tests.answer_formats.cuts import merged
 from tests.structured.matching import Language
-from tests.structured.walking import special_of, walker_over_bytes
+from tests.structured.walking import Walker, special_of, walker_over_bytes
 
 MARKS = (
     "<|channel|>", "<|message|>", "<|start|>", "<|end|>", "<|constrain|>", "[TOOL_CALLS]", "[ARGS]",
@@ -44,7 +48,7 @@ CLOSERS = (
     "<tool_call>", ")", "'", "1", "true",
 )  # fmt: skip
 
-NESTED = {
+NESTED: dict[str, Any] = {
     "type": "object",
     "properties": {
         "city": {"type": "string"},
@@ -65,7 +69,7 @@ NESTED = {
     "required": ["city", "days"],
     "additionalProperties": False,
 }
-UNICODE = {
+UNICODE: dict[str, Any] = {
     "type": "object",
     "properties": {
         "größe": {"type": "number", "minimum": -99.5, "maximum": 100},
@@ -74,7 +78,7 @@ UNICODE = {
     "required": ["größe"],
     "additionalProperties": False,
 }
-SCHEMAS: Mapping[str, Mapping[str, Any]] = {
+SCHEMAS: dict[str, dict[str, Any]] = {
     "get_weather": NESTED,
     "get": UNICODE,
     "refresh": {"type": "object", "properties": {}, "additionalProperties": False},
@@ -83,7 +87,7 @@ TOOLS = [
     CallableTool(name=name, parameters=schema, param=f"tools[{index}].function")
     for index, (name, schema) in enumerate(SCHEMAS.items())
 ]
-NAMES = [known.name for known in CALL_FORMATS]
+NAMES = [known.name for known in CALL_FORMATS if known.name not in NOT_KNOWN]
 
 
 def answer_format(name: str) -> AnswerFormat:
@@ -134,6 +138,7 @@ def check_calls(answer: ParsedAnswer, text: str) -> None:
         assert not list(errors), text
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("opened", [False, True])
 @pytest.mark.parametrize("marks", [(), MARKS], ids=["text", "control tokens"])
 @pytest.mark.parametrize("name", NAMES)
@@ -168,9 +173,14 @@ def test_one_call_of_the_named_tool_alone(name: str) -> None:
         check_calls(answer, text)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("parallel", [False, True])
 @pytest.mark.parametrize("name", NAMES)
 def test_calls_within_text_are_calls_that_their_schemas_accept(name: str, parallel: bool) -> None:
+    if name in ("gigachat3", "internlm2"):
+        with pytest.raises(RequestError, match="first character"):
+            grammar(name, choice="auto", parallel=parallel)
+        return
     called = wordy = 0
     syntax = call_format(name).syntax
     begins = () if isinstance(syntax, HarmonyCalls) else syntax[0].begins
@@ -225,6 +235,13 @@ def test_what_a_format_cannot_write_is_refused(name: str, schema: dict[str, Any]
         held(name, schema)
     assert caught.value.param == "tools[2].function.parameters"
     assert caught.value.code == "unsupported_schema"
+
+
+@pytest.mark.parametrize("name", sorted(NOT_KNOWN))
+def test_a_format_whose_form_is_not_known_is_refused_by_name(name: str) -> None:
+    with pytest.raises(RequestError, match=name) as caught:
+        held(name, {})
+    assert (caught.value.param, caught.value.code) == ("tool_choice", "unsupported_tool")
 
 
 @pytest.mark.parametrize("bad", ["", "a b", "1a", "a" * 300, "ä", "a<b"])
@@ -347,3 +364,23 @@ def test_a_hostile_tool_is_refused_or_compiles_in_bounded_time(name: str, hostil
         )  # fmt: skip
         assert len(str(error)) < 1000
     assert time.process_time() - begun_s < 3
+
+
+@pytest.mark.long
+def test_the_embedded_model_writes_calls_with_its_own_tokens() -> None:
+    tokenizer = open_checkpoint(embedded_model()).tokenizer
+    num_tokens = tokenizer.num_tokens
+    assert num_tokens is not None
+    make = vocabulary_maker(tokenizer, num_tokens)
+    assert make is not None
+    walker = Walker(make())
+    for seed in range(3):
+        text = walker.walk(grammar("hermes", opened=True), seed, CLOSERS)
+        check_calls(parsed("hermes", text, opened=True), text)
+    matcher = compile_grammar(grammar("hermes", opened=True), walker.tokenizer).matcher()
+    begun = walker.vocabulary.ids_of("Hm.</think>\n\n<tool_call>")
+    assert matcher.consume_tokens(begun)
+    forced = matcher.compute_ff_tokens()
+    expected = walker.vocabulary.ids_of('\n{"name": "')
+    assert forced[: len(expected) - 1] == expected[: len(forced)][: len(expected) - 1]
+    assert len(forced) > 2

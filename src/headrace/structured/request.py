@@ -33,6 +33,7 @@ MAX_CHOICES = 10_000
 _LARK = re.compile(r"(?m)^\s*(%llguidance\b|start\s*:)")
 _FULFILLED = frozenset({"disable_any_whitespace", "disable_fallback"})
 """What holds of every answer here, so that asking for it changes nothing."""
+_FORM_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _NAMES = ("json", "regex", "choice", "grammar", "json_object", "structural_tag")
 
 
@@ -53,6 +54,7 @@ def constraint_of(
 ) -> tuple[Grammar, str] | None:
     """The same with the name of the field that the grammar comes from."""
     found: list[tuple[str, Grammar]] = []
+    fields = _with_white_space(fields)
     for name, read in _readers(special).items():
         value = fields.get(name)
         if value is None:
@@ -85,6 +87,7 @@ def _response_format(value: Any, param: str, special: Mapping[str, int]) -> Gram
         form = value.get("json_schema")
         if not isinstance(form, dict):
             raise _invalid(f"{param}.json_schema", f"is {shown(form)}; it must be an object")
+        _check_form(form, f"{param}.json_schema")
         if form.get("schema") is None:
             raise _invalid(f"{param}.json_schema.schema", "is missing")
         return of_schema(form["schema"], f"{param}.json_schema.schema")
@@ -96,6 +99,20 @@ def _response_format(value: Any, param: str, special: Mapping[str, int]) -> Gram
         param=f"{param}.type",
         code=UNSUPPORTED,
     )
+
+
+def _check_form(form: dict[str, Any], param: str) -> None:
+    """What stands beside a schema. Every answer is held to it, whatever `strict` is."""
+    name = form.get("name")
+    if name is not None and not (isinstance(name, str) and _FORM_NAME.fullmatch(name)):
+        raise _invalid(
+            f"{param}.name", f"is {shown(name)}; it must have 1 to 64 letters, digits, _ or -"
+        )
+    if form.get("strict") is not None and not isinstance(form["strict"], bool):
+        raise _invalid(f"{param}.strict", f"is {shown(form['strict'])}; it must be true or false")
+    description = form.get("description")
+    if description is not None and not isinstance(description, str):
+        raise _invalid(f"{param}.description", f"is {shown(description)}; it must be a text")
 
 
 def _structured_outputs(value: Any, param: str, special: Mapping[str, int]) -> Grammar | None:
@@ -189,6 +206,18 @@ _READERS: dict[str, Callable[[Any, str], Grammar | None]] = {
     "grammar": _grammar,
     "json_object": _object,
 }
+
+
+def _with_white_space(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The fields with `guided_json` as `structured_outputs`, if white space is asked for beside."""
+    pattern = fields.get("guided_whitespace_pattern")
+    if pattern is None:
+        return fields
+    schema = fields.get("guided_json")
+    if schema is None or fields.get("structured_outputs") is not None:
+        raise _invalid("guided_whitespace_pattern", "is given without guided_json beside it")
+    outputs = {"json": schema, "whitespace_pattern": pattern}
+    return {**fields, "guided_json": None, "structured_outputs": outputs}
 
 
 def _readers(special: Mapping[str, int]) -> dict[str, Callable[[Any, str], Grammar | None]]:

@@ -29,7 +29,8 @@ def bounded(schema: dict[str, Any]) -> dict[str, Any]:
     """A walked schema with bounds of its numbers. Schemas that are intersected (`allOf`, and what
     stands beside a `$ref`) stay as they are: a bound of one would be one of the other."""
     bounds = _Bounds()
-    root: dict[str, Any] = bounds.of(schema)
+    empty = not schema.keys() - _ANNOTATIONS - {"$schema", "$id"}
+    root: dict[str, Any] = bounds.value(True) if empty else bounds.of(schema)
     if bounds.has_any:
         reference = {"$ref": f"#/$defs/{ANY}"}
         anything: dict[str, Any] = {"type": _TYPES, "minimum": -MOST, "maximum": MOST}
@@ -54,19 +55,19 @@ class _Bounds:
         for keyword in _NAMED:
             if isinstance(schema.get(keyword), dict):
                 result[keyword] = {
-                    name: self._value(inner) for name, inner in schema[keyword].items()
+                    name: self.value(inner) for name, inner in schema[keyword].items()
                 }
         for keyword in _MANY:
             if isinstance(schema.get(keyword), list):
                 result[keyword] = [self.of(inner) for inner in schema[keyword]]
         for keyword in ("items", "additionalProperties"):
             if isinstance(schema.get(keyword), (dict, bool)):
-                result[keyword] = self._value(schema[keyword])
+                result[keyword] = self.value(schema[keyword])
         if not schema.keys() & {"enum", "const", "$ref", *_MANY[:2]}:
             self._bound(result)
         return result
 
-    def _value(self, schema: Any) -> Any:
+    def value(self, schema: Any) -> Any:
         """As `of`; a schema that allows everything becomes the one with a name."""
         if schema is True or (isinstance(schema, dict) and not schema.keys() - _ANNOTATIONS):
             self.has_any = True
@@ -78,20 +79,19 @@ class _Bounds:
         types = schema.get("type")
         names = [types] if isinstance(types, str) else types if isinstance(types, list) else []
         if "number" in names or "integer" in names:
-            for keyword, exclusive, most in _BOUNDS:
-                stated = schema.get(keyword, schema.get(exclusive))
-                if stated is None and _within(schema, keyword):
-                    schema[keyword] = most
+            missing = [
+                (keyword, most)
+                for keyword, exclusive, most in _BOUNDS
+                if not schema.keys() & {keyword, exclusive} and _has_room(schema)
+            ]
+            schema.update(missing)
         if "array" in names and not schema.keys() & {"items", "prefixItems", "additionalItems"}:
-            schema["items"] = self._value(True)
+            schema["items"] = self.value(True)
         if "object" in names and not schema.keys() & {"additionalProperties", "patternProperties"}:
-            schema["additionalProperties"] = self._value(True)
+            schema["additionalProperties"] = self.value(True)
 
 
-def _within(schema: dict[str, Any], keyword: str) -> bool:
-    """Whether the other bound, if there is one, leaves room for ours."""
-    others = _BOUNDS[1][:2] if keyword == "minimum" else _BOUNDS[0][:2]
-    return all(
-        not isinstance(schema.get(other), (int, float)) or abs(schema[other]) < MOST / 2
-        for other in others
-    )
+def _has_room(schema: dict[str, Any]) -> bool:
+    """Whether a bound that a schema states, if it does, is well within ours."""
+    stated = (schema.get(keyword) for bounds in _BOUNDS for keyword in bounds[:2])
+    return all(not isinstance(each, (int, float)) or abs(each) < MOST / 2 for each in stated)

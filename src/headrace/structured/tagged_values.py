@@ -76,7 +76,7 @@ class TaggedValues:
         """
         values = _Values()
         self._split({} if schema is True else schema, values, 0)
-        read_as = declared_types(declared) or set(_TYPES)
+        read_as = set(declared_types(declared) or _TYPES)
         # What reads as JSON of a type that is free is as valid as the string would have been.
         mistaken = read_as - {"string"} - values.free_types()
         bodies = [self._string(each, mistaken) for each in values.strings]

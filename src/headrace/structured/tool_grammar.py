@@ -24,7 +24,13 @@ from headrace.answer_formats.call_layout import (
     TaggedLayout,
     layouts_of,
 )
-from headrace.answer_formats.call_syntax import CallFormat, HarmonyCalls, HeadedCalls, TaggedCalls
+from headrace.answer_formats.call_syntax import (
+    CallFormat,
+    HarmonyCalls,
+    JsonCalls,
+    PythonCalls,
+    TaggedCalls,
+)
 from headrace.answer_formats.formats import AnswerFormat
 from headrace.errors import RequestError, shown
 from headrace.structured.composition import Composition, slashed
@@ -122,12 +128,16 @@ def _layouts(format: CallFormat, special: Mapping[str, int]) -> tuple[Layout, ..
     try:
         return layouts_of(format, special)
     except ValueError as error:
-        raise RequestError(
-            f"tool_choice: an answer cannot be held to calls of this model's format: {error}; "
-            "omit tool_choice and strict",
-            param="tool_choice",
-            code=UNSUPPORTED_TOOL,
-        ) from None
+        raise _unsupported(error) from None
+
+
+def _unsupported(error: ValueError) -> RequestError:
+    return RequestError(
+        f"tool_choice: an answer cannot be held to calls of this model's format: {error}; "
+        "omit tool_choice and strict",
+        param="tool_choice",
+        code=UNSUPPORTED_TOOL,
+    )
 
 
 def _within_text(
@@ -143,9 +153,12 @@ def _within_text(
     for syntax in format.syntax:
         if isinstance(syntax, TaggedCalls):
             marks |= {*syntax.bare}
-        elif not isinstance(syntax, HeadedCalls) and syntax.bare:
+        elif isinstance(syntax, (JsonCalls, PythonCalls)) and syntax.bare:
             marks |= {start for layout in layouts for start in calls.starts(layout)}
-    text = free_text(rules, sorted(marks))
+    try:
+        text = free_text(rules, sorted(marks))
+    except ValueError as error:
+        raise _unsupported(error) from None
     # A call that is a section of its own is followed by text or by a further section.
     sections = " | ".join(
         calls.section(layout, parallel and bool(layout.opening)) for layout in layouts
