@@ -167,3 +167,21 @@ class ReasoningFormat:
     """Marks around the content, which are not part of it."""
     traits: tuple[tuple[str, ...], ...] = ()
     """As in CallFormat."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerFormat:
+    """The pair of formats in which a model writes tool calls and reasoning."""
+
+    calls: CallFormat | None = None
+    """None for a model that does not call tools."""
+    reasoning: ReasoningFormat | None = None
+    """None for a model without reasoning."""
+
+    def opens_reasoning(self, prompt: str) -> bool:
+        """Whether a prompt ends with the mark that begins reasoning, as some templates write it."""
+        tags = None if self.reasoning is None else self.reasoning.tags
+        if not isinstance(tags, ThinkTags):
+            return False
+        begins = (tags.begin, *tags.other_begins)
+        return prompt.rstrip().endswith(tuple(begin.rstrip() for begin in begins))

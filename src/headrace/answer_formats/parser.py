@@ -39,6 +39,7 @@ from headrace.answer_formats.answer_writer import AnswerWriter
 from headrace.answer_formats.bare_key_calls import read_bare_key_section
 from headrace.answer_formats.call_reading import CallReading, NotACallError
 from headrace.answer_formats.call_syntax import (
+    AnswerFormat,
     BareKeyCalls,
     CallSyntax,
     HarmonyCalls,
@@ -49,7 +50,6 @@ from headrace.answer_formats.call_syntax import (
     ThinkTags,
 )
 from headrace.answer_formats.deltas import Delta
-from headrace.answer_formats.formats import AnswerFormat
 from headrace.answer_formats.harmony import read_harmony
 from headrace.answer_formats.headed_calls import read_headed_section
 from headrace.answer_formats.json_calls import read_json_section
