@@ -78,18 +78,29 @@ def renderer(text: str) -> Render:
 
 
 def answer_of(render: Render, count: int) -> str | None:
-    """The answer that a template writes for the first calls, without the end of its turn; None
-    where it refuses them or writes none of them."""
-    calls = [
-        {"id": f"call0000{at}", "type": "function", "function": {"name": name, "arguments": given}}
-        for at, (name, given) in enumerate(CALLS[:count])
+    """The answer that a template writes for the first of the calls, as `answered`."""
+    functions = [tool["function"] for tool in TOOL_LIST]
+    return answered(render, CALLS[:count], functions)
+
+
+def answered(
+    render: Render,
+    calls: Sequence[tuple[str, Mapping[str, Any]]],
+    functions: Sequence[Any],
+) -> str | None:
+    """The answer that a template writes for calls, without the end of its turn; None where it
+    refuses them or omits some of them."""
+    tools = [{"type": "function", "function": function} for function in functions]
+    tool_calls = [
+        {"id": f"call{at:05}", "type": "function", "function": {"name": name, "arguments": given}}
+        for at, (name, given) in enumerate(calls)
     ]
     for content in ("", None):
-        message = {"role": "assistant", "content": content, "tool_calls": calls}
+        message = {"role": "assistant", "content": content, "tool_calls": tool_calls}
         try:
-            text = render([USER, message], TOOL_LIST)
-            said = render([USER, {"role": "assistant", "content": "Sunny."}], TOOL_LIST)
-            prompt = render([USER], TOOL_LIST)
+            text = render([USER, message], tools)
+            said = render([USER, {"role": "assistant", "content": "Sunny."}], tools)
+            prompt = render([USER], tools)
         except HeadraceError:
             continue
         start = max(_shared(text, prompt), _shared(text, said))
@@ -100,7 +111,7 @@ def answer_of(render: Render, count: int) -> str | None:
         if ">" not in text[text.rfind("<", 0, end) : end]:
             end = text.find(">", end) + 1
         answer = text[start:end]
-        return answer if all(name in answer for name, _ in CALLS[:count]) else None
+        return answer if all(name in answer for name, _ in calls) else None
     return None
 
 

@@ -113,12 +113,32 @@ class BareKeyCalls:
     schema decides what is meant."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NestedCalls:
+    """Calls whose parameters are elements named after them, nested where a value has members."""
+
+    begins: tuple[str, ...]
+    """Marks of a section of calls."""
+    prefix: str
+    """What every tag begins with."""
+    name: tuple[str, str]
+    """Marks before and after the function's name."""
+    end: str
+    """Mark of a call's end."""
+    section_ends: tuple[str, ...]
+    """Marks of a section's end; a section may end without."""
+    item: str
+    """The element of a list."""
+
+
 @dataclass(frozen=True, slots=True)
 class HarmonyCalls:
     """Calls as messages of harmony's commentary channel; it has the reasoning as well."""
 
 
-CallSyntax: TypeAlias = JsonCalls | HeadedCalls | TaggedCalls | PythonCalls | BareKeyCalls
+CallSyntax: TypeAlias = (
+    JsonCalls | HeadedCalls | TaggedCalls | PythonCalls | BareKeyCalls | NestedCalls
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

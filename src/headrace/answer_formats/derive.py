@@ -73,7 +73,7 @@ def derive_format(render: Render) -> CallFormat | None:
             format = CallFormat(name="derived", syntax=(syntax,), opened_by=mark if opened else "")
             rest = {_read(format, text, calls) for text, calls in written.texts}
             if rest <= {"", *written.ends}:
-                return replace(format, dropped=tuple(sorted(rest - {""})))
+                return replace(format, dropped=tuple(end for end in written.ends if end in rest))
     return None
 
 

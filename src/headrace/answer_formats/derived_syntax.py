@@ -345,7 +345,8 @@ def _tags(written: Written, count: int) -> _Tags | None:
             spans.append((start, at))
     spans = spans if count == 2 else [(0, 0), *spans]
     gaps = [text[left[1] : right[0]] for left, right in itertools.pairwise(spans)]
-    return _Tags(*gaps[:5], text[at:])
+    before, name_to_key, key_to_value, value_to_key, other = (*gaps, "")[:5]
+    return _Tags(before, name_to_key, key_to_value, value_to_key, other, text[at:])
 
 
 CANDIDATES: tuple[Callable[[Written], Iterator[CallSyntax]], ...] = (

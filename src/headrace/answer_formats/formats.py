@@ -143,7 +143,7 @@ def reasoning_format(name: str) -> ReasoningFormat:
 
 def _named(name: str, known: tuple[_Format, ...], aliases: dict[str, str], param: str) -> _Format:
     """The format with a name. Raises ConfigError with all names for another."""
-    names = {format.name: format for format in known}
+    names: dict[str, _Format] = {format.name: format for format in known}
     found = names.get(aliases.get(name, name))
     if found is None:
         listed = ", ".join(sorted({*names, *aliases}))
