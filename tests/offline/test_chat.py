@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from headrace import LLM, SamplingParams
-from headrace.answer_formats.formats import NO_FORMAT, choose_format
+from headrace.answer_formats.call_syntax import NO_FORMAT
+from headrace.answer_formats.formats import choose_format
 from headrace.conversation.reading import AnswerReading
 from headrace.errors import RequestError
 from headrace.offline.chat import ChatAnswer

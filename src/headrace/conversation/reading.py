@@ -11,18 +11,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from headrace.answer_formats.call_syntax import HarmonyCalls, HeadedCalls, ThinkTags
-from headrace.answer_formats.deltas import CallEnd, CallStart, Delta
-from headrace.answer_formats.formats import (
+from headrace.answer_formats.call_syntax import (
+    NO_FORMAT,
     AnswerFormat,
-    call_format,
-    choose_format,
-    reasoning_format,
+    HarmonyCalls,
+    HeadedCalls,
+    ThinkTags,
 )
+from headrace.answer_formats.deltas import CallEnd, CallStart, Delta
+from headrace.answer_formats.derive import Messages, Render
+from headrace.answer_formats.formats import call_format, choose_format, reasoning_format
 from headrace.answer_formats.parser import AnswerParser
 
 if TYPE_CHECKING:
-    from headrace.text import Tokenizer
+    from headrace.text import ChatTemplate, Tokenizer
 
 _HARMONY_MARKS = (
     "<|start|>", "<|channel|>", "<|constrain|>", "<|message|>", "<|end|>", "<|call|>", "<|return|>",
@@ -54,20 +56,31 @@ class Piece(Protocol):
 
 
 def answer_format(
-    template: str | None, *, calls: str = AUTO, reasoning: str = AUTO
+    template: ChatTemplate | None, *, calls: str = AUTO, reasoning: str = AUTO
 ) -> AnswerFormat:
     """How a model writes reasoning and tool calls: as its chat template shows, or as named.
 
-    template: the text of all its templates; None for a model without one. calls, reasoning: names
-    of formats, AUTO or NONE.
+    template: None for a model without one. calls, reasoning: names of formats, AUTO or NONE.
     """
-    shown = AnswerFormat() if template is None else choose_format(template)
+    shown = NO_FORMAT
+    if template is not None:
+        shown = choose_format(template.source_text, _renderer(template))
     chosen_calls, chosen_reasoning = shown.calls, shown.reasoning
     if calls != AUTO:
         chosen_calls = None if calls == NONE else call_format(calls)
     if reasoning != AUTO:
         chosen_reasoning = None if reasoning == NONE else reasoning_format(reasoning)
     return AnswerFormat(chosen_calls, chosen_reasoning)
+
+
+def _renderer(template: ChatTemplate) -> Render:
+    """What a format is derived from where the template's text has no known marks."""
+
+    def render(messages: Messages, tools: Messages) -> str:
+        asks = messages[-1]["role"] == "user"
+        return template.render(messages, tools=tools, add_generation_prompt=asks)
+
+    return render
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,7 @@ class PromptEncoder:
                 raise TemplateError("this model has no chat template; use generate() with a text")
             self._template = ChatTemplate.for_tokenizer(self._templates, self.tokenizer)
         if self._format is None:
-            self._format = answer_format(self._template.source_text)
+            self._format = answer_format(self._template)
             self._special = special_tokens(self.tokenizer)
         segments = self._template.render_segments(
             arguments.messages(messages),

@@ -79,7 +79,7 @@ def load_text(engine_config: EngineConfig, server_config: ServerConfig) -> TextS
         trust_request_template=server_config.trust_request_chat_template,
         left_out=checkpoint.left_out_words,
         answer_format=answer_format(
-            None if template is None else template.source_text,
+            template,
             calls=server_config.tool_call_parser,
             reasoning=server_config.reasoning_parser,
         ),

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from headrace.answer_formats.formats import NO_FORMAT, AnswerFormat, choose_format
+from headrace.answer_formats.call_syntax import NO_FORMAT
+from headrace.answer_formats.formats import AnswerFormat, choose_format
 from headrace.conversation.reading import special_tokens
 from headrace.engine.limits import Limits
 from headrace.engine.sampling_defaults import SamplingDefaults
