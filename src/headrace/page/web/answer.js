@@ -33,6 +33,12 @@ export class AnswerView {
     this.markdown.show(this.text);
   }
 
+  // Other elements instead of the text, until it is drawn again.
+  replace(...elements) {
+    this.body.replaceChildren(...elements);
+    this.markdown.forget();
+  }
+
   reason(piece) {
     this.thought.hidden = false;
     this.thought.lastChild.append(piece);

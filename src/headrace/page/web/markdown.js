@@ -20,6 +20,11 @@ export class MarkdownView {
     this.shown = [];
   }
 
+  // What is in the element now was not drawn here.
+  forget() {
+    this.shown = [];
+  }
+
   show(text) {
     const blocks = blocksOf(text.split("\n"));
     const keys = blocks.map((block) => `${block.kind} ${block.lines.join("\n")}`);

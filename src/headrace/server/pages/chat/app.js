@@ -49,7 +49,7 @@ function context() {
 // The field is as high as its text, up to a third of the window.
 function grow() {
   question.style.height = "auto";
-  question.style.height = `${Math.min(question.scrollHeight + 2, innerHeight / 3)}px`;
+  question.style.height = `${Math.min(question.scrollHeight, innerHeight / 3)}px`;
 }
 
 function submit(event) {

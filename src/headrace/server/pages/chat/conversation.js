@@ -7,7 +7,7 @@ import { engineCounts, mbu, shown, Stopwatch } from "./figures.js";
 import { MessageView } from "./message.js";
 import { requestBody, SettingError } from "./request.js";
 import { reveal } from "./settings.js";
-import { keepExchange, save, state } from "./store.js";
+import { exchangeOf, keepExchange, save, state } from "./store.js";
 import { addCalls } from "./tool_calls.js";
 
 // Characters of a response that the raw view keeps.
@@ -86,6 +86,9 @@ export class Conversation {
     return {
       edit: (text, send) => {
         change(() => {
+          const exchange = exchangeOf(message);
+          // Its tokens are those of the text before.
+          if (exchange && text !== message.content) exchange.tokens = null;
           message.content = text;
           if (send) cut(at() + 1);
         });

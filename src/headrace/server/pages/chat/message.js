@@ -20,18 +20,16 @@ const button = (text, onclick, attributes = {}) =>
   h("button", { type: "button", class: "quiet", ...attributes, onclick }, text);
 
 // Where a schema was sent: the answer as JSON, or why it is none.
-function drawJson(view, message) {
-  let value;
+function drawJson(answer, { content }, tokens) {
+  const shown = tokens ? [tokens.element] : [];
   try {
-    value = JSON.parse(message.content);
+    const text = JSON.stringify(JSON.parse(content), null, 2);
+    const mark = h("p", { class: "mark good" }, "Valid JSON");
+    answer.replace(...(tokens ? shown : [codeBlock(text, "JSON")]), mark);
   } catch (error) {
-    view.body.append(h("p", { class: "mark warn" }, `This is not valid JSON: ${error.message}`));
-    return;
+    const mark = h("p", { class: "mark warn" }, `This is not valid JSON: ${error.message}`);
+    answer.replace(...(tokens ? shown : [codeBlock(content, "text")]), mark);
   }
-  view.body.replaceChildren(
-    codeBlock(JSON.stringify(value, null, 2), "JSON"),
-    h("p", { class: "mark good" }, "Valid JSON"),
-  );
 }
 
 export class MessageView {
@@ -65,7 +63,7 @@ export class MessageView {
 
   startTokens() {
     const element = h("div");
-    this.answer.body.replaceChildren(element);
+    this.answer.replace(element);
     return new TokensView(element);
   }
 
@@ -82,7 +80,7 @@ export class MessageView {
     const { message, answer } = this;
     this.busy(false);
     if (message.role === "assistant") this.drawAnswer(last);
-    else answer.body.replaceChildren(h("p", { class: message.role === "tool" && "code" }, message.content));
+    else answer.replace(h("p", { class: message.role === "tool" && "code" }, message.content));
     this.drawButtons();
   }
 
@@ -96,8 +94,9 @@ export class MessageView {
       this.tokens.append(exchange.tokens);
     }
     answer.text = message.content;
-    if (!this.tokens || message.json) answer.draw();
-    if (message.json && message.content) drawJson(answer, message);
+    if (message.json && message.content) drawJson(answer, message, this.tokens);
+    else if (this.tokens) answer.replace(this.tokens.element);
+    else answer.draw();
     const unanswered = last && !message.error && message.calls?.length;
     drawCalls(answer.calls, message.calls || [], unanswered ? this.acts.results : null);
     answer.fail(message.error ? problem(message.error) : "");
@@ -155,8 +154,7 @@ export class MessageView {
         h("button", { class: "primary" }, message.role === "assistant" ? "Save" : "Save and resend"),
       ),
     );
-    answer.body.replaceChildren(form);
-    answer.markdown.shown = [];
+    answer.replace(form);
     this.buttons.replaceChildren();
     input.focus();
   }

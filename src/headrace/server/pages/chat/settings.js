@@ -127,7 +127,7 @@ export function drawSettings(root, model, onKey) {
       "system-part",
       "System prompt",
       true,
-      field("System prompt", bind("system", { rows: 4, id: "system" }), "The first message of every request."),
+      field("First message of every request", bind("system", { rows: 4, id: "system" })),
     ),
     sampling: section(
       "sampling-part",
