@@ -35,6 +35,8 @@ export class AnswerView {
 
   // Other elements instead of the text, until it is drawn again.
   replace(...elements) {
+    cancelAnimationFrame(this.frame);
+    this.frame = 0;
     this.body.replaceChildren(...elements);
     this.markdown.forget();
   }

@@ -98,7 +98,14 @@ const DRAWN = {
   rule: () => h("hr"),
   list: ({ lines }, depth) => list(lines, depth),
   quote: ({ lines }, depth) =>
-    h("blockquote", {}, children(lines.map((line) => QUOTE.exec(line)[1]), depth)),
+    h(
+      "blockquote",
+      {},
+      children(
+        lines.map((line) => QUOTE.exec(line)[1]),
+        depth,
+      ),
+    ),
   table: ({ lines }) => table(lines),
   paragraph: ({ lines }) => h("p", {}, inline(lines.join("\n"))),
 };
@@ -137,7 +144,9 @@ function list(lines, depth) {
     first === undefined ? "ul" : "ol",
     { start: first !== undefined && first !== "1" && first },
     items.map(([text, ...rest]) => {
-      const least = Math.min(...rest.filter((line) => line.trim()).map((line) => line.search(/\S/)));
+      const least = Math.min(
+        ...rest.filter((line) => line.trim()).map((line) => line.search(/\S/)),
+      );
       const inner = rest.map((line) => line.slice(Math.min(least, line.length)));
       const lazy = inner.findIndex((line) => kindOf(line) !== "paragraph" || FENCE.test(line));
       const own = lazy < 0 ? inner.length : lazy;
@@ -159,11 +168,25 @@ function table([head, , ...rows]) {
     h(
       "table",
       {},
-      h("thead", {}, h("tr", {}, cells(head).map((cell) => h("th", {}, inline(cell.trim()))))),
+      h(
+        "thead",
+        {},
+        h(
+          "tr",
+          {},
+          cells(head).map((cell) => h("th", {}, inline(cell.trim()))),
+        ),
+      ),
       h(
         "tbody",
         {},
-        rows.map((row) => h("tr", {}, cells(row).map((cell) => h("td", {}, inline(cell.trim()))))),
+        rows.map((row) =>
+          h(
+            "tr",
+            {},
+            cells(row).map((cell) => h("td", {}, inline(cell.trim()))),
+          ),
+        ),
       ),
     ),
   );

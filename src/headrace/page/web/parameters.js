@@ -2,7 +2,7 @@
 
 import { field, h } from "./dom.js";
 
-const number = (label, limits, help) => ({ label, limits: { type: "number", ...limits }, help });
+const number = (label, limits) => ({ label, limits: { type: "number", ...limits } });
 
 export const PARAMETERS = {
   temperature: number("Temperature", { step: "any", min: 0 }),
@@ -11,6 +11,7 @@ export const PARAMETERS = {
   top_k: number("Top k", { step: 1, min: -1 }),
   min_p: number("Min p", { step: "any", min: 0, max: 1 }),
   seed: number("Seed", { step: 1, placeholder: "random" }),
+  thinking_token_budget: number("Reasoning tokens", { step: 1, min: 0, placeholder: "no limit" }),
 };
 
 // An input that keeps what is typed in kept[name].
@@ -26,11 +27,13 @@ export function bound(kept, name, attributes, changed = () => {}) {
   return input;
 }
 
-// defaults: by parameter, for the placeholders; what is not known there reads "default".
-export function parameterFields(kept, names, { defaults = {}, changed } = {}) {
+// defaults: by parameter, for the placeholders; what is not known there reads "default". beside: a
+// field that stands before these.
+export function parameterFields(kept, names, { defaults = {}, changed, beside } = {}) {
   return h(
     "div",
     { class: "fields" },
+    beside,
     names.map((name) => {
       const { label, limits } = PARAMETERS[name];
       const placeholder = defaults[name] === undefined ? "default" : String(defaults[name]);

@@ -12,7 +12,11 @@ const RETRY_MS = 2000;
 const at = (id) => document.getElementById(id);
 
 const send = h("button", { class: "primary" }, "Send");
-const stop = h("button", { type: "button", hidden: true, onclick: () => conversation.stop() }, "Stop");
+const stop = h(
+  "button",
+  { type: "button", hidden: true, onclick: () => conversation.stop() },
+  "Stop",
+);
 const question = h("textarea", {
   id: "question",
   rows: 1,
@@ -55,10 +59,9 @@ function grow() {
 function submit(event) {
   event?.preventDefault();
   const text = question.value;
-  if (!text.trim() || conversation.running) return;
+  if (!text.trim() || !conversation.say(text)) return;
   question.value = "";
   grow();
-  conversation.say(text);
 }
 
 question.addEventListener("input", grow);

@@ -102,8 +102,7 @@ export class Conversation {
         change(() => {
           // The results of an answer's calls mean nothing without it.
           let end = at() + 1;
-          if (message.calls?.length)
-            while (state.messages[end]?.role === "tool") end += 1;
+          if (message.calls?.length) while (state.messages[end]?.role === "tool") end += 1;
           state.messages.splice(at(), end - at());
         }),
       results: (texts) => {
@@ -126,11 +125,29 @@ export class Conversation {
     if (!save()) note("This browser has no more room: the conversation is not kept.", "warn");
   }
 
+  // Whether the message could be sent.
   say(text) {
     state.messages.push({ role: "user", content: text });
+    if (this.running || this.request() === null) {
+      state.messages.pop();
+      return false;
+    }
     this.keep();
     this.draw();
     this.answer();
+    return true;
+  }
+
+  // The request for the next answer; null where a setting is wrong, which is then shown.
+  request() {
+    try {
+      return requestBody(state);
+    } catch (error) {
+      if (!(error instanceof SettingError)) throw error;
+      reveal(error.field);
+      note(error.message, "bad");
+      return null;
+    }
   }
 
   clear() {
@@ -145,17 +162,10 @@ export class Conversation {
   }
 
   async answer() {
-    if (this.running) return;
-    let body;
-    try {
-      body = requestBody(state);
-    } catch (error) {
-      if (!(error instanceof SettingError)) throw error;
-      reveal(error.field);
-      note(error.message, "bad");
-      return;
-    }
+    const body = this.running ? null : this.request();
+    if (body === null) return;
     const message = { role: "assistant", content: "", json: state.schema.on };
+    keepExchange(message, { body, events: [], length: 0, tokens: null });
     state.messages.push(message);
     this.draw();
     const view = this.views.get(message);
@@ -173,6 +183,7 @@ export class Conversation {
       else {
         const { status = 0, message: words, param, code } = error;
         message.error = { status, message: words, param, code };
+        exchangeOf(message).refusal = error.body;
         this.onRefused(status);
       }
     }
@@ -183,13 +194,14 @@ export class Conversation {
     this.draw();
     if (follows) this.root.scrollTop = this.root.scrollHeight;
     const { tokens } = message.figures || {};
-    announce(message.error ? "There is no answer." : `The answer is complete: ${count(tokens)} tokens.`);
+    announce(
+      message.error ? "There is no answer." : `The answer is complete: ${count(tokens)} tokens.`,
+    );
   }
 
   // Throws what ends the answer before its end; the message has what arrived until then.
   async receive(message, view, body, signal) {
-    const exchange = { body, events: [], length: 0, tokens: null };
-    keepExchange(message, exchange);
+    const exchange = exchangeOf(message);
     const watch = new Stopwatch(performance.now());
     const engine = new EngineWatch();
     let figures = null;
@@ -209,7 +221,9 @@ export class Conversation {
       for await (const chunk of chat(body, signal, raw)) {
         const progress = chunk.prompt_progress;
         if (progress && watch.first_ms === undefined)
-          view.waiting(`reading the prompt: ${count(progress.processed)} of ${count(progress.total)}`);
+          view.waiting(
+            `reading the prompt: ${count(progress.processed)} of ${count(progress.total)}`,
+          );
         const choice = chunk.choices?.[0];
         const piece = pieceOf(choice);
         watch.take(chunk, piece !== null, performance.now());
@@ -233,7 +247,10 @@ export class Conversation {
     if (piece.calls) addCalls((message.calls ??= []), piece.calls);
     if (piece.tokens) exchange.tokens = [...(exchange.tokens || []), ...piece.tokens];
     view.grow(piece);
-    if (follows) requestAnimationFrame(() => { this.root.scrollTop = this.root.scrollHeight; });
+    if (follows)
+      requestAnimationFrame(() => {
+        this.root.scrollTop = this.root.scrollHeight;
+      });
   }
 
   isNearEnd() {

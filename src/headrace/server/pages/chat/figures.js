@@ -21,7 +21,9 @@ export function engineCounts(text) {
 // MBU = bytes moved by steps / seconds within steps / bytes per second that this machine reads
 export function mbu(before, after) {
   const seconds = after.seconds - before.seconds;
-  return after.limit && seconds > 0 ? (after.bytes - before.bytes) / seconds / after.limit : undefined;
+  return after.limit && seconds > 0
+    ? (after.bytes - before.bytes) / seconds / after.limit
+    : undefined;
 }
 
 export class Stopwatch {
@@ -61,7 +63,11 @@ export function shown(figures) {
   const { tokens, rate, ttft_ms, queue_ms, prompt, cached, thoughts, mbu: share, miss } = figures;
   const cachedTitle = `Prompt tokens found in the prefix cache${miss ? `; no more because: ${miss}` : ""}`;
   return [
-    ["Tokens/s", known(rate) && rate.toFixed(rate < 10 ? 1 : 0), "Tokens after the first, by the second"],
+    [
+      "Tokens/s",
+      known(rate) && rate.toFixed(rate < 10 ? 1 : 0),
+      "Tokens after the first, by the second",
+    ],
     [
       "TTFT",
       known(ttft_ms) && ms(ttft_ms),
@@ -70,7 +76,11 @@ export function shown(figures) {
     ["Output", known(tokens) && count(tokens), "Tokens of the answer"],
     ["Thoughts", thoughts > 0 && count(thoughts), "Tokens of reasoning, part of the output"],
     ["Prompt", known(prompt) && count(prompt), "Tokens of the prompt"],
-    ["Cached", known(cached) && known(prompt) && `${count(cached)} (${percent(cached, prompt)})`, cachedTitle],
+    [
+      "Cached",
+      known(cached) && known(prompt) && `${count(cached)} (${percent(cached, prompt)})`,
+      cachedTitle,
+    ],
     [
       "MBU",
       known(share) && percent(share, 1),

@@ -7,15 +7,13 @@ const share = (logprob) => {
   const value = 100 * Math.exp(logprob);
   return `${value >= 99.95 ? "100" : value.toPrecision(value < 0.1 ? 1 : 3)} %`;
 };
-const visible = (text) => JSON.stringify(text).slice(1, -1).replaceAll("\\\"", "\"") || "(nothing)";
+const visible = (text) => JSON.stringify(text).slice(1, -1).replaceAll('\\"', '"') || "(nothing)";
 
 // Bytes of tokens become text together: a character may be cut between tokens.
 export function tokenTexts(tokens) {
   const decoder = new TextDecoder();
   return tokens.map(({ bytes, token }, at) =>
-    bytes
-      ? decoder.decode(new Uint8Array(bytes), { stream: at + 1 < tokens.length })
-      : token,
+    bytes ? decoder.decode(new Uint8Array(bytes), { stream: at + 1 < tokens.length }) : token,
   );
 }
 
@@ -67,9 +65,7 @@ export class TokensView {
     const [span, token] = this.spans[at];
     span.classList.add("chosen");
     const rivals = token.top_logprobs || [];
-    const rows = rivals.some((rival) => rival.token === token.token)
-      ? rivals
-      : [token, ...rivals];
+    const rows = rivals.some((rival) => rival.token === token.token) ? rivals : [token, ...rivals];
     this.tip.replaceChildren(
       h("p", {}, h("b", { class: "code" }, visible(token.token)), ` ${share(token.logprob)}`),
       h("small", {}, `log probability ${token.logprob.toFixed(4)}`),
@@ -81,7 +77,13 @@ export class TokensView {
           bar.style.setProperty("--p", String(Math.exp(rival.logprob)));
           const kind = rival.token === token.token ? "own" : "";
           const name = h("span", { class: "code" }, visible(rival.token));
-          return h("li", { class: kind }, name, h("span", { class: "n" }, share(rival.logprob)), bar);
+          return h(
+            "li",
+            { class: kind },
+            name,
+            h("span", { class: "n" }, share(rival.logprob)),
+            bar,
+          );
         }),
       ),
     );

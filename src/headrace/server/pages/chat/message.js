@@ -39,6 +39,7 @@ export class MessageView {
     this.acts = acts;
     this.answer = new AnswerView();
     this.tokens = null;
+    this.begun = false;
     const name = NAMES[message.role];
     this.tags = h("small", { class: "tags" }, message.role === "tool" && message.name);
     this.buttons = h("div", { class: "row acts" });
@@ -52,7 +53,14 @@ export class MessageView {
 
   // While it arrives: what the answer has now, in addition to before.
   grow({ reasoning, content, calls, tokens }) {
+    const { thought } = this.answer;
+    // Thoughts are open until the answer itself begins, unless they were folded by hand.
+    if (reasoning && thought.hidden) thought.open = true;
     if (reasoning) this.answer.reason(reasoning);
+    if ((content || calls) && !this.begun) {
+      this.begun = true;
+      thought.open = false;
+    }
     if (tokens) {
       this.tokens ??= this.startTokens();
       this.tokens.append(tokens);
@@ -97,13 +105,15 @@ export class MessageView {
     if (message.json && message.content) drawJson(answer, message, this.tokens);
     else if (this.tokens) answer.replace(this.tokens.element);
     else answer.draw();
+    if (message.json && !message.content && message.reasoning && message.finish === "length")
+      answer.replace(
+        h("p", { class: "mark warn" }, "Reasoning took all tokens. Limit its tokens in Sampling."),
+      );
     const unanswered = last && !message.error && message.calls?.length;
     drawCalls(answer.calls, message.calls || [], unanswered ? this.acts.results : null);
     answer.fail(message.error ? problem(message.error) : "");
     answer.figures(shown(message.figures || {}));
-    this.waiting(
-      [ENDS[message.finish], message.stopped && "stopped"].filter(Boolean).join(", "),
-    );
+    this.waiting([ENDS[message.finish], message.stopped && "stopped"].filter(Boolean).join(", "));
   }
 
   drawButtons() {
@@ -151,7 +161,11 @@ export class MessageView {
         { class: "row end" },
         button("Cancel", () => this.acts.edit(message.content, false)),
         message.role !== "assistant" && button("Save only", () => done(false)),
-        h("button", { class: "primary" }, message.role === "assistant" ? "Save" : "Save and resend"),
+        h(
+          "button",
+          { class: "primary" },
+          message.role === "assistant" ? "Save" : "Save and resend",
+        ),
       ),
     );
     answer.replace(form);

@@ -2,7 +2,9 @@
 
 import { readParameters } from "./shared/parameters.js";
 
-export const PARAMETERS = ["temperature", "top_p", "top_k", "min_p", "max_tokens", "seed"];
+export const SAMPLING = ["temperature", "top_p", "top_k", "min_p", "max_tokens", "seed"];
+export const REASONING = ["thinking_token_budget"];
+const PARAMETERS = [...SAMPLING, ...REASONING];
 
 // A setting that cannot be sent: field is the id of its control.
 export class SettingError extends Error {

@@ -2,7 +2,7 @@
 
 import { field, h, select, unique } from "./shared/dom.js";
 import { bound, moreField, parameterFields } from "./shared/parameters.js";
-import { PARAMETERS } from "./request.js";
+import { REASONING, SAMPLING } from "./request.js";
 import { key, save, state } from "./store.js";
 
 const EFFORTS = ["none", "minimal", "low", "medium", "high", "xhigh"];
@@ -38,7 +38,12 @@ const EXAMPLE_SCHEMA = {
 };
 
 function section(id, title, open, ...content) {
-  return h("details", { id, open }, h("summary", {}, title), h("div", { class: "inside" }, content));
+  return h(
+    "details",
+    { id, open },
+    h("summary", {}, title),
+    h("div", { class: "inside" }, content),
+  );
 }
 
 // A checkbox that keeps kept[name].
@@ -108,7 +113,12 @@ export function drawSettings(root, model, onKey) {
     state.tools.choice = choice.value;
     changed();
   });
-  const keyInput = h("input", { type: "password", autocomplete: "off", spellcheck: "false", id: "key" });
+  const keyInput = h("input", {
+    type: "password",
+    autocomplete: "off",
+    spellcheck: "false",
+    id: "key",
+  });
   keyInput.value = key.get();
   const keyForm = h(
     "form",
@@ -127,19 +137,26 @@ export function drawSettings(root, model, onKey) {
       "system-part",
       "System prompt",
       true,
-      field("First message of every request", bind("system", { rows: 4, id: "system" })),
+      field("Instructions to the model", bind("system", { rows: 4, id: "system" })),
     ),
     sampling: section(
       "sampling-part",
       "Sampling",
       true,
       h("p", { class: "quiet" }, "An empty field leaves the choice to the model."),
-      parameterFields(state.parameters, PARAMETERS, {
+      parameterFields(state.parameters, SAMPLING, {
         defaults: model?.default_sampling_params,
         changed,
       }),
-      field("Stop", bind("stop", { rows: 2, class: "code", placeholder: "none" }), "Texts that end the answer, each on its own line."),
-      field("Reasoning effort", effort),
+      field(
+        "Stop",
+        bind("stop", { rows: 2, class: "code", placeholder: "none" }),
+        "Texts that end the answer, each on its own line.",
+      ),
+      parameterFields(state.parameters, REASONING, {
+        changed,
+        beside: field("Reasoning effort", effort),
+      }),
       moreField(state, changed),
     ),
     tools: section(
@@ -162,7 +179,14 @@ export function drawSettings(root, model, onKey) {
       "Answer's schema",
       state.schema.on,
       check("Answer in JSON of this schema", state.schema, "on", changed),
-      jsonField("schema-text", "JSON Schema", state.schema, "Sent as response_format.", EXAMPLE_SCHEMA, changed),
+      jsonField(
+        "schema-text",
+        "JSON Schema",
+        state.schema,
+        "Sent as response_format.",
+        EXAMPLE_SCHEMA,
+        changed,
+      ),
       check("strict", state.schema, "strict", changed),
     ),
     logprobs: section(
@@ -170,7 +194,10 @@ export function drawSettings(root, model, onKey) {
       "Log probabilities",
       state.logprobs.on,
       check("Colour tokens by their probability", state.logprobs, "on", changed),
-      field("Rivals of each token", bound(state.logprobs, "rivals", { type: "number", min: 0, max: 20, step: 1 }, changed)),
+      field(
+        "Rivals of each token",
+        bound(state.logprobs, "rivals", { type: "number", min: 0, max: 20, step: 1 }, changed),
+      ),
     ),
     key: section("key-part", "API key", Boolean(key.get()), keyForm),
   };
@@ -178,13 +205,15 @@ export function drawSettings(root, model, onKey) {
   function marks() {
     const used = {
       system: state.system.trim(),
-      sampling: state.stop || state.effort || state.more || Object.values(state.parameters).some(Boolean),
+      sampling:
+        state.stop || state.effort || state.more || Object.values(state.parameters).some(Boolean),
       tools: state.tools.on,
       schema: state.schema.on,
       logprobs: state.logprobs.on,
       key: key.get(),
     };
-    for (const [name, part] of Object.entries(parts)) part.classList.toggle("used", Boolean(used[name]));
+    for (const [name, part] of Object.entries(parts))
+      part.classList.toggle("used", Boolean(used[name]));
   }
   marks();
   root.replaceChildren(
