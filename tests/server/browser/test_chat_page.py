@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
+import httpx
 import msgspec
 import pytest
 
 from headrace.answer_formats.formats import choose_format
 from headrace.config import ServerConfig
 from headrace.embedded import embedded_model
+from headrace.engine.messages import Output, Stats, Submit
 from tests.server.browser.page import ChatPage, chat_page
 from tests.server.conftest import Running
 from tests.server.mock_engine import INFO, MockEngine, says
@@ -56,7 +58,9 @@ async def test_a_conversation_streams_and_stays(served: Process, tmp_path: Path)
             "Cached",
         ):
             assert figure in figures
-        assert "MBU" not in figures, "this machine was not measured"
+        limit = "headrace:read_limit_bytes_per_second{"
+        is_measured = limit in httpx.get(f"{served.url}/metrics").text
+        assert ("MBU" in figures) is is_measured
         await chat.page.reload()
         await chat.messages("Model").wait_for()
         kept = await chat.page.evaluate("JSON.parse(localStorage['headrace-chat'])")
@@ -234,6 +238,60 @@ async def test_tokens_have_colours_and_rivals(start: Start, tmp_path: Path) -> N
         await tip.wait_for(state="detached")
 
 
+async def test_mbu_is_of_the_steps_of_an_answer(start: Start, tmp_path: Path) -> None:
+    info = msgspec.structs.replace(INFO, read_limit_bytes_per_s=1e9)
+    before = Stats(busy_s=100.0, moved_bytes=10**11)
+    engine = MockEngine(says("abc"), info=info, stats=before)
+    answer_abc = engine.reply
+
+    async def reply(submit: Submit) -> AsyncIterator[Output]:
+        async for output in answer_abc(submit):
+            now = engine.stats
+            engine.stats = msgspec.structs.replace(
+                now, busy_s=now.busy_s + 0.1, moved_bytes=now.moved_bytes + 25_000_000
+            )
+            yield output
+
+    engine.reply = reply
+    async with chat_page(tmp_path, start(engine).url) as chat:
+        answer = await chat.say("x")
+        assert "MBU\n25 %" in await answer.locator(".took").inner_text()
+
+
+MARKDOWN = {
+    "a **b *c* d** e": "<p>a <strong>b <em>c</em> d</strong> e</p>",
+    "*a **b** c*": "<p><em>a <strong>b</strong> c</em></p>",
+    "2 * 3 * 4, snake_case_name, __init__": "<p>2 * 3 * 4, snake_case_name, __init__</p>",
+    "**open and `so": "<p>**open and `so</p>",
+    "``a`b`` \\*no\\*": "<p><code>a`b</code> *no*</p>",
+    "- a\n  - b\n\n  c\n- d": "<ul><li>a<ul><li>b</li></ul><p>c</p></li><li>d</li></ul>",
+    "3. x\n4. y": '<ol start="3"><li>x</li><li>y</li></ol>',
+    "> q\n> - i\n\n***": "<blockquote><p>q</p><ul><li>i</li></ul></blockquote><hr>",
+    "a | b\n- | -\n1 | *2*": '<div class="scroll"><table><thead><tr><th>a</th><th>b</th></tr>'
+    "</thead><tbody><tr><td>1</td><td><em>2</em></td></tr></tbody></table></div>",
+    "![i](http://x/y.png) <b>": "<p>![i](http://x/y.png) &lt;b&gt;</p>",
+}
+HOSTILE = ("*", "`", "> ", "- ", "_a", "*a ", "~~a ", "|-", "#", "\\", "``` ", "\n", "1. ", "[(")
+DRAW = """async (texts) => {
+  const { MarkdownView } = await import("/page/shared/markdown.js");
+  return texts.map((text) => {
+    const element = document.createElement("div");
+    const started = performance.now();
+    new MarkdownView(element).show(text);
+    return [element.innerHTML, performance.now() - started];
+  });
+}"""
+
+
+async def test_markdown_becomes_elements_in_linear_time(start: Start, tmp_path: Path) -> None:
+    async with chat_page(tmp_path, start(MockEngine(says("x"))).url) as chat:
+        drawn = await chat.page.evaluate(DRAW, [*MARKDOWN])
+        assert dict(zip(MARKDOWN, (html for html, _ in drawn), strict=True)) == MARKDOWN
+        # Where time grew with the square of the length these would take minutes.
+        hostile = await chat.page.evaluate(DRAW, [mark * 50_000 for mark in HOSTILE])
+        assert {mark: ms for mark, (_, ms) in zip(HOSTILE, hostile, strict=True) if ms > 5000} == {}
+
+
 async def test_a_refusal_is_in_the_words_of_the_server(start: Start, tmp_path: Path) -> None:
     server = start(MockEngine(says("x")))
     async with chat_page(tmp_path, server.url) as chat:
@@ -354,7 +412,7 @@ async def test_the_keyboard_is_enough(start: Start, tmp_path: Path) -> None:
         assert await chat.page.evaluate("document.activeElement.id") == "question"
         said = await chat.page.locator("#said").inner_text()
         assert said == "The answer is complete: 10 tokens."
-        reached = []
+        reached: list[str] = []
         while len(reached) < 12 and "Delete" not in reached:
             await keys.press("Shift+Tab")
             reached.append(await chat.page.evaluate("document.activeElement.textContent"))

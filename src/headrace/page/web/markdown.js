@@ -196,7 +196,6 @@ function table([head, , ...rows]) {
 
 const MARKS = [
   ["**", "strong"],
-  ["__", "strong"],
   ["~~", "s"],
   ["*", "em"],
   ["_", "em"],
@@ -205,7 +204,7 @@ const WORD = /[\p{L}\p{N}]/u;
 
 // Nodes of a text with code spans, emphasis, and links as their text. A mark that is not closed is
 // text; once a mark was not found it is not looked for again, which keeps this linear.
-function inline(text, without = "") {
+function inline(text, without = []) {
   const nodes = [];
   const absent = new Set();
   let plain = "";
@@ -215,7 +214,10 @@ function inline(text, without = "") {
     nodes.push(node);
   };
   const close = (mark, from) => {
-    const end = absent.has(mark) ? -1 : text.indexOf(mark, from);
+    let end = absent.has(mark) ? -1 : text.indexOf(mark, from);
+    // A single one closes before the next single one; two in a row are another mark.
+    while (mark.length === 1 && mark !== "`" && end >= 0 && text[end + 1] === mark)
+      end = text.indexOf(mark, end + 2);
     if (end < 0) absent.add(mark);
     return end;
   };
@@ -244,7 +246,7 @@ function inline(text, without = "") {
         /\S/.test(text[inside] || " ") && !(letter === "_" && WORD.test(text[at - 1] || ""));
       const end = opens ? close(mark, inside + 1) : -1;
       if (end > 0 && /\S/.test(text[end - 1])) {
-        push(h(tag, {}, inline(text.slice(inside, end), `${without} ${mark}`)));
+        push(h(tag, {}, inline(text.slice(inside, end), [...without, mark])));
         at = end + mark.length;
       } else {
         plain += mark;
