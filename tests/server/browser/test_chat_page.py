@@ -441,3 +441,24 @@ async def test_a_page_waits_for_its_model(start: Start, tmp_path: Path) -> None:
     async with chat_page(tmp_path, server.url) as chat:
         problem = server.client.get("/v1/models").json()["error"]["message"]
         await chat.page.locator("#composer .status").get_by_text(problem[:30]).wait_for()
+
+
+async def test_an_edit_outlasts_the_answer_that_arrives_meanwhile(
+    start: Start, tmp_path: Path
+) -> None:
+    server = start(MockEngine(says("word " * 20, cut=5, delay_s=0.05)))
+    async with chat_page(tmp_path, server.url) as chat:
+        answer = await chat.say("first", answered=False)
+        question = chat.messages("You")
+        await question.hover()
+        await chat.button("Edit", question).click()
+        text = question.get_by_label("Text of the message")
+        await text.fill("second")
+        await chat.button("Save only", question).click()
+        await chat.page.get_by_text("Stop the answer first.").wait_for()
+        await text.focus()
+        await chat.whole(answer)
+        assert await text.input_value() == "second"
+        assert await text.evaluate("element => element === document.activeElement")
+        await chat.button("Cancel", question).click()
+        assert await question.locator(".answer").inner_text() == "first"

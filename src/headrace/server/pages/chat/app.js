@@ -28,10 +28,13 @@ const status = h("p", { class: "status", role: "status" });
 
 const conversation = new Conversation(at("conversation"), {
   onRunning: (running) => {
+    const free = [document.body, stop].includes(document.activeElement);
     [send.hidden, stop.hidden] = [running, !running];
-    if (!running) question.focus({ preventScroll: true });
+    // Whoever is busy elsewhere on the page stays there.
+    if (!running && free) question.focus({ preventScroll: true });
     context();
   },
+  onFigures: () => context(),
   onRefused: (status_) => {
     if (status_ === 401) reveal("key");
   },
@@ -138,6 +141,8 @@ at("composer").append(
   h("form", { onsubmit: submit }, question, h("div", { class: "sends" }, send, stop)),
   h("div", { class: "row foot" }, status, h("small", {}, "Enter sends, Shift+Enter starts a line")),
 );
+// An answer that is still arriving is kept as far as it is there.
+addEventListener("pagehide", save);
 document.body.classList.toggle("with-settings", innerWidth >= 1000);
 drawSettings(at("settings"), undefined, load);
 at("settings-button").setAttribute("aria-expanded", String(innerWidth >= 1000));

@@ -24,10 +24,12 @@ const SUGGESTIONS = [
 ];
 
 export class Conversation {
-  // onRunning: called with whether an answer is arriving; onRefused: with an error's status.
-  constructor(root, { onRunning, onRefused }) {
+  // onRunning: called with whether an answer is arriving; onFigures: when its figures have changed;
+  // onRefused: with an error's status.
+  constructor(root, { onRunning, onFigures, onRefused }) {
     this.root = root;
     this.onRunning = onRunning;
+    this.onFigures = onFigures;
     this.onRefused = onRefused;
     this.views = new Map();
     this.control = null;
@@ -52,7 +54,13 @@ export class Conversation {
     });
     for (const message of [...this.views.keys()])
       if (!messages.includes(message)) this.views.delete(message);
-    this.root.replaceChildren(...(elements.length ? elements : [this.welcome()]));
+    if (!elements.length) elements.push(this.welcome());
+    // What is in its place already stays there, with the focus that it may have.
+    const { children } = this.root;
+    elements.forEach((element, at) => {
+      if (children[at] !== element) this.root.insertBefore(element, children[at] ?? null);
+    });
+    while (children.length > elements.length) this.root.lastChild.remove();
   }
 
   welcome() {
@@ -73,30 +81,32 @@ export class Conversation {
 
   actsOf(message) {
     const at = () => state.messages.indexOf(message);
+    // Whether the conversation could be changed.
     const change = (act) => {
       if (this.running) {
         note("Stop the answer first.", "warn");
-        return;
+        return false;
       }
       act();
       this.keep();
       this.draw();
+      return true;
     };
     const cut = (end) => state.messages.splice(end);
     return {
       edit: (text, send) => {
-        change(() => {
+        const changed = change(() => {
           const exchange = exchangeOf(message);
           // Its tokens are those of the text before.
           if (exchange && text !== message.content) exchange.tokens = null;
           message.content = text;
           if (send) cut(at() + 1);
         });
-        if (send) this.answer();
+        if (changed && send) this.answer();
+        return changed;
       },
       again: () => {
-        change(() => cut(message.role === "assistant" ? at() : at() + 1));
-        this.answer();
+        if (change(() => cut(message.role === "assistant" ? at() : at() + 1))) this.answer();
       },
       remove: () =>
         change(() => {
@@ -106,7 +116,7 @@ export class Conversation {
           state.messages.splice(at(), end - at());
         }),
       results: (texts) => {
-        change(() =>
+        const changed = change(() =>
           state.messages.push(
             ...message.calls.map(({ id, name }, index) => ({
               role: "tool",
@@ -116,7 +126,7 @@ export class Conversation {
             })),
           ),
         );
-        this.answer();
+        if (changed) this.answer();
       },
     };
   }
@@ -208,6 +218,15 @@ export class Conversation {
     const update = (final) => {
       message.figures = { ...watch.figures(final), mbu: engine.share };
       if (watch.first_ms !== undefined) view.answer.figures(shown(message.figures));
+      this.onFigures();
+    };
+    // At most once a frame: tokens may arrive faster.
+    let frame = 0;
+    const updateSoon = () => {
+      frame ||= requestAnimationFrame(() => {
+        frame = 0;
+        update(figures);
+      });
     };
     const raw = (data) => {
       exchange.length += data.length;
@@ -230,11 +249,12 @@ export class Conversation {
         if (piece) this.grow(message, view, exchange, piece);
         if (choice?.finish_reason) message.finish = choice.finish_reason;
         figures = choice?.metrics || figures;
-        if (piece || chunk.usage) update(figures);
+        if (piece || chunk.usage) updateSoon();
       }
     } finally {
       clearInterval(ticks);
       await engine.read();
+      cancelAnimationFrame(frame);
       update(figures);
     }
   }
@@ -245,7 +265,7 @@ export class Conversation {
     if (piece.reasoning) message.reasoning = (message.reasoning || "") + piece.reasoning;
     if (piece.content) message.content += piece.content;
     if (piece.calls) addCalls((message.calls ??= []), piece.calls);
-    if (piece.tokens) exchange.tokens = [...(exchange.tokens || []), ...piece.tokens];
+    if (piece.tokens) (exchange.tokens ??= []).push(...piece.tokens);
     view.grow(piece);
     if (follows)
       requestAnimationFrame(() => {

@@ -40,6 +40,8 @@ export class MessageView {
     this.answer = new AnswerView();
     this.tokens = null;
     this.begun = false;
+    this.editing = false;
+    this.frame = 0;
     const name = NAMES[message.role];
     this.tags = h("small", { class: "tags" }, message.role === "tool" && message.name);
     this.buttons = h("div", { class: "row acts" });
@@ -66,7 +68,11 @@ export class MessageView {
       this.tokens.append(tokens);
     }
     if (content && !this.tokens) this.answer.append(content);
-    if (calls) drawCalls(this.answer.calls, this.message.calls, null);
+    if (calls)
+      this.frame ||= requestAnimationFrame(() => {
+        this.frame = 0;
+        drawCalls(this.answer.calls, this.message.calls, null);
+      });
   }
 
   startTokens() {
@@ -86,6 +92,10 @@ export class MessageView {
   // The message as it is now. last: whether it is the conversation's last.
   draw(last) {
     const { message, answer } = this;
+    this.last = last;
+    if (this.editing) return;
+    cancelAnimationFrame(this.frame);
+    this.frame = 0;
     this.busy(false);
     if (message.role === "assistant") this.drawAnswer(last);
     else answer.replace(h("p", { class: message.role === "tool" && "code" }, message.content));
@@ -139,9 +149,15 @@ export class MessageView {
       "aria-label": "Text of the message",
     });
     const done = (send) => {
-      this.tokens = null;
-      this.acts.edit(input.value, send);
+      if (input.value !== message.content) this.tokens = null;
+      this.editing = false;
+      this.editing = !this.acts.edit(input.value, send);
     };
+    const cancel = () => {
+      this.editing = false;
+      this.draw(this.last);
+    };
+    this.editing = true;
     const form = h(
       "form",
       {
@@ -151,7 +167,7 @@ export class MessageView {
           done(message.role !== "assistant");
         },
         onkeydown: (event) => {
-          if (event.key === "Escape") this.acts.edit(message.content, false);
+          if (event.key === "Escape") cancel();
           else if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.requestSubmit();
         },
       },
@@ -159,7 +175,7 @@ export class MessageView {
       h(
         "div",
         { class: "row end" },
-        button("Cancel", () => this.acts.edit(message.content, false)),
+        button("Cancel", cancel),
         message.role !== "assistant" && button("Save only", () => done(false)),
         h(
           "button",
