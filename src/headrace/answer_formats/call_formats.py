@@ -15,6 +15,7 @@ from headrace.answer_formats.call_syntax import (
     HarmonyCalls,
     HeadedCalls,
     JsonCalls,
+    NestedCalls,
     PythonCalls,
     TaggedCalls,
 )
@@ -94,6 +95,7 @@ CALL_FORMATS = (
                 ends=("<tool_call|>",),
             ),
         ),
+        dropped=("<|tool_response>",),
         traits=(("<|tool_call>",),),
     ),
     CallFormat(
@@ -182,6 +184,20 @@ CALL_FORMATS = (
             ),
         ),
         traits=(("<seed:tool_call>",),),
+    ),
+    CallFormat(
+        name="minimax_m3",
+        syntax=(
+            NestedCalls(
+                begins=("]<]minimax[>[<tool_call>",),
+                prefix="]<]minimax[>[",
+                name=("]<]minimax[>[<invoke name=", ">"),
+                end="]<]minimax[>[</invoke>",
+                section_ends=("]<]minimax[>[</tool_call>",),
+                item="item",
+            ),
+        ),
+        traits=(("]<]minimax[>[",),),
     ),
     CallFormat(
         name="minimax_m2",
@@ -281,6 +297,7 @@ CALL_FORMATS = (
                 ends=("</function>",),
             ),
         ),
+        dropped=("<|eom_id|>",),
         traits=(("<function=", "</function>", "<|python_tag|>"),),
     ),
     CallFormat(

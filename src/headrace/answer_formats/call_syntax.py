@@ -113,12 +113,32 @@ class BareKeyCalls:
     schema decides what is meant."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NestedCalls:
+    """Calls whose parameters are elements named after them, nested where a value has members."""
+
+    begins: tuple[str, ...]
+    """Marks of a section of calls."""
+    prefix: str
+    """What every tag begins with."""
+    name: tuple[str, str]
+    """Marks before and after the function's name."""
+    end: str
+    """Mark of a call's end."""
+    section_ends: tuple[str, ...]
+    """Marks of a section's end; a section may end without."""
+    item: str
+    """The element of a list."""
+
+
 @dataclass(frozen=True, slots=True)
 class HarmonyCalls:
     """Calls as messages of harmony's commentary channel; it has the reasoning as well."""
 
 
-CallSyntax: TypeAlias = JsonCalls | HeadedCalls | TaggedCalls | PythonCalls | BareKeyCalls
+CallSyntax: TypeAlias = (
+    JsonCalls | HeadedCalls | TaggedCalls | PythonCalls | BareKeyCalls | NestedCalls
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,3 +187,25 @@ class ReasoningFormat:
     """Marks around the content, which are not part of it."""
     traits: tuple[tuple[str, ...], ...] = ()
     """As in CallFormat."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerFormat:
+    """The pair of formats in which a model writes tool calls and reasoning."""
+
+    calls: CallFormat | None = None
+    """None for a model that does not call tools."""
+    reasoning: ReasoningFormat | None = None
+    """None for a model without reasoning."""
+
+    def opens_reasoning(self, prompt: str) -> bool:
+        """Whether a prompt ends with the mark that begins reasoning, as some templates write it."""
+        tags = None if self.reasoning is None else self.reasoning.tags
+        if not isinstance(tags, ThinkTags):
+            return False
+        begins = (tags.begin, *tags.other_begins)
+        return prompt.rstrip().endswith(tuple(begin.rstrip() for begin in begins))
+
+
+NO_FORMAT = AnswerFormat()
+"""Of a model that writes neither reasoning nor calls."""

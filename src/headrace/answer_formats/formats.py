@@ -1,16 +1,17 @@
 """The choice of the formats: by name, or by a chat template.
 
 By name goes before all. Of a chat template the text decides where it has the marks of a known
-format, and where it has none, calls are JSON.
+format, since what is known of a format is more than a template shows. Else the format is derived
+from what the template writes (derive.py), and where it writes nothing of use, calls are JSON.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeVar
 
 from headrace.answer_formats.call_formats import CALL_FORMATS
-from headrace.answer_formats.call_syntax import CallFormat, ReasoningFormat, ThinkTags
+from headrace.answer_formats.call_syntax import AnswerFormat, CallFormat, ReasoningFormat
+from headrace.answer_formats.derive import Render, derive_format, derive_reasoning
 from headrace.answer_formats.reasoning_formats import REASONING_FORMATS
 from headrace.errors import ConfigError, shown
 
@@ -26,6 +27,7 @@ __all__ = [
 ]
 
 _Format = TypeVar("_Format", CallFormat, ReasoningFormat)
+GENERIC = "generic_json"
 
 CALL_ALIASES = {
     "cohere_command3": "command_r7b",
@@ -103,32 +105,19 @@ REASONING_ALIASES = {
 """As CALL_ALIASES."""
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerFormat:
-    """The pair of formats in which a model writes tool calls and reasoning."""
+def choose_format(template: str, render: Render | None = None) -> AnswerFormat:
+    """The formats of a chat template.
 
-    calls: CallFormat | None = None
-    """None for a model that does not call tools."""
-    reasoning: ReasoningFormat | None = None
-    """None for a model without reasoning."""
-
-    def opens_reasoning(self, prompt: str) -> bool:
-        """Whether a prompt ends with the mark that begins reasoning, as some templates write it."""
-        tags = None if self.reasoning is None else self.reasoning.tags
-        if not isinstance(tags, ThinkTags):
-            return False
-        begins = (tags.begin, *tags.other_begins)
-        return prompt.rstrip().endswith(tuple(begin.rstrip() for begin in begins))
-
-
-NO_FORMAT = AnswerFormat()
-"""Of a model that writes neither reasoning nor calls."""
-
-
-def choose_format(template: str) -> AnswerFormat:
-    """The formats of a chat template, by its text."""
+    template: its text. render: what it makes of messages and tools, to derive the format of calls
+    and of reasoning from where the text has no known marks; without it such calls are generic JSON.
+    """
     calls = _first_fitting(CALL_FORMATS, template)
-    return AnswerFormat(calls, _first_fitting(REASONING_FORMATS, template))
+    reasoning = _first_fitting(REASONING_FORMATS, template)
+    if render is not None and (calls is None or calls.name == GENERIC):
+        calls = derive_format(render) or calls
+    if render is not None and reasoning is None:
+        reasoning = derive_reasoning(render)
+    return AnswerFormat(calls, reasoning)
 
 
 def _first_fitting(known: tuple[_Format, ...], template: str) -> _Format | None:
@@ -154,7 +143,7 @@ def reasoning_format(name: str) -> ReasoningFormat:
 
 def _named(name: str, known: tuple[_Format, ...], aliases: dict[str, str], param: str) -> _Format:
     """The format with a name. Raises ConfigError with all names for another."""
-    names = {format.name: format for format in known}
+    names: dict[str, _Format] = {format.name: format for format in known}
     found = names.get(aliases.get(name, name))
     if found is None:
         listed = ", ".join(sorted({*names, *aliases}))

@@ -39,20 +39,22 @@ from headrace.answer_formats.answer_writer import AnswerWriter
 from headrace.answer_formats.bare_key_calls import read_bare_key_section
 from headrace.answer_formats.call_reading import CallReading, NotACallError
 from headrace.answer_formats.call_syntax import (
+    AnswerFormat,
     BareKeyCalls,
     CallSyntax,
     HarmonyCalls,
     HeadedCalls,
     JsonCalls,
+    NestedCalls,
     PythonCalls,
     TaggedCalls,
     ThinkTags,
 )
 from headrace.answer_formats.deltas import Delta
-from headrace.answer_formats.formats import AnswerFormat
 from headrace.answer_formats.harmony import read_harmony
 from headrace.answer_formats.headed_calls import read_headed_section
 from headrace.answer_formats.json_calls import read_json_section
+from headrace.answer_formats.nested_calls import read_nested_section
 from headrace.answer_formats.python_calls import read_python_section
 from headrace.answer_formats.tagged_calls import read_tagged_section
 from headrace.answer_formats.text_source import Step, TextSource
@@ -193,9 +195,11 @@ class AnswerParser:
                 yield from read_tagged_section(self._reading, syntax)
             case BareKeyCalls():
                 yield from read_bare_key_section(self._reading, syntax)
+            case NestedCalls():
+                yield from read_nested_section(self._reading, syntax)
             case PythonCalls():
                 yield from read_python_section(self._reading, syntax, bare=bare)
 
 
 def _bare(syntax: CallSyntax) -> tuple[str, ...]:
-    return () if isinstance(syntax, HeadedCalls | BareKeyCalls) else syntax.bare
+    return () if isinstance(syntax, HeadedCalls | BareKeyCalls | NestedCalls) else syntax.bare

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from html import unescape
 
 from headrace.answer_formats.answer_writer import SPACE
@@ -27,7 +27,10 @@ from headrace.answer_formats.text_source import Step
 _JSON_STARTS = "{[-0123456789tfn \t\r\n"
 _QUOTE = re.compile(r'\\.|(")', re.DOTALL)
 _STRING = frozenset(("string",))
-_OTHER_TYPES = {
+_TYPES = {
+    **{
+        name: name for name in ("string", "integer", "number", "boolean", "null", "array", "object")
+    },
     "str": "string",
     "text": "string",
     "int": "integer",
@@ -39,8 +42,9 @@ _OTHER_TYPES = {
     "tuple": "array",
     "dict": "object",
     "map": "object",
+    "hashmap": "object",
 }
-"""Types that are not those of JSON Schema, and are found in tools all the same."""
+"""The types of JSON Schema by their names, and by names that tools have for them all the same."""
 _PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
 
 
@@ -213,17 +217,21 @@ def types_of(value: object) -> frozenset[str]:
             return frozenset(("object",))
 
 
+def _known_types(names: Iterable[object]) -> frozenset[str]:
+    """The types with these names; none at all where one has a name that says nothing here."""
+    types = [_TYPES.get(name.lower()) if isinstance(name, str) else None for name in names]
+    return frozenset(type for type in types if type) if all(types) else frozenset()
+
+
 def declared_types(schema: object) -> frozenset[str]:
     """The types that a schema allows, as far as it says; none if it does not."""
     if not isinstance(schema, Mapping):
         return frozenset()
     match schema.get("type"):
         case str() as name:
-            return frozenset((_OTHER_TYPES.get(name, name),))
+            return _known_types((name,))
         case list() as names:
-            return frozenset(
-                _OTHER_TYPES.get(name, name) for name in names if isinstance(name, str)
-            )
+            return _known_types(names)
     for key in ("enum", "anyOf", "oneOf"):
         options = schema.get(key)
         if isinstance(options, list) and options:

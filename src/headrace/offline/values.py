@@ -102,7 +102,8 @@ def _number(value: object, param: str, expected: str = "a number") -> float:
     raise unexpected(param, value, expected)
 
 
-def _boolean(value: object, param: str) -> bool:
+def boolean(value: object, param: str) -> bool:
+    """True or False."""
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
     raise unexpected(param, value, "True or False")
@@ -126,7 +127,7 @@ def _thinking_or_none(value: object, param: str) -> ThinkingBudget | None:
     return ThinkingBudget(
         max_tokens=integer(value.max_tokens, f"{param}.max_tokens"),
         end_ids=_stop_ids(value.end_ids, f"{param}.end_ids"),
-        is_open=_boolean(value.is_open, f"{param}.is_open"),
+        is_open=boolean(value.is_open, f"{param}.is_open"),
         begin_ids=_stop_ids(value.begin_ids, f"{param}.begin_ids"),
     )
 
@@ -135,7 +136,7 @@ CONVERTERS: dict[Any, Callable[[Any, str], object]] = {
     float: _number,
     float | None: number_or_none,
     int: integer,
-    bool: _boolean,
+    bool: boolean,
     int | None: _integer_or_none,
     tuple[int, ...]: _stop_ids,
     tuple[int, ...] | None: _ids_or_none,

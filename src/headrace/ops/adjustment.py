@@ -115,7 +115,7 @@ def check_chains(rows: SamplingRows, count: int, width: int) -> None:
 def _check(one: LogitsEdit, count: int, width: int) -> None:
     if not 0 <= one.row < count:
         raise ValueError(f"row {one.row} is not in [0, {count})")
-    if one.changes_nothing_else:
+    if one.changes_nothing_else and one.allowed_bits is not None:
         _check_bits(one.allowed_bits, width)
         return
     if len(one.bias) != len(one.bias_ids):

@@ -15,6 +15,7 @@ from headrace.answer_formats.deltas import (
     joined,
 )
 from headrace.answer_formats.deltas import Delta as AnswerDelta
+from headrace.conversation.reading import AnswerReading, ReadChoice
 from headrace.engine.messages import TokenLogprob
 from headrace.http.request_id import random_id
 from headrace.protocol import sse
@@ -30,7 +31,6 @@ from headrace.protocol.openai.chat import (
 )
 from headrace.protocol.openai.choice import PromptLogprobs
 from headrace.protocol.openai.tools import FunctionCall, ReplyToolCall
-from headrace.server.answer_reading import AnswerReading, ReadChoice
 from headrace.server.generation import LogprobOfPrompt, Piece
 from headrace.server.logprobs import TokenTable, chat_logprobs, prompt_logprobs
 from headrace.server.reply import (

@@ -14,6 +14,8 @@ from concurrent.futures import Future
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from headrace.errors import RequestError
 from headrace.structured.grammar import Grammar
 from headrace.structured.limits import (
@@ -42,7 +44,16 @@ MAX_KEPT_TEXTS = 4096
 MAX_KEPT_CHARS = 256
 """Of such a text; a longer one is cut into ids anew."""
 
-_TOO_LARGE_WORDS = ("fuel", "too large", "too big", "too many", "limit", "too complex", "nest")
+_TOO_LARGE_WORDS = (
+    "fuel",
+    "lexer error",
+    "too large",
+    "too big",
+    "too many",
+    "limit",
+    "too complex",
+    "nest",
+)
 
 COMPACT: Any = {"whitespace_flexible": False}
 """Of schemas that say nothing else: where white space is free, no text is ever forced."""
@@ -142,12 +153,24 @@ def _compiled(
     # Its constructor, unlike `validate_grammar`, lets other threads run.
     try:
         matcher = _with_deep_stack(
-            lambda: LLMatcher(tokenizer, source, log_level=0, limits=limits.of_parser())
+            lambda: _begun(
+                LLMatcher(tokenizer, source, log_level=0, limits=limits.of_parser()),
+                tokenizer.vocab_size,
+            )
         )
     except RuntimeError as error:
         raise _refusal(str(error), param) from error
     if matcher.is_error():
         raise _refusal(matcher.get_error(), param)
+    return matcher
+
+
+def _begun(matcher: LLMatcher, num_ids: int) -> LLMatcher:
+    """The matcher with its first mask made: what cannot be followed from the first token on is an
+    error now, and no step of other requests waits for what the first mask takes."""
+    if not matcher.is_error():
+        words = np.zeros((num_ids + 31) // 32, np.uint32)
+        matcher.unsafe_compute_mask_ptr(words.ctypes.data, words.nbytes)
     return matcher
 
 
@@ -231,6 +254,8 @@ def _with_deep_stack(make: Callable[[], LLMatcher]) -> LLMatcher:
 def _refusal(reason: str, param: str) -> RequestError:
     """What llguidance finds wrong, in its words; it may repeat much of the grammar."""
     first = reason.strip().splitlines()[0] if reason.strip() else "for no stated reason"
+    if first.startswith("NoExtension"):
+        first = "no text belongs to it"
     lowered = reason.lower()
     too_large = any(word in lowered for word in _TOO_LARGE_WORDS)
     if len(first) > _MAX_REASON_CHARS:

@@ -13,6 +13,7 @@ from typing import Any
 from headrace.errors import RequestError, shown
 from headrace.structured.gbnf import lark_of
 from headrace.structured.grammar import Grammar
+from headrace.structured.lark import checked_lark
 from headrace.structured.schema_grammar import (
     COMPACT,
     INVALID_VALUE,
@@ -174,7 +175,7 @@ def _grammar(value: Any, param: str) -> Grammar:
     """vLLM's: Lark, or the notation of llama.cpp, which vLLM calls EBNF."""
     text = _string(value, param)
     if _LARK.search(text) and "::=" not in text:
-        return Grammar("lark", text)
+        return Grammar("lark", checked_lark(text, param))
     return Grammar("lark", lark_of(text, param))
 
 
@@ -186,6 +187,11 @@ def _llama_grammar(value: Any, param: str) -> Grammar | None:
 def _string(value: Any, param: str) -> str:
     if not isinstance(value, str) or not value:
         raise _invalid(param, f"is {shown(value)}; it must be a text that is not empty")
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise _invalid(param, f"cannot be written as UTF-8: {error}") from None
     return value
 
 

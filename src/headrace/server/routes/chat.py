@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from starlette.responses import Response
 
+from headrace.conversation.answer_grammar import answer_grammar, has_grammar
+from headrace.conversation.reading import AnswerReading, reading_of
+from headrace.conversation.request import argument_schemas, template_variables
 from headrace.protocol.openai.chat import ChatCompletionRequest
 from headrace.protocol.openai.fields import CHAT
-from headrace.protocol.openai.tools import ToolDefinition
 from headrace.server.admission import Ticket
 from headrace.server.answer import Ids, admitted, answer, head_of, timeout_s
-from headrace.server.answer_grammar import answer_grammar, has_grammar
-from headrace.server.answer_reading import AnswerReading, reading_of
 from headrace.server.bad_words import bad_word_ids
 from headrace.server.call import Call
 from headrace.server.chat_reply import ChatReply
@@ -24,7 +23,6 @@ from headrace.server.served import ServedModel
 from headrace.server.state import Serving
 
 _PARAM = "messages"
-_SWITCHES = ("enable_thinking", "thinking")
 
 
 async def chat_completions(call: Call) -> Response:
@@ -101,7 +99,7 @@ def _asked(model: ServedModel, request: ChatCompletionRequest, wanted: EndpointO
         request.messages,
         opens_turn=request.opens_turn,
         continues=request.continue_final_message,
-        variables=_variables(request),
+        variables=template_variables(request.chat_template_kwargs, request.effort),
         template=request.chat_template,
         tools=() if choice.kind == "none" else request.tools,
     )
@@ -116,27 +114,8 @@ def _asked(model: ServedModel, request: ChatCompletionRequest, wanted: EndpointO
     reading = reading_of(
         model.format_of(request.chat_template),
         model.tokenizer,
-        tools=_schemas(conversation.tools) if conversation.tools else None,
+        tools=argument_schemas(conversation.tools),
         prompt=rendering.text,
         continues=request.continue_final_message,
     )
     return _Asked(Prompt(kept, _PARAM), bad_word_ids(request.bad_words, model.tokenizer), reading)
-
-
-def _schemas(tools: Sequence[ToolDefinition]) -> dict[str, dict[str, Any]]:
-    return {tool.function.name: tool.function.parameters or {} for tool in tools}
-
-
-def _variables(request: ChatCompletionRequest) -> dict[str, Any]:
-    """Variables for the template; what the caller names itself goes before reasoning_effort.
-
-    Templates of Qwen3 (enable_thinking), DeepSeek-V3.1 and Granite (thinking) have a switch instead
-    of an effort, so `none` turns that off, as it does in vLLM.
-    """
-    variables = dict(request.chat_template_kwargs)
-    effort = request.effort
-    if effort is not None:
-        variables.setdefault("reasoning_effort", effort)
-        for switch in _SWITCHES:
-            variables.setdefault(switch, effort != "none")
-    return variables
