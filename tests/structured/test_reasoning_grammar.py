@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from headrace.answer_formats.call_syntax import ThinkTags
+from headrace.answer_formats.call_syntax import ReasoningFormat, ThinkTags
 from headrace.answer_formats.formats import REASONING_FORMATS, reasoning_format
 from headrace.structured.compile import compile_grammar, validate
 from headrace.structured.grammar import Grammar
@@ -70,6 +72,38 @@ def test_a_mark_that_would_end_reasoning_in_another_way_does_not_come() -> None:
         assert not language.has(f"x{mark}x</think>a")
         assert language.has(f"x{mark[:-1]}x</think>a")
         assert language.has(f"x{mark[:-2]}</think>a")
+
+
+@pytest.mark.parametrize("control_tokens", [False, True], ids=["text", "control tokens"])
+@pytest.mark.parametrize("format", REASONING_FORMATS, ids=lambda format: format.name)
+def test_every_format_reasons_in_all_its_marks_and_answers_between_them(
+    format: ReasoningFormat, control_tokens: bool
+) -> None:
+    if not isinstance(format.tags, ThinkTags):
+        return
+    tags = format.tags
+    begins, ends = (tags.begin, *tags.other_begins), (tags.end, *tags.other_ends)
+    texts = (*begins, *ends, *(mark for pair in format.around for mark in pair))
+    marks = tuple(sorted({mark for text in texts for mark in re.findall(r"<[^<>\s]+>", text)}))
+    walker = walker_over_bytes(marks if control_tokens else ())
+    for opened in (False, True):
+        held = after_reasoning(
+            Grammar("regex", "a+"), format, opened=opened, special=special_of(walker)
+        )
+        compiled = compile_grammar(held, walker.tokenizer)
+
+        def has(text: str) -> bool:
+            matcher = compiled.matcher()  # noqa: B023
+            ids = walker.ids_of(text)
+            return matcher.try_consume_tokens(ids) == len(ids) and matcher.is_accepting()
+
+        for begin in ("",) if opened else begins:
+            for end in ends:
+                assert has(f"{begin}Hm, <b> {end}\n\naa")
+                assert not has(f"{begin}Hm, <b> {end}\n\nab")
+        for before, after in format.around:
+            assert has(f"{'' if opened else begins[0]}Hm.{ends[0]}{before}aa{after}")
+            assert opened or has(f"{before}aa{after}")
 
 
 def test_harmony_answers_on_its_final_channel() -> None:

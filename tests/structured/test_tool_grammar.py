@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Literal
 
@@ -12,8 +12,8 @@ import jsonschema_rs
 import numpy as np
 import pytest
 
-from headrace.answer_formats.call_layout import NOT_KNOWN
-from headrace.answer_formats.call_syntax import HarmonyCalls
+from headrace.answer_formats.call_layout import TaggedLayout
+from headrace.answer_formats.call_syntax import HarmonyCalls, TaggedCalls
 from headrace.answer_formats.deltas import CallEnd, CallStart, Delta, ParsedAnswer, joined
 from headrace.answer_formats.formats import (
     CALL_FORMATS,
@@ -21,6 +21,7 @@ from headrace.answer_formats.formats import (
     call_format,
     reasoning_format,
 )
+from headrace.answer_formats.known_layouts import NOT_KNOWN, layouts_of
 from headrace.answer_formats.parser import AnswerParser
 from headrace.embedded import embedded_model
 from headrace.engine.vocabulary import vocabulary_maker
@@ -41,7 +42,11 @@ MARKS = (
     "<｜tool▁call▁end｜>", "<｜tool▁sep｜>",
     "<|START_ACTION|>", "<|END_ACTION|>", "<|tool_call|>", "<|/tool_call|>",
     "<|tool_call_start|>", "<|tool_call_end|>", "<|python_start|>", "<|python_end|>",
-    "<|python_tag|>", "<|eot|>",
+    "<|python_tag|>", "<|eot|>", "<|action_start|>", "<|plugin|>", "<|action_end|>",
+    "<|function_call|>", "<|tools_prefix|>", "<|tools_suffix|>", "<|open|>", "<|close|>", "<|sep|>",
+    "｜DSML｜", "<｜tool_calls_begin｜>", "<｜tool_calls_end｜>", "<｜tool_call_begin｜>",
+    "<｜tool_call_end｜>", "<｜tool_sep｜>", "<|content_invoke_tool_json|>", "<|end_message|>",
+    "<|message_model|>", "<|content_text|>", "<|content_thinking|>",
 )  # fmt: skip
 CLOSERS = (
     '"', "}", "]", '"}', "</think>", "</parameter>", "</arg_value>", "\n</parameter>", "<|end|>",
@@ -90,8 +95,17 @@ TOOLS = [
 NAMES = [known.name for known in CALL_FORMATS if known.name not in NOT_KNOWN]
 
 
+def closers_of(name: str, special: Mapping[str, int]) -> tuple[str, ...]:
+    """Texts that end what is free in calls of a format."""
+    layouts = layouts_of(call_format(name), special)
+    ends = (each.value_end for each in layouts if isinstance(each, TaggedLayout))
+    return (*CLOSERS, *dict.fromkeys(ends))
+
+
 def answer_format(name: str) -> AnswerFormat:
     calls = call_format(name)
+    if calls.opened_by:  # the prompt has it where reasoning would begin
+        return AnswerFormat(calls)
     harmony = isinstance(calls.syntax, HarmonyCalls)
     return AnswerFormat(calls, reasoning_format("harmony" if harmony else "think"))
 
@@ -147,10 +161,11 @@ def test_a_required_answer_is_calls_that_their_schemas_accept(
 ) -> None:
     if name == "harmony":
         opened, marks = False, MARKS  # text that spells its marks would be read as them
+    closers = closers_of(name, special_of(walker_over_bytes(marks)))
     several, called = False, set()
     for seed in range(12):
         text = walker_over_bytes(marks).walk(
-            grammar(name, opened=opened, marks=marks), seed, CLOSERS
+            grammar(name, opened=opened, marks=marks), seed, closers
         )
         answer = parsed(name, text, opened)
         assert answer.calls, text
@@ -167,33 +182,71 @@ def test_a_required_answer_is_calls_that_their_schemas_accept(
 def test_one_call_of_the_named_tool_alone(name: str) -> None:
     for seed in range(4):
         held = grammar(name, parallel=False, named="get", marks=MARKS)
-        text = walker_over_bytes(MARKS).walk(held, seed, CLOSERS)
+        text = walker_over_bytes(MARKS).walk(held, seed, closers_of(name, {}))
         answer = parsed(name, text)
         assert [call.name for call in answer.calls] == ["get"]
         check_calls(answer, text)
 
 
+REFUSED_WITHIN_TEXT = {
+    ("functionary_v3_2", ()): "functionary_v3_2",
+    ("functionary_v3_2", MARKS): "functionary_v3_2",
+    ("gigachat3", ()): "first character",
+}
+
+
 @pytest.mark.matrix
 @pytest.mark.parametrize("parallel", [False, True])
+@pytest.mark.parametrize("marks", [(), MARKS], ids=["text", "control tokens"])
 @pytest.mark.parametrize("name", NAMES)
-def test_calls_within_text_are_calls_that_their_schemas_accept(name: str, parallel: bool) -> None:
-    if name in ("gigachat3", "internlm2"):
-        with pytest.raises(RequestError, match="first character"):
-            grammar(name, choice="auto", parallel=parallel)
+def test_calls_within_text_are_calls_that_their_schemas_accept(
+    name: str, marks: tuple[str, ...], parallel: bool
+) -> None:
+    if (name, marks) in REFUSED_WITHIN_TEXT:
+        with pytest.raises(RequestError, match=REFUSED_WITHIN_TEXT[name, marks]) as caught:
+            grammar(name, choice="auto", parallel=parallel, marks=marks)
+        assert caught.value.code == "unsupported_tool"
         return
+    if name == "harmony":
+        marks = MARKS
     called = wordy = 0
     syntax = call_format(name).syntax
-    begins = () if isinstance(syntax, HarmonyCalls) else syntax[0].begins
+    begins: tuple[str, ...] = ()
+    if not isinstance(syntax, HarmonyCalls):
+        begins = syntax[0].begins
+        if isinstance(syntax[0], TaggedCalls):
+            begins += syntax[0].bare
     for seed in range(16):
-        held = grammar(name, choice="auto", parallel=parallel, opened=True, marks=MARKS)
-        closers = (*CLOSERS, *begins, '{"name": "', "[get(")
-        text = walker_over_bytes(MARKS).walk(held, seed, closers, end=0.05)
+        held = grammar(name, choice="auto", parallel=parallel, opened=True, marks=marks)
+        closers = (*closers_of(name, {}), *begins, '{"name": "', "[get(")
+        text = walker_over_bytes(marks).walk(held, seed, closers, end=0.05)
         answer = parsed(name, text, opened=True)
         check_calls(answer, text)
         called += bool(answer.calls)
         wordy += bool(answer.content)
         assert parallel or len(answer.calls) < 2, text
     assert called and wordy
+
+
+@pytest.mark.parametrize("choice", ["required", "auto"])
+@pytest.mark.parametrize("marks", [(), MARKS], ids=["text", "control tokens"])
+@pytest.mark.parametrize("name", ["kimi_k2", "deepseek", "dsml", "minimax_m2"])
+def test_calls_may_end_reasoning_by_their_own_mark(
+    name: str, marks: tuple[str, ...], choice: Literal["required", "auto"]
+) -> None:
+    walker = walker_over_bytes(marks)
+    for parallel in (False, True):
+        held = grammar(name, choice, parallel, opened=True, marks=marks)
+        matcher = compile_grammar(held, walker.tokenizer).matcher()
+        (begin, *_) = layouts_of(call_format(name), {})[0].opening
+        assert isinstance(begin, str)
+        ids = walker.ids_of(f"Hm, <b> {begin.strip()}")
+        assert matcher.validate_tokens(ids) == len(ids)
+        text = walker.walk(held, 0, closers_of(name, {}), after=f"Hm.{begin}")
+        answer = parsed(name, text, opened=True)
+        assert answer.reasoning == "Hm."
+        assert answer.calls
+        check_calls(answer, text)
 
 
 @pytest.mark.parametrize("name", NAMES)

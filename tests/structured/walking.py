@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Sequence
 from functools import cache
 
@@ -22,6 +23,10 @@ class Walker:
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
         self.tokenizer = GrammarTokenizer(vocabulary)
+        marks = (vocabulary.token_bytes[each].decode() for each in vocabulary.special_ids)
+        self._marks = re.compile(
+            "|".join(map(re.escape, sorted(filter(None, marks), key=len, reverse=True))) or "(?!)"
+        )
 
     def walk(
         self,
@@ -31,15 +36,17 @@ class Walker:
         *,
         end: float = 0.5,
         max_tokens: int = 3000,
+        after: str = "",
     ) -> str:
         """A text of the grammar, ended at the first place where a draw ends it.
 
         end: how often a draw does that. closers: texts that end what is free, each tried
-        where it is allowed.
+        where it is allowed. after: how the text begins.
         """
         matcher = compile_grammar(grammar, self.tokenizer).matcher()
         draw = random.Random(seed)
-        written: list[int] = []
+        written = self.ids_of(after)
+        assert matcher.consume_tokens(written), matcher.get_error()
         words = np.zeros(self.tokenizer.end_id // 32 + 1, np.uint32)
         while len(written) < max_tokens:
             matcher.unsafe_compute_mask_ptr(words.ctypes.data, words.nbytes)
@@ -61,11 +68,14 @@ class Walker:
         return self.text(written)
 
     def ids_of(self, text: str) -> list[int]:
-        """Of a mark or a text."""
-        mark = text.encode()
-        if mark in self.vocabulary.token_bytes:
-            return [self.vocabulary.token_bytes.index(mark)]
-        return self.vocabulary.ids_of(text)
+        """Of a text, with the marks in it that are control tokens."""
+        ids: list[int] = []
+        at = 0
+        for mark in self._marks.finditer(text):
+            ids += self.vocabulary.ids_of(text[at : mark.start()])
+            ids.append(self.vocabulary.token_bytes.index(mark[0].encode()))
+            at = mark.end()
+        return [*ids, *self.vocabulary.ids_of(text[at:])]
 
     def text(self, token_ids: Sequence[int]) -> str:
         """The text of tokens, special ones among them."""

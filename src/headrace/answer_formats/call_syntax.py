@@ -11,6 +11,8 @@ import re
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from headrace.answer_formats.call_layout import Layout
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonCalls:
@@ -173,6 +175,8 @@ class CallFormat:
     """Marks around the content, which are not part of it."""
     opened_by: str = ""
     """The mark at the end of the prompt, which answers begin behind."""
+    layouts: tuple[Layout, ...] = ()
+    """How calls were seen to be written, of a format that no list has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,6 +189,8 @@ class ReasoningFormat:
     """Its marks."""
     dropped: tuple[str, ...] = ()
     """Marks around the content, which are not part of it."""
+    around: tuple[tuple[str, str], ...] = ()
+    """What models write before the content and after it, in these marks; they may omit both."""
     traits: tuple[tuple[str, ...], ...] = ()
     """As in CallFormat."""
 

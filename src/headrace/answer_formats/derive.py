@@ -23,6 +23,7 @@ from headrace.answer_formats.call_syntax import (
     ThinkTags,
 )
 from headrace.answer_formats.deltas import joined
+from headrace.answer_formats.derived_layout import layouts_as_written
 from headrace.answer_formats.derived_syntax import (
     CALLS,
     CANDIDATES,
@@ -73,7 +74,9 @@ def derive_format(render: Render) -> CallFormat | None:
             format = CallFormat(name="derived", syntax=(syntax,), opened_by=mark if opened else "")
             rest = {_read(format, text, calls) for text, calls in written.texts}
             if rest <= {"", *written.ends}:
-                return replace(format, dropped=tuple(end for end in written.ends if end in rest))
+                dropped = tuple(end for end in written.ends if end in rest)
+                format = replace(format, dropped=dropped)
+                return replace(format, layouts=layouts_as_written(format, written))
     return None
 
 
@@ -93,8 +96,12 @@ def derive_reasoning(render: Render) -> ReasoningFormat | None:
     end, *rest = PIECES.split(between.strip(SPACE))
     if not (thought and said and begin[:1] in ("<", "[") and _MARK.fullmatch(end)):
         return None
+    dropped = tuple(filter(None, rest))
     format = ReasoningFormat(
-        name="derived", tags=ThinkTags(begin=begin, end=end), dropped=tuple(filter(None, rest))
+        name="derived",
+        tags=ThinkTags(begin=begin, end=end),
+        dropped=dropped,
+        around=(("".join(dropped), ""),) if dropped else (),
     )
     parser = AnswerParser(AnswerFormat(reasoning=format))
     written = before[before.rfind(begin) :] + thought + after

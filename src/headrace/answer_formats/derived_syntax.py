@@ -256,7 +256,7 @@ def _pattern(after: str) -> str:
 
 def tagged_calls(written: Written) -> Iterator[CallSyntax]:
     """Parameters in tags."""
-    first, second = (_tags(written, count) for count in (1, 2))
+    first, second = (tags_of(written, count) for count in (1, 2))
     if first is None:
         return
     keyed, valued, last = first.key_to_value, first.value_to_key, first.tail
@@ -310,7 +310,7 @@ def _typed_keys(text: str, number: str) -> tuple[str, re.Pattern[str]]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Tags:
+class Tags:
     """What stands around and between the names, keys and values of a call."""
 
     before: str
@@ -324,7 +324,7 @@ class _Tags:
     """After the last value."""
 
 
-def _tags(written: Written, count: int) -> _Tags | None:
+def tags_of(written: Written, count: int) -> Tags | None:
     """The marks of the first call, or those of the second one."""
     text = written.one if count == 1 else written.two
     at = 0
@@ -346,7 +346,7 @@ def _tags(written: Written, count: int) -> _Tags | None:
     spans = spans if count == 2 else [(0, 0), *spans]
     gaps = [text[left[1] : right[0]] for left, right in itertools.pairwise(spans)]
     before, name_to_key, key_to_value, value_to_key, other = (*gaps, "")[:5]
-    return _Tags(before, name_to_key, key_to_value, value_to_key, other, text[at:])
+    return Tags(before, name_to_key, key_to_value, value_to_key, other, text[at:])
 
 
 CANDIDATES: tuple[Callable[[Written], Iterator[CallSyntax]], ...] = (

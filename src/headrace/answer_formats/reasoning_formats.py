@@ -39,6 +39,7 @@ REASONING_FORMATS = (
             "<|close|>response<|sep|>",
             "<|close|>message<|sep|>",
         ),
+        around=(("<|open|>response<|sep|>", "<|close|>response<|sep|>"),),
         traits=(("<|open|>", "<|sep|>"),),
     ),
     ReasoningFormat(
@@ -55,6 +56,10 @@ REASONING_FORMATS = (
             "<|end_message|>",
             "<|content_model_end_sampling|>",
         ),
+        around=(
+            ("<|content_text|>", "<|end_message|>"),
+            ("<|message_model|><|content_text|>", "<|end_message|>"),
+        ),
         traits=(("<|content_thinking|>",),),
     ),
     ReasoningFormat(
@@ -70,6 +75,10 @@ REASONING_FORMATS = (
             also_ended_by=("<|START_ACTION|>", "<|START_RESPONSE|>", "<|START_TEXT|>"),
         ),
         dropped=("<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"),
+        around=(
+            ("<|START_RESPONSE|>", "<|END_RESPONSE|>"),
+            ("<|START_TEXT|>", "<|END_TEXT|>"),
+        ),
         traits=(("<|START_THINKING|>",),),
     ),
     ReasoningFormat(
@@ -113,6 +122,7 @@ REASONING_FORMATS = (
         name="hunyuan",
         tags=_THINK,
         dropped=("<answer>", "</answer>"),
+        around=(("<answer>", "</answer>"),),
         traits=(("<think>", "<answer>"),),
     ),
     ReasoningFormat(
@@ -124,6 +134,7 @@ REASONING_FORMATS = (
             other_ends=("Here is my response:", "Here's my response:"),
         ),
         dropped=("<response>", "</response>"),
+        around=(("<response>", "</response>"),),
         traits=(("<think>", "<response>"), ("Here is my thought process:",)),
     ),
     ReasoningFormat(name="think", tags=_THINK, traits=(("<think>",), ("</think>",))),

@@ -37,6 +37,11 @@ class Composition:
         """Whether a mark is one control token."""
         return mark in self._special
 
+    def before_special(self, mark: str) -> str | None:
+        """What a mark has before its first control token; None if it has no such token."""
+        found = self._marks.search(mark)
+        return None if found is None else mark[: found.start()]
+
     def text(self, text: str) -> str:
         """A text as Lark; marks within it that are control tokens are these tokens."""
         out: list[str] = []

@@ -1,12 +1,13 @@
 """Grammars of answers that a model may reason before: reasoning is free, what follows it is not.
 
-Reasoning ends with its mark and with nothing else; the ids of the mark, forced at the end of a
-budget, are a text of the grammar wherever they come.
+Reasoning ends with its mark, or where calls begin with a mark that ends it as well; the ids of its
+mark, forced at the end of a budget, are a text of the grammar wherever they come.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from headrace.answer_formats.call_syntax import HarmonyCalls, ReasoningFormat, ThinkTags
 from headrace.structured.composition import Composition
@@ -37,15 +38,35 @@ def after_reasoning(
             f"{rules.text('<|channel|>final <|constrain|>json<|message|>')}) {body}"
         )
         return rules.grammar(f"{harmony_messages(rules)} {final}")
-    if format.dropped:
-        body = _dropped(rules, format.dropped, body)
-    return rules.grammar(_reasoned(rules, format.tags, opened, body))
+    return rules.grammar(_reasoned(rules, format.tags, opened, around(rules, format, body), None))
 
 
-def reasoned(rules: Composition, format: ReasoningFormat | None, opened: bool, body: str) -> str:
+@dataclass(frozen=True, slots=True)
+class Straight:
+    """What may follow reasoning without the mark that ends it."""
+
+    body: str
+    """A rule's body."""
+    marks: tuple[str, ...]
+    """What it begins with; all of them end reasoning as well."""
+
+
+def reasoned(
+    rules: Composition,
+    format: ReasoningFormat | None,
+    opened: bool,
+    body: str,
+    straight: Straight | None = None,
+) -> str:
     """A rule's body: reasoning, if there is or may be some, and what follows it. Not harmony's."""
     tags = None if format is None else format.tags
-    return _reasoned(rules, tags, opened, body) if isinstance(tags, ThinkTags) else body
+    return _reasoned(rules, tags, opened, body, straight) if isinstance(tags, ThinkTags) else body
+
+
+def around(rules: Composition, format: ReasoningFormat, body: str) -> str:
+    """A body alone or between the marks that the format's models write around an answer."""
+    wrapped = [f"{rules.text(begin)} {body} {rules.text(end)}" for begin, end in format.around]
+    return f"({' | '.join((body, *wrapped))})"
 
 
 def harmony_messages(rules: Composition) -> str:
@@ -57,14 +78,14 @@ def harmony_messages(rules: Composition) -> str:
     return rules.rule(f"(({begin}) {free} {rules.text('<|end|><|start|>assistant')})*")
 
 
-def _reasoned(rules: Composition, tags: ThinkTags, opened: bool, body: str) -> str:
-    free = free_text(rules, (tags.end,), tags.also_ended_by)
-    thought = f"{free} {rules.text(tags.end)} {SPACE} {body}"
-    return thought if opened else f"{rules.text(tags.begin)} {thought} | {body}"
-
-
-def _dropped(rules: Composition, marks: tuple[str, ...], body: str) -> str:
-    """What may stand between marks that are not part of it; they come in pairs."""
-    pairs = zip(marks[::2], marks[1::2], strict=True)
-    wrapped = [f"{rules.text(begin)} {body} {rules.text(end)}" for begin, end in pairs]
-    return f"({' | '.join((body, *wrapped))})"
+def _reasoned(
+    rules: Composition, tags: ThinkTags, opened: bool, body: str, straight: Straight | None
+) -> str:
+    ends = (tags.end, *tags.other_ends)
+    rest = f"({' | '.join(map(rules.text, ends))}) {SPACE} {body}"
+    if straight is not None:
+        rest = f"({rest} | {straight.body})"
+    marks = ends if straight is None else (*ends, *straight.marks)
+    thought = f"{free_text(rules, marks, tags.also_ended_by)} {rest}"
+    begins = " | ".join(map(rules.text, (tags.begin, *tags.other_begins)))
+    return thought if opened else f"({begins}) {thought} | {body}"

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
+from headrace.answer_formats.call_layout import TYPES, TaggedLayout
 from headrace.answer_formats.tagged_calls import declared_types, types_of
 from headrace.errors import RequestError, shown
 from headrace.structured.composition import Composition, expression, quoted, slashed
@@ -21,7 +22,6 @@ from headrace.structured.schema_grammar import SPACED, of_schema
 from headrace.structured.schema_walk import UNSUPPORTED_SCHEMA, stricter_than
 from headrace.structured.text_patterns import FORMAT_PATTERNS, anchored
 
-_TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
 _ANNOTATIONS = frozenset(
     {"$comment", "default", "deprecated", "description", "examples", "readOnly", "title",
      "writeOnly"}
@@ -49,23 +49,25 @@ class _Values:
             name
             for schema in self.others
             if schema.keys() <= {"type"}
-            for name in _listed(schema.get("type", _TYPES))
+            for name in _listed(schema.get("type", TYPES))
         }
         return found | {"integer"} if "number" in found else found
 
 
 class TaggedValues:
-    """The values of one tool's parameters, up to and including the mark that ends each."""
+    """The values of one tool's parameters, from behind the key up to and including the mark that
+    ends each."""
 
     def __init__(
-        self, rules: Composition, root: Mapping[str, Any], *, end: str, padding: str, param: str
+        self, rules: Composition, root: Mapping[str, Any], layout: TaggedLayout, param: str
     ) -> None:
-        """root: the schema of all parameters, walked. end: the mark after a value. padding: between
-        a value and its marks, at both sides. param: where the request has the schema."""
+        """root: the schema of all parameters, walked. param: where the request has the schema."""
         self._rules = rules
         self._root = root
-        self._end = end
-        self._padding = padding
+        self._end = layout.value_end
+        self._padding = layout.padding
+        self._not_first = layout.not_first
+        self._types = layout.types
         self._param = param
         self._num_split = 0
 
@@ -76,18 +78,40 @@ class TaggedValues:
         """
         values = _Values()
         self._split({} if schema is True else schema, values, 0)
-        read_as = set(declared_types(declared) or _TYPES)
+        read_as = set(declared_types(declared) or TYPES)
         # What reads as JSON of a type that is free is as valid as the string would have been.
         mistaken = read_as - {"string"} - values.free_types()
-        bodies = [self._string(each, mistaken) for each in values.strings]
-        free = bool(values.strings) and not values.strings[0]
-        for other in values.others:
-            if not (free and other.keys() <= {"type"}):
-                bodies.append(self._json(other))
-        bodies = list(filter(None, bodies))
+        strings = list(filter(None, (self._string(each, mistaken) for each in values.strings)))
+        free = bool(values.strings) and not values.strings[0] and not self._types
+        others = [each for each in values.others if not (free and each.keys() <= {"type"})]
+        if not self._types:
+            bodies = [*strings, *map(self._json, others)]
+        else:
+            bodies = [f"{self._typed('string')} ({' | '.join(strings)})"] if strings else []
+            bodies += (body for other in others for body in self._typed_json(other))
         if not bodies:
             raise self._refusal(name, "allows no value that can be written between tags")
         return " | ".join(bodies)
+
+    def _typed(self, type: str) -> str:
+        """What is written before a value of a type."""
+        return self._rules.text(self._types[type] + self._padding)
+
+    def _typed_json(self, schema: dict[str, Any]) -> list[str]:
+        """Bodies for a schema of values that are not strings, by what is written before each."""
+        by_mark: dict[str, list[str]] = {}
+        for type in _listed(schema.get("type", TYPES)):
+            if type != "string":
+                by_mark.setdefault(self._typed(type), []).append(type)
+        bodies: list[str] = []
+        for mark, types in by_mark.items():
+            part = {**schema, "type": types}
+            if "enum" in part:
+                part["enum"] = [each for each in part["enum"] if types_of(each) & {*types}]
+                if not part["enum"]:
+                    continue
+            bodies.append(f"{mark} {self._json(part)}")
+        return bodies
 
     def _json(self, schema: dict[str, Any]) -> str:
         if "$ref" in json.dumps(schema):
@@ -102,7 +126,9 @@ class TaggedValues:
         if "enum" in schema:
             texts = [text for text in schema["enum"] if self._is_plain(text, mistaken)]
             return " | ".join(f"{quoted(text)} {end}".strip() for text in texts)
-        first = "".join(dict.fromkeys(_FIRST_CHARACTERS.get(name, "") for name in sorted(mistaken)))
+        first = self._not_first + "".join(
+            dict.fromkeys(_FIRST_CHARACTERS.get(name, "") for name in sorted(mistaken))
+        )
         words = [word for name in sorted(mistaken) for word in _WORDS.get(name, ())]
         if not schema and not words:
             return self._free(first)
@@ -111,6 +137,8 @@ class TaggedValues:
     def _is_plain(self, text: str, mistaken: set[str]) -> bool:
         """Whether a text between tags is read as itself."""
         if self._end in text or (not self._padding and text.strip("\n") != text):
+            return False
+        if self._not_first and text.startswith(tuple(self._not_first)):
             return False
         try:
             value = json.loads({"True": "true", "False": "false", "None": "null"}.get(text, text))
@@ -179,7 +207,7 @@ class TaggedValues:
         if "const" in schema and values is None:
             values = [schema["const"]]
         if values is not None:
-            allowed = _listed(schema.get("type", _TYPES))
+            allowed = _listed(schema.get("type", TYPES))
             values = [value for value in values if types_of(value) & {*allowed, "number"}]
             texts = [value for value in values if isinstance(value, str) and "string" in allowed]
             rest = [value for value in values if not isinstance(value, str)]
@@ -191,7 +219,7 @@ class TaggedValues:
         self._split_types(schema, into)
 
     def _split_types(self, schema: dict[str, Any], into: _Values) -> None:
-        names = _listed(schema.get("type", _TYPES))
+        names = _listed(schema.get("type", TYPES))
         combined = schema.keys() & {"$ref", "allOf", "anyOf", "oneOf"}
         if "string" in names:
             if combined:
@@ -202,7 +230,7 @@ class TaggedValues:
         rest = [name for name in names if name != "string"]
         if not rest:
             return
-        if rest == [name for name in _TYPES if name != "string"] and len(schema) == 0:
+        if rest == [name for name in TYPES if name != "string"] and len(schema) == 0:
             into.others.append({"type": rest})
             return
         other = {key: schema[key] for key in schema if key not in _STRING_KEYWORDS}
@@ -229,7 +257,7 @@ def _within(schema: Any, types: object) -> Any:
     """A schema with the types that are stated beside it."""
     if types is None or not isinstance(schema, dict):
         return {"type": types} if schema is True and types is not None else schema
-    names = [name for name in _listed(schema.get("type", _TYPES)) if name in _listed(types)]
+    names = [name for name in _listed(schema.get("type", TYPES)) if name in _listed(types)]
     return {**schema, "type": names} if names else False
 
 

@@ -22,22 +22,24 @@ from headrace.answer_formats.call_layout import (
     Piece,
     PythonLayout,
     TaggedLayout,
-    layouts_of,
 )
 from headrace.answer_formats.call_syntax import (
     CallFormat,
     HarmonyCalls,
     JsonCalls,
     PythonCalls,
+    ReasoningFormat,
     TaggedCalls,
+    ThinkTags,
 )
 from headrace.answer_formats.formats import AnswerFormat
+from headrace.answer_formats.known_layouts import layouts_of, never_within_text
 from headrace.errors import RequestError, shown
 from headrace.structured.composition import Composition, slashed
 from headrace.structured.free_text import SPACE, free_text
 from headrace.structured.grammar import Grammar
 from headrace.structured.python_arguments import python_arguments
-from headrace.structured.reasoning import harmony_messages, reasoned
+from headrace.structured.reasoning import Straight, around, harmony_messages, reasoned
 from headrace.structured.schema_grammar import SPACED, of_schema
 from headrace.structured.tagged_parameters import tagged_parameters
 
@@ -96,12 +98,39 @@ def tool_call_grammar(
             final = rules.text("<|channel|>final<|message|>")
             body += f" | {final} {free_text(rules, ())}"
         return rules.grammar(f"{harmony_messages(rules)} ({body})")
-    if choice == "required":
-        body = " | ".join(calls.section(layout, parallel) for layout in layouts)
-        body = f"{SPACE} ({body})"
+    within = None if choice == "required" else _within_text(rules, calls, format, layouts, parallel)
+    if within is None:
+        sections = " | ".join(calls.section(layout, parallel) for layout in layouts)
+        body = f"{SPACE} ({sections})"
     else:
-        body = _within_text(rules, calls, format.calls, layouts, parallel)
-    return rules.grammar(reasoned(rules, format.reasoning, opened, rules.rule(body)))
+        body = within
+    if within is None or not parallel:
+        within = ""
+    straight = _straight(calls, format.reasoning, layouts, parallel, within)
+    return rules.grammar(reasoned(rules, format.reasoning, opened, rules.rule(body), straight))
+
+
+def _straight(
+    calls: _Calls,
+    format: ReasoningFormat | None,
+    layouts: Sequence[Layout],
+    parallel: bool,
+    after: str,
+) -> Straight | None:
+    """Calls that begin with a mark that ends reasoning, and what may come after them."""
+    if format is None or not isinstance(format.tags, ThinkTags):
+        return None
+    ended = {layout: _mark_of(layout, format.tags.also_ended_by) for layout in layouts}
+    sections = [calls.section(layout, parallel) for layout in layouts if ended[layout]]
+    marks = tuple(dict.fromkeys(mark for mark in ended.values() if mark))
+    return Straight(f"({' | '.join(sections)}) {after}", marks) if sections else None
+
+
+def _mark_of(layout: Layout, marks: Sequence[str]) -> str:
+    """With which of some marks calls begin; "" for none of them."""
+    before = () if isinstance(layout, PythonLayout) else layout.before_name
+    first = next((piece for piece in (*layout.opening, *before) if piece), "")
+    return next((mark for mark in marks if isinstance(first, str) and first.startswith(mark)), "")
 
 
 def _checked(tools: Sequence[CallableTool]) -> Sequence[CallableTool]:
@@ -143,14 +172,18 @@ def _unsupported(error: ValueError) -> RequestError:
 def _within_text(
     rules: Composition,
     calls: _Calls,
-    format: CallFormat,
+    format: AnswerFormat,
     layouts: Sequence[Layout],
     parallel: bool,
 ) -> str:
     """A rule's body for text with calls in it."""
-    assert not isinstance(format.syntax, HarmonyCalls)
-    marks = {mark for syntax in format.syntax for mark in syntax.begins}
-    for syntax in format.syntax:
+    assert format.calls is not None
+    assert not isinstance(format.calls.syntax, HarmonyCalls)
+    if never_within_text(format.calls):
+        name = format.calls.name
+        raise _unsupported(ValueError(f"no mark of {name} tells a first call from text"))
+    marks = {mark for syntax in format.calls.syntax for mark in syntax.begins}
+    for syntax in format.calls.syntax:
         if isinstance(syntax, TaggedCalls):
             marks |= {*syntax.bare}
         elif isinstance(syntax, (JsonCalls, PythonCalls)) and syntax.bare:
@@ -159,11 +192,17 @@ def _within_text(
         text = free_text(rules, sorted(marks))
     except ValueError as error:
         raise _unsupported(error) from None
+    if format.reasoning is not None:
+        marked = (begin for begin, _ in format.reasoning.around)
+        if any(rules.before_special(begin) is not None for begin in marked):
+            text = rules.rule(around(rules, format.reasoning, text))
     # A call that is a section of its own is followed by text or by a further section.
     sections = " | ".join(
         calls.section(layout, parallel and bool(layout.opening)) for layout in layouts
     )
-    return f"{text} (({sections}) {text})*" if parallel else f"{text} ({sections})?"
+    if not parallel:
+        return f"{text} ({sections})?"
+    return rules.rule(f"{text} (({sections}) {text})*")
 
 
 class _Calls:
@@ -193,9 +232,8 @@ class _Calls:
         """Texts with which a call that no mark announces begins."""
         if isinstance(layout, PythonLayout):
             return [f"[{tool.name}(" for tool in self._tools]
-        first = layout.before_name[0]
-        assert isinstance(first, str)
-        return [first]
+        first = next((piece for piece in (*layout.opening, *layout.before_name) if piece), "")
+        return [first] if isinstance(first, str) and first else []
 
     def _json_calls(self, layout: JsonLayout) -> str:
         calls = [
