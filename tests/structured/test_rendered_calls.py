@@ -1,4 +1,5 @@
-"""Calls as published templates render them are texts of the grammar."""
+"""Calls as published templates render them are texts of the grammar: of the known format's, and of
+that of the format which is derived from the template."""
 
 from __future__ import annotations
 
@@ -7,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from headrace.answer_formats.derive import derive_format
 from headrace.answer_formats.formats import AnswerFormat, choose_format
 from headrace.structured.tool_grammar import CallableTool, tool_call_grammar
 from headrace.text import ChatTemplate
+from tests.answer_formats.templates import answered, published, renderer
 from tests.structured.matching import Language
 from tests.text.test_chat_template import noon
 
@@ -56,3 +59,58 @@ def test_a_rendered_call_is_a_text_of_the_grammar(shared_assets: Path, name: str
     assert any(language.has(rendered[start:end]) for start in starts for end in ends), rendered[
         at - 100 :
     ]
+
+
+PLAIN: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
+    "get_weather": ({"city": "Oslo"}, SCHEMA),
+    "get_time": ({"zone": "UTC"}, {"properties": {"zone": {"type": "string"}}}),
+}
+WITHOUT_LAYOUT = {
+    "BareKeyCalls": "values are neither JSON nor texts between tags",
+    "JsonCalls": "the name is the key of the arguments",
+    "PythonCalls": "the template quotes strings as Python does",
+    "TaggedCalls": "a parameter's mark says of which type it is",
+}
+
+
+@pytest.mark.long
+def test_what_a_template_renders_is_a_text_of_the_format_derived_from_it(
+    shared_assets: Path,
+) -> None:
+    num_held, without = 0, set()
+    failures: dict[str, str] = {}
+    for name, source in published(shared_assets):
+        render = renderer(source)
+        format = derive_format(render)
+        if format is None:
+            continue
+        if not format.layouts:
+            assert isinstance(format.syntax, tuple)
+            without.add(type(format.syntax[0]).__name__)
+            continue
+        tools = [CallableTool(name=tool, parameters=schema) for tool, (_, schema) in PLAIN.items()]
+        grammar = tool_call_grammar(
+            AnswerFormat(format),
+            tools,
+            choice="required",
+            parallel=True,
+            opened=False,
+            special={},
+        )
+        language = Language(grammar)
+        for count in (1, 2):
+            calls = [(tool, arguments) for tool, (arguments, _) in PLAIN.items()][:count]
+            functions = [
+                {"name": tool, "description": "A tool.", "parameters": {"required": [], **schema}}
+                for tool, (_, schema) in PLAIN.items()
+            ]
+            text = answered(render, calls, functions)
+            if text is None:
+                continue
+            # The end of its turn is not part of the answer, and some templates write it here.
+            if not any(language.has(text[:end]) for end in range(len(text), 0, -1)):
+                failures[f"{name} x{count}"] = text
+            num_held += 1
+    assert failures == {}
+    assert without == WITHOUT_LAYOUT.keys()
+    assert num_held >= 110

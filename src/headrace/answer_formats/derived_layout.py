@@ -134,7 +134,11 @@ def _around(one: str, two: str, python: bool) -> _Around | None:
     if not two:
         return _Around(_pieces(before), _pieces(inner), (), _pieces(after))
     calls = _calls(two, 2, python=python)
-    if calls is None or not two.startswith(one[: call.end]) or two[calls[1].end :] != after:
+    if (
+        calls is None
+        or not two.startswith(one[: call.end])
+        or _pieces(two[calls[1].end :]) != _pieces(after)
+    ):
         return None
     second = calls[1]
     between = two[call.end : second.start]
