@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from headrace.answer_formats.call_syntax import (
     NO_FORMAT,
@@ -127,6 +127,30 @@ def reading_of(
         tools,
         reasoning_opened=_opened(format, prompt, continues=continues),
         kept_ids=mark_ids(format, tokenizer),
+    )
+
+
+class ReasoningMarks(NamedTuple):
+    """The token ids between which a model reasons, as its tokenizer writes their texts."""
+
+    begin_ids: tuple[int, ...]
+    end_ids: tuple[int, ...]
+
+
+def reasoning_marks(format: AnswerFormat, tokenizer: Tokenizer) -> ReasoningMarks | None:
+    """The marks of a model's reasoning; None where it has none. What ends harmony's is all that
+    leads to the final channel."""
+    if format.reasoning is None:
+        return None
+    tags = format.reasoning.tags
+    begin, end = (
+        "<|channel|>analysis<|message|>",
+        "<|end|><|start|>assistant<|channel|>final<|message|>",
+    )
+    if isinstance(tags, ThinkTags):
+        begin, end = tags.begin, tags.end
+    return ReasoningMarks(
+        *(tuple(tokenizer.encode(mark, add_special_tokens=False)) for mark in (begin, end))
     )
 
 

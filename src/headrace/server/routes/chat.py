@@ -7,8 +7,9 @@ from typing import NamedTuple
 from starlette.responses import Response
 
 from headrace.conversation.answer_grammar import answer_grammar, has_grammar
-from headrace.conversation.reading import AnswerReading, reading_of
+from headrace.conversation.reading import AnswerReading, reading_of, reasoning_marks
 from headrace.conversation.request import argument_schemas, template_variables
+from headrace.engine.params import ThinkingBudget
 from headrace.protocol.openai.chat import ChatCompletionRequest
 from headrace.protocol.openai.fields import CHAT
 from headrace.server.admission import Ticket
@@ -58,6 +59,7 @@ async def _answered(
         wanted,
         bad_words=asked.bad_words,
         grammar=grammar,
+        thinking=asked.thinking,
         engine_id=ids.engine,
         timeout_s=timeout_s(call, request),
     )
@@ -91,6 +93,7 @@ class _Asked(NamedTuple):
     prompt: Prompt
     bad_words: tuple[tuple[int, ...], ...]
     reading: AnswerReading | None
+    thinking: ThinkingBudget | None
 
 
 def _asked(model: ServedModel, request: ChatCompletionRequest, wanted: EndpointOptions) -> _Asked:
@@ -111,11 +114,25 @@ def _asked(model: ServedModel, request: ChatCompletionRequest, wanted: EndpointO
     )
     context = model.limits.context_tokens
     kept = last_tokens(rendering.token_ids, keep, room=wanted.room, context_tokens=context)
+    format = model.format_of(request.chat_template)
     reading = reading_of(
-        model.format_of(request.chat_template),
+        format,
         model.tokenizer,
         tools=argument_schemas(conversation.tools),
         prompt=rendering.text,
         continues=request.continue_final_message,
     )
-    return _Asked(Prompt(kept, _PARAM), bad_word_ids(request.bad_words, model.tokenizer), reading)
+    marks = None
+    if request.thinking_tokens is not None:
+        marks = reasoning_marks(format, model.tokenizer)
+    thinking = None
+    if marks is not None and request.thinking_tokens is not None:
+        thinking = ThinkingBudget(
+            max_tokens=request.thinking_tokens,
+            begin_ids=marks.begin_ids,
+            end_ids=marks.end_ids,
+            is_open=reading is not None and reading.reasoning_opened,
+        )
+    return _Asked(
+        Prompt(kept, _PARAM), bad_word_ids(request.bad_words, model.tokenizer), reading, thinking
+    )
