@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from starlette.responses import Response
 
@@ -22,6 +22,9 @@ from headrace.server.prompt import Conversation, Prompt, last_tokens, render
 from headrace.server.reply import UsageEvents
 from headrace.server.served import ServedModel
 from headrace.server.state import Serving
+
+if TYPE_CHECKING:
+    from headrace.text import Tokenizer
 
 _PARAM = "messages"
 
@@ -114,25 +117,32 @@ def _asked(model: ServedModel, request: ChatCompletionRequest, wanted: EndpointO
     )
     context = model.limits.context_tokens
     kept = last_tokens(rendering.token_ids, keep, room=wanted.room, context_tokens=context)
-    format = model.format_of(request.chat_template)
     reading = reading_of(
-        format,
+        model.format_of(request.chat_template),
         model.tokenizer,
         tools=argument_schemas(conversation.tools),
         prompt=rendering.text,
         continues=request.continue_final_message,
     )
-    marks = None
-    if request.thinking_tokens is not None:
-        marks = reasoning_marks(format, model.tokenizer)
-    thinking = None
-    if marks is not None and request.thinking_tokens is not None:
-        thinking = ThinkingBudget(
-            max_tokens=request.thinking_tokens,
-            begin_ids=marks.begin_ids,
-            end_ids=marks.end_ids,
-            is_open=reading is not None and reading.reasoning_opened,
-        )
     return _Asked(
-        Prompt(kept, _PARAM), bad_word_ids(request.bad_words, model.tokenizer), reading, thinking
+        Prompt(kept, _PARAM),
+        bad_word_ids(request.bad_words, model.tokenizer),
+        reading,
+        _budget(request.thinking_tokens, reading, model.tokenizer),
+    )
+
+
+def _budget(
+    max_tokens: int | None, reading: AnswerReading | None, tokenizer: Tokenizer
+) -> ThinkingBudget | None:
+    """The budget of an answer's reasoning; None where there is none, or nothing to bound."""
+    marks = None if reading is None else reasoning_marks(reading.format, tokenizer)
+    if max_tokens is None or reading is None or marks is None:
+        return None
+    opened = reading.reasoning_opened
+    return ThinkingBudget(
+        max_tokens=max_tokens,
+        begin_ids=() if opened else marks.begin_ids,
+        end_ids=marks.end_ids,
+        is_open=opened,
     )
