@@ -62,10 +62,10 @@ _FLOORS: Mapping[str, tuple[str, ...]] = {
         "announce api_error bad_words echo engine engine_turns grammar_checks heap loading_line "
         "logprobs off_loop openapi_schemas params status_line templates",
         "access_log admission answer_grammar connection drain ending generation open_calls served "
-        "side_work",
+        "side_work stream_form",
         "answer_reading event_stream merge prompt reply service_messages spans",
-        "auth chat_reply completion_reply cors load long_reply openapi_operations plan tracing",
-        "openapi state",
+        "chat_reply completion_reply cors dialects load long_reply openapi_operations plan tracing",
+        "auth openapi state",
         "call",
         "answer",
         "routes",
