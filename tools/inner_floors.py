@@ -59,8 +59,8 @@ _FLOORS: Mapping[str, tuple[str, ...]] = {
         "providers",
     ),
     "server": (
-        "announce api_error bad_words echo engine engine_turns grammar_checks heap loading_line "
-        "logprobs off_loop openapi_schemas params status_line templates",
+        "announce api_error bad_words echo engine engine_turns fill_in grammar_checks heap "
+        "loading_line logprobs off_loop openapi_schemas params status_line templates",
         "access_log admission answer_grammar connection drain ending generation open_calls served "
         "side_work stream_form",
         "answer_reading event_stream merge prompt reply service_messages spans",

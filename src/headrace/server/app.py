@@ -19,7 +19,7 @@ from headrace.server.auth import KeyGuard
 from headrace.server.call import EndpointApp, Handler
 from headrace.server.cors import with_cors
 from headrace.server.dialects.dialect_paths import error_at
-from headrace.server.routes import admin
+from headrace.server.routes import admin, ollama
 from headrace.server.routes.apply_template import apply_template
 from headrace.server.routes.chat import chat_completions
 from headrace.server.routes.completions import completions
@@ -39,6 +39,13 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("POST", "/v1/completions", completions),
     ("POST", "/v1/messages", messages),
     ("POST", "/v1/messages/count_tokens", count_message_tokens),
+    ("POST", "/api/chat", ollama.ollama_chat),
+    ("POST", "/api/generate", ollama.ollama_generate),
+    ("GET", "/api/tags", ollama.ollama_tags),
+    ("GET", "/api/ps", ollama.ollama_ps),
+    ("POST", "/api/show", ollama.ollama_show),
+    ("GET", "/api/version", ollama.ollama_version),
+    *ollama.NOT_HERE,
     ("GET", "/v1/models", list_models),
     ("GET", "/v1/models/{model:path}", one_model),
     ("POST", "/tokenize", tokenize_text),

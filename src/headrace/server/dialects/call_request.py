@@ -99,13 +99,15 @@ def chat_request(
     has: Callable[[str], bool] = lambda _: False,
     more: dict[str, Any] | None = None,
     continues: bool = False,
+    taken: frozenset[str] = frozenset(),
 ) -> ReadCall:
     """The request that a call is; raises RequestError naming the client's field at fault.
 
     has: whether the client's body has a field at a path. more: fields of the request beside the
     call's. continues: whether the answer goes on with an assistant's message that is the last one.
+    taken: fields of the call's extra that somebody else honours.
     """
-    written = _Writer()
+    written = _Writer(taken)
     values = written.request(call)
     values.update(more or {})
     if continues and _is_open(call):
@@ -140,8 +142,9 @@ def _is_open(call: ChatCall) -> bool:
 class _Writer:
     """A writer of one request. dropped: what it leaves out, as names of the call's fields."""
 
-    def __init__(self) -> None:
+    def __init__(self, taken: frozenset[str]) -> None:
         self.dropped: list[str] = []
+        self._taken = taken
 
     def request(self, call: ChatCall) -> dict[str, Any]:
         """The fields of the request."""
@@ -305,7 +308,7 @@ class _Writer:
                 values[name] = values.get(name, {}) | value
             elif name in OWN_FIELDS:
                 values[name] = value
-            else:
+            elif name not in self._taken:
                 self.dropped.append(f"extra.{name}")
 
 

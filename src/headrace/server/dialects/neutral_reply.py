@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import msgspec
 
 from headrace.http.request_id import random_id
 from headrace.protocol.neutral.call import ChatCall
@@ -87,7 +90,6 @@ class NeutralReply:
 
     def last_events(self) -> Iterator[bytes]:
         """What follows the last piece."""
-        self.at_end(self._metrics)
         for event in self._last():
             yield self._written(event)
 
@@ -102,7 +104,6 @@ class NeutralReply:
 
     def whole(self) -> bytes:
         """The reply made of all pieces added."""
-        self.at_end(self._metrics)
         for event in self._last():
             self._collector.take(event)
         return self.side.write_reply(self._collector.reply(), self.call)
@@ -117,8 +118,12 @@ class NeutralReply:
             dialect=DIALECT,
         )
 
-    def at_end(self, metrics: ChoiceMetrics | None) -> None:
-        """Called before the last events; metrics: of the first choice."""
+    def at_end(self, metrics: ChoiceMetrics | None) -> dict[str, Any]:
+        """What the end of each choice has beside its reason (its `extra`), once all pieces came.
+
+        metrics: of the first choice.
+        """
+        return {}
 
     def usage(self) -> TokenUsage:
         """The usage so far."""
@@ -144,9 +149,10 @@ class NeutralReply:
             self._metrics = piece.metrics
 
     def _last(self) -> Iterator[Event]:
+        extra = self.at_end(self._metrics)
         for choice in self._choices:
             if choice.end is not None:
-                yield choice.end
+                yield msgspec.structs.replace(choice.end, extra=extra) if extra else choice.end
         yield ReplyUsage(usage=self.usage())
         yield ReplyEnd()
 

@@ -33,14 +33,17 @@ def read_body(
     adapt: Callable[[ChatCall], ChatCall] = lambda call: call,
     more: dict[str, Any] | None = None,
     continues: bool = False,
+    taken: frozenset[str] = frozenset(),
 ) -> Asked:
     """Raises RequestError naming the client's field at fault.
 
-    adapt: what this server changes of a call. more, continues: as of `chat_request`.
+    adapt: what this server changes of a call. more, continues, taken: as of `chat_request`.
     """
     call = adapt(side.read_call(body, path, headers))
     has = _fields_of(body)
-    request, ignored = chat_request(call, side, has=has, more=more, continues=continues)
+    request, ignored = chat_request(
+        call, side, has=has, more=more, continues=continues, taken=taken
+    )
     return Asked(call, request, ignored, has)
 
 

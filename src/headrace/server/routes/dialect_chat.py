@@ -17,7 +17,7 @@ from headrace.server.dialects.client_names import client_names
 from headrace.server.dialects.neutral_reply import NeutralReply
 from headrace.server.dialects.read_body import Asked, read_body
 from headrace.server.reply import Head
-from headrace.server.routes.chat import answer_chat, wanted_of
+from headrace.server.routes.chat import Ask, answer_chat, wanted_of
 from headrace.server.state import Serving
 
 MakeNeutralReply = Callable[[Asked, Head, list[int], AnswerReading | None], NeutralReply]
@@ -29,15 +29,18 @@ async def read_call(
     *,
     adapt: Callable[[ChatCall], ChatCall] = lambda call: call,
     continues: bool = True,
+    taken: frozenset[str] = frozenset(),
 ) -> Asked:
     """The body of a call; raises RequestError naming the client's field at fault.
 
-    continues: whether an assistant's message at the end is one to go on with.
+    adapt, continues, taken: as of `read_body`.
     """
     http = call.http
     path, headers = http.scope["path"], dict(http.headers)
     asked = await call.read(
-        lambda body: read_body(body, side, path, headers, adapt=adapt, continues=continues)
+        lambda body: read_body(
+            body, side, path, headers, adapt=adapt, continues=continues, taken=taken
+        )
     )
     call.note_ignored(asked.ignored)
     return asked
@@ -51,9 +54,12 @@ async def answer_asked(
     make_reply: MakeNeutralReply,
     *,
     prefix: str,
+    ask: Ask | None = None,
 ) -> Response:
-    """Answer what was asked. Tokens beyond the context are not refused: clients of these dialects
-    say a number for models of all sizes, and the reply says that it was cut.
+    """Answer what was asked. prefix, ask: as of `answer_chat`.
+
+    Tokens beyond the context are not refused: clients of these dialects say a number for models of
+    all sizes, and the reply says that it was cut.
     """
     request = asked.request
     wanted = wanted_of(request)
@@ -70,5 +76,6 @@ async def answer_asked(
                 partial(make_reply, asked),
                 prefix=prefix,
                 wanted=wanted,
+                ask=ask,
             ),
         )
