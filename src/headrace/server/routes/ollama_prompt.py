@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from headrace.engine.limits import check_token_ids
@@ -26,8 +28,28 @@ FIELDS = frozenset({"raw", "suffix", "context", "template"})
 _PARAM = "prompt"
 
 
+_TYPES: Mapping[str, tuple[type, str]] = {
+    "raw": (bool, "true or false"),
+    "suffix": (str, "a string"),
+    "template": (str, "a string"),
+    "context": (list, "a list of token ids"),
+}
+
+
 def with_turn(call: ChatCall) -> ChatCall:
-    """The call with a turn where it has only what follows the text."""
+    """The call with a turn where it has only what follows the text.
+
+    Raises RequestError for a field that is not what it must be.
+    """
+    for name, (kind, wanted) in _TYPES.items():
+        value = call.extra.get(name)
+        if value is not None and not isinstance(value, kind):
+            raise RequestError(f"{name}: {shown(value)} is not {wanted}", param=name)
+    context = call.extra.get("context") or ()
+    if not all(type(one) is int and one >= 0 for one in context):
+        raise RequestError(
+            "context: it must be the token ids that an earlier reply ended with", param="context"
+        )
     if call.messages or not call.extra.get("suffix"):
         return call
     turn = Message(role="user", parts=(Text(text=""),))
@@ -37,7 +59,8 @@ def with_turn(call: ChatCall) -> ChatCall:
 def prompt_of(call: ChatCall) -> Ask | None:
     """What makes the prompt of a call; None where its turn is the prompt.
 
-    Raises RequestError for a field that is not possible, or not beside another.
+    call: as `with_turn` has it. Raises RequestError for a field that is not possible, or not
+    beside another.
     """
     extra = call.extra
     if extra.get("template"):
@@ -48,17 +71,13 @@ def prompt_of(call: ChatCall) -> Ask | None:
             code="unsupported",
         )
     raw, suffix, context = extra.get("raw"), extra.get("suffix"), extra.get("context")
-    if raw is not None and not isinstance(raw, bool):
-        raise RequestError(f"raw: {shown(raw)} is not true or false", param="raw")
-    if suffix is not None and not isinstance(suffix, str):
-        raise RequestError(f"suffix: {shown(suffix)} is not a string", param="suffix")
     _check_alone(call)
     text = "".join(part.text for part in call.messages[-1].parts if isinstance(part, Text))
     if raw:
         return _raw(text)
     if suffix:
         return _fill_in(text, suffix)
-    return _after(_ids(context)) if context else None
+    return _after(context) if context else None
 
 
 def _check_alone(call: ChatCall) -> None:
@@ -69,16 +88,6 @@ def _check_alone(call: ChatCall) -> None:
         raise RequestError(
             f"{given[1]}: not possible beside {given[0]}; omit one of them", param=given[1]
         )
-
-
-def _ids(context: object) -> list[int]:
-    fits = isinstance(context, list) and all(type(one) is int and one >= 0 for one in context)
-    if not isinstance(context, list) or not fits:
-        raise RequestError(
-            "context: it must be the list of token ids that an earlier reply ended with",
-            param="context",
-        )
-    return context
 
 
 def _raw(text: str) -> Ask:
