@@ -120,6 +120,25 @@ DIALECT_SCHEMAS: Mapping[str, Schema] = {
             cache_read_input_tokens=_COUNT,
         ),
     ),
+    "AnthropicEvent": {
+        **_object(
+            ("event", "data"),
+            event={
+                "enum": [
+                    "message_start",
+                    "content_block_start",
+                    "content_block_delta",
+                    "content_block_stop",
+                    "message_delta",
+                    "message_stop",
+                    "ping",
+                    "error",
+                ]
+            },
+            data={"type": "string", "contentMediaType": JSON},
+        ),
+        "description": "Each event of the stream.",
+    },
     "AnthropicError": _object(
         ("type", "error", "request_id"),
         type={"const": "error"},
@@ -187,7 +206,7 @@ DIALECT_OPERATIONS: Mapping[tuple[str, str], Operation] = {
         Reply(
             "The answer; with `stream: true`, Anthropic's events. A failure during the stream is "
             "an event `error`, after which nothing comes.",
-            {JSON: "AnthropicMessage", EVENTS: None},
+            {JSON: "AnthropicMessage", EVENTS: "AnthropicEvent"},
         ),
         "Anthropic's Messages API. What it has and this server has not (pictures, documents, tools "
         "that the provider runs) is refused.",
