@@ -31,7 +31,7 @@ def text_tour(client: anthropic.Anthropic, model: str) -> None:
         block.to_dict() for block in whole.content
     ]
     assert streamed.stop_reason == whole.stop_reason
-    counted = client.messages.count_tokens(model=model, messages=[USER])  # type: ignore[list-item]
+    counted = client.messages.count_tokens(model=model, messages=[USER])
     usage = streamed.usage
     assert counted.input_tokens == usage.input_tokens + (usage.cache_read_input_tokens or 0)
     assert usage.cache_read_input_tokens

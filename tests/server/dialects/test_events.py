@@ -90,7 +90,7 @@ def test_thoughts_that_are_not_shown_are_sealed_into_the_signature() -> None:
 def test_reasons(reason: str, told: str) -> None:
     choice = ChoiceEvents(0, None, str)
     assert list(choice.take(Piece("", (), finish_reason=reason, stop_reason=7))) == []
-    assert choice.end == ChoiceEnd(choice=0, reason=told)  # type: ignore[arg-type]
+    assert choice.end == ChoiceEnd(choice=0, reason=told)
 
 
 def test_log_probabilities_go_with_the_next_text_and_none_is_lost(tokenizer: Tokenizer) -> None:

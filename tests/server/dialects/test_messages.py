@@ -69,7 +69,7 @@ def test_the_package_reads_the_same_of_a_stream(agent: Agent, cut: int) -> None:
     for told in (whole, streamed):
         told.pop("id")
         told.pop("stop_details", None)  # the package's own
-        for block in told["content"]:  # type: ignore[attr-defined]
+        for block in told["content"]:
             block.pop("id", None)
             block.pop("caller", None)
     assert streamed == whole
@@ -104,7 +104,7 @@ def test_thoughts_come_back_to_the_template_and_so_do_results(agent: Agent) -> N
     client(running).messages.create(**message(tools=[TOOL], messages=turns))
     call_text = f'[{call.id}:look{{"city": "K\\u00f6ln", "n": [1, 2]}}]'
     said = prompt_of(running)
-    assert f"<assistant>(hm, é){first.content[1].text}" in said  # type: ignore[union-attr]
+    assert f"<assistant>(hm, é){first.content[1].text}" in said
     assert call_text in said or call_text.replace("\\u00f6", "ö") in said
     assert f"<tool>sun@{call.id}<user>and?<assistant>" in said
 
