@@ -18,13 +18,14 @@ from headrace.server.api_error import ApiError
 from headrace.server.auth import KeyGuard
 from headrace.server.call import EndpointApp, Handler
 from headrace.server.cors import with_cors
-from headrace.server.reply import error_reply
-from headrace.server.routes import admin
+from headrace.server.dialects.dialect_paths import error_at
+from headrace.server.routes import admin, ollama
 from headrace.server.routes.apply_template import apply_template
 from headrace.server.routes.chat import chat_completions
 from headrace.server.routes.completions import completions
 from headrace.server.routes.docs import docs, docs_file, openapi
 from headrace.server.routes.health import health, load, metrics, ready, version
+from headrace.server.routes.messages import count_message_tokens, messages
 from headrace.server.routes.models import list_models, one_model
 from headrace.server.routes.pages import chat_file
 from headrace.server.routes.root import greet
@@ -37,6 +38,15 @@ OTHER = "other"
 ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("POST", "/v1/chat/completions", chat_completions),
     ("POST", "/v1/completions", completions),
+    ("POST", "/v1/messages", messages),
+    ("POST", "/v1/messages/count_tokens", count_message_tokens),
+    ("POST", "/api/chat", ollama.ollama_chat),
+    ("POST", "/api/generate", ollama.ollama_generate),
+    ("GET", "/api/tags", ollama.ollama_tags),
+    ("GET", "/api/ps", ollama.ollama_ps),
+    ("POST", "/api/show", ollama.ollama_show),
+    ("GET", "/api/version", ollama.ollama_version),
+    *ollama.NOT_HERE,
     ("GET", "/v1/models", list_models),
     ("GET", "/v1/models/{model:path}", one_model),
     ("POST", "/tokenize", tokenize_text),
@@ -59,10 +69,16 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("GET", "/admin/settings", admin.settings),
 )
 
-# Other paths of the same endpoints: base URLs without /v1, the URL that the server prints, and the
-# health check of Amazon SageMaker and of balancers.
+_OF_ANTHROPIC = "/v1/messages"
+
+# Other paths of the same endpoints: base URLs without /v1 (Anthropic's are without it anyway), the
+# URL that the server prints, and the health check of Amazon SageMaker and of balancers.
 ALIASES: Mapping[str, str] = {
-    **{path.removeprefix("/v1"): path for _, path, _ in ROUTES if path.startswith("/v1/")},
+    **{
+        path.removeprefix("/v1"): path
+        for _, path, _ in ROUTES
+        if path.startswith("/v1/") and not path.startswith(_OF_ANTHROPIC)
+    },
     "/v1": "/",
     "/v1/": "/",
     "/ping": "/health",
@@ -70,10 +86,8 @@ ALIASES: Mapping[str, str] = {
 
 # Paths of other APIs, by how they begin: `headrace gateway` speaks these for any server.
 OTHER_APIS = (
-    ("/v1/messages", "Anthropic's API"),
     ("/v1/responses", "OpenAI's Responses API"),
     ("/api/v1/", "OpenRouter's API"),
-    ("/api/", "Ollama's API"),
 )
 
 # Paths that a 404 may suggest: those that are always there and have one name.
@@ -98,9 +112,10 @@ def build_app(state: ServerState) -> ASGIApp:
             message = f"{request.method} {path} is not supported; allowed: {allowed}"
             code = "method_not_allowed"
         headers = dict(failure.headers or {})
-        headers[REQUEST_ID] = request_id_from(request.headers.get(REQUEST_ID), state.new_id())
+        request_id = request_id_from(request.headers.get(REQUEST_ID), state.new_id())
         state.http.answered(OTHER, failure.status_code)
-        return error_reply(ApiError(failure.status_code, message, code=code), headers)
+        error = ApiError(failure.status_code, message, code=code)
+        return error_at(request.scope["path"], error, request_id, headers)
 
     routes = []
     for method, path, handler in ROUTES:

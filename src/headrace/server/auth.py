@@ -19,7 +19,7 @@ from headrace.config.server_settings import ServerConfig
 from headrace.errors import ConfigError
 from headrace.http.headers import REQUEST_ID, request_id_from
 from headrace.server.api_error import ApiError
-from headrace.server.reply import error_reply
+from headrace.server.dialects.dialect_paths import error_at
 
 OPEN_PATHS = frozenset({"/health", "/ping", "/ready", "/", "/v1", "/v1/", "/docs"})
 # A browser requests the pages' files without a key; what the pages show and send needs one.
@@ -111,7 +111,7 @@ class KeyGuard:
         given = Request(scope).headers.get(REQUEST_ID)
         request_id = request_id_from(given, self._new_id())
         self._refused(scope, refusal.status, request_id)
-        await error_reply(refusal, {REQUEST_ID: request_id})(scope, receive, send)
+        await error_at(scope["path"], refusal, request_id)(scope, receive, send)
 
     def _key(self, scope: Scope) -> str:
         """What its key is called here, "" where it needs none. Raises ApiError where it needs one

@@ -42,6 +42,7 @@ from headrace.server.reply import (
     encode,
     progress_of,
 )
+from headrace.server.stream_form import OPENAI_FORM
 
 
 class ChatReply:
@@ -49,6 +50,8 @@ class ChatReply:
 
     Use `events` and `last_events`, or `add` and `whole`.
     """
+
+    form = OPENAI_FORM
 
     def __init__(
         self,

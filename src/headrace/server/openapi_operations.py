@@ -7,7 +7,7 @@ that are sent; statuses that every route shares are added where the document is 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import msgspec
@@ -52,8 +52,8 @@ class Reply:
     """The meaning of one status."""
 
     meaning: str
-    content: Mapping[str, Struct | None] = field(default_factory=lambda: {JSON: ErrorBody})
-    """Struct of each media type; None is text."""
+    content: Mapping[str, Struct | str | None] = field(default_factory=lambda: {JSON: ErrorBody})
+    """Struct of each media type, or the name of its schema; None is text."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,8 @@ class Operation:
     name: str
     tag: str
     summary: str
-    ok: Reply
+    ok: Reply | None
+    """None for what always fails."""
     description: str = ""
     body: Endpoint[Any] | None = None
     """What it takes."""
@@ -78,7 +79,16 @@ class Operation:
     path_params: Mapping[str, str] = field(default_factory=dict)
     """Their meaning by name."""
     example: Mapping[str, Any] | None = None
-    """A body to begin with."""
+    """A body to begin with; an empty `model` stands for the served name."""
+    body_schema: str | None = None
+    """Schema of what it takes, where no struct has it."""
+    dialect: str = ""
+    """Whose API the path is of, "" for OpenAI's and our own: errors have its form."""
+
+    @property
+    def takes_body(self) -> bool:
+        """Whether it has one."""
+        return self.body is not None or self.body_schema is not None
 
 
 def _json(meaning: str, struct: Struct) -> Reply:
@@ -90,6 +100,22 @@ _TEXT_BUSY = Reply("Too many large texts are waiting (code `queue_full`); see `R
 _BUSY = Reply(
     "Too many requests are waiting (code `queue_full`); `Retry-After` says when to try again."
 )
+
+
+def in_dialect(reply: Reply, dialect: str) -> Reply:
+    """An error reply in the form of a dialect."""
+    return replace(reply, content={JSON: f"{dialect}Error"})
+
+
+def busy(dialect: str) -> Reply:
+    """The reply of a queue that is full, in the form of a dialect."""
+    return in_dialect(_BUSY, dialect)
+
+
+def no_model(dialect: str) -> Reply:
+    """The reply about a name that is not served, in the form of a dialect."""
+    return in_dialect(Reply("`model` is not a served name."), dialect)
+
 
 OPERATIONS: Mapping[tuple[str, str], Operation] = {
     ("POST", "/v1/chat/completions"): Operation(

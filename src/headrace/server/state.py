@@ -121,6 +121,11 @@ class ServerState:
         return self._serving is not None
 
     @property
+    def model_name(self) -> str:
+        """The served name; "" until there is a model."""
+        return "" if self._serving is None else self._serving.model.name
+
+    @property
     def uptime_s(self) -> float:
         """Seconds since the server started."""
         return self.clock() - self.started_s
