@@ -90,7 +90,7 @@ def parsed(
     format: AnswerFormat,
     text: str,
     opened: bool = False,
-    tools: Tools = TOOLS,
+    tools: Tools | None = TOOLS,
     cut: Callable[[str], Iterator[list[str]]] = cuts,
 ) -> ParsedAnswer:
     """The answer that a text is, after a check that it is the same at every cut."""

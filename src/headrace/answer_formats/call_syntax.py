@@ -79,7 +79,8 @@ class TaggedCalls:
     name in quotes or without: its group "name" is the name, and a group "type" of a parameter says
     that the value is a text ("string", "true") or JSON (all else)."""
     own_lines: bool = False
-    """Whether a value may stand on lines of its own: one newline at each side is not part of it."""
+    """Whether a value that begins with a newline stands on lines of its own: one newline at each
+    side is not part of it."""
     quotes: tuple[str, str] | None = None
     """Marks around a text within a value that may be there."""
     fillers: tuple[str, ...] = ()

@@ -32,8 +32,10 @@ The promise: however the text is cut into pieces, the deltas joined are the same
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 from headrace.answer_formats.answer_writer import AnswerWriter
 from headrace.answer_formats.bare_key_calls import read_bare_key_section
@@ -50,7 +52,7 @@ from headrace.answer_formats.call_syntax import (
     TaggedCalls,
     ThinkTags,
 )
-from headrace.answer_formats.deltas import Delta
+from headrace.answer_formats.deltas import ContentDelta, Delta, ReasoningDelta
 from headrace.answer_formats.harmony import read_harmony
 from headrace.answer_formats.headed_calls import read_headed_section
 from headrace.answer_formats.json_calls import read_json_section
@@ -58,6 +60,23 @@ from headrace.answer_formats.nested_calls import read_nested_section
 from headrace.answer_formats.python_calls import read_python_section
 from headrace.answer_formats.tagged_calls import read_tagged_section
 from headrace.answer_formats.text_source import Step, TextSource
+
+
+class _Run(NamedTuple):
+    """A run of text that goes on as it is until one of some marks comes."""
+
+    plain: re.Pattern[str]
+    """A text in which no mark begins and that does not end with white space, which would wait for
+    what follows: most tokens are such, and need not be searched."""
+    delta: type[ContentDelta] | type[ReasoningDelta]
+    """The delta of such a text."""
+
+
+@lru_cache(maxsize=64)
+def _run(markers: tuple[str, ...], delta: type[ContentDelta] | type[ReasoningDelta]) -> _Run:
+    firsts = re.escape("".join(sorted({mark[0] for mark in markers})))
+    free = f"[^{firsts}]" if firsts else r"[\s\S]"
+    return _Run(re.compile(rf"{free}*(?![ \t\r\n]){free}"), delta)
 
 
 class AnswerParser:
@@ -78,6 +97,7 @@ class AnswerParser:
         self._answer = AnswerWriter()
         self._reading = CallReading(self._source, self._answer, tools or {})
         self._answer.in_reasoning = reasoning_opened
+        self._run: _Run | None = None
         self._steps: Step[None] | None = self._read(format, tools is not None, reasoning_opened)
         if format.calls is not None:
             self._source.feed(format.calls.opened_by)
@@ -93,6 +113,14 @@ class AnswerParser:
 
     def feed(self, text: str) -> list[Delta]:
         """Take more text; the deltas that are certain by now."""
+        run = self._run
+        if (
+            run is not None
+            and self._source.all_read
+            and self._answer.in_part
+            and run.plain.fullmatch(text)
+        ):
+            return [run.delta(text)]
         self._source.feed(text)
         self._advance()
         return self._answer.take()
@@ -143,7 +171,9 @@ class AnswerParser:
             return
         answer.in_reasoning = True
         ends = (tags.end, *tags.other_ends, *tags.also_ended_by)
+        self._run = _run(ends, ReasoningDelta)
         mark = yield from source.until(ends, answer.reasoning)
+        self._run = None
         if mark in tags.also_ended_by:
             source.unread(len(mark))
         answer.end_reasoning()
@@ -154,11 +184,15 @@ class AnswerParser:
     ) -> Step[None]:
         marks = [mark for syntax in syntaxes for mark in (*syntax.begins, *_bare(syntax))]
         markers = tuple(dict.fromkeys((*marks, *dropped)))
+        self._run = run = _run(markers, ContentDelta)
         while mark := (yield from self._source.until(markers, self._answer.content)):
+            self._run = None
             if mark in dropped:
                 self._answer.end_part()
             else:
                 yield from self._read_section(syntaxes, mark)
+            self._run = run
+        self._run = None
 
     def _read_section(self, syntaxes: tuple[CallSyntax, ...], mark: str) -> Step[None]:
         """What follows a mark, by the first syntax that it is of; content if it is of none."""

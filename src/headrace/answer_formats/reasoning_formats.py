@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from headrace.answer_formats.call_formats import COMMAND_RESPONSE
 from headrace.answer_formats.call_syntax import HarmonyCalls, ReasoningFormat, ThinkTags
 
 _CALLS_END_REASONING = (
     "<|tool_calls_section_begin|>",
+    "<|tool_call_begin|>",
     "<｜tool▁calls▁begin｜>",
     "<｜DSML｜function_calls>",
     "<｜DSML｜tool_calls>",
@@ -24,7 +26,7 @@ REASONING_FORMATS = (
             other_begins=("<|channel>thought", "<|channel>"),
             also_ended_by=("<|tool_call>",),
         ),
-        dropped=("<|channel>thought\n<channel|>",),
+        dropped=("<|channel>thought\n<channel|>", "<channel|>"),
         traits=(("<|channel>", "<channel|>"),),
     ),
     ReasoningFormat(
@@ -59,7 +61,7 @@ REASONING_FORMATS = (
     ),
     ReasoningFormat(
         name="mistral",
-        tags=ThinkTags(begin="[THINK]", end="[/THINK]", also_ended_by=("[TOOL_CALLS]",)),
+        tags=ThinkTags(begin="[THINK]", end="[/THINK]"),
         traits=(("[THINK]",),),
     ),
     ReasoningFormat(
@@ -69,8 +71,14 @@ REASONING_FORMATS = (
             end="<|END_THINKING|>",
             also_ended_by=("<|START_ACTION|>", "<|START_RESPONSE|>", "<|START_TEXT|>"),
         ),
-        dropped=("<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"),
+        dropped=COMMAND_RESPONSE,
         traits=(("<|START_THINKING|>",),),
+    ),
+    ReasoningFormat(
+        name="apriel",
+        tags=ThinkTags(begin="Here are my reasoning steps:", end="[BEGIN FINAL RESPONSE]"),
+        dropped=("[END FINAL RESPONSE]",),
+        traits=(("[BEGIN FINAL RESPONSE]",),),
     ),
     ReasoningFormat(
         name="seed",
