@@ -114,16 +114,21 @@ class AnswerParser:
     def feed(self, text: str) -> list[Delta]:
         """Take more text; the deltas that are certain by now."""
         run = self._run
-        if (
-            run is not None
-            and self._source.all_read
-            and self._answer.in_part
-            and run.plain.fullmatch(text)
-        ):
+        if run is not None and self._goes_on(run, text):
             return [run.delta(text)]
         self._source.feed(text)
         self._advance()
         return self._answer.take()
+
+    def passes(self, text: str) -> bool:
+        """Whether more text is content as it stands; if so it is taken, and if not nothing is."""
+        run = self._run
+        return run is not None and run.delta is ContentDelta and self._goes_on(run, text)
+
+    def _goes_on(self, run: _Run, text: str) -> bool:
+        return (
+            self._answer.in_part and self._source.all_read and run.plain.fullmatch(text) is not None
+        )
 
     def finish(self) -> list[Delta]:
         """The last deltas, once no more text will come."""

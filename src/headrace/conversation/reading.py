@@ -223,6 +223,10 @@ class ReadChoice:
         self._new_id = new_id
         self._faulty = False
 
+    def passes(self, piece: Piece) -> bool:
+        """Whether a piece in the middle of a choice is content as it stands; if so it is taken."""
+        return piece.finish_reason is None and self._parser.passes(piece.text)
+
     def take(self, piece: Piece) -> list[Delta]:
         """What a piece of the text makes certain; all of it with the last piece."""
         parser = self._parser

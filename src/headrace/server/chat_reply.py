@@ -110,6 +110,8 @@ class ChatReply:
                 yield self._template(index).event(piece.text)
             elif piece.text or (self._wants_tokens and piece.token_ids):
                 yield self._event([self._chunk(index, piece, Delta(content=piece.text))])
+        elif self._text_only and self._read[index].passes(piece):
+            yield self._template(index).event(piece.text)
         else:
             yield from self._read_events(index, piece, self._read[index])
         if piece.finish_reason is not None:
