@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
 
 from tools.structured.language import Language, LimitError
@@ -141,7 +142,7 @@ class _Search:
             yield f"{value}.0"
         if isinstance(value, float):
             yield from (f"{plain}{'0' * zeros}" for zeros in (1, 2, 3) if "e" not in plain)
-            yield f"{value:.20f}".rstrip("0")
+            yield f"{Decimal(plain):f}"
             yield f"{value:e}"
 
     def _spelled(self, text: str) -> Iterator[str]:
