@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from headrace.structured.request import grammar_of, of_schema
+from headrace.structured.vocabulary import Vocabulary
 from tools.fuzz import harness, structured
 from tools.structured.gbnf import Gbnf
 from tools.structured.language import Language, Splits, byte_tokenizer
@@ -27,8 +28,8 @@ def _inputs(kind: str, seed: int, count: int) -> list[bytes]:
 
 @pytest.mark.parametrize("kind", ["schema", "regex", "gbnf"])
 def test_grammars_drawn_at_random_have_the_texts_of_their_judge(kind: str) -> None:
-    ended = [structured.attempt(data) for data in _inputs(kind, seed=3, count=25)]
-    assert ended.count(kind) >= 8
+    ended = [structured.attempt(data) for data in _inputs(kind, seed=3, count=10)]
+    assert ended.count(kind) >= 4
 
 
 @pytest.mark.long
@@ -106,9 +107,8 @@ def test_a_mask_allows_what_can_be_completed_and_nothing_else() -> None:
 
 
 def test_every_way_of_cutting_a_text_gives_its_bytes() -> None:
-    from tests.structured.test_compile import vocabulary
-
-    words = vocabulary("byte_level")
+    pieces = [*(bytes([byte]) for byte in range(256)), b"hell", b"hello", b'{"', b'": "']
+    words = Vocabulary(pieces, [], lambda text: list(text.encode()))
     splits = Splits(words)
     data = '{"hello": "hell é"}'.encode()
     for ids in (

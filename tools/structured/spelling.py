@@ -28,6 +28,14 @@ MOST_TRIES = 20_000
 _MOST_NUMBER = 10**300
 
 
+def has_in_some_order(language: Language, value: Any, most_tries: int) -> bool:
+    """Whether an instance is accepted with its properties in some order that was looked at."""
+    try:
+        return _Search(language, True, False, False, most_tries).finds(value)
+    except (_GaveUpError, LimitError):
+        return False
+
+
 class _GaveUpError(Exception):
     """The search took more tries than it may."""
 
