@@ -31,6 +31,7 @@ FLOORS = {
     "text": 2,
     "http": 2,
     "ops": 3,
+    "conversation": 3,
     "models": 4,
     "engine": 5,
     "server": 6,

@@ -59,11 +59,11 @@ _FLOORS: Mapping[str, tuple[str, ...]] = {
         "providers",
     ),
     "server": (
-        "announce api_error bad_words echo engine engine_turns fill_in grammar_checks heap "
+        "announce api_error bad_words echo engine engine_turns fill_in heap "
         "loading_line logprobs off_loop openapi_schemas params status_line templates",
-        "access_log admission answer_grammar connection drain ending generation open_calls served "
+        "access_log admission connection drain ending generation open_calls served "
         "side_work stream_form",
-        "answer_reading event_stream merge prompt reply service_messages spans",
+        "event_stream merge prompt reply service_messages spans",
         "chat_reply completion_reply cors dialects load long_reply openapi_operations plan tracing",
         "auth openapi_dialects state",
         "openapi",

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from headrace.async_llm import AsyncLLM
     from headrace.llm import LLM
     from headrace.offline.params import SamplingParams
+    from headrace.offline.structured import StructuredOutputsParams
 
-__all__ = ["LLM", "AsyncLLM", "SamplingParams", "__version__"]
+__all__ = ["LLM", "AsyncLLM", "SamplingParams", "StructuredOutputsParams", "__version__"]
 
 __version__ = "0.1.0"
 
@@ -33,6 +34,10 @@ def __getattr__(name: str) -> Any:
         from headrace.offline.params import SamplingParams
 
         return SamplingParams
+    if name == "StructuredOutputsParams":
+        from headrace.offline.structured import StructuredOutputsParams
+
+        return StructuredOutputsParams
     raise AttributeError(f"module 'headrace' has no attribute {name!r}")
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ from headrace.engine.messages import EngineInfo, Loading, Output, Stats
 from headrace.engine.params import SamplingParams as EngineParams
 from headrace.engine.sampling_defaults import SamplingDefaults, sampling_defaults
 from headrace.offline import arguments
+from headrace.offline.chat import ChatOptions, ChatPrompt
 from headrace.offline.params import SamplingParams
 from headrace.offline.progress import Progress, ProgressMeter, reporting
 from headrace.offline.prompts import Message, Prompt, PromptEncoder
@@ -32,6 +33,7 @@ from headrace.offline.request import OpenRequest, Options, choices, number_of_ch
 from headrace.offline.results import GenerationDelta, GenerationResult, grouped
 from headrace.offline.setup import checked_config, located
 from headrace.offline.vllm_names import ClassOfVllm, arguments_of_vllm, no_attribute
+from headrace.structured.grammar_checks import GrammarChecks
 from headrace.text.tokenizer import Tokenizer
 from headrace.weights.open import open_checkpoint
 from headrace.weights.store.resolve import resolve_model
@@ -50,6 +52,7 @@ class AsyncLLM(metaclass=ClassOfVllm):
         self._engine = engine
         self._encoder = encoder
         self._defaults = defaults
+        self._grammar_checks = GrammarChecks()
         self._num_requests = 0
 
     @classmethod
@@ -143,12 +146,30 @@ class AsyncLLM(metaclass=ClassOfVllm):
         """
         listed = arguments.prompts(prompts)
         count = number_of_choices(n)
-        each = choices(arguments.params_for(params, len(listed), self._defaults), count)
         options = Options.of(stop, cache_salt, priority, timeout_s)
-        encoded = await asyncio.to_thread(self._encode_all, listed)
-        with reporting(False if progress is None else progress, len(each)) as meter:
+
+        def prepared() -> tuple[list[EngineParams], list[list[int]]]:
+            checks = self._grammar_checks
+            made = arguments.params_for(params, len(listed), self._defaults, checks)
+            return made, self._encode_all(listed)
+
+        made, encoded = await asyncio.to_thread(prepared)
+        return await self._answers(
+            encoded, choices(made, count), options, False if progress is None else progress
+        )
+
+    async def _answers(
+        self,
+        prompts: Sequence[list[int] | ChatPrompt],
+        each: Sequence[EngineParams],
+        options: Options,
+        progress: Progress,
+    ) -> list[GenerationResult]:
+        """Results of the prompts. each: the parameters of all answers, prompt by prompt."""
+        count = max(1, len(each) // max(1, len(prompts)))
+        with reporting(progress, len(each)) as meter:
             pairs = [
-                self._open(encoded[index // count], one, options, meter)
+                self._open(prompts[index // count], one, options, meter)
                 for index, one in enumerate(each)
             ]
             return grouped(await _all_read(pairs), count)
@@ -159,6 +180,11 @@ class AsyncLLM(metaclass=ClassOfVllm):
         messages: Sequence[Message],
         params: SamplingParams | None = None,
         *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        tool_choice: str | Mapping[str, Any] | None = None,
+        parallel_tool_calls: bool = True,
+        reasoning_effort: str | None = None,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
         n: int = 1,
         stop: str | Sequence[str] = (),
         cache_salt: str = "",
@@ -166,24 +192,42 @@ class AsyncLLM(metaclass=ClassOfVllm):
         timeout_s: float | None = None,
         **variables: Any,
     ) -> GenerationResult:
-        """The model's next message. variables: of the chat template (enable_thinking, ...).
-
-        Raises TemplateError for a model without a template or messages it refuses.
-        """
-        (result,) = await self.generate(
-            [self.encode_chat(messages, **variables)],
-            params,
-            n=n,
-            stop=stop,
-            cache_salt=cache_salt,
-            priority=priority,
-            timeout_s=timeout_s,
+        """The model's next message; arguments, result and errors as of LLM.chat."""
+        chat_options = ChatOptions.of(
+            tools,
+            tool_choice,
+            parallel_tool_calls,
+            reasoning_effort,
+            chat_template_kwargs,
+            variables,
         )
+        options = Options.of(stop, cache_salt, priority, timeout_s)
+        count = number_of_choices(n)
+        prompt, one = await self._chat(messages, params, chat_options)
+        (result,) = await self._answers([prompt], choices([one], count), options, progress=False)
         return result
 
-    def encode_chat(self, messages: Sequence[Message], **variables: Any) -> list[int]:
+    def encode_chat(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        tool_choice: str | Mapping[str, Any] | None = None,
+        parallel_tool_calls: bool = True,
+        reasoning_effort: str | None = None,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
+        **variables: Any,
+    ) -> list[int]:
         """Token ids of a conversation, as of LLM.encode_chat; for `generate` or `stream`."""
-        return self._encoder.encode_chat(messages, **variables)
+        options = ChatOptions.of(
+            tools,
+            tool_choice,
+            parallel_tool_calls,
+            reasoning_effort,
+            chat_template_kwargs,
+            variables,
+        )
+        return self._encoder.chat_prompt(messages, options).token_ids
 
     @arguments_of_vllm
     async def stream(
@@ -203,7 +247,7 @@ class AsyncLLM(metaclass=ClassOfVllm):
         otherwise when the iterator is forgotten. Several steps may come as one delta to a reader
         that is behind.
         """
-        one = arguments.sampling_params(params, self._defaults)
+        one = await self._checked(params)
         options = Options.of(stop, cache_salt, priority, timeout_s)
         [ids] = await asyncio.to_thread(self._encode_all, [arguments.prompt(prompt)])
         request, outputs = self._open(ids, one, options)
@@ -211,13 +255,62 @@ class AsyncLLM(metaclass=ClassOfVllm):
             async for delta in deltas:
                 yield delta
 
+    @arguments_of_vllm
+    async def stream_chat(
+        self,
+        messages: Sequence[Message],
+        params: SamplingParams | None = None,
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        tool_choice: str | Mapping[str, Any] | None = None,
+        parallel_tool_calls: bool = True,
+        reasoning_effort: str | None = None,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
+        stop: str | Sequence[str] = (),
+        cache_salt: str = "",
+        priority: int = 0,
+        timeout_s: float | None = None,
+        **variables: Any,
+    ) -> AsyncGenerator[GenerationDelta, None]:
+        """The model's next message, piece by piece; the deltas add up to what `chat` gives.
+
+        Arguments and errors as of `chat`, cancelling as of `stream`.
+        """
+        chat_options = ChatOptions.of(
+            tools,
+            tool_choice,
+            parallel_tool_calls,
+            reasoning_effort,
+            chat_template_kwargs,
+            variables,
+        )
+        options = Options.of(stop, cache_salt, priority, timeout_s)
+        prompt, one = await self._chat(messages, params, chat_options)
+        request, outputs = self._open(prompt, one, options)
+        async with aclosing(_deltas(request, outputs)) as deltas:
+            async for delta in deltas:
+                yield delta
+
+    async def _chat(
+        self, messages: Sequence[Message], params: SamplingParams | None, options: ChatOptions
+    ) -> tuple[ChatPrompt, EngineParams]:
+        """The prompt of a conversation, and the parameters of its answers."""
+        prompt = self._encoder.chat_prompt(messages, options)
+        one = await self._checked(params)
+        return prompt, await asyncio.to_thread(prompt.held, one, options, self._grammar_checks)
+
+    async def _checked(self, params: SamplingParams | None) -> EngineParams:
+        """In a thread: compiling a grammar would hold up every other task."""
+        defaults, checks = self._defaults, self._grammar_checks
+        return await asyncio.to_thread(arguments.sampling_params, params, defaults, checks)
+
     def _encode_all(self, prompts: Sequence[str | list[int]]) -> list[list[int]]:
         """In a thread: a long text would hold up every other task."""
         return [self._encoder.encode(prompt) for prompt in prompts]
 
     def _open(
         self,
-        ids: list[int],
+        prompt: list[int] | ChatPrompt,
         params: EngineParams,
         options: Options,
         meter: ProgressMeter | None = None,
@@ -225,7 +318,7 @@ class AsyncLLM(metaclass=ClassOfVllm):
         """A request that is checked, and submitted when its outputs are first asked for."""
         name = str(self._num_requests)
         self._num_requests += 1
-        request = OpenRequest.make(name, ids, params, options, self._encoder, meter)
+        request = OpenRequest.make(name, prompt, params, options, self._encoder, meter)
         return request, self._engine.generate(request.submit)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.engine.load import load_engine
@@ -20,6 +20,7 @@ from headrace.engine.messages import EngineInfo, Stats
 from headrace.engine.params import SamplingParams as EngineParams
 from headrace.engine.sampling_defaults import SamplingDefaults, sampling_defaults, stated_defaults
 from headrace.offline import arguments
+from headrace.offline.chat import ChatOptions, ChatPrompt
 from headrace.offline.interrupt import DeferredInterrupt
 from headrace.offline.params import SamplingParams
 from headrace.offline.progress import GenerationProgress, Progress, ProgressMeter, reporting
@@ -28,6 +29,7 @@ from headrace.offline.request import OpenRequest, Options, choices, number_of_ch
 from headrace.offline.results import GenerationDelta, GenerationResult, grouped
 from headrace.offline.setup import checked_config, located
 from headrace.offline.vllm_names import ClassOfVllm, arguments_of_vllm, no_attribute
+from headrace.structured.grammar_checks import GrammarChecks
 from headrace.text.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
@@ -51,6 +53,7 @@ class LLM(metaclass=ClassOfVllm):
         self._core, checkpoint = load_engine(config)
         self._defaults = sampling_defaults(checkpoint, config.generation_config)
         self._encoder = PromptEncoder.of(checkpoint, config)
+        self._grammar_checks = GrammarChecks()
         self._requests: dict[str, OpenRequest] = {}
         self._num_requests = 0
 
@@ -111,15 +114,28 @@ class LLM(metaclass=ClassOfVllm):
         """
         listed = arguments.prompts(prompts)
         count = number_of_choices(n)
-        each = choices(arguments.params_for(params, len(listed), self._defaults), count)
+        made = arguments.params_for(params, len(listed), self._defaults, self._grammar_checks)
         options = Options.of(stop, cache_salt, priority, timeout_s)
+        return self._answers(listed, choices(made, count), options, progress)
+
+    def _answers(
+        self,
+        prompts: Sequence[str | list[int] | ChatPrompt],
+        each: Sequence[EngineParams],
+        options: Options,
+        progress: Progress,
+    ) -> list[GenerationResult]:
+        """Results of the prompts. each: the parameters of all answers, prompt by prompt."""
+        count = max(1, len(each) // max(1, len(prompts)))
         open_requests: list[OpenRequest] = []
         with reporting(progress, len(each)) as meter:
             try:
-                for index, prompt in enumerate(listed):
-                    ids = self._encoder.encode(prompt)
+                for index, prompt in enumerate(prompts):
+                    asked = (
+                        prompt if isinstance(prompt, ChatPrompt) else self._encoder.encode(prompt)
+                    )
                     for one in each[index * count : (index + 1) * count]:
-                        open_requests.append(self._make(ids, one, options, meter))
+                        open_requests.append(self._make(asked, one, options, meter))
                         self._submit(open_requests[-1])
                 for request in open_requests:
                     while request.submit.request_id in self._requests:
@@ -135,6 +151,11 @@ class LLM(metaclass=ClassOfVllm):
         messages: Sequence[Message],
         params: SamplingParams | None = None,
         *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        tool_choice: str | Mapping[str, Any] | None = None,
+        parallel_tool_calls: bool = True,
+        reasoning_effort: str | None = None,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
         n: int = 1,
         stop: str | Sequence[str] = (),
         cache_salt: str = "",
@@ -142,29 +163,54 @@ class LLM(metaclass=ClassOfVllm):
         timeout_s: float | None = None,
         **variables: Any,
     ) -> GenerationResult:
-        """The model's next message. variables: of the chat template (enable_thinking, ...).
+        """The model's next message, read into content, reasoning and tool calls.
 
+        tools: functions that the model may call, as in OpenAI's API: {"type": "function",
+        "function": {name, description, parameters}}. tool_choice: "none", "auto", "required" or
+        {"type": "function", "function": {"name": ...}}; calls that are required cannot be
+        malformed. parallel_tool_calls: whether an answer may have several.
+        reasoning_effort, chat_template_kwargs, variables: of the chat template, as
+        enable_thinking.
         Raises TemplateError for a model without a template or messages it refuses.
         """
-        ids = self.encode_chat(messages, **variables)
-        (result,) = self.generate(
-            [ids],
-            params,
-            n=n,
-            stop=stop,
-            cache_salt=cache_salt,
-            priority=priority,
-            timeout_s=timeout_s,
-            progress=False,
+        chat_options = ChatOptions.of(
+            tools,
+            tool_choice,
+            parallel_tool_calls,
+            reasoning_effort,
+            chat_template_kwargs,
+            variables,
         )
+        count = number_of_choices(n)
+        options = Options.of(stop, cache_salt, priority, timeout_s)
+        prompt, one = self._chat(messages, params, chat_options)
+        (result,) = self._answers([prompt], choices([one], count), options, progress=False)
         return result
 
-    def encode_chat(self, messages: Sequence[Message], **variables: Any) -> list[int]:
+    def encode_chat(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        tool_choice: str | Mapping[str, Any] | None = None,
+        parallel_tool_calls: bool = True,
+        reasoning_effort: str | None = None,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
+        **variables: Any,
+    ) -> list[int]:
         """Token ids of a conversation, ready for the model's next message.
 
         Control tokens written in a message are text: only the template's own become tokens.
         """
-        return self._encoder.encode_chat(messages, **variables)
+        options = ChatOptions.of(
+            tools,
+            tool_choice,
+            parallel_tool_calls,
+            reasoning_effort,
+            chat_template_kwargs,
+            variables,
+        )
+        return self._encoder.chat_prompt(messages, options).token_ids
 
     @arguments_of_vllm
     def stream(
@@ -183,9 +229,55 @@ class LLM(metaclass=ClassOfVllm):
         """
         request = self._make(
             self._encoder.encode(arguments.prompt(prompt)),
-            arguments.sampling_params(params, self._defaults),
+            arguments.sampling_params(params, self._defaults, self._grammar_checks),
             Options.of(stop, cache_salt, priority, timeout_s),
         )
+        yield from self._deltas(request)
+
+    @arguments_of_vllm
+    def stream_chat(
+        self,
+        messages: Sequence[Message],
+        params: SamplingParams | None = None,
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        tool_choice: str | Mapping[str, Any] | None = None,
+        parallel_tool_calls: bool = True,
+        reasoning_effort: str | None = None,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
+        stop: str | Sequence[str] = (),
+        cache_salt: str = "",
+        priority: int = 0,
+        timeout_s: float | None = None,
+        **variables: Any,
+    ) -> Iterator[GenerationDelta]:
+        """The model's next message, piece by piece; the deltas add up to what `chat` gives.
+
+        Arguments and errors as of `chat`, cancelling as of `stream`.
+        """
+        chat_options = ChatOptions.of(
+            tools,
+            tool_choice,
+            parallel_tool_calls,
+            reasoning_effort,
+            chat_template_kwargs,
+            variables,
+        )
+        options = Options.of(stop, cache_salt, priority, timeout_s)
+        prompt, one = self._chat(messages, params, chat_options)
+        yield from self._deltas(self._make(prompt, one, options))
+
+    def _chat(
+        self, messages: Sequence[Message], params: object, options: ChatOptions
+    ) -> tuple[ChatPrompt, EngineParams]:
+        """The prompt of a conversation, and the parameters of its answers."""
+        checks = self._grammar_checks
+        one = arguments.sampling_params(params, self._defaults, checks)
+        prompt = self._encoder.chat_prompt(messages, options)
+        return prompt, prompt.held(one, options, checks)
+
+    def _deltas(self, request: OpenRequest) -> Iterator[GenerationDelta]:
+        """The deltas of a request up to its last; closing gives up what the engine still does."""
         try:
             self._submit(request)
             while True:
@@ -200,14 +292,14 @@ class LLM(metaclass=ClassOfVllm):
 
     def _make(
         self,
-        ids: list[int],
+        prompt: list[int] | ChatPrompt,
         params: EngineParams,
         options: Options,
         meter: ProgressMeter | None = None,
     ) -> OpenRequest:
         name = str(self._num_requests)
         self._num_requests += 1
-        return OpenRequest.make(name, ids, params, options, self._encoder, meter)
+        return OpenRequest.make(name, prompt, params, options, self._encoder, meter)
 
     def _submit(self, request: OpenRequest) -> None:
         """From here on whoever made `request` has to close it, also where this raises."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from headrace.answer_formats.deltas import (
     CallDelta,
@@ -29,7 +29,8 @@ WEATHER = {
         "unit": {"anyOf": [{"type": "string"}, {"type": "null"}]},
     },
 }
-TOOLS: Mapping[str, Mapping[str, Any]] = {
+Tools: TypeAlias = Mapping[str, Mapping[str, Any]]
+TOOLS: Tools = {
     "get_weather": WEATHER,
     "get_time": {"type": "object", "properties": {"zone": {"type": "string"}}},
     "refresh": {},
@@ -37,9 +38,12 @@ TOOLS: Mapping[str, Mapping[str, Any]] = {
 
 
 def run(
-    format: AnswerFormat, pieces: Sequence[str], opened: bool = False, with_tools: bool = True
+    format: AnswerFormat,
+    pieces: Sequence[str],
+    opened: bool = False,
+    tools: Tools | None = TOOLS,
 ) -> list[Delta]:
-    parser = AnswerParser(format, tools=TOOLS if with_tools else None, reasoning_opened=opened)
+    parser = AnswerParser(format, tools=tools, reasoning_opened=opened)
     deltas = [delta for piece in pieces for delta in parser.feed(piece)]
     return deltas + parser.finish()
 
@@ -72,11 +76,27 @@ def cuts(text: str) -> Iterator[list[str]]:
         yield [text[start:end] for start, end in itertools.pairwise(edges)]
 
 
-def parsed(format: AnswerFormat, text: str, opened: bool = False) -> ParsedAnswer:
+def some_cuts(text: str, count: int = 6) -> Iterator[list[str]]:
+    """A text cut into its characters and, at some places, in two and in three."""
+    yield list(text)
+    source = random.Random(len(text))
+    for _ in range(count):
+        first, second = sorted(source.choices(range(len(text) + 1), k=2))
+        yield [text[:first], text[first:]]
+        yield [text[:first], text[first:second], text[second:]]
+
+
+def parsed(
+    format: AnswerFormat,
+    text: str,
+    opened: bool = False,
+    tools: Tools | None = TOOLS,
+    cut: Callable[[str], Iterator[list[str]]] = cuts,
+) -> ParsedAnswer:
     """The answer that a text is, after a check that it is the same at every cut."""
-    expected = merged(run(format, [text], opened))
-    for pieces in cuts(text):
-        assert merged(run(format, pieces, opened)) == expected, pieces
+    expected = merged(run(format, [text], opened, tools))
+    for pieces in cut(text):
+        assert merged(run(format, pieces, opened, tools)) == expected, pieces
     starts = [delta.index for delta in expected if isinstance(delta, CallStart)]
     ends = [delta.index for delta in expected if isinstance(delta, CallEnd)]
     assert starts == ends == list(range(len(starts)))

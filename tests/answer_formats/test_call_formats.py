@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -60,6 +61,15 @@ def kimi(index: int, name: str, arguments: object) -> str:
     return (
         f"<|tool_call_begin|>functions.{name}:{index}<|tool_call_argument_begin|>"
         f"{as_json(arguments)}<|tool_call_end|>"
+    )
+
+
+def plamo(name: str, arguments: object) -> str:
+    return (
+        "<|plamo:begin_tool_request:plamo|><|plamo:begin_tool_name:plamo|>"
+        f"{name}<|plamo:end_tool_name:plamo|><|plamo:begin_tool_arguments:plamo|>"
+        f"<|plamo:constrain|>json<|plamo:msg|>{as_json(arguments)}"
+        "<|plamo:end_tool_arguments:plamo|><|plamo:end_tool_request:plamo|>"
     )
 
 
@@ -162,6 +172,22 @@ OTHER_OUTPUTS = [
     ("pythonic", f"[{PYTHON}]", FROM_PYTHON),
     ("olmo3", f"<function_calls>{PYTHON}\nrefresh()</function_calls>", FROM_PYTHON),
     ("lfm2", f"<|tool_call_start|>[{PYTHON}]<|tool_call_end|>", FROM_PYTHON),
+    ("functionary_v3_1", '<function=get_weather>{"city": "Rom"}</function>', {"city": "Rom"}),
+    ("functionary_v3_2", 'get_weather\n{"city": "Rom"}>>>refresh\n{}', {"city": "Rom"}),
+    (
+        "inkling",
+        '<|message_model|><|content_invoke_tool_json|>{"name": "get_weather", '
+        '"args": {"city": "Rom"}}<|end_message|>',
+        {"city": "Rom"},
+    ),
+    (
+        "plamo3",
+        "<|plamo:begin_tool_requests:plamo|>"
+        + plamo("get_weather", {"city": "Rom"})
+        + plamo("refresh", {})
+        + "<|plamo:end_tool_requests:plamo|>",
+        {"city": "Rom"},
+    ),
     (
         "harmony",
         "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant"
@@ -190,7 +216,12 @@ def test_other_arguments_are_json_by_their_schemas_at_every_cut(
 
 
 def test_every_format_is_covered() -> None:
-    covered = {*JSON_OUTPUTS, *(name for name, _, _ in OTHER_OUTPUTS)}
+    cases = Path(__file__).parent / "cases" / "calls"
+    covered = {
+        *JSON_OUTPUTS,
+        *(name for name, _, _ in OTHER_OUTPUTS),
+        *(path.stem for path in cases.glob("*.json")),
+    }
     assert covered == {known.name for known in CALL_FORMATS}
 
 
@@ -337,9 +368,7 @@ def pieces(*texts: str) -> list[CallDelta]:
 
 def test_marks_are_content_for_a_request_without_tools() -> None:
     text = hermes("refresh", {})
-    assert run(AnswerFormat(call_format("hermes")), [text], with_tools=False) == [
-        ContentDelta(text)
-    ]
+    assert run(AnswerFormat(call_format("hermes")), [text], tools=None) == [ContentDelta(text)]
 
 
 def test_a_name_that_does_not_come_in_time_makes_the_call_content() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.answer_formats.formats import AnswerFormat, call_format, reasoning_format
+from headrace.answer_formats.parser import AnswerParser
 from tests.answer_formats.cuts import parsed
 
 HERMES_CALL = '<tool_call>{"name": "refresh", "arguments": {}}</tool_call>'
@@ -76,6 +77,45 @@ def test_harmony_says_something_before_a_call() -> None:
         ("refresh", "{}"),
         ("python", "{}"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "pieces", "opened", "within"),
+    [
+        ("think", ["<th", "ink>", "Hm. ", "</thi", "nk>", "\nYes."], False, "011100"),
+        ("think", ["Hm.", "</think>", "Yes."], True, "100"),
+        ("think", ["Yes.", "</think>"], False, "00"),
+        ("think_assumed", ["Hm.", "</think>", "Yes."], False, "100"),
+        ("think", ["<think>", "a <think> b", "</think>", "<think>"], False, "1100"),
+        ("think", ["Hm.", "<|tool_calls_section_begin|>"], True, "10"),
+        ("granite", ["Here is my thought process:", " Hm. Here is my response: Yes."], False, "10"),
+        (
+            "harmony",
+            ["<|channel|>", "analysis<|message|>", "Hm.", "<|end|>", "<|start|>",
+             "assistant<|channel|>final<|message|>", "Yes."],
+            False,
+            "0110000",
+        ),
+    ],
+)  # fmt: skip
+def test_a_parser_says_whether_the_text_so_far_ends_within_reasoning(
+    name: str, pieces: list[str], opened: bool, within: str
+) -> None:
+    format = AnswerFormat(reasoning=reasoning_format(name))
+    parser = AnswerParser(format, reasoning_opened=opened)
+    seen = []
+    for piece in pieces:
+        parser.feed(piece)
+        seen.append(parser.in_reasoning)
+    assert "".join(str(int(value)) for value in seen) == within
+    parser.finish()
+    assert parser.in_reasoning is seen[-1]
+
+
+def test_reasoning_closed_after_a_budget_is_followed_by_the_answer() -> None:
+    format = AnswerFormat(call_format("hermes"), reasoning_format("think"))
+    answer = parsed(format, f"Hm, and then I\n</think>\n\n{HERMES_CALL}", True)
+    assert (answer.reasoning, answer.content, len(answer.calls)) == ("Hm, and then I", "", 1)
 
 
 @pytest.mark.parametrize(

@@ -25,10 +25,18 @@ TOURS = Path(__file__).parent / "tours"
 ROOT = Path(__file__).resolve().parents[2]
 CLIENTS = Path(os.environ.get("HEADRACE_CLIENTS", ROOT / ".venv-clients")) / "bin" / "python"
 TIMEOUT_S = 180
+SILENT = {
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    "LANGSMITH_TRACING": "false",
+    "OPENAI_AGENTS_DISABLE_TRACING": "1",
+    "ANONYMIZED_TELEMETRY": "false",
+    "DO_NOT_TRACK": "1",
+}
+"""What keeps the packages from asking and reporting over the network."""
 
 
 def _tour(python: Path | str, name: str, url: str, model: str) -> None:
-    environment = os.environ | {"PYTHONPATH": "", "NO_PROXY": "127.0.0.1,localhost"}
+    environment = os.environ | {"PYTHONPATH": "", "NO_PROXY": "127.0.0.1,localhost"} | SILENT
     done = subprocess.run(
         [str(python), str(TOURS / f"{name}_tour.py"), url, model],
         capture_output=True,

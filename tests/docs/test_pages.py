@@ -73,7 +73,7 @@ def test_every_picture_is_on_a_page() -> None:
 
 def test_every_endpoint_is_in_the_api() -> None:
     text = page("api.md")
-    paths = {path.replace("{model:path}", "{model}") for _, path, _ in ROUTES}
+    paths = {path.replace(":path}", "}") for _, path, _ in ROUTES}
     assert [path for path in paths if f"`{path}`" not in text] == []
 
 

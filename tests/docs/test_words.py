@@ -150,7 +150,7 @@ def test_files_that_are_not_python_are_read() -> None:
         ROOT / "deploy" / "README.md",
         ROOT / "deploy" / "grafana" / "headrace-gateway.json",
         ROOT / "deploy" / "prometheus" / "headrace-gateway.rules.yml",
-        SOURCE / "server" / "pages" / "app.js",
+        SOURCE / "server" / "pages" / "docs" / "app.js",
         SOURCE / "gateway" / "admin" / "page" / "index.html",
     } <= read
     assert ROOT / "docs" / "words.md" not in read

@@ -18,6 +18,7 @@ import pytest
 
 from headrace.config.settings import EngineConfig
 from headrace.engine.core import EngineCore
+from headrace.engine.drafts import Proposer
 from headrace.engine.messages import Output, Submit, TokenLogprob
 from headrace.engine.params import SamplingParams
 from headrace.models.cost import CostModel, LayerCost
@@ -200,6 +201,7 @@ def make_core(
     model: MockModel | None = None,
     *,
     vocabulary: Callable[[], Vocabulary] | None = None,
+    proposers: Sequence[Proposer] = (),
     **settings: object,
 ) -> EngineCore:
     """An engine over the mock; few blocks and a small budget unless `settings` say otherwise."""
@@ -219,6 +221,7 @@ def make_core(
         clock=Clock(),
         draw_seed=lambda: 12345,
         vocabulary=vocabulary,
+        proposers=proposers,
     )
 
 
@@ -252,6 +255,13 @@ class Collected:
     @property
     def token_ids(self) -> list[int]:
         return [token for output in self.outputs for token in output.token_ids]
+
+    @property
+    def logprobs(self) -> list[TokenLogprob]:
+        """One per token, where they were asked for."""
+        given = [one for output in self.outputs for one in output.logprobs or ()]
+        assert len(given) in (0, len(self.token_ids))
+        return given
 
     @property
     def prompt_logprobs(self) -> list[TokenLogprob | None] | None:

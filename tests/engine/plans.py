@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from headrace.engine.core import EngineCore
-from headrace.engine.plan import StepPlan
+from headrace.engine.plan import Given, StepPlan
 from headrace.engine.request import Request
 
 
@@ -35,3 +37,8 @@ def names_of(plan: StepPlan) -> list[str]:
 
 def sizes_of(plans: list[StepPlan]) -> list[list[tuple[str, int]]]:
     return [[(row.request.request_id, row.num_tokens) for row in plan.rows] for plan in plans]
+
+
+def given(tokens: Iterable[int | None]) -> list[Given]:
+    """Of rows that each give a token, or None where none is due."""
+    return [Given() if token_id is None else Given([token_id]) for token_id in tokens]

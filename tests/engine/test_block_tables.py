@@ -15,6 +15,7 @@ from headrace.engine.params import SamplingParams
 from headrace.engine.request import Request
 from headrace.engine.scheduler import Scheduler
 from headrace.models.layer_cache import CacheGroup
+from tests.engine.plans import given
 
 GROUPS = [
     (CacheGroup(0, (0,), 1),),
@@ -70,7 +71,7 @@ def test_kept_arrays_are_those_written_whole(groups: tuple[CacheGroup, ...], see
             for request in requests:
                 check_tables(tables.of([request]), [request], groups)
         drawn = [rng.randrange(40) if row.samples else None for row in plan.rows]
-        scheduler.complete(plan, drawn, float(step))
+        scheduler.complete(plan, given(drawn), float(step))
     assert preempted or all(group.window for group in groups), "windows alone do not grow"
 
 
@@ -86,5 +87,5 @@ def test_a_step_that_changes_nothing_gives_the_same_arrays() -> None:
     for step in range(8):
         plan = scheduler.schedule(float(step))
         found.append(tables.of([row.request for row in plan.rows])[0])
-        scheduler.complete(plan, [7] * 3, float(step))
+        scheduler.complete(plan, given([7] * 3), float(step))
     assert all(table is found[0] for table in found)

@@ -19,7 +19,8 @@ from hypothesis.stateful import (
 )
 
 from headrace.engine.messages import Submit
-from headrace.engine.scheduler import PROMPT_LOGIT_ROWS, RESERVE_AFTER_PREEMPTIONS
+from headrace.engine.request import RESERVE_AFTER_PREEMPTIONS
+from headrace.engine.step_rows import PROMPT_LOGIT_ROWS
 from tests.engine.expected import answer, prompt_scores
 from tests.engine.mock import NUM_TOKENS, Collected, MockModel, collect, drain, make_core, submit
 

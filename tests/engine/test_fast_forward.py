@@ -14,6 +14,7 @@ from headrace.engine.params import SamplingParams
 from headrace.engine.request import Request
 from headrace.engine.scheduler import Scheduler
 from headrace.models.layer_cache import CacheGroup
+from tests.engine.plans import given
 
 PARAMS = SamplingParams(temperature=0)
 
@@ -25,7 +26,7 @@ def made_up(request: Request) -> int:
 def single_step(scheduler: Scheduler, now_s: float) -> None:
     plan = scheduler.schedule(now_s)
     scheduler.complete(
-        plan, [made_up(row.request) if row.samples else None for row in plan.rows], now_s
+        plan, given(made_up(row.request) if row.samples else None for row in plan.rows), now_s
     )
 
 

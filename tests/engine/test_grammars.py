@@ -64,7 +64,7 @@ def test_an_answer_ends_with_its_grammar_and_without_an_end_id() -> None:
     assert text_of(got) in ("abc", "bad")
     assert got.finish_reason == "stop"
     assert got.outputs[-1].stop_reason is None and got.outputs[-1].ends_with_text
-    assert [len(output.token_ids) for output in got.outputs] == [1, 1, 1]
+    assert [len(output.token_ids) for output in got.outputs] == [1, 2]
 
 
 def test_an_answer_that_is_cut_says_so_and_a_complete_one_of_the_same_length_stops() -> None:
@@ -160,7 +160,7 @@ def test_a_grammar_too_complex_for_a_token_ends_its_request_alone(
         collect(results, core.step())
     constraint = request(core, "r").constraint
     assert constraint is not None
-    monkeypatch.setattr(constraint, "_read", lambda token_ids: 1 / 0)
+    monkeypatch.setattr(constraint, "_matcher_at", lambda token_ids, drafts=(): 1 / 0)
     drain(core, results)
     last = results["r"].outputs[-1]
     assert (last.finish_reason, last.token_ids) == ("error", [])

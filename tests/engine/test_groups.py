@@ -19,6 +19,7 @@ from headrace.engine.scheduler import Scheduler, watermark_blocks
 from headrace.models.layer_cache import CacheGroup, CacheLayout, LayerKV, cache_layout
 from tests.engine.expected import answer
 from tests.engine.mock import MockModel, collect, drain, make_core, submit
+from tests.engine.plans import given
 
 BLOCK = 16
 GPT_OSS = cache_layout([LayerKV(8, 64, 128), LayerKV(8, 64)] * 12)
@@ -52,7 +53,9 @@ def run_until_preempted(kv: KVCache, lengths: Sequence[tuple[int, int]]) -> tupl
         if plan.num_preempted:
             return owned / kv.num_blocks, running
         assert plan.rows, "all of them ended before the pool was full"
-        scheduler.complete(plan, [5 if row.samples else None for row in plan.rows], float(step))
+        scheduler.complete(
+            plan, given([5 if row.samples else None for row in plan.rows]), float(step)
+        )
         if step % 50 == 0:
             kv.check(scheduler.running)
     raise AssertionError("nobody was preempted")

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from headrace.engine.scheduler import RESERVE_AFTER_PREEMPTIONS
+from headrace.engine.request import RESERVE_AFTER_PREEMPTIONS
 from tests.engine.expected import answer
 from tests.engine.mock import Collected, MockModel, collect, drain, make_core, submit
 from tests.engine.plans import names_of, plans_of, prompt, request

@@ -22,6 +22,7 @@ from tests.engine.mock import (
     make_core,
     submit,
 )
+from tests.engine.plans import given
 
 PREFIX = [(5 * i + i // 11) % 40 for i in range(512)]
 
@@ -130,7 +131,7 @@ def test_who_waits_takes_over_when_the_promise_breaks_in_the_middle_of_a_step(en
     assert second.waits_for is not None and second.waits_for.pending
     scheduler.finish(first, end)  # type: ignore[arg-type]
     assert not second.waits_for.pending
-    scheduler.complete(plan, [None, 3], 0.0)
+    scheduler.complete(plan, given([None, 3]), 0.0)
     kv.check(scheduler.running)
     plan = scheduler.schedule(1.0)
     assert [(row.request, row.start) for row in plan.rows] == [(other, 20), (second, 0)]
@@ -145,7 +146,7 @@ def test_cancelling_who_waits_for_a_prefix_leaves_the_others_alone() -> None:
     scheduler.submit(second)
     plan = scheduler.schedule(0.0)
     scheduler.finish(second, "abort")
-    scheduler.complete(plan, [5], 0.0)
+    scheduler.complete(plan, given([5]), 0.0)
     assert (second.state, second.waits_for) == (State.FINISHED, None)
     assert first.num_computed == 64
     kv.check(scheduler.running)

@@ -8,8 +8,8 @@ import pytest
 
 from headrace.engine.core import EngineCore
 from headrace.engine.kv.lookup import Match
-from headrace.engine.request import Request, State
-from headrace.engine.scheduler import MAX_LOOKED_AT, RESERVE_AFTER_PREEMPTIONS
+from headrace.engine.request import RESERVE_AFTER_PREEMPTIONS, Request, State
+from headrace.engine.scheduler import MAX_LOOKED_AT
 from headrace.errors import RequestError
 from tests.engine.expected import answer
 from tests.engine.mock import Collected, MockModel, collect, drain, make_core, submit

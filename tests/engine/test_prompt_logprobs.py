@@ -9,7 +9,7 @@ from headrace.engine.core import EngineCore
 from headrace.engine.messages import Submit, TokenLogprob
 from headrace.engine.params import SamplingParams
 from headrace.engine.sampler import LOGPROB_FLOOR
-from headrace.engine.scheduler import PROMPT_LOGIT_ROWS
+from headrace.engine.step_rows import PROMPT_LOGIT_ROWS
 from headrace.models import load_model
 from tests.engine.expected import answer, prompt_scores
 from tests.engine.mock import (

@@ -18,6 +18,7 @@ from headrace.engine.request import Request
 from headrace.engine.scheduler import Scheduler
 from headrace.models import FAMILIES, read_config
 from headrace.models.layer_cache import CacheLayout, cache_layout
+from tests.engine.plans import given
 from tools.counts.tiny_model import checkpoint_of
 
 LENGTH, BLOCK, STEP = 32_768, 32, 512
@@ -98,7 +99,9 @@ def most_held(layout: CacheLayout, num_blocks: int) -> int:
     for step in range(LENGTH // STEP):
         plan = scheduler.schedule(float(step))
         most = max(most, kv.num_held(request))
-        scheduler.complete(plan, [5 if row.samples else None for row in plan.rows], float(step))
+        scheduler.complete(
+            plan, given([5 if row.samples else None for row in plan.rows]), float(step)
+        )
         kv.check(scheduler.running)
     assert request.num_computed == LENGTH
     return most

@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 
 from headrace.engine.request import Request
-from headrace.engine.sampler import LOGPROB_FLOOR, Sampler, _sampling_rows, uniform
+from headrace.engine.sampler import LOGPROB_FLOOR, Place, Sampler, _sampling_rows, uniform
 from headrace.ops.sampling_rows import UnusableLogitsError
 from tests.engine.mock import NUM_TOKENS, VOCAB, MockOps, real_ops, submit
 
 
-def request(**params: object) -> Request:
+def place(**params: object) -> Place:
     one = submit("r", [1, 2, 3], **params)
-    return Request("r", [1, 2, 3], 3, one.params, 10, seed=one.params.seed or 0)
+    request = Request("r", [1, 2, 3], 3, one.params, 10, seed=one.params.seed or 0)
+    return Place(request, request.token_ids)
 
 
 def sampler() -> Sampler:
@@ -52,16 +53,16 @@ def test_draws_are_uniform_and_independent_in_every_argument() -> None:
 
 def test_a_rows_token_does_not_depend_on_the_other_rows() -> None:
     many = logits(8)
-    requests = [request(temperature=1.0, seed=i, logprobs=3) for i in range(8)]
-    together = sampler().sample(many, requests)
-    alone = [sampler().sample(many[i : i + 1], [requests[i]])[0] for i in range(8)]
+    places = [place(temperature=1.0, seed=i, logprobs=3) for i in range(8)]
+    together = sampler().sample(many, places)
+    alone = [sampler().sample(many[i : i + 1], [places[i]])[0] for i in range(8)]
     assert together == alone
 
 
 def test_logprobs_are_of_the_raw_distribution_below_the_vocabulary() -> None:
     row = logits(1)
     row[:, NUM_TOKENS:] = 100.0
-    (draw,) = sampler().sample(row, [request(temperature=5.0, top_k=2, seed=1, logprobs=4)])
+    (draw,) = sampler().sample(row, [place(temperature=5.0, top_k=2, seed=1, logprobs=4)])
     assert draw.logprob is not None
     wide = row[0, :NUM_TOKENS].astype(np.float64)
     expected = wide - math.log(np.exp(wide).sum())
@@ -74,7 +75,7 @@ def test_logprobs_are_of_the_raw_distribution_below_the_vocabulary() -> None:
 
 def test_each_request_gets_as_many_rivals_as_it_asked_for() -> None:
     counts = [None, 0, 3, None, NUM_TOKENS, 1]
-    draws = sampler().sample(logits(6), [request(logprobs=count) for count in counts])
+    draws = sampler().sample(logits(6), [place(logprobs=count) for count in counts])
     got = [None if one.logprob is None else len(one.logprob.top) for one in draws]
     assert got == counts
 
@@ -82,7 +83,7 @@ def test_each_request_gets_as_many_rivals_as_it_asked_for() -> None:
 def test_impossible_tokens_have_the_floor_for_a_logprob() -> None:
     row = np.full((1, VOCAB), -np.inf, np.float32)
     row[0, 3] = 1.0
-    (draw,) = sampler().sample(row, [request(logprobs=2)])
+    (draw,) = sampler().sample(row, [place(logprobs=2)])
     assert draw.token_id == 3
     assert draw.logprob is not None
     assert [value for _, value in draw.logprob.top] == [0.0, LOGPROB_FLOOR]
@@ -96,11 +97,11 @@ def test_a_row_without_a_distribution_fails_alone(spoiled: float | str, backend:
     rows[1] = -np.inf if spoiled == "masked" else rows[1]
     if spoiled != "masked":
         rows[1, 5] = spoiled
-    requests = [request(temperature=1.0, seed=2, logprobs=1) for _ in range(3)]
-    draws = chosen.sample(rows, requests)
+    places = [place(temperature=1.0, seed=2, logprobs=1) for _ in range(3)]
+    draws = chosen.sample(rows, places)
     assert draws[1].token_id is None
     assert draws[1].error
-    clean = chosen.sample(rows[[0, 2]], [requests[0], requests[2]])
+    clean = chosen.sample(rows[[0, 2]], [places[0], places[2]])
     assert [draws[0], draws[2]] == clean
 
 
@@ -109,7 +110,7 @@ def test_backends_say_which_row_is_unusable_and_tell_it_from_mistakes(backend: s
     ops = real_ops(backend)
     rows = logits(4)
     rows[2, 5] = np.nan
-    wanted = _sampling_rows([request(temperature=1.0, seed=i) for i in range(4)])
+    wanted = _sampling_rows([place(temperature=1.0, seed=i) for i in range(4)])
     chosen = np.zeros(4, np.int32)
     with pytest.raises(UnusableLogitsError, match="row 2 of logits holds NaN") as caught:
         ops.sample(rows, wanted, NUM_TOKENS)
@@ -135,7 +136,7 @@ def test_a_mistake_of_ours_is_raised_and_is_no_requests_error(backend: str) -> N
     too_many = Sampler(ops, VOCAB + 1)  # type: ignore[arg-type]
     for count in (1, 3):
         with pytest.raises(ValueError, match="num_tokens"):
-            too_many.sample(logits(count), [request(seed=i) for i in range(count)])
+            too_many.sample(logits(count), [place(seed=i) for i in range(count)])
 
 
 def test_extreme_parameters_mean_what_they_say() -> None:
@@ -147,9 +148,9 @@ def test_extreme_parameters_mean_what_they_say() -> None:
         {"temperature": 1.0, "top_k": 1, "seed": 1},
         {"temperature": 1.0, "min_p": 1.0, "seed": 1},
     ):
-        assert sampler().sample(row, [request(**params)])[0].token_id == best
-    huge = request(temperature=1.0, top_k=2**62, seed=1)
-    free = request(temperature=1.0, seed=1)
+        assert sampler().sample(row, [place(**params)])[0].token_id == best
+    huge = place(temperature=1.0, top_k=2**62, seed=1)
+    free = place(temperature=1.0, seed=1)
     assert sampler().sample(row, [huge]) == sampler().sample(row, [free])
 
 
@@ -181,11 +182,11 @@ def test_rows_that_are_adjusted_do_not_depend_on_others_nor_on_the_backend(backe
     assert tokens == [draw.token_id for draw in sampler().sample(rows, list(map(bent, BENDING)))]
 
 
-def bent(params: dict[str, object]) -> Request:
-    one = request(**params)
-    one.token_ids += [3, 3, 5]
-    one.num_prompt = 3
-    return one
+def bent(params: dict[str, object]) -> Place:
+    made = place(**params)
+    made.request.token_ids += [3, 3, 5]
+    made.request.num_prompt = 3
+    return made
 
 
 @pytest.mark.parametrize("backend", ["mock", "reference", "cpu"])
@@ -210,9 +211,11 @@ def test_requests_that_ask_for_nothing_are_left_alone() -> None:
         def adjust(self, logits: object, adjustments: object) -> None:
             raise AssertionError("nothing was asked for")
 
-    requests = [request(temperature=1.0, seed=i, stop_token_ids=(3,), top_k=4) for i in range(3)]
-    Sampler(NoAdjusting(), NUM_TOKENS).sample(rows, requests)  # type: ignore[arg-type]
+    places = [place(temperature=1.0, seed=i, stop_token_ids=(3,), top_k=4) for i in range(3)]
+    Sampler(NoAdjusting(), NUM_TOKENS).sample(rows, places)  # type: ignore[arg-type]
     assert (rows == before).all()
     assert (
-        requests[0].logits_processor is requests[1].logits_processor is requests[2].logits_processor
+        places[0].request.logits_processor
+        is places[1].request.logits_processor
+        is places[2].request.logits_processor
     )

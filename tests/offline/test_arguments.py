@@ -16,8 +16,10 @@ from headrace import LLM, SamplingParams
 from headrace.engine.params import SamplingParams as EngineParams
 from headrace.errors import RequestError
 from headrace.offline import arguments
+from headrace.structured.grammar_checks import GrammarChecks
 from tests.tiny import write_tiny_hf
 
+CHECKS = GrammarChecks()
 PARAMS = SamplingParams(temperature=0, max_tokens=3, ignore_eos=True)
 
 
@@ -115,7 +117,7 @@ def test_parts_of_another_type_are_named(field: str, value: Any, words: str) -> 
     with pytest.raises(RequestError, match=words):
         SamplingParams(**{field: value})
     with pytest.raises(RequestError, match=words):
-        arguments.sampling_params(EngineParams(**{field: value}), {})
+        arguments.sampling_params(EngineParams(**{field: value}), {}, CHECKS)
 
 
 @pytest.mark.parametrize(
@@ -249,7 +251,7 @@ def test_numbers_of_numpy_become_those_of_messages() -> None:
         bad_words_token_ids=[np.array([5, 6]), (7,)],  # type: ignore[arg-type]
         samplers=["temperature", "top_p", "top_k"],  # type: ignore[arg-type]
     )
-    converted = arguments.sampling_params(given, {})
+    converted = arguments.sampling_params(given, {}, CHECKS)
     assert converted == EngineParams(
         temperature=0.5, top_k=7, top_p=1, seed=9, stop_token_ids=(3, 4), ignore_eos=True,
         logit_bias={4: 0.5, 6: 1}, allowed_token_ids=(1, 2), bad_words_token_ids=((5, 6), (7,)),
@@ -262,7 +264,9 @@ def test_numbers_of_numpy_become_those_of_messages() -> None:
 
 def test_what_is_left_out_is_the_models_and_what_is_given_wins() -> None:
     of_model = {"temperature": 0.6, "top_k": 20}
-    assert arguments.params_for(None, 1, of_model) == [EngineParams(temperature=0.6, top_k=20)]
+    assert arguments.params_for(None, 1, of_model, CHECKS) == [
+        EngineParams(temperature=0.6, top_k=20)
+    ]
     for given, expected in (
         (SamplingParams(seed=1), EngineParams(temperature=0.6, top_k=20, seed=1)),
         (SamplingParams(temperature=1.0), EngineParams(temperature=1.0, top_k=20)),
@@ -270,20 +274,20 @@ def test_what_is_left_out_is_the_models_and_what_is_given_wins() -> None:
         (SamplingParams(samplers=("top_k",)), EngineParams(top_k=20, samplers=("top_k",))),
         (EngineParams(seed=1), EngineParams(seed=1)),
     ):
-        assert arguments.sampling_params(given, of_model) == expected
-        assert arguments.params_for([given], 1, of_model) == [expected]
+        assert arguments.sampling_params(given, of_model, CHECKS) == expected
+        assert arguments.params_for([given], 1, of_model, CHECKS) == [expected]
 
 
 def test_numbers_of_any_length_are_left_to_the_limits() -> None:
     huge = {"logit_bias": {1 << 50000: 1 << 50000}, "top_k": 1 << 50000}
-    converted = arguments.sampling_params(EngineParams(**huge), {})  # type: ignore[arg-type]
+    converted = arguments.sampling_params(EngineParams(**huge), {}, CHECKS)  # type: ignore[arg-type]
     assert converted == EngineParams(**huge)  # type: ignore[arg-type]
 
 
 def test_what_is_right_is_taken_as_it_is() -> None:
     params = EngineParams(seed=5, stop_token_ids=(1, 2), logprobs=2, max_tokens=None)
-    assert arguments.sampling_params(params, {}) == params
-    assert arguments.params_for(None, 2, {}) == [EngineParams()] * 2
+    assert arguments.sampling_params(params, {}, CHECKS) == params
+    assert arguments.params_for(None, 2, {}, CHECKS) == [EngineParams()] * 2
     assert arguments.stop_strings("ab") == arguments.stop_strings(["ab"]) == ("ab",)
     assert arguments.prompts("ab") == arguments.prompts(("ab",)) == ["ab"]
     assert arguments.prompts([]) == []

@@ -22,7 +22,7 @@ PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("program", PROGRAMS, ids=["LLM", "AsyncLLM"])
+@pytest.mark.parametrize("program", PROGRAMS, ids=["LLM", "AsyncLLM", "structured"])
 def test_the_programs_run(program: str, tmp_path: Path) -> None:
     model = write_tiny_gguf(tmp_path)
     path = tmp_path / "program.py"
@@ -39,14 +39,17 @@ def test_every_argument_has_a_row() -> None:
     rows = set(re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE))
     for engine in (LLM, AsyncLLM):
         named = set(inspect.signature(engine.generate).parameters) - {"self", "prompts"}
-        assert rows == named
         assert set(inspect.signature(engine.stream).parameters) - {"self", "prompt"} < named
-        chat = set(inspect.signature(engine.chat).parameters)
-        assert chat - {"self", "messages", "variables"} < named
+        chat, streamed = (
+            set(inspect.signature(method).parameters) - {"self", "messages", "variables"}
+            for method in (engine.chat, engine.stream_chat)
+        )
+        assert rows == named | chat
+        assert streamed == chat - {"n"}
 
 
 def test_both_take_the_same_arguments() -> None:
-    for name in ("generate", "chat", "stream"):
+    for name in ("generate", "chat", "stream", "stream_chat", "encode_chat"):
         in_process, beside = (
             {
                 argument.name: argument.default

@@ -282,7 +282,8 @@ def test_an_answer_of_a_grammar_is_its_whole_text(llm: LLM) -> None:
         assert (result.text in ("yes", "no"), result.finish_reason) == (True, "stop")
     pieces = list(llm.stream("a", params))
     assert "".join(piece.text for piece in pieces) == results[0].text
-    (refused,) = llm.generate("a", SamplingParams(grammar=Grammar("regex", "(")))
-    assert (refused.finish_reason, refused.text) == ("error", "")
+    with pytest.raises(RequestError, match=r"^params\[1\]\.grammar cannot be compiled"):
+        llm.generate(["a", "b"], [params, SamplingParams(grammar=Grammar("regex", "("))])
+    assert llm.stats.num_running == llm.stats.num_waiting == 0
     with pytest.raises(RequestError, match="grammar is 'a'"):
         SamplingParams(grammar="a")  # type: ignore[arg-type]

@@ -31,6 +31,7 @@ OPEN = [
     ("GET", "/health"), ("GET", "/ready"), ("HEAD", "/health"),
     ("GET", "/docs"), ("GET", "/docs/app.js"), ("HEAD", "/docs"),
     ("GET", "/"), ("HEAD", "/"), ("GET", "/v1"), ("GET", "/v1/"), ("GET", "/ping"),
+    ("GET", "/page/app.js"), ("GET", "/page/shared/base.css"), ("HEAD", "/page/app.js"),
 ]  # fmt: skip
 
 
@@ -43,7 +44,7 @@ def guarded(start: Start) -> Running:
     return start(MockEngine(says("abc")), config=CONFIG)
 
 
-PATHS = [(method, path.replace("{model:path}", "m").replace("{name}", "app.js"))
+PATHS = [(method, path.replace(":path", "").replace("{model}", "m").replace("{name}", "app.js"))
          for method, path, _ in ROUTES]  # fmt: skip
 MORE = [
     ("HEAD", "/"), ("POST", "/"), ("GET", "/v1"), ("GET", "/v1/"), ("GET", "/ping"),
@@ -51,7 +52,8 @@ MORE = [
     ("GET", "/nothing"), ("POST", "/health"), ("DELETE", "/ready"),
     ("GET", "/health/"), ("GET", "/health/x"), ("GET", "/v1/health"),
     ("OPTIONS", "/v1/models"), ("GET", "/admin"), ("HEAD", "/docs"), ("POST", "/docs"),
-    ("POST", "/docs/app.js"), ("GET", "/docsx"), ("GET", "/docs%2Fx/../metrics"),
+    ("POST", "/docs/app.js"), ("GET", "/docsx"), ("GET", "/page"), ("GET", "/pages/app.js"),
+    ("POST", "/page/app.js"), ("GET", "/docs%2Fx/../metrics"), ("GET", "/page%2Fx/../metrics"),
     ("GET", "/V1/models"), ("GET", "/v1/models/"),
     ("GET", "/%76%31/models"),
     ("OPTIONS", "/health"), ("GET", "/metrics?x=/health"),

@@ -172,7 +172,7 @@ def test_tokens_are_what_the_server_counts() -> None:
     assert "".join(delta.text for delta in told) == "abc"
     assert sum(delta.output_tokens for delta in told) == 7
     assert [delta.prompt_tokens for delta in told if delta.prompt_tokens] == [9]
-    assert ChatDelta("ab", 1) in told
+    assert ChatDelta("ab", output_tokens=1) in told
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from headrace.server.routes import docs
 from tests.server.conftest import Running
 from tests.server.mock_engine import MockEngine, says
 
-PAGES = Path(docs.__file__).parents[1] / "pages"
+PAGES = Path(docs.__file__).parents[1] / "pages" / "docs"
 ROOT = Path(__file__).resolve().parents[2]
 FILES = {"index.html": "/docs", "app.js": "/docs/app.js", "style.css": "/docs/style.css"}
 

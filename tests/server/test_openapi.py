@@ -119,7 +119,7 @@ def test_keys_are_asked_for_where_they_are_needed() -> None:
     keyed = document(ROUTES, client_key=True, admin_key=True)
     assert set(keyed["components"]["securitySchemes"]) == {"clientKey", "adminKey"}
     for (method, path), operation in OPERATIONS.items():
-        plain = path.replace("{model:path}", "{model}")
+        plain = path.replace(":path}", "}")
         shown = keyed["paths"][plain][method.lower()]
         wanted = {"none": [], "client": [{"clientKey": []}], "admin": [{"adminKey": []}]}
         assert shown["security"] == wanted[operation.key]

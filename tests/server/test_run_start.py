@@ -77,7 +77,8 @@ def test_how_far_loading_is_can_be_asked(started: Callable[..., Process], model:
 def test_the_line_for_people(started: Callable[..., Process], model: Path) -> None:
     process = started(model, as_json=False).wait_ready()
     assert process.ready.startswith(f"headrace serves {model.stem} at http://127.0.0.1:")
-    assert "/v1 (ready in " in process.ready
+    address = process.ready.removeprefix(f"headrace serves {model.stem} at ").partition("/v1")[0]
+    assert f"{address}/v1, chat at {address}/ (ready in " in process.ready
 
 
 @pytest.mark.process

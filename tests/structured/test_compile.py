@@ -207,3 +207,15 @@ def test_matchers_of_one_grammar_share_nothing() -> None:
     assert second.consume_tokens(vocabulary("byte_level").ids_of("cd"))
     assert first.consume_tokens(vocabulary("byte_level").ids_of("b"))
     assert first.is_accepting() and second.is_accepting()
+
+
+@pytest.mark.parametrize(
+    "grammar",
+    [
+        Grammar("lark", "start: start"),
+        Grammar("json_schema", '{"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}'),
+    ],
+)
+def test_a_grammar_without_a_text_is_refused_before_the_first_token(grammar: Grammar) -> None:
+    with pytest.raises(RequestError, match="no text belongs to it"):
+        validate(grammar)

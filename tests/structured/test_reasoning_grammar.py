@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from headrace.answer_formats.call_syntax import ThinkTags
 from headrace.answer_formats.formats import REASONING_FORMATS, reasoning_format
 from headrace.structured.compile import compile_grammar, validate
 from headrace.structured.grammar import Grammar
 from headrace.structured.reasoning import after_reasoning
-from headrace.structured.request import of_schema
+from headrace.structured.schema_grammar import of_schema
 from tests.structured.matching import Language
 from tests.structured.walking import special_of, walker_over_bytes
 
@@ -59,6 +60,16 @@ def test_an_answer_keeps_its_marks_and_ends_reasoning_at_the_first() -> None:
     assert language.has("x</think>aa")
     assert not language.has("x</think>\n<response>aa")
     assert not language.has("x</think>y</think>aa")
+
+
+def test_a_mark_that_would_end_reasoning_in_another_way_does_not_come() -> None:
+    format = reasoning_format("think")
+    language = Language(after_reasoning(Grammar("regex", "a+"), format, opened=True, special={}))
+    assert isinstance(format.tags, ThinkTags)
+    for mark in format.tags.also_ended_by:
+        assert not language.has(f"x{mark}x</think>a")
+        assert language.has(f"x{mark[:-1]}x</think>a")
+        assert language.has(f"x{mark[:-2]}</think>a")
 
 
 def test_harmony_answers_on_its_final_channel() -> None:

@@ -92,15 +92,25 @@ def test_lark_expressions_and_choices_go_as_they_are() -> None:
         ({"structured_outputs": {"json": {}, "regex": "a"}}, "structured_outputs",
          "several_grammars"),
         ({"structured_outputs": {}}, "structured_outputs", "invalid_value"),
-        ({"structured_outputs": {"structural_tag": "{}"}}, "structured_outputs.structural_tag",
-         "unsupported"),
-        ({"structured_outputs": {"whitespace_pattern": " "}},
+        ({"structured_outputs": {"structural_tag": "{}"}},
+         "structured_outputs.structural_tag.format", "invalid_value"),
+        ({"structured_outputs": {"json": {}, "whitespace_pattern": "x*"}},
          "structured_outputs.whitespace_pattern", "unsupported"),
-        ({"response_format": {"type": "structural_tag"}}, "response_format.type", "unsupported"),
+        ({"structured_outputs": {"json": {}, "_backend": "outlines"}},
+         "structured_outputs._backend", "unsupported"),
+        ({"response_format": {"type": "structural_tag"}}, "response_format.format",
+         "invalid_value"),
         ({"response_format": {"type": "json_schema"}}, "response_format.json_schema",
          "invalid_value"),
         ({"response_format": {"type": "json_schema", "json_schema": {"name": "n"}}},
          "response_format.json_schema.schema", "invalid_value"),
+        ({"response_format": {"type": "json_schema", "json_schema": {"name": "a b", "schema": {}}}},
+         "response_format.json_schema.name", "invalid_value"),
+        ({"response_format": {"type": "json_schema", "json_schema": {"name": "a", "strict": 1,
+                                                                     "schema": {}}}},
+         "response_format.json_schema.strict", "invalid_value"),
+        ({"guided_regex": "a", "guided_whitespace_pattern": " "}, "guided_whitespace_pattern",
+         "invalid_value"),
         ({"response_format": "json"}, "response_format", "invalid_value"),
         ({"guided_json": "{"}, "guided_json", "invalid_value"),
         ({"guided_choice": []}, "guided_choice", "invalid_value"),
@@ -109,7 +119,7 @@ def test_lark_expressions_and_choices_go_as_they_are() -> None:
         ({"grammar": "root ::= missing"}, "grammar", "invalid_grammar"),
         ({"grammar": "root ::= ("}, "grammar", "invalid_grammar"),
         ({"grammar": 'root ::= [a&&b]'}, "grammar", "invalid_grammar"),
-        ({"grammar": 'root ::= "\\x00"'}, "grammar", "invalid_grammar"),
+        ({"grammar": 'root ::= "\\uD800"'}, "grammar", "invalid_grammar"),
         ({"grammar": "#" * 40_000}, "grammar", "grammar_too_large"),
         ({"grammar": "root ::= " + "(" * 20_000}, "grammar", "invalid_grammar"),
         ({"json_schema": {"not": {}}}, "json_schema", "unsupported_schema"),
@@ -122,3 +132,48 @@ def test_what_cannot_be_honoured_is_refused_by_name(
         grammar_of(fields)
     assert (caught.value.param, caught.value.code) == (param, code)
     assert param.partition(".")[0] in str(caught.value)
+
+
+def language(fields: dict[str, Any]) -> Language:
+    grammar = grammar_of(fields)
+    assert grammar is not None
+    validate(grammar)
+    found = Language(grammar)
+    assert found.error == ""
+    return found
+
+
+def test_white_space_is_written_where_a_client_asks_for_it_and_bounded() -> None:
+    for pattern in ("[ \n]*", r"[ \n\t]{0,20}", r"\s+"):
+        found = language({"structured_outputs": {"json": SCHEMA, "whitespace_pattern": pattern}})
+        assert found.has('{"a":1}')
+        assert found.has('{ "a": \n 1}')
+        assert not found.has('{"a":' + " " * 30 + "1}")
+    assert language({"guided_json": SCHEMA, "guided_whitespace_pattern": " ?"}).has('{"a": 1}')
+
+
+def test_what_always_holds_may_be_asked_for() -> None:
+    asked = {"json": SCHEMA, "disable_fallback": True, "disable_any_whitespace": True}
+    assert grammar_of({"structured_outputs": asked}) == grammar_of({"guided_json": SCHEMA})
+
+
+def test_objects_are_closed_where_a_client_asks_for_it() -> None:
+    inner = {"properties": {"properties": {"type": "object", "properties": {}}}}
+    open_ = {"type": "object", "properties": {"a": inner}, "$defs": {"b": {}}}
+    found = language({"structured_outputs": {"json": open_, "disable_additional_properties": True}})
+    assert found.has('{"a":{"properties":{}}}')
+    assert not found.has('{"b":1}')
+    assert not found.has('{"a":{"properties":{"c":1}}}')
+
+
+def test_numbers_are_bounded_where_a_schema_states_no_bounds() -> None:
+    for schema in ({}, {"type": "number"}, {"type": ["integer", "null"]}, {"type": "array"}):
+        found = language({"guided_json": schema})
+        wrap = "[{}]" if schema == {"type": "array"} else "{}"
+        assert found.has(wrap.format(9 * 10**18))
+        assert not found.has(wrap.format(10**19))
+        assert not found.has(wrap.format("1" * 400))
+        assert not found.has(wrap.format("1e400"))
+    assert language({"guided_json": {"type": "integer", "maximum": 10**19}}).has(str(-(10**19)))
+    nested = {"type": "object", "properties": {"a": {"items": {}}}}
+    assert not language({"guided_json": nested}).has('{"a":[' + "1" * 400 + "]}")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headrace.errors import RequestError
-from headrace.structured.request import of_schema
+from headrace.structured.schema_grammar import of_schema
 from headrace.structured.schema_walk import MAX_DEPTH, MAX_SCHEMAS, UNSUPPORTED, check_schema
 from tests.structured.matching import Language
 
@@ -41,6 +41,22 @@ def test_a_keyword_that_no_grammar_enforces_is_refused_with_its_pointer(keyword:
         ({"patternProperties": {"(?=a)": {}}}, "#/patternProperties "),
         ({"enum": ["a", ["b\x01"]]}, "#/enum "),
         ({"properties": {"a\x00": {}}}, "#/properties "),
+        ({"const": 2**53 + 1}, "#/const "),
+        ({"multipleOf": 123456789}, "#/multipleOf "),
+        ({"allOf": [{"pattern": "a"}] * 3 + [{"format": "uri"}] * 4}, "#/allOf "),
+        (
+            {
+                "$ref": "#/$defs/a",
+                "pattern": "a",
+                "$defs": {"a": {"allOf": [{"anyOf": [{"allOf": [{"pattern": "b"}] * 6}]}]}},
+            },
+            "#/$ref ",
+        ),
+        ({"maximum": 10**5000}, "#/maximum "),
+        ({"allOf": [{"multipleOf": 997}, {"multipleOf": 0.991}]}, "#/allOf/0/multipleOf "),
+        ({"items": {"enum": [{"a": [10**400]}]}}, "#/items/enum "),
+        ({"minimum": float("inf")}, "#/minimum "),
+        ({"multipleOf": float("nan")}, "#/multipleOf "),
     ],
 )
 def test_a_value_that_is_not_enforced_is_refused_with_its_pointer(
@@ -73,6 +89,11 @@ def test_the_schema_that_was_given_stays_as_it_is() -> None:
     given = {"items": {"pattern": "^.$", "uniqueItems": False}, "format": "date"}
     check_schema(given, "guided_json")
     assert given == {"items": {"pattern": "^.$", "uniqueItems": False}, "format": "date"}
+
+
+def test_multiples_that_cannot_meet_are_counted_alone() -> None:
+    apart = {"a": {"multipleOf": 997}, "b": {"multipleOf": 991}, "c": {"multipleOf": 5e6}}
+    assert check_schema({"properties": apart}, "x")
 
 
 def test_names_of_properties_that_look_like_keywords_are_names() -> None:

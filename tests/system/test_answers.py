@@ -103,3 +103,23 @@ def test_a_form_holds_after_reasoning_and_is_the_same_whatever_runs_beside(
             assert sorted(value) == ["answer", "sure"]
     alone = client.chat.completions.create(**settings).choices[0]
     assert alone.message.content == many[0].message.content
+
+
+def test_a_budget_closes_reasoning_and_the_answer_goes_on(client: openai.OpenAI) -> None:
+    settings: Any = {
+        "model": "headrace-base", "max_tokens": 300, "seed": 2, "temperature": 1,
+        "messages": [{"role": "user", "content": "Who wrote Faust?"}],
+    }  # fmt: skip
+
+    def asked(budget: int) -> Any:
+        extra = {"thinking_token_budget": budget}
+        return client.chat.completions.create(**settings, extra_body=extra)
+
+    free, short = asked(1000), asked(3)
+    thought, cut = free.choices[0].message.reasoning, short.choices[0].message.reasoning
+    assert thought.startswith(cut)
+    assert len(cut) < len(thought)
+    assert short.choices[0].message.content
+    marks = 2  # and the token that begins it
+    details = short.usage.completion_tokens_details
+    assert details.reasoning_tokens <= 3 + marks + 1

@@ -25,7 +25,11 @@ INFO = "headrace-0.1.0.dist-info/METADATA"
 
 def test_every_file_of_the_sources_is_expected() -> None:
     expected = repair_wheel.expected_files(repair_wheel.PACKAGE)
-    assert {"headrace/__init__.py", "headrace/py.typed", "headrace/server/pages/app.js"} <= expected
+    assert {
+        "headrace/__init__.py",
+        "headrace/py.typed",
+        "headrace/server/pages/docs/app.js",
+    } <= expected
     assert any(name.startswith("headrace/embedded/") and ".py" not in name for name in expected)
     assert not [name for name in expected if "__pycache__" in name or name.endswith(".so")]
 

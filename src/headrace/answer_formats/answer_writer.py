@@ -50,6 +50,13 @@ class AnswerWriter:
         self._arguments: list[str] = []
 
     @property
+    def in_part(self) -> bool:
+        """Whether text that comes now goes on with its part as it is: no white space waits for it,
+        and none of its own is dropped."""
+        thinks = self._thought or not self.in_reasoning
+        return thinks and not (self._space or self._after_part)
+
+    @property
     def num_calls(self) -> int:
         """How many calls have started."""
         return self._calls
@@ -85,13 +92,13 @@ class AnswerWriter:
 
     def end_reasoning(self) -> None:
         """What follows is not reasoning."""
-        self.in_reasoning = False
-        self._part_ends()
+        self.end_part()
         self._thought = False
+        self.in_reasoning = False
 
     def start_call(self, name: str, id: str) -> None:
         """Start a call."""
-        self._part_ends()
+        self.end_part()
         self._deltas.append(CallStart(self._calls, name, id))
         self._calls += 1
         self._arguments = []
@@ -115,5 +122,6 @@ class AnswerWriter:
             self._deltas.append(ContentDelta(self._space))
         self._space = ""
 
-    def _part_ends(self) -> None:
+    def end_part(self) -> None:
+        """Drop the white space around what does not belong to the content."""
         self._space, self._after_part = "", True

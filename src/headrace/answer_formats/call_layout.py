@@ -13,8 +13,8 @@ from typing import TypeAlias
 
 from headrace.answer_formats.call_syntax import (
     CallFormat,
+    CallSyntax,
     HarmonyCalls,
-    HeadedCalls,
     JsonCalls,
     PythonCalls,
     TaggedCalls,
@@ -89,35 +89,46 @@ _INDEX = Expression("[0-9]{1,4}")
 _ID_OF_9 = Expression("[a-zA-Z0-9]{9}")
 
 
+NOT_KNOWN = frozenset(
+    {
+        "apertus", "dots", "dsml", "functionary_v3_1", "functionary_v3_2", "functiongemma",
+        "gemma4", "k2_horizon", "kimi_k3", "minicpm5", "plamo3", "step3",
+    }
+)  # fmt: skip
+"""Formats of which the form does not follow from the marks."""
+
+
 def layouts_of(format: CallFormat, special: Mapping[str, int]) -> tuple[Layout, ...]:
     """The forms of a format.
 
     special: the texts of the model's control tokens: of several marks that a section may begin
-    with, such a one is what the model was trained with. ValueError for a format of headed calls
-    that is not listed here.
+    with, such a one is what the model was trained with. ValueError for a format whose
+    form is not known.
     """
     if format.name in _LISTED:
         return _LISTED[format.name]
     assert not isinstance(format.syntax, HarmonyCalls)
+    if format.name in NOT_KNOWN:
+        raise ValueError(f"how calls of {format.name} are written is not known")
     return (_derived(format.name, format.syntax[0], special),)
 
 
 def _derived(
     name: str,
-    syntax: JsonCalls | HeadedCalls | TaggedCalls | PythonCalls,
+    syntax: CallSyntax,
     special: Mapping[str, int],
 ) -> Layout:
     match syntax:
         case JsonCalls():
             begin = _first(syntax.begins, special)
             return _array(syntax, (begin,) if begin else (), syntax.ends[:1])
-        case TaggedCalls():
+        case TaggedCalls(attributes=None):
             return _tagged(syntax)
         case PythonCalls():
             begin = "" if syntax.bare else _first(syntax.begins, special)
             end = syntax.ends[:1] if begin else ()
             return PythonLayout(opening=(begin, "["), between=(", ",), closing=("]", *end))
-        case HeadedCalls():
+        case _:
             raise ValueError(f"how calls of {name} are written is not known")
 
 
@@ -261,6 +272,16 @@ _LISTED: dict[str, tuple[Layout, ...]] = {
     "minimax": (
         replace(_NAMED, opening=("<tool_calls>[",), between=(", ",), closing=("]</tool_calls>",)),
         replace(_NAMED, opening=("<tool_calls>\n",), between=("\n",), closing=("\n</tool_calls>",)),
+    ),
+    "granite": (
+        replace(_NAMED, opening=("<|tool_call|>[",), between=(", ",), closing=("]",)),
+        _HERMES,
+    ),
+    "phi4": (
+        replace(_NAMED, opening=("functools[",), between=(", ",), closing=("]",)),
+        replace(
+            _NAMED, opening=("<|tool_call|>[",), between=(", ",), closing=("]<|/tool_call|>",)
+        ),
     ),
     "generic_json": (replace(_NAMED, between=("\n",)),),
     "qwen3_coder": (

@@ -32,6 +32,10 @@ class JsonCalls:
     """Keys of an object around the calls."""
     other_keys: tuple[str, ...] = ("type",)
     """Further keys that a call may have; another one makes a bare object something else."""
+    fillers: tuple[str, ...] = ()
+    """Marks around each call of a section."""
+    name_is_key: bool = False
+    """Whether a call is an object with one member: the name, and the arguments as its value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +74,17 @@ class TaggedCalls:
     """Mark of a call's end."""
     section_ends: tuple[str, ...] = ()
     """Marks of a section's end; a section may end without."""
+    attributes: re.Pattern[str] | None = None
+    """What stands between the marks of a name and of a parameter's name, where that is more than a
+    name in quotes or without: its group "name" is the name, and a group "type" of a parameter says
+    that the value is a text ("string", "true") or JSON (all else)."""
+    own_lines: bool = False
+    """Whether a value that begins with a newline stands on lines of its own: one newline at each
+    side is not part of it."""
+    quotes: tuple[str, str] | None = None
+    """Marks around a text within a value that may be there."""
+    fillers: tuple[str, ...] = ()
+    """Marks between calls that mean nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,12 +99,47 @@ class PythonCalls:
     """Marks of a section's end; a section may end without."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BareKeyCalls:
+    """Calls of a name and of arguments in braces whose keys and strings have no quotes of JSON."""
+
+    begins: tuple[str, ...]
+    """Marks of a call; what stands between them and the name is part of them."""
+    quote: str
+    """The mark on both sides of a string."""
+    ends: tuple[str, ...]
+    """Marks of a call's end; a call may end without."""
+    all_quoted: bool = False
+    """Whether numbers and objects stand between the marks of a string too, and the parameter's
+    schema decides what is meant."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NestedCalls:
+    """Calls whose parameters are elements named after them, nested where a value has members."""
+
+    begins: tuple[str, ...]
+    """Marks of a section of calls."""
+    prefix: str
+    """What every tag begins with."""
+    name: tuple[str, str]
+    """Marks before and after the function's name."""
+    end: str
+    """Mark of a call's end."""
+    section_ends: tuple[str, ...]
+    """Marks of a section's end; a section may end without."""
+    item: str
+    """The element of a list."""
+
+
 @dataclass(frozen=True, slots=True)
 class HarmonyCalls:
     """Calls as messages of harmony's commentary channel; it has the reasoning as well."""
 
 
-CallSyntax: TypeAlias = JsonCalls | HeadedCalls | TaggedCalls | PythonCalls
+CallSyntax: TypeAlias = (
+    JsonCalls | HeadedCalls | TaggedCalls | PythonCalls | BareKeyCalls | NestedCalls
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,8 +150,14 @@ class ThinkTags:
     """The first mark; a template may have written it at the end of the prompt."""
     end: str
     """The second mark."""
+    other_begins: tuple[str, ...] = ()
+    """Further ways to write the first mark."""
+    other_ends: tuple[str, ...] = ()
+    """Further ways to write the second mark."""
     also_ended_by: tuple[str, ...] = ()
     """Marks that end reasoning and belong to what follows."""
+    assumed: bool = False
+    """Whether an answer begins within reasoning although neither it nor the prompt has the mark."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +170,10 @@ class CallFormat:
     """The syntax of its sections; several, where models mix them."""
     traits: tuple[tuple[str, ...], ...] = ()
     """A template that contains all texts of one of these is of this format."""
+    dropped: tuple[str, ...] = ()
+    """Marks around the content, which are not part of it."""
+    opened_by: str = ""
+    """The mark at the end of the prompt, which answers begin behind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,3 +188,25 @@ class ReasoningFormat:
     """Marks around the content, which are not part of it."""
     traits: tuple[tuple[str, ...], ...] = ()
     """As in CallFormat."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerFormat:
+    """The pair of formats in which a model writes tool calls and reasoning."""
+
+    calls: CallFormat | None = None
+    """None for a model that does not call tools."""
+    reasoning: ReasoningFormat | None = None
+    """None for a model without reasoning."""
+
+    def opens_reasoning(self, prompt: str) -> bool:
+        """Whether a prompt ends with the mark that begins reasoning, as some templates write it."""
+        tags = None if self.reasoning is None else self.reasoning.tags
+        if not isinstance(tags, ThinkTags):
+            return False
+        begins = (tags.begin, *tags.other_begins)
+        return prompt.rstrip().endswith(tuple(begin.rstrip() for begin in begins))
+
+
+NO_FORMAT = AnswerFormat()
+"""Of a model that writes neither reasoning nor calls."""

@@ -25,6 +25,8 @@ def read_json_section(reading: CallReading, syntax: JsonCalls, *, bare: bool) ->
         if arrays == 0 and called and fenced and (yield from source.at(("```",))):
             fenced = ""
             continue
+        if (yield from source.at(syntax.fillers)):
+            continue
         if (yield from source.at(syntax.ends)):
             if not called:
                 raise NotACallError
@@ -33,7 +35,8 @@ def read_json_section(reading: CallReading, syntax: JsonCalls, *, bare: bool) ->
         if character == "{":
             if called:
                 source.hold()
-            whole = yield from _JsonCall(reading, syntax, bare).read()
+            call = _JsonCall(reading, syntax, bare)
+            whole = yield from call.read_named() if syntax.name_is_key else call.read()
             if not whole:
                 return False
         elif character == "[" and not called and not arrays:
@@ -82,6 +85,20 @@ class _JsonCall:
                 raise NotACallError
             self._start("{}")
         return closed
+
+    def read_named(self) -> Step[bool]:
+        """Read an object whose one key is the name, from its brace on."""
+        source = self.reading.source
+        yield from source.take(1)
+        yield from source.skip_space()
+        self.name = yield from self.reading.held_string(limit=MAX_NAME_CHARS)
+        yield from source.skip_space()
+        if (yield from source.take(1)) != ":":
+            raise NotACallError
+        yield from source.skip_space()
+        if not (yield from self._arguments()):
+            return False
+        return (yield from self._rest())
 
     def _members(self) -> Step[bool]:
         """The members up to the closing brace; False where the object breaks."""

@@ -12,11 +12,13 @@ from headrace.answer_formats.call_reading import (
     NotACallError,
 )
 from headrace.answer_formats.call_syntax import PythonCalls
-from headrace.answer_formats.text_source import Step
+from headrace.answer_formats.text_source import Sink, Step
 
+_FENCES = ("```python", "```")
 _NAME = re.compile(r"[\w.\-]*")
 _ATOM = re.compile(r"[\w.+\-]*")
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+\-]?\d+)?", re.ASCII)
+_LEADING_ZEROS = re.compile(r"(?<![\d.+eE])0+(?=\d)", re.ASCII)
 _WORDS = {"true": "true", "false": "false", "none": "null", "null": "null"}
 _PLAIN = re.compile(r"[^'\"\\]*")
 _ESCAPES = {
@@ -36,12 +38,16 @@ def read_python_section(reading: CallReading, syntax: PythonCalls, *, bare: bool
     """A section of calls, after its mark or at the bracket of their list."""
     source, before = reading.source, reading.answer.num_calls
     yield from source.skip_space()
+    if (yield from source.at(_FENCES)):
+        yield from source.skip_space()
     in_list = bool((yield from source.at(("[",))))
     while True:
         yield from source.skip_space()
         called = reading.answer.num_calls > before
         if called and in_list and (yield from source.at(("]",))):
             in_list = False
+            continue
+        if called and (yield from source.at(_FENCES[-1:])):
             continue
         if called and (yield from source.at(syntax.ends)):
             return
@@ -111,7 +117,7 @@ def _value(reading: CallReading, depth: int) -> Step[None]:
     if not start:
         raise _NoLiteralError(CUT_OFF)
     if start in "'\"":
-        yield from _string(reading)
+        yield from _string(reading, answer.arguments)
     elif start in _CLOSING:
         if depth == _MAX_DEPTH:
             raise _NoLiteralError(f"the arguments are nested deeper than {_MAX_DEPTH}")
@@ -122,7 +128,8 @@ def _value(reading: CallReading, depth: int) -> Step[None]:
         atom = "".join(pieces)
         if not (yield from source.peek()):
             raise _NoLiteralError(CUT_OFF)
-        text = atom if _NUMBER.fullmatch(atom) else _WORDS.get(atom.lower())
+        number = _LEADING_ZEROS.sub("", atom)
+        text = number if _NUMBER.fullmatch(number) else _WORDS.get(atom.lower())
         if text is None:
             raise _NoLiteralError(f"{atom or start!r} is not a literal")
         answer.arguments(text)
@@ -130,47 +137,70 @@ def _value(reading: CallReading, depth: int) -> Step[None]:
 
 
 def _container(reading: CallReading, depth: int) -> Step[None]:
+    """A list, a tuple, a dictionary or a set, which is told by what follows its first string."""
     source, answer = reading.source, reading.answer
     bracket = yield from source.take(1)
     closing = _CLOSING[bracket]
-    answer.arguments("{" if bracket == "{" else "[")
+    keyed = bracket == "{"
     separator = ""
+    if not keyed:
+        answer.arguments("[")
     while True:
         yield from source.skip_space()
-        if (yield from source.at((closing,))):
-            answer.arguments("}" if bracket == "{" else "]")
-            return
         if separator:
-            yield from _expect(reading, ",")
             if (yield from source.at((closing,))):
-                answer.arguments("}" if bracket == "{" else "]")
-                return
-        answer.arguments(separator)
-        separator = ", "
+                break
+            yield from _expect(reading, ",")
+        if (yield from source.at((closing,))):
+            if keyed and not separator:
+                answer.arguments("{")
+            break
         if bracket == "{":
-            key = yield from source.peek()
-            if key not in ("'", '"'):
-                raise _NoLiteralError("a key is not a string" if key else CUT_OFF)
-            yield from _string(reading)
+            if (yield from source.peek()) not in ("'", '"'):
+                raise _NoLiteralError(
+                    "a key is not a string" if (yield from source.peek()) else CUT_OFF
+                )
+            pieces: list[str] = []
+            yield from _string(reading, pieces.append)
             yield from source.skip_space()
-            yield from _expect(reading, ":")
-            answer.arguments(": ")
-        yield from _value(reading, depth)
+            if not separator:
+                keyed = (yield from source.peek()) not in (",", "}")
+                answer.arguments("{" if keyed else "[")
+            answer.arguments(separator + "".join(pieces))
+            if keyed:
+                yield from _expect(reading, ":")
+                answer.arguments(": ")
+        else:
+            answer.arguments(separator)
+        separator = ", "
+        if keyed or bracket != "{":
+            yield from _value(reading, depth)
+    answer.arguments("}" if keyed else "]")
 
 
-def _string(reading: CallReading) -> Step[None]:
-    source, answer = reading.source, reading.answer
+def _string(reading: CallReading, sink: Sink) -> Step[None]:
+    """A string, passed to the sink as JSON.
+
+    Models forget to escape quotes: one that nothing follows which may follow a string belongs to
+    the string.
+    """
+    source = reading.source
     quote = yield from source.take(1)
-    answer.arguments('"')
+    sink('"')
     while True:
-        yield from source.run(_PLAIN, lambda text: answer.arguments(_inner(text)))
+        yield from source.run(_PLAIN, lambda text: sink(_inner(text)))
         character = yield from source.take(1)
         if not character:
             raise _NoLiteralError(CUT_OFF)
         if character == quote:
-            answer.arguments('"')
-            return
-        answer.arguments(_inner((yield from _escape(reading)) if character == "\\" else character))
+            source.hold()
+            yield from source.skip_space()
+            after = yield from source.peek()
+            source.rewind(0)
+            if not after or after in ",:)]}":
+                sink('"')
+                return
+        sink(_inner((yield from _escape(reading)) if character == "\\" else character))
 
 
 def _escape(reading: CallReading) -> Step[str]:

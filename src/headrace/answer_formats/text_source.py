@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeAlias, TypeVar
 
 T = TypeVar("T")
@@ -26,6 +28,11 @@ class TextSource:
         self._at = 0
         self._held: int | None = None
         self._ended = False
+
+    @property
+    def all_read(self) -> bool:
+        """Whether nothing that has come is still to be read, or may be read again."""
+        return self._at == len(self._text) and self._held is None
 
     def feed(self, text: str) -> None:
         """Take more text."""
@@ -68,9 +75,10 @@ class TextSource:
 
         limit: read at most so many characters; "" is returned then as well.
         """
+        marks = _marks(tuple(markers))
         while True:
-            start, found = _first(self._text, self._at, markers)
-            partial = len(self._text) if self._ended else _partial(self._text, self._at, markers)
+            start, found = marks.first(self._text, self._at)
+            partial = len(self._text) if self._ended else marks.partial(self._text, self._at)
             free = min(start, partial) if found else partial
             if limit is not None:
                 if free > self._at + limit:
@@ -136,21 +144,52 @@ def _nowhere(text: str) -> None:
     """A sink for what means nothing."""
 
 
-def _first(text: str, at: int, markers: Sequence[str]) -> tuple[int, str]:
-    """Where the first of the markers starts, and which it is; (end of the text, "") for none."""
-    found = [(start, -len(mark), mark) for mark in markers if (start := text.find(mark, at)) >= 0]
-    start, _, marker = min(found, default=(len(text), 0, ""))
-    return start, marker
+@dataclass(frozen=True, slots=True)
+class _Marks:
+    """Marks to search for, as patterns: a text is searched whenever a piece of it has come."""
+
+    whole: re.Pattern[str] | None
+    """One of the marks, the longest of several at a place; None for no marks at all."""
+    start: re.Pattern[str] | None
+    """The start of a mark at the end of the text; None where each mark is one character."""
+    longest: int
+    """Characters in the longest start of a mark."""
+
+    def first(self, text: str, at: int) -> tuple[int, str]:
+        """Where the first of the marks starts, and which it is; (end of the text, "") for none."""
+        found = None if self.whole is None else self.whole.search(text, at)
+        return (len(text), "") if found is None else (found.start(), found.group())
+
+    def partial(self, text: str, at: int) -> int:
+        """Where the longest end of the text starts that is a proper prefix of a mark."""
+        if self.start is None:
+            return len(text)
+        found = self.start.search(text, max(at, len(text) - self.longest))
+        return len(text) if found is None else found.start()
 
 
-def _partial(text: str, at: int, markers: Sequence[str]) -> int:
-    """Where the longest end of the text starts that is a proper prefix of a marker."""
-    longest = max(map(len, markers), default=1) - 1
-    firsts = {marker[0] for marker in markers}
-    for start in range(max(at, len(text) - longest), len(text)):
-        if text[start] not in firsts:
-            continue
-        end = text[start:]
-        if any(len(end) < len(marker) and marker.startswith(end) for marker in markers):
-            return start
-    return len(text)
+@lru_cache(maxsize=512)
+def _marks(markers: tuple[str, ...]) -> _Marks:
+    """The patterns of marks, of which there are as many as formats have places for them."""
+    by_length = sorted(set(markers), key=len, reverse=True)
+    starts = {mark[:end] for mark in markers for end in range(1, len(mark))}
+    return _Marks(
+        re.compile("|".join(map(re.escape, by_length))) if markers else None,
+        re.compile(f"(?:{_alternatives(starts)})\\Z") if starts else None,
+        max(map(len, markers), default=1) - 1,
+    )
+
+
+def _alternatives(starts: set[str]) -> str:
+    """A pattern of texts, of which each shorter one that begins a longer one is among them too."""
+
+    def following(before: str) -> str:
+        firsts = sorted(text[-1] for text in starts if text[:-1] == before)
+        branches = [re.escape(first) + rest(before + first) for first in firsts]
+        return branches[0] if len(branches) == 1 else f"(?:{'|'.join(branches)})"
+
+    def rest(before: str) -> str:
+        longer = any(text[:-1] == before for text in starts)
+        return f"(?:{following(before)})?" if longer else ""
+
+    return following("")

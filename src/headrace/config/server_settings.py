@@ -209,7 +209,9 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     enable_force_include_usage: Annotated[
         bool, Meta(description="End every stream with a usage event, requested or not.")
     ] = False
-    enable_docs: Annotated[bool, Meta(description="Serve /openapi.json and /docs.")] = True
+    enable_docs: Annotated[
+        bool, Meta(description="Serve the chat page at /, /openapi.json and /docs.")
+    ] = True
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"],
         Meta(description="Lowest level that is logged."),

@@ -75,6 +75,13 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     enable_prefix_caching: Annotated[
         bool, Meta(description="Share the KV blocks of equal prompt prefixes.")
     ] = True
+    enable_forced_spans: Annotated[
+        bool,
+        Meta(
+            description="Compute text that a grammar leaves no choice of in one step, and not a "
+            "token at a time; answers are the same."
+        ),
+    ] = True
     max_num_batched_tokens: Annotated[
         Positive,
         Meta(

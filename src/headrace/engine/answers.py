@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from headrace.engine.messages import Output, Prefill, Started
@@ -32,20 +34,23 @@ def prefilled(request: Request, now_s: float) -> Output:
     )
 
 
-def output(request: Request, draw: SampledToken, *, is_first: bool) -> Output:
-    """What a draw came to, once it has been entered in `request`.
+def output(
+    request: Request, tokens: Sequence[SampledToken], num_taken: int, *, is_first: bool
+) -> Output:
+    """What the tokens of a row came to, once `request` has taken so many of them.
 
     is_first: no token had come of it before; what is said once goes with it, and is given away.
     """
+    taken = tokens[:num_taken]
     first_s, admitted_s = request.first_token_s, request.admitted_s
     said = Output(
         request_id=request.request_id,
-        token_ids=[] if draw.token_id is None else [draw.token_id],
-        logprobs=None if draw.logprob is None else [draw.logprob],
+        token_ids=[each.token_id for each in taken if each.token_id is not None],
+        logprobs=[each.logprob for each in taken if each.logprob is not None] or None,
         finish_reason=request.finish_reason,
         stop_reason=request.stop_reason,
         ends_with_text=request.constraint is not None and request.constraint.verdict == "ended",
-        error=draw.error,
+        error=tokens[-1].error if tokens and request.finish_reason == "error" else None,
         cached_tokens=request.cached_tokens if first_s is not None else 0,
         num_preemptions=request.num_preemptions,
     )

@@ -1,14 +1,19 @@
 """What the grammar of one request lets its next token be.
 
 A state of the grammar is a function of the request's output tokens and of nothing else: the matcher
-reads those that it has not read, so it may be dropped at any time (as a preempted request's is) and
-is made again from all of them. So bits do not depend on the batch, on preemption or on chunks.
+reads those that it has not read and takes back those that it has read and that did not come (drafts
+that were not accepted), so it may be dropped at any time (as a preempted request's is) and is made
+again from all of them. So bits do not depend on the batch, on preemption, on chunks or on drafts.
+
+Where the grammar leaves one token, llguidance's mask has that bit alone: the token by which the
+model's tokenizer writes the text that has to follow. `forced` gives those tokens one after another,
+each asked for where the mask would be, so that it says what the masks of single steps would.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +27,23 @@ U32 = npt.NDArray[np.uint32]
 
 Verdict = Literal["open", "ended", "failed"]
 """Whether a token may follow, only the end can, or the matcher has given up."""
+
+
+class Look(NamedTuple):
+    """What may come at one place. bits: of the ids that may, as of LogitsEdit, until the next look;
+    None where the verdict is not "open". error: why it "failed"."""
+
+    verdict: Verdict
+    bits: U32 | None = None
+    error: str = ""
+
+
+REFUSED = Look("failed", error="a draft before it is not of the grammar")
+"""Of places that no answer reaches."""
+
+
+class _RefusedError(Exception):
+    """A token that the grammar does not take, in the matcher's words."""
 
 
 class Constraint:
@@ -40,81 +62,122 @@ class Constraint:
         of logits. end_ids: of the request, which are allowed where the grammar may end.
         """
         self.verdict: Verdict = "open"
-        """By the last `look` or `take`."""
+        """Of the request's own tokens, by the last `look` or `take`."""
         self.error = ""
         """Why it "failed"."""
         self._grammar = grammar
         self._num_prompt = num_prompt
         self._matcher: LLMatcher | None = None
         self._num_read = 0
-        self._words = np.zeros(grammar_end_id // 32 + 1, np.uint32)
+        """Output tokens that the matcher has read; they are never taken back."""
+        self._ahead: list[int] = []
+        """What it has read behind them, which were drafts."""
+        self._num_bits = (vocab_size + 31) // 32
+        self._num_words = grammar_end_id // 32 + 1
+        self._words: list[tuple[U32, int]] = []
+        """With its address, a row of words for each place, as long as what llguidance writes and
+        what logits take."""
         self._grammar_end = grammar_end_id // 32, ~np.uint32(1 << grammar_end_id % 32)
-        self._bits: U32 = np.zeros((vocab_size + 31) // 32, np.uint32)
-        self._end_bits: U32 = np.zeros_like(self._bits)
+        self._end_bits: U32 = np.zeros(self._num_bits, np.uint32)
         for token_id in end_ids:
             self._end_bits[token_id // 32] |= np.uint32(1 << token_id % 32)
 
-    @property
-    def bits(self) -> U32 | None:
-        """The ids that may come next, as of LogitsEdit; None where the verdict is not "open"."""
-        return self._bits if self.verdict == "open" else None
+    def look(self, token_ids: Sequence[int]) -> Look:
+        """What may follow a text of these ids, the prompt's among them; never raises."""
+        return self.look_after(token_ids, ())
 
-    def look(self, token_ids: Sequence[int]) -> None:
-        """Find what may follow a text of these ids, the prompt's among them; never raises."""
-        try:
-            self._look(token_ids)
-        except BaseException as error:  # a panic of Rust code is not an Exception
-            self.fail(f"{type(error).__name__}: {error}")
+    def look_after(self, token_ids: Sequence[int], drafts: Sequence[int]) -> Look:
+        """What may follow a text and drafts that are certain; never raises."""
+        if self.verdict == "open":
+            try:
+                matcher = self._matcher_at(token_ids, drafts)
+                return self._look(matcher, 0, is_own=True)
+            except BaseException as error:  # a panic of Rust code is not an Exception
+                self._fail_by(error)
+        return self._own()
 
-    def _look(self, token_ids: Sequence[int]) -> None:
-        matcher = self._read(token_ids)
-        if matcher is None:
-            return
-        words = self._words
-        matcher.unsafe_compute_mask_ptr(words.ctypes.data, words.nbytes)
+    def look_along(self, token_ids: Sequence[int], drafts: Sequence[int]) -> list[Look]:
+        """What may follow a text, and after each of the drafts, which are guesses; never raises."""
+        looks = [self.look(token_ids)]
+        if self.verdict == "open":
+            try:
+                self._look_along(drafts, looks)
+            except BaseException as error:  # a panic of Rust code is not an Exception
+                self._fail_by(error)
+        return looks + [REFUSED] * (1 + len(drafts) - len(looks))
+
+    def _look_along(self, drafts: Sequence[int], looks: list[Look]) -> None:
+        matcher = self._matcher
+        assert matcher is not None, "it has looked at the place before"
+        for row, token_id in enumerate(drafts, 1):
+            if looks[-1].verdict != "open" or not matcher.try_consume_tokens([token_id]):
+                return
+            self._ahead.append(token_id)
+            looks.append(self._look(matcher, row, is_own=False))
+
+    def _look(self, matcher: LLMatcher, row: int, *, is_own: bool) -> Look:
+        if row == len(self._words):
+            made = np.zeros(max(self._num_words, self._num_bits), np.uint32)
+            self._words.append((made, made.ctypes.data))
+        words, address = self._words[row]
+        matcher.unsafe_compute_mask_ptr(address, 4 * self._num_words)
         if matcher.is_error():
-            self.fail(matcher.get_error())
-            return
+            return self._failed(matcher.get_error(), is_own=is_own)
         word, but_the_end = self._grammar_end
         words[word] &= but_the_end
-        shared = min(len(words), len(self._bits))
-        self._bits[:shared] = words[:shared]
-        may_go_on = bool(self._bits.any())
+        bits = words[: self._num_bits]
+        may_go_on = np.count_nonzero(bits) > 0
         if matcher.is_accepting():
             # Where nothing but the end can follow there is nothing to draw.
-            self.verdict = "open" if may_go_on else "ended"
-            self._bits |= self._end_bits
+            if not may_go_on:
+                self.verdict = "ended" if is_own else self.verdict
+                return Look("ended")
+            bits |= self._end_bits
         elif not may_go_on:
-            self.fail("no token of the model can follow")
+            return self._failed("no token of the model can follow", is_own=is_own)
+        return Look("open", bits)
 
     def take(self, token_ids: Sequence[int]) -> Verdict:
         """Read the tokens that have come; whether anything but the end can follow. Never raises."""
-        try:
-            matcher = self._read(token_ids)
-            if matcher is not None and matcher.is_stopped():
-                self.verdict = "ended"
-        except BaseException as error:  # a panic of Rust code is not an Exception
-            self.fail(f"{type(error).__name__}: {error}")
+        if self.verdict == "open":
+            try:
+                new = token_ids[self._num_prompt + self._num_read :]
+                if len(new) < len(self._ahead) and self._ahead[: len(new)] == new:
+                    self._num_read += len(new)
+                    del self._ahead[: len(new)]
+                    return "open"  # a draft could follow
+                if self._matcher_at(token_ids).is_stopped():
+                    self.verdict = "ended"
+            except BaseException as error:  # a panic of Rust code is not an Exception
+                self._fail_by(error)
         return self.verdict
+
+    def forced(self, token_ids: Sequence[int], most: int) -> tuple[list[int], bool]:
+        """The tokens, at most so many, that come next whatever the logits are, and whether nothing
+        can follow them; never raises."""
+        span: list[int] = []
+        if self.verdict != "open":
+            return span, False
+        try:
+            matcher = self._matcher_at(token_ids)
+            while len(span) < most and not matcher.is_stopped():
+                following = matcher.compute_ff_tokens()
+                if not following:
+                    return span, False
+                if not matcher.consume_token(following[0]):
+                    break  # the masks of single steps will say what is wrong
+                self._ahead.append(following[0])
+                span.append(following[0])
+            return span, bool(span) and matcher.is_stopped() and not matcher.is_error()
+        except BaseException as error:  # a panic of Rust code is not an Exception
+            self._fail_by(error)
+        return [], False
 
     def rewind(self) -> None:
         """Drop what can be made again from the output."""
         self._matcher = None
         self._num_read = 0
-
-    def _read(self, token_ids: Sequence[int]) -> LLMatcher | None:
-        """The matcher at the end of a text; None where the verdict is no longer "open"."""
-        if self.verdict != "open":
-            return None
-        matcher = self._matcher
-        if matcher is None:
-            matcher = self._matcher = self._grammar.matcher()
-        new = list(token_ids[self._num_prompt + self._num_read :])
-        self._num_read += len(new)
-        if new and not matcher.consume_tokens(new):
-            self.fail(matcher.get_error())
-            return None
-        return matcher
+        self._ahead = []
 
     def fail(self, reason: str) -> None:
         """Give up; `error` says why from then on."""
@@ -122,3 +185,36 @@ class Constraint:
         self.verdict = "failed"
         self.error = f"the grammar cannot be followed: {first[:400]}"
         self.rewind()
+
+    def _own(self) -> Look:
+        """Of the request's own tokens, whose verdict is not "open"."""
+        return Look(self.verdict, error=self.error)
+
+    def _failed(self, reason: str, *, is_own: bool) -> Look:
+        if not is_own:
+            return REFUSED
+        self.fail(reason)
+        return self._own()
+
+    def _fail_by(self, error: BaseException) -> None:
+        is_refusal = isinstance(error, _RefusedError)
+        self.fail(str(error) if is_refusal else f"{type(error).__name__}: {error}")
+
+    def _matcher_at(self, token_ids: Sequence[int], drafts: Sequence[int] = ()) -> LLMatcher:
+        """The matcher behind a text and drafts. _RefusedError where the grammar refuses it."""
+        ahead = self._ahead
+        matcher = self._matcher
+        wanted = [*token_ids[self._num_prompt + self._num_read :], *drafts]
+        pairs = enumerate(zip(ahead, wanted, strict=False))
+        same = next(
+            (at for at, (mine, theirs) in pairs if mine != theirs), min(len(ahead), len(wanted))
+        )
+        if matcher is None or (same < len(ahead) and not matcher.rollback(len(ahead) - same)):
+            matcher = self._matcher = self._grammar.matcher()
+            wanted, same = [*token_ids[self._num_prompt :], *drafts], 0
+        new = wanted[same:]
+        self._num_read = len(token_ids) - self._num_prompt
+        self._ahead = list(drafts)
+        if new and not matcher.consume_tokens(new):
+            raise _RefusedError(matcher.get_error())
+        return matcher

@@ -17,17 +17,18 @@ from typing import TYPE_CHECKING
 from headrace.config.settings import EngineConfig
 from headrace.engine.answers import output, prefilled, started
 from headrace.engine.deadlines import Deadlines
+from headrace.engine.drafts import Drafter, Proposer
+from headrace.engine.facts import info_of
 from headrace.engine.figures import StepFigures, expert_counts
+from headrace.engine.forced_spans import ForcedSpans
 from headrace.engine.grammars import Grammars
 from headrace.engine.isolation import IsolatingRunner
 from headrace.engine.kv.kv_cache import KVCache
-from headrace.engine.kv.kv_sizes import most_held
 from headrace.engine.limits import Limits, check_submit
 from headrace.engine.memory import CachePlan, allocate, plan_kv_cache
 from headrace.engine.messages import (
     EngineInfo,
     FinishReason,
-    KVGroup,
     Output,
     Started,
     Stats,
@@ -37,8 +38,9 @@ from headrace.engine.model import Model
 from headrace.engine.params import SamplingParams
 from headrace.engine.plan import Row
 from headrace.engine.request import GroupTable, Request, State
-from headrace.engine.sampler import NOT_YET, SampledToken, Sampler
+from headrace.engine.sampler import SampledToken, Sampler
 from headrace.engine.scheduler import Scheduler
+from headrace.engine.thinking import Thinking
 from headrace.errors import HeadraceError, RequestError
 from headrace.ops.interface import Ops
 from headrace.telemetry.machine import Machine
@@ -75,6 +77,7 @@ class EngineCore:
         plan: CachePlan | None = None,
         machine: Machine | None = None,
         vocabulary: Callable[[], Vocabulary] | None = None,
+        proposers: Sequence[Proposer] = (),
     ) -> None:
         """num_tokens: ids below it may be sampled. plan: made from config and memory if None.
 
@@ -82,6 +85,8 @@ class EngineCore:
 
         vocabulary: gives what grammars need of the tokens, when the first one comes; None for a
         model whose ids have no text.
+
+        proposers: sources of drafts, asked where no token is certain, in this order.
 
         draw_seed: gives the seed of a request that names none. Raises ConfigError when the KV
         cache cannot be what the config asks for.
@@ -99,6 +104,7 @@ class EngineCore:
             self.kv,
             max_num_batched_tokens=config.max_num_batched_tokens,
             max_num_seqs=config.max_num_seqs,
+            drafter=Drafter([*([ForcedSpans()] if config.enable_forced_spans else ()), *proposers]),
         )
         spec = model.cache_layout.spec(plan.block_size, plan.num_blocks, plan.codec, plan.codec)
         self._runner = IsolatingRunner(
@@ -121,7 +127,6 @@ class EngineCore:
         self._model = model
         self._ops = ops
         self._plan = plan
-        self._policy = config.scheduling_policy
         self._eos = frozenset(eos_token_ids)
         self._clock = clock
         self._draw_seed = draw_seed
@@ -165,6 +170,7 @@ class EngineCore:
             priority=submit.priority,
             arrival=self._arrivals,
             arrived_s=self._clock(),
+            thinking=None if params.thinking is None else Thinking(params.thinking, num_prompt),
             prompt_logprobs=None if params.prompt_logprobs is None else [None],
             reports_prefill=submit.report_prefill,
         )
@@ -217,26 +223,22 @@ class EngineCore:
             on_started([started(request) for request in plan.started])
         if not plan.rows:
             return outputs + (self._unblock() if self._has_scheduled else [])
-        cost = self._cost.of(
-            (row.start, row.num_tokens, row.samples + len(row.scored)) for row in plan.rows
-        )
+        cost = self._cost.of((row.start, row.num_tokens, row.num_logits) for row in plan.rows)
         results = self._runner.run(plan.rows)
         now_s = self._clock()
         first = [row.request.first_token_s is None for row in plan.rows]
-        for row, (draw, scores) in zip(plan.rows, results, strict=True):
+        lengths = [row.request.num_wanted for row in plan.rows]
+        for row, (_, scores) in zip(plan.rows, results, strict=True):
             if row.request.prompt_logprobs is not None:
                 row.request.prompt_logprobs.extend(scores)
-            if draw.error is not None:
-                self.scheduler.finish(row.request, "error")
-            elif draw.ends:
-                if row.request.first_token_s is None:
-                    row.request.first_token_s = now_s
-                self.scheduler.finish(row.request, "stop")
-        self.scheduler.complete(plan, [result.draw.token_id for result in results], now_s)
-        for row, (draw, _), is_first in zip(plan.rows, results, first, strict=True):
+        self.scheduler.complete(plan, [result.given for result in results], now_s)
+        for row, (tokens, _), length, is_first in zip(
+            plan.rows, results, lengths, first, strict=True
+        ):
             finished = row.request.state is State.FINISHED
-            if draw is not NOT_YET or finished:
-                outputs.append(output(row.request, draw, is_first=is_first))
+            if tokens or finished:
+                num_taken = row.request.num_wanted - length
+                outputs.append(output(row.request, tokens, num_taken, is_first=is_first))
             elif row.request.reports_prefill and is_first:
                 outputs.append(prefilled(row.request, now_s))
             if finished:
@@ -280,6 +282,10 @@ class EngineCore:
             prompt_tokens=totals.prompt_tokens,
             generation_tokens=totals.generation_tokens,
             computed_tokens=totals.computed_tokens,
+            certain_tokens=totals.certain_tokens,
+            spec_drafts=totals.drafts,
+            spec_draft_tokens=totals.draft_tokens,
+            spec_accepted_tokens=totals.accepted_tokens,
             prefix_queries_tokens=totals.prefix_queries_tokens,
             prefix_hits_tokens=totals.prefix_hits_tokens,
             num_preemptions=totals.preemptions.total(),
@@ -297,49 +303,15 @@ class EngineCore:
 
     def info(self) -> EngineInfo:
         """What this engine is."""
-        plan, ops = self._plan, self._ops
-        codec = self._model.weight_codec
-        limits = None
-        experts = ops.expert_cache_stats()
-        if self._machine is not None:
-            limits = self._machine.limits(ops.level, ops.num_threads, codec)
-        return EngineInfo(
-            model_type=self._model.model_type,
-            vocab_size=self._model.vocab_size,
-            max_model_len=plan.max_model_len,
-            length_cause=self.limits.length_cause,
-            block_size=plan.block_size,
-            num_blocks=plan.num_blocks,
-            pool_tokens=plan.pool_tokens,
-            kv_cache_dtype=plan.codec,
-            backend=self._ops.name,
-            cpu_level=self._ops.level,
-            num_threads=self._ops.num_threads,
-            weight_codec=codec,
-            weight_bytes=self._model.weight_bytes,
-            read_limit_bytes_per_s=None if limits is None else limits.bytes_per_s,
-            compute_limit_ops_per_s=None if limits is None else limits.ops_per_s,
-            compute_limit_kind=None if limits is None else limits.kind,
-            kv_bytes=plan.num_blocks * plan.block_bytes,
-            phases_s=dict(self.phases_s),
-            available_bytes=plan.available_bytes,
-            kv_budget=plan.budget,
-            kv_groups=self._groups(),
-            expert_cache_bytes=None if experts is None else experts.limit_bytes,
-            scheduling_policy=self._policy,
+        return info_of(
+            self._model,
+            self._ops,
+            self._plan,
+            self.limits,
+            kv=self.kv,
+            machine=self._machine,
+            phases_s=self.phases_s,
         )
-
-    def _groups(self) -> list[KVGroup]:
-        kv = self.kv
-        return [
-            KVGroup(
-                window=group.window,
-                num_layers=len(group.layers),
-                num_tables=group.num_tables,
-                most_entries=most_held(group.window, kv.block_size, kv.max_step_tokens),
-            )
-            for group in kv.groups
-        ]
 
     def warm_up(self) -> None:
         """Compute one token before the first request does: weights are read, kernels are ready.
@@ -349,9 +321,9 @@ class EngineCore:
         probe = Request("warm-up", [0], 1, SamplingParams(temperature=0), max_len=2)
         probe.slot = 0
         probe.tables = [GroupTable([(0,) * group.num_tables]) for group in self.kv.groups]
-        ((draw, _),) = self._runner.run([Row(probe, 0, 1, True)])
-        if draw.error is not None:
-            raise HeadraceError(f"the model does not work: {draw.error}")
+        ((tokens, _),) = self._runner.run([Row(probe, 0, 1, True)])
+        if tokens[0].error is not None:
+            raise HeadraceError(f"the model does not work: {tokens[0].error}")
 
     def check(self) -> None:
         """AssertionError where blocks, holders or states do not add up; for tests, after a step."""
@@ -384,7 +356,7 @@ class EngineCore:
         del self._requests[request.request_id]
         self._grammars.remove(request)
         self.scheduler.finish(request, reason)
-        self._leaving.append(output(request, SampledToken(error=error), is_first=False))
+        self._leaving.append(output(request, [SampledToken(error=error)], 0, is_first=False))
 
     def _unblock(self) -> list[Output]:
         """End the oldest request where nothing can move, which only wrong counts could bring."""

@@ -22,6 +22,8 @@ def steps_alike(scheduler: Scheduler) -> int:
     next step is then to be planned and completed as usual.
     """
     running, kv = scheduler.running, scheduler.kv
+    if scheduler.drafter is not None:
+        return 0  # how many tokens each request draws is known only when it has drawn them
     if not running or len(running) > scheduler.max_num_batched_tokens:
         return 0
     steps = min(one.max_len - len(one.token_ids) for one in running) - 1

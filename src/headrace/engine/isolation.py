@@ -54,4 +54,4 @@ class IsolatingRunner(Runner):
 
 def _failed(row: Row, error: Exception) -> RowResult:
     logger.error("request %s failed", row.request.request_id, exc_info=error)
-    return RowResult(SampledToken(error=f"{type(error).__name__} in the engine: {error}"))
+    return RowResult([SampledToken(error=f"{type(error).__name__} in the engine: {error}")])

@@ -11,13 +11,16 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from headrace.engine.messages import EngineInfo, Submit
-from headrace.engine.params import MAX_LOGIT_BIAS, RANGES, SAMPLERS, SamplingParams
+from headrace.engine.params import MAX_LOGIT_BIAS, RANGES, SAMPLERS, SamplingParams, ThinkingBudget
 from headrace.engine.sampler_order import NEUTRAL, acting
 from headrace.errors import ContextLengthError, RequestError
 from headrace.structured.limits import DEFAULT as GRAMMAR_LIMITS
 
 MAX_STOP_TOKEN_IDS = 1024
 """Each new token is looked for among them, one by one: far fewer microseconds than a step takes."""
+
+MAX_THINKING_IDS = 64
+"""Of a sequence that begins or ends reasoning: a tag, or a sentence."""
 
 MAX_BAD_WORDS_IDS = 1 << 14
 """In all sequences together. Those that wait for the same token are compared one by one: so many,
@@ -101,6 +104,8 @@ def check_params(params: SamplingParams, limits: Limits) -> None:
         )
     if params.grammar is not None:
         GRAMMAR_LIMITS.check_size(params.grammar)
+    if params.thinking is not None:
+        check_thinking(params.thinking, limits)
     check_samplers(params)
     if params.logprobs is not None:
         check_logprobs(params.logprobs, limits)
@@ -132,6 +137,29 @@ def check_bad_words(
         if not word:
             raise _refuse(f"{param}[{index}]", "is empty; omit it")
         check_token_ids(word, limits, f"{param}[{index}]")
+
+
+def check_thinking(budget: ThinkingBudget, limits: Limits, param: str = "thinking") -> None:
+    """A count within `RANGES`, ids of the model that end it, and those that begin it where the
+    prompt has not."""
+    if budget.max_tokens not in RANGES["max_tokens"]:
+        raise _refuse(
+            f"{param}.max_tokens",
+            f"is {_shown(budget.max_tokens)}; it must be {RANGES['max_tokens']}",
+        )
+    for name, ids in (("end_ids", budget.end_ids), ("begin_ids", budget.begin_ids)):
+        _check_count(len(ids), MAX_THINKING_IDS, f"{param}.{name}", "ids")
+        check_token_ids(ids, limits, f"{param}.{name}")
+    if not budget.end_ids:
+        raise _refuse(f"{param}.end_ids", "is empty; name the ids that end the reasoning")
+    if budget.is_open == bool(budget.begin_ids):
+        problem = (
+            "is given, but is_open says that the prompt has begun the reasoning; give one of both"
+            if budget.is_open
+            else "is empty, so that reasoning never begins; name the ids that begin it, or say "
+            "is_open"
+        )
+        raise _refuse(f"{param}.begin_ids", problem)
 
 
 def check_samplers(params: SamplingParams) -> None:

@@ -103,7 +103,8 @@ class LogitsProcessor:
     def _penalties(self, token_ids: list[int]) -> Penalties | None:
         if self._counts is None:
             return None
-        ids, counts = self._counts.of(token_ids[self._num_prompt :])
+        # Copies: a step may draw at several places of one request.
+        ids, counts = map(np.copy, self._counts.of(token_ids[self._num_prompt :]))
         if not len(ids):
             return None
         params = self._params

@@ -1,39 +1,72 @@
-"""Masks of grammars, made in a thread while the forward pass runs.
+"""Masks of grammars: made before the forward pass where that takes less time than another thread
+does to begin, and in a thread beside it where it takes more.
 
-What may follow depends on the text before the pass, so it can be found beside it: llguidance lets
-other threads run, and so do the kernels.
+What may follow depends on the text before the pass and on its drafts, so it can be found beside it:
+llguidance lets other threads run, and so do the kernels. To wake a thread and to wait for it takes
+some 100 µs, more than the masks of a few rows. A row where nothing is drawn has no mask.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
-from headrace.engine.constraint import Constraint
-from headrace.engine.request import Request
+from headrace.engine.constraint import Look
+from headrace.engine.plan import Row
+
+Looks = dict[int, Sequence[Look]]
+"""By the row's place in its step, a look for each token that it draws."""
+
+AT_ONCE_S = 100e-6
+"""Masks that are expected to take so long at most are made before the pass."""
+
+_OLD = 0.9
+"""The weight of what masks took before in what the next is expected to take."""
+
+_FORGOTTEN = 0.98
+"""Of that, with each step whose masks the thread makes: waiting for others is a part of what they
+take there, so that now and then a step has to show what they take without it."""
 
 
-class MaskThread:
-    """The thread that makes masks; it is started by the first of them."""
+class MaskMaker:
+    """The maker of masks. Its thread is started by the first step whose masks take long."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.thread_time) -> None:
+        self._clock = clock
+        self._mask_s = 0.0
+        """What a mask is expected to take."""
         self._executor: ThreadPoolExecutor | None = None
 
-    def begin(self, requests: Sequence[Request]) -> Future[None] | None:
-        """Begin to make the masks of those that have a grammar; None where none has. Until it is
-        done nothing of them may change."""
-        looking = [
-            (request.constraint, request.token_ids)
-            for request in requests
-            if request.constraint is not None
-        ]
+    def begin(self, rows: Sequence[Row]) -> Callable[[], Looks] | None:
+        """Begin to make the masks of those that draw within a grammar; None where none does. What
+        is returned waits for them, and until then nothing of these rows may change."""
+        looking = {
+            index: row
+            for index, row in enumerate(rows)
+            if row.request.constraint is not None and row.num_drawn
+        }
         if not looking:
             return None
+        if self._mask_s * sum(row.num_drawn for row in looking.values()) <= AT_ONCE_S:
+            began_s = self._clock()
+            looks = _looks(looking)
+            spent_s = (self._clock() - began_s) / sum(map(len, looks.values()))
+            self._mask_s = _OLD * self._mask_s + (1 - _OLD) * spent_s
+            return lambda: looks
+        self._mask_s *= _FORGOTTEN
         if self._executor is None:
             self._executor = ThreadPoolExecutor(1, thread_name_prefix="masks")
-        return self._executor.submit(_look, looking)
+        return self._executor.submit(_looks, looking).result
 
 
-def _look(looking: Sequence[tuple[Constraint, Sequence[int]]]) -> None:
-    for constraint, token_ids in looking:
-        constraint.look(token_ids)
+def _looks(looking: dict[int, Row]) -> Looks:
+    return {index: _looks_of(row) for index, row in looking.items()}
+
+
+def _looks_of(row: Row) -> Sequence[Look]:
+    constraint, token_ids = row.request.constraint, row.request.token_ids
+    assert constraint is not None, "it has a grammar"
+    if row.drafts.are_certain:
+        return [constraint.look_after(token_ids, row.drafts.token_ids)]
+    return constraint.look_along(token_ids, row.drafts.token_ids)

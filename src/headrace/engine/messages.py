@@ -237,6 +237,15 @@ class Stats(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     prompt_tokens: int = 0
     generation_tokens: int = 0
     computed_tokens: int = 0
+    certain_tokens: int = 0
+    """Of the generation_tokens, those that came without being drawn: a grammar or a thinking budget
+    left nothing else."""
+    spec_drafts: int = 0
+    """Rows of a step with tokens that were guessed."""
+    spec_draft_tokens: int = 0
+    """Tokens that were guessed."""
+    spec_accepted_tokens: int = 0
+    """Of them, those that were drawn."""
     prefix_queries_tokens: int = 0
     prefix_hits_tokens: int = 0
     num_preemptions: int = 0

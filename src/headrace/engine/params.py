@@ -65,6 +65,20 @@ RANGES = {
 }
 
 
+class ThinkingBudget(msgspec.Struct, frozen=True, kw_only=True):
+    """A bound on the reasoning of an answer. Where it has so many tokens and has not ended, the ids
+    that end it come next, and the answer goes on after them."""
+
+    max_tokens: int
+    """Of reasoning, without the ids that begin and end it; 0 ends it at once."""
+    end_ids: tuple[int, ...]
+    """The sequence of ids that ends it."""
+    is_open: bool = True
+    """Whether the prompt has begun it, so that the first token is one of it."""
+    begin_ids: tuple[int, ...] = ()
+    """The sequence that begins it where the prompt has not."""
+
+
 class _NamesOfVllm(msgspec.StructMeta):
     """The type of RequestParams, which knows the fields that vLLM's has and this one does not."""
 
@@ -135,6 +149,8 @@ class RequestParams(msgspec.Struct, frozen=True, kw_only=True, metaclass=_NamesO
     """The output is a text of it, or the beginning of one where it is cut by max_tokens or a stop
     token; None for any text. Where nothing can follow, it ends with "stop" even below min_tokens.
     """
+    thinking: ThinkingBudget | None = None
+    """How much of the output may be reasoning; None for any."""
     logprobs: int | None = None
     """None for none, k >= 0 for the chosen token and the k most likely."""
     prompt_logprobs: int | None = None

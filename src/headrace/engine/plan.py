@@ -1,4 +1,6 @@
-"""What the scheduler hands out: the rows of a step, and the counts of all of them."""
+"""What the scheduler hands out and is handed back: the rows of a step, what each of them gave, and
+the counts of all of them.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from headrace.engine.drafts import NO_DRAFTS, Drafts
+from headrace.engine.messages import FinishReason
 from headrace.engine.request import NO_POSITIONS, Request
 
 Preemption = Literal["blocks", "priority"]
@@ -15,8 +19,9 @@ Preemption = Literal["blocks", "priority"]
 
 
 class Row(NamedTuple):
-    """Tokens [start, start + num_tokens) of a request; `samples` when they are all it wants, and
-    the last of them gives a new one. scored: positions whose logits prompt_logprobs want.
+    """Tokens [start, start + num_tokens) of a request and of its drafts, which are the last of
+    them; `samples` when they are all it wants, and give new ones. scored: positions whose logits
+    prompt_logprobs want.
     """
 
     request: Request
@@ -24,6 +29,39 @@ class Row(NamedTuple):
     num_tokens: int
     samples: bool
     scored: range = NO_POSITIONS
+    drafts: Drafts = NO_DRAFTS
+
+    @property
+    def num_drawn(self) -> int:
+        """Places, the last of its tokens, after each of which a token is drawn."""
+        if not self.samples:
+            return 0
+        return 1 + len(self.drafts.token_ids) if not self.drafts.are_certain else self._last_drawn
+
+    @property
+    def num_rated(self) -> int:
+        """Places whose following token is certain and whose log probability is wanted; those that
+        are drawn come after them."""
+        drafts = self.drafts
+        if not drafts.are_certain or self.request.params.logprobs is None:
+            return 0
+        return len(drafts.token_ids) + (drafts.following is not None)
+
+    @property
+    def num_logits(self) -> int:
+        """Places whose logits are wanted, the prompt's scored ones among them."""
+        return len(self.scored) + self.num_rated + self.num_drawn
+
+    @property
+    def _last_drawn(self) -> int:
+        return 1 if self.drafts.following is None else 0
+
+
+class Given(NamedTuple):
+    """The tokens that a row gave, in order, and the reason to end after them, if there is one."""
+
+    token_ids: Sequence[int] = ()
+    ends: FinishReason | None = None
 
 
 class StepPlan(NamedTuple):
@@ -49,6 +87,27 @@ class Totals:
 
     steps: int = 0
     timeouts: int = 0
+    certain_tokens: int = 0
+    """Given without being drawn: a grammar or a thinking budget left nothing else."""
+    drafts: int = 0
+    """Rows with tokens that were guessed, to be compared with those drawn."""
+    draft_tokens: int = 0
+    accepted_tokens: int = 0
+    """Of the draft_tokens."""
+
+    def count_drafts(self, drafts: Drafts, token_ids: Sequence[int]) -> None:
+        """Of a row that gave its request these tokens."""
+        if drafts.are_certain:
+            num_certain = len(drafts.token_ids) + (drafts.following is not None)
+            self.certain_tokens += min(len(token_ids), num_certain)
+            return
+        self.drafts += 1
+        self.draft_tokens += len(drafts.token_ids)
+        for draft, token_id in zip(drafts.token_ids, token_ids, strict=False):
+            if draft != token_id:
+                break
+            self.accepted_tokens += 1
+
     preemptions: Counter[str] = field(default_factory=Counter)
     prompt_tokens: int = 0
     generation_tokens: int = 0

@@ -2,7 +2,8 @@
 
 There are no phases. A request wants every token it has computed; when that is reached, the logits
 of the last one give a new token, which it then wants too. Prefill, chunks, prefix hits, decode and
-recomputing after a preemption are all this one rule.
+recomputing after a preemption are all this one rule. A step may compute drafts behind the last one
+(engine/drafts.py); they are none of its tokens until they are accepted.
 """
 
 from __future__ import annotations
@@ -18,9 +19,13 @@ if TYPE_CHECKING:
     from headrace.engine.logits_processor import LogitsProcessor
     from headrace.engine.messages import FinishReason, TokenLogprob
     from headrace.engine.params import SamplingParams
+    from headrace.engine.thinking import Thinking
 
 
 NO_POSITIONS = range(0)
+
+RESERVE_AFTER_PREEMPTIONS = 3
+"""A request preempted this often gets blocks for its full length and is not preempted again."""
 
 
 class State(Enum):
@@ -106,6 +111,8 @@ class Request:
     """What edits its logits; made when its first token is drawn."""
     constraint: Constraint | None = None
     """What its grammar allows next; None where it has none."""
+    thinking: Thinking | None = None
+    """How much it may think; None where that is not bounded."""
     _keys: list[bytes] = field(default_factory=list)
 
     @property
@@ -122,6 +129,16 @@ class Request:
     def rank(self) -> tuple[int, int]:
         """Its place in every order: who comes first is lower."""
         return self.priority, self.arrival
+
+    @property
+    def is_reserved(self) -> bool:
+        """Whether it gets, or has, blocks for its full length."""
+        return self.num_preemptions >= RESERVE_AFTER_PREEMPTIONS
+
+    @property
+    def num_to_hold(self) -> int:
+        """Tokens for which it gets blocks when it enters."""
+        return self.max_len if self.is_reserved else self.num_wanted
 
     @property
     def unscored(self) -> int:
@@ -147,6 +164,10 @@ class Request:
     def key_of(self, start: int, stop: int) -> bytes:
         """Tokens [start, stop) as bytes."""
         return array("i", self.token_ids[start:stop]).tobytes()
+
+    def ends_at(self, token_id: int) -> bool:
+        """Whether this id ends it wherever it comes."""
+        return token_id in self.end_ids or token_id in self.params.stop_token_ids
 
     def append(self, token_id: int) -> FinishReason | None:
         """Take a new token; the reason to end with it, if it is one, in the order of the API."""

@@ -6,32 +6,45 @@ This runs every step, so arrays are built by whole columns.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from headrace.engine.constraint import Look
+from headrace.engine.drafts import NO_DRAFTS
 from headrace.engine.kv.block_tables import BlockTables
 from headrace.engine.kv.kv_cache import Copy
-from headrace.engine.masks import MaskThread
+from headrace.engine.masks import Looks, MaskMaker
 from headrace.engine.messages import TokenLogprob
 from headrace.engine.model import Model
-from headrace.engine.plan import Row
-from headrace.engine.sampler import NOT_YET, SampledToken, Sampler
+from headrace.engine.plan import Given, Row
+from headrace.engine.sampler import Place, SampledToken, Sampler
 from headrace.ops.interface import Array, Ops
 from headrace.ops.kv import KVCacheArrays, RaggedBatch
 from headrace.ops.sampling_rows import UnusableLogitsError
 
 
 class RowResult(NamedTuple):
-    """The result of a row: its sampled token, and the log probabilities of the prompt's tokens
+    """The result of a row: the tokens it gives, and the log probabilities of the prompt's tokens
     after `Row.scored`."""
 
-    draw: SampledToken
+    tokens: Sequence[SampledToken] = ()
+    """In order; what says that nothing follows, or why not, is the last. Empty where none is due.
+    """
     scores: Sequence[TokenLogprob] = ()
 
+    @property
+    def given(self) -> Given:
+        """Its tokens as the scheduler enters them."""
+        token_ids = [each.token_id for each in self.tokens if each.token_id is not None]
+        if len(token_ids) == len(self.tokens):
+            return Given(token_ids)
+        return Given(token_ids, "error" if self.tokens[-1].error is not None else "stop")
 
-NOTHING_YET = RowResult(NOT_YET)
+
+NOTHING_YET = RowResult()
 
 
 class Runner:
@@ -48,7 +61,7 @@ class Runner:
         self._kv = kv
         self._sampler = sampler
         self._ops = ops
-        self._masks = MaskThread()
+        self._masks = MaskMaker()
         self._tables = BlockTables(model.cache_layout.groups)
 
     def copy(self, copies: Sequence[Copy]) -> None:
@@ -57,46 +70,66 @@ class Runner:
             self._ops.kv_copy(self._kv, np.array(pairs, np.int32))
 
     def run(self, rows: Sequence[Row]) -> list[RowResult]:
-        """Compute the tokens of `rows`, draw for those that sample; one entry per row."""
-        masks = self._masks.begin([row.request for row in rows if row.samples])
+        """Compute the tokens of `rows`, and what those that sample give; one entry per row."""
+        masks = self._masks.begin(rows)
         try:
             logits = self._model.forward(self._batch(rows), self._kv)
         finally:
-            if masks is not None:
-                masks.result()
-        if any(row.scored for row in rows):
-            return self._score_and_draw(rows, logits)
-        sampling = [row.request for row in rows if row.samples]
-        if not sampling:
+            looks: Looks = {} if masks is None else masks()
+        places = [place for at, row in enumerate(rows) for place in _places(row, looks.get(at, ()))]
+        if not all(map(_is_plain, rows)):
+            return self._take_apart(rows, logits, places)
+        if not places:
             return [NOTHING_YET] * len(rows)
-        drawn = map(RowResult, self._sampler.sample(logits, sampling))
-        return [next(drawn) if row.samples else NOTHING_YET for row in rows]
+        drawn = iter(self._sampler.sample(logits, places))
+        return [RowResult([next(drawn)]) if row.samples else NOTHING_YET for row in rows]
 
-    def _score_and_draw(self, rows: Sequence[Row], logits: Array) -> list[RowResult]:
-        """Each row's logits are those of its scored positions, then that which gives a token."""
-        starts = np.cumsum([0, *(len(row.scored) + row.samples for row in rows)]).tolist()
-        at = [end - 1 for row, end in zip(rows, starts[1:], strict=True) if row.samples]
-        sampling = [row.request for row in rows if row.samples]
+    def _take_apart(
+        self, rows: Sequence[Row], logits: Array, places: Sequence[Place]
+    ) -> list[RowResult]:
+        """Each row's logits are those of its scored positions, then of the tokens that come in any
+        case, then those from which tokens are drawn."""
+        starts = np.cumsum([0, *(row.num_logits for row in rows)]).tolist()
+        at = [
+            np.arange(end - row.num_drawn, end, dtype=np.int32)
+            for row, end in zip(rows, starts[1:], strict=True)
+        ]
         draws: list[SampledToken] = []
-        if sampling:
-            own = self._ops.take_rows(logits, np.array(at, np.int32))
-            draws = self._sampler.sample(own, sampling)
+        others = [
+            self._read(row, logits, start) for row, start in zip(rows, starts[:-1], strict=True)
+        ]
+        if places:
+            own = self._ops.take_rows(logits, np.concatenate(at))
+            draws = self._sampler.sample(own, places)
         drawn = iter(draws)
         results = []
-        for row, start in zip(rows, starts[:-1], strict=True):
-            draw = next(drawn) if row.samples else NOT_YET
-            results.append(self._score(row, logits, start, draw) if row.scored else RowResult(draw))
+        for row, (tokens, scores) in zip(rows, others, strict=True):
+            ends = bool(tokens) and tokens[-1].error is not None
+            own_draws = list(islice(drawn, row.num_drawn))
+            if not ends:
+                tokens = [*tokens, *_accepted(row, own_draws)]
+            results.append(RowResult(tokens, scores))
         return results
 
-    def _score(self, row: Row, logits: Array, start: int, draw: SampledToken) -> RowResult:
+    def _read(self, row: Row, logits: Array, start: int) -> RowResult:
+        """What a row has without drawing: scores of its prompt, tokens that are certain."""
         scored, params = row.scored, row.request.params
-        own = self._ops.take_rows(logits, np.arange(start, start + len(scored), dtype=np.int32))
-        following = row.request.token_ids[scored.start + 1 : scored.stop + 1]
-        try:
-            scores = self._sampler.score(own, following, params.prompt_logprobs or 0)
-        except UnusableLogitsError as error:
-            return RowResult(SampledToken(error=f"the prompt has no log probabilities: {error}"))
-        return RowResult(draw, scores)
+        scores: Sequence[TokenLogprob] = ()
+        if scored:
+            own = self._ops.take_rows(logits, _span(start, len(scored)))
+            following = row.request.token_ids[scored.start + 1 : scored.stop + 1]
+            try:
+                scores = self._sampler.score(own, following, params.prompt_logprobs or 0)
+            except UnusableLogitsError as error:
+                reason = f"the prompt has no log probabilities: {error}"
+                return RowResult([SampledToken(error=reason)])
+        if not row.drafts.are_certain:
+            return RowResult((), scores)
+        if not row.num_rated:
+            return RowResult(_certain(row).tokens, scores)
+        own = self._ops.take_rows(logits, _span(start + len(scored), row.num_rated))
+        ids = _certain_ids(row)
+        return RowResult(self._sampler.rate(own, ids, params.logprobs or 0), scores)
 
     def _batch(self, rows: Sequence[Row]) -> RaggedBatch:
         starts = np.array([row.start for row in rows], np.int32)
@@ -104,16 +137,18 @@ class Runner:
         query_start = np.zeros(len(rows) + 1, np.int32)
         np.cumsum(counts, out=query_start[1:])
         token_ids: list[int] = []
-        for request, start, count, *_ in rows:
+        for request, start, count, _, _, drafts in rows:
             if count == 1:
                 token_ids.append(request.token_ids[start])
             else:
                 token_ids += request.token_ids[start : start + count]
+                token_ids += drafts.token_ids
         positions = np.arange(len(token_ids), dtype=np.int32)
         positions += np.repeat(starts - query_start[:-1], counts)
-        samples = np.array([row.samples for row in rows], np.bool_)
-        logit_rows = query_start[1:][samples] - np.int32(1)
-        if any(row.scored for row in rows):
+        if all(map(_is_plain, rows)):
+            samples = np.array([row.samples for row in rows], np.bool_)
+            logit_rows = query_start[1:][samples] - np.int32(1)
+        else:
             logit_rows = _logit_rows(rows, query_start)
         return RaggedBatch(
             token_ids=np.array(token_ids, np.int32),
@@ -142,11 +177,59 @@ def apart(copies: Sequence[Copy]) -> list[list[Copy]]:
 
 
 def _logit_rows(rows: Sequence[Row], query_start: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-    """Of each row, its scored positions and then its last where it samples."""
+    """Of each row, its scored positions, and those after which it gives tokens that are drawn or
+    whose log probability is wanted."""
     parts = []
     for row, first in zip(rows, query_start[:-1].tolist(), strict=True):
-        offset = first - row.start
-        parts.append(np.arange(row.scored.start, row.scored.stop, dtype=np.int32) + offset)
-        if row.samples:
-            parts.append(np.array([first + row.num_tokens - 1]))
-    return np.concatenate(parts).astype(np.int32)
+        scored = row.scored
+        parts.append(_span(first - row.start + scored.start, len(scored)))
+        end = first + row.num_tokens
+        given = row.num_rated + row.num_drawn
+        parts.append(_span(end - given, given))
+    return np.concatenate(parts)
+
+
+def _span(start: int, count: int) -> npt.NDArray[np.int32]:
+    return np.arange(start, start + count, dtype=np.int32)
+
+
+def _is_plain(row: Row) -> bool:
+    """Whether it wants no logits but those of its last token, if these."""
+    return row.drafts is NO_DRAFTS and not row.scored
+
+
+def _places(row: Row, looks: Sequence[Look]) -> list[Place]:
+    """Where a row draws; looks: what its grammar allows at each of them, where it has one."""
+    request, drafts = row.request, row.drafts
+    if drafts is NO_DRAFTS:
+        if not row.samples:
+            return []
+        return [Place(request, request.token_ids, looks[0] if looks else None)]
+    read = [len(drafts.token_ids)] if drafts.are_certain else range(row.num_drawn)
+    return [
+        Place(
+            request,
+            [*request.token_ids, *drafts.token_ids[:count]],
+            looks[index] if looks else None,
+        )
+        for index, count in enumerate(read[: row.num_drawn])
+    ]
+
+
+def _certain_ids(row: Row) -> list[int]:
+    following = row.drafts.following
+    return [*row.drafts.token_ids, *([] if following is None else [following])]
+
+
+def _certain(row: Row) -> RowResult:
+    return RowResult([SampledToken(token_id) for token_id in _certain_ids(row)])
+
+
+def _accepted(row: Row, draws: Sequence[SampledToken]) -> Sequence[SampledToken]:
+    """The tokens drawn at the places of a row, up to the first that is not the draft there."""
+    if row.drafts.are_certain:
+        return draws
+    for count, (draft, draw) in enumerate(zip(row.drafts.token_ids, draws, strict=False), 1):
+        if draw.token_id != draft:
+            return draws[:count]
+    return draws

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from headrace.engine.constraint import Constraint
+from headrace.engine.constraint import Look
 from headrace.engine.logits_processor import LogitsProcessor, needs_logits_processor
 from headrace.engine.messages import TokenLogprob
 from headrace.engine.params import SamplingParams
@@ -36,18 +36,23 @@ _MASK_64 = (1 << 64) - 1
 _TINY = np.finfo(np.float32).tiny
 
 
+class Place(NamedTuple):
+    """Where a token is drawn: after these ids of a request, its own and then drafts. look: what its
+    grammar allows there, where it has one."""
+
+    request: Request
+    token_ids: list[int]
+    look: Look | None = None
+
+
 class SampledToken(NamedTuple):
-    """The result of sampling a row of a step: a token, an error, or neither if none was needed
-    yet."""
+    """The result at one place of a step: a token, an error, or neither where nothing can follow."""
 
     token_id: int | None = None
     logprob: TokenLogprob | None = None
     error: str | None = None
     ends: bool = False
     """Nothing can follow what the request has: it ends with "stop" and without another token."""
-
-
-NOT_YET = SampledToken()
 
 
 PLAIN = LogitsProcessor(SamplingParams(), [], frozenset(), 0)
@@ -74,42 +79,64 @@ class Sampler:
         self._ops = ops
         self._num_tokens = num_tokens
 
-    def sample(self, logits: Array, requests: Sequence[Request]) -> list[SampledToken]:
-        """A token for each request from its row of logits f32[R, vocab], which are changed.
+    def sample(self, logits: Array, places: Sequence[Place]) -> list[SampledToken]:
+        """A token for each place from its row of logits f32[R, vocab], which are changed.
 
         The backend refuses a row without a distribution; then each row is tried alone. Every other
         error is a bug and is raised: as a request's error it would look like a broken model.
         """
         wanted = {
-            row: request.params.logprobs
-            for row, request in enumerate(requests)
-            if request.params.logprobs is not None
+            row: place.request.params.logprobs
+            for row, place in enumerate(places)
+            if place.request.params.logprobs is not None
         }
         raw = None
         chains: list[Chain | None] = []
         edited = [
-            (row, processor, request)
-            for row, request in enumerate(requests)
-            if (processor := request.logits_processor or self._processor_of(request)) is not PLAIN
+            (row, processor, place)
+            for row, place in enumerate(places)
+            if (processor := place.request.logits_processor or self._processor_of(place.request))
+            is not PLAIN
         ]
         if edited:
             made = [
-                processor.edit(row, request.token_ids, _allowed_bits(request))
-                for row, processor, request in edited
+                processor.edit(
+                    row, place.token_ids, None if place.look is None else place.look.bits
+                )
+                for row, processor, place in edited
             ]
             changes = [change for change in made if change is not None]
             if changes and wanted:
                 raw = self._ops.take_rows(logits, _indices(wanted))
             self._ops.adjust(logits, changes)
             if any(processor.reorders for _, processor, _ in edited):
-                chains = [None] * len(requests)
-                for row, processor, request in edited:
-                    chains[row] = processor.chain(request.token_ids)
-        draws = self._draws(_Batch(logits, raw, _sampling_rows(requests, tuple(chains)), wanted))
-        for row, _, request in edited:
-            if request.constraint is not None and request.constraint.verdict != "open":
-                draws[row] = _verdict(request.constraint)
+                chains = [None] * len(places)
+                for row, processor, place in edited:
+                    chains[row] = processor.chain(place.token_ids)
+        draws = self._draws(_Batch(logits, raw, _sampling_rows(places, tuple(chains)), wanted))
+        for row, _, place in edited:
+            if place.look is not None and place.look.verdict != "open":
+                draws[row] = _verdict(place.look)
         return draws
+
+    def rate(
+        self, logits: Array, token_ids: Sequence[int], num_top_logprobs: int
+    ) -> list[SampledToken]:
+        """The tokens that come whatever their rows of logits f32[R, vocab] are, each with its log
+        probability; up to the first row without a distribution, which is an error."""
+        try:
+            scores = self.score(logits, token_ids, num_top_logprobs)
+        except UnusableLogitsError as error:
+            if len(token_ids) == 1:
+                return [_unusable(error)]
+            rated: list[SampledToken] = []
+            for row, token_id in enumerate(token_ids):
+                own = self._ops.take_rows(logits, _indices([row]))
+                rated += self.rate(own, [token_id], num_top_logprobs)
+                if rated[-1].error is not None:
+                    break
+            return rated
+        return [SampledToken(score.token_id, score) for score in scores]
 
     def score(
         self, logits: Array, token_ids: Sequence[int], num_top_logprobs: int
@@ -147,7 +174,7 @@ class Sampler:
             logprobs = self._logprobs(batch, chosen) if batch.wanted else {}
         except UnusableLogitsError as error:
             if count == 1:
-                return [SampledToken(error=f"the model's output cannot be sampled from: {error}")]
+                return [_unusable(error)]
             return [self._draws(self._alone(batch, row))[0] for row in range(count)]
         return [
             SampledToken(token_id, logprobs.get(row))
@@ -213,32 +240,30 @@ def uniform(seed: int, choice: int, position: int) -> float:
     return (bits >> 11) * 2.0**-53
 
 
-def _allowed_bits(request: Request) -> npt.NDArray[np.uint32] | None:
-    return None if request.constraint is None else request.constraint.bits
+def _unusable(error: UnusableLogitsError) -> SampledToken:
+    return SampledToken(error=f"the model's output cannot be sampled from: {error}")
 
 
-def _verdict(constraint: Constraint) -> SampledToken:
+def _verdict(look: Look) -> SampledToken:
     """Of a row whose grammar leaves nothing to draw: what was drawn freely does not count."""
-    if constraint.verdict == "ended":
+    if look.verdict == "ended":
         return SampledToken(ends=True)
-    return SampledToken(error=constraint.error)
+    return SampledToken(error=look.error)
 
 
 def _indices(rows: Iterable[int]) -> npt.NDArray[np.int32]:
     return np.array(list(rows), np.int32)
 
 
-def _sampling_rows(
-    requests: Sequence[Request], chains: tuple[Chain | None, ...] = ()
-) -> SamplingRows:
-    params = [request.params for request in requests]
+def _sampling_rows(places: Sequence[Place], chains: tuple[Chain | None, ...] = ()) -> SamplingRows:
+    params = [place.request.params for place in places]
     temperature = np.array([one.temperature for one in params], np.float32)
     temperature[temperature < GREEDY_BELOW] = 0.0
     draws = [
-        uniform(request.seed, request.params.choice, request.num_wanted)
-        if request.params.temperature >= GREEDY_BELOW
+        uniform(place.request.seed, place.request.params.choice, len(place.token_ids))
+        if place.request.params.temperature >= GREEDY_BELOW
         else 0.0
-        for request in requests
+        for place in places
     ]
     return SamplingRows(
         temperature=temperature,

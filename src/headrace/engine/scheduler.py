@@ -19,20 +19,19 @@ that fills the machine: it keeps others waiting, as it was asked to.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from operator import attrgetter
 
+from headrace.engine.drafts import NO_DRAFTS, Drafter
 from headrace.engine.kv.kv_cache import KVCache
 from headrace.engine.kv.lookup import Match
 from headrace.engine.kv.prefix_tree import Miss, Promise
 from headrace.engine.messages import FinishReason
-from headrace.engine.plan import Preemption, Row, StepPlan, Totals
+from headrace.engine.plan import Given, Preemption, StepPlan, Totals
 from headrace.engine.request import Request, State
+from headrace.engine.step_rows import StepRows
 from headrace.engine.waiting import WaitingQueue
-
-RESERVE_AFTER_PREEMPTIONS = 3
-"""A request preempted this often gets blocks for its full length and is not preempted again."""
 
 MAX_PASSED = 16
 """Waiting requests passed in a step: each is looked up in the prefix tree again every time."""
@@ -40,10 +39,6 @@ MAX_PASSED = 16
 MAX_LOOKED_AT = 256
 """Waiting requests looked at in a step and not let in, most of which wait for a prefix in flight:
 whoever is further behind waits for these in any case, and a step stays cheap however many wait."""
-
-PROMPT_LOGIT_ROWS = 64
-"""Positions of prompts whose logits a step gives for prompt_logprobs, of all requests together: 39
-MB at 151,936 tokens in the vocabulary, as many as the decodes of the default max_num_seqs give."""
 
 WATERMARK_DIVISOR = 100
 """One block in a hundred stays free at admission, so that running requests can grow a little: by a
@@ -61,8 +56,17 @@ class Scheduler:
     Without priorities (all of them 0) it is first come, first served.
     """
 
-    def __init__(self, kv: KVCache, *, max_num_batched_tokens: int, max_num_seqs: int) -> None:
+    def __init__(
+        self,
+        kv: KVCache,
+        *,
+        max_num_batched_tokens: int,
+        max_num_seqs: int,
+        drafter: Drafter | None = None,
+    ) -> None:
+        """drafter: gives rows their drafts; None for rows without any."""
         self.kv = kv
+        self.drafter = drafter
         self.running: list[Request] = []
         """In order of rank."""
         self.waiting = WaitingQueue()
@@ -73,8 +77,8 @@ class Scheduler:
         self._free_slots: list[int] = []
         """Of the slots below _num_slots; one more is made when none of them is free."""
         self._watermark = watermark_blocks(kv)
-        self._logit_rows = PROMPT_LOGIT_ROWS
-        """What is left of them in the step that is planned."""
+        self._rows = StepRows(kv, drafter)
+        """Of the step that is planned."""
         self._started: list[Request] = []
         """In the step that is planned."""
 
@@ -114,7 +118,7 @@ class Scheduler:
         match = self._look_up(head)
         if match is None:
             return 0
-        return max(0, self.kv.missing(match, _tokens_to_hold(head), self._watermark))
+        return max(0, self.kv.missing(match, head.num_to_hold, self._watermark))
 
     def submit(self, request: Request) -> None:
         """Queue a request whose full length the KV cache can hold when it is alone."""
@@ -125,52 +129,68 @@ class Scheduler:
 
     def schedule(self, now_s: float) -> StepPlan:
         """Plan a step. It has rows whenever anything runs or waits."""
-        self._logit_rows = PROMPT_LOGIT_ROWS
+        rows = self._rows = StepRows(self.kv, self.drafter)
         self._started = []
         num_preempted = self._make_room()
         if not num_preempted:
             num_preempted = self._admit_urgent(now_s)
-        rows: list[Row] = []
         budget = self._budget
         far_behind = [request for request in self.running if request.lag > 1]
         for request in self.running:
             if request.lag == 1:
-                budget -= self._spend(request, budget, rows)
+                budget -= rows.add(request, budget, drafts_too=False)
+        budget -= rows.add_drafts(budget)
         if far_behind and far_behind[0].lag > budget and not num_preempted:
             kept = min(budget, self._budget - self._budget // 2)
-            passing = self._admit(rows, budget - kept, now_s, passed=far_behind[0])
+            passing = self._admit(budget - kept, now_s, passed=far_behind[0])
             budget = kept + passing
         for request in far_behind:
-            budget -= self._spend(request, budget, rows)
+            budget -= rows.add(request, budget)
         if not num_preempted:
-            budget = self._admit(rows, budget, now_s)
+            budget = self._admit(budget, now_s)
         num_tokens = self._budget - budget
-        return StepPlan(rows, num_tokens, num_preempted, self._started, self.kv.take_copies())
+        return StepPlan(rows.rows, num_tokens, num_preempted, self._started, self.kv.take_copies())
 
-    def complete(self, plan: StepPlan, sampled: Iterable[int | None], now_s: float) -> None:
-        """Enter what a step has computed; `sampled` has an entry per row, None where none is due.
+    def complete(self, plan: StepPlan, given: Iterable[Given], now_s: float) -> None:
+        """Enter what a step has computed and what each of its rows gave.
 
         Requests that were finished meanwhile are left alone; those that end here are released.
         """
         self.totals.steps += 1
         self.totals.computed_tokens += plan.num_tokens
-        for (request, _, count, _, scored), token in zip(plan.rows, sampled, strict=True):
+        for row, (token_ids, ends) in zip(plan.rows, given, strict=True):
+            request = row.request
             if request.state is not State.RUNNING:
                 continue
-            request.num_computed += count
-            request.num_scored += len(scored)
-            self.kv.commit(request)
-            only_read = request.num_computed == request.max_len
-            if token is None and not only_read:
+            num_before = request.num_wanted
+            reason = self._take(request, token_ids) or ends
+            if reason != "error":
+                # What was computed behind the tokens it has now are drafts that did not come.
+                reached = row.start + row.num_tokens
+                if row.samples:
+                    reached = min(reached, max(num_before, request.num_wanted - 1))
+                request.num_computed = reached
+                request.num_scored += len(row.scored)
+                self.kv.commit(request)
+            if request.num_computed == request.max_len:
+                reason = reason or "length"  # only to be read
+            if not token_ids and reason is None:
                 continue
-            if request.first_token_s is None:
+            if request.first_token_s is None and (token_ids or reason != "error"):
                 request.first_token_s = now_s
-            reason: FinishReason | None = "length"
-            if token is not None:
-                self.totals.generation_tokens += 1
-                reason = request.append(token)
+            if row.drafts is not NO_DRAFTS:
+                self.totals.count_drafts(row.drafts, request.token_ids[num_before:])
             if reason is not None:
                 self.finish(request, reason)
+
+    def _take(self, request: Request, token_ids: Sequence[int]) -> FinishReason | None:
+        """Append tokens up to the one that ends the request; the reason, if one does."""
+        for token_id in token_ids:
+            self.totals.generation_tokens += 1
+            reason = request.append(token_id)
+            if reason is not None:
+                return reason
+        return None
 
     def finish(self, request: Request, reason: FinishReason) -> None:
         """End a request wherever it is and free what it has; does nothing if it has ended.
@@ -195,7 +215,7 @@ class Scheduler:
             while request.state is State.RUNNING and not self.kv.grow(request):
                 # Without windows whoever has to grow is not reserved: it is the victim at worst.
                 last = self.running[-1]
-                unreserved = (one for one in reversed(self.running) if not _is_reserved(one))
+                unreserved = (one for one in reversed(self.running) if not one.is_reserved)
                 self._preempt(next(unreserved, last), "blocks")
                 num_preempted += 1
         return num_preempted
@@ -236,7 +256,7 @@ class Scheduler:
     def _tokens_before(self, request: Request) -> int:
         """Of the next step's budget, what goes to those that come before a request not yet in."""
         return sum(
-            self._chunk(one, self._budget)
+            self._rows.chunk(one, self._budget)
             for one in self.running
             if one.lag == 1 or one.rank < request.rank
         )
@@ -249,9 +269,9 @@ class Scheduler:
         may_go = [
             one
             for one in reversed(self.running)
-            if one.priority > request.priority and not _is_reserved(one)
+            if one.priority > request.priority and not one.is_reserved
         ]
-        num_tokens = _tokens_to_hold(request)
+        num_tokens = request.num_to_hold
         missing = self.kv.missing(match, num_tokens, spare=0)
         if sum(map(self.kv.num_held, may_go)) < missing:
             return []  # cheap to see, and looked at in every step until it fits
@@ -261,9 +281,7 @@ class Scheduler:
                 return may_go[:count]
         return []
 
-    def _admit(
-        self, rows: list[Row], budget: int, now_s: float, *, passed: Request | None = None
-    ) -> int:
+    def _admit(self, budget: int, now_s: float, *, passed: Request | None = None) -> int:
         """Let requests in from the head of the queue while there is budget; what of it is left.
 
         One that waits for a prefix keeps its place and lets others pass; one that does not fit
@@ -278,14 +296,14 @@ class Scheduler:
                 break
             if passed is not None and request.priority > passed.priority:
                 break
-            if request.unscored and not self._logit_rows:
+            if request.unscored and not self._rows.num_logits_left:
                 continue
             match = self._look_up(request)
             if match is None:
                 continue
             if passed is not None:
                 lag = request.num_wanted - match.num_tokens
-                if lag > budget or request.unscored > self._logit_rows:
+                if lag > budget or request.unscored > self._rows.num_logits_left:
                     num_passed += 1
                     if request.rank < passed.rank or num_passed > MAX_PASSED:
                         break
@@ -293,7 +311,7 @@ class Scheduler:
             if not self._take_in(request, match, now_s):
                 break
             admitted.append(request)
-            budget -= self._spend(request, budget, rows)
+            budget -= self._rows.add(request, budget)
         for request in admitted:
             self.waiting.remove(request)
         return budget
@@ -303,7 +321,7 @@ class Scheduler:
         promise = request.waits_for
         if promise is not None and promise.pending and self._is_worth_waiting(request, promise):
             return None
-        match = self.kv.find(request, _tokens_to_hold(request))
+        match = self.kv.find(request, request.num_to_hold)
         request.waits_for = None
         if match.waits_for is None:
             return match
@@ -330,7 +348,7 @@ class Scheduler:
     def _take_in(self, request: Request, match: Match, now_s: float) -> bool:
         """Run a request, which stays queued, if there are blocks for it; whether there were."""
         spare = self._watermark if self.running else 0
-        start = self.kv.admit(request, match, _tokens_to_hold(request), spare)
+        start = self.kv.admit(request, match, request.num_to_hold, spare)
         if start is None:
             return False
         self._start(request, start, now_s)
@@ -374,32 +392,3 @@ class Scheduler:
             return self._free_slots.pop()
         self._num_slots += 1
         return self._num_slots - 1
-
-    def _spend(self, request: Request, budget: int, rows: list[Row]) -> int:
-        """Plan as much of what `request` lacks as the budget allows; how much that is."""
-        count = self._chunk(request, budget)
-        if count:
-            start = request.num_computed
-            scored = request.to_score(start, count)
-            self._logit_rows -= len(scored)
-            draws = count == request.lag and request.num_wanted < request.max_len
-            rows.append(Row(request, start, count, draws, scored))
-        return count
-
-    def _chunk(self, request: Request, budget: int) -> int:
-        """How many tokens of `request` the budget and the step's rows of logits allow."""
-        count = min(request.lag, budget)
-        if request.unscored > self._logit_rows:
-            again = request.num_scored - request.num_computed
-            count = min(count, again + self._logit_rows)
-        return count
-
-
-def _tokens_to_hold(request: Request) -> int:
-    """Tokens for which a request gets blocks when it enters."""
-    return request.max_len if _is_reserved(request) else request.num_wanted
-
-
-def _is_reserved(request: Request) -> bool:
-    """Whether a request gets, or has, blocks for its full length (see the constant)."""
-    return request.num_preemptions >= RESERVE_AFTER_PREEMPTIONS

@@ -15,7 +15,9 @@ from headrace.engine.params import MODEL_DEFAULTS, SAMPLERS, RequestParams, Samp
 from headrace.engine.sampling_defaults import SamplingDefaults, completed
 from headrace.errors import RequestError
 from headrace.offline.params import FIELDS
+from headrace.offline.structured import grammar_of
 from headrace.offline.values import TOKEN_IDS, ids, items, text, unexpected
+from headrace.structured.grammar_checks import GrammarChecks
 
 
 def prompts(value: object) -> list[str | list[int]]:
@@ -48,10 +50,12 @@ def _prompt_words(value: object, expected: str) -> str:
     return expected if key is None else f"{expected}: give the value of {key!r} alone"
 
 
-def params_for(value: object, num_prompts: int, defaults: SamplingDefaults) -> list[SamplingParams]:
+def params_for(
+    value: object, num_prompts: int, defaults: SamplingDefaults, checks: GrammarChecks
+) -> list[SamplingParams]:
     """The parameters of each prompt, from one for all, one per prompt, or None for the defaults."""
     if value is None or isinstance(value, RequestParams):
-        return [sampling_params(value, defaults)] * num_prompts
+        return [sampling_params(value, defaults, checks)] * num_prompts
     given = items(value, "params", "SamplingParams, a list of them (one per prompt) or None")
     if len(given) != num_prompts:
         raise RequestError(
@@ -62,14 +66,17 @@ def params_for(value: object, num_prompts: int, defaults: SamplingDefaults) -> l
     for index, one in enumerate(given):
         if not isinstance(one, RequestParams):
             raise unexpected(f"params[{index}]", one, "SamplingParams")
-        each.append(sampling_params(one, defaults, f"params[{index}]."))
+        each.append(sampling_params(one, defaults, checks, f"params[{index}]."))
     return each
 
 
-def sampling_params(value: object, defaults: SamplingDefaults, prefix: str = "") -> SamplingParams:
+def sampling_params(
+    value: object, defaults: SamplingDefaults, checks: GrammarChecks, prefix: str = ""
+) -> SamplingParams:
     """`value` with every field of its declared type; what it leaves out is the model's.
 
-    defaults: the model's. prefix: put before the names of fields in errors.
+    defaults: the model's. checks: of grammars; one that does not compile is refused here. prefix:
+    put before the names of fields in errors.
     """
     if value is None:
         return SamplingParams(**completed(dict.fromkeys(MODEL_DEFAULTS), defaults, SAMPLERS))
@@ -78,6 +85,11 @@ def sampling_params(value: object, defaults: SamplingDefaults, prefix: str = "")
     fields: dict[str, Any] = {
         name: convert(getattr(value, name), prefix + name) for name, convert in FIELDS.items()
     }
+    structured = getattr(value, "structured_outputs", None)  # the engine's own type has none
+    grammar = fields["grammar"] = grammar_of(structured, fields["grammar"], prefix)
+    if grammar is not None:
+        name = "grammar" if structured is None else "structured_outputs"
+        checks.check(grammar, prefix + name)
     given = {name: fields.pop(name) for name in MODEL_DEFAULTS}
     return SamplingParams(**fields, **completed(given, defaults, fields["samplers"]))
 

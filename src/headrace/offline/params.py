@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 
 from headrace.engine.limits import check_ranges
 from headrace.engine.params import RequestParams
+from headrace.offline.structured import StructuredOutputsParams, grammar_of
 from headrace.offline.values import CONVERTERS
 
 
@@ -26,13 +29,21 @@ class SamplingParams(RequestParams, frozen=True, kw_only=True):
     """Neutral: 0."""
     repetition_penalty: float | None = None
     """As in engine/params.py. Neutral: 1."""
+    structured_outputs: StructuredOutputsParams | Mapping[str, Any] | None = None
+    """What the answer is held to, as a JSON schema, an expression, choices or a grammar; `grammar`
+    is another way to say so, and one of the two may be given."""
 
     def __post_init__(self) -> None:
         """Raises RequestError for a value of another type or out of range. What depends on the
         model or on several fields is checked with the request."""
         typed = {name: convert(getattr(self, name), name) for name, convert in FIELDS.items()}
         check_ranges(SimpleNamespace(**typed))
+        grammar_of(self.structured_outputs, self.grammar)
 
 
-FIELDS = {field.name: CONVERTERS[field.type] for field in msgspec.structs.fields(SamplingParams)}
+FIELDS = {
+    field.name: CONVERTERS[field.type]
+    for field in msgspec.structs.fields(SamplingParams)
+    if field.name != "structured_outputs"
+}
 """What makes a field its declared type, or raises RequestError."""

@@ -7,12 +7,16 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.config.settings import EngineConfig
+from headrace.conversation.reading import answer_format, reading_of, special_tokens
+from headrace.conversation.request import argument_schemas, template_tools
 from headrace.errors import TemplateError
 from headrace.offline import arguments
+from headrace.offline.chat import ChatOptions, ChatPrompt
 from headrace.text.no_tokenizer import tokenizer_or_none
 from headrace.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
+    from headrace.answer_formats.formats import AnswerFormat
     from headrace.text import ChatTemplate
     from headrace.weights.checkpoint import Checkpoint
 
@@ -32,6 +36,8 @@ class PromptEncoder:
         self.tokenizer = tokenizer
         self._templates = templates
         self._template: ChatTemplate | None = None
+        self._format: AnswerFormat | None = None
+        self._special: dict[str, int] = {}
 
     @classmethod
     def of(cls, checkpoint: Checkpoint, config: EngineConfig) -> PromptEncoder:
@@ -62,8 +68,8 @@ class PromptEncoder:
             )
         return ids
 
-    def encode_chat(self, messages: Sequence[Message], **variables: Any) -> list[int]:
-        """Token ids of a conversation, ready for the model's next message.
+    def chat_prompt(self, messages: Sequence[Message], options: ChatOptions) -> ChatPrompt:
+        """A conversation, ready for the model's next message, and how that is read.
 
         Control tokens written in a message are text: only the template's own become tokens.
         Raises TemplateError for a model without a template or messages it refuses.
@@ -74,7 +80,22 @@ class PromptEncoder:
             if not self._templates:
                 raise TemplateError("this model has no chat template; use generate() with a text")
             self._template = ChatTemplate.for_tokenizer(self._templates, self.tokenizer)
+        if self._format is None:
+            self._format = answer_format(self._template)
+            self._special = special_tokens(self.tokenizer)
         segments = self._template.render_segments(
-            arguments.messages(messages), control_tokens=self.tokenizer.control_tokens, **variables
+            arguments.messages(messages),
+            control_tokens=self.tokenizer.control_tokens,
+            tools=template_tools(options.shown_tools),
+            **options.variables,
         )
-        return self.tokenizer.encode_segments(segments)
+        reading = reading_of(
+            self._format,
+            self.tokenizer,
+            tools=argument_schemas(options.shown_tools),
+            prompt="".join(text for text, _ in segments),
+            continues=bool(options.variables.get("continue_final_message")),
+        )
+        return ChatPrompt(
+            self.tokenizer.encode_segments(segments), reading, self._format, self._special
+        )

@@ -17,6 +17,7 @@ from headrace.engine.messages import Output, Submit
 from headrace.engine.params import SamplingParams
 from headrace.errors import RequestError
 from headrace.offline import arguments, values
+from headrace.offline.chat import ChatAnswer, ChatPrompt
 from headrace.offline.progress import ProgressMeter
 from headrace.offline.prompts import PromptEncoder
 from headrace.offline.results import GenerationDelta, GenerationResult
@@ -52,6 +53,8 @@ class OpenRequest:
 
     submit: Submit
     text: TextStream
+    answer: ChatAnswer | None = None
+    """The reading of an answer to a conversation; None for other prompts."""
     meter: ProgressMeter | None = None
     arrived: deque[GenerationDelta] = field(default_factory=deque)
 
@@ -59,16 +62,19 @@ class OpenRequest:
     def make(
         cls,
         request_id: str,
-        prompt_token_ids: list[int],
+        prompt: list[int] | ChatPrompt,
         params: SamplingParams,
         options: Options,
         encoder: PromptEncoder,
         meter: ProgressMeter | None = None,
     ) -> OpenRequest:
         """Raises RequestError for an empty stop string."""
+        chat = prompt if isinstance(prompt, ChatPrompt) else None
+        token_ids = prompt.token_ids if isinstance(prompt, ChatPrompt) else prompt
+        reading = None if chat is None else chat.reading
         submit = Submit(
             request_id,
-            prompt_token_ids,
+            token_ids,
             params,
             cache_salt=options.cache_salt,
             priority=options.priority,
@@ -76,11 +82,12 @@ class OpenRequest:
         )
         text = TextStream(
             encoder.tokenizer,
-            prompt_ids=prompt_token_ids,
+            prompt_ids=token_ids,
             stops=options.stops,
             min_tokens=params.min_tokens,
+            kept_special_ids=() if reading is None else reading.kept_ids,
         )
-        return cls(submit, text, meter)
+        return cls(submit, text, None if chat is None else ChatAnswer(reading), meter)
 
     def delta(self, output: Output) -> GenerationDelta:
         """The piece of an output; a stop string in it ends the text, whatever the engine says."""
@@ -89,7 +96,7 @@ class OpenRequest:
         )
         stopped = taken.stop is not None
         heard = output.prompt_logprobs
-        return GenerationDelta(
+        delta = GenerationDelta(
             text=taken.text,
             token_ids=tuple(output.token_ids[: taken.num_tokens]),
             logprobs=tuple((output.logprobs or [])[: taken.num_tokens]),
@@ -99,6 +106,7 @@ class OpenRequest:
             cached_tokens=output.cached_tokens,
             prompt_logprobs=None if heard is None else tuple(heard),
         )
+        return delta if self.answer is None else self.answer.read(delta)
 
     def count(self, delta: GenerationDelta) -> None:
         """Tell whoever follows the call's progress of a delta."""
@@ -122,7 +130,16 @@ class OpenRequest:
             error=last.error,
             cached_tokens=max(delta.cached_tokens for delta in deltas),
             prompt_logprobs=next(heard, None),
+            content=_joined(delta.content for delta in deltas),
+            reasoning=_joined(delta.reasoning for delta in deltas),
+            tool_calls=tuple(call for delta in deltas for call in delta.tool_calls),
         )
+
+
+def _joined(pieces: Iterable[str | None]) -> str | None:
+    """The pieces together; None where there are none."""
+    given = [piece for piece in pieces if piece is not None]
+    return "".join(given) if given else None
 
 
 def number_of_choices(n: object) -> int:

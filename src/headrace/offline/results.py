@@ -4,13 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from headrace.engine.messages import FinishReason, TokenLogprob
 from headrace.offline.vllm_names import no_attribute
 
+AnswerEnd = FinishReason | Literal["tool_calls"]
+"""Why an answer ended: as the engine says, or "tool_calls" where it ended by itself after calls."""
+
 PromptLogprobs = tuple[TokenLogprob | None, ...]
 """One per token of the prompt; None for the first, which follows nothing."""
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """A call that the model wrote."""
+
+    name: str
+    """The function's name."""
+    arguments: str
+    """JSON text, as the model wrote it; of an answer that ends within it, its beginning."""
+    id: str
+    """The one that the model wrote, or a random one."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +38,7 @@ class GenerationDelta:
     text: str
     token_ids: tuple[int, ...]
     logprobs: tuple[TokenLogprob, ...] = ()
-    finish_reason: FinishReason | None = None
+    finish_reason: AnswerEnd | None = None
     stop_reason: str | int | None = None
     """The stop string or the id from stop_token_ids that ended the text."""
     error: str | None = None
@@ -31,6 +46,12 @@ class GenerationDelta:
     cached_tokens: int = 0
     prompt_logprobs: PromptLogprobs | None = None
     """Sent once if requested, in a delta that need not be the first."""
+    content: str | None = None
+    """Of a chat: what of the answer is for the user. None where nothing was read."""
+    reasoning: str | None = None
+    """Of a chat: what of it is the model's reasoning; None for none."""
+    tool_calls: tuple[ToolCall, ...] = ()
+    """Of a chat: the calls that are complete with this delta."""
 
     if not TYPE_CHECKING:  # a type checker has to find unknown names
 
@@ -43,12 +64,14 @@ class GenerationResult:
     """One prompt's answer. Fields as in GenerationDelta; logprobs is None if not requested.
 
     token_ids include the id that ended the text and, of a stop string, the token that completed it.
+    text: all that the model wrote; where an answer of a chat is read into content, reasoning and
+    tool calls, with the marks of the model's format.
     alternatives: the other n - 1 answers to the prompt, where more than one was asked for.
     """
 
     text: str
     token_ids: tuple[int, ...]
-    finish_reason: FinishReason
+    finish_reason: AnswerEnd
     prompt_token_ids: tuple[int, ...]
     logprobs: tuple[TokenLogprob, ...] | None = None
     stop_reason: str | int | None = None
@@ -56,6 +79,9 @@ class GenerationResult:
     cached_tokens: int = 0
     prompt_logprobs: PromptLogprobs | None = None
     alternatives: tuple[GenerationResult, ...] = ()
+    content: str | None = None
+    reasoning: str | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
 
     @property
     def choices(self) -> tuple[GenerationResult, ...]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from headrace.engine.params import ThinkingBudget
 from headrace.errors import RequestError
 from headrace.structured.grammar import Grammar
 
@@ -101,7 +102,8 @@ def _number(value: object, param: str, expected: str = "a number") -> float:
     raise unexpected(param, value, expected)
 
 
-def _boolean(value: object, param: str) -> bool:
+def boolean(value: object, param: str) -> bool:
+    """True or False."""
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
     raise unexpected(param, value, "True or False")
@@ -117,11 +119,24 @@ def _grammar_or_none(value: object, param: str) -> Grammar | None:
     raise unexpected(param, value, "a Grammar or None")
 
 
+def _thinking_or_none(value: object, param: str) -> ThinkingBudget | None:
+    if value is None:
+        return None
+    if not isinstance(value, ThinkingBudget):
+        raise unexpected(param, value, "a ThinkingBudget or None")
+    return ThinkingBudget(
+        max_tokens=integer(value.max_tokens, f"{param}.max_tokens"),
+        end_ids=_stop_ids(value.end_ids, f"{param}.end_ids"),
+        is_open=boolean(value.is_open, f"{param}.is_open"),
+        begin_ids=_stop_ids(value.begin_ids, f"{param}.begin_ids"),
+    )
+
+
 CONVERTERS: dict[Any, Callable[[Any, str], object]] = {
     float: _number,
     float | None: number_or_none,
     int: integer,
-    bool: _boolean,
+    bool: boolean,
     int | None: _integer_or_none,
     tuple[int, ...]: _stop_ids,
     tuple[int, ...] | None: _ids_or_none,
@@ -129,6 +144,7 @@ CONVERTERS: dict[Any, Callable[[Any, str], object]] = {
     tuple[str, ...]: _texts,
     dict[int, float]: _bias,
     Grammar | None: _grammar_or_none,
+    ThinkingBudget | None: _thinking_or_none,
 }
 """By the type of a field, as it is declared."""
 

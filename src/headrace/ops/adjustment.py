@@ -43,8 +43,10 @@ def adjust(
         _check(one, *logits.shape)
     masks = {edit.row: edit.allowed_bits for edit in adjustments if edit.allowed_bits is not None}
     if masks:
-        mask(logits, np.array([*masks], np.int32), np.stack([*masks.values()]))
+        mask(logits, np.array([*masks], np.int32), _as_rows(list(masks.values())))
     for one in adjustments:
+        if one.changes_nothing_else:
+            continue
         row = logits[one.row]
         if len(one.bias_ids):
             row[one.bias_ids] += one.bias
@@ -56,6 +58,11 @@ def adjust(
             row[one.masked] = -np.inf
         if one.penalties is not None:
             penalise(row, one.penalties)
+
+
+def _as_rows(masks: list[U32]) -> U32:
+    """What np.stack gives, in a fraction of its time."""
+    return (masks[0] if len(masks) == 1 else np.concatenate(masks)).reshape(len(masks), -1)
 
 
 def penalise(scores: F32, penalties: Penalties) -> None:
@@ -108,6 +115,9 @@ def check_chains(rows: SamplingRows, count: int, width: int) -> None:
 def _check(one: LogitsEdit, count: int, width: int) -> None:
     if not 0 <= one.row < count:
         raise ValueError(f"row {one.row} is not in [0, {count})")
+    if one.changes_nothing_else and one.allowed_bits is not None:
+        _check_bits(one.allowed_bits, width)
+        return
     if len(one.bias) != len(one.bias_ids):
         raise ValueError(f"{len(one.bias)} biases for {len(one.bias_ids)} ids")
     _check_ids("biased id", one.bias_ids, width)

@@ -52,6 +52,17 @@ class LogitsEdit(NamedTuple):
     """uint32[(V + 31) // 32]: of an id whose bit (id % 32 of word id // 32) is 0 the logit becomes
     -inf; None allows all. What `allowed` is for a few ids, this is for many."""
 
+    @property
+    def changes_nothing_else(self) -> bool:
+        """Whether allowed_bits are all there is."""
+        return (
+            self.allowed_bits is not None
+            and self.penalties is None
+            and self.allowed is None
+            and not len(self.masked)
+            and not len(self.bias_ids)
+        )
+
 
 Stage = Literal["penalties", "temperature", "min_p", "top_k", "top_p"]
 

@@ -88,7 +88,10 @@ def announce(state: ServerState, url: str, times: Times, as_json: bool) -> None:
         line = msgspec.json.encode(facts).decode()
     else:
         at = url if url.startswith("unix:") else f"{url}/v1"
-        line = f"headrace serves {model.name} at {at} (ready in {times.ready_s:.2f} s)"
+        # A browser cannot open a socket in the file system.
+        has_page = at != url and state.config.enable_docs
+        page = f", chat at {url}/" if has_page else ""
+        line = f"headrace serves {model.name} at {at}{page} (ready in {times.ready_s:.2f} s)"
     print_line(line)
 
 

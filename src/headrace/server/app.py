@@ -27,6 +27,7 @@ from headrace.server.routes.docs import docs, docs_file, openapi
 from headrace.server.routes.health import health, load, metrics, ready, version
 from headrace.server.routes.messages import count_message_tokens, messages
 from headrace.server.routes.models import list_models, one_model
+from headrace.server.routes.pages import chat_file
 from headrace.server.routes.root import greet
 from headrace.server.routes.tokenize import detokenize, tokenize_text
 from headrace.server.state import ServerState
@@ -52,6 +53,7 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("POST", "/detokenize", detokenize),
     ("POST", "/apply-template", apply_template),
     ("GET", "/", greet),
+    ("GET", "/page/{name:path}", chat_file),
     ("GET", "/health", health),
     ("GET", "/ready", ready),
     ("GET", "/load", load),
@@ -92,7 +94,7 @@ OTHER_APIS = (
 SUGGESTED = frozenset(
     path
     for _, path, _ in ROUTES
-    if "{" not in path and not path.startswith(("/admin", "/docs", "/openapi"))
+    if "{" not in path and not path.startswith(("/admin", "/docs", "/openapi", "/page"))
 ) - {"/"}
 
 

@@ -1,9 +1,9 @@
 """Who may call: keys of clients, and one of administrators.
 
 Every path needs a key but GET /health (also as /ping) and /ready, which load balancers ask, the
-greeting of / and /v1, and the page of /docs, which are the same on every server. What needs a key
-is decided before any body is read. Keys are kept and compared as SHA-256 digests, each with each,
-so that the time a comparison takes says nothing of them. This file logs nothing.
+greeting of / and /v1, and the pages of / and /docs, which are the same on every server. What needs
+a key is decided before any body is read. Keys are kept and compared as SHA-256 digests, each with
+each, so that the time a comparison takes says nothing of them. This file logs nothing.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from headrace.server.api_error import ApiError
 from headrace.server.dialects.dialect_paths import error_at
 
 OPEN_PATHS = frozenset({"/health", "/ping", "/ready", "/", "/v1", "/v1/", "/docs"})
-# A browser asks for the page's files without a key; the document they show needs one.
-OPEN_BELOW = "/docs/"
+# A browser requests the pages' files without a key; what the pages show and send needs one.
+OPEN_BELOW = ("/docs/", "/page/")
 ADMIN = "/admin"
 
 # Anthropic's clients send their key in a header of its own.

@@ -15,6 +15,7 @@ from headrace.answer_formats.deltas import (
     joined,
 )
 from headrace.answer_formats.deltas import Delta as AnswerDelta
+from headrace.conversation.reading import AnswerReading, ReadChoice
 from headrace.engine.messages import TokenLogprob
 from headrace.http.request_id import random_id
 from headrace.protocol import sse
@@ -30,7 +31,6 @@ from headrace.protocol.openai.chat import (
 )
 from headrace.protocol.openai.choice import PromptLogprobs
 from headrace.protocol.openai.tools import FunctionCall, ReplyToolCall
-from headrace.server.answer_reading import AnswerReading, ReadChoice
 from headrace.server.generation import LogprobOfPrompt, Piece
 from headrace.server.logprobs import TokenTable, chat_logprobs, prompt_logprobs
 from headrace.server.reply import (
@@ -110,6 +110,8 @@ class ChatReply:
                 yield self._template(index).event(piece.text)
             elif piece.text or (self._wants_tokens and piece.token_ids):
                 yield self._event([self._chunk(index, piece, Delta(content=piece.text))])
+        elif self._text_only and self._read[index].passes(piece):
+            yield self._template(index).event(piece.text)
         else:
             yield from self._read_events(index, piece, self._read[index])
         if piece.finish_reason is not None:

@@ -15,15 +15,11 @@ from typing import Any
 import msgspec
 
 from headrace import __version__
-from headrace.answer_formats.formats import (
-    AnswerFormat,
-    call_format,
-    choose_format,
-    reasoning_format,
-)
+from headrace.answer_formats.formats import AnswerFormat
 from headrace.config.server_settings import ServerConfig
 from headrace.config.settings import EngineConfig
 from headrace.config.text_file import read_text_file
+from headrace.conversation.reading import answer_format
 from headrace.embedded import EMBEDDED_NAME
 from headrace.engine.messages import EngineInfo
 from headrace.engine.sampling_defaults import SamplingDefaults, sampling_defaults
@@ -82,7 +78,11 @@ def load_text(engine_config: EngineConfig, server_config: ServerConfig) -> TextS
         template_defaults=template_defaults(server_config.default_chat_template_kwargs, TAKEN),
         trust_request_template=server_config.trust_request_chat_template,
         left_out=checkpoint.left_out_words,
-        answer_format=answer_format(template, server_config),
+        answer_format=answer_format(
+            template,
+            calls=server_config.tool_call_parser,
+            reasoning=server_config.reasoning_parser,
+        ),
         sampling_defaults=sampling_defaults(checkpoint, engine_config.generation_config),
         weights_digest=weights_digest(checkpoint, engine_config.tokenizer_pre or ""),
         phases_s={"open": opened_s - begun_s, "tokenizer": done_s - opened_s},
@@ -124,19 +124,6 @@ def _template(
     if not templates:
         return None
     return ChatTemplate.for_tokenizer(templates, tokenizer)
-
-
-def answer_format(template: ChatTemplate | None, config: ServerConfig) -> AnswerFormat:
-    """How a model writes reasoning and tool calls: as its chat template shows, or as configured."""
-    chosen = AnswerFormat() if template is None else choose_format(template.source_text)
-    calls, reasoning = chosen.calls, chosen.reasoning
-    if config.tool_call_parser != "auto":
-        name = config.tool_call_parser
-        calls = None if name == "none" else call_format(name)
-    if config.reasoning_parser != "auto":
-        name = config.reasoning_parser
-        reasoning = None if name == "none" else reasoning_format(name)
-    return AnswerFormat(calls, reasoning)
 
 
 def weights_digest(checkpoint: Checkpoint, tokenizer_pre: str = "") -> bytes:

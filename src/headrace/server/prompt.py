@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from headrace.conversation.request import template_tools
 from headrace.errors import RequestError
 from headrace.protocol.openai.chat import Message
 from headrace.protocol.openai.tools import ToolDefinition
@@ -158,22 +159,12 @@ def _segments(model: ServedModel, conversation: Conversation) -> list[Segment]:
             [_plain(message) for message in conversation.messages],
             control_tokens=model.tokenizer.control_tokens,
             add_generation_prompt=conversation.opens_turn,
-            tools=[_template_tool(tool) for tool in conversation.tools],
+            tools=template_tools(conversation.tools),
             continue_final_message=conversation.continues,
             **{**model.template_defaults, **conversation.variables},
         )
     except RecursionError:
         raise RequestError("messages: an object in them is nested too deeply") from None
-
-
-def _template_tool(tool: ToolDefinition) -> dict[str, Any]:
-    """A tool as templates know it: what is this API's own (`strict`) is no part of the prompt."""
-    function = tool.function
-    shown: dict[str, Any] = {"name": function.name}
-    if function.description is not None:
-        shown["description"] = function.description
-    shown["parameters"] = function.parameters or {"type": "object", "properties": {}}
-    return {"type": "function", "function": shown}
 
 
 def last_tokens(

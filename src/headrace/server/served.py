@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from headrace.answer_formats.formats import NO_FORMAT, AnswerFormat, choose_format
+from headrace.answer_formats.call_syntax import NO_FORMAT
+from headrace.answer_formats.formats import AnswerFormat, choose_format
+from headrace.conversation.reading import special_tokens
 from headrace.engine.limits import Limits
 from headrace.engine.sampling_defaults import SamplingDefaults
 from headrace.errors import RequestError, TemplateError, shown
@@ -70,12 +72,7 @@ class ServedModel:
     @cached_property
     def special_tokens(self) -> dict[str, int]:
         """Texts of tokens that no text is spelled with, and their ids."""
-        ids = ((text, self.tokenizer.token_to_id(text)) for text in self.tokenizer.control_tokens)
-        return {
-            text: token_id
-            for text, token_id in ids
-            if token_id is not None and self.tokenizer.is_special(token_id)
-        }
+        return special_tokens(self.tokenizer)
 
     @property
     def limits(self) -> Limits:

@@ -22,12 +22,12 @@ from headrace.protocol.body_bounds import DEFAULT_BOUNDS, BodyBounds
 from headrace.server.admission import Admission
 from headrace.server.api_error import engine_trouble, model_is_loading
 from headrace.server.drain import Drain
-from headrace.server.grammar_checks import GrammarChecks
 from headrace.server.heap import HeapTrim
 from headrace.server.open_calls import OpenCalls
 from headrace.server.served import ServedModel
 from headrace.server.side_work import SideWork
 from headrace.server.tracing import open_tracing
+from headrace.structured.grammar_checks import GrammarChecks
 from headrace.telemetry.engine_collector import EngineCollector
 from headrace.telemetry.http import HttpMetrics
 from headrace.telemetry.requests import RequestMetrics

@@ -11,8 +11,10 @@ import re
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from headrace.errors import RequestError
 from headrace.structured.grammar import Grammar
@@ -36,7 +38,22 @@ _stack_size = threading.Lock()
 STACK_BYTES = 1 << 29
 """Of the thread that compiles: 5 KB for each rule of a chain. Only what is used takes memory."""
 
-_TOO_LARGE_WORDS = ("fuel", "too large", "too big", "too many", "limit", "too complex", "nest")
+MAX_KEPT_TEXTS = 4096
+"""Forced texts whose ids are kept, of a model's grammars together: 2 MB of short ones."""
+
+MAX_KEPT_CHARS = 256
+"""Of such a text; a longer one is cut into ids anew."""
+
+_TOO_LARGE_WORDS = (
+    "fuel",
+    "lexer error",
+    "too large",
+    "too big",
+    "too many",
+    "limit",
+    "too complex",
+    "nest",
+)
 
 COMPACT: Any = {"whitespace_flexible": False}
 """Of schemas that say nothing else: where white space is free, no text is ever forced."""
@@ -89,12 +106,15 @@ class _AsLlguidance:
         self.bos_token_id = None
         self.tokens = [*vocabulary.token_bytes, b"<|end of the grammar|>"]
         self.special_token_ids = [*sorted(vocabulary.special_ids), end_id]
-        self._vocabulary = vocabulary
+        # The same names and signs are asked for with every token of an answer.
+        self._ids_of = lru_cache(MAX_KEPT_TEXTS)(vocabulary.ids_of)
 
     def __call__(self, text: str) -> list[int]:
         if not isinstance(text, str):
             raise TypeError("texts only")  # how the wrapper finds out that bytes are not taken
-        return self._vocabulary.ids_of(text)
+        if len(text) > MAX_KEPT_CHARS:
+            return self._ids_of.__wrapped__(text)
+        return list(self._ids_of(text))
 
 
 def compile_grammar(
@@ -133,12 +153,24 @@ def _compiled(
     # Its constructor, unlike `validate_grammar`, lets other threads run.
     try:
         matcher = _with_deep_stack(
-            lambda: LLMatcher(tokenizer, source, log_level=0, limits=limits.of_parser())
+            lambda: _begun(
+                LLMatcher(tokenizer, source, log_level=0, limits=limits.of_parser()),
+                tokenizer.vocab_size,
+            )
         )
     except RuntimeError as error:
         raise _refusal(str(error), param) from error
     if matcher.is_error():
         raise _refusal(matcher.get_error(), param)
+    return matcher
+
+
+def _begun(matcher: LLMatcher, num_ids: int) -> LLMatcher:
+    """The matcher with its first mask made: what cannot be followed from the first token on is an
+    error now, and no step of other requests waits for what the first mask takes."""
+    if not matcher.is_error():
+        words = np.zeros((num_ids + 31) // 32, np.uint32)
+        matcher.unsafe_compute_mask_ptr(words.ctypes.data, words.nbytes)
     return matcher
 
 
@@ -222,6 +254,8 @@ def _with_deep_stack(make: Callable[[], LLMatcher]) -> LLMatcher:
 def _refusal(reason: str, param: str) -> RequestError:
     """What llguidance finds wrong, in its words; it may repeat much of the grammar."""
     first = reason.strip().splitlines()[0] if reason.strip() else "for no stated reason"
+    if first.startswith("NoExtension"):
+        first = "no text belongs to it"
     lowered = reason.lower()
     too_large = any(word in lowered for word in _TOO_LARGE_WORDS)
     if len(first) > _MAX_REASON_CHARS:

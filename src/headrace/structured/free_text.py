@@ -23,23 +23,30 @@ def repeats_its_start(marks: Sequence[str]) -> bool:
     return any(character in firsts for mark in marks for character in mark[1:])
 
 
-def free_text(rules: Composition, marks: Sequence[str]) -> str:
-    """A rule for text, possibly none, that has none of the marks in it. ValueError for marks of
-    which one `repeats_its_start`."""
-    written = sorted({mark for mark in marks if not rules.is_special(mark)})
+def free_text(rules: Composition, marks: Sequence[str], forbidden: Sequence[str] = ()) -> str:
+    """A rule for text, possibly none, that has none of the marks in it.
+
+    marks: what follows the rule begins with these, each where it stands in the text. forbidden:
+    marks that cannot come. ValueError for marks of which one `repeats_its_start`.
+    """
+    marks = [mark for mark in marks if not rules.is_special(mark)]
+    forbidden = [mark for mark in forbidden if not rules.is_special(mark) and mark not in marks]
+    written = sorted({*marks, *forbidden})
     if not written:
         return rules.rule(ANYTHING)
     if repeats_its_start(written):
         raise ValueError(f"{written}: a mark has the first character of one again")
-    firsts = "".join(sorted({mark[0] for mark in written}))
-    run = rules.rule(slashed(f"[^{_in_class(firsts)}]+"), terminal=True)
+    firsts = _in_class("".join(sorted({mark[0] for mark in written})))
+    others = [rules.rule(slashed(f"[^{firsts}]+"), terminal=True)]
     begun = {mark[:length] for mark in written for length in range(1, len(mark))}
-    # A mark that begins another one is a mark wherever it stands.
+    # A mark that begins another one is a mark wherever it stands. One that cannot come is not
+    # there to be the longest match, so that its last character is kept away from it.
     begun = {each for each in begun if not any(each.startswith(mark) for mark in written)}
-    others = [run]
-    if begun:
-        starts = "|".join(map(expression, sorted(begun, key=len, reverse=True)))
-        others.append(rules.rule(slashed(starts), terminal=True))
+    cut = {mark[:-1]: mark[-1] for mark in forbidden if mark[:-1] in begun}
+    starts = [expression(each) for each in sorted(begun - cut.keys(), key=len, reverse=True)]
+    starts += [f"{expression(each)}[^{firsts}{_in_class(cut[each])}]" for each in sorted(cut)]
+    if starts:
+        others.append(rules.rule(slashed("|".join(starts)), terminal=True))
     return rules.rule(f"({' | '.join(others)})*")
 
 

@@ -16,6 +16,7 @@ _MAX_REASON_CHARS = 200
 
 _TOKEN = re.compile(r'#[^\n]*|"(?:\\.|[^"\\])*"|\[(?:\\.|[^\]\\])*\]', re.DOTALL)
 _NUMBERED = re.compile(r"\\(?:x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|.)", re.DOTALL)
+_CLASS_BETWEEN = '" ['
 _OPERATORS = ("&&", "--", "~~")
 
 
@@ -40,29 +41,47 @@ def lark_of(text: str, param: str) -> str:
 
 
 def _plain(token: str, param: str) -> str:
-    """A text or class with characters in place of their numbers; comments are omitted."""
+    """A text or class with characters in place of their numbers, where the converter reads these
+    in another way; comments are omitted."""
     if token.startswith("#"):
         return ""
     if token.startswith("["):
         for operator in _OPERATORS:
             if operator in token:
                 raise _invalid(param, f"has {operator} in a class; write it with single characters")
-    return _NUMBERED.sub(lambda escape: _character(escape, param), token)
+        return _NUMBERED.sub(lambda escape: _in_class(_character(escape, param), escape), token)
+    pieces = [_NUMBERED.sub(lambda escape: _in_text(_character(escape, param), escape), token)]
+    if _CLASS_BETWEEN not in pieces[0]:
+        return pieces[0]
+    return f"({pieces[0]})"
 
 
-def _character(escape: re.Match[str], param: str) -> str:
+def _character(escape: re.Match[str], param: str) -> str | None:
+    """The character of a number; None where the escape has none."""
     digits = next(filter(None, escape.groups()), None)
     if digits is None:
-        return escape[0]
+        return None
     number = int(digits, 16)
     if number > 0x10FFFF or 0xD800 <= number < 0xE000:
         raise _invalid(param, f"has {escape[0]}, which is not the number of a character")
-    character = chr(number)
-    if character in '"\\[]':
+    return chr(number)
+
+
+def _in_class(character: str | None, escape: re.Match[str]) -> str:
+    if character is None:
+        return escape[0]
+    return f"\\x{ord(character):02X}" if ord(character) < 0x80 else character
+
+
+def _in_text(character: str | None, escape: re.Match[str]) -> str:
+    """A character that a text cannot have as it is becomes a class between two texts."""
+    if character is None:
+        return escape[0]
+    if character in '"\\':
         return f"\\{character}"
-    if not character.isprintable() or character in "^-/&~#":
-        raise _invalid(param, f"has {escape[0]}; write the character itself")
-    return character
+    if character.isprintable():
+        return character
+    return f'{_CLASS_BETWEEN}{_in_class(character, escape)}] "'
 
 
 def _invalid(param: str, why: str) -> RequestError:

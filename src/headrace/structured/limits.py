@@ -61,8 +61,10 @@ class GrammarLimits(msgspec.Struct, frozen=True, kw_only=True):
         Takes time in proportion to a text that is not too large."""
         self.check_size(grammar, param)
         if grammar.kind == "composed":
-            for part in _parts(grammar, param):
-                self._check_inner(part, param)
+            for part in composed_parts(grammar, param):
+                lark = part.get("lark_grammar")
+                text = lark or msgspec.json.encode(part.get("json_schema")).decode()
+                self._check_inner(Grammar("lark" if lark else "json_schema", text), param)
         else:
             self._check_inner(grammar, param)
 
@@ -131,7 +133,7 @@ def json_of(grammar: Grammar, param: str = "grammar") -> Any:
         ) from error
 
 
-def _parts(grammar: Grammar, param: str) -> Iterator[Grammar]:
+def composed_parts(grammar: Grammar, param: str = "grammar") -> list[dict[str, Any]]:
     """The grammars of which a composed one is made. RequestError where it is something else."""
     whole = json_of(grammar, param)
     parts = whole.get("grammars") if isinstance(whole, dict) and len(whole) == 1 else None
@@ -139,12 +141,13 @@ def _parts(grammar: Grammar, param: str) -> Iterator[Grammar]:
         raise _not_composed(param)
     for part in parts:
         match part:
-            case {"lark_grammar": str() as lark, **others} if others.keys() <= {"name"}:
-                yield Grammar("lark", lark)
-            case {"json_schema": dict() as schema, **others} if others.keys() <= {"name"}:
-                yield Grammar("json_schema", msgspec.json.encode(schema).decode())
+            case {"lark_grammar": str(), **others} if others.keys() <= {"name"}:
+                pass
+            case {"json_schema": dict(), **others} if others.keys() <= {"name"}:
+                pass
             case _:
                 raise _not_composed(param)
+    return parts
 
 
 def _not_composed(param: str) -> RequestError:

@@ -58,7 +58,7 @@ def harmony_messages(rules: Composition) -> str:
 
 
 def _reasoned(rules: Composition, tags: ThinkTags, opened: bool, body: str) -> str:
-    free = free_text(rules, (tags.end, *tags.also_ended_by))
+    free = free_text(rules, (tags.end,), tags.also_ended_by)
     thought = f"{free} {rules.text(tags.end)} {SPACE} {body}"
     return thought if opened else f"{rules.text(tags.begin)} {thought} | {body}"
 

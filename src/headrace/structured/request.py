@@ -10,48 +10,52 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import msgspec
-
 from headrace.errors import RequestError, shown
 from headrace.structured.gbnf import lark_of
 from headrace.structured.grammar import Grammar
-from headrace.structured.schema_walk import check_schema
+from headrace.structured.lark import checked_lark
+from headrace.structured.schema_grammar import (
+    COMPACT,
+    INVALID_VALUE,
+    UNSUPPORTED,
+    closed_schema,
+    json_text,
+    of_schema,
+    spaced_by,
+)
+from headrace.structured.schema_grammar import walked as walked
+from headrace.structured.structural_tag import of_structural_tag
 
-UNSUPPORTED = "unsupported"
-INVALID_VALUE = "invalid_value"
 CONFLICT = "several_grammars"
 
 MAX_CHOICES = 10_000
 
-COMPACT: Mapping[str, object] = {
-    # Answers are compact: where white space is free nothing is ever forced, and a model may go on
-    # writing it for ever.
-    "whitespace_flexible": False,
-    "item_separator": ",",
-    "key_separator": ":",
-    # Without \uXXXX every text has one spelling, and no property can be named twice in two.
-    "json_allowed_escapes": 'nrbtf\\"',
-}
-SPACED: Mapping[str, object] = {**COMPACT, "item_separator": ", ", "key_separator": ": "}
-"""Options of a schema whose JSON is as templates render it: the arguments of calls."""
 _LARK = re.compile(r"(?m)^\s*(%llguidance\b|start\s*:)")
+_FULFILLED = frozenset({"disable_any_whitespace", "disable_fallback"})
+"""What holds of every answer here, so that asking for it changes nothing."""
+_FORM_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _NAMES = ("json", "regex", "choice", "grammar", "json_object", "structural_tag")
 
 
-def grammar_of(fields: Mapping[str, Any]) -> Grammar | None:
+def grammar_of(fields: Mapping[str, Any], special: Mapping[str, int] = {}) -> Grammar | None:
     """The grammar of a request; None for free text. Null and absent are the same.
 
     fields: those of the request; others than those that constrain answers are not looked at.
+    special: the texts of the model's control tokens and their ids, which marks of structural tags
+    may be.
     Raises RequestError naming the field.
     """
-    found = constraint_of(fields)
+    found = constraint_of(fields, special)
     return None if found is None else found[0]
 
 
-def constraint_of(fields: Mapping[str, Any]) -> tuple[Grammar, str] | None:
+def constraint_of(
+    fields: Mapping[str, Any], special: Mapping[str, int] = {}
+) -> tuple[Grammar, str] | None:
     """The same with the name of the field that the grammar comes from."""
     found: list[tuple[str, Grammar]] = []
-    for name, read in _FIELDS.items():
+    fields = _with_white_space(fields)
+    for name, read in _readers(special).items():
         value = fields.get(name)
         if value is None:
             continue
@@ -68,26 +72,7 @@ def constraint_of(fields: Mapping[str, Any]) -> tuple[Grammar, str] | None:
     return (found[0][1], found[0][0]) if found else None
 
 
-def of_schema(schema: object, param: str, options: Mapping[str, object] = COMPACT) -> Grammar:
-    """The grammar of a schema's JSON, compact if the options do not say otherwise; the schema may
-    be JSON in a text."""
-    if isinstance(schema, str):
-        try:
-            schema = msgspec.json.decode(schema)
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise _invalid(param, f"is not JSON: {error}") from None
-    checked = check_schema(schema, param)
-    checked.pop("x-guidance", None)  # the client's own could switch refusals off
-    return Grammar("json_schema", _text({**checked, "x-guidance": options}, param))
-
-
-def walked(grammar: Grammar, param: str) -> Grammar:
-    """A grammar that somebody made by hand; a schema is checked as `of_schema` does, and has the
-    options of every schema. What is walked already stays as it is."""
-    return of_schema(grammar.text, param) if grammar.kind == "json_schema" else grammar
-
-
-def _response_format(value: Any, param: str) -> Grammar | None:
+def _response_format(value: Any, param: str, special: Mapping[str, int]) -> Grammar | None:
     if not isinstance(value, dict):
         raise _invalid(param, f"is {shown(value)}; it must be an object with `type`")
     kind = value.get("type")
@@ -102,26 +87,47 @@ def _response_format(value: Any, param: str) -> Grammar | None:
         form = value.get("json_schema")
         if not isinstance(form, dict):
             raise _invalid(f"{param}.json_schema", f"is {shown(form)}; it must be an object")
+        _check_form(form, f"{param}.json_schema")
         if form.get("schema") is None:
             raise _invalid(f"{param}.json_schema.schema", "is missing")
         return of_schema(form["schema"], f"{param}.json_schema.schema")
+    if kind == "structural_tag":
+        return of_structural_tag(value, param, special)
     raise RequestError(
-        f"{param}.type: {shown(kind)} is not supported; supported are text, json_object and "
-        "json_schema",
+        f"{param}.type: {shown(kind)} is not supported; supported are text, json_object, "
+        "json_schema and structural_tag",
         param=f"{param}.type",
         code=UNSUPPORTED,
     )
 
 
-def _structured_outputs(value: Any, param: str) -> Grammar | None:
+def _check_form(form: dict[str, Any], param: str) -> None:
+    """What stands beside a schema. Every answer is held to it, whatever `strict` is."""
+    name = form.get("name")
+    if name is not None and not (isinstance(name, str) and _FORM_NAME.fullmatch(name)):
+        raise _invalid(
+            f"{param}.name", f"is {shown(name)}; it must have 1 to 64 letters, digits, _ or -"
+        )
+    if form.get("strict") is not None and not isinstance(form["strict"], bool):
+        raise _invalid(f"{param}.strict", f"is {shown(form['strict'])}; it must be true or false")
+    description = form.get("description")
+    if description is not None and not isinstance(description, str):
+        raise _invalid(f"{param}.description", f"is {shown(description)}; it must be a text")
+
+
+def _structured_outputs(value: Any, param: str, special: Mapping[str, int]) -> Grammar | None:
     if not isinstance(value, dict):
         raise _invalid(param, f"is {shown(value)}; it must be an object")
     given = {name: part for name, part in value.items() if part is not None and part is not False}
+    for name in given.keys() & _FULFILLED:
+        if given.pop(name) is not True:
+            raise _invalid(f"{param}.{name}", f"is {shown(value[name])}; it must be true or false")
+    white_space = given.pop("whitespace_pattern", None)
+    closed = given.pop("disable_additional_properties", None)
     for name in given:
-        if name not in _NAMES or name == "structural_tag":
+        if name not in _NAMES:
             raise RequestError(
-                f"{param}.{name} is not supported; supported are json, regex, choice, grammar "
-                "and json_object",
+                f"{param}.{name} is not supported; supported are {', '.join(_NAMES)}",
                 param=f"{param}.{name}",
                 code=UNSUPPORTED,
             )
@@ -132,6 +138,16 @@ def _structured_outputs(value: Any, param: str) -> Grammar | None:
             code=CONFLICT if given else INVALID_VALUE,
         )
     ((name, part),) = given.items()
+    if name == "structural_tag":
+        return of_structural_tag(part, f"{param}.{name}", special)
+    if name == "json" and (white_space is not None or closed is not None):
+        options = COMPACT
+        if white_space is not None:
+            options = spaced_by(white_space, f"{param}.whitespace_pattern")
+        if closed is not None:
+            _object(closed, f"{param}.disable_additional_properties")
+            part = closed_schema(part)
+        return of_schema(part, f"{param}.{name}", options)
     return _READERS[name](part, f"{param}.{name}")
 
 
@@ -152,14 +168,14 @@ def _choice(value: Any, param: str) -> Grammar:
         raise _invalid(param, f"has {len(value)} texts; at most {MAX_CHOICES} are accepted")
     for index, text in enumerate(value):
         _string(text, f"{param}[{index}]")
-    return Grammar("choice", _text(value, param))
+    return Grammar("choice", json_text(value, param))
 
 
 def _grammar(value: Any, param: str) -> Grammar:
     """vLLM's: Lark, or the notation of llama.cpp, which vLLM calls EBNF."""
     text = _string(value, param)
     if _LARK.search(text) and "::=" not in text:
-        return Grammar("lark", text)
+        return Grammar("lark", checked_lark(text, param))
     return Grammar("lark", lark_of(text, param))
 
 
@@ -171,14 +187,12 @@ def _llama_grammar(value: Any, param: str) -> Grammar | None:
 def _string(value: Any, param: str) -> str:
     if not isinstance(value, str) or not value:
         raise _invalid(param, f"is {shown(value)}; it must be a text that is not empty")
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise _invalid(param, f"cannot be written as UTF-8: {error}") from None
     return value
-
-
-def _text(value: object, param: str) -> str:
-    try:
-        return msgspec.json.encode(value).decode()
-    except (UnicodeEncodeError, RecursionError, TypeError, ValueError) as error:
-        raise _invalid(param, f"cannot be written as JSON: {error}") from None
 
 
 def _invalid(param: str, why: str) -> RequestError:
@@ -192,9 +206,30 @@ _READERS: dict[str, Callable[[Any, str], Grammar | None]] = {
     "grammar": _grammar,
     "json_object": _object,
 }
+
+
+def _with_white_space(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The fields with `guided_json` as `structured_outputs`, if white space is asked for beside."""
+    pattern = fields.get("guided_whitespace_pattern")
+    if pattern is None:
+        return fields
+    schema = fields.get("guided_json")
+    if schema is None or fields.get("structured_outputs") is not None:
+        raise _invalid("guided_whitespace_pattern", "is given without guided_json beside it")
+    outputs = {"json": schema, "whitespace_pattern": pattern}
+    return {**fields, "guided_json": None, "structured_outputs": outputs}
+
+
+def _readers(special: Mapping[str, int]) -> dict[str, Callable[[Any, str], Grammar | None]]:
+    """The reader of each field."""
+    return {
+        "response_format": lambda value, param: _response_format(value, param, special),
+        "structured_outputs": lambda value, param: _structured_outputs(value, param, special),
+        **_FIELDS,
+    }
+
+
 _FIELDS: dict[str, Callable[[Any, str], Grammar | None]] = {
-    "response_format": _response_format,
-    "structured_outputs": _structured_outputs,
     "guided_json": of_schema,
     "guided_regex": _regex,
     "guided_choice": _choice,

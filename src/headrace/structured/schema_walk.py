@@ -9,13 +9,14 @@ no answer passes which the schema forbids.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import unquote
 
 from headrace.errors import RequestError, shown
 from headrace.structured.patterns import PatternError, rewritten, unwritten
+from headrace.structured.schema_costs import Pointer, excess_of, target_of
 
 UNSUPPORTED_SCHEMA = "unsupported_schema"
 INVALID_SCHEMA = "invalid_schema"
@@ -69,7 +70,11 @@ _STRICTER = {
 """What has to hold beside a format: the days of February, no leap second, no encoded name."""
 _MAX_HOSTNAME = 253
 
-Pointer = tuple[str, ...]
+_NUMBERS = (
+    "const", "enum", "exclusiveMaximum", "exclusiveMinimum", "maxItems", "maxLength",
+    "maxProperties", "maximum", "minItems", "minLength", "minProperties", "minimum", "multipleOf",
+)  # fmt: skip
+"""Keywords with numbers that change which values are valid."""
 
 
 def check_schema(schema: object, param: str) -> dict[str, Any]:
@@ -94,12 +99,29 @@ def pointer_text(pointer: Pointer) -> str:
     return "#" + "".join(f"/{step.replace('~', '~0').replace('/', '~1')}" for step in pointer)
 
 
+def stricter_than(form: object) -> dict[str, Any] | None:
+    """What the walk says beside a format; None where nothing is to be said."""
+    if not isinstance(form, str) or form not in _STRICTER:
+        return None
+    stricter: dict[str, Any] = {"pattern": rewritten(_STRICTER[form])}
+    if form == "hostname":
+        stricter["maxLength"] = _MAX_HOSTNAME
+    return stricter
+
+
+def _is_double(number: int | float) -> bool:
+    try:
+        return math.isfinite(number) and float(number) == number
+    except OverflowError:
+        return False
+
+
 class _Walk:
     """The state of one walk: what was seen, and what was referred to."""
 
     def __init__(self, param: str) -> None:
         self.param = param
-        self.seen: set[Pointer] = set()
+        self.seen: dict[Pointer, dict[str, Any]] = {}
         self.references: list[tuple[Pointer, Pointer]] = []
 
     def whole(self, schema: dict[str, Any]) -> dict[str, Any]:
@@ -111,14 +133,14 @@ class _Walk:
         pending: list[tuple[Pointer, dict[str, Any]]] = [((), root)]
         while pending:
             pointer, copy = pending.pop()
-            self.seen.add(pointer)
+            self.seen[pointer] = copy
             if len(self.seen) > MAX_SCHEMAS:
                 raise self.too_large(f"has more than {MAX_SCHEMAS} schemas in it")
             self._check_keywords(pointer, copy)
             for at, holder, key in self._inner(pointer, copy):
                 inner = holder[key]
                 if isinstance(inner, bool):
-                    self.seen.add(at)
+                    self.seen[at] = {}
                     continue
                 if not isinstance(inner, dict):
                     raise self.invalid(at, f"{shown(inner)} is not a schema")
@@ -128,6 +150,8 @@ class _Walk:
                 pending.append((at, holder[key]))
             self._tighten(pointer, copy)
         self._check_references()
+        if (excess := excess_of(self.seen)) is not None:
+            raise self.refuse(*excess)
         return root
 
     def refuse(self, pointer: Pointer, keyword: str, why: str) -> RequestError:
@@ -167,6 +191,7 @@ class _Walk:
                 if isinstance(schema.get(keyword), str):
                     raise self.refuse(pointer, keyword, "is supported at the top only")
         self._check_texts(pointer, schema)
+        self._check_numbers(pointer, schema)
         self._check_format(pointer, schema)
         self._check_sizes(pointer, schema)
         reference = schema.get("$ref")
@@ -175,9 +200,7 @@ class _Walk:
                 raise self.invalid((*pointer, "$ref"), f"{shown(reference)} is not a reference")
             if reference != "#" and not reference.startswith("#/"):
                 raise self.refuse(pointer, "$ref", "is not a place within this schema (#/...)")
-            steps = unquote(reference[1:]).split("/")[1:]
-            target = tuple(step.replace("~1", "/").replace("~0", "~") for step in steps)
-            self.references.append(((*pointer, "$ref"), target))
+            self.references.append(((*pointer, "$ref"), target_of(reference)))
 
     def _check_format(self, pointer: Pointer, schema: dict[str, Any]) -> None:
         form = schema.get("format")
@@ -201,6 +224,19 @@ class _Walk:
                     pending.extend(part)
                 elif isinstance(part, str) and unwritten(part):
                     raise self.refuse(pointer, keyword, f"has a control character in {shown(part)}")
+
+    def _check_numbers(self, pointer: Pointer, schema: dict[str, Any]) -> None:
+        """Numbers are read as doubles where an answer is held to them: another is not the same."""
+        for keyword in _NUMBERS:
+            pending = [schema.get(keyword)]
+            while pending:
+                part = pending.pop()
+                if isinstance(part, dict):
+                    pending.extend(part.values())
+                elif isinstance(part, list):
+                    pending.extend(part)
+                elif isinstance(part, (int, float)) and not _is_double(part):
+                    raise self.refuse(pointer, keyword, "has a number that no double is equal to")
 
     def _check_sizes(self, pointer: Pointer, schema: dict[str, Any]) -> None:
         """Names outside `properties` may be repeated, so that they cannot be counted."""
@@ -254,14 +290,12 @@ class _Walk:
             }
             if len(schema["patternProperties"]) != len(named):
                 raise self.refuse(pointer, "patternProperties", "has equal expressions")
-        form = schema.get("format")
-        if form in _STRICTER:
-            stricter: dict[str, Any] = {"pattern": rewritten(_STRICTER[form])}
-            if form == "hostname":
-                stricter["maxLength"] = _MAX_HOSTNAME
+        stricter = stricter_than(schema.get("format"))
+        if stricter is not None:
             parts = schema.get("allOf", [])
             if stricter not in parts:  # of a schema that was walked before
                 schema["allOf"] = [*parts, stricter]
+                self.seen[(*pointer, "allOf", str(len(parts)))] = stricter
 
     def _pattern(self, at: Pointer, pattern: str) -> str:
         try:

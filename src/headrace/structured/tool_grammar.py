@@ -15,15 +15,31 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from headrace.answer_formats.call_layout import Expression, JsonLayout, Layout, Piece, layouts_of
-from headrace.answer_formats.call_syntax import CallFormat, HarmonyCalls, HeadedCalls
+from headrace.answer_formats.call_layout import (
+    Expression,
+    JsonLayout,
+    Layout,
+    Piece,
+    PythonLayout,
+    TaggedLayout,
+    layouts_of,
+)
+from headrace.answer_formats.call_syntax import (
+    CallFormat,
+    HarmonyCalls,
+    JsonCalls,
+    PythonCalls,
+    TaggedCalls,
+)
 from headrace.answer_formats.formats import AnswerFormat
 from headrace.errors import RequestError, shown
 from headrace.structured.composition import Composition, slashed
 from headrace.structured.free_text import SPACE, free_text
 from headrace.structured.grammar import Grammar
+from headrace.structured.python_arguments import python_arguments
 from headrace.structured.reasoning import harmony_messages, reasoned
-from headrace.structured.request import SPACED, of_schema
+from headrace.structured.schema_grammar import SPACED, of_schema
+from headrace.structured.tagged_parameters import tagged_parameters
 
 UNSUPPORTED_TOOL = "unsupported_tool"
 INVALID_TOOL = "invalid_tool"
@@ -48,6 +64,10 @@ class CallableTool:
     """Whether arguments are held to the schema; any object if not."""
     param: str = "tools"
     """Where the request has the function, as "tools[3].function"."""
+
+    def held_schema(self) -> Mapping[str, Any] | None:
+        """The schema that arguments are held to; None for any object."""
+        return self.parameters if self.strict else None
 
 
 def tool_call_grammar(
@@ -106,17 +126,18 @@ def _checked(tools: Sequence[CallableTool]) -> Sequence[CallableTool]:
 
 def _layouts(format: CallFormat, special: Mapping[str, int]) -> tuple[Layout, ...]:
     try:
-        layouts = layouts_of(format, special)
-        if not all(isinstance(layout, JsonLayout) for layout in layouts):
-            raise ValueError(f"calls of {format.name} are not JSON")
-        return layouts
+        return layouts_of(format, special)
     except ValueError as error:
-        raise RequestError(
-            f"tool_choice: an answer cannot be held to calls of this model's format: {error}; "
-            "omit tool_choice and strict",
-            param="tool_choice",
-            code=UNSUPPORTED_TOOL,
-        ) from None
+        raise _unsupported(error) from None
+
+
+def _unsupported(error: ValueError) -> RequestError:
+    return RequestError(
+        f"tool_choice: an answer cannot be held to calls of this model's format: {error}; "
+        "omit tool_choice and strict",
+        param="tool_choice",
+        code=UNSUPPORTED_TOOL,
+    )
 
 
 def _within_text(
@@ -130,17 +151,19 @@ def _within_text(
     assert not isinstance(format.syntax, HarmonyCalls)
     marks = {mark for syntax in format.syntax for mark in syntax.begins}
     for syntax in format.syntax:
-        if not isinstance(syntax, HeadedCalls) and syntax.bare:
+        if isinstance(syntax, TaggedCalls):
+            marks |= {*syntax.bare}
+        elif isinstance(syntax, (JsonCalls, PythonCalls)) and syntax.bare:
             marks |= {start for layout in layouts for start in calls.starts(layout)}
-    text = free_text(rules, sorted(marks))
+    try:
+        text = free_text(rules, sorted(marks))
+    except ValueError as error:
+        raise _unsupported(error) from None
     # A call that is a section of its own is followed by text or by a further section.
     sections = " | ".join(
         calls.section(layout, parallel and bool(layout.opening)) for layout in layouts
     )
-    if parallel:
-        return f"{text} (({sections}) {text})*"
-    # Text behind the only call could spell another one, so nothing comes there.
-    return f"{text} (({sections}) {SPACE})?"
+    return f"{text} (({sections}) {text})*" if parallel else f"{text} ({sections})?"
 
 
 class _Calls:
@@ -153,16 +176,23 @@ class _Calls:
 
     def section(self, layout: Layout, parallel: bool) -> str:
         """A rule for a call, or for several, and what stands around them."""
-        assert isinstance(layout, JsonLayout)
-        call = self._json_calls(layout)
-        more = f"({self._pieces(layout.between)} {call})*" if parallel else ""
-        return self._rules.rule(
-            f"{self._pieces(layout.opening)} {call} {more} {self._pieces(layout.closing)}"
-        )
+        match layout:
+            case JsonLayout():
+                before, call = layout.before_name, self._json_calls(layout)
+            case TaggedLayout():
+                before, call = layout.before_name, self._tagged_calls(layout)
+            case PythonLayout():
+                return self._python_section(layout, parallel)
+        # What is between two calls is one text with the beginning of the second, so that what ends
+        # the section may begin alike.
+        first = self._pieces((*layout.opening, *before))
+        more = f"({self._pieces((*layout.between, *before))} {call})*" if parallel else ""
+        return self._rules.rule(f"{first} {call} {more} {self._pieces(layout.closing)}")
 
     def starts(self, layout: Layout) -> list[str]:
         """Texts with which a call that no mark announces begins."""
-        assert isinstance(layout, JsonLayout)
+        if isinstance(layout, PythonLayout):
+            return [f"[{tool.name}(" for tool in self._tools]
         first = layout.before_name[0]
         assert isinstance(first, str)
         return [first]
@@ -172,18 +202,37 @@ class _Calls:
             f"{self._pieces((tool.name, *layout.before_arguments))} {self._arguments(tool)}"
             for tool in self._tools
         ]
-        named = self._rules.rule(" | ".join(calls))
-        return self._rules.rule(
-            f"{self._pieces(layout.before_name)} {named} {self._pieces(layout.after_arguments)}"
-        )
+        return self._rules.rule(f"({' | '.join(calls)}) {self._pieces(layout.after_arguments)}")
+
+    def _tagged_calls(self, layout: TaggedLayout) -> str:
+        calls = [
+            f"{self._pieces((tool.name, *layout.after_name))} "
+            f"{tagged_parameters(self._rules, layout, tool.held_schema(), tool.param)}"
+            for tool in self._tools
+        ]
+        return self._rules.rule(f"({' | '.join(calls)}) {self._pieces(layout.after_parameters)}")
+
+    def _python_section(self, layout: PythonLayout, parallel: bool) -> str:
+        """Of a call that nothing announces, the bracket and the name are one text, its mark."""
+        arguments = [
+            python_arguments(self._rules, tool.held_schema(), f"{tool.param}.parameters")
+            for tool in self._tools
+        ]
+
+        def calls(before: Sequence[Piece]) -> str:
+            return " | ".join(
+                f"{self._pieces((*before, tool.name + '('))} {inner} {self._rules.text(')')}"
+                for tool, inner in zip(self._tools, arguments, strict=True)
+            )
+
+        more = f"({calls(layout.between)})*" if parallel else ""
+        first = f"({calls(layout.opening)})"
+        return self._rules.rule(f"{first} {more} {self._pieces(layout.closing)}")
 
     def _arguments(self, tool: CallableTool) -> str:
         """A part: the arguments as a JSON object."""
-        param = f"{tool.param}.parameters"
-        schema: dict[str, Any] = {"type": "object"}
-        if tool.strict and tool.parameters:
-            schema = {"type": "object", **tool.parameters}
-        return self._rules.part(of_schema(schema, param, SPACED))
+        schema = {"type": "object", **(tool.held_schema() or {})}
+        return self._rules.part(of_schema(schema, f"{tool.param}.parameters", SPACED))
 
     def _pieces(self, pieces: Sequence[Piece]) -> str:
         """Pieces as Lark; texts side by side are one."""

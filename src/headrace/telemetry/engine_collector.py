@@ -159,6 +159,17 @@ class EngineCollector(Collector):
         yield make.counter("vllm:prompt_tokens_cached", "Prompt tokens taken from the cache.", hits)
         yield make.counter("vllm:generation_tokens", "Tokens generated.", counts.generation_tokens)
         yield make.counter(
+            "vllm:spec_decode_num_drafts", "Steps of a request with drafts.", counts.spec_drafts
+        )
+        yield make.counter(
+            "vllm:spec_decode_num_draft_tokens", "Tokens drafted.", counts.spec_draft_tokens
+        )
+        yield make.counter(
+            "vllm:spec_decode_num_accepted_tokens",
+            "Drafted tokens that were accepted.",
+            counts.spec_accepted_tokens,
+        )
+        yield make.counter(
             "vllm:num_preemptions",
             "Times a request was preempted to free KV blocks.",
             counts.num_preemptions,

@@ -119,6 +119,11 @@ def _steps(make: Families, counts: EngineCounts) -> Iterator[Metric]:
         counts.computed_tokens,
     )
     yield make.counter(
+        "headrace:certain_tokens",
+        "Generated tokens that a grammar or a thinking budget left no choice of.",
+        counts.certain_tokens,
+    )
+    yield make.counter(
         "headrace:step_bytes",
         "Bytes that steps moved: weights, and K and V read and written.",
         counts.moved_bytes,

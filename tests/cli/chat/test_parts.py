@@ -234,7 +234,7 @@ def test_ctrl_c_keeps_what_there_is_of_an_answer(capsys: pytest.CaptureFixture[s
     def deltas() -> Iterator[ChatDelta]:
         try:
             yield ChatDelta(prompt_tokens=5)
-            yield ChatDelta("some", 2, cached_tokens=3)
+            yield ChatDelta("some", output_tokens=2, cached_tokens=3)
             raise KeyboardInterrupt
         finally:
             closed.append(True)
@@ -250,7 +250,7 @@ def test_ctrl_c_before_the_first_token_drops_the_message(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     class Interrupted:
-        def encode_chat(self, _messages: object) -> list[int]:
+        def encode_chat(self, _messages: object, **_: object) -> list[int]:
             raise KeyboardInterrupt
 
         info = SimpleNamespace(max_model_len=9, pool_tokens=9)
@@ -266,10 +266,10 @@ def test_an_answer_that_failed_is_raised() -> None:
     class Failing:
         info = SimpleNamespace(max_model_len=9, pool_tokens=9)
 
-        def encode_chat(self, _messages: object) -> list[int]:
+        def encode_chat(self, _messages: object, **_: object) -> list[int]:
             return [1]
 
-        def stream(self, *_: object, **__: object) -> Iterator[GenerationDelta]:
+        def stream_chat(self, *_: object, **__: object) -> Iterator[GenerationDelta]:
             yield GenerationDelta("", (), finish_reason="error", error="it broke")
 
     model = LocalModel(cast(LLM, Failing()))

@@ -93,7 +93,7 @@ def sync_tour(url: str, model: str) -> None:
         ({"model": "absent"}, openai.NotFoundError),
         ({"max_tokens": 10**9}, openai.BadRequestError),
         ({"temperature": -1}, openai.BadRequestError),
-        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, openai.BadRequestError),
+        ({"tools": [{"type": "function", "function": {}}]}, openai.BadRequestError),
     ):
         try:
             client.chat.completions.create(**{"model": model, "messages": [USER]} | wrong)

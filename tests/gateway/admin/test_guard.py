@@ -115,7 +115,7 @@ async def test_the_page_needs_no_key_and_its_files_are_all_there(tmp_path: Path)
         page = await _without_key(house, "/")
         assert page.headers["content-type"].startswith("text/html")
         assert "<script>" not in page.text and "style=" not in page.text
-        for path in ("app.js", "style/base.css", "views/keys.js", "icon.svg"):
+        for path in ("app.js", "shared/base.css", "views/keys.js", "shared/icon.svg"):
             assert (await _without_key(house, f"/{path}")).status_code == 200
         for path in ("index.html", "../app.py", "views/", "views/%2e%2e/app.js"):
             assert (await _without_key(house, f"/{path}")).status_code == 404

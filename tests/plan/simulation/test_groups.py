@@ -20,6 +20,7 @@ from headrace.plan.simulation.engine_of import engine_of, layout_of
 from headrace.plan.simulation.service import Service
 from headrace.plan.simulation.settings import EngineSettings
 from headrace.plan.speed.replica import Replica, ReplicaChoice, replica_of
+from tests.engine.plans import given
 from tests.plan.simulation.services import engine, service
 
 CATALOG = Catalog.load()
@@ -60,7 +61,7 @@ def of_the_engine(settings: EngineSettings, arrivals: list[Arrival]) -> dict[str
         while others:
             scheduler.submit(others.pop(0))
         tokens = [own_token(row.request.arrival) if row.samples else None for row in plan.rows]
-        scheduler.complete(plan, tokens, 0.0)
+        scheduler.complete(plan, given(tokens), 0.0)
     kv.check([])
     totals = scheduler.totals
     return {

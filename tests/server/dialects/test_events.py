@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from headrace.conversation.reading import AnswerReading
 from headrace.engine.messages import TokenLogprob
 from headrace.protocol.neutral.event import (
     ChoiceEnd,
@@ -15,7 +16,6 @@ from headrace.protocol.neutral.event import (
     PartEnd,
     PartStart,
 )
-from headrace.server.answer_reading import AnswerReading
 from headrace.server.dialects.events import ChoiceEvents
 from headrace.server.dialects.thought_signature import SHOWN_THOUGHT, sealed_thought
 from headrace.server.generation import Piece

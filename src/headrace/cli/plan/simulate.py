@@ -246,6 +246,12 @@ class SimulateCommand(SectionedCommand):
     help="Reuse prompt beginnings that were computed before. [default: on if the load has shared "
     "ones]",
 )
+@_engine(
+    "--acceptance",
+    metavar="SHARES",
+    help="Share of drafted tokens that are accepted, separated by commas: of the first draft of a "
+    "step, of the second where the first is accepted, and so on. [default: no drafts]",
+)
 @_judge(
     "--goodput",
     multiple=True,
@@ -284,7 +290,10 @@ def simulate(model: str | None, **options: Any) -> None:
     Each replica runs the engine's own scheduler and KV cache; how long a step takes is a linear
     function of what it computes. MODEL is named as for `headrace plan fit`.
     """
+    from dataclasses import replace
+
     from headrace.cli.plan.simulate_load import (
+        acceptance_of,
         conditions_of,
         engine_for,
         load_of,
@@ -306,6 +315,7 @@ def simulate(model: str | None, **options: Any) -> None:
     search_limit = _search_limit(options)
     load, notes = load_of(options)
     engine, replica, context, more = engine_for(model, load, options)
+    engine = replace(engine, acceptance=acceptance_of(options["acceptance"]))
     settings = service_of(engine, replica, context, options)
 
     def run(replicas: int) -> SimulationResult:

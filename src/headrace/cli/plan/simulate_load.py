@@ -162,6 +162,16 @@ def engine_for(
     return replace(engine, latency=with_parts(engine.latency, parts)), replica, context, notes
 
 
+def acceptance_of(text: str | None) -> tuple[float, ...]:
+    """The shares of --acceptance."""
+    try:
+        return tuple(float(each) for each in text.split(",")) if text else ()
+    except ValueError:
+        raise ConfigError(
+            f"--acceptance is {shown(text)}; it must be shares with commas: 0.8,0.7,0.6"
+        ) from None
+
+
 def service_of(
     engine: EngineSettings, replica: Replica | None, context: int, options: dict[str, Any]
 ) -> SimulationSettings:

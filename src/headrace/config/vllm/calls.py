@@ -16,8 +16,6 @@ CALL_ARGS = table(
     renamed("sampling_params", "here it is params"),
     renamed("use_tqdm", "here it is progress"),
     renamed("prompt_token_ids", "lists of token ids are prompts: generate([[1, 2, 3]])"),
-    renamed("chat_template_kwargs", "variables of the template are arguments of chat: "
-            "chat(messages, enable_thinking=False)"),
     differs("chat_template", "the template is the one in the model's files"),
     not_there_yet("lora_request", "adapters (LoRA) are not loaded"),
 )  # fmt: skip

@@ -11,7 +11,6 @@ from headrace.config.vllm.setting import (
 )
 
 _BEAMS = "there is no beam search; answers are sampled"
-_STRUCTURED = "output is not constrained to a grammar or a schema"
 _STREAM = "`stream` sends every token, `generate` the whole"
 _CHOSEN = (
     "log probabilities of chosen tokens are not returned; those of the likeliest are, as many as "
@@ -30,8 +29,8 @@ SAMPLING_PARAMS = table(
     not_there_yet("beam_width", _BEAMS, 1),
     without_effect("length_penalty", _BEAMS),
     without_effect("early_stopping", _BEAMS),
-    not_there_yet("structured_outputs", _STRUCTURED),
-    not_there_yet("guided_decoding", _STRUCTURED),
+    renamed("guided_decoding", "here it is structured_outputs: "
+            "StructuredOutputsParams(json=..., regex=..., choice=..., grammar=...)"),
     differs("logits_processors", "a request brings no code into the engine; there are logit_bias, "
             "allowed_token_ids and bad_words_token_ids", []),
     differs("detokenize", "results have text and token_ids", True),

@@ -218,23 +218,21 @@ class KVCache:
                         gained += len(part.blocks)
             yield gained
 
-    def grow(self, request: Request) -> bool:
-        """Cover every token `request` has, or with a window those of the next step.
-
-        False, with nothing changed, where no block is left.
+    def grow(self, request: Request, num_drafts: int = 0) -> bool:
+        """Cover every token `request` has and so many drafts, or with a window those of the next
+        step. False, with nothing changed, where no block is left.
         """
-        if request.num_wanted <= request.num_covered:
+        num_tokens = request.num_wanted + num_drafts
+        if num_tokens <= request.num_covered:
             return True
         lacking = sum(
-            self.lifetimes.lacking(
-                group, len(table.blocks), request.num_computed, request.num_wanted
-            )
+            self.lifetimes.lacking(group, len(table.blocks), request.num_computed, num_tokens)
             * group.num_tables
             for group, table in zip(self.groups, request.tables, strict=True)
         )
         if lacking > self.num_free + self.num_cached:
             return False
-        self._extend(request, request.num_wanted)
+        self._extend(request, num_tokens)
         return True
 
     def commit(self, request: Request) -> None:

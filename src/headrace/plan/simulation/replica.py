@@ -8,15 +8,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
+from headrace.engine.drafts import Drafter
 from headrace.engine.fast_forward import fast_forward, steps_alike, steps_until_released
 from headrace.engine.kv.kv_cache import KVCache
 from headrace.engine.params import SamplingParams
-from headrace.engine.plan import StepPlan, Totals
+from headrace.engine.plan import Given, StepPlan, Totals
 from headrace.engine.request import Request, State
 from headrace.engine.scheduler import Scheduler, watermark_blocks
 from headrace.plan.simulation.arrival import own_token
 from headrace.plan.simulation.call import Call
 from headrace.plan.simulation.events import EventQueue
+from headrace.plan.simulation.guessed import Guesses, given_by
 from headrace.plan.simulation.settings import EngineSettings
 
 _PARAMS = SamplingParams(temperature=0, max_tokens=None, ignore_eos=True)
@@ -88,6 +90,7 @@ class Replica:
         self.generated_tokens = self.computed_tokens = 0
         self.preemptions = 0
         self.query_tokens = self.hit_tokens = 0
+        self.draft_tokens = self.accepted_tokens = 0
         self._settings = settings
         self._events = events
         self._on_end = on_end
@@ -108,6 +111,7 @@ class Replica:
             self.kv,
             max_num_batched_tokens=settings.max_num_batched_tokens,
             max_num_seqs=settings.max_num_seqs,
+            drafter=Drafter([Guesses(settings.acceptance)]) if settings.acceptance else None,
         )
         self._calls: dict[Request, Call] = {}
         self.num_calls = 0
@@ -186,6 +190,8 @@ class Replica:
         self.generated_tokens += totals.generation_tokens
         self.computed_tokens += totals.computed_tokens
         self.preemptions += totals.preemptions.total()
+        self.draft_tokens += totals.draft_tokens
+        self.accepted_tokens += totals.accepted_tokens
         self.query_tokens += totals.prefix_queries_tokens
         self.hit_tokens += totals.prefix_hits_tokens
         self.scheduler.totals = Totals()
@@ -216,10 +222,14 @@ class Replica:
         plan = self._plan = scheduler.schedule(now_s)
         prefills = []
         decodes = context = 0
-        for request, start, count, _, _ in plan.rows:
-            if count == 1 and request.first_token_s is not None:
+        for request, start, count, _, _, drafts in plan.rows:
+            own = count - len(drafts.token_ids)
+            if own == 1 and request.first_token_s is not None:
                 decodes += 1
                 context += start + 1
+                if own < count:
+                    # Drafts cost what as many tokens of a prompt do at that place.
+                    prefills.append((start + own, count - own))
             else:
                 prefills.append((start, count))
         seconds = latency.step(prefills, decodes, context)
@@ -245,8 +255,7 @@ class Replica:
             self._plan = None
             self.busy_s += self._step_s
             self.batch_s += self._step_s * len(self.scheduler.running)
-            tokens = [own_token(row.request.arrival) if row.samples else None for row in plan.rows]
-            self.scheduler.complete(plan, tokens, now_s)
+            self.scheduler.complete(plan, [Given(given_by(row)) for row in plan.rows], now_s)
             for row in plan.rows:
                 if row.request.state is State.FINISHED:
                     self._leave(row.request, now_s)

@@ -8,10 +8,12 @@ from typing import Literal
 from headrace.errors import ConfigError, shown
 from headrace.models.layer_cache import ONE_GROUP, CacheGroup
 from headrace.plan.step.latency_model import LatencyModel
-from headrace.plan.validation import above_zero, not_above, not_below
+from headrace.plan.validation import above_zero, not_above, not_below, share
 
 # Each replica has a scheduler of its own in memory.
 MOST_REPLICAS = 10_000
+# Of a request in a step; engines make 1 to 16.
+MOST_DRAFTS = 64
 _MANY = "simulate a part of the service under its part of the load"
 # Decisions, failures and samples more often than that are all that a simulation would do.
 _LEAST_INTERVAL_S = 0.1
@@ -34,12 +36,18 @@ class EngineSettings:
     max_num_batched_tokens: int = 2048
     max_num_seqs: int = 256
     prefix_caching: bool = True
+    acceptance: tuple[float, ...] = ()
+    """Of each draft that a decoding request computes in a step beside its own token, the share that
+    is accepted where those before it are; () for no drafts."""
     single_steps: bool = False
     """Whether each step is planned alone, which gives the same and takes longer."""
 
     def __post_init__(self) -> None:
         for name in ("num_blocks", "block_size", "max_num_batched_tokens", "max_num_seqs"):
             not_below(name, getattr(self, name), 1, "a replica that computes nothing never ends")
+        not_above("acceptance", len(self.acceptance), MOST_DRAFTS, "name fewer drafts")
+        for accepted in self.acceptance:
+            share("acceptance", accepted, "it is the share of drafts that are accepted")
 
     @property
     def kv_tokens(self) -> int:

@@ -20,11 +20,11 @@ from headrace.answer_formats.deltas import (
     Delta,
     ReasoningDelta,
 )
+from headrace.conversation.reading import AnswerReading, ReadChoice
 from headrace.engine.messages import TokenLogprob
 from headrace.protocol.neutral.event import ChoiceEnd, Event, Kind, PartDelta, PartEnd, PartStart
 from headrace.protocol.neutral.part import Signature
 from headrace.protocol.neutral.reply import Finish
-from headrace.server.answer_reading import AnswerReading, ReadChoice
 from headrace.server.dialects.thought_signature import SHOWN_THOUGHT, sealed_thought
 from headrace.server.generation import Piece
 from headrace.server.logprobs import TokenTable, chat_logprobs

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from headrace.conversation.reading import AnswerReading
 from headrace.http.request_id import random_id
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.collect import Collector
@@ -21,7 +22,6 @@ from headrace.protocol.neutral.event import (
 from headrace.protocol.neutral.usage import TokenUsage
 from headrace.protocol.openai.choice import ChoiceMetrics
 from headrace.protocol.openai.error import SERVER_ERROR
-from headrace.server.answer_reading import AnswerReading
 from headrace.server.api_error import ApiError
 from headrace.server.dialects.events import ChoiceEvents
 from headrace.server.dialects.failure import failure_of

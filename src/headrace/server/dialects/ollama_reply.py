@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from headrace.conversation.reading import AnswerReading
 from headrace.protocol.dialects.ollama import Durations, OllamaClient
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.openai.choice import ChoiceMetrics
-from headrace.server.answer_reading import AnswerReading
 from headrace.server.dialects.neutral_reply import NeutralReply
 from headrace.server.generation import Piece
 from headrace.server.logprobs import TokenTable

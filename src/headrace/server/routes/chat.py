@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
 from starlette.responses import Response
 
+from headrace.conversation.answer_grammar import answer_grammar, has_grammar
+from headrace.conversation.reading import AnswerReading, reading_of, reasoning_marks
+from headrace.conversation.request import argument_schemas, template_variables
+from headrace.engine.params import ThinkingBudget
 from headrace.protocol.openai.chat import ChatCompletionRequest
 from headrace.protocol.openai.fields import CHAT
-from headrace.protocol.openai.tools import ToolDefinition
 from headrace.server.admission import Ticket
 from headrace.server.answer import Ids, Reply, admitted, answer, head_of, timeout_s
-from headrace.server.answer_grammar import answer_grammar, has_grammar
-from headrace.server.answer_reading import AnswerReading, reading_of
 from headrace.server.bad_words import bad_word_ids
 from headrace.server.call import Call
 from headrace.server.chat_reply import ChatReply
@@ -23,8 +24,10 @@ from headrace.server.reply import Head, UsageEvents
 from headrace.server.served import ServedModel
 from headrace.server.state import Serving
 
+if TYPE_CHECKING:
+    from headrace.text import Tokenizer
+
 _PARAM = "messages"
-_SWITCHES = ("enable_thinking", "thinking")
 
 
 async def chat_completions(call: Call) -> Response:
@@ -85,6 +88,7 @@ async def answer_chat(
         wanted,
         bad_words=asked.bad_words,
         grammar=grammar,
+        thinking=asked.thinking,
         engine_id=ids.engine,
         timeout_s=timeout_s(call, request),
     )
@@ -111,6 +115,7 @@ class Asked(NamedTuple):
     prompt: Prompt
     bad_words: tuple[tuple[int, ...], ...]
     reading: AnswerReading | None
+    thinking: ThinkingBudget | None = None
 
 
 Ask = Callable[[ServedModel, ChatCompletionRequest, EndpointOptions], Asked]
@@ -131,11 +136,16 @@ def asked_of(model: ServedModel, request: ChatCompletionRequest, wanted: Endpoin
     reading = reading_of(
         model.format_of(request.chat_template),
         model.tokenizer,
-        tools=_schemas(conversation.tools) if conversation.tools else None,
+        tools=argument_schemas(conversation.tools),
         prompt=rendering.text,
         continues=request.continue_final_message,
     )
-    return Asked(Prompt(kept, _PARAM), bad_word_ids(request.bad_words, model.tokenizer), reading)
+    return Asked(
+        Prompt(kept, _PARAM),
+        bad_word_ids(request.bad_words, model.tokenizer),
+        reading,
+        _budget(request.thinking_tokens, reading, model.tokenizer),
+    )
 
 
 def conversation_of(request: ChatCompletionRequest) -> Conversation:
@@ -145,26 +155,23 @@ def conversation_of(request: ChatCompletionRequest) -> Conversation:
         request.messages,
         opens_turn=request.opens_turn,
         continues=request.continue_final_message,
-        variables=_variables(request),
+        variables=template_variables(request.chat_template_kwargs, request.effort),
         template=request.chat_template,
         tools=() if choice.kind == "none" else request.tools,
     )
 
 
-def _schemas(tools: Sequence[ToolDefinition]) -> dict[str, dict[str, Any]]:
-    return {tool.function.name: tool.function.parameters or {} for tool in tools}
-
-
-def _variables(request: ChatCompletionRequest) -> dict[str, Any]:
-    """Variables for the template; what the caller names itself goes before reasoning_effort.
-
-    Templates of Qwen3 (enable_thinking), DeepSeek-V3.1 and Granite (thinking) have a switch instead
-    of an effort, so `none` turns that off, as it does in vLLM.
-    """
-    variables = dict(request.chat_template_kwargs)
-    effort = request.effort
-    if effort is not None:
-        variables.setdefault("reasoning_effort", effort)
-        for switch in _SWITCHES:
-            variables.setdefault(switch, effort != "none")
-    return variables
+def _budget(
+    max_tokens: int | None, reading: AnswerReading | None, tokenizer: Tokenizer
+) -> ThinkingBudget | None:
+    """The budget of an answer's reasoning; None where there is none, or nothing to bound."""
+    marks = None if reading is None else reasoning_marks(reading.format, tokenizer)
+    if max_tokens is None or reading is None or marks is None:
+        return None
+    opened = reading.reasoning_opened
+    return ThinkingBudget(
+        max_tokens=max_tokens,
+        begin_ids=() if opened else marks.begin_ids,
+        end_ids=marks.end_ids,
+        is_open=opened,
+    )

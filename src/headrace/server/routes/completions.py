@@ -56,7 +56,9 @@ async def _answered(
 
     prompts, bad_words = await call.text_work(work)
     form = request.given_form
-    grammar = await call.grammar_work(lambda: constraint_of(form)) if form else None
+    grammar = None
+    if form:
+        grammar = await call.grammar_work(lambda: constraint_of(form, model.special_tokens))
     ids = Ids("cmpl-", request.request_id, call.state.new_id())
     plan = make_plan(
         model,

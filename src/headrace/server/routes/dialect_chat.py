@@ -8,10 +8,10 @@ from functools import partial
 
 from starlette.responses import Response
 
+from headrace.conversation.reading import AnswerReading
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.dialect import ClientSide
 from headrace.server.answer import admitted
-from headrace.server.answer_reading import AnswerReading
 from headrace.server.call import Call
 from headrace.server.dialects.client_names import client_names
 from headrace.server.dialects.neutral_reply import NeutralReply

@@ -1,42 +1,23 @@
 """GET /openapi.json and /docs: what the server takes, for programs and for people.
 
-The page is our own, in `server/pages`: it loads nothing from elsewhere and runs no inline script.
 `--no-enable-docs` turns all of it off.
 """
 
 from __future__ import annotations
 
 import functools
-from importlib import resources
 
 import msgspec
 from starlette.responses import Response
 from starlette.routing import Route
 
-from headrace.errors import shown
-from headrace.server.api_error import ApiError
 from headrace.server.call import Call
-
-_TYPES = {
-    "index.html": "text/html; charset=utf-8",
-    "app.js": "text/javascript; charset=utf-8",
-    "style.css": "text/css; charset=utf-8",
-}
-# Everything from here and nothing from elsewhere, and no page of another site around it.
-_HEADERS = {
-    "content-security-policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    ),
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
-    "cache-control": "no-cache",
-}
+from headrace.server.routes.pages import check_enabled, page, page_file
 
 
 async def openapi(call: Call) -> Response:
     """The OpenAPI document of this server."""
-    _check_enabled(call)
+    check_enabled(call)
     config = call.state.config
     body = _document(
         tuple(
@@ -64,32 +45,9 @@ def _document(
 
 async def docs(call: Call) -> Response:
     """The page."""
-    return _page(call, "index.html")
+    return page(call, "docs")
 
 
 async def docs_file(call: Call) -> Response:
     """Its script or its style; 404 for others."""
-    name = call.http.path_params["name"]
-    if name == "index.html" or name not in _TYPES:
-        raise _absent(call)
-    return _page(call, name)
-
-
-def _page(call: Call, name: str) -> Response:
-    _check_enabled(call)
-    return Response(_read(name), headers={**_HEADERS, "content-type": _TYPES[name]})
-
-
-@functools.cache
-def _read(name: str) -> bytes:
-    return (resources.files("headrace.server") / "pages" / name).read_bytes()
-
-
-def _check_enabled(call: Call) -> None:
-    if not call.state.config.enable_docs:
-        raise _absent(call)
-
-
-def _absent(call: Call) -> ApiError:
-    path = shown(call.http.scope["path"])
-    return ApiError(404, f"{path} does not exist here", code="not_found")
+    return page_file(call, "docs")

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import msgspec
 from starlette.responses import Response
 
+from headrace.conversation.reading import AnswerReading
 from headrace.protocol.neutral.call import ChatCall, Message
 from headrace.protocol.neutral.part import Part, Text
-from headrace.server.answer_reading import AnswerReading
 from headrace.server.call import Call
 from headrace.server.dialects.client_names import client_names
 from headrace.server.dialects.neutral_reply import NeutralReply

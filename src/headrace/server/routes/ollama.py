@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import Response
 
+from headrace.conversation.reading import AnswerReading
 from headrace.protocol.neutral.call import ChatCall
-from headrace.server.answer_reading import AnswerReading
 from headrace.server.api_error import ApiError
 from headrace.server.call import Call, Handler
 from headrace.server.dialects.neutral_reply import NeutralReply

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -12,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
+from tests.chromium import opened
 from tests.cli.gateway_process import Process, started
 from tests.gateway.openai_provider import (
     DONE,
@@ -28,11 +27,6 @@ from tests.gateway.openai_provider import (
 )
 from tests.gateway.upstream.scripted import Scripted, served
 
-CHROMIUM = Path("/usr/bin/chromium")
-ARGUMENTS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-)  # fmt: skip
 KEY = "the-key-of-the-administrator"
 HTML = "<script>window.broken = true</script><b>bold</b>"
 
@@ -76,7 +70,6 @@ class Seen:
     provider: Scripted
     turns: Turns
     asked: list[str]
-    failed: list[str]
 
     @property
     def url(self) -> str:
@@ -117,9 +110,6 @@ class Seen:
 @asynccontextmanager
 async def seen(folder: Path, **settings: Any) -> AsyncIterator[Seen]:
     """Skips where there is no browser."""
-    async_api = pytest.importorskip("playwright.async_api", reason="playwright is not installed")
-    if not CHROMIUM.exists():
-        pytest.skip(f"{CHROMIUM} is missing: apt-get install chromium")
     turns = Turns()
     async with served(turns.answer) as provider:
         config = folder / "gateway.yaml"
@@ -138,23 +128,7 @@ async def seen(folder: Path, **settings: Any) -> AsyncIterator[Seen]:
         }
         # JSON is YAML, too.
         config.write_text(json.dumps(written), encoding="utf-8")
-        async with started(config) as process, async_api.async_playwright() as playwright:
-            context = await playwright.chromium.launch_persistent_context(
-                str(folder / "profile"), executable_path=str(CHROMIUM), args=list(ARGUMENTS),
-                env={**os.environ}, timezone_id="UTC", locale="en-US",
-            )  # fmt: skip
-            context.set_default_timeout(15_000)
-            page = await context.new_page()
-            asked: list[str] = []
-            failed: list[str] = []
-            page.on("request", lambda one: asked.append(one.url))
-            page.on("pageerror", lambda one: failed.append(str(one)))
+        async with started(config) as process:
             own = str(process.announced["admin"])
-            await page.route(lambda url: not url.startswith(own), lambda route: route.abort())
-            try:
-                yield Seen(page, process, config, provider, turns, asked, failed)
-            finally:
-                await context.close()
-            assert failed == []
-            others = [one for one in asked if not one.startswith((own, "blob:"))]
-            assert others == [], "the page needs nothing from elsewhere"
+            async with opened(folder, own) as (page, asked):
+                yield Seen(page, process, config, provider, turns, asked)

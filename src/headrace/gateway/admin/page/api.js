@@ -1,14 +1,9 @@
 // The admin API. The key is in this tab's session storage alone and goes out in one header.
 
-const STORED = "headrace-admin-key";
+import { ApiError, errorOf } from "./shared/api_error.js";
+import { eventData } from "./shared/event_stream.js";
 
-export class ApiError extends Error {
-  constructor(status, message, code) {
-    super(message);
-    this.status = status;
-    this.code = code;
-  }
-}
+const STORED = "headrace-admin-key";
 
 export const key = {
   get: () => sessionStorage.getItem(STORED),
@@ -39,19 +34,11 @@ async function send(method, path, { query, body, signal } = {}) {
     throw new ApiError(
       0,
       "The gateway cannot be reached. It may have stopped; the page tries again.",
-      "unreachable",
+      { code: "unreachable" },
     );
   }
   if (reply.ok) return reply;
-  let found = {};
-  try {
-    found = await reply.json();
-  } catch {
-    /* it is no JSON */
-  }
-  const error =
-    found.error && typeof found.error === "object" ? found.error : { message: found.error };
-  const told = new ApiError(reply.status, error.message || `HTTP ${reply.status}`, error.code);
+  const told = await errorOf(reply);
   if (reply.status === 401) locked.dispatchEvent(new CustomEvent("locked", { detail: told }));
   throw told;
 }
@@ -66,18 +53,5 @@ export const file = async (path, query) => (await send("GET", path, { query })).
 // Events of a stream, as they come, until it ends or `signal` does.
 export async function* events(method, path, { query, body, signal } = {}) {
   const reply = await send(method, path, { query, body, signal });
-  const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = "";
-  try {
-    for (;;) {
-      const { done, value } = await reader.read();
-      if (done) return;
-      rest += value;
-      const whole = rest.split("\n\n");
-      rest = whole.pop();
-      for (const one of whole) if (one.startsWith("data: ")) yield JSON.parse(one.slice(6));
-    }
-  } finally {
-    reader.cancel().catch(() => {});
-  }
+  for await (const data of eventData(reply)) yield JSON.parse(data);
 }

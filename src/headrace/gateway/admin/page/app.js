@@ -1,7 +1,8 @@
 // Which view is shown, and who may look.
 
 import { get, key, locked } from "./api.js";
-import { announce, field, h } from "./dom.js";
+import { announce, field, h } from "./shared/dom.js";
+import { applyScheme, schemeSelect } from "./shared/scheme.js";
 import { keysView } from "./views/keys.js";
 import { logView } from "./views/log.js";
 import { overviewView } from "./views/overview.js";
@@ -17,7 +18,6 @@ const VIEWS = {
   playground: ["Playground", playgroundView],
   settings: ["Settings", settingsView],
 };
-const SCHEMES = { "": "System colours", light: "Light", dark: "Dark" };
 const STORED_SCHEME = "headrace-admin-scheme";
 
 const main = document.getElementById("main");
@@ -26,26 +26,12 @@ const foot = document.getElementById("foot");
 let stop = () => {};
 let about = null;
 
-function setScheme(name) {
-  localStorage.setItem(STORED_SCHEME, name);
-  if (name) document.documentElement.dataset.scheme = name;
-  else delete document.documentElement.dataset.scheme;
-}
-
 function frame() {
   nav.replaceChildren(
     ...Object.entries(VIEWS).map(([name, [title]]) => h("a", { href: `#${name}` }, title)),
   );
-  const chosen = localStorage.getItem(STORED_SCHEME) || "";
-  const scheme = h(
-    "select",
-    { "aria-label": "Colours", onchange: () => setScheme(scheme.value) },
-    Object.entries(SCHEMES).map(([value, text]) =>
-      h("option", { value, selected: value === chosen }, text),
-    ),
-  );
   foot.replaceChildren(
-    scheme,
+    schemeSelect(STORED_SCHEME),
     key.get()
       ? h(
           "button",
@@ -142,5 +128,5 @@ locked.addEventListener("locked", (event) => {
   lock(event.detail.message);
 });
 window.addEventListener("hashchange", show);
-setScheme(localStorage.getItem(STORED_SCHEME) || "");
+applyScheme(STORED_SCHEME);
 open();

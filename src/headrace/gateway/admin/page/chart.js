@@ -1,6 +1,6 @@
 // A plot over time that can be read by pointer, by keyboard and as a table.
 
-import { h, s, table, unique } from "./dom.js";
+import { h, s, table, unique } from "./shared/dom.js";
 import { clock, day, utcDay } from "./format.js";
 import { times, upright } from "./scale.js";
 

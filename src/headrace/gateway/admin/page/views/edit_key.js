@@ -1,7 +1,7 @@
 // Changing what a key may do; its secret stays.
 
 import { patch } from "../api.js";
-import { dialog, field, h, note } from "../dom.js";
+import { dialog, field, h, note } from "../shared/dom.js";
 import { moment } from "../format.js";
 import { budgetFields, buttons, limitFields, models, number } from "./key_fields.js";
 

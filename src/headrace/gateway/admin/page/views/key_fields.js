@@ -1,6 +1,6 @@
 // Fields of a key, where one is made and where one is changed.
 
-import { field, h, select } from "../dom.js";
+import { field, h, select } from "../shared/dom.js";
 
 const NUSD_PER_USD = 1e9;
 const WINDOWS = [

@@ -1,7 +1,8 @@
 // Keys, the groups above them, and what is used, held and left of their budgets.
 
 import { get, post, remove } from "../api.js";
-import { confirm, dialog, empty, failure, field, h, later, note, select, table } from "../dom.js";
+import { failure } from "../failure.js";
+import { confirm, dialog, empty, field, h, later, note, select, table } from "../shared/dom.js";
 import { ago, count, moment, usd } from "../format.js";
 import { editKey } from "./edit_key.js";
 import { newKey, showKey } from "./new_key.js";

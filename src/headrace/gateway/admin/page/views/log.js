@@ -1,7 +1,8 @@
 // Requests as they end, with search, and what was tried for each.
 
 import { events, get } from "../api.js";
-import { dialog, empty, failure, h, select, table, tableRow } from "../dom.js";
+import { failure } from "../failure.js";
+import { dialog, empty, h, select, table, tableRow } from "../shared/dom.js";
 import { clock, count, day, ms, OUTCOMES, usdInColumn } from "../format.js";
 import { keyLabels } from "./key_labels.js";
 import { requestDetails } from "./request_details.js";

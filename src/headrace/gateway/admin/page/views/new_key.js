@@ -1,7 +1,7 @@
 // Making a key, and showing it the one time that it can be seen.
 
 import { post } from "../api.js";
-import { dialog, field, h, note, select } from "../dom.js";
+import { dialog, field, h, note, select } from "../shared/dom.js";
 import { budgetFields, buttons, limitFields, models, number } from "./key_fields.js";
 
 export function newKey(told, done) {

@@ -2,7 +2,8 @@
 
 import { file, get } from "../api.js";
 import { chart } from "../chart.js";
-import { empty, failure, h, later, note, segments, table } from "../dom.js";
+import { failure } from "../failure.js";
+import { empty, h, later, note, segments, table } from "../shared/dom.js";
 import { keyLabels } from "./key_labels.js";
 import { compact, count, ms, percent, usd } from "../format.js";
 

@@ -1,20 +1,18 @@
 // One conversation with several models side by side, answers shown as they arrive.
 
 import { events, get } from "../api.js";
-import { field, h, note, select } from "../dom.js";
+import { AnswerView } from "../shared/answer.js";
+import { field, h, note, select } from "../shared/dom.js";
+import { bound, moreField, parameterFields, readParameters } from "../shared/parameters.js";
 import { count, ms, tokensPerSecond, usd } from "../format.js";
 
 const MOST_MODELS = 6;
+const PARAMETERS = ["temperature", "max_tokens", "top_p", "seed"];
 // The input is kept while another view is open.
 const kept = {
   models: [],
   system: "",
   turns: [["user", ""]],
-  temperature: "",
-  max_tokens: "",
-  top_p: "",
-  seed: "",
-  more: "",
   stream: true,
 };
 
@@ -58,38 +56,25 @@ function turn(at, redraw) {
 }
 
 function column(model) {
-  const text = h("div", { class: "answer" });
-  const thought = h(
-    "details",
-    { class: "thought", hidden: true },
-    h("summary", {}, "Thoughts"),
-    h("div"),
-  );
+  const answer = new AnswerView();
   const who = h("small", {});
-  const took = h("dl", { class: "took" });
-  const said = h("p", { class: "bad", role: "alert" });
   const element = h(
     "section",
     { class: "card column", "aria-label": model, "aria-busy": "true" },
     h("div", { class: "card-head" }, h("h2", {}, model), who),
-    thought,
-    text,
-    said,
-    took,
+    answer.elements,
   );
   const take = (event) => {
     if (event.kind === "began")
       who.textContent = event.target
         ? `${event.target}${event.attempts > 1 ? `, attempt ${event.attempts}` : ""}`
         : "";
-    else if (event.kind === "text") text.append(event.text);
-    else if (event.kind === "reasoning") {
-      thought.hidden = false;
-      thought.lastChild.append(event.text);
-    } else if (event.kind === "tool_call") text.append(h("span", { class: "code" }, event.text));
-    else if (event.kind === "failed") said.textContent = event.text;
+    else if (event.kind === "text") answer.append(event.text);
+    else if (event.kind === "reasoning") answer.reason(event.text);
+    else if (event.kind === "tool_call") answer.calls.append(h("p", { class: "code" }, event.text));
+    else if (event.kind === "failed") answer.fail(event.text);
     else if (event.kind === "ended") {
-      const pairs = [
+      answer.figures([
         ["First token", ms(event.first_token_ms)],
         ["Total", ms(event.total_ms)],
         ["Tokens in", count(event.prompt_tokens)],
@@ -103,34 +88,19 @@ function column(model) {
               : "unknown"
             : usd(event.cost_nusd),
         ],
-      ];
-      took.replaceChildren(
-        ...pairs.flatMap(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))),
-      );
+      ]);
+      answer.draw();
       element.setAttribute("aria-busy", "false");
     }
   };
   const stop = () => {
     if (element.getAttribute("aria-busy") === "false") return;
+    answer.draw();
     element.setAttribute("aria-busy", "false");
-    if (!said.textContent) took.replaceChildren(h("p", { class: "quiet" }, "Stopped."));
+    if (!answer.problem.textContent)
+      answer.took.replaceChildren(h("p", { class: "quiet" }, "Stopped."));
   };
   return { element, take, stop };
-}
-
-function parameters() {
-  const found = {};
-  for (const name of ["temperature", "max_tokens", "top_p", "seed"]) {
-    if (kept[name] === "") continue;
-    found[name] = Number(kept[name]);
-  }
-  if (kept.more.trim()) {
-    const more = JSON.parse(kept.more);
-    if (more === null || typeof more !== "object" || Array.isArray(more))
-      throw new SyntaxError("expected an object");
-    Object.assign(found, more);
-  }
-  return found;
 }
 
 export function playgroundView(root) {
@@ -158,16 +128,6 @@ export function playgroundView(root) {
     { type: "button", disabled: true, onclick: () => control?.abort() },
     "Stop",
   );
-  const bound = (name, attributes) => {
-    const input = h(attributes.rows ? "textarea" : "input", {
-      ...attributes,
-      value: kept[name],
-      oninput: () => {
-        kept[name] = input.value;
-      },
-    });
-    return input;
-  };
   const stream = h("input", {
     type: "checkbox",
     checked: kept.stream,
@@ -220,7 +180,7 @@ export function playgroundView(root) {
     if (add.value.trim()) choose(add.value);
     let params;
     try {
-      params = parameters();
+      params = readParameters(kept, PARAMETERS);
     } catch (error) {
       note(`More parameters: ${error.message}`, "bad");
       return;
@@ -264,7 +224,7 @@ export function playgroundView(root) {
     field("Models", add),
     chips,
     names,
-    field("System prompt", bound("system", { rows: 2 })),
+    field("System prompt", bound(kept, "system", { rows: 2 })),
     h("h3", {}, "Conversation"),
     turns,
     h(
@@ -284,32 +244,8 @@ export function playgroundView(root) {
       "details",
       {},
       h("summary", {}, "Parameters"),
-      h(
-        "div",
-        { class: "fields" },
-        field(
-          "Temperature",
-          bound("temperature", { type: "number", step: "any", min: 0, placeholder: "default" }),
-        ),
-        field(
-          "Max tokens",
-          bound("max_tokens", { type: "number", step: 1, min: 1, placeholder: "default" }),
-        ),
-        field(
-          "Top p",
-          bound("top_p", { type: "number", step: "any", min: 0, max: 1, placeholder: "default" }),
-        ),
-        field("Seed", bound("seed", { type: "number", step: 1, placeholder: "none" })),
-      ),
-      field(
-        "More (JSON)",
-        bound("more", {
-          rows: 2,
-          spellcheck: "false",
-          class: "code",
-          placeholder: '{"reasoning_effort": "low"}',
-        }),
-      ),
+      parameterFields(kept, PARAMETERS),
+      moreField(kept),
       h("div", { class: "field check" }, stream, h("label", { for: "try-stream" }, "as a stream")),
     ),
     h("div", { class: "row" }, send, stop),

@@ -1,6 +1,6 @@
 // One request: its outcome, attempts, time and cost, and its bodies where they are stored.
 
-import { h } from "../dom.js";
+import { h } from "../shared/dom.js";
 import { count, moment, ms, OUTCOMES, tokensPerSecond, usd } from "../format.js";
 
 const USAGE = [

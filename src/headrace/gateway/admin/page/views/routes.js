@@ -1,7 +1,8 @@
 // Models, their targets, their health and why they are skipped.
 
 import { get, post } from "../api.js";
-import { confirm, empty, failure, field, h, later, note, table } from "../dom.js";
+import { failure } from "../failure.js";
+import { confirm, empty, field, h, later, note, table } from "../shared/dom.js";
 import { count, price, seconds } from "../format.js";
 
 const REFRESH_MS = 4000;

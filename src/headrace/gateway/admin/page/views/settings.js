@@ -1,7 +1,8 @@
 // The settings in force, and reading the file again.
 
 import { get, post } from "../api.js";
-import { failure, h } from "../dom.js";
+import { failure } from "../failure.js";
+import { h } from "../shared/dom.js";
 
 function outcome(told) {
   if (!told.changed.length)

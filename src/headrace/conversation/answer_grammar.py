@@ -6,12 +6,12 @@ its calls has no grammar.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 from headrace.answer_formats.formats import AnswerFormat
 from headrace.errors import RequestError
-from headrace.protocol.openai.chat import ChatCompletionRequest
-from headrace.protocol.openai.tools import ToolChoice
+from headrace.protocol.openai.tools import ToolChoice, ToolDefinition
 from headrace.structured.grammar import Grammar
 from headrace.structured.reasoning import after_reasoning
 from headrace.structured.request import constraint_of
@@ -19,13 +19,37 @@ from headrace.structured.schema_walk import UNSUPPORTED_SCHEMA, check_schema
 from headrace.structured.tool_grammar import CallableTool, either_grammar, tool_call_grammar
 
 
-def has_grammar(request: ChatCompletionRequest) -> bool:
+class ToolRules(Protocol):
+    """The tools of a conversation, and which of them may or must be called."""
+
+    @property
+    def tools(self) -> Sequence[ToolDefinition]:
+        """All of them."""
+
+    @property
+    def choice_of_tools(self) -> ToolChoice:
+        """The choice; raises RequestError for one that is not possible."""
+
+    @property
+    def parallel_tool_calls(self) -> bool:
+        """Whether an answer may have several calls."""
+
+
+class HeldRequest(ToolRules, Protocol):
+    """A request whose answer may be held to a form."""
+
+    @property
+    def given_form(self) -> dict[str, Any]:
+        """The fields that say which, for `constraint_of`."""
+
+
+def has_grammar(request: HeldRequest) -> bool:
     """Whether an answer is held to anything."""
     return bool(request.given_form) or _call_rules(request) is not None
 
 
 def answer_grammar(
-    request: ChatCompletionRequest,
+    request: HeldRequest,
     format: AnswerFormat,
     *,
     opened: bool,
@@ -33,14 +57,31 @@ def answer_grammar(
 ) -> tuple[Grammar, str] | None:
     """The grammar of answers to a request, and the field that is named if it does not compile.
 
-    format: as the model writes. opened: the prompt ended within reasoning. special: the texts of
-    the model's special tokens and their ids. Raises RequestError naming the field at fault.
+    Arguments and errors as of `held_to`, and those of `constraint_of`.
     """
-    formed = constraint_of(request.given_form)
+    formed = constraint_of(request.given_form, special)
+    return held_to(formed, request, format, opened=opened, special=special)
+
+
+def held_to(
+    formed: tuple[Grammar, str] | None,
+    rules: ToolRules,
+    format: AnswerFormat,
+    *,
+    opened: bool,
+    special: Mapping[str, int],
+) -> tuple[Grammar, str] | None:
+    """The grammar of answers with a form, calls, or both, and the field that is named if it does
+    not compile; None where they are held to nothing.
+
+    formed: the form and its field; None for none. format: as the model writes. opened: the prompt
+    ended within reasoning. special: the texts of the model's special tokens and their ids. Raises
+    RequestError naming the field at fault.
+    """
     form, param = (None, "") if formed is None else formed
     if form is not None:
         form = after_reasoning(form, format.reasoning, opened=opened, special=special)
-    choice = _call_rules(request, with_form=form is not None)
+    choice = _call_rules(rules, with_form=form is not None)
     if choice is None:
         return None if form is None else (form, param)
     if format.calls is None:
@@ -53,9 +94,9 @@ def answer_grammar(
     required = choice.kind == "required"
     calls = tool_call_grammar(
         format,
-        _callable_tools(request, choice),
+        _callable_tools(rules, choice),
         choice="required" if required or form is not None else "auto",
-        parallel=request.parallel_tool_calls and not choice.is_named,
+        parallel=rules.parallel_tool_calls and not choice.is_named,
         opened=opened,
         special=special,
     )
@@ -64,24 +105,24 @@ def answer_grammar(
     return either_grammar(calls, form, special=special), param
 
 
-def _call_rules(request: ChatCompletionRequest, *, with_form: bool = False) -> ToolChoice | None:
+def _call_rules(rules: ToolRules, *, with_form: bool = False) -> ToolChoice | None:
     """The choice of tools where it needs a grammar: calls are required, some must not be made, only
     one may be, arguments have to be of their schemas, or the answer has a form unless it is a call.
     """
-    choice = request.choice_of_tools
+    choice = rules.choice_of_tools
     if choice.kind == "none":
         return None
     needed = (
         choice.kind == "required"
         or choice.names is not None
-        or not request.parallel_tool_calls
+        or not rules.parallel_tool_calls
         or with_form
-        or any(tool.function.strict for tool in request.tools)
+        or any(tool.function.strict for tool in rules.tools)
     )
     return choice if needed else None
 
 
-def _callable_tools(request: ChatCompletionRequest, choice: ToolChoice) -> list[CallableTool]:
+def _callable_tools(rules: ToolRules, choice: ToolChoice) -> list[CallableTool]:
     """The tools that may be called, with whether arguments are held to their schemas."""
     return [
         CallableTool(
@@ -91,7 +132,7 @@ def _callable_tools(request: ChatCompletionRequest, choice: ToolChoice) -> list[
             or _can_be_held(tool.function.parameters or {}, f"tools[{index}].function.parameters"),
             param=f"tools[{index}].function",
         )
-        for index, tool in enumerate(request.tools)
+        for index, tool in enumerate(rules.tools)
         if choice.names is None or tool.function.name in choice.names
     ]
 

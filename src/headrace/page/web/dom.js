@@ -109,18 +109,46 @@ export function tableRow(columns, cells, attributes = {}) {
 export const empty = (title, ...words) =>
   h("div", { class: "empty" }, h("h3", {}, title), h("p", {}, words));
 
+// Copies a text; where the page is no secure context there is no clipboard but the selection's.
+async function copyText(text) {
+  if (navigator.clipboard) {
+    await navigator.clipboard.writeText(text);
+    return;
+  }
+  const area = h("textarea", { class: "unseen", value: text, "aria-hidden": "true" });
+  document.body.append(area);
+  area.select();
+  document.execCommand("copy");
+  area.remove();
+}
+
+// A button that copies what `read` returns when it is pressed.
+export function copyButton(read, label = "Copy", attributes = {}) {
+  const button = h(
+    "button",
+    {
+      type: "button",
+      class: "quiet",
+      ...attributes,
+      onclick: async () => {
+        await copyText(read());
+        button.textContent = "Copied";
+        setTimeout(() => {
+          button.textContent = label;
+        }, 1500);
+      },
+    },
+    label,
+  );
+  return button;
+}
+
 // Calls again after a while, but not while the page is hidden.
 export function later(call, after) {
   return setTimeout(() => {
     if (!document.hidden) call();
     else document.addEventListener("visibilitychange", call, { once: true });
   }, after);
-}
-
-// Why something could not be loaded, as the gateway reports it, and the remedy where it is known.
-export function failure(error) {
-  const hints = { no_ledger: "No ledger is kept", no_store: "Keys cannot be made here" };
-  return empty(hints[error.code] || "This could not be loaded", error.message);
 }
 
 // A dialog that closes by Escape and returns the focus. `content` gets a function that closes it.

@@ -7,18 +7,24 @@ without reasoning to a request without tools is content as it stands, and nothin
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from headrace.answer_formats.call_syntax import HarmonyCalls, HeadedCalls, ThinkTags
+from headrace.answer_formats.call_syntax import (
+    NO_FORMAT,
+    AnswerFormat,
+    HarmonyCalls,
+    HeadedCalls,
+    ThinkTags,
+)
 from headrace.answer_formats.deltas import CallEnd, CallStart, Delta
-from headrace.answer_formats.formats import AnswerFormat
+from headrace.answer_formats.derive import Messages, Render
+from headrace.answer_formats.formats import call_format, choose_format, reasoning_format
 from headrace.answer_formats.parser import AnswerParser
-from headrace.server.generation import Piece
 
 if TYPE_CHECKING:
-    from headrace.text import Tokenizer
+    from headrace.text import ChatTemplate, Tokenizer
 
 _HARMONY_MARKS = (
     "<|start|>", "<|channel|>", "<|constrain|>", "<|message|>", "<|end|>", "<|call|>", "<|return|>",
@@ -27,6 +33,54 @@ _HARMONY_MARKS = (
 # Mistral's templates refuse ids of another length.
 _MISTRAL_ID_CHARS = 9
 _ID_CHARS = 24
+
+
+AUTO, NONE = "auto", "none"
+"""In place of a format's name: the one that the chat template shows, and none at all."""
+
+
+class Piece(Protocol):
+    """A part of an answer as it comes: text, and the tokens that brought it or will."""
+
+    @property
+    def text(self) -> str:
+        """Its text, which may lag behind its tokens."""
+
+    @property
+    def token_ids(self) -> Sequence[int]:
+        """Its tokens."""
+
+    @property
+    def finish_reason(self) -> str | None:
+        """Why the answer ends with it; None where it goes on."""
+
+
+def answer_format(
+    template: ChatTemplate | None, *, calls: str = AUTO, reasoning: str = AUTO
+) -> AnswerFormat:
+    """How a model writes reasoning and tool calls: as its chat template shows, or as named.
+
+    template: None for a model without one. calls, reasoning: names of formats, AUTO or NONE.
+    """
+    shown = NO_FORMAT
+    if template is not None:
+        shown = choose_format(template.source_text, _renderer(template))
+    chosen_calls, chosen_reasoning = shown.calls, shown.reasoning
+    if calls != AUTO:
+        chosen_calls = None if calls == NONE else call_format(calls)
+    if reasoning != AUTO:
+        chosen_reasoning = None if reasoning == NONE else reasoning_format(reasoning)
+    return AnswerFormat(chosen_calls, chosen_reasoning)
+
+
+def _renderer(template: ChatTemplate) -> Render:
+    """What a format is derived from where the template's text has no known marks."""
+
+    def render(messages: Messages, tools: Messages) -> str:
+        asks = messages[-1]["role"] == "user"
+        return template.render(messages, tools=tools, add_generation_prompt=asks)
+
+    return render
 
 
 @dataclass(frozen=True)
@@ -76,6 +130,30 @@ def reading_of(
     )
 
 
+class ReasoningMarks(NamedTuple):
+    """The token ids between which a model reasons, as its tokenizer writes their texts."""
+
+    begin_ids: tuple[int, ...]
+    end_ids: tuple[int, ...]
+
+
+def reasoning_marks(format: AnswerFormat, tokenizer: Tokenizer) -> ReasoningMarks | None:
+    """The marks of a model's reasoning; None where it has none. What ends harmony's is all that
+    leads to the final channel."""
+    if format.reasoning is None:
+        return None
+    tags = format.reasoning.tags
+    begin, end = (
+        "<|channel|>analysis<|message|>",
+        "<|end|><|start|>assistant<|channel|>final<|message|>",
+    )
+    if isinstance(tags, ThinkTags):
+        begin, end = tags.begin, tags.end
+    return ReasoningMarks(
+        *(tuple(tokenizer.encode(mark, add_special_tokens=False)) for mark in (begin, end))
+    )
+
+
 def mark_ids(format: AnswerFormat, tokenizer: Tokenizer) -> frozenset[int]:
     """The special tokens that are in a format's marks, or that have one in them."""
     marks, patterns = _marks(format)
@@ -87,6 +165,16 @@ def mark_ids(format: AnswerFormat, tokenizer: Tokenizer) -> frozenset[int]:
             if token_id is not None:
                 found.add(token_id)
     return frozenset(found)
+
+
+def special_tokens(tokenizer: Tokenizer) -> dict[str, int]:
+    """Texts of tokens that no text is spelled with, and their ids."""
+    ids = ((text, tokenizer.token_to_id(text)) for text in tokenizer.control_tokens)
+    return {
+        text: token_id
+        for text, token_id in ids
+        if token_id is not None and tokenizer.is_special(token_id)
+    }
 
 
 def _marks(format: AnswerFormat) -> tuple[set[str], list[str]]:
@@ -134,6 +222,10 @@ class ReadChoice:
         self._parser = reading.parser()
         self._new_id = new_id
         self._faulty = False
+
+    def passes(self, piece: Piece) -> bool:
+        """Whether a piece in the middle of a choice is content as it stands; if so it is taken."""
+        return piece.finish_reason is None and self._parser.passes(piece.text)
 
     def take(self, piece: Piece) -> list[Delta]:
         """What a piece of the text makes certain; all of it with the last piece."""

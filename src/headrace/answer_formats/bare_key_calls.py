@@ -1,0 +1,156 @@
+"""Calls whose arguments look like JSON without its quotes: Gemma 4 and FunctionGemma.
+
+    <|tool_call>call:get_weather{city:<|"|>Oslo<|"|>,days:3,at:{hours:[6,18]}}<tool_call|>
+
+A key is a word; a string stands between two marks of its own and has no escapes, so that all that
+is not the mark belongs to it. The arguments are passed on as JSON. What stands bare and is neither
+a number nor a word of JSON is a string.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+
+from headrace.answer_formats.answer_writer import SPACE
+from headrace.answer_formats.call_reading import (
+    CUT_OFF,
+    MAX_NAME_CHARS,
+    CallReading,
+    NotACallError,
+)
+from headrace.answer_formats.call_syntax import BareKeyCalls
+from headrace.answer_formats.tagged_calls import declared_types, typed_value
+from headrace.answer_formats.text_source import Step
+
+_BARE = re.compile(r"[^,\[\]{}<]*")
+_CLOSING = {"[": "]", "{": "}"}
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+\-]?\d+)?", re.ASCII)
+_WORDS = {"true": "true", "false": "false", "null": "null", "none": "null"}
+_MAX_DEPTH = 64
+
+
+class _NotAValueError(Exception):
+    """The arguments break; the text says why."""
+
+
+def read_bare_key_section(reading: CallReading, syntax: BareKeyCalls) -> Step[None]:
+    """One call, after its mark."""
+    source = reading.source
+    name: list[str] = []
+    mark = yield from source.until(("{", *syntax.ends), name.append, limit=MAX_NAME_CHARS)
+    if not mark:
+        raise NotACallError
+    written = "".join(name).strip(SPACE)
+    reading.start(written)
+    if mark != "{":
+        reading.answer.arguments("{}")
+        reading.answer.end_call()
+        return
+    source.unread(1)
+    schema = reading.tools.get(written, {}).get("properties")
+    try:
+        yield from _container(reading, syntax, schema if isinstance(schema, Mapping) else {}, 0)
+    except _NotAValueError as error:
+        reading.answer.end_call(str(error))
+        return
+    reading.answer.end_call()
+    yield from source.skip_space()
+    yield from source.at(syntax.ends)
+
+
+def _container(
+    reading: CallReading, syntax: BareKeyCalls, schemas: Mapping[str, object], depth: int
+) -> Step[None]:
+    """An object or a list. schemas: those of an object's members, as far as they are known."""
+    source, answer = reading.source, reading.answer
+    if depth == _MAX_DEPTH:
+        raise _NotAValueError(f"the arguments are nested deeper than {_MAX_DEPTH}")
+    bracket = yield from source.take(1)
+    closing = _CLOSING[bracket]
+    answer.arguments(bracket)
+    separator = ""
+    while True:
+        yield from source.skip_space()
+        if (yield from source.at((closing,))):
+            answer.arguments(closing)
+            return
+        if separator:
+            if not (yield from source.at((",",))):
+                character = yield from source.peek()
+                raise _NotAValueError(
+                    f"{character!r} is where ',' belongs" if character else CUT_OFF
+                )
+            yield from source.skip_space()
+            if (yield from source.at((closing,))):
+                answer.arguments(closing)
+                return
+        answer.arguments(separator)
+        separator = ", "
+        declared: object = None
+        if bracket == "{":
+            key = yield from _key(reading, syntax)
+            answer.arguments(f"{_quoted(key)}: ")
+            declared = schemas.get(key)
+        yield from source.skip_space()
+        yield from _value(reading, syntax, declared, depth)
+
+
+def _key(reading: CallReading, syntax: BareKeyCalls) -> Step[str]:
+    source = reading.source
+    pieces: list[str] = []
+    if not (yield from source.until((":",), pieces.append, limit=MAX_NAME_CHARS)):
+        raise _NotAValueError("a key has no end" if (yield from source.peek()) else CUT_OFF)
+    return (
+        "".join(pieces)
+        .strip(SPACE)
+        .removeprefix(syntax.quote)
+        .removesuffix(syntax.quote)
+        .strip("\"'")
+    )
+
+
+def _value(reading: CallReading, syntax: BareKeyCalls, declared: object, depth: int) -> Step[None]:
+    source, answer = reading.source, reading.answer
+    character = yield from source.peek()
+    if not character:
+        raise _NotAValueError(CUT_OFF)
+    if character in _CLOSING:
+        inner = declared.get("properties") if isinstance(declared, Mapping) else None
+        members = inner if isinstance(inner, Mapping) else {}
+        yield from _container(reading, syntax, members, depth + 1)
+    elif (yield from source.at((syntax.quote,))):
+        types = declared_types(declared)
+        if syntax.all_quoted and types != {"string"}:
+            pieces: list[str] = []
+            ended = yield from source.until((syntax.quote,), pieces.append)
+            text = "".join(pieces)
+            answer.arguments(typed_value(text, types) if ended else _quoted(text)[:-1])
+        else:
+            answer.arguments('"')
+            ended = yield from source.until(
+                (syntax.quote,), lambda text: answer.arguments(_quoted(text)[1:-1])
+            )
+            answer.arguments('"' if ended else "")
+        if not ended:
+            raise _NotAValueError(CUT_OFF)
+    else:
+        yield from _bare(reading)
+
+
+def _bare(reading: CallReading) -> Step[None]:
+    source, answer = reading.source, reading.answer
+    pieces: list[str] = []
+    yield from source.run(_BARE, pieces.append)
+    if not (yield from source.peek()):
+        raise _NotAValueError(CUT_OFF)
+    atom = "".join(pieces).strip(SPACE)
+    if not atom:
+        raise _NotAValueError("a value is missing")
+    known = atom if _NUMBER.fullmatch(atom) else _WORDS.get(atom.lower())
+    answer.arguments(known if known is not None else _quoted(atom.strip("\"'")))
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,131 @@
+"""Calls whose parameters are nested elements: MiniMax-M3.
+
+    ]<]minimax[>[<tool_call>
+    ]<]minimax[>[<invoke name="order">
+    ]<]minimax[>[<user>42]<]minimax[>[</user>
+    ]<]minimax[>[<items>]<]minimax[>[<item>pen]<]minimax[>[</item>]<]minimax[>[</items>
+    ]<]minimax[>[</invoke>
+    ]<]minimax[>[</tool_call>
+
+An element with elements is an object, or a list where its schema says so or its elements are items;
+elements of one name are a list. A text means what its schema says, as in tagged_calls.py. Whether
+an element comes twice shows at the end: the arguments are passed on together.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from headrace.answer_formats.answer_writer import SPACE
+from headrace.answer_formats.call_reading import (
+    CUT_OFF,
+    MAX_NAME_CHARS,
+    CallReading,
+    NotACallError,
+)
+from headrace.answer_formats.call_syntax import NestedCalls
+from headrace.answer_formats.tagged_calls import declared_types, typed_value
+from headrace.answer_formats.text_source import Step
+
+_MAX_DEPTH = 64
+
+
+class _BrokenError(Exception):
+    """The arguments break; the text says why."""
+
+
+def read_nested_section(reading: CallReading, syntax: NestedCalls) -> Step[None]:
+    """A section of calls, after its mark."""
+    source, before = reading.source, reading.answer.num_calls
+    while True:
+        yield from source.skip_space()
+        called = reading.answer.num_calls > before
+        mark = yield from source.at((syntax.name[0], *(syntax.section_ends if called else ())))
+        if called and mark != syntax.name[0]:
+            return
+        if not mark:
+            raise NotACallError
+        if called:
+            source.hold(len(mark))
+        name: list[str] = []
+        if not (yield from source.until((syntax.name[1],), name.append, limit=MAX_NAME_CHARS)):
+            raise NotACallError
+        written = "".join(name).strip(SPACE + "\"'")
+        reading.start(written)
+        try:
+            text = yield from _members(reading, syntax, reading.tools.get(written), syntax.end, 0)
+        except _BrokenError as error:
+            reading.answer.end_call(str(error))
+            return
+        reading.answer.arguments(text or "{}")
+        reading.answer.end_call()
+
+
+def _members(
+    reading: CallReading, syntax: NestedCalls, schema: object, end: str, depth: int
+) -> Step[str]:
+    """The elements up to an end, which is read, as JSON; "" where there are none."""
+    source = reading.source
+    if depth == _MAX_DEPTH:
+        raise _BrokenError(f"the arguments are nested deeper than {_MAX_DEPTH}")
+    members: dict[str, list[str]] = {}
+    while True:
+        yield from source.skip_space()
+        mark = yield from source.at((end, syntax.prefix + "<"))
+        if mark == end:
+            break
+        if not mark:
+            raise _BrokenError(
+                "an element or the end belongs here" if (yield from source.peek()) else CUT_OFF
+            )
+        pieces: list[str] = []
+        if not (yield from source.until((">",), pieces.append, limit=MAX_NAME_CHARS)):
+            raise _BrokenError(
+                "an element's name has no end" if (yield from source.peek()) else CUT_OFF
+            )
+        key = "".join(pieces).strip(SPACE)
+        declared = _declared(schema, key, syntax.item)
+        members.setdefault(key, []).append(
+            (yield from _value(reading, syntax, declared, f"{syntax.prefix}</{key}>", depth + 1))
+        )
+    if not members:
+        return ""
+    listed = "array" in declared_types(schema) or not isinstance(schema, Mapping)
+    if members.keys() == {syntax.item} and depth and listed:
+        return f"[{', '.join(members[syntax.item])}]"
+    texts = (
+        f"{json.dumps(key, ensure_ascii=False)}: "
+        + (values[0] if len(values) == 1 else f"[{', '.join(values)}]")
+        for key, values in members.items()
+    )
+    return "{" + ", ".join(texts) + "}"
+
+
+def _declared(schema: object, key: str, item: str) -> object:
+    """The schema of an element within one of a schema."""
+    if not isinstance(schema, Mapping):
+        return None
+    if key == item and "items" in schema:
+        return schema["items"]
+    properties = schema.get("properties")
+    found = properties.get(key) if isinstance(properties, Mapping) else None
+    return schema.get("additionalProperties") if found is None else found
+
+
+def _value(
+    reading: CallReading, syntax: NestedCalls, schema: object, end: str, depth: int
+) -> Step[str]:
+    """The value of an element as JSON, and the element's end."""
+    source = reading.source
+    pieces: list[str] = []
+    mark = yield from source.until((end, syntax.prefix + "<"), pieces.append)
+    text = "".join(pieces)
+    if not mark:
+        raise _BrokenError(CUT_OFF)
+    if mark == end:
+        return typed_value(text, declared_types(schema))
+    source.unread(len(mark))
+    if text.strip(SPACE):
+        raise _BrokenError("an element within a text")
+    return (yield from _members(reading, syntax, schema, end, depth))

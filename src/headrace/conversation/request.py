@@ -1,0 +1,44 @@
+"""What a conversation brings beside its messages: tools and effort, as templates know them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from headrace.protocol.openai.tools import ToolDefinition
+
+_SWITCHES = ("enable_thinking", "thinking")
+
+
+def template_tools(tools: Sequence[ToolDefinition]) -> list[dict[str, Any]]:
+    """Tools as templates know them: what is the API's own (`strict`) is no part of the prompt."""
+    return [_template_tool(tool) for tool in tools]
+
+
+def _template_tool(tool: ToolDefinition) -> dict[str, Any]:
+    function = tool.function
+    shown: dict[str, Any] = {"name": function.name}
+    if function.description is not None:
+        shown["description"] = function.description
+    shown["parameters"] = function.parameters or {"type": "object", "properties": {}}
+    return {"type": "function", "function": shown}
+
+
+def argument_schemas(tools: Sequence[ToolDefinition]) -> dict[str, dict[str, Any]] | None:
+    """The schema of each tool's arguments by its name; None without tools, where no calls are
+    read."""
+    return {tool.function.name: tool.function.parameters or {} for tool in tools} or None
+
+
+def template_variables(given: Mapping[str, Any], effort: str | None) -> dict[str, Any]:
+    """Variables for the template; what the caller names itself goes before the effort.
+
+    Templates of Qwen3 (enable_thinking), DeepSeek-V3.1 and Granite (thinking) have a switch instead
+    of an effort, so `none` turns that off, as it does in vLLM.
+    """
+    variables = dict(given)
+    if effort is not None:
+        variables.setdefault("reasoning_effort", effort)
+        for switch in _SWITCHES:
+            variables.setdefault(switch, effort != "none")
+    return variables

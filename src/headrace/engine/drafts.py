@@ -1,0 +1,110 @@
+"""Tokens that are computed before anybody has drawn them: where they come from, and how many.
+
+A row of a step is the tokens that its request lacks, then drafts. A row that has all of the former
+gives tokens: its drafts as far as they are accepted, and one more. Drafts are of two kinds.
+
+    certain   nothing else can come (a grammar or a thinking budget leaves no choice): they are
+              accepted as they are, nothing is drawn, and logits are taken only where log
+              probabilities are wanted
+    guessed   at each place the request's own token is drawn, from the logits, masks and penalties
+              that it has there and with the random number of that position; a draft is accepted
+              where it is the token drawn, and the first that is not ends the row
+
+So an answer is, bit for bit, the one that a token at a time gives: a draw depends on (seed, choice,
+position) and the tokens before it alone, and these are the same. A draft that is not accepted has
+left nothing but K and V behind the request's length, where the next token's are written over it; no
+block is shared before its tokens are the request's own. Drafts push nobody out: they get what
+budget and blocks the tokens that are wanted leave. A budget for thinking is no proposer but the
+bound of all of them, because no draft may pass the place where its closing ids are certain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from headrace.engine.request import Request
+
+
+class Proposal(NamedTuple):
+    """What may follow a request's tokens."""
+
+    token_ids: Sequence[int]
+    is_certain: bool
+    """Nothing else can follow, whatever the logits are; else it is a guess."""
+    ends: bool = False
+    """Nothing can follow the last of them; of one that is certain."""
+
+
+class Proposer(Protocol):
+    """A source of drafts. What it gives is a function of the request's tokens and parameters where
+    it is certain; where it is a guess it may be anything."""
+
+    def propose(self, request: Request, most: int) -> Proposal | None:
+        """At most so many tokens, 1 or more, that may follow; None where it knows nothing."""
+        ...
+
+
+class Drafts(NamedTuple):
+    """The drafts of a row. following: the token after them where that is certain as well, so that
+    nothing is drawn after the last place; it is not computed yet."""
+
+    token_ids: Sequence[int] = ()
+    are_certain: bool = False
+    following: int | None = None
+
+    def within(self, room: int) -> Drafts:
+        """So many of them at most: what is certain is still given by its following token."""
+        if len(self.token_ids) <= room:
+            return self
+        kept = self.token_ids[:room]
+        if self.are_certain:
+            return Drafts(kept, True, self.token_ids[room])
+        return Drafts(kept) if kept else NO_DRAFTS
+
+
+NO_DRAFTS = Drafts()
+
+
+class Drafter:
+    """Proposers in the order in which they are asked; the first that has a proposal is taken."""
+
+    def __init__(self, proposers: Sequence[Proposer]) -> None:
+        self._proposers = tuple(proposers)
+
+    def drafts(self, request: Request, room: int) -> Drafts:
+        """Drafts after all tokens of a request that is not at its end, for at most `room` more of
+        them in its row; `room` may be 0.
+
+        What the row gives is within the request's length and its budget for thinking.
+        """
+        most = request.max_len - len(request.token_ids)
+        thinking = request.thinking
+        left = None if thinking is None else thinking.left(request.token_ids)
+        if thinking is not None and left == 0:
+            closing = Proposal(thinking.closing(request.token_ids)[:most], is_certain=True)
+            return _certain(request, closing, most, room)
+        if left is not None:
+            most = min(most, left)
+        for proposer in self._proposers:
+            proposal = proposer.propose(request, min(most, room + 1))
+            if proposal is None or not proposal.token_ids:
+                continue
+            if proposal.is_certain:
+                return _certain(request, proposal, most, room)
+            guessed = proposal.token_ids[: min(room, most - 1)]
+            return Drafts(guessed) if guessed else NO_DRAFTS
+        return NO_DRAFTS
+
+
+def _certain(request: Request, proposal: Proposal, most: int, room: int) -> Drafts:
+    """Those of a proposal up to the first that ends the request."""
+    token_ids, ends = proposal.token_ids, proposal.ends
+    for index, token_id in enumerate(token_ids):
+        if request.ends_at(token_id):
+            token_ids, ends = token_ids[: index + 1], True
+            break
+    if ends or len(token_ids) > room or len(token_ids) >= most:
+        last = min(len(token_ids) - 1, room)
+        return Drafts(token_ids[:last], True, token_ids[last])
+    return Drafts(token_ids, True)

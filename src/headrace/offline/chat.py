@@ -1,0 +1,157 @@
+"""A conversation in Python: its prompt, and its answer read into content, reasoning and calls.
+
+The format, the reading and what tools mean are those of the server, so that the same conversation
+gives the same tokens and the same answer there.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple, cast
+
+import msgspec
+
+from headrace.answer_formats.deltas import CallDelta, CallEnd, CallStart, ContentDelta
+from headrace.answer_formats.formats import AnswerFormat
+from headrace.conversation.answer_grammar import held_to
+from headrace.conversation.reading import AnswerReading, ReadChoice
+from headrace.conversation.request import template_variables
+from headrace.engine.params import SamplingParams
+from headrace.errors import RequestError
+from headrace.offline import values
+from headrace.offline.results import AnswerEnd, GenerationDelta, ToolCall
+from headrace.offline.values import items, unexpected
+from headrace.protocol.openai.tools import (
+    ToolChoice,
+    ToolDefinition,
+    check_tools,
+    tool_choice_of,
+)
+from headrace.structured.grammar_checks import GrammarChecks
+
+
+class ChatPrompt(NamedTuple):
+    """A conversation as the model reads it."""
+
+    token_ids: list[int]
+    reading: AnswerReading | None
+    """How its answers are read; None where they are content as they stand."""
+    format: AnswerFormat
+    """How the model writes reasoning and calls."""
+    special: Mapping[str, int]
+    """The texts of the model's special tokens and their ids."""
+
+    def held(
+        self, params: SamplingParams, options: ChatOptions, checks: GrammarChecks
+    ) -> SamplingParams:
+        """The parameters with the grammar of answers to it: of their form, after reasoning, and of
+        calls. Raises RequestError where there is none or it does not compile."""
+        form = None if params.grammar is None else (params.grammar, "params.grammar")
+        if form is None and not options.tools:
+            return params
+        opened = self.reading is not None and self.reading.reasoning_opened
+        found = held_to(form, options, self.format, opened=opened, special=self.special)
+        if found is None:
+            return params
+        checks.check(*found)
+        return msgspec.structs.replace(params, grammar=found[0])
+
+
+class ChatOptions(NamedTuple):
+    """What a conversation has beside its messages."""
+
+    tools: tuple[ToolDefinition, ...]
+    choice_of_tools: ToolChoice
+    parallel_tool_calls: bool
+    variables: dict[str, Any]
+    """Of the template, and options of rendering."""
+
+    @property
+    def shown_tools(self) -> tuple[ToolDefinition, ...]:
+        """The tools that the template presents."""
+        return () if self.choice_of_tools.kind == "none" else self.tools
+
+    @classmethod
+    def of(
+        cls,
+        tools: object = None,
+        tool_choice: object = None,
+        parallel_tool_calls: object = True,
+        reasoning_effort: object = None,
+        chat_template_kwargs: object = None,
+        variables: Mapping[str, Any] | None = None,
+    ) -> ChatOptions:
+        """From a caller's arguments; raises RequestError naming the one that is wrong."""
+        given = _tools(tools)
+        if reasoning_effort is not None and not isinstance(reasoning_effort, str):
+            raise unexpected("reasoning_effort", reasoning_effort, "a text or None")
+        named = {} if chat_template_kwargs is None else chat_template_kwargs
+        if not isinstance(named, Mapping):
+            raise unexpected("chat_template_kwargs", named, "a mapping or None")
+        return cls(
+            tuple(given),
+            tool_choice_of(tool_choice, given),
+            values.boolean(parallel_tool_calls, "parallel_tool_calls"),
+            template_variables({**named, **(variables or {})}, reasoning_effort),
+        )
+
+
+def _tools(value: object) -> list[ToolDefinition]:
+    if value is None:
+        return []
+    given = items(value, "tools", "a list of tools or None")
+    tools = []
+    for index, tool in enumerate(given):
+        try:
+            tools.append(msgspec.convert(tool, ToolDefinition))
+        except msgspec.ValidationError as error:
+            problem, _, path = str(error).partition(" - at `$")
+            param = f"tools[{index}]{path.rstrip('`')}"
+            raise RequestError(f"{param}: {problem}", param=param, code="invalid_type") from None
+    check_tools(tools)
+    return tools
+
+
+class ChatAnswer:
+    """An answer to a conversation while it is read."""
+
+    def __init__(self, reading: AnswerReading | None) -> None:
+        """reading: None where all of it is content."""
+        self._read = None
+        if reading is not None:
+            self._read = ReadChoice(reading, lambda: secrets.token_hex(16))
+        self._name = self._id = ""
+        self._arguments: list[str] = []
+
+    def read(self, delta: GenerationDelta) -> GenerationDelta:
+        """A delta with what its text makes certain of content, reasoning and calls."""
+        if self._read is None:
+            return replace(delta, content=delta.text)
+        content: list[str] = []
+        reasoning: list[str] = []
+        calls: list[ToolCall] = []
+        for part in self._read.take(delta):
+            match part:
+                case CallStart(_, name, _):
+                    self._name, self._id = name, self._read.call_id(part)
+                    self._arguments = []
+                case CallDelta(_, arguments):
+                    self._arguments.append(arguments)
+                case CallEnd():
+                    calls.append(ToolCall(self._name, "".join(self._arguments), self._id))
+                case ContentDelta(text):
+                    content.append(text)
+                case _:
+                    reasoning.append(part.text)
+        reason = delta.finish_reason
+        return replace(
+            delta,
+            content="".join(content),
+            reasoning="".join(reasoning) if reasoning else None,
+            tool_calls=tuple(calls),
+            finish_reason=None
+            if reason is None
+            else cast(AnswerEnd, self._read.finish_reason(reason)),
+        )

@@ -1,0 +1,197 @@
+// A message of the conversation: what it says, and what can be done with it.
+
+import { AnswerView } from "./shared/answer.js";
+import { copyButton, h } from "./shared/dom.js";
+import { codeBlock } from "./shared/markdown.js";
+import { shown } from "./figures.js";
+import { TokensView } from "./logprobs.js";
+import { showRaw } from "./raw.js";
+import { exchangeOf } from "./store.js";
+import { drawCalls } from "./tool_calls.js";
+
+const NAMES = { user: "You", assistant: "Model", tool: "Tool" };
+const ENDS = {
+  length: "cut at the most tokens allowed",
+  timeout: "cut at the time limit",
+  content_filter: "withheld",
+};
+
+const button = (text, onclick, attributes = {}) =>
+  h("button", { type: "button", class: "quiet", ...attributes, onclick }, text);
+
+// Where a schema was sent: the answer as JSON, or why it is none.
+function drawJson(answer, { content }, tokens) {
+  const shown = tokens ? [tokens.element] : [];
+  try {
+    const text = JSON.stringify(JSON.parse(content), null, 2);
+    const mark = h("p", { class: "mark good" }, "Valid JSON");
+    answer.replace(...(tokens ? shown : [codeBlock(text, "JSON")]), mark);
+  } catch (error) {
+    const mark = h("p", { class: "mark warn" }, `This is not valid JSON: ${error.message}`);
+    answer.replace(...(tokens ? shown : [codeBlock(content, "text")]), mark);
+  }
+}
+
+export class MessageView {
+  // acts: what its buttons do: edit, again, remove, results.
+  constructor(message, acts) {
+    this.message = message;
+    this.acts = acts;
+    this.answer = new AnswerView();
+    this.tokens = null;
+    this.begun = false;
+    this.editing = false;
+    this.frame = 0;
+    const name = NAMES[message.role];
+    this.tags = h("small", { class: "tags" }, message.role === "tool" && message.name);
+    this.buttons = h("div", { class: "row acts" });
+    this.element = h(
+      "article",
+      { class: `message ${message.role}`, "aria-label": name },
+      h("div", { class: "card-head" }, h("h2", {}, name), this.tags, this.buttons),
+      this.answer.elements,
+    );
+  }
+
+  // While it arrives: what the answer has now, in addition to before.
+  grow({ reasoning, content, calls, tokens }) {
+    const { thought } = this.answer;
+    // Thoughts are open until the answer itself begins, unless they were folded by hand.
+    if (reasoning && thought.hidden) thought.open = true;
+    if (reasoning) this.answer.reason(reasoning);
+    if ((content || calls) && !this.begun) {
+      this.begun = true;
+      thought.open = false;
+    }
+    if (tokens) {
+      this.tokens ??= this.startTokens();
+      this.tokens.append(tokens);
+    }
+    if (content && !this.tokens) this.answer.append(content);
+    if (calls)
+      this.frame ||= requestAnimationFrame(() => {
+        this.frame = 0;
+        drawCalls(this.answer.calls, this.message.calls, null);
+      });
+  }
+
+  startTokens() {
+    const element = h("div");
+    this.answer.replace(element);
+    return new TokensView(element);
+  }
+
+  waiting(words) {
+    this.tags.textContent = words;
+  }
+
+  busy(is) {
+    this.element.setAttribute("aria-busy", String(is));
+  }
+
+  // The message as it is now. last: whether it is the conversation's last.
+  draw(last) {
+    const { message, answer } = this;
+    this.last = last;
+    if (this.editing) return;
+    cancelAnimationFrame(this.frame);
+    this.frame = 0;
+    this.busy(false);
+    if (message.role === "assistant") this.drawAnswer(last);
+    else answer.replace(h("p", { class: message.role === "tool" && "code" }, message.content));
+    this.drawButtons();
+  }
+
+  drawAnswer(last) {
+    const { message, answer } = this;
+    const exchange = exchangeOf(message);
+    answer.thought.hidden = !message.reasoning;
+    answer.thought.lastChild.textContent = message.reasoning || "";
+    if (exchange?.tokens && !this.tokens) {
+      this.tokens = this.startTokens();
+      this.tokens.append(exchange.tokens);
+    }
+    answer.text = message.content;
+    if (message.json && message.content) drawJson(answer, message, this.tokens);
+    else if (this.tokens) answer.replace(this.tokens.element);
+    else answer.draw();
+    if (message.json && !message.content && message.reasoning && message.finish === "length")
+      answer.replace(
+        h("p", { class: "mark warn" }, "Reasoning took all tokens. Limit its tokens in Sampling."),
+      );
+    const unanswered = last && !message.error && message.calls?.length;
+    drawCalls(answer.calls, message.calls || [], unanswered ? this.acts.results : null);
+    answer.fail(message.error ? problem(message.error) : "");
+    answer.figures(shown(message.figures || {}));
+    this.waiting([ENDS[message.finish], message.stopped && "stopped"].filter(Boolean).join(", "));
+  }
+
+  drawButtons() {
+    const { message, acts } = this;
+    const exchange = exchangeOf(message);
+    const again = message.role === "assistant" ? "Try again" : "Resend";
+    this.buttons.replaceChildren(
+      ...[
+        exchange && button("Raw", () => showRaw(exchange)),
+        message.content && copyButton(() => message.content),
+        button("Edit", () => this.edit()),
+        message.role !== "tool" && button(again, acts.again),
+        button("Delete", acts.remove),
+      ].filter(Boolean),
+    );
+  }
+
+  edit() {
+    const { message, answer } = this;
+    const input = h("textarea", {
+      rows: Math.min(16, Math.max(3, message.content.split("\n").length)),
+      value: message.content,
+      "aria-label": "Text of the message",
+    });
+    const done = (send) => {
+      if (input.value !== message.content) this.tokens = null;
+      this.editing = false;
+      this.editing = !this.acts.edit(input.value, send);
+    };
+    const cancel = () => {
+      this.editing = false;
+      this.draw(this.last);
+    };
+    this.editing = true;
+    const form = h(
+      "form",
+      {
+        class: "edit",
+        onsubmit: (event) => {
+          event.preventDefault();
+          done(message.role !== "assistant");
+        },
+        onkeydown: (event) => {
+          if (event.key === "Escape") cancel();
+          else if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.requestSubmit();
+        },
+      },
+      input,
+      h(
+        "div",
+        { class: "row end" },
+        button("Cancel", cancel),
+        message.role !== "assistant" && button("Save only", () => done(false)),
+        h(
+          "button",
+          { class: "primary" },
+          message.role === "assistant" ? "Save" : "Save and resend",
+        ),
+      ),
+    );
+    answer.replace(form);
+    this.buttons.replaceChildren();
+    input.focus();
+  }
+}
+
+// An error as the server words it, with the field and the code that it names.
+function problem({ status, message, param, code }) {
+  const about = [status && `HTTP ${status}`, code, param && `field ${param}`].filter(Boolean);
+  return about.length ? `${message}\n(${about.join(" · ")})` : message;
+}

@@ -1,0 +1,247 @@
+// The panel of settings: what every request has beside the conversation.
+
+import { field, h, select, unique } from "./shared/dom.js";
+import { bound, moreField, parameterFields } from "./shared/parameters.js";
+import { REASONING, SAMPLING } from "./request.js";
+import { key, save, state } from "./store.js";
+
+const EFFORTS = ["none", "minimal", "low", "medium", "high", "xhigh"];
+const CHOICES = [
+  ["auto", "The model decides"],
+  ["required", "At least one call"],
+  ["none", "No calls"],
+];
+const EXAMPLE_TOOLS = [
+  {
+    type: "function",
+    function: {
+      name: "get_weather",
+      description: "The weather of a city at this moment.",
+      parameters: {
+        type: "object",
+        properties: { city: { type: "string" } },
+        required: ["city"],
+        additionalProperties: false,
+      },
+    },
+  },
+];
+const EXAMPLE_SCHEMA = {
+  type: "object",
+  properties: {
+    name: { type: "string" },
+    arguments: { type: "array", items: { type: "string" }, maxItems: 4 },
+    pure: { type: "boolean" },
+  },
+  required: ["name", "arguments", "pure"],
+  additionalProperties: false,
+};
+
+function section(id, title, open, ...content) {
+  return h(
+    "details",
+    { id, open },
+    h("summary", {}, title),
+    h("div", { class: "inside" }, content),
+  );
+}
+
+// A checkbox that keeps kept[name].
+function check(label, kept, name, changed) {
+  const input = h("input", {
+    type: "checkbox",
+    id: unique("check"),
+    checked: kept[name],
+    onchange: () => {
+      kept[name] = input.checked;
+      changed();
+    },
+  });
+  return h("div", { class: "field check" }, input, h("label", { for: input.id }, label));
+}
+
+// A field of JSON that says where it is wrong as soon as it is left.
+function jsonField(id, label, kept, help, example, changed) {
+  const problem = h("small", { class: "bad", id: `${id}-problem`, role: "alert" });
+  const input = bound(kept, "text", { rows: 8, spellcheck: "false", class: "code", id }, changed);
+  const judge = () => {
+    problem.textContent = "";
+    try {
+      if (input.value.trim()) JSON.parse(input.value);
+    } catch (error) {
+      problem.textContent = error.message;
+    }
+    input.setAttribute("aria-invalid", String(Boolean(problem.textContent)));
+  };
+  input.addEventListener("change", judge);
+  const fill = h(
+    "button",
+    {
+      type: "button",
+      class: "quiet",
+      onclick: () => {
+        input.value = JSON.stringify(example, null, 2);
+        kept.text = input.value;
+        judge();
+        changed();
+      },
+    },
+    "Insert an example",
+  );
+  const box = field(label, input, help);
+  input.setAttribute("aria-describedby", `${id}-help ${problem.id}`);
+  box.append(problem, h("div", { class: "row" }, fill));
+  return box;
+}
+
+// model: an entry of /v1/models, or undefined while none is known. onKey: after the key changed.
+export function drawSettings(root, model, onKey) {
+  const changed = () => {
+    save();
+    marks();
+  };
+  const bind = (name, attributes) => bound(state, name, attributes, changed);
+  const effort = select(
+    [["", "Default"], ...EFFORTS.map((name) => [name, name])],
+    state.effort,
+    () => {
+      state.effort = effort.value;
+      changed();
+    },
+  );
+  const choice = select(CHOICES, state.tools.choice, () => {
+    state.tools.choice = choice.value;
+    changed();
+  });
+  const keyInput = h("input", {
+    type: "password",
+    autocomplete: "off",
+    spellcheck: "false",
+    id: "key",
+  });
+  keyInput.value = key.get();
+  const keyForm = h(
+    "form",
+    {
+      onsubmit: (event) => {
+        event.preventDefault();
+        key.set(keyInput.value.trim());
+        onKey();
+      },
+    },
+    field("Key", keyInput, "Only for servers that require one. It stays in this tab."),
+    h("button", {}, "Use this key"),
+  );
+  const parts = {
+    system: section(
+      "system-part",
+      "System prompt",
+      true,
+      field("Instructions to the model", bind("system", { rows: 4, id: "system" })),
+    ),
+    sampling: section(
+      "sampling-part",
+      "Sampling",
+      true,
+      h("p", { class: "quiet" }, "An empty field leaves the choice to the model."),
+      parameterFields(state.parameters, SAMPLING, {
+        defaults: model?.default_sampling_params,
+        changed,
+      }),
+      field(
+        "Stop",
+        bind("stop", { rows: 2, class: "code", placeholder: "none" }),
+        "Texts that end the answer, each on its own line.",
+      ),
+      parameterFields(state.parameters, REASONING, {
+        changed,
+        beside: field("Reasoning effort", effort),
+      }),
+      moreField(state, changed),
+    ),
+    tools: section(
+      "tools-part",
+      "Tools",
+      state.tools.on,
+      check("Offer tools to the model", state.tools, "on", changed),
+      jsonField(
+        "tools-text",
+        "Tools (JSON)",
+        state.tools,
+        "A list as in the API, or of functions alone. You play the tools: type what a call returns.",
+        EXAMPLE_TOOLS,
+        changed,
+      ),
+      field("Choice", choice),
+    ),
+    schema: section(
+      "schema-part",
+      "Answer's schema",
+      state.schema.on,
+      check("Answer in JSON of this schema", state.schema, "on", changed),
+      jsonField(
+        "schema-text",
+        "JSON Schema",
+        state.schema,
+        "Sent as response_format.",
+        EXAMPLE_SCHEMA,
+        changed,
+      ),
+      check("strict", state.schema, "strict", changed),
+    ),
+    logprobs: section(
+      "logprobs-part",
+      "Log probabilities",
+      state.logprobs.on,
+      check("Colour tokens by their probability", state.logprobs, "on", changed),
+      field(
+        "Rivals of each token",
+        bound(state.logprobs, "rivals", { type: "number", min: 0, max: 20, step: 1 }, changed),
+      ),
+    ),
+    key: section("key-part", "API key", Boolean(key.get()), keyForm),
+  };
+  // A folded section shows that it has an effect.
+  function marks() {
+    const used = {
+      system: state.system.trim(),
+      sampling:
+        state.stop || state.effort || state.more || Object.values(state.parameters).some(Boolean),
+      tools: state.tools.on,
+      schema: state.schema.on,
+      logprobs: state.logprobs.on,
+      key: key.get(),
+    };
+    for (const [name, part] of Object.entries(parts))
+      part.classList.toggle("used", Boolean(used[name]));
+  }
+  marks();
+  root.replaceChildren(
+    h("div", { class: "head" }, h("h2", {}, "Settings"), closeButton()),
+    ...Object.values(parts),
+  );
+}
+
+const closeButton = () =>
+  h(
+    "button",
+    { type: "button", class: "quiet narrow", onclick: () => toggleSettings(false) },
+    "Close",
+  );
+
+export function toggleSettings(open) {
+  document.body.classList.toggle("with-settings", open);
+  const button = document.getElementById("settings-button");
+  button.setAttribute("aria-expanded", String(document.body.classList.contains("with-settings")));
+  if (open) document.querySelector("#settings summary").focus();
+  else button.focus();
+}
+
+// Opens what holds a control and puts the focus there.
+export function reveal(id) {
+  const control = document.getElementById(id);
+  if (!control) return;
+  document.body.classList.add("with-settings");
+  control.closest("details").open = true;
+  control.focus();
+}

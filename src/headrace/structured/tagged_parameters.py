@@ -1,0 +1,54 @@
+"""The parameters of a call as tags, by a schema: required ones and optional ones, in its order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from headrace.answer_formats.call_layout import TaggedLayout
+from headrace.errors import RequestError, shown
+from headrace.structured.composition import Composition
+from headrace.structured.free_text import free_text
+from headrace.structured.parameters import Parameter, parameters_of
+from headrace.structured.schema_walk import UNSUPPORTED_SCHEMA
+from headrace.structured.tagged_values import TaggedValues
+
+_ANY_NAME = "/[A-Za-z_][A-Za-z0-9_]{0,63}/"
+
+
+def tagged_parameters(
+    rules: Composition, layout: TaggedLayout, schema: Mapping[str, Any] | None, param: str
+) -> str:
+    """A rule for all parameters of a call; None for any of them.
+
+    Raises RequestError for a parameter that cannot be written so.
+    """
+    if schema is None:
+        value = f"{free_text(rules, (layout.value_end,))} {rules.text(layout.value_end)}"
+        tag = f"{rules.text(layout.before_key)} {_ANY_NAME} {rules.text(layout.before_value)}"
+        return rules.rule(f"({tag} {value} {rules.text(layout.after_value)})*")
+    root, parameters = parameters_of(schema, f"{param}.parameters")
+    values = TaggedValues(
+        rules, root, end=layout.value_end, padding=layout.padding, param=f"{param}.parameters"
+    )
+    out: list[str] = []
+    for parameter in parameters:
+        _check_name(parameter, layout, f"{param}.parameters")
+        key = f"{layout.before_key}{parameter.name}{layout.before_value}{layout.padding}"
+        value = rules.rule(values.value(parameter.name, parameter.schema, parameter.declared))
+        tag = f"{rules.text(key)} {value} {rules.text(layout.after_value)}"
+        out.append(tag if parameter.required else f"({tag})?")
+    return rules.rule(" ".join(out) or '""')
+
+
+def _check_name(parameter: Parameter, layout: TaggedLayout, param: str) -> None:
+    """Raises RequestError for a name that would end its tag or be read as another one."""
+    name = parameter.name
+    ends = layout.before_value[0]
+    if not name or name.strip(" \t\r\n\"'") != name or ends in name or len(name) > 200:
+        raise RequestError(
+            f"{param}: the property {shown(name)} cannot be written as a tag, as calls of this "
+            "model are; rename it",
+            param=param,
+            code=UNSUPPORTED_SCHEMA,
+        )

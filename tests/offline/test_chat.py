@@ -1,0 +1,161 @@
+"""Conversations in process: tools shown and called, answers read into parts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace import LLM, SamplingParams
+from headrace.answer_formats.call_syntax import NO_FORMAT
+from headrace.answer_formats.formats import choose_format
+from headrace.conversation.reading import AnswerReading
+from headrace.errors import RequestError
+from headrace.offline.chat import ChatAnswer
+from headrace.offline.results import GenerationDelta
+from tests.tiny import write_tiny_hf
+
+TEMPLATE = (
+    "{% for tool in tools or [] %}{{ tool | tojson }}\n{% endfor %}"
+    "{# <tool_call> #}{% if false %}<tool_call>{% endif %}"
+    "{% for m in messages %}{{ m.role }}:{{ m.content }}\n{% endfor %}"
+    "{% if enable_thinking is defined %}thinking {{ enable_thinking }}\n{% endif %}"
+)
+WEATHER: dict[str, Any] = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "parameters": {
+            "type": "object",
+            "properties": {"days": {"type": "integer", "minimum": 1, "maximum": 9}},
+            "required": ["days"],
+            "additionalProperties": False,
+        },
+    },
+}
+NOW: dict[str, Any] = {"type": "function", "function": {"name": "now"}}
+HELLO = [{"role": "user", "content": "x"}]
+PARAMS = SamplingParams(temperature=1, seed=3, max_tokens=120)
+
+
+@pytest.fixture(scope="module")
+def llm(tmp_path_factory: pytest.TempPathFactory) -> LLM:
+    path = write_tiny_hf(tmp_path_factory.mktemp("chat"), logit_scale=4.0)
+    config = path / "tokenizer_config.json"
+    fields = json.loads(config.read_text(encoding="utf-8"))
+    config.write_text(json.dumps({**fields, "chat_template": TEMPLATE}), encoding="utf-8")
+    return LLM(path, backend="reference", num_gpu_blocks_override=64)
+
+
+def test_a_call_that_is_required_is_one_with_arguments_of_its_schema(llm: LLM) -> None:
+    result = llm.chat(HELLO, PARAMS, tools=[WEATHER, NOW], tool_choice="required", n=2)
+    for answer in result.choices:
+        assert answer.finish_reason == "tool_calls"
+        assert answer.content == ""
+        for call in answer.tool_calls:
+            arguments = json.loads(call.arguments)
+            assert call.name in ("get_weather", "now")
+            assert call.name == "now" or 1 <= arguments["days"] <= 9
+            assert call.id.startswith("call_")
+        assert answer.text.startswith("<tool_call>")
+    ids = [call.id for answer in result.choices for call in answer.tool_calls]
+    assert len(set(ids)) == len(ids) >= 2
+
+
+def test_a_stream_has_the_calls_of_the_whole(llm: LLM) -> None:
+    named = {"type": "function", "function": {"name": "get_weather"}}
+    asked: dict[str, Any] = {"tools": [WEATHER, NOW], "tool_choice": named}
+    whole = llm.chat(HELLO, PARAMS, **asked)
+    deltas = list(llm.stream_chat(HELLO, PARAMS, **asked))
+    [call] = whole.tool_calls
+    [streamed] = [call for delta in deltas for call in delta.tool_calls]
+    assert (streamed.name, streamed.arguments) == (call.name, call.arguments)
+    assert call.name == "get_weather"
+    assert "".join(delta.text for delta in deltas) == whole.text
+    assert deltas[-1].finish_reason == whole.finish_reason == "tool_calls"
+
+
+def test_without_tools_an_answer_is_content_as_it_stands(llm: LLM) -> None:
+    result = llm.chat(HELLO, PARAMS)
+    assert result.content == result.text
+    assert (result.reasoning, result.tool_calls) == (None, ())
+    [generated] = llm.generate([llm.encode_chat(HELLO)], PARAMS)
+    assert (generated.token_ids, generated.content) == (result.token_ids, None)
+
+
+def test_tools_are_in_the_prompt_unless_none_may_be_called(llm: LLM) -> None:
+    plain = llm.encode_chat(HELLO)
+    shown = llm.encode_chat(HELLO, tools=[NOW])
+    assert len(shown) > len(plain) == len(llm.encode_chat(HELLO, tools=[NOW], tool_choice="none"))
+    assert '"name": "now"' in llm.tokenizer.decode(shown)
+
+
+def test_variables_come_by_name_as_a_mapping_and_from_the_effort(llm: LLM) -> None:
+    off = llm.encode_chat(HELLO, enable_thinking=False)
+    assert off == llm.encode_chat(HELLO, chat_template_kwargs={"enable_thinking": False})
+    assert off == llm.encode_chat(HELLO, reasoning_effort="none")
+    on = llm.encode_chat(HELLO, reasoning_effort="low")
+    assert on == llm.encode_chat(HELLO, enable_thinking=True) != off
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"tools": "x"}, "tools is 'x'; it must be a list of tools or None"),
+        ({"tools": [{"type": "function"}]}, r"tools\[0\].*missing required field `function`"),
+        ({"tools": [NOW, NOW]}, "is the name of an earlier tool"),
+        ({"tool_choice": "required"}, "'required' needs `tools`"),
+        ({"tools": [NOW], "tool_choice": "must"}, "tool_choice: 'must' is not supported"),
+        ({"tools": [NOW], "parallel_tool_calls": 1}, "parallel_tool_calls is 1; it must be"),
+        ({"reasoning_effort": 3}, "reasoning_effort is 3; it must be a text or None"),
+        ({"chat_template_kwargs": [1]}, "chat_template_kwargs is"),
+    ],
+)
+def test_arguments_that_are_wrong_are_named(llm: LLM, fields: dict[str, Any], problem: str) -> None:
+    with pytest.raises(RequestError, match=problem):
+        llm.chat(HELLO, PARAMS, **fields)
+
+
+def test_a_form_is_that_of_answers_which_are_not_calls(llm: LLM) -> None:
+    held = SamplingParams(seed=1, max_tokens=120, structured_outputs={"choice": ["yes", "no"]})
+    result = llm.chat(HELLO, held, tools=[NOW], n=4)
+    for answer in result.choices:
+        assert answer.content in ("yes", "no") or answer.tool_calls
+
+
+def test_a_model_without_a_format_of_calls_has_none_required(tmp_path: Path) -> None:
+    llm = LLM(write_tiny_hf(tmp_path), backend="reference", num_gpu_blocks_override=64)
+    with pytest.raises(RequestError, match="shows no format of tool calls"):
+        llm.chat(HELLO, PARAMS, tools=[NOW], tool_choice="required")
+
+
+def reading(*marks: str, opened: bool = False) -> AnswerReading:
+    format = choose_format("".join(marks))
+    assert format != NO_FORMAT
+    return AnswerReading(format, {"now": {}}, reasoning_opened=opened, kept_ids=frozenset())
+
+
+def test_reasoning_calls_and_content_are_apart() -> None:
+    text = '<think>a b</think>c <tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>'
+    answer = ChatAnswer(reading("<think></think>", "<tool_call>"))
+    deltas = [answer.read(GenerationDelta(letter, (1,))) for letter in text]
+    deltas.append(answer.read(GenerationDelta("", (2,), finish_reason="stop")))
+    assert "".join(delta.reasoning or "" for delta in deltas) == "a b"
+    assert "".join(delta.content or "" for delta in deltas).strip() == "c"
+    [call] = [call for delta in deltas for call in delta.tool_calls]
+    assert (call.name, call.arguments) == ("now", "{}")
+    assert deltas[-1].finish_reason == "tool_calls"
+    assert "".join(delta.text for delta in deltas) == text
+
+
+def test_a_call_that_is_cut_off_does_not_end_in_calls() -> None:
+    answer = ChatAnswer(reading("<tool_call>"))
+    deltas = [
+        answer.read(GenerationDelta('<tool_call>{"name": "now", "arguments": {"a"', (1,))),
+        answer.read(GenerationDelta("", (), finish_reason="length")),
+    ]
+    [call] = [call for delta in deltas for call in delta.tool_calls]
+    assert call.name == "now"
+    assert deltas[-1].finish_reason == "length"

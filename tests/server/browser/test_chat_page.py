@@ -1,0 +1,464 @@
+"""The chat page as people use it, on the model of the package and on an engine that is scripted."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shlex
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import httpx
+import msgspec
+import pytest
+
+from headrace.answer_formats.formats import choose_format
+from headrace.config import ServerConfig
+from headrace.embedded import embedded_model
+from headrace.engine.messages import Output, Stats, Submit
+from tests.server.browser.page import ChatPage, chat_page
+from tests.server.conftest import Running
+from tests.server.mock_engine import INFO, MockEngine, says
+from tests.server.serve_process import Process, spawn
+
+pytestmark = pytest.mark.browser
+
+Start = Callable[..., Running]
+HTML = "<script>window.broken = true</script><img src=x onerror='window.broken = true'>"
+GREEDY = '{"temperature": 0}'
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Process]:
+    """`serve` with the model of the package, which may think for long before it answers; here a
+    schema holds its first token already."""
+    process = spawn(
+        embedded_model(), backend="cpu", max_num_seqs=4, reasoning_parser="none"
+    ).wait_ready()
+    yield process
+    code, err = process.end()
+    assert code == 0, err
+
+
+@pytest.mark.smoke
+async def test_a_conversation_streams_and_stays(served: Process, tmp_path: Path) -> None:
+    async with chat_page(tmp_path, served.url) as chat:
+        await chat.set_more(GREEDY)
+        answer = await chat.say("What does zip do in Python?")
+        asked = [{"role": "user", "content": "What does zip do in Python?"}]
+        reply = served.post("/v1/chat/completions", messages=asked, temperature=0).json()
+        expected = reply["choices"][0]["message"]
+        figures = await answer.locator(".took").inner_text()
+        usage = reply["usage"]
+        for figure in (
+            "Tokens/s",
+            "TTFT",
+            f"Output\n{usage['completion_tokens']}",
+            f"Prompt\n{usage['prompt_tokens']}",
+            "Cached",
+        ):
+            assert figure in figures
+        limit = "headrace:read_limit_bytes_per_second{"
+        is_measured = limit in httpx.get(f"{served.url}/metrics").text
+        assert ("MBU" in figures) is is_measured
+        await chat.page.reload()
+        await chat.messages("Model").wait_for()
+        kept = await chat.page.evaluate("JSON.parse(localStorage['headrace-chat'])")
+        assert kept["messages"][1]["content"] == expected["content"]
+        assert await chat.messages("You").locator(".answer").inner_text() == asked[0]["content"]
+        await chat.button("New").click()
+        await chat.button("Delete and start").click()
+        await chat.page.get_by_role("heading", name="Ask the model something").wait_for()
+        assert await chat.page.evaluate(
+            "JSON.parse(localStorage['headrace-chat']).messages.length"
+        ) == 0  # fmt: skip
+
+
+async def test_tools_are_played_by_hand(served: Process, tmp_path: Path) -> None:
+    async with chat_page(tmp_path, served.url) as chat:
+        await chat.set_more(GREEDY)
+        part = await chat.open_part("Tools")
+        await part.get_by_label("Offer tools to the model").check()
+        await part.get_by_label("Tools (JSON)").fill("[{")
+        await chat.question.fill("anything")
+        await chat.page.keyboard.press("Enter")
+        await chat.page.locator("#notes").get_by_text("Tools: ").wait_for()
+        assert await chat.page.evaluate("document.activeElement.id") == "tools-text"
+        assert await chat.question.input_value() == "anything", "nothing was sent"
+        await chat.button("Insert an example", part).click()
+        await part.get_by_label("Choice").select_option("required")
+        answer = await chat.say("What is the weather in Paris?")
+        call = answer.get_by_role("region", name="Call of get_weather")
+        arguments = json.loads(await call.locator("pre").inner_text())
+        assert [*arguments] == ["city"]
+        await part.get_by_label("Choice").select_option("none")
+        await call.get_by_label("Result of get_weather").fill('{"degrees": 21}')
+        await chat.button("Send the result").click()
+        assert await chat.messages("Tool").locator(".answer").inner_text() == '{"degrees": 21}'
+        second = chat.messages("Model").nth(1)
+        await second.wait_for()
+        await chat.whole(second)
+        await chat.button("Raw", second).click()
+        raw = json.loads(await chat.page.locator("pre.raw").inner_text())
+        roles = [message["role"] for message in raw["messages"]]
+        assert roles == ["user", "assistant", "tool"]
+        [sent] = raw["messages"][1]["tool_calls"]
+        assert json.loads(sent["function"]["arguments"]) == arguments
+        assert raw["messages"][2]["tool_call_id"] == sent["id"]
+
+
+async def test_an_answer_follows_a_schema_or_the_schema_is_refused(
+    served: Process, tmp_path: Path
+) -> None:
+    async with chat_page(tmp_path, served.url) as chat:
+        await chat.set_more('{"seed": 1}')
+        part = await chat.open_part("Answer's schema")
+        await part.get_by_label("Answer in JSON of this schema").check()
+        schema = part.get_by_label("JSON Schema")
+        await schema.fill('{"enum": [{"name": "zip", "pure": true}]}')
+        answer = await chat.say("Describe zip.")
+        await answer.get_by_text("Valid JSON").wait_for()
+        shown = json.loads(await answer.locator(".code-block pre").inner_text())
+        assert shown == {"name": "zip", "pure": True}
+        await schema.fill('{"type": "array", "uniqueItems": true}')
+        refused = await chat.say("And now?")
+        problem = await refused.get_by_role("alert").inner_text()
+        assert "'uniqueItems' at #/uniqueItems is not supported" in problem
+        assert "HTTP 400 · unsupported_schema · field response_format" in problem
+
+
+async def test_an_answer_is_stopped_and_tried_again(start: Start, tmp_path: Path) -> None:
+    engine = MockEngine(says("word " * 40, cut=5, delay_s=0.05))
+    server = start(engine)
+    async with chat_page(tmp_path, server.url) as chat:
+        for stop in (chat.button("Stop").click, lambda: chat.page.keyboard.press("Escape")):
+            answer = await chat.say("go on", answered=False)
+            await answer.get_by_text("word word").wait_for()
+            await stop()
+            await answer.get_by_text("stopped").wait_for()
+            assert "word" in await answer.locator(".answer").inner_text()
+        async with asyncio.timeout(10):
+            while len(engine.cancelled) < 2:
+                await asyncio.sleep(0.01)
+        engine.reply = says("done")
+        await chat.button("Try again", chat.messages("Model").last).click()
+        await chat.messages("Model").last.get_by_text("done").wait_for()
+        assert await chat.messages("Model").count() == 2
+
+
+async def test_what_is_written_is_text_and_markdown_is_drawn(start: Start, tmp_path: Path) -> None:
+    said = f"# Head\n\n{HTML} **bold** `a*b`\n\n- one\n  1. two\n\n[link](javascript:x)\n\n"
+    said += f"```js\n{HTML}"
+    info = msgspec.structs.replace(INFO, max_model_len=2048)
+    server = start(MockEngine(says(said, cut=7), info=info))
+    async with chat_page(tmp_path, server.url) as chat:
+        await chat.page.get_by_label("Instructions to the model").fill(HTML)
+        answer = await chat.say(HTML)
+        await chat.runs_nothing_of_others()
+        assert await chat.messages("You").locator(".answer").inner_text() == HTML
+        text = await answer.locator(".answer").inner_text()
+        assert HTML in text and "[link](javascript:x)" in text
+        assert await answer.locator(".answer h3").inner_text() == "Head"
+        assert await answer.locator(".answer strong").inner_text() == "bold"
+        assert await answer.locator(".answer p code").inner_text() == "a*b"
+        assert await answer.locator(".answer ul > li > ol > li").inner_text() == "two"
+        assert (await answer.locator(".answer pre").inner_text()).startswith("<script>")
+        await chat.page.reload()
+        await chat.messages("Model").wait_for()
+        await chat.runs_nothing_of_others()
+
+
+async def test_thoughts_are_open_until_the_answer_begins(start: Start, tmp_path: Path) -> None:
+    thoughts = f"{HTML} so "
+    said = f"<think>\n{thoughts * 2}</think>\nyes"
+    engine = MockEngine(says(said, cut=2, delay_s=0.02))
+    server = start(engine, answer_format=choose_format("<think>"))
+    async with chat_page(tmp_path, server.url) as chat:
+        answer = await chat.say("think", answered=False)
+        thought = answer.locator("details.thought")
+        await thought.locator("div").get_by_text(thoughts.strip()).wait_for()
+        await chat.whole(answer)
+        assert await answer.locator(".answer").inner_text() == "yes"
+        assert await thought.get_attribute("open") is None
+        await thought.locator("summary").click()
+        assert (await thought.locator("div").inner_text()).strip() == (thoughts * 2).strip()
+        assert "Thoughts" in await answer.locator(".took").inner_text()
+        await chat.runs_nothing_of_others()
+
+
+async def test_messages_are_edited_sent_again_and_deleted(start: Start, tmp_path: Path) -> None:
+    engine = MockEngine(says("abc"))
+    server = start(engine)
+    async with chat_page(tmp_path, server.url) as chat:
+        await chat.say("first")
+        await chat.say("second")
+        first = chat.messages("You").first
+        await first.hover()
+        await chat.button("Edit", first).click()
+        await first.get_by_label("Text of the message").fill("changed")
+        engine.reply = says("xyz")
+        await chat.button("Save and resend", first).click()
+        await chat.messages("Model").get_by_text("xyz").wait_for()
+        assert await chat.messages("You").locator(".answer").all_inner_texts() == ["changed"]
+        answer = chat.messages("Model")
+        await chat.whole(answer)
+        await chat.button("Edit", answer).click()
+        await answer.get_by_label("Text of the message").fill("not so")
+        await chat.button("Save", answer).click()
+        await chat.say("third")
+        await chat.button("Raw", chat.messages("Model").last).click()
+        raw = json.loads(await chat.page.locator("pre.raw").inner_text())
+        assert [m["content"] for m in raw["messages"]] == ["changed", "not so", "third"]
+        await chat.button("As curl").click()
+        command = shlex.split(await chat.page.locator("pre.raw").inner_text())
+        assert command[:3] == ["curl", "-N", f"{server.url}/v1/chat/completions"]
+        assert json.loads(command[-1]) == raw
+        await chat.page.keyboard.press("Escape")
+        await chat.messages("You").first.hover()
+        await chat.button("Delete", chat.messages("You").first).click()
+        assert await chat.messages("You").locator(".answer").all_inner_texts() == ["third"]
+
+
+async def test_tokens_have_colours_and_rivals(start: Start, tmp_path: Path) -> None:
+    server = start(MockEngine(says("grün")))
+    async with chat_page(tmp_path, server.url) as chat:
+        part = await chat.open_part("Log probabilities")
+        await part.get_by_label("Colour tokens").check()
+        await part.get_by_label("Rivals of each token").fill("3")
+        answer = await chat.say("x")
+        tokens = answer.get_by_role("group", name="Tokens")
+        assert (await tokens.inner_text()).startswith("grün"), "a letter may be cut between tokens"
+        await tokens.focus()
+        await chat.page.keyboard.press("ArrowRight")
+        tip = chat.page.get_by_role("tooltip")
+        assert await tip.locator("p .code").inner_text() == "g"
+        assert await tip.locator("li").count() == 4, "its own and three rivals"
+        assert f"{100 * 2.718281828**-0.103:.1f} %" in await tip.inner_text()
+        await chat.page.keyboard.press("Escape")
+        await tip.wait_for(state="detached")
+
+
+async def test_mbu_is_of_the_steps_of_an_answer(start: Start, tmp_path: Path) -> None:
+    info = msgspec.structs.replace(INFO, read_limit_bytes_per_s=1e9)
+    before = Stats(busy_s=100.0, moved_bytes=10**11)
+    engine = MockEngine(says("abc"), info=info, stats=before)
+    answer_abc = engine.reply
+
+    async def reply(submit: Submit) -> AsyncIterator[Output]:
+        async for output in answer_abc(submit):
+            now = engine.stats
+            engine.stats = msgspec.structs.replace(
+                now, busy_s=now.busy_s + 0.1, moved_bytes=now.moved_bytes + 25_000_000
+            )
+            yield output
+
+    engine.reply = reply
+    async with chat_page(tmp_path, start(engine).url) as chat:
+        answer = await chat.say("x")
+        assert "MBU\n25 %" in await answer.locator(".took").inner_text()
+
+
+MARKDOWN = {
+    "a **b *c* d** e": "<p>a <strong>b <em>c</em> d</strong> e</p>",
+    "*a **b** c*": "<p><em>a <strong>b</strong> c</em></p>",
+    "2 * 3 * 4, snake_case_name, __init__": "<p>2 * 3 * 4, snake_case_name, __init__</p>",
+    "**open and `so": "<p>**open and `so</p>",
+    "``a`b`` \\*no\\*": "<p><code>a`b</code> *no*</p>",
+    "- a\n  - b\n\n  c\n- d": "<ul><li>a<ul><li>b</li></ul><p>c</p></li><li>d</li></ul>",
+    "3. x\n4. y": '<ol start="3"><li>x</li><li>y</li></ol>',
+    "> q\n> - i\n\n***": "<blockquote><p>q</p><ul><li>i</li></ul></blockquote><hr>",
+    "a | b\n- | -\n1 | *2*": '<div class="scroll"><table><thead><tr><th>a</th><th>b</th></tr>'
+    "</thead><tbody><tr><td>1</td><td><em>2</em></td></tr></tbody></table></div>",
+    "![i](http://x/y.png) <b>": "<p>![i](http://x/y.png) &lt;b&gt;</p>",
+}
+HOSTILE = ("*", "`", "> ", "- ", "_a", "*a ", "~~a ", "|-", "#", "\\", "``` ", "\n", "1. ", "[(")
+DRAW = """async (texts) => {
+  const { MarkdownView } = await import("/page/shared/markdown.js");
+  return texts.map((text) => {
+    const element = document.createElement("div");
+    const started = performance.now();
+    new MarkdownView(element).show(text);
+    return [element.innerHTML, performance.now() - started];
+  });
+}"""
+
+
+async def test_markdown_becomes_elements_in_linear_time(start: Start, tmp_path: Path) -> None:
+    async with chat_page(tmp_path, start(MockEngine(says("x"))).url) as chat:
+        drawn = await chat.page.evaluate(DRAW, [*MARKDOWN])
+        assert dict(zip(MARKDOWN, (html for html, _ in drawn), strict=True)) == MARKDOWN
+        # Where time grew with the square of the length these would take minutes.
+        hostile = await chat.page.evaluate(DRAW, [mark * 50_000 for mark in HOSTILE])
+        assert {mark: ms for mark, (_, ms) in zip(HOSTILE, hostile, strict=True) if ms > 5000} == {}
+
+
+async def test_a_refusal_is_in_the_words_of_the_server(start: Start, tmp_path: Path) -> None:
+    server = start(MockEngine(says("x")))
+    async with chat_page(tmp_path, server.url) as chat:
+        await chat.page.get_by_label("Temperature").fill("-1")
+        answer = await chat.say("hello")
+        body = {"messages": [{"role": "user", "content": "hello"}], "temperature": -1}
+        error = server.post("/v1/chat/completions", body).json()["error"]
+        problem = await answer.get_by_role("alert").inner_text()
+        assert problem.startswith(error["message"])
+        assert "field temperature" in problem
+        await chat.button("Raw", answer).click()
+        await chat.button("Response").click()
+        shown = json.loads(await chat.page.locator("pre.raw").inner_text())
+        assert shown["error"]["message"] == error["message"]
+        await chat.page.keyboard.press("Escape")
+        await chat.page.get_by_label("Temperature").fill("")
+        await chat.button("Try again", answer).click()
+        await chat.messages("Model").locator(".answer").get_by_text("x").wait_for()
+
+
+async def test_a_key_is_requested_and_stays_in_the_tab(start: Start, tmp_path: Path) -> None:
+    server = start(MockEngine(says("open")), config=ServerConfig(api_key=("sesame",)))
+    async with chat_page(tmp_path, server.url) as chat:
+        await chat.page.locator("#composer .status.bad").wait_for()
+        assert await chat.page.evaluate("document.activeElement.id") == "key"
+        await chat.page.keyboard.type("sesame")
+        await chat.page.keyboard.press("Enter")
+        await chat.page.get_by_text("Context: 0 of").wait_for()
+        answer = await chat.say("hello")
+        assert await answer.locator(".answer").inner_text() == "open"
+        await chat.button("Raw", answer).click()
+        await chat.button("As curl").click()
+        command = await chat.page.locator("pre.raw").inner_text()
+        assert "$HEADRACE_API_KEY" in command and "sesame" not in command
+        stored = await chat.page.evaluate("JSON.stringify([{...localStorage}, document.cookie])")
+        assert "sesame" not in stored
+
+
+async def colours(chat: ChatPage) -> tuple[str, float]:
+    """The page's ground, and the least contrast of texts with what is behind them."""
+    found: tuple[str, float] = tuple(await chat.page.evaluate(CONTRAST))
+    return found
+
+
+CONTRAST = """() => {
+  const parts = (text) => text.match(/[\\d.]+/g).map(Number);
+  const light = (text) => parts(text).slice(0, 3)
+    .map((v) => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, at) => sum + v * [0.2126, 0.7152, 0.0722][at], 0);
+  const behind = (element) => {
+    for (let at = element; at; at = at.parentElement) {
+      const ground = getComputedStyle(at).backgroundColor;
+      if ((parts(ground)[3] ?? 1) === 1) return ground;
+    }
+    return "rgb(255, 255, 255)";
+  };
+  const ratios = [...document.querySelectorAll("h1, h2, p, label, summary, button, dt, dd, small")]
+    .filter((element) => element.innerText?.trim() && element.checkVisibility())
+    .map((element) => [light(getComputedStyle(element).color), light(behind(element))])
+    .map((pair) => (Math.max(...pair) + 0.05) / (Math.min(...pair) + 0.05));
+  return [getComputedStyle(document.body).backgroundColor, Math.min(...ratios)];
+}"""
+
+
+async def test_light_and_dark_can_be_read(start: Start, tmp_path: Path) -> None:
+    server = start(MockEngine(says("an answer")))
+    async with chat_page(tmp_path, server.url) as chat:
+        await chat.say("hello")
+        grounds = []
+        for scheme in ("light", "dark"):
+            await chat.page.emulate_media(color_scheme=scheme)
+            ground, contrast = await colours(chat)
+            assert contrast >= 4.5, scheme
+            grounds.append(ground)
+        assert grounds[0] != grounds[1]
+        choice = chat.page.get_by_label("Colours")
+        await choice.select_option("light")
+        assert (await colours(chat))[0] == grounds[0], "what is chosen comes before the system's"
+        await chat.page.reload()
+        await chat.messages("Model").wait_for()
+        assert (await colours(chat))[0] == grounds[0]
+        await choice.select_option("")
+        assert (await colours(chat))[0] == grounds[1]
+
+
+@pytest.mark.parametrize("width", [360, 768])
+async def test_a_narrow_window_needs_no_sideways_scroll(
+    start: Start, tmp_path: Path, width: int
+) -> None:
+    said = f"{'long' * 20}\n\n```\n{'x = 1; ' * 15}\n```"
+    server = start(MockEngine(says(said)))
+    async with chat_page(tmp_path, server.url, viewport={"width": width, "height": 700}) as chat:
+        await chat.say("w" * 100)
+        wide = "[document.documentElement, document.getElementById('conversation'), "
+        wide += "document.getElementById('settings')].map((e) => e.scrollWidth - e.clientWidth)"
+        assert await chat.page.evaluate(wide) == [0, 0, 0]
+        await chat.button("Settings").click()
+        for title in ("Tools", "Answer's schema", "Log probabilities", "API key"):
+            await chat.open_part(title)
+        assert await chat.page.evaluate(wide) == [0, 0, 0]
+        if width == 360:
+            await chat.button("Close").click()
+            assert await chat.question.is_visible()
+
+
+async def test_the_keyboard_is_enough(start: Start, tmp_path: Path) -> None:
+    server = start(MockEngine(says("an answer")))
+    async with chat_page(tmp_path, server.url) as chat:
+        await chat.page.get_by_text("Context: 0 of").wait_for()
+        keys = chat.page.keyboard
+        assert await chat.page.evaluate("document.activeElement.id") == "question"
+        await keys.type("one")
+        await keys.press("Shift+Enter")
+        await keys.type("two")
+        await keys.press("Enter")
+        await chat.whole(chat.messages("Model"))
+        assert await chat.messages("You").locator(".answer").inner_text() == "one\ntwo"
+        assert await chat.page.evaluate("document.activeElement.id") == "question"
+        said = await chat.page.locator("#said").inner_text()
+        assert said == "The answer is complete: 10 tokens."
+        reached: list[str] = []
+        while len(reached) < 12 and "Delete" not in reached:
+            await keys.press("Shift+Tab")
+            reached.append(await chat.page.evaluate("document.activeElement.textContent"))
+            focus = "getComputedStyle(document.activeElement).outlineStyle"
+            assert await chat.page.evaluate(focus) != "none", reached[-1]
+        assert "Delete" in reached
+        await keys.press("Enter")
+        assert await chat.messages("Model").count() == 0
+
+
+async def test_every_control_has_a_name(start: Start, tmp_path: Path) -> None:
+    server = start(MockEngine(says("an answer")))
+    async with chat_page(tmp_path, server.url) as chat:
+        await chat.say("hello")
+        for title in ("Tools", "Answer's schema", "Log probabilities", "API key"):
+            await chat.open_part(title)
+        nameless = await chat.page.evaluate(
+            "[...document.querySelectorAll('input, select, textarea, button')].filter((e) => "
+            "!e.labels?.length && !e.ariaLabel && !e.textContent.trim()).map((e) => e.outerHTML)"
+        )
+        assert nameless == []
+
+
+async def test_a_page_waits_for_its_model(start: Start, tmp_path: Path) -> None:
+    server = start(MockEngine(says("x")), loaded=False)
+    async with chat_page(tmp_path, server.url) as chat:
+        problem = server.client.get("/v1/models").json()["error"]["message"]
+        await chat.page.locator("#composer .status").get_by_text(problem[:30]).wait_for()
+
+
+async def test_an_edit_outlasts_the_answer_that_arrives_meanwhile(
+    start: Start, tmp_path: Path
+) -> None:
+    server = start(MockEngine(says("word " * 20, cut=5, delay_s=0.05)))
+    async with chat_page(tmp_path, server.url) as chat:
+        answer = await chat.say("first", answered=False)
+        question = chat.messages("You")
+        await question.hover()
+        await chat.button("Edit", question).click()
+        text = question.get_by_label("Text of the message")
+        await text.fill("second")
+        await chat.button("Save only", question).click()
+        await chat.page.get_by_text("Stop the answer first.").wait_for()
+        await text.focus()
+        await chat.whole(answer)
+        assert await text.input_value() == "second"
+        assert await text.evaluate("element => element === document.activeElement")
+        await chat.button("Cancel", question).click()
+        assert await question.locator(".answer").inner_text() == "first"

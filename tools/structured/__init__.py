@@ -1,0 +1,1 @@
+"""Judges of constrained answers, for benchmarks, fuzzers and tests."""
