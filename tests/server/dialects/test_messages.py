@@ -244,6 +244,8 @@ def test_tools_that_must_not_be_called_are_not_shown(agent: Agent) -> None:
          "container_upload"),
         ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "web_search"),
         ({"mcp_servers": [{"type": "url", "url": "http://x", "name": "x"}]}, "mcp_servers"),
+        ({"messages": []}, "messages"),
+        ({"messages": None}, "messages"),
         ({"max_tokens": 0}, "max_tokens"),
         ({"max_tokens": None}, "max_tokens"),
         ({"thinking": {"type": "enabled", "budget_tokens": 5}}, "thinking.budget_tokens"),
