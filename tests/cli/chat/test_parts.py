@@ -26,6 +26,7 @@ from headrace.cli.chat.conversation import (
 from headrace.cli.chat.input import Entry, entries, history_path
 from headrace.cli.chat.model import ChatDelta, LocalModel
 from headrace.cli.chat.session import Session
+from headrace.cli.chat.settings import effort_of
 from headrace.engine.params import RANGES
 from headrace.engine.params import SamplingParams as EngineParams
 from headrace.errors import ConfigError, HeadraceError
@@ -296,3 +297,27 @@ def test_files_of_conversations_are_made_with_the_users_mask(tmp_path: Path) -> 
     path = tmp_path / "chat.json"
     save(path, SavedChat(messages=[]))
     assert stat.S_IMODE(path.stat().st_mode) & 0o111 == 0
+
+
+def test_reasoning_is_shown_before_the_answer_and_kept_apart(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    deltas = (
+        ChatDelta(reasoning=text, output_tokens=1) if thought else ChatDelta(text, output_tokens=1)
+        for text, thought in (("a ", True), ("b", True), ("c ", False), ("d", False))
+    )
+    answer = receive(deltas, context_tokens=9, show=True)
+    assert (answer.reasoning, answer.text) == ("a b", "c d")
+    assert capsys.readouterr().out == "a b\n\nc d"
+
+
+@pytest.mark.parametrize(
+    ("word", "effort"), [("on", "medium"), ("off", "none"), ("low", "low"), ("default", None)]
+)
+def test_efforts(word: str, effort: str | None) -> None:
+    assert effort_of(word) == effort
+
+
+def test_an_effort_that_there_is_not_is_named() -> None:
+    with pytest.raises(ConfigError, match="/think much: give on, off, default or one of none,"):
+        effort_of("much")
