@@ -3,8 +3,8 @@
     python -m benchmarks.structured_conformance --suite FOLDER --bench ARCHIVE --maskbench FOLDER
 
 --suite: JSON-Schema-Test-Suite's `tests`. --bench: JSONSchemaBench's archive (schemas alone).
---maskbench: MaskBench's `data` (schemas with valid and invalid instances). Of each: how many schemas
-compile, how many instances are taken and refused by whom, and why; and, over a real vocabulary
+--maskbench: MaskBench's `data` (schemas with valid and invalid instances). Of each: how many
+schemas compile, how many instances are taken and refused, and why; and, over a real vocabulary
 (--tokenizer), how long compiling and each mask take, beside llguidance alone on the same schemas.
 An invalid instance that is accepted makes the exit status 1.
 """

@@ -1,4 +1,4 @@
-"""What hostile grammars cost those who stream beside them: `python -m benchmarks.structured_hostile`.
+"""What hostile grammars cost streams beside them: `python -m benchmarks.structured_hostile`.
 
 An engine in a process of its own with the embedded model writes free streams for some seconds, and
 then as long with hostile grammars asked for one after another, each by a request of its own: they

@@ -374,7 +374,8 @@ def _escaped(text: str) -> str:
 PAGES = {"flags.md": flags_page, "gateway-settings.md": gateway_settings_page,
          "commands.md": commands_page, "coverage.md": coverage_page,
          "plan-lint.md": lint_page, "contradictions.md": contradictions_page,
-         "models.md": models_page, "schema_keywords.md": schema_keywords_page, "../README.md": readme_page}  # fmt: skip
+         "models.md": models_page,
+         "schema_keywords.md": schema_keywords_page, "../README.md": readme_page}  # fmt: skip
 
 
 def main() -> int:

@@ -42,7 +42,8 @@ KEYWORDS = (
     Keyword("$ref elsewhere", "all", {"$ref": "https://example.com/a"}),
     Keyword("$schema", "all", {"$schema": "https://json-schema.org/draft/2020-12/schema"}),
     Keyword("$vocabulary", "2019-09, 2020-12", {"$vocabulary": {"https://example.com": True}}),
-    Keyword("additionalItems", "4 to 2019-09", {"items": [{}], "additionalItems": False}, [1], [1, 2]),
+    Keyword("additionalItems", "4 to 2019-09", {"items": [{}], "additionalItems": False}, [1],
+            [1, 2]),
     Keyword("additionalProperties", "all", {"additionalProperties": False}, {}, {"a": 1}),
     Keyword("allOf", "all", {"allOf": [{"minimum": 1}, {"maximum": 2}], "type": "number"}, 1, 3),
     Keyword("anyOf", "all", {"anyOf": [{"type": "null"}, {"type": "boolean"}]}, None, 1),
@@ -56,12 +57,14 @@ KEYWORDS = (
     Keyword("dependencies", "4 to 7", {"dependencies": {"a": ["b"]}}, {}, {"a": 1}),
     Keyword("dependentRequired", "2019-09, 2020-12", {"dependentRequired": {"a": ["b"]}}, {},
             {"a": 1}),
-    Keyword("dependentSchemas", "2019-09, 2020-12", {"dependentSchemas": {"a": {"required": ["b"]}}},
+    Keyword("dependentSchemas", "2019-09, 2020-12",
+            {"dependentSchemas": {"a": {"required": ["b"]}}},
             {}, {"a": 1}),
     Keyword("enum", "all", {"enum": [1, "a"]}, "a", "b"),
     Keyword("exclusiveMaximum", "6 to 2020-12", {"type": "number", "exclusiveMaximum": 2}, 1, 2),
     Keyword("exclusiveMinimum", "6 to 2020-12", {"type": "number", "exclusiveMinimum": 2}, 3, 2),
-    Keyword("exclusiveMaximum: true", "4", {"type": "number", "maximum": 2, "exclusiveMaximum": True},
+    Keyword("exclusiveMaximum: true", "4", {"type": "number", "maximum": 2,
+            "exclusiveMaximum": True},
             1, 2),
     Keyword("format: " + ", ".join(sorted(FORMATS)), "all", {"type": "string", "format": "date"},
             "2024-02-29", "2023-02-29"),
@@ -91,7 +94,8 @@ KEYWORDS = (
     Keyword("pattern", "all", {"pattern": "^a+$"}, "aa", "ab"),
     Keyword("pattern with looking ahead or behind, \\b, back-references", "all",
             {"pattern": "^(?!a)"}, "b", "a"),
-    Keyword("patternProperties", "all", {"patternProperties": {"^a$": {"type": "null"}}}, {"a": None},
+    Keyword("patternProperties", "all", {"patternProperties": {"^a$": {"type": "null"}}},
+            {"a": None},
             {"a": 1}),
     Keyword("patternProperties that overlap", "all", {"patternProperties": {"a": {}, "b": {}}}),
     Keyword("prefixItems", "2020-12", {"prefixItems": [{"type": "null"}]}, [None], [1]),
@@ -128,7 +132,8 @@ A valid value is never written in these forms, though the schema has it:
 - **Order of properties**: that of `properties` (of `allOf`, one part after another), then others.
 - **White space**: none; text is compact.
 - **Numbers**: of magnitude up to 2^63 where the schema states no bound; whole numbers where the
-  schema says `integer`, or where a `const` is whole, have no point and no exponent; a multiple of 0.25 has its two places (`-1.50`).
+  schema says `integer`, or where a `const` is whole,
+  have no point and no exponent; a multiple of 0.25 has its two places (`-1.50`).
 - **Texts**: one spelling for each character. Control characters other than `\\b \\f \\n \\r \\t`
   are not written, nor are other escapes.
 - **Formats**: no leap second, no name of a host in another alphabet, no rarer forms of addresses.
