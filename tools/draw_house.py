@@ -43,7 +43,7 @@ PLACES = {
     "llm": Place(430, 600, "llm.py", "the engine in this process"),
     "async_llm": Place(620, 780, "async_llm.py", "the engine in its own"),
     "server": Place(40, 165, "server/", "engine over HTTP"),
-    "gateway": Place(178, 298, "gateway/", "one address for all"),
+    "gateway": Place(196, 309, "gateway/", "one address for all"),
     "plan": Place(311, 436, "plan/", "what fits, how fast"),
     "offline": Place(470, 690, "offline/", "what LLM and AsyncLLM share"),
     "bench": Place(740, 930, "bench/", "endpoints under load"),

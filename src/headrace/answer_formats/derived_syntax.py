@@ -37,7 +37,7 @@ PIECES = re.compile(r"(?<=>)\s*(?=<)|\s*\n\s*")
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a template writes for one call and for two."""
+    """The texts that a template writes for one call and for two."""
 
     one: str
     """The answer with the first call, from where answers begin to where their turn ends."""
@@ -311,7 +311,7 @@ def _typed_keys(text: str, number: str) -> tuple[str, re.Pattern[str]]:
 
 @dataclass(frozen=True, slots=True)
 class _Tags:
-    """What stands around and between the names, keys and values of a call."""
+    """The texts around and between the names, keys and values of a call."""
 
     before: str
     """Before the name: from the answer's begin, or from the last value of the call before."""

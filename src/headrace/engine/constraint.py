@@ -30,7 +30,7 @@ Verdict = Literal["open", "ended", "failed"]
 
 
 class Look(NamedTuple):
-    """What may come at one place. bits: of the ids that may, as of LogitsEdit, until the next look;
+    """The tokens that may come at one place. bits: of the ids that may, as of LogitsEdit, until the next look;
     None where the verdict is not "open". error: why it "failed"."""
 
     verdict: Verdict

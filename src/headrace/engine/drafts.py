@@ -27,7 +27,7 @@ from headrace.engine.request import Request
 
 
 class Proposal(NamedTuple):
-    """What may follow a request's tokens."""
+    """Tokens that may follow a request's."""
 
     token_ids: Sequence[int]
     is_certain: bool

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace.errors import RequestError
+from headrace.structured.composition import UNFORCED
 from headrace.structured.grammar import Grammar
 from headrace.structured.limits import (
     DEFAULT,
@@ -234,7 +235,7 @@ def _source(grammar: Grammar, param: str) -> str:
         return LLMatcher.grammar_from_regex(grammar.text)
     if grammar.kind == "choice":
         return LLMatcher.grammar_from_regex(_regex_of_choice(json_of(grammar, param), param))
-    return LLMatcher.grammar_from_lark(grammar.text)
+    return LLMatcher.grammar_from_lark(UNFORCED + grammar.text)
 
 
 def _strict(parts: dict[str, Any]) -> str:

@@ -46,7 +46,7 @@ def with_turn(call: ChatCall) -> ChatCall:
         if value is not None and not isinstance(value, kind):
             raise RequestError(f"{name}: {shown(value)} is not {wanted}", param=name)
     context = call.extra.get("context") or ()
-    if not all(type(one) is int and one >= 0 for one in context):
+    if not all(type(token) is int and token >= 0 for token in context):
         raise RequestError(
             "context: it must be the token ids that an earlier reply ended with", param="context"
         )
