@@ -27,7 +27,7 @@ _FOREVER = "9999-12-31T23:59:59Z"
 
 
 class ModelFacts(NamedTuple):
-    """What is known of a model whose file is here."""
+    """The facts of a model whose file is here."""
 
     size_bytes: int = 0
     """Of its weights."""
