@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class FillInMarks(NamedTuple):
-    """The marks before each part of a prompt."""
+    """The marks before the parts of a prompt."""
 
     prefix: str
     suffix: str

@@ -150,7 +150,7 @@ _HEADERS_OF_STATUS = {
 def _shared_replies(operations: Iterable[Operation]) -> dict[str, Any]:
     """Replies that many operations have, in the form of each dialect."""
     shared = {f"E{status}": _reply(reply) for status, reply in _SHARED.items()}
-    for dialect in sorted({one.dialect for one in operations} - {""}):
+    for dialect in sorted({operation.dialect for operation in operations} - {""}):
         for status, reply in _SHARED.items():
             if status in _OF_CONNECTION:
                 continue
@@ -169,9 +169,9 @@ def _schemas(operations: Iterable[Operation]) -> dict[str, Schema]:
     named: dict[str, Schema] = {}
     for operation in operations:
         replies = (*([operation.ok] if operation.ok else []), *operation.replies.values())
-        contents = [one for reply in replies for one in reply.content.values() if one is not None]
-        structs.update((one, None) for one in contents if not isinstance(one, str))
-        names = [one for one in contents if isinstance(one, str)]
+        shapes = [shape for reply in replies for shape in reply.content.values() if shape]
+        structs.update((shape, None) for shape in shapes if not isinstance(shape, str))
+        names = [shape for shape in shapes if isinstance(shape, str)]
         if operation.body_schema is not None:
             names.append(operation.body_schema)
         if operation.dialect:

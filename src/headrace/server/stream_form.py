@@ -26,7 +26,7 @@ class StreamForm:
     headers: Mapping[str, str] = field(default_factory=dict)
     """In place of those of server-sent events."""
     keep_alive: Callable[[], bytes] = _keep_alive
-    """Bytes between two events; b"" where there are none."""
+    """Bytes between two events; b"" for nothing."""
     error: Callable[[ApiError], bytes] = _error_event
     """The last event of a stream that failed."""
 

@@ -26,8 +26,8 @@ _OFF: Mapping[str, tuple[float, ...]] = {
 # Answers end where they end or the context does; a text is as long as it is allowed.
 _UNLIMITED = (-1, -2)
 _NO_OPS = ("keep_alive", "truncate", "shift")
-"""Fields beside the options that ask for what happens anyway: the one model stays loaded, and a
-prompt that does not fit is refused, of which `truncate: true` is told."""
+"""Fields beside the options that change nothing: the one model stays loaded, and a prompt that does
+not fit is refused."""
 
 
 def with_options(call: ChatCall, context_tokens: int) -> ChatCall:

@@ -109,7 +109,7 @@ def wanted_of(request: ChatCompletionRequest) -> EndpointOptions:
     )
 
 
-class Asked(NamedTuple):
+class AskedPrompt(NamedTuple):
     """The results of work on a request's texts."""
 
     prompt: Prompt
@@ -118,11 +118,13 @@ class Asked(NamedTuple):
     thinking: ThinkingBudget | None = None
 
 
-Ask = Callable[[ServedModel, ChatCompletionRequest, EndpointOptions], Asked]
+Ask = Callable[[ServedModel, ChatCompletionRequest, EndpointOptions], AskedPrompt]
 """Takes long for long texts."""
 
 
-def asked_of(model: ServedModel, request: ChatCompletionRequest, wanted: EndpointOptions) -> Asked:
+def asked_of(
+    model: ServedModel, request: ChatCompletionRequest, wanted: EndpointOptions
+) -> AskedPrompt:
     """The messages as a prompt, and how answers to it are read."""
     keep, conversation = request.truncate_prompt_tokens, conversation_of(request)
     rendering = render(
@@ -140,7 +142,7 @@ def asked_of(model: ServedModel, request: ChatCompletionRequest, wanted: Endpoin
         prompt=rendering.text,
         continues=request.continue_final_message,
     )
-    return Asked(
+    return AskedPrompt(
         Prompt(kept, _PARAM),
         bad_word_ids(request.bad_words, model.tokenizer),
         reading,

@@ -68,9 +68,7 @@ async def count_message_tokens(call: Call) -> Response:
 
 def without_billing(call: ChatCall) -> ChatCall:
     """The call without the client's line about itself, wherever system text begins with it."""
-    instructions = tuple(
-        text for given in call.instructions if (text := _clean(given)) is not None
-    )
+    instructions = tuple(kept for text in call.instructions if (kept := _clean(text)) is not None)
     messages = tuple(map(_clean_message, call.messages))
     return msgspec.structs.replace(call, instructions=instructions, messages=messages)
 
