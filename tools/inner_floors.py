@@ -19,7 +19,7 @@ Edge = tuple[str, str]
 _FLOORS: Mapping[str, tuple[str, ...]] = {
     "gateway": (
         "batch_writer client_address importing in_time pii redis_idle ticking upstream within",
-        "settings sqlite_file",
+        "settings sqlite_verdict",
         "accounts listening targets",
         "credentials guests held_bodies ledger routing",
         "access alerts cache engines telemetry",
