@@ -60,11 +60,13 @@ _FLOORS: Mapping[str, tuple[str, ...]] = {
     ),
     "server": (
         "announce api_error bad_words echo engine engine_turns fill_in grammar_checks heap "
-        "loading_line logprobs off_loop openapi_schemas params status_line templates",
+        "loading_line logprobs off_loop openapi_schemas params status_line templates "
+        "responses_store",
         "access_log admission answer_grammar connection drain ending generation open_calls served "
         "side_work stream_form",
         "answer_reading event_stream merge prompt reply service_messages spans",
-        "chat_reply completion_reply cors dialects load long_reply openapi_operations plan tracing",
+        "chat_reply completion_reply cors dialects load long_reply openapi_operations plan tracing "
+        "llamacpp",
         "auth openapi_dialects state",
         "openapi",
         "call",
