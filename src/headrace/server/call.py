@@ -22,7 +22,7 @@ from headrace.engine.limits import check_ranges
 from headrace.http.headers import IGNORED_PARAMS, REQUEST_ID, ignored_params, request_id_from
 from headrace.protocol.request import Endpoint, parse_request
 from headrace.server.api_error import CLIENT_GONE, ClientGoneError, api_error
-from headrace.server.auth import key_of
+from headrace.server.auth import key_digest_of, key_of
 from headrace.server.connection import read_json, unless_gone
 from headrace.server.dialects.dialect_paths import error_at, own_headers
 from headrace.server.event_stream import EventStream
@@ -35,7 +35,7 @@ from headrace.telemetry.call import CallRecord, current_call, name_call
 logger = logging.getLogger(__name__)
 
 # Calls below these are accepted or refused as a whole once the server is ending.
-_GENERATING = ("/v1/", "/api/")
+_GENERATING = ("/v1/", "/api/", "/completion", "/infill")
 
 S = TypeVar("S", bound=msgspec.Struct)
 T = TypeVar("T")
@@ -120,6 +120,11 @@ class Call:
     def key(self) -> str:
         """The key it came with, as KeyGuard calls it; "" without one."""
         return key_of(self.http.scope)
+
+    @property
+    def owner(self) -> bytes:
+        """Who it is in the store of responses."""
+        return self.state.responses_store.owner(key_digest_of(self.http.scope))
 
     @property
     def headers(self) -> dict[str, str]:
