@@ -30,8 +30,8 @@ Verdict = Literal["open", "ended", "failed"]
 
 
 class Look(NamedTuple):
-    """The tokens that may come at one place. bits: of the ids that may, as of LogitsEdit, until
-    the next look; None where the verdict is not "open". error: why it "failed"."""
+    """The ids that may come at one place. bits: as of LogitsEdit, right until the next look; None
+    where the verdict is not "open". error: why it "failed"."""
 
     verdict: Verdict
     bits: U32 | None = None

@@ -27,7 +27,7 @@ from headrace.engine.request import Request
 
 
 class Proposal(NamedTuple):
-    """Tokens that may follow a request's."""
+    """A proposal of what may follow a request's tokens."""
 
     token_ids: Sequence[int]
     is_certain: bool

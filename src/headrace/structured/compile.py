@@ -45,7 +45,7 @@ MAX_KEPT_TEXTS = 4096
 """Forced texts whose ids are kept, of a model's grammars together: 2 MB of short ones."""
 
 MAX_KEPT_CHARS = 256
-"""Of such a text; a longer one is cut into ids anew."""
+"""Of such a text; a longer one is cut into ids every time."""
 
 _TOO_LARGE_WORDS = (
     "fuel",
