@@ -28,7 +28,7 @@ from headrace.answer_formats.derived_syntax import (
     CANDIDATES,
     IDS,
     PIECES,
-    Written,
+    RenderedCalls,
     common_start,
     shared_end,
 )
@@ -102,7 +102,7 @@ def derive_reasoning(render: Render) -> ReasoningFormat | None:
     return format if read.reasoning == _THOUGHT and read.content.startswith(_SAID) else None
 
 
-def _written(render: Render) -> Written | None:
+def _written(render: Render) -> RenderedCalls | None:
     """What the template writes; None where no call is in it."""
     try:
         prompt = render([_USER], _TOOLS)
@@ -131,7 +131,7 @@ def _written(render: Render) -> Written | None:
     one, two = answers
     if CALLS[0][0] not in one:
         return None
-    return Written(one, two if CALLS[1][0] in two else "", prompt)
+    return RenderedCalls(one, two if CALLS[1][0] in two else "", prompt)
 
 
 def _answer_of(text: str, prompt: str, plain: str) -> str:

@@ -19,7 +19,7 @@ _RECIPIENT = re.compile(r"\bto=([^\s<]+)")
 _ENDS = ("<|end|>", "<|call|>", "<|return|>", "<|start|>", "<|channel|>")
 _STARTS = ("<|start|>", "<|channel|>", "to=")
 _PEOPLE = ("assistant", "user", "all")
-"""Recipients that are no tools."""
+"""Recipients that are not tools."""
 _MAX_HEADER_CHARS = 1024
 
 

@@ -251,7 +251,7 @@ RESPONSES_OPERATIONS: Mapping[tuple[str, str], Operation] = {
         "Responses",
         "Forget a response",
         Reply("It is not found from now on.", {JSON: "ResponseDeleted"}),
-        "What continues it keeps what it said.",
+        "What continues it keeps its text.",
         replies={404: _NOT_FOUND},
         needs_model=False,
         path_params=_ID,

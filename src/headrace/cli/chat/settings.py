@@ -52,7 +52,7 @@ def _number(name: str, value: object) -> float:
 
 
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
-"""How much a model may be told to reason, as in OpenAI's API."""
+"""How much a model may reason, as in OpenAI's API."""
 
 _SWITCHED = {"on": "medium", "off": "none"}
 

@@ -13,7 +13,7 @@ from headrace.protocol.openai.chat import ChatCompletionRequest
 from headrace.server.dialects.call_request import chat_request
 
 
-class Asked(NamedTuple):
+class ReadBody(NamedTuple):
     """A call, and the request that it is."""
 
     call: ChatCall
@@ -34,7 +34,7 @@ def read_body(
     more: dict[str, Any] | None = None,
     continues: bool = False,
     taken: frozenset[str] = frozenset(),
-) -> Asked:
+) -> ReadBody:
     """Raises RequestError naming the client's field at fault.
 
     adapt: what this server changes of a call. more, continues, taken: as of `chat_request`.
@@ -44,7 +44,7 @@ def read_body(
     request, ignored = chat_request(
         call, side, has=has, more=more, continues=continues, taken=taken
     )
-    return Asked(call, request, ignored, has)
+    return ReadBody(call, request, ignored, has)
 
 
 def _fields_of(body: bytes) -> Callable[[str], bool]:

@@ -49,7 +49,7 @@ class Turn(NamedTuple):
 
 
 class Conversation(NamedTuple):
-    """What a response and those before it say."""
+    """The input and output of a response and of those before it."""
 
     number: int
     """Of the response; to be released when nothing will continue it."""
@@ -66,7 +66,7 @@ class _Output(msgspec.Struct):
 
 
 class ResponseRows:
-    """Reads and writes one database; every method is one transaction. Not for several threads.
+    """The tables of one database; every method is one transaction. Not for several threads.
 
     wall_s: Unix time.
     """

@@ -109,7 +109,7 @@ def wanted_of(request: ChatCompletionRequest) -> EndpointOptions:
     )
 
 
-class AskedPrompt(NamedTuple):
+class RenderedRequest(NamedTuple):
     """The results of work on a request's texts."""
 
     prompt: Prompt
@@ -118,13 +118,13 @@ class AskedPrompt(NamedTuple):
     thinking: ThinkingBudget | None = None
 
 
-Ask = Callable[[ServedModel, ChatCompletionRequest, EndpointOptions], AskedPrompt]
+Ask = Callable[[ServedModel, ChatCompletionRequest, EndpointOptions], RenderedRequest]
 """Takes long for long texts."""
 
 
 def asked_of(
     model: ServedModel, request: ChatCompletionRequest, wanted: EndpointOptions
-) -> AskedPrompt:
+) -> RenderedRequest:
     """The messages as a prompt, and how answers to it are read."""
     keep, conversation = request.truncate_prompt_tokens, conversation_of(request)
     rendering = render(
@@ -142,7 +142,7 @@ def asked_of(
         prompt=rendering.text,
         continues=request.continue_final_message,
     )
-    return AskedPrompt(
+    return RenderedRequest(
         Prompt(kept, _PARAM),
         bad_word_ids(request.bad_words, model.tokenizer),
         reading,

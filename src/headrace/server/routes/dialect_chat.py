@@ -15,12 +15,12 @@ from headrace.server.answer import admitted
 from headrace.server.call import Call
 from headrace.server.dialects.client_names import client_names
 from headrace.server.dialects.neutral_reply import NeutralReply
-from headrace.server.dialects.read_body import Asked, read_body
+from headrace.server.dialects.read_body import ReadBody, read_body
 from headrace.server.reply import Head
 from headrace.server.routes.chat import Ask, answer_chat, wanted_of
 from headrace.server.state import Serving
 
-MakeNeutralReply = Callable[[Asked, Head, list[int], AnswerReading | None], NeutralReply]
+MakeNeutralReply = Callable[[ReadBody, Head, list[int], AnswerReading | None], NeutralReply]
 
 
 async def read_call(
@@ -30,7 +30,7 @@ async def read_call(
     adapt: Callable[[ChatCall], ChatCall] = lambda call: call,
     continues: bool = True,
     taken: frozenset[str] = frozenset(),
-) -> Asked:
+) -> ReadBody:
     """The body of a call; raises RequestError naming the client's field at fault.
 
     adapt, continues, taken: as of `read_body`.
@@ -50,7 +50,7 @@ async def answer_asked(
     call: Call,
     serving: Serving,
     side: ClientSide,
-    asked: Asked,
+    asked: ReadBody,
     make_reply: MakeNeutralReply,
     *,
     prefix: str,

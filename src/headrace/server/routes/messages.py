@@ -14,7 +14,7 @@ from headrace.protocol.neutral.part import Part, Text
 from headrace.server.call import Call
 from headrace.server.dialects.client_names import client_names
 from headrace.server.dialects.neutral_reply import NeutralReply
-from headrace.server.dialects.read_body import Asked
+from headrace.server.dialects.read_body import ReadBody
 from headrace.server.prompt import render
 from headrace.server.reply import Head
 from headrace.server.routes.chat import conversation_of
@@ -36,7 +36,7 @@ async def messages(call: Call) -> Response:
     serving.model.check_name(asked.call.model)
 
     def reply(
-        asked: Asked, head: Head, prompt_ids: list[int], reading: AnswerReading | None
+        asked: ReadBody, head: Head, prompt_ids: list[int], reading: AnswerReading | None
     ) -> NeutralReply:
         new_id = call.state.new_id
         return NeutralReply(

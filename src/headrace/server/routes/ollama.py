@@ -17,7 +17,7 @@ from headrace.protocol.neutral.call import ChatCall
 from headrace.server.api_error import ApiError
 from headrace.server.call import Call, Handler
 from headrace.server.dialects.neutral_reply import NeutralReply
-from headrace.server.dialects.read_body import Asked as AskedBody
+from headrace.server.dialects.read_body import ReadBody as AskedBody
 from headrace.server.fill_in import fill_in_marks
 from headrace.server.reply import Head
 from headrace.server.routes.dialect_chat import answer_asked, read_call

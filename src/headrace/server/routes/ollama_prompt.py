@@ -19,7 +19,7 @@ from headrace.server.bad_words import bad_word_ids
 from headrace.server.fill_in import fill_in_marks, fill_in_prompt
 from headrace.server.plan import EndpointOptions
 from headrace.server.prompt import Prompt, encoded, tokenize
-from headrace.server.routes.chat import Ask, AskedPrompt, asked_of
+from headrace.server.routes.chat import Ask, RenderedRequest, asked_of
 from headrace.server.served import ServedModel
 
 FIELDS = frozenset({"raw", "suffix", "context", "template"})
@@ -93,7 +93,7 @@ def _check_alone(call: ChatCall) -> None:
 def _raw(text: str) -> Ask:
     def ask(
         model: ServedModel, request: ChatCompletionRequest, wanted: EndpointOptions
-    ) -> AskedPrompt:
+    ) -> RenderedRequest:
         ids = tokenize(model, text, add_special_tokens=True, param=_PARAM, must_fit=True)
         return _asked(model, request, ids)
 
@@ -103,7 +103,7 @@ def _raw(text: str) -> Ask:
 def _fill_in(prefix: str, suffix: str) -> Ask:
     def ask(
         model: ServedModel, request: ChatCompletionRequest, wanted: EndpointOptions
-    ) -> AskedPrompt:
+    ) -> RenderedRequest:
         marks = fill_in_marks(model.tokenizer)
         if marks is None:
             raise RequestError(
@@ -121,7 +121,7 @@ def _fill_in(prefix: str, suffix: str) -> Ask:
 def _after(context: list[int]) -> Ask:
     def ask(
         model: ServedModel, request: ChatCompletionRequest, wanted: EndpointOptions
-    ) -> AskedPrompt:
+    ) -> RenderedRequest:
         check_token_ids(context, model.limits, "context")
         asked = asked_of(model, request, wanted)
         ids = context + asked.prompt.token_ids
@@ -130,6 +130,6 @@ def _after(context: list[int]) -> Ask:
     return ask
 
 
-def _asked(model: ServedModel, request: ChatCompletionRequest, ids: list[int]) -> AskedPrompt:
+def _asked(model: ServedModel, request: ChatCompletionRequest, ids: list[int]) -> RenderedRequest:
     """A prompt whose answer is text as it stands."""
-    return AskedPrompt(Prompt(ids, _PARAM), bad_word_ids(request.bad_words, model.tokenizer), None)
+    return RenderedRequest(Prompt(ids, _PARAM), bad_word_ids(request.bad_words, model.tokenizer), None)

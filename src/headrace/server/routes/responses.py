@@ -21,7 +21,7 @@ from headrace.protocol.neutral.call import ChatCall
 from headrace.server.api_error import ApiError
 from headrace.server.call import Call
 from headrace.server.dialects.client_names import client_names
-from headrace.server.dialects.read_body import Asked, read_body
+from headrace.server.dialects.read_body import ReadBody, read_body
 from headrace.server.dialects.responses_reply import ResponsesReply
 from headrace.server.event_stream import EventStream
 from headrace.server.prompt import render
@@ -49,7 +49,7 @@ _OURS = frozenset({*_REFUSED, "store", "previous_response_id", "truncation"})
 class _Asked:
     """A request, and what it continues."""
 
-    asked: Asked
+    asked: ReadBody
     """Its call has all of the conversation, and none of the fields that concern the store."""
     input: Any
     """Its own input."""
@@ -111,7 +111,7 @@ async def _answered(call: Call, side: OpenAIResponsesClient, read: _Asked) -> Re
     made: list[ResponsesReply] = []
 
     def make_reply(
-        asked: Asked, head: Head, prompt_ids: list[int], reading: AnswerReading | None
+        asked: ReadBody, head: Head, prompt_ids: list[int], reading: AnswerReading | None
     ) -> ResponsesReply:
         reply = ResponsesReply(
             side,
@@ -166,7 +166,7 @@ async def _read(call: Call) -> _Asked:
     http, state, side = call.http, call.state, _side()
     path, headers = http.scope["path"], dict(http.headers)
 
-    def ask(body: bytes) -> Asked:
+    def ask(body: bytes) -> ReadBody:
         fields = decode_object(body, bounds=state.body_bounds)
         _refuse(fields)
         more = _allowed_tools(fields)
@@ -176,7 +176,7 @@ async def _read(call: Call) -> _Asked:
 
     body = b""
 
-    def look(given: bytes) -> tuple[dict[str, Any], Asked | None]:
+    def look(given: bytes) -> tuple[dict[str, Any], ReadBody | None]:
         nonlocal body
         fields = decode_object(given, bounds=state.body_bounds)
         if fields.get("model") is None:  # one model is served
