@@ -132,4 +132,6 @@ def _after(context: list[int]) -> Ask:
 
 def _asked(model: ServedModel, request: ChatCompletionRequest, ids: list[int]) -> RenderedRequest:
     """A prompt whose answer is text as it stands."""
-    return RenderedRequest(Prompt(ids, _PARAM), bad_word_ids(request.bad_words, model.tokenizer), None)
+    return RenderedRequest(
+        Prompt(ids, _PARAM), bad_word_ids(request.bad_words, model.tokenizer), None
+    )
