@@ -22,7 +22,7 @@ from headrace.engine.limits import check_ranges
 from headrace.http.headers import IGNORED_PARAMS, REQUEST_ID, ignored_params, request_id_from
 from headrace.protocol.request import Endpoint, parse_request
 from headrace.server.api_error import CLIENT_GONE, ClientGoneError, api_error
-from headrace.server.auth import key_of
+from headrace.server.auth import key_digest_of, key_of
 from headrace.server.connection import read_json, unless_gone
 from headrace.server.dialects.dialect_paths import error_at, own_headers
 from headrace.server.event_stream import EventStream
@@ -120,6 +120,11 @@ class Call:
     def key(self) -> str:
         """The key it came with, as KeyGuard calls it; "" without one."""
         return key_of(self.http.scope)
+
+    @property
+    def owner(self) -> bytes:
+        """Who it is in the store of responses."""
+        return self.state.responses_store.owner(key_digest_of(self.http.scope))
 
     @property
     def headers(self) -> dict[str, str]:
