@@ -28,7 +28,14 @@ from headrace.server.routes.health import health, load, metrics, ready, version
 from headrace.server.routes.messages import count_message_tokens, messages
 from headrace.server.routes.models import list_models, one_model
 from headrace.server.routes.pages import chat_file
+from headrace.server.routes.responses import count_input_tokens, create_response
 from headrace.server.routes.root import greet
+from headrace.server.routes.stored_responses import (
+    cancel_response,
+    delete_response,
+    get_response,
+    list_input_items,
+)
 from headrace.server.routes.tokenize import detokenize, tokenize_text
 from headrace.server.state import ServerState
 
@@ -47,6 +54,12 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("POST", "/api/show", ollama.ollama_show),
     ("GET", "/api/version", ollama.ollama_version),
     *ollama.NOT_HERE,
+    ("POST", "/v1/responses", create_response),
+    ("POST", "/v1/responses/input_tokens", count_input_tokens),
+    ("GET", "/v1/responses/{response_id}", get_response),
+    ("DELETE", "/v1/responses/{response_id}", delete_response),
+    ("GET", "/v1/responses/{response_id}/input_items", list_input_items),
+    ("POST", "/v1/responses/{response_id}/cancel", cancel_response),
     ("GET", "/v1/models", list_models),
     ("GET", "/v1/models/{model:path}", one_model),
     ("POST", "/tokenize", tokenize_text),
@@ -85,10 +98,7 @@ ALIASES: Mapping[str, str] = {
 }
 
 # Paths of other APIs, by how they begin: `headrace gateway` speaks these for any server.
-OTHER_APIS = (
-    ("/v1/responses", "OpenAI's Responses API"),
-    ("/api/v1/", "OpenRouter's API"),
-)
+OTHER_APIS = (("/api/v1/", "OpenRouter's API"),)
 
 # Paths that a 404 may suggest: those that are always there and have one name.
 SUGGESTED = frozenset(

@@ -78,6 +78,13 @@ class EventStream(Response):
             await self._write(send, self._form.error(self._abandoned.result()))
             await self._finish(send)
 
+    def pass_through(
+        self, work: Callable[[AsyncGenerator[bytes, None]], AsyncGenerator[bytes, None]]
+    ) -> None:
+        """Send what `work` makes of the events, which closes them at its own end. To be called
+        before anything is sent."""
+        self._events = work(self._events)
+
     def abandon(self, error: ApiError) -> None:
         """End the stream with this error's event, wherever it is; without effect at its end."""
         if not self._abandoned.done():

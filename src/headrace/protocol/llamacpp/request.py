@@ -80,9 +80,9 @@ class NativeFields(msgspec.Struct, frozen=True, kw_only=True):
     seed: Annotated[
         int | None, Meta(description="Seed of the request's random stream; -1: a random one.")
     ] = None
-    stop: Annotated[
-        str | list[str], Meta(description="String or strings that end the text.")
-    ] = msgspec.field(default_factory=list)
+    stop: Annotated[str | list[str], Meta(description="String or strings that end the text.")] = (
+        msgspec.field(default_factory=list)
+    )
     ignore_eos: Annotated[
         bool, Meta(description="Go on after the model's own end-of-text tokens.")
     ] = False
