@@ -25,6 +25,7 @@ from headrace.server.routes.chat import chat_completions
 from headrace.server.routes.completions import completions
 from headrace.server.routes.docs import docs, docs_file, openapi
 from headrace.server.routes.health import health, load, metrics, ready, version
+from headrace.server.routes.llamacpp import completion, infill
 from headrace.server.routes.messages import count_message_tokens, messages
 from headrace.server.routes.models import list_models, one_model
 from headrace.server.routes.pages import chat_file
@@ -62,6 +63,8 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("POST", "/v1/responses/{response_id}/cancel", cancel_response),
     ("GET", "/v1/models", list_models),
     ("GET", "/v1/models/{model:path}", one_model),
+    ("POST", "/completion", completion),
+    ("POST", "/infill", infill),
     ("POST", "/tokenize", tokenize_text),
     ("POST", "/detokenize", detokenize),
     ("POST", "/apply-template", apply_template),

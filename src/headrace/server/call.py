@@ -35,7 +35,7 @@ from headrace.telemetry.call import CallRecord, current_call, name_call
 logger = logging.getLogger(__name__)
 
 # Calls below these are accepted or refused as a whole once the server is ending.
-_GENERATING = ("/v1/", "/api/")
+_GENERATING = ("/v1/", "/api/", "/completion", "/infill")
 
 S = TypeVar("S", bound=msgspec.Struct)
 T = TypeVar("T")

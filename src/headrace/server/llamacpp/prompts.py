@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from headrace.engine.limits import check_token_ids
 from headrace.protocol.llamacpp.request import InfillBody, PromptPart
 from headrace.server.api_error import ApiError
 from headrace.server.params import exceeds_context
@@ -66,6 +67,8 @@ def prompt_ids(model: ServedModel, parts: Sequence[PromptPart], param: str) -> l
 
     Raises RequestError for a text the tokenizer fails on or that is too long for the context.
     """
+    for part in parts:
+        check_token_ids(part.token_ids, model.limits, param)
     if len(parts) == 1 and parts[0].token_ids:
         return list(parts[0].token_ids)
     ids: list[int] = []
