@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from headrace.engine.limits import check_token_ids
 from headrace.protocol.llamacpp.request import InfillBody, PromptPart
 from headrace.server.api_error import ApiError
+from headrace.server.fill_in import FillInMarks, fill_in_marks
 from headrace.server.params import exceeds_context
 from headrace.server.prompt import tokenize
 from headrace.server.served import ServedModel
@@ -16,14 +17,7 @@ from headrace.text.library import naming
 if TYPE_CHECKING:
     from headrace.text import Tokenizer
 
-# Names of the marks in the vocabularies of models that are trained to fill gaps: Qwen's and
-# StarCoder's, CodeLlama's, DeepSeek's, Codestral's own and Granite's.
-_PREFIX = ("<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<|fim_begin|>", "<｜fim▁begin｜>",
-           "<PRE>", "▁<PRE>", "<|code_prefix|>")  # fmt: skip
-_SUFFIX = ("<|fim_suffix|>", "<fim-suffix>", "<fim_suffix>", "<|fim_hole|>", "<｜fim▁hole｜>",
-           "<SUF>", "▁<SUF>", "<|code_suffix|>")  # fmt: skip
-_MIDDLE = ("<|fim_middle|>", "<fim-middle>", "<fim_middle>", "<|fim_end|>", "<｜fim▁end｜>",
-           "<MID>", "▁<MID>", "<|code_middle|>")  # fmt: skip
+# Names of what else such models are trained with: Qwen's and StarCoder's.
 _REPOSITORY = ("<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>")
 _FILE = ("<|file_sep|>",)
 
@@ -45,12 +39,12 @@ class GapMarks(NamedTuple):
 
 def gap_marks(tokenizer: Tokenizer) -> GapMarks | None:
     """The marks; None for a model that has none."""
-    prefix, suffix, middle, repository, file = (
-        _first(tokenizer, names) for names in (_PREFIX, _SUFFIX, _MIDDLE, _REPOSITORY, _FILE)
-    )
-    if prefix is None or suffix is None or middle is None:
+    marks = fill_in_marks(tokenizer)
+    ids = [] if marks is None else [tokenizer.token_to_id(mark) for mark in marks]
+    known = [token_id for token_id in ids if token_id is not None]
+    if len(known) != len(FillInMarks._fields):
         return None
-    return GapMarks(prefix, suffix, middle, repository, file)
+    return GapMarks(*known, _first(tokenizer, _REPOSITORY), _first(tokenizer, _FILE))
 
 
 def _first(tokenizer: Tokenizer, names: Sequence[str]) -> int | None:
