@@ -33,6 +33,18 @@ _NAMES = {
 }
 """llama-server's names of fields that are others in completions."""
 
+_OFF: dict[str, Any] = {
+    "typical_p": 1.0,
+    "top_n_sigma": -1.0,
+    "xtc_probability": 0.0,
+    "dynatemp_range": 0.0,
+    "dry_multiplier": 0.0,
+    "mirostat": 0,
+    "adaptive_target": -1.0,
+    "adaptive_decay": 0.0,
+}
+"""What llama-server says of steps that are off, as they always are here."""
+
 MakePrompts = Callable[[ServedModel], list[Prompt]]
 
 
@@ -156,6 +168,7 @@ def _settings(fields: NativeFields, request: CompletionRequest, submit: Submit) 
         ],
         "grammar": fields.grammar or "",
         "post_sampling_probs": False,
+        **_OFF,
         "timings_per_token": fields.timings_per_token,
         "lora": [],
     }
