@@ -67,7 +67,7 @@ _FLOORS: Mapping[str, tuple[str, ...]] = {
         "event_stream merge prompt reply service_messages spans",
         "chat_reply completion_reply cors dialects load long_reply openapi_operations plan tracing "
         "llamacpp",
-        "auth openapi_dialects state",
+        "auth openapi_dialects openapi_responses state",
         "openapi",
         "call",
         "answer",

@@ -17,6 +17,7 @@ from headrace.server import app
 from headrace.server.openapi import ALL_OPERATIONS as OPERATIONS
 from headrace.server.openapi import document
 from headrace.server.openapi_dialects import DIALECT_OPERATIONS
+from headrace.server.openapi_responses import RESPONSES_OPERATIONS
 from tests.server.conftest import Running
 from tests.server.mock_engine import MockEngine, says
 
@@ -145,9 +146,12 @@ def test_examples_are_taken(start: Start) -> None:
             if "requestBody" not in operation or path.startswith("/admin"):
                 continue
             example = operation["requestBody"]["content"]["application/json"]["example"]
-            assert server.post(path, example).status_code == 200, path
+            # The mock's model has no tokens for filling a gap.
+            wanted = 501 if path == "/infill" else 200
+            assert server.post(path, example).status_code == wanted, path
             tried += 1
-    of_dialects = [one for one in DIALECT_OPERATIONS.values() if one.takes_body]
+    by_hand = {**RESPONSES_OPERATIONS, **DIALECT_OPERATIONS}
+    of_dialects = [one for one in by_hand.values() if one.takes_body]
     assert tried == len(ENDPOINTS) + len(of_dialects)
 
 

@@ -37,10 +37,8 @@ GREEDY = {"temperature": 0, "max_tokens": 12, "ignore_eos": True, "return_token_
 @pytest.mark.parametrize(
     ("method", "path"),
     [
-        ("POST", "/completion"), ("GET", "/props"), ("GET", "/slots"), ("POST", "/slots/0"),
-        ("POST", "/infill"), ("POST", "/embedding"),
-        ("POST", "/v1/embeddings"), ("POST", "/v1/rerank"), ("POST", "/v1/responses"),
-        ("POST", "/v1/messages"), ("GET", "/lora-adapters"),
+        ("GET", "/props"), ("GET", "/slots"), ("POST", "/slots/0"), ("POST", "/embedding"),
+        ("POST", "/v1/embeddings"), ("POST", "/v1/rerank"), ("GET", "/lora-adapters"),
     ],
 )  # fmt: skip
 def test_paths_of_llama_server_alone_do_not_exist(start: Start, method: str, path: str) -> None:

@@ -273,7 +273,7 @@ def test_requests_get_the_servers_defaults() -> None:
 
     defaults = {"temperature": 0.8, "seed": 42}
     assert native(64, n_predict=80, model="gone", grammar="x") == {
-        **defaults, "n_predict": 64, "grammar": "x"
+        **defaults, "n_predict": 80, "grammar": "x"
     }, "what is refused is passed on"  # fmt: skip
     assert native(-1) == {**defaults, "n_predict": -1}
     assert native(64, n_predict=-1) == {**defaults, "n_predict": -1}

@@ -25,6 +25,7 @@ from headrace.server.openapi_operations import (
     Reply,
     in_dialect,
 )
+from headrace.server.openapi_responses import RESPONSES_OPERATIONS, RESPONSES_SCHEMAS
 from headrace.server.openapi_schemas import REF, Schema, reply_schemas, request_schemas
 
 OPENAPI = "3.1.0"
@@ -38,8 +39,10 @@ unknown, accepted, and named in `X-Ignored-Params`. `null` is the same as omitti
 Every failure has the body `{"error": {"message", "type", "param", "code"}}`, but on paths of other
 vendors' APIs: there it is as their clients read it."""
 
-ALL_OPERATIONS = {**OPERATIONS, **DIALECT_OPERATIONS}
+ALL_OPERATIONS = {**OPERATIONS, **RESPONSES_OPERATIONS, **DIALECT_OPERATIONS}
 """What each route does, by method and path."""
+
+_NAMED_SCHEMAS = {**RESPONSES_SCHEMAS, **DIALECT_SCHEMAS}
 
 # What the connection says before anybody looks at the path, or may say.
 _OF_CONNECTION = (408, 414, 431)
@@ -176,7 +179,7 @@ def _schemas(operations: Iterable[Operation]) -> dict[str, Schema]:
             names.append(operation.body_schema)
         if operation.dialect:
             names.append(f"{operation.dialect}Error")
-        named |= {name: DIALECT_SCHEMAS[name] for name in names}
+        named |= {name: _NAMED_SCHEMAS[name] for name in names}
         if operation.events is not None:
             structs[operation.events] = None
     bodies = [operation.body for operation in operations if operation.body is not None]

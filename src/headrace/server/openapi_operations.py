@@ -95,9 +95,9 @@ def _json(meaning: str, struct: Struct) -> Reply:
     return Reply(meaning, {JSON: struct})
 
 
-_NO_MODEL = Reply("`model` is not a served name (code `model_not_found`).")
+NO_MODEL = Reply("`model` is not a served name (code `model_not_found`).")
 _TEXT_BUSY = Reply("Too many large texts are waiting (code `queue_full`); see `Retry-After`.")
-_BUSY = Reply(
+BUSY = Reply(
     "Too many requests are waiting (code `queue_full`); `Retry-After` says when to try again."
 )
 
@@ -109,7 +109,7 @@ def in_dialect(reply: Reply, dialect: str) -> Reply:
 
 def busy(dialect: str) -> Reply:
     """The reply of a queue that is full, in the form of a dialect."""
-    return in_dialect(_BUSY, dialect)
+    return in_dialect(BUSY, dialect)
 
 
 def no_model(dialect: str) -> Reply:
@@ -132,7 +132,7 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = {
         "fit into the context, or the reply is a 400 with code `context_length_exceeded`.",
         CHAT,
         ChatCompletionChunk,
-        {404: _NO_MODEL, 429: _BUSY},
+        {404: NO_MODEL, 429: BUSY},
         example={
             "messages": [{"role": "user", "content": "Why is the sky blue?"}],
             "max_tokens": 64,
@@ -153,7 +153,7 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = {
         "`context_length_exceeded`.",
         COMPLETIONS,
         Completion,
-        {404: _NO_MODEL, 429: _BUSY},
+        {404: NO_MODEL, 429: BUSY},
         example={"prompt": "Once upon a time", "max_tokens": 32, "temperature": 0},
     ),
     ("POST", "/tokenize"): Operation(
@@ -163,7 +163,7 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = {
         _json("Exactly the ids that generation would use.", TokenizeReply),
         "Either `prompt` or `messages`, not both.",
         TOKENIZE,
-        replies={404: _NO_MODEL, 429: _TEXT_BUSY},
+        replies={404: NO_MODEL, 429: _TEXT_BUSY},
         example={"prompt": "Hello there", "return_token_strs": True},
     ),
     ("POST", "/detokenize"): Operation(
@@ -172,7 +172,7 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = {
         "Text of token ids",
         _json("The text, with special tokens written out.", DetokenizeReply),
         body=DETOKENIZE,
-        replies={404: _NO_MODEL, 429: _TEXT_BUSY},
+        replies={404: NO_MODEL, 429: _TEXT_BUSY},
         example={"tokens": [1, 2, 3]},
     ),
     ("POST", "/apply-template"): Operation(
@@ -181,7 +181,7 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = {
         "A conversation as the prompt it becomes, as text",
         _json("The text that generation would tokenize.", ApplyTemplateReply),
         body=APPLY_TEMPLATE,
-        replies={404: _NO_MODEL, 429: _TEXT_BUSY},
+        replies={404: NO_MODEL, 429: _TEXT_BUSY},
         example={"messages": [{"role": "user", "content": "Why is the sky blue?"}]},
     ),
     ("GET", "/v1/models"): Operation(
@@ -192,7 +192,7 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = {
         "Models",
         "One served name",
         _json("The model, with its `max_model_len` and `default_sampling_params`.", Model),
-        replies={404: _NO_MODEL},
+        replies={404: NO_MODEL},
         path_params={"model": "A served name; it may contain slashes."},
     ),
     ("GET", "/health"): Operation(

@@ -41,15 +41,13 @@ def with_defaults(
 def native_request(
     body: Json, temperature: float, seed: int, max_tokens: int, served: frozenset[str]
 ) -> Json:
-    """Give a request for `/completion` the server's defaults, and its limit of tokens."""
+    """Give a request for `/completion` the server's defaults, and leave out another model."""
     out = dict(body)
     for name, value in (("temperature", temperature), ("seed", seed)):
         if out.get(name) is None:
             out[name] = value
     asked = out.get("n_predict", out.pop("max_tokens", None))
-    if asked is None:
-        asked = max_tokens
-    out["n_predict"] = min(asked, max_tokens) if 0 < max_tokens < asked else asked
+    out["n_predict"] = max_tokens if asked is None else asked
     if "model" in out and out["model"] not in served:
         del out["model"]
     return out
