@@ -41,7 +41,7 @@ _INPUT: Schema = {
     "description": "A text, or items: messages, function_call, function_call_output, reasoning.",
 }
 _PROMPT_OF_RESPONSES: Schema = {
-    "model": {**_TEXT, "minLength": 1, "description": "A served name."},
+    "model": {**_maybe("string"), "description": "A served name; may be omitted."},
     "input": _INPUT,
     "instructions": {
         **_maybe("string"),
@@ -86,7 +86,7 @@ _MIXED: Schema = {"anyOf": [_TEXT, {"type": "array", "items": _TOKEN_ID, "minIte
 
 RESPONSES_SCHEMAS: Mapping[str, Schema] = {
     "ResponsesRequest": _object(
-        ("model", "input"),
+        ("input",),
         **_PROMPT_OF_RESPONSES,
         stream=_maybe("boolean"),
         store={**_maybe("boolean"), "description": "Keep the response; true by default."},
@@ -102,7 +102,7 @@ RESPONSES_SCHEMAS: Mapping[str, Schema] = {
         metadata=_maybe("object", additionalProperties=_TEXT),
         background={"enum": [False, None]},
     ),
-    "ResponsesCountRequest": _object(("model", "input"), **_PROMPT_OF_RESPONSES),
+    "ResponsesCountRequest": _object(("input",), **_PROMPT_OF_RESPONSES),
     "ResponsesCount": _object(
         ("object", "input_tokens"),
         object={"const": "response.input_tokens"},

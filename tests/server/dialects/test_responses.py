@@ -433,3 +433,10 @@ def test_stored_responses_are_found_while_there_is_no_model_and_not_cancelled(
     unloaded = start(MockEngine(says("hello")), loaded=False)
     assert unloaded.client.get(f"/v1/responses/{id}").status_code == 404
     assert unloaded.post("/v1/responses", {"model": MODEL, "input": "x"}).status_code == 503
+
+
+def test_a_model_may_be_left_out_and_another_is_not_found(start: Start) -> None:
+    server = start(MockEngine(says("hello")))
+    reply = server.post("/v1/responses", {"input": "x"})
+    assert (reply.status_code, reply.json()["model"]) == (200, MODEL)
+    assert refused(server, 404, model="another")["code"] == "model_not_found"

@@ -68,6 +68,10 @@ class Proxy:
                 lambda reply: {"input_tokens": reply["count"]},
                 writer,
             )
+        elif fields is not None and request.path in translation.RESPONSES_PATHS:
+            body = json.dumps(translation.of_served(fields, self._served)).encode()
+            async with self._call(request, request.target, body) as reply:
+                await _relay(reply, writer)
         elif fields is not None and request.path in translation.GENERATION_PATHS:
             await self._generate(request, fields, writer)
         else:

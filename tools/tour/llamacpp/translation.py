@@ -14,6 +14,7 @@ COMPLETION_PATHS = frozenset({"/completion", "/completions"})
 GENERATION_PATHS = frozenset({
     *COMPLETION_PATHS, "/v1/completions", "/chat/completions", "/v1/chat/completions",
 })  # fmt: skip
+RESPONSES_PATHS = frozenset({"/responses", "/v1/responses"})
 COUNTING_PATHS = frozenset({
     "/chat/completions/input_tokens", "/v1/chat/completions/input_tokens",
 })  # fmt: skip
@@ -33,9 +34,12 @@ def with_defaults(
         out["max_tokens"] = limit
     if "max_tokens" not in out and "max_completion_tokens" not in out and max_tokens > 0:
         out["max_tokens"] = max_tokens
-    if "model" in out and out["model"] not in served:
-        del out["model"]
-    return out
+    return of_served(out, served)
+
+
+def of_served(body: Json, served: frozenset[str]) -> Json:
+    """Leave out a model that is not served."""
+    return {name: value for name, value in body.items() if name != "model" or value in served}
 
 
 def native_request(
@@ -48,9 +52,7 @@ def native_request(
             out[name] = value
     asked = out.get("n_predict", out.pop("max_tokens", None))
     out["n_predict"] = max_tokens if asked is None else asked
-    if "model" in out and out["model"] not in served:
-        del out["model"]
-    return out
+    return of_served(out, served)
 
 
 def tokenize_request(body: Json) -> Json:

@@ -25,7 +25,7 @@ from headrace.server.dialects.read_body import Asked, read_body
 from headrace.server.dialects.responses_reply import ResponsesReply
 from headrace.server.event_stream import EventStream
 from headrace.server.prompt import render
-from headrace.server.reply import Head, encode
+from headrace.server.reply import Head
 from headrace.server.responses_store.rows import Items, TooLongError, Turn
 from headrace.server.routes.chat import conversation_of
 from headrace.server.routes.dialect_chat import answer_asked
@@ -178,8 +178,11 @@ async def _read(call: Call) -> _Asked:
 
     def look(given: bytes) -> tuple[dict[str, Any], Asked | None]:
         nonlocal body
-        body = given
         fields = decode_object(given, bounds=state.body_bounds)
+        if fields.get("model") is None:  # one model is served
+            fields["model"] = state.serving().model.name
+            given = msgspec.json.encode(fields)
+        body = given
         _refuse(fields)
         # Read alone first: what is wrong with it is then named by its own places.
         side.read_call(given, path, headers)
@@ -237,7 +240,7 @@ def _joined(fields: dict[str, Any], before: Items) -> bytes:
         own = []
     elif isinstance(own, str):
         own = [{"role": "user", "content": own}]
-    return encode({**fields, "input": [*before, *own]})
+    return msgspec.json.encode({**fields, "input": [*before, *own]})
 
 
 def _refuse(fields: dict[str, Any]) -> None:

@@ -8,7 +8,6 @@ from starlette.responses import Response
 from headrace.errors import RequestError, shown
 from headrace.server.api_error import ApiError
 from headrace.server.call import Call
-from headrace.server.reply import encode
 from headrace.server.responses_store.rows import Items, TooLongError
 from headrace.server.routes.responses import not_found
 
@@ -40,7 +39,7 @@ async def delete_response(call: Call) -> Response:
     id = _id(call)
     if not await call.state.responses_store.delete(id, call.owner):
         raise _missing(id)
-    body = encode({"id": id, "object": "response", "deleted": True})
+    body = msgspec.json.encode({"id": id, "object": "response", "deleted": True})
     return Response(body, media_type="application/json")
 
 
@@ -70,7 +69,7 @@ async def list_input_items(call: Call) -> Response:
         raise _missing(id)
     page, has_more = _page_of(items, limit, order, after)
     ids = [_item_id(item) for item in page[:1] + page[-1:]]
-    body = encode(
+    body = msgspec.json.encode(
         {
             "object": "list",
             "data": page,
