@@ -15,7 +15,7 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -149,9 +149,9 @@ class ResponseRows:
         """Close the database."""
         self._connection.close()
 
-    def _find(self, id: str, owner: bytes, column: str) -> tuple[object, ...] | None:
+    def _find(self, id: str, owner: bytes, column: str) -> tuple[Any, ...] | None:
         # A character that is half of a surrogate pair is in no id, and in no column either.
-        row: tuple[object, ...] | None = self._connection.execute(
+        row: tuple[Any, ...] | None = self._connection.execute(
             f"SELECT {column} FROM responses WHERE id = ? AND owner = ? AND is_live "
             "AND created_s >= ?",
             (id.encode("utf-8", "replace").decode(), owner, self._oldest_s),
