@@ -346,6 +346,18 @@ def test_an_answer_is_held_to_a_schema(start: Start) -> None:
     assert server.engine.submitted[0].params.grammar is not None
 
 
+def test_openais_package_parses_an_answer_of_a_model_of_pydantics(start: Start) -> None:
+    pydantic = pytest.importorskip("pydantic")
+    server = start(roomy(MockEngine(says('{"city":"Köln","degrees":21}'))))
+    kind = pydantic.create_model("Weather", city=(str, ...), degrees=(int, ...))
+    parsed = server.openai.responses.parse(model=MODEL, input="x", text_format=kind)
+    assert parsed.output_parsed == kind(city="Köln", degrees=21)
+    with server.openai.responses.stream(model=MODEL, input="x", text_format=kind) as stream:
+        stream.until_done()
+        assert stream.get_final_response().output_parsed == kind(city="Köln", degrees=21)
+    assert all(submit.params.grammar is not None for submit in server.engine.submitted)
+
+
 def test_log_probabilities_are_included_on_request(start: Start) -> None:
     server = start(MockEngine(says("hi")))
     told = answer(server, include=["message.output_text.logprobs"], top_logprobs=2)
