@@ -241,6 +241,7 @@ def test_a_gap_is_described_with_the_models_marks(start: Start, coder: Tokenizer
     ids = engine.submitted[0].prompt_token_ids
     pre, suf, mid, repo, sep = (coder.token_to_id(mark) for mark in MARKS)
     # What the client wrote like a mark is text.
+    assert mid is not None
     assert list(ids).count(mid) == 1
     text = coder.decode(ids, skip_special_tokens=False)
     assert text == (

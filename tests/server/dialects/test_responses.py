@@ -31,7 +31,7 @@ WEATHER: dict[str, Any] = {
         "required": ["city"],
     },
 }
-KEYS = {"api_key": ("one", "two")}
+KEYS: dict[str, Any] = {"api_key": ("one", "two")}
 
 
 def answer(server: Running, **fields: Any) -> dict[str, Any]:
@@ -214,14 +214,14 @@ def test_input_items_are_listed_in_pages(start: Start) -> None:
     first = answer(server, input="one")["id"]
     items = [{"role": "user", "content": f"two {number}"} for number in range(3)]
     second = answer(server, input=items, previous_response_id=first)["id"]
-    listed = [
+    listed: list[Any] = [
         item
         for page in server.openai.responses.input_items.list(
             second, limit=2, order="asc"
         ).iter_pages()
         for item in page.data
     ]
-    texts = [item.content[0].text for item in listed]  # type: ignore[union-attr]
+    texts = [item.content[0].text for item in listed]
     assert texts == ["one", "hello", "two 0", "two 1", "two 2"]
     ids = [item.id for item in listed]
     assert len(set(ids)) == 5
@@ -282,8 +282,9 @@ def test_a_function_is_called_and_its_result_read(start: Start) -> None:
 
 def test_a_streamed_call_grows_and_ends(start: Start) -> None:
     server = with_tools(start, MockEngine(says(CALL, cut=3)))
-    events = list(
-        server.openai.responses.create(model=MODEL, input="x", tools=[WEATHER], stream=True)  # type: ignore[list-item]
+    tools: Any = [WEATHER]
+    events: list[Any] = list(
+        server.openai.responses.create(model=MODEL, input="x", tools=tools, stream=True)
     )
     kinds = [event.type for event in events]
     assert "response.function_call_arguments.delta" in kinds

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from headrace.engine.limits import check_token_ids
 from headrace.protocol.llamacpp.request import InfillBody, PromptPart
 from headrace.server.api_error import ApiError
-from headrace.server.fill_in import FillInMarks, fill_in_marks
+from headrace.server.fill_in import fill_in_marks
 from headrace.server.params import exceeds_context
 from headrace.server.prompt import tokenize
 from headrace.server.served import ServedModel
@@ -40,11 +40,13 @@ class GapMarks(NamedTuple):
 def gap_marks(tokenizer: Tokenizer) -> GapMarks | None:
     """The marks; None for a model that has none."""
     marks = fill_in_marks(tokenizer)
-    ids = [] if marks is None else [tokenizer.token_to_id(mark) for mark in marks]
-    known = [token_id for token_id in ids if token_id is not None]
-    if len(known) != len(FillInMarks._fields):
+    if marks is None:
         return None
-    return GapMarks(*known, _first(tokenizer, _REPOSITORY), _first(tokenizer, _FILE))
+    prefix, suffix, middle = (tokenizer.token_to_id(mark) for mark in marks)
+    if prefix is None or suffix is None or middle is None:
+        return None
+    repository, file = _first(tokenizer, _REPOSITORY), _first(tokenizer, _FILE)
+    return GapMarks(prefix, suffix, middle, repository, file)
 
 
 def _first(tokenizer: Tokenizer, names: Sequence[str]) -> int | None:
