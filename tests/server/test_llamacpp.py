@@ -208,7 +208,7 @@ def test_a_long_prompt_is_refused_with_the_numbers(start: Start) -> None:
 def test_a_model_without_marks_for_a_gap_says_so(start: Start) -> None:
     server = start(MockEngine(says("a")))
     reply = server.post("/infill", {"input_prefix": "a", "input_suffix": "b"})
-    assert reply.status_code == 501
+    assert reply.status_code == 400
     assert "fim_prefix" in reply.json()["error"]["message"]
 
 

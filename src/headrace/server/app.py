@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route, Router
+from starlette.routing import Match, Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headrace.errors import shown
@@ -120,11 +120,13 @@ def build_app(state: ServerState) -> ASGIApp:
         message = _nothing_at(request.scope["path"], docs=state.config.enable_docs)
         code = "not_found"
         if failure.status_code == 405:
-            allowed = (failure.headers or {}).get("Allow", "")
+            allowed = ", ".join(sorted(_methods(routes, request.scope)))
             path = shown(request.scope["path"])
             message = f"{request.method} {path} is not supported; allowed: {allowed}"
             code = "method_not_allowed"
         headers = dict(failure.headers or {})
+        if failure.status_code == 405:
+            headers["Allow"] = allowed
         request_id = request_id_from(request.headers.get(REQUEST_ID), state.new_id())
         state.http.answered(OTHER, failure.status_code)
         error = ApiError(failure.status_code, message, code=code)
@@ -164,6 +166,15 @@ def build_app(state: ServerState) -> ASGIApp:
         refused=refused,
     )
     return with_cors(guarded, state.config, state.new_id)
+
+
+def _methods(routes: Iterable[Route], scope: Scope) -> set[str]:
+    """The methods of all routes of a path."""
+    found: set[str] = set()
+    for route in routes:
+        if route.matches(scope)[0] is not Match.NONE:
+            found |= route.methods or set()
+    return found
 
 
 def _nothing_at(path: str, *, docs: bool) -> str:

@@ -82,7 +82,35 @@ _NATIVE: Schema = {
     "presence_penalty": {"enum": [0, None]},
     "frequency_penalty": {"enum": [0, None]},
 }
-_MIXED: Schema = {"anyOf": [_TEXT, {"type": "array", "items": _TOKEN_ID, "minItems": 1}]}
+_MIXED: Schema = {
+    "anyOf": [_TEXT, {"type": "array", "items": {"anyOf": [_TEXT, _TOKEN_ID]}, "minItems": 1}]
+}
+
+_ANSWER: Schema = _object(
+    (
+        "index",
+        "content",
+        "tokens",
+        "stop",
+        "stop_type",
+        "tokens_predicted",
+        "tokens_evaluated",
+        "generation_settings",
+        "timings",
+    ),
+    index=_COUNT,
+    content=_TEXT,
+    tokens={"type": "array", "items": _TOKEN_ID},
+    stop={"const": True},
+    stop_type={"enum": ["eos", "limit", "word"]},
+    stopping_word=_TEXT,
+    tokens_predicted=_COUNT,
+    tokens_evaluated=_COUNT,
+    tokens_cached={**_COUNT, "description": "Prompt tokens found in the prefix cache."},
+    truncated={"type": "boolean"},
+    generation_settings={"type": "object"},
+    timings={"type": "object"},
+)
 
 RESPONSES_SCHEMAS: Mapping[str, Schema] = {
     "ResponsesRequest": _object(
@@ -91,7 +119,7 @@ RESPONSES_SCHEMAS: Mapping[str, Schema] = {
         stream=_maybe("boolean"),
         store={**_maybe("boolean"), "description": "Keep the response; true by default."},
         max_output_tokens={
-            **_maybe("integer", minimum=1, maximum=2**31),
+            **_maybe("integer", minimum=1, maximum=2**48),
             "description": "Most tokens to generate; fewer where the context ends.",
         },
         temperature=_maybe("number", minimum=0, maximum=2),
@@ -166,31 +194,15 @@ RESPONSES_SCHEMAS: Mapping[str, Schema] = {
         input_extra=_maybe("array", items=_object(("text",), text=_TEXT, filename=_TEXT)),
         **_NATIVE,
     ),
-    "NativeReply": _object(
-        (
-            "index",
-            "content",
-            "tokens",
-            "stop",
-            "stop_type",
-            "tokens_predicted",
-            "tokens_evaluated",
-            "generation_settings",
-            "timings",
+    "NativeReplies": {"anyOf": [_ANSWER, {"type": "array", "items": _ANSWER}]},
+    "NativeEvent": {
+        **_object(
+            ("data",),
+            event=_TEXT,
+            data={"type": "string", "contentMediaType": JSON},
         ),
-        index=_COUNT,
-        content=_TEXT,
-        tokens={"type": "array", "items": _TOKEN_ID},
-        stop={"const": True},
-        stop_type={"enum": ["eos", "limit", "word"]},
-        stopping_word=_TEXT,
-        tokens_predicted=_COUNT,
-        tokens_evaluated=_COUNT,
-        tokens_cached={**_COUNT, "description": "Prompt tokens found in the prefix cache."},
-        truncated={"type": "boolean"},
-        generation_settings={"type": "object"},
-        timings={"type": "object"},
-    ),
+        "description": "Each event of the stream.",
+    },
 }
 
 _HELLO = "Why is the sky blue?"
@@ -268,7 +280,7 @@ RESPONSES_OPERATIONS: Mapping[tuple[str, str], Operation] = {
         "nativeCompletion",
         "llama-server",
         "Continue a text or token ids",
-        Reply(_EVENTS_OF_NATIVE, {JSON: "NativeReply", EVENTS: None}),
+        Reply(_EVENTS_OF_NATIVE, {JSON: "NativeReplies", EVENTS: "NativeEvent"}),
         "llama-server's own form. A field that means something else here is refused.",
         body_schema="NativeCompletionRequest",
         replies={404: NO_MODEL, 429: BUSY},
@@ -278,12 +290,12 @@ RESPONSES_OPERATIONS: Mapping[tuple[str, str], Operation] = {
         "infill",
         "llama-server",
         "Fill the gap between two texts",
-        Reply(_EVENTS_OF_NATIVE, {JSON: "NativeReply", EVENTS: None}),
+        Reply(_EVENTS_OF_NATIVE, {JSON: "NativeReplies", EVENTS: "NativeEvent"}),
+        "A model that has no tokens for it says so with a 400 `unsupported`.",
         body_schema="NativeInfillRequest",
         replies={
             404: NO_MODEL,
             429: BUSY,
-            501: Reply("The model has no tokens for it (code `unsupported`)."),
         },
         example={"input_prefix": "def f():\n", "input_suffix": "\nf()", "n_predict": 32},
     ),

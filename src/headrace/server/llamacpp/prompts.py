@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.engine.limits import check_token_ids
+from headrace.errors import RequestError
 from headrace.protocol.llamacpp.request import InfillBody, PromptPart
-from headrace.server.api_error import ApiError
 from headrace.server.fill_in import fill_in_marks
 from headrace.server.params import exceeds_context
 from headrace.server.prompt import tokenize
@@ -87,13 +87,12 @@ def infill_ids(model: ServedModel, body: InfillBody) -> list[int]:
         [BOS] [prefix] input_prefix prompt [suffix] input_suffix [middle]
 
     where the vocabulary has those marks. Nothing is cut: what does not fit is refused. Source:
-    llama-server's README and the model card of Qwen2.5-Coder. Raises ApiError 501 for a model
-    without marks, RequestError for a text that is too long.
+    llama-server's README and the model card of Qwen2.5-Coder. Raises RequestError for a model
+    without marks, and for a text that is too long.
     """
     marks = gap_marks(model.tokenizer)
     if marks is None:
-        raise ApiError(
-            501,
+        raise RequestError(
             f"{model.name} has no tokens for filling a gap (such as <|fim_prefix|>); use a model "
             "that was trained for it, or /completion",
             code="unsupported",

@@ -245,7 +245,8 @@ def _joined(fields: dict[str, Any], before: Items) -> bytes:
 
 def _refuse(fields: dict[str, Any]) -> None:
     for name, why in _REFUSED.items():
-        if fields.get(name) not in (None, False):
+        value = fields.get(name)
+        if value is not None and not (name == "background" and value is False):
             raise RequestError(
                 f"{name}: this is not supported; {why}", param=name, code="unsupported"
             )
