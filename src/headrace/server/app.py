@@ -169,12 +169,11 @@ def build_app(state: ServerState) -> ASGIApp:
 
 
 def _methods(routes: Iterable[Route], scope: Scope) -> set[str]:
-    """The methods of all routes of a path."""
-    found: set[str] = set()
-    for route in routes:
-        if route.matches(scope)[0] is not Match.NONE:
-            found |= route.methods or set()
-    return found
+    """The methods of all routes of a path; a route that has its very name goes before one that
+    takes it for an id."""
+    of_path = [route for route in routes if route.matches(scope)[0] is not Match.NONE]
+    named = [route for route in of_path if route.path == scope["path"]]
+    return {method for route in named or of_path for method in route.methods or ()}
 
 
 def _nothing_at(path: str, *, docs: bool) -> str:

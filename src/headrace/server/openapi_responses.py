@@ -32,7 +32,7 @@ def _maybe(kind: str, **more: Any) -> Schema:
 
 _MESSAGE = _object(
     ("role", "content"),
-    type={"const": "message"},
+    type={"enum": ["message", None]},
     role={"enum": ["user", "assistant", "system", "developer"]},
     content=_TEXT,
 )
