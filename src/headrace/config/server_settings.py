@@ -234,7 +234,6 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     stored_response_days: Annotated[
         Positive, Meta(description="Days after which a kept response is forgotten.")
     ] = 30
-    enable_docs: Annotated[bool, Meta(description="Serve /openapi.json and /docs.")] = True
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"],
         Meta(description="Lowest level that is logged."),

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from starlette.responses import Response
 
+from headrace.conversation.reading import AnswerReading
 from headrace.errors import RequestError
 from headrace.protocol.body_json import decode_object
 from headrace.protocol.neutral.call import ChatCall
-from headrace.server.answer_reading import AnswerReading
 from headrace.server.api_error import ApiError
 from headrace.server.call import Call
 from headrace.server.dialects.client_names import client_names
