@@ -32,7 +32,7 @@ def _maybe(kind: str, **more: Any) -> Schema:
 
 _MESSAGE = _object(
     ("role", "content"),
-    type={"enum": ["message", None]},
+    type=_maybe("string"),
     role={"enum": ["user", "assistant", "system", "developer"]},
     content=_TEXT,
 )

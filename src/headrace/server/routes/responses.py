@@ -15,7 +15,7 @@ import msgspec
 from starlette.responses import Response
 
 from headrace.conversation.reading import AnswerReading
-from headrace.errors import RequestError
+from headrace.errors import RequestError, shown
 from headrace.protocol.body_json import decode_object
 from headrace.protocol.neutral.call import ChatCall
 from headrace.server.api_error import ApiError
@@ -206,7 +206,12 @@ async def _read(call: Call) -> _Asked:
             code="conversation_too_long",
         ) from None
     if held is None:
-        raise not_found(previous_id, "Previous response", 400)
+        raise ApiError(
+            400,
+            f"Previous response with id {shown(previous_id)} not found.",
+            param="previous_response_id",
+            code="previous_response_not_found",
+        )
     read = partial(_joined, fields, held.items)
     try:
         asked = await state.large_bodies.result(
@@ -218,19 +223,6 @@ async def _read(call: Call) -> _Asked:
     call.body_bytes = len(body) + sum(map(len, held.items))
     call.note_ignored(asked.ignored)
     return _Asked(asked, own, stores, held.number, partial(store.release, held.number))
-
-
-def not_found(id: str, what: str, status: int) -> ApiError:
-    """The error for an id that the caller has no response of."""
-    from headrace.errors import shown
-
-    previous = status == 400
-    return ApiError(
-        status,
-        f"{what} with id {shown(id)} not found.",
-        param="previous_response_id" if previous else None,
-        code="previous_response_not_found" if previous else "response_not_found",
-    )
 
 
 def _joined(fields: dict[str, Any], before: Items) -> bytes:

@@ -9,7 +9,6 @@ from headrace.errors import RequestError, shown
 from headrace.server.api_error import ApiError
 from headrace.server.call import Call
 from headrace.server.responses_store.rows import Items, TooLongError
-from headrace.server.routes.responses import not_found
 
 MOST_ITEMS = 100
 _DEFAULT_ITEMS = 20
@@ -117,4 +116,4 @@ def _id(call: Call) -> str:
 
 
 def _missing(id: str) -> ApiError:
-    return not_found(id, "Response", 404)
+    return ApiError(404, f"Response with id {shown(id)} not found.", code="response_not_found")
