@@ -129,3 +129,25 @@ def test_a_hold_that_nobody_waits_for_is_released() -> None:
         return int(rows)
 
     assert asyncio.run(use()) == 0
+
+
+def test_the_bounds_are_the_settings() -> None:
+    """By number, by bytes and by age: what is beyond is not found."""
+
+    async def found(config: ServerConfig, later_s: float = 0.0) -> list[bool]:
+        now = [1_000_000.0]
+        store = ResponsesStore(config, lambda: now[0])
+        owner = store.owner(b"key")
+        for name in ("r1", "r2", "r3"):
+            await store.add(Turn(name, owner, None, b"[]", BODY))
+        now[0] += later_s
+        bodies = [await store.body(name, owner) for name in ("r1", "r2", "r3")]
+        store.close()
+        return [body is not None for body in bodies]
+
+    assert asyncio.run(found(ServerConfig())) == [True, True, True]
+    assert asyncio.run(found(ServerConfig(max_stored_responses=2))) == [False, True, True]
+    assert asyncio.run(found(ServerConfig(max_stored_response_bytes=1))) == [False] * 3
+    days = ServerConfig(stored_response_days=2)
+    assert asyncio.run(found(days, 86_400.0)) == [True, True, True]
+    assert asyncio.run(found(days, 3 * 86_400.0)) == [False] * 3
