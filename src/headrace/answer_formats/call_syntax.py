@@ -184,8 +184,10 @@ class ReasoningFormat:
     """What it is chosen by."""
     tags: ThinkTags | HarmonyCalls
     """Its marks."""
+    wraps: tuple[tuple[str, str], ...] = ()
+    """Pairs of marks around the content, which are not part of it."""
     dropped: tuple[str, ...] = ()
-    """Marks around the content, which are not part of it."""
+    """Further marks that are not part of the content."""
     traits: tuple[tuple[str, ...], ...] = ()
     """As in CallFormat."""
 

@@ -35,6 +35,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import lru_cache
+from itertools import chain
 from typing import Any, NamedTuple
 
 from headrace.answer_formats.answer_writer import AnswerWriter
@@ -157,7 +158,7 @@ class AnswerParser:
             yield from self._read_reasoning(reasoning.tags, opened)
         dropped = () if format.calls is None else format.calls.dropped
         if reasoning is not None:
-            dropped = (*dropped, *reasoning.dropped)
+            dropped = (*dropped, *chain(*reasoning.wraps), *reasoning.dropped)
         yield from self._read_content(
             calls if calls is not None and with_calls else (), tuple(dict.fromkeys(dropped))
         )
