@@ -84,7 +84,7 @@ class AnswerParser:
     """A reader of one answer.
 
     tools: the JSON schema of the parameters of each tool of the request; None to read no calls.
-    reasoning_opened: the prompt ended with the mark that begins reasoning.
+    reasoning_opened: the answer begins within reasoning (AnswerFormat.opens_reasoning).
     """
 
     def __init__(
@@ -165,7 +165,6 @@ class AnswerParser:
 
     def _read_reasoning(self, tags: ThinkTags, opened: bool) -> Step[None]:
         source, answer = self._source, self._answer
-        opened = opened or tags.assumed
         source.hold()
         answer.in_reasoning = opened
         yield from source.skip_space()
