@@ -43,6 +43,7 @@ def run(
     opened: bool = False,
     tools: Tools | None = TOOLS,
 ) -> list[Delta]:
+    opened = opened or format.opens_reasoning("")
     parser = AnswerParser(format, tools=tools, reasoning_opened=opened)
     deltas = [delta for piece in pieces for delta in parser.feed(piece)]
     return deltas + parser.finish()

@@ -89,7 +89,14 @@ def test_harmony_answers_on_its_final_channel() -> None:
 def test_equal_grammars_come_out_equal_and_without_reasoning_nothing_changes() -> None:
     body = of_schema({"type": "integer"}, "schema")
     assert after_reasoning(body, None, opened=False, special={}) is body
+    special = {"</think>": 7, "<|open|>": 8, "<|close|>": 9, "<|sep|>": 10}
     for format in REASONING_FORMATS:
-        once = after_reasoning(body, format, opened=False, special={"</think>": 7})
-        assert once == after_reasoning(body, format, opened=False, special={"</think>": 7})
+        once = after_reasoning(body, format, opened=False, special=special)
+        assert once == after_reasoning(body, format, opened=False, special=special)
         validate(once)
+
+
+def test_a_mark_that_text_may_run_into_is_refused_where_no_token_begins_it() -> None:
+    body = of_schema({"type": "integer"}, "schema")
+    with pytest.raises(ValueError, match="first character of one again"):
+        after_reasoning(body, reasoning_format("kimi_k3"), opened=False, special={})

@@ -92,7 +92,7 @@ _ID_OF_9 = Expression("[a-zA-Z0-9]{9}")
 NOT_KNOWN = frozenset(
     {
         "apertus", "dots", "dsml", "functionary_v3_1", "functionary_v3_2", "functiongemma",
-        "gemma4", "k2_horizon", "kimi_k3", "minicpm5", "plamo3", "step3",
+        "gemma4", "k2_horizon", "kimi_k3", "minicpm5", "minimax_m3", "plamo3", "step3",
     }
 )  # fmt: skip
 """Formats of which the form does not follow from the marks."""

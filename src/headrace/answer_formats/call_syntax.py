@@ -184,8 +184,10 @@ class ReasoningFormat:
     """What it is chosen by."""
     tags: ThinkTags | HarmonyCalls
     """Its marks."""
+    wraps: tuple[tuple[str, str], ...] = ()
+    """Pairs of marks around the content, which are not part of it."""
     dropped: tuple[str, ...] = ()
-    """Marks around the content, which are not part of it."""
+    """Further marks that are not part of the content."""
     traits: tuple[tuple[str, ...], ...] = ()
     """As in CallFormat."""
 
@@ -200,12 +202,16 @@ class AnswerFormat:
     """None for a model without reasoning."""
 
     def opens_reasoning(self, prompt: str) -> bool:
-        """Whether a prompt ends with the mark that begins reasoning, as some templates write it."""
+        """Whether what follows a prompt is reasoning: it ends with the mark that begins some, as
+        many templates write it, or the format assumes so of prompts that do not end it."""
         tags = None if self.reasoning is None else self.reasoning.tags
         if not isinstance(tags, ThinkTags):
             return False
         begins = (tags.begin, *tags.other_begins)
-        return prompt.rstrip().endswith(tuple(begin.rstrip() for begin in begins))
+        prompt = prompt.rstrip()
+        if tags.assumed and not prompt.endswith((tags.end, *tags.other_ends)):
+            return True
+        return prompt.endswith(tuple(begin.rstrip() for begin in begins))
 
 
 NO_FORMAT = AnswerFormat()

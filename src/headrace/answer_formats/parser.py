@@ -35,6 +35,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import lru_cache
+from itertools import chain
 from typing import Any, NamedTuple
 
 from headrace.answer_formats.answer_writer import AnswerWriter
@@ -83,7 +84,7 @@ class AnswerParser:
     """A reader of one answer.
 
     tools: the JSON schema of the parameters of each tool of the request; None to read no calls.
-    reasoning_opened: the prompt ended with the mark that begins reasoning.
+    reasoning_opened: the answer begins within reasoning (AnswerFormat.opens_reasoning).
     """
 
     def __init__(
@@ -157,14 +158,13 @@ class AnswerParser:
             yield from self._read_reasoning(reasoning.tags, opened)
         dropped = () if format.calls is None else format.calls.dropped
         if reasoning is not None:
-            dropped = (*dropped, *reasoning.dropped)
+            dropped = (*dropped, *chain(*reasoning.wraps), *reasoning.dropped)
         yield from self._read_content(
             calls if calls is not None and with_calls else (), tuple(dict.fromkeys(dropped))
         )
 
     def _read_reasoning(self, tags: ThinkTags, opened: bool) -> Step[None]:
         source, answer = self._source, self._answer
-        opened = opened or tags.assumed
         source.hold()
         answer.in_reasoning = opened
         yield from source.skip_space()

@@ -36,11 +36,8 @@ REASONING_FORMATS = (
             end="<|close|>think<|sep|>",
             also_ended_by=("<|open|>response<|sep|>", "<|open|>tools<|sep|>"),
         ),
-        dropped=(
-            "<|open|>response<|sep|>",
-            "<|close|>response<|sep|>",
-            "<|close|>message<|sep|>",
-        ),
+        wraps=(("<|open|>response<|sep|>", "<|close|>response<|sep|>"),),
+        dropped=("<|close|>message<|sep|>",),
         traits=(("<|open|>", "<|sep|>"),),
     ),
     ReasoningFormat(
@@ -51,12 +48,8 @@ REASONING_FORMATS = (
             other_begins=("<|message_model|><|content_thinking|>",),
             other_ends=("<|content_model_end_sampling|>",),
         ),
-        dropped=(
-            "<|message_model|>",
-            "<|content_text|>",
-            "<|end_message|>",
-            "<|content_model_end_sampling|>",
-        ),
+        wraps=(("<|content_text|>", "<|end_message|>"),),
+        dropped=("<|message_model|>", "<|content_model_end_sampling|>"),
         traits=(("<|content_thinking|>",),),
     ),
     ReasoningFormat(
@@ -71,7 +64,7 @@ REASONING_FORMATS = (
             end="<|END_THINKING|>",
             also_ended_by=("<|START_ACTION|>", "<|START_RESPONSE|>", "<|START_TEXT|>"),
         ),
-        dropped=COMMAND_RESPONSE,
+        wraps=(COMMAND_RESPONSE[:2], COMMAND_RESPONSE[2:]),
         traits=(("<|START_THINKING|>",),),
     ),
     ReasoningFormat(
@@ -120,7 +113,7 @@ REASONING_FORMATS = (
     ReasoningFormat(
         name="hunyuan",
         tags=_THINK,
-        dropped=("<answer>", "</answer>"),
+        wraps=(("<answer>", "</answer>"),),
         traits=(("<think>", "<answer>"),),
     ),
     ReasoningFormat(
@@ -131,7 +124,7 @@ REASONING_FORMATS = (
             other_begins=("Here is my thought process:", "Here's my thought process:"),
             other_ends=("Here is my response:", "Here's my response:"),
         ),
-        dropped=("<response>", "</response>"),
+        wraps=(("<response>", "</response>"),),
         traits=(("<think>", "<response>"), ("Here is my thought process:",)),
     ),
     ReasoningFormat(name="think", tags=_THINK, traits=(("<think>",), ("</think>",))),

@@ -80,7 +80,14 @@ def held_to(
     """
     form, param = (None, "") if formed is None else formed
     if form is not None:
-        form = after_reasoning(form, format.reasoning, opened=opened, special=special)
+        try:
+            form = after_reasoning(form, format.reasoning, opened=opened, special=special)
+        except ValueError as error:
+            raise RequestError(
+                f"{param}: an answer of this model cannot be held to a form after its reasoning: "
+                f"{error}; omit {param}",
+                param=param,
+            ) from None
     choice = _call_rules(rules, with_form=form is not None)
     if choice is None:
         return None if form is None else (form, param)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from headrace.answer_formats.call_syntax import (
@@ -183,9 +184,11 @@ def _marks(format: AnswerFormat) -> tuple[set[str], list[str]]:
     patterns: list[str] = []
     reasoning = format.reasoning
     if reasoning is not None:
-        marks.update(reasoning.dropped)
+        marks.update(chain(*reasoning.wraps), reasoning.dropped)
         if isinstance(reasoning.tags, ThinkTags):
-            marks.update((reasoning.tags.begin, reasoning.tags.end, *reasoning.tags.also_ended_by))
+            tags = reasoning.tags
+            marks.update((tags.begin, tags.end), tags.other_begins, tags.other_ends)
+            marks.update(tags.also_ended_by)
         else:
             marks.update(_HARMONY_MARKS)
     syntaxes = () if format.calls is None else format.calls.syntax

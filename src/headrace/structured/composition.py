@@ -43,6 +43,10 @@ class Composition:
         """Whether a mark is one control token."""
         return mark in self._special
 
+    def begins_with_special(self, mark: str) -> bool:
+        """Whether a mark begins with a control token, so that no ordinary text runs into it."""
+        return self._marks.match(mark) is not None
+
     def text(self, text: str) -> str:
         """A text as Lark; marks within it that are control tokens are these tokens."""
         out: list[str] = []

@@ -29,8 +29,10 @@ def free_text(rules: Composition, marks: Sequence[str], forbidden: Sequence[str]
     marks: what follows the rule begins with these, each where it stands in the text. forbidden:
     marks that cannot come. ValueError for marks of which one `repeats_its_start`.
     """
-    marks = [mark for mark in marks if not rules.is_special(mark)]
-    forbidden = [mark for mark in forbidden if not rules.is_special(mark) and mark not in marks]
+    marks = [mark for mark in marks if not rules.begins_with_special(mark)]
+    forbidden = [
+        mark for mark in forbidden if not rules.begins_with_special(mark) and mark not in marks
+    ]
     written = sorted({*marks, *forbidden})
     if not written:
         return rules.rule(ANYTHING)

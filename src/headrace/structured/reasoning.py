@@ -37,8 +37,8 @@ def after_reasoning(
             f"{rules.text('<|channel|>final <|constrain|>json<|message|>')}) {body}"
         )
         return rules.grammar(f"{harmony_messages(rules)} {final}")
-    if format.dropped:
-        body = _dropped(rules, format.dropped, body)
+    if format.wraps:
+        body = _wrapped(rules, format.wraps, body)
     return rules.grammar(_reasoned(rules, format.tags, opened, body))
 
 
@@ -63,8 +63,7 @@ def _reasoned(rules: Composition, tags: ThinkTags, opened: bool, body: str) -> s
     return thought if opened else f"{rules.text(tags.begin)} {thought} | {body}"
 
 
-def _dropped(rules: Composition, marks: tuple[str, ...], body: str) -> str:
-    """What may stand between marks that are not part of it; they come in pairs."""
-    pairs = zip(marks[::2], marks[1::2], strict=True)
-    wrapped = [f"{rules.text(begin)} {body} {rules.text(end)}" for begin, end in pairs]
+def _wrapped(rules: Composition, wraps: tuple[tuple[str, str], ...], body: str) -> str:
+    """What may stand between marks that are not part of it."""
+    wrapped = [f"{rules.text(begin)} {body} {rules.text(end)}" for begin, end in wraps]
     return f"({' | '.join((body, *wrapped))})"
