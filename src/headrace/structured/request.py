@@ -1,7 +1,7 @@
 """From the fields by which clients constrain an answer to the one grammar that the engine takes.
 
-The fields are those of OpenAI, vLLM, SGLang and llama-server. Whatever is given is turned into a grammar
-that holds the answer to all of it, or is refused by name; two at once are refused.
+The fields are those of OpenAI, vLLM, SGLang and llama-server. Whatever is given is turned into a
+grammar that holds the answer to all of it, or is refused by name; two at once are refused.
 """
 
 from __future__ import annotations
