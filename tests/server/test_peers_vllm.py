@@ -277,6 +277,17 @@ def test_calls_cannot_be_required_without_tools(start: Start, choice: Any, tools
     assert error["param"] == "tool_choice"
 
 
+@pytest.mark.parametrize("choice", [None, "auto", "none"])
+@pytest.mark.parametrize("tools", [None, []])
+def test_a_choice_that_requires_nothing_needs_no_tools(
+    start: Start, choice: Any, tools: Any
+) -> None:
+    server = with_tools(start, MockEngine(says(CALL)))
+    (chosen,) = server.chat(tools=tools, tool_choice=choice)["choices"]
+    assert chosen["message"]["content"] == CALL
+    assert chosen["finish_reason"] == "stop"
+
+
 @pytest.mark.parametrize(
     "choice", [{}, {"type": "function", "function": {"name": "other"}}, {"type": "function"}]
 )
