@@ -88,7 +88,8 @@ def test_calls_of_earlier_turns_that_are_no_calls_are_refused_where_they_are(
     start: Start, arguments: str
 ) -> None:
     call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": arguments}}
-    said = [*HELLO, {"role": "assistant", "content": "", "tool_calls": [call]}, *HELLO]
+    answer: dict[str, Any] = {"role": "assistant", "content": "", "tool_calls": [call]}
+    said: list[dict[str, Any]] = [*HELLO, answer, *HELLO]
     server = with_tools(start, MockEngine(says("x")))
     error = error_of(server.post(CHAT, {"messages": said, "tools": [WEATHER]}), 400)
     assert error["param"] == "messages[1].tool_calls[0].function.arguments"
