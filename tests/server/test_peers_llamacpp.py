@@ -87,9 +87,10 @@ def test_fields_of_its_conversations_are_refused_by_name(
 def test_calls_of_earlier_turns_that_are_no_calls_are_refused_where_they_are(
     start: Start, arguments: str
 ) -> None:
-    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": arguments}}
+    function = {"name": "f", "arguments": arguments}
+    call: dict[str, Any] = {"id": "1", "type": "function", "function": function}
     answer: dict[str, Any] = {"role": "assistant", "content": "", "tool_calls": [call]}
-    said: list[dict[str, Any]] = [*HELLO, answer, *HELLO]
+    said: list[Any] = [*HELLO, answer, *HELLO]
     server = with_tools(start, MockEngine(says("x")))
     error = error_of(server.post(CHAT, {"messages": said, "tools": [WEATHER]}), 400)
     assert error["param"] == "messages[1].tool_calls[0].function.arguments"
