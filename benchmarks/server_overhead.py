@@ -7,8 +7,9 @@ token every --step-ms: the server's CPU time per event, each a write of its own 
 second run tokens come as fast as they can be sent ("fast"), which a server that is behind writes
 several at a time, and from 64 on joins: events per second, tokens per event, CPU time per event of
 server and client, and, from samples of the server's main thread, in which code its time goes; a
-line of code that calls the kernel has the kernel's time. Three processes share the machine: where
-it has fewer cores, times have waits for one in them; CPU times have not.
+line of code that calls the kernel has the kernel's time. --api takes the streams of another API;
+of those that do not tell what the engine took, TTFT has that too. Three processes share the
+machine: where it has fewer cores, times have waits for one in them; CPU times have not.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from collections import Counter
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 import uvloop
@@ -49,6 +50,33 @@ TAIL_BYTES = 4096
 T = TypeVar("T")
 
 
+class Api(NamedTuple):
+    """How a stream is asked for, and read."""
+
+    path: str
+    fields: dict[str, Any]
+    """Of the body beside the limit of tokens."""
+    limit: str
+    """The field of that; of Ollama's it is one of `options`."""
+    event: bytes = b"data: {"
+    """What each event has once."""
+
+
+_TURNS = [{"role": "user", "content": PROMPT}]
+_OWN = {"stream": True, "return_metrics": True}
+_MODEL = "mock"
+_LINE = b"}\n"
+APIS = {
+    "completions": Api("/v1/completions", {"prompt": PROMPT, **_OWN}, "max_tokens"),
+    "chat": Api("/v1/chat/completions", {"messages": _TURNS, **_OWN}, "max_tokens"),
+    "anthropic": Api(
+        "/v1/messages", {"model": _MODEL, "messages": _TURNS, "stream": True}, "max_tokens"
+    ),
+    "ollama": Api("/api/chat", {"model": _MODEL, "messages": _TURNS}, "options", _LINE),
+    "ollama-generate": Api("/api/generate", {"model": _MODEL, "prompt": PROMPT}, "options", _LINE),
+}
+
+
 def serve_with_mock(model: str, samples: Path | None) -> None:
     """The server's process; with `samples`, its main thread is looked at every SAMPLE_S."""
     import headrace.engine.client as client
@@ -64,7 +92,11 @@ def serve_with_mock(model: str, samples: Path | None) -> None:
     counts: Counter[str] = Counter()
     if samples is not None:
         threading.Thread(target=_sample, args=(counts, samples), daemon=True).start()
-    cli(["serve", model, "--port", "0", "--json", "--log-level", "warning"], standalone_mode=False)
+    template = Path(model).with_name("template.jinja")
+    template.write_text("{% for message in messages %}{{ message.content }}{% endfor %}")
+    flags = ["--port", "0", "--json", "--log-level", "warning", "--served-model-name", _MODEL]
+    flags += ["--chat-template", str(template)]
+    cli(["serve", model, *flags], standalone_mode=False)
 
 
 def _sample(counts: Counter[str], path: Path) -> None:
@@ -102,24 +134,24 @@ def serving(model: Path, step_s: float, samples: Path | None) -> Iterator[tuple[
         process.wait(timeout=30)
 
 
-async def stream(url: str, max_tokens: int, first: list[float]) -> int:
-    """One streamed completion on a connection of its own; events read.
+async def stream(url: str, api: Api, max_tokens: int, first: list[float]) -> int:
+    """One streamed answer on a connection of its own; events read.
 
     first: gets the seconds to the first token that the engine did not have the request.
     """
     where = urlsplit(url)
     reader, writer = await asyncio.open_connection(where.hostname, where.port)
-    fields = {"prompt": PROMPT, "max_tokens": max_tokens, "stream": True, "return_metrics": True}
-    body = json.dumps(fields).encode()
+    limit = {"num_predict": max_tokens} if api.limit == "options" else max_tokens
+    body = json.dumps({**api.fields, api.limit: limit}).encode()
     head = (
-        "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        f"POST {api.path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
     )
     begun_s = time.perf_counter()
     writer.write(head.encode() + body)
     events, first_s, tail = 0, 0.0, b""
     while data := await reader.read(1 << 16):
-        found = data.count(b"data: {")
+        found = data.count(api.event)
         if found and not events:
             first_s = time.perf_counter() - begun_s
         events += found
@@ -127,7 +159,7 @@ async def stream(url: str, max_tokens: int, first: list[float]) -> int:
     writer.close()
     # The last event has what the engine itself took.
     engine_s = tail.rpartition(b'"prefill_s":')[2].partition(b",")[0]
-    first.append(first_s - float(engine_s))
+    first.append(first_s - (float(engine_s) if b'"prefill_s":' in tail else 0.0))
     return events
 
 
@@ -137,7 +169,9 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         return runner.run(work)
 
 
-async def first_tokens(url: str, streams: int, requests: int, max_tokens: int) -> list[float]:
+async def first_tokens(
+    url: str, api: Api, streams: int, requests: int, max_tokens: int
+) -> list[float]:
     """Times to first token while `streams` are open all the time; seconds."""
     first: list[float] = []
     left = requests
@@ -147,22 +181,22 @@ async def first_tokens(url: str, streams: int, requests: int, max_tokens: int) -
         await asyncio.sleep(delay_s)
         while left > 0:
             left -= 1
-            await stream(url, max_tokens, first)
+            await stream(url, api, max_tokens, first)
 
     # Spread over a second: a crowd that comes in one moment is what flood.py is for.
     await asyncio.gather(*(work(index / streams) for index in range(streams)))
     return first
 
 
-async def all_at_once(url: str, streams: int, max_tokens: int) -> int:
+async def all_at_once(url: str, api: Api, streams: int, max_tokens: int) -> int:
     """Events of so many streams, each of `max_tokens`."""
-    return sum(await asyncio.gather(*(stream(url, max_tokens, []) for _ in range(streams))))
+    return sum(await asyncio.gather(*(stream(url, api, max_tokens, []) for _ in range(streams))))
 
 
-def cost(url: str, pid: int, streams: int, max_tokens: int) -> dict[str, float]:
+def cost(url: str, pid: int, api: Api, streams: int, max_tokens: int) -> dict[str, float]:
     """What streams that begin together take: of the server's CPU time, the client's, and in all."""
     server_s, client_s, begun_s = cpu_s(pid), time.process_time(), time.perf_counter()
-    events = run(all_at_once(url, streams, max_tokens))
+    events = run(all_at_once(url, api, streams, max_tokens))
     seconds = time.perf_counter() - begun_s
     return {
         "events_per_s": events / seconds,
@@ -188,30 +222,30 @@ def _room(where: str) -> str:
     return Path(path).parent.name + "/" + Path(path).name
 
 
-def measure(model: Path, step_s: float, samples: Path, rounds: int) -> dict[str, Any]:
+def measure(model: Path, api: Api, step_s: float, samples: Path, rounds: int) -> dict[str, Any]:
     """Every figure."""
     facts: dict[str, Any] = {"ttft_ms": {}, "paced": {}, "fast": {}}
     with serving(model, step_s, None) as (url, pid):
-        run(first_tokens(url, 4, 50, 8))
+        run(first_tokens(url, api, 4, 50, 8))
         for streams in STREAMS:
             # One stream alone is open all the time however short its requests are.
             tokens = 2 if streams == 1 else 40
-            got = run(first_tokens(url, streams, max(200, 8 * streams), tokens))
+            got = run(first_tokens(url, api, streams, max(200, 8 * streams), tokens))
             cuts = statistics.quantiles(got, n=100)
             facts["ttft_ms"][streams] = {
                 "p50": round(1e3 * statistics.median(got), 2),
                 "p99": round(1e3 * cuts[98], 2),
             }
             facts["paced"][streams] = _sorted(
-                [cost(url, pid, streams, PACED_TOKENS) for _ in range(rounds)]
+                [cost(url, pid, api, streams, PACED_TOKENS) for _ in range(rounds)]
             )
     with serving(model, 0.0, samples) as (url, pid):
-        run(all_at_once(url, 4, 100))
+        run(all_at_once(url, api, 4, 100))
         samples.with_suffix(".go").touch()
         for streams in STREAMS:
             tokens = min(4000, 64000 // streams)
             facts["fast"][streams] = _sorted(
-                [cost(url, pid, streams, tokens) for _ in range(rounds)]
+                [cost(url, pid, api, streams, tokens) for _ in range(rounds)]
             )
         time.sleep(0.6)
     counts = Counter(json.loads(samples.read_text()))
@@ -235,6 +269,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--step-ms", type=float, default=25.0, help="a token of each stream every")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--api", choices=APIS, default="completions", help="whose streams")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     parser.add_argument("--samples", type=Path, help=argparse.SUPPRESS)
@@ -245,7 +280,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         model = write_model(Path(folder), "Q8_0")
         samples = Path(folder) / "samples.json"
-        facts = measure(model, options.step_ms / 1e3, samples, options.rounds)
+        facts = measure(model, APIS[options.api], options.step_ms / 1e3, samples, options.rounds)
     if options.json:
         sys.stdout.write(json.dumps(facts) + "\n")
         return 0

@@ -13,7 +13,7 @@ import pytest
 TESTS = Path(__file__).resolve().parent
 PAGE = (TESTS.parent / "docs" / "compatibility.md").read_text(encoding="utf-8")
 KINDS = ("same", "adapted", "differs", "not yet")
-PEERS = {"vllm": "vLLM", "llamacpp": "llama-server"}
+PEERS = {"vllm": "vLLM", "sglang": "SGLang", "llamacpp": "llama-server"}
 _FILE = re.compile(r"`[\w/]*test_\w+\.py`")
 _NAMED = re.compile(r"`([\w/]+\.py)::(\w+)`")
 

@@ -19,6 +19,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "headrace"
 FLOORS = {
     "errors": 0,
     "atomic_file": 0,
+    "sqlite_file": 1,
     "config": 1,
     "protocol": 1,
     "catalog": 1,

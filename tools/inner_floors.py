@@ -19,7 +19,7 @@ Edge = tuple[str, str]
 _FLOORS: Mapping[str, tuple[str, ...]] = {
     "gateway": (
         "batch_writer client_address importing in_time pii redis_idle ticking upstream within",
-        "settings sqlite_file",
+        "settings sqlite_verdict",
         "accounts listening targets",
         "credentials guests held_bodies ledger routing",
         "access alerts cache engines telemetry",
@@ -59,12 +59,16 @@ _FLOORS: Mapping[str, tuple[str, ...]] = {
         "providers",
     ),
     "server": (
-        "announce api_error bad_words echo engine engine_turns heap loading_line "
-        "logprobs off_loop openapi_schemas params status_line templates",
-        "access_log admission connection drain ending generation open_calls served side_work",
+        "announce api_error bad_words echo engine engine_turns fill_in heap "
+        "loading_line logprobs off_loop openapi_schemas params status_line templates "
+        "responses_store",
+        "access_log admission connection drain ending generation open_calls served "
+        "side_work stream_form",
         "event_stream merge prompt reply service_messages spans",
-        "auth chat_reply completion_reply cors load long_reply openapi_operations plan tracing",
-        "openapi state",
+        "chat_reply completion_reply cors dialects load long_reply openapi_operations plan tracing "
+        "llamacpp",
+        "auth openapi_dialects openapi_responses state",
+        "openapi",
         "call",
         "answer",
         "routes",

@@ -43,6 +43,7 @@ def run(
     opened: bool = False,
     tools: Tools | None = TOOLS,
 ) -> list[Delta]:
+    opened = opened or format.opens_reasoning("")
     parser = AnswerParser(format, tools=tools, reasoning_opened=opened)
     deltas = [delta for piece in pieces for delta in parser.feed(piece)]
     return deltas + parser.finish()
@@ -90,7 +91,7 @@ def parsed(
     format: AnswerFormat,
     text: str,
     opened: bool = False,
-    tools: Tools = TOOLS,
+    tools: Tools | None = TOOLS,
     cut: Callable[[str], Iterator[list[str]]] = cuts,
 ) -> ParsedAnswer:
     """The answer that a text is, after a check that it is the same at every cut."""

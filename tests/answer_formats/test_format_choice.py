@@ -49,7 +49,7 @@ TEMPLATES = {
     "llama.cpp/mistralai-Ministral-3-14B-Reasoning-2512.jinja": ("mistral", "mistral"),
     "llama.cpp/mistralai-Mistral-Nemo-Instruct-2407.jinja": ("mistral", None),
     "llama.cpp/openai-gpt-oss-120b.jinja": ("harmony", "harmony"),
-    "llama.cpp/unsloth-Apriel-1.5.jinja": ("minimax", None),
+    "llama.cpp/unsloth-Apriel-1.5.jinja": ("minimax", "apriel"),
 }
 
 

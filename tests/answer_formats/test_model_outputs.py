@@ -1,9 +1,10 @@
 """Outputs of models, as other projects' tests record them, parsed alike at every cut.
 
-The files in cases/ have one output a line: `output`, what is to be made of it (`calls`, `content`,
-`reasoning`), the `tools` of the request, whether the prompt has `opened` reasoning, and as `source`
-the file where the output was found. Where that project makes something else of it on purpose or by
-chance, `differs` says what is held here instead.
+The files in cases/ have one output a line, by the format of calls or of reasoning, or, in answers/,
+by that of calls with `reasoning_format` beside it. A case has the `output`, what is to be made of
+it (`calls`, `content`, `reasoning`), the `tools` of the request, whether the prompt has `opened`
+reasoning, and as `source` the file where the output was found. Where that project makes something
+else of it, `differs` says what is held here instead.
 """
 
 from __future__ import annotations
@@ -26,10 +27,14 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
 ]
 
 
-def format_of(kind: str, name: str) -> AnswerFormat:
-    if kind == "calls":
-        return AnswerFormat(call_format(name))
-    return AnswerFormat(reasoning=reasoning_format(name))
+def format_of(kind: str, name: str, case: dict[str, Any]) -> AnswerFormat:
+    if kind == "reasoning":
+        return AnswerFormat(reasoning=reasoning_format(name))
+    reasoning = case.get("reasoning_format")
+    return AnswerFormat(
+        None if name == "none" else call_format(name),
+        None if reasoning is None else reasoning_format(reasoning),
+    )
 
 
 def check(case: dict[str, Any], answer: ParsedAnswer) -> None:
@@ -51,18 +56,18 @@ def check(case: dict[str, Any], answer: ParsedAnswer) -> None:
     ids=[f"{kind}-{name}-{number}" for number, (kind, name, _) in enumerate(CASES)],
 )
 def test_outputs_of_models_are_read(kind: str, name: str, case: dict[str, Any]) -> None:
-    format, opened = format_of(kind, name), case.get("opened", False)
-    check(case, parsed(format, case["output"], opened, case.get("tools", {}), some_cuts))
+    format, opened = format_of(kind, name, case), case.get("opened", False)
+    check(case, parsed(format, case["output"], opened, case.get("tools"), some_cuts))
 
 
 @pytest.mark.every_cut
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_outputs_of_models_are_read_alike_at_every_cut(path: Path) -> None:
     for case in json.loads(path.read_text(encoding="utf-8")):
-        format, opened = format_of(path.parent.name, path.stem), case.get("opened", False)
-        check(case, parsed(format, case["output"], opened, case.get("tools", {}), cuts))
+        format, opened = format_of(path.parent.name, path.stem, case), case.get("opened", False)
+        check(case, parsed(format, case["output"], opened, case.get("tools"), cuts))
 
 
 def test_there_are_hundreds_of_outputs() -> None:
-    assert len(CASES) >= 500
+    assert len(CASES) >= 700
     assert all(case.keys() >= {"source", "output"} for _, _, case in CASES)

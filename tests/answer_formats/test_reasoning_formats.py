@@ -102,7 +102,7 @@ def test_a_parser_says_whether_the_text_so_far_ends_within_reasoning(
     name: str, pieces: list[str], opened: bool, within: str
 ) -> None:
     format = AnswerFormat(reasoning=reasoning_format(name))
-    parser = AnswerParser(format, reasoning_opened=opened)
+    parser = AnswerParser(format, reasoning_opened=opened or format.opens_reasoning(""))
     seen = []
     for piece in pieces:
         parser.feed(piece)
@@ -124,3 +124,9 @@ def test_reasoning_closed_after_a_budget_is_followed_by_the_answer() -> None:
 )
 def test_a_prompt_that_ends_with_the_mark_opens_reasoning(prompt: str, opened: bool) -> None:
     assert AnswerFormat(reasoning=reasoning_format("think")).opens_reasoning(prompt) is opened
+
+
+@pytest.mark.parametrize(("prompt", "opened"), [("…assistant\n", True), ("…</think>\n\n", False)])
+def test_reasoning_is_assumed_where_the_prompt_does_not_end_it(prompt: str, opened: bool) -> None:
+    format = AnswerFormat(reasoning=reasoning_format("deepseek_r1"))
+    assert format.opens_reasoning(prompt) is opened

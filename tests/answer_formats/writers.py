@@ -162,7 +162,7 @@ def _bare(syntax: BareKeyCalls, value: object, *, top: bool = False) -> str:
 
 def _nested(syntax: NestedCalls, value: object) -> str:
     if isinstance(value, Mapping):
-        members = value.items()
+        members = list(value.items())
     elif isinstance(value, list) and value:
         members = [(syntax.item, inner) for inner in value]
     else:

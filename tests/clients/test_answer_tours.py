@@ -7,27 +7,32 @@ validate, objects of the schema, and streams that add up to the whole.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
 from tests.clients.test_tours import _clients_python, _tour
-from tests.system.conftest import serve  # noqa: F401  (a fixture)
+from tests.system.conftest import RunningServer, start_server, stop_server
 
 pytestmark = pytest.mark.clients
 
 
-def test_openai_of_the_tests(serve: Callable[..., Any]) -> None:  # noqa: F811
-    """The newest major version, which the other clients do not take yet."""
-    server = serve(None)
+@pytest.fixture(scope="module")
+def server() -> Iterator[RunningServer]:
+    """The model that ships, served once for all tours of a file."""
+    running = start_server(None)
+    yield running
+    stop_server(running)
+
+
+def test_openai(server: RunningServer) -> None:
+    """The major version that the tests' own environment has; the other clients bring an older."""
     _tour(sys.executable, "openai_answers", server.url, server.model)
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        "openai_answers",
         "langchain_answers",
         "llama_index_answers",
         "litellm_answers",
@@ -36,7 +41,5 @@ def test_openai_of_the_tests(serve: Callable[..., Any]) -> None:  # noqa: F811
         "agents",
     ],
 )
-def test_answers(serve: Callable[..., Any], name: str) -> None:  # noqa: F811
-    python = _clients_python()
-    server = serve(None)
-    _tour(python, name, server.url, server.model)
+def test_answers(server: RunningServer, name: str) -> None:
+    _tour(_clients_python(), name, server.url, server.model)

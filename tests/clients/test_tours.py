@@ -1,7 +1,7 @@
 """Clients people use, each by a scripted tour against a running server.
 
-The openai package is part of the test environment. The others pin packages that headrace needs in
-other versions, so they live in an environment of their own, `make clients`.
+The openai, anthropic and ollama packages are part of the test environment. The others pin packages
+that headrace needs in other versions, so they live in an environment of their own, `make clients`.
 """
 
 from __future__ import annotations
@@ -58,6 +58,12 @@ def _clients_python() -> Path:
 def test_openai(serve: Callable[..., Any]) -> None:  # noqa: F811
     server = serve(None)
     _tour(sys.executable, "openai", server.url, server.model)
+
+
+@pytest.mark.parametrize("name", ["anthropic", "ollama"])
+def test_packages_of_other_apis(serve: Callable[..., Any], name: str) -> None:  # noqa: F811
+    server = serve(None)
+    _tour(sys.executable, name, server.url, server.model)
 
 
 @pytest.mark.parametrize("name", ["openai", "langchain", "llama_index", "litellm"])

@@ -51,6 +51,18 @@ SHOWN = {
     "engine_stall_timeout": "system/test_engine_dies.py::test_a_stopped_engine_is_replaced",
     "served_model_name": "server/test_run.py"
     "::test_a_folder_and_a_file_give_the_same_text_but_say_which_they_are",
+    "responses_store": "server/dialects/test_responses_engine.py"
+    "::test_a_later_turn_computes_its_new_tokens_and_a_restart_forgets_nothing",
+    "max_stored_responses": "server/responses_store/test_store.py"
+    "::test_the_bounds_are_the_settings",
+    "max_stored_response_bytes": "server/responses_store/test_store.py"
+    "::test_the_bounds_are_the_settings",
+    "stored_response_days": "server/responses_store/test_store.py"
+    "::test_the_bounds_are_the_settings",
+    "tool_call_parser": "server/test_load.py"
+    "::test_formats_of_calls_and_reasoning_are_the_templates_or_those_named",
+    "reasoning_parser": "server/test_load.py"
+    "::test_formats_of_calls_and_reasoning_are_the_templates_or_those_named",
     "chat_template": "server/test_load.py::test_a_template_from_a_file",
     "chat_template_name": "server/test_templates.py::test_the_settings_reach_the_model",
     "default_chat_template_kwargs": "server/test_templates.py::test_the_settings_reach_the_model",

@@ -15,6 +15,7 @@ from headrace.config.vllm.engine_args import ENGINE_ARGS
 from headrace.config.vllm.sampling_params import SAMPLING_PARAMS
 from headrace.config.vllm.server_args import SERVER_ARGS
 from headrace.config.vllm.setting import differs, not_there_yet, renamed, table, without_effect
+from headrace.engine.params import SamplingParams as EngineParams
 from headrace.errors import ConfigError, FetchError, RequestError
 from headrace.offline.setup import checked_config
 from tests.docs.pages import page
@@ -176,8 +177,8 @@ def test_a_field_that_neither_has_is_a_type_error_with_the_nearest_name() -> Non
 
 
 def test_parameters_come_over_the_wire_as_they_were() -> None:
-    params = SamplingParams(temperature=0.5, bad_words_token_ids=((1, 2),), n=1)  # type: ignore[call-arg]
-    again = msgspec.msgpack.decode(msgspec.msgpack.encode(params), type=SamplingParams)
+    params = EngineParams(temperature=0.5, bad_words_token_ids=((1, 2),), n=1)  # type: ignore[call-arg]
+    again = msgspec.msgpack.decode(msgspec.msgpack.encode(params), type=EngineParams)
     assert again == params
     assert msgspec.structs.replace(params, seed=1).seed == 1
 

@@ -25,7 +25,7 @@ IN_PYTHON_ONLY = {"invalid_type"}
 
 
 # The gateway's codes are its own, and stand in docs/gateway.md.
-ELSEWHERE = {"gateway", "dialects"}
+ELSEWHERE = ("gateway", "protocol/dialects")
 
 
 # A constant of a module that is a text: `NOT_FOUND = "not_found"`.
@@ -34,7 +34,12 @@ TEXT_CONSTANT = re.compile(r'^(\w+) = "([^"\\]*)"$', re.MULTILINE)
 
 @cache
 def files() -> tuple[Path, ...]:
-    return tuple(one for one in sorted(SOURCE.rglob("*.py")) if not ELSEWHERE & set(one.parts))
+    elsewhere = [SOURCE / folder for folder in ELSEWHERE]
+    return tuple(
+        file
+        for file in sorted(SOURCE.rglob("*.py"))
+        if not any(file.is_relative_to(folder) for folder in elsewhere)
+    )
 
 
 @cache

@@ -265,7 +265,7 @@ class Collected:
 
     @property
     def prompt_logprobs(self) -> list[TokenLogprob | None] | None:
-        """Given once at most."""
+        """RowTokens once at most."""
         given = [one.prompt_logprobs for one in self.outputs if one.prompt_logprobs is not None]
         assert len(given) <= 1, "prompt_logprobs came twice"
         return given[0] if given else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from headrace.engine.core import EngineCore
-from headrace.engine.plan import Given, StepPlan
+from headrace.engine.plan import RowTokens, StepPlan
 from headrace.engine.request import Request
 
 
@@ -39,6 +39,6 @@ def sizes_of(plans: list[StepPlan]) -> list[list[tuple[str, int]]]:
     return [[(row.request.request_id, row.num_tokens) for row in plan.rows] for plan in plans]
 
 
-def given(tokens: Iterable[int | None]) -> list[Given]:
+def given(tokens: Iterable[int | None]) -> list[RowTokens]:
     """Of rows that each give a token, or None where none is due."""
-    return [Given() if token_id is None else Given([token_id]) for token_id in tokens]
+    return [RowTokens() if token_id is None else RowTokens([token_id]) for token_id in tokens]

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from headrace.engine.request import Request
-from headrace.engine.sampler import LOGPROB_FLOOR, Place, Sampler, _sampling_rows, uniform
+from headrace.engine.sampler import LOGPROB_FLOOR, DrawPosition, Sampler, _sampling_rows, uniform
 from headrace.ops.sampling_rows import UnusableLogitsError
 from tests.engine.mock import NUM_TOKENS, VOCAB, MockOps, real_ops, submit
 
 
-def place(**params: object) -> Place:
+def place(**params: object) -> DrawPosition:
     one = submit("r", [1, 2, 3], **params)
     request = Request("r", [1, 2, 3], 3, one.params, 10, seed=one.params.seed or 0)
-    return Place(request, request.token_ids)
+    return DrawPosition(request, request.token_ids)
 
 
 def sampler() -> Sampler:
@@ -182,7 +182,7 @@ def test_rows_that_are_adjusted_do_not_depend_on_others_nor_on_the_backend(backe
     assert tokens == [draw.token_id for draw in sampler().sample(rows, list(map(bent, BENDING)))]
 
 
-def bent(params: dict[str, object]) -> Place:
+def bent(params: dict[str, object]) -> DrawPosition:
     made = place(**params)
     made.request.token_ids += [3, 3, 5]
     made.request.num_prompt = 3

@@ -17,7 +17,7 @@ from headrace.server.app import SUGGESTED
         ("/v1/chat/completions/", "/v1/chat/completions"),
         ("/v1/v1/completions", "/v1/completions"),
         ("/v1/tokenize", "/tokenize"),
-        ("/completion", "/v1/completions"),
+        ("/v1/completion", "/completion"),
         ("/models", "/v1/models"),
         ("/v1/chat/completion", "/v1/chat/completions"),
         ("/health/", "/health"),
@@ -28,7 +28,7 @@ def test_a_path_that_is_nearly_one(path: str, meant: str) -> None:
     assert text == f"{path!r} does not exist here; did you mean {meant}?"
 
 
-@pytest.mark.parametrize("path", ["/", "/v1", "/v1/embeddings", "/v1/responses", "/api/generate"])
+@pytest.mark.parametrize("path", ["/", "/v1", "/v1/embeddings", "/v1/files", "/v2/rerank"])
 def test_a_path_that_is_none(path: str) -> None:
     assert unknown_path(path, SUGGESTED, docs=True).endswith(
         "here; GET /docs lists the paths that do"

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from headrace import LLM, SamplingParams
+from headrace.engine.params import ThinkingBudget
 from headrace.errors import ConfigError, FetchError, RequestError
 from headrace.offline.progress import GenerationProgress
 from headrace.structured.grammar import Grammar
@@ -272,6 +273,16 @@ def test_a_schema_made_by_hand_is_walked(llm: LLM) -> None:
     schema = Grammar("json_schema", '{"enum": ["yes", "no"], "x-guidance": {"lenient": true}}')
     params = SamplingParams(temperature=1, seed=4, max_tokens=12, grammar=schema)
     assert llm.generate("a", params)[0].text in ('"yes"', '"no"')
+
+
+def test_a_budget_for_thinking_is_kept_and_one_of_another_type_is_refused(llm: LLM) -> None:
+    budget = ThinkingBudget(max_tokens=3, end_ids=[7, 8])  # type: ignore[arg-type]
+    (held,) = llm.generate("a", SamplingParams(temperature=0, max_tokens=9, thinking=budget))
+    assert held.token_ids[3:5] == (7, 8) and len(held.token_ids) == 9
+    with pytest.raises(RequestError, match="thinking is 3; it must be a ThinkingBudget"):
+        SamplingParams(thinking=3)  # type: ignore[arg-type]
+    with pytest.raises(RequestError, match=r"thinking\.max_tokens is '3'"):
+        SamplingParams(thinking=ThinkingBudget(max_tokens="3", end_ids=(7,)))  # type: ignore[arg-type]
 
 
 def test_an_answer_of_a_grammar_is_its_whole_text(llm: LLM) -> None:

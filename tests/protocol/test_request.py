@@ -211,7 +211,7 @@ WRONG = [
             "tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto"}}},
      "tool_choice.allowed_tools.tools", "list"),
     (CHAT, {"response_format": "json"}, "response_format", "json"),
-    (CHAT, {"thinking_token_budget": -1}, "thinking_token_budget", "-1"),
+    (CHAT, {"thinking_token_budget": -2}, "thinking_token_budget", "-1"),
     (CHAT, {"service_tier": "flex"}, "service_tier", "auto"),
     (CHAT, {"modalities": ["text", "audio"]}, "modalities", "text"),
     (CHAT, {"stream_options": {"continuous_usage_stats": 1}, "stream": True},

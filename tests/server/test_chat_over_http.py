@@ -172,7 +172,30 @@ def test_tokens_are_what_the_server_counts() -> None:
     assert "".join(delta.text for delta in told) == "abc"
     assert sum(delta.output_tokens for delta in told) == 7
     assert [delta.prompt_tokens for delta in told if delta.prompt_tokens] == [9]
-    assert ChatDelta("ab", 1) in told
+    assert ChatDelta("ab", output_tokens=1) in told
+
+
+def test_a_schema_and_an_effort_are_sent(start: Start) -> None:
+    server = start(MockEngine(says('{"a":"x"}')))
+    schema = {"type": "object", "properties": {"a": {"enum": ["x", "y"]}}, "required": ["a"]}
+    lines = (f"/schema {json.dumps(schema)}", "hi", "/schema off", "/think off", "hi")
+    held, free = answers(chat(server.url, *lines))
+    assert held["text"] == free["text"] == '{"a":"x"}'
+    assert held["reasoning"] == ""
+    grammar = submitted(server)[0].params.grammar
+    assert grammar.kind == "json_schema"
+    assert json.loads(grammar.text)["properties"] == schema["properties"]
+    assert submitted(server)[1].params.grammar is None
+    wrong = chat(server.url, "/schema /absent", "/schema {", "/think much", as_json=False)
+    for problem in ("/schema /absent: No such file", "/schema: is not JSON", "/think much: give"):
+        assert problem in wrong.stderr
+
+
+def test_reasoning_of_a_server_is_apart() -> None:
+    thought = {"choices": [{"delta": {"reasoning": "a", "reasoning_content": "a"}}]}
+    told = list(_deltas(events(thought, chunk("b", "stop"), "[DONE]")))
+    assert [(delta.reasoning, delta.text) for delta in told] == [("a", ""), ("", "b")]
+    assert sum(delta.output_tokens for delta in told) == 2
 
 
 @pytest.mark.parametrize(

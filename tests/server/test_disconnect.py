@@ -64,8 +64,14 @@ def _until(condition: Callable[[], bool]) -> bool:
         ("/v1/completions", {"prompt": "x", "max_tokens": 200}),
         ("/v1/completions", {"prompt": ["x", "y", "z"], "max_tokens": 200}),
         ("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}]}),
+        (
+            "/v1/messages",
+            {"model": "alias", "max_tokens": 9, "messages": [{"role": "user", "content": "x"}]},
+        ),
+        ("/api/chat", {"model": "alias", "messages": [{"role": "user", "content": "x"}]}),
+        ("/api/generate", {"model": "alias", "prompt": "x"}),
     ],
-    ids=["one", "three", "chat"],
+    ids=["one", "three", "chat", "anthropic", "ollama", "ollama-generate"],
 )
 def test_going_away_cancels(
     start: Start, path: str, body: dict[str, Any], reply: Any, stream: bool, reset: bool

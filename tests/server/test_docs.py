@@ -12,7 +12,7 @@ TEXT = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
 
 
 def test_endpoints() -> None:
-    rows = re.findall(r"^\| (GET|POST) \| `([^`]+)` \|", TEXT, flags=re.M)
+    rows = re.findall(r"^\| (GET|POST|DELETE) \| `([^`]+)` \|", TEXT, flags=re.M)
     assert sorted(rows) == sorted(
         (method, path.replace(":path}", "}")) for method, path, _ in app.ROUTES
     )

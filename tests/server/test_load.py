@@ -133,3 +133,20 @@ def test_default_names(tmp_path: Path) -> None:
     assert default_name(link) == "link"
     assert default_name(tmp_path / "real" / "..") == tmp_path.name
     assert default_name(Path()) == Path.cwd().name
+
+
+def test_formats_of_calls_and_reasoning_are_the_templates_or_those_named() -> None:
+    config = EngineConfig(model=str(embedded_model()))
+
+    def named(**settings: str) -> tuple[str | None, str | None]:
+        format = load_text(config, ServerConfig(**settings)).answer_format
+        return (
+            None if format.calls is None else format.calls.name,
+            None if format.reasoning is None else format.reasoning.name,
+        )
+
+    assert named() == ("hermes", "think")
+    assert named(tool_call_parser="mistral", reasoning_parser="none") == ("mistral", None)
+    assert named(tool_call_parser="none", reasoning_parser="seed") == (None, "seed")
+    with pytest.raises(ConfigError, match="tool_call_parser: 'nope' is unknown"):
+        named(tool_call_parser="nope")

@@ -14,8 +14,10 @@ from headrace.config import ServerConfig
 from headrace.engine.params import RANGES
 from headrace.protocol.openai.fields import CHAT, COMPLETIONS, ENDPOINTS
 from headrace.server import app
+from headrace.server.openapi import ALL_OPERATIONS as OPERATIONS
 from headrace.server.openapi import document
-from headrace.server.openapi_operations import OPERATIONS
+from headrace.server.openapi_dialects import DIALECT_OPERATIONS
+from headrace.server.openapi_responses import RESPONSES_OPERATIONS
 from tests.server.conftest import Running
 from tests.server.mock_engine import MockEngine, says
 
@@ -144,9 +146,13 @@ def test_examples_are_taken(start: Start) -> None:
             if "requestBody" not in operation or path.startswith("/admin"):
                 continue
             example = operation["requestBody"]["content"]["application/json"]["example"]
-            assert server.post(path, example).status_code == 200, path
+            # The mock's model has no tokens for filling a gap.
+            wanted = 400 if path == "/infill" else 200
+            assert server.post(path, example).status_code == wanted, path
             tried += 1
-    assert tried == len(ENDPOINTS)
+    by_hand = {**RESPONSES_OPERATIONS, **DIALECT_OPERATIONS}
+    of_dialects = [one for one in by_hand.values() if one.takes_body]
+    assert tried == len(ENDPOINTS) + len(of_dialects)
 
 
 def test_it_is_served(start: Start, told: dict[str, Any]) -> None:

@@ -31,7 +31,7 @@ def test_replies_are_what_the_document_says(start: Start) -> None:
     assert not outcome.failures, outcome.text
     told = server.client.get("/openapi.json", headers=AUTH).json()
     # All but the document itself, which was asked for to begin with.
-    assert outcome.operations == len(told["paths"]) - 1
+    assert outcome.operations == sum(map(len, told["paths"].values())) - 1
     assert outcome.requests > 1000
     assert server.engine.submitted, "no request was ever accepted"
 

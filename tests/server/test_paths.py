@@ -90,12 +90,6 @@ def test_a_browser_where_the_page_is_turned_off(start: Start) -> None:
 @pytest.mark.parametrize(
     ("path", "api"),
     [
-        ("/v1/messages", "Anthropic's API"),
-        ("/v1/messages/count_tokens", "Anthropic's API"),
-        ("/v1/responses", "OpenAI's Responses API"),
-        ("/v1/responses/resp_1", "OpenAI's Responses API"),
-        ("/api/tags", "Ollama's API"),
-        ("/api/chat", "Ollama's API"),
         ("/api/v1/models", "OpenRouter's API"),
     ],
 )

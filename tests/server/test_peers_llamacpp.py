@@ -20,6 +20,7 @@ from tests.server.mock_engine import MAX_MODEL_LEN, MockEngine, says
 from tests.server.serve_process import Process
 from tests.server.test_chat import HELLO, content
 from tests.server.test_completions import events_of
+from tests.server.test_tools import WEATHER, with_tools
 from tests.server.test_wire import error_of
 from tests.tiny import BOS, IM_END, IM_START, gguf_tokenizer
 
@@ -37,10 +38,8 @@ GREEDY = {"temperature": 0, "max_tokens": 12, "ignore_eos": True, "return_token_
 @pytest.mark.parametrize(
     ("method", "path"),
     [
-        ("POST", "/completion"), ("GET", "/props"), ("GET", "/slots"), ("POST", "/slots/0"),
-        ("POST", "/infill"), ("POST", "/embedding"),
-        ("POST", "/v1/embeddings"), ("POST", "/v1/rerank"), ("POST", "/v1/responses"),
-        ("POST", "/v1/messages"), ("GET", "/lora-adapters"),
+        ("GET", "/props"), ("GET", "/slots"), ("POST", "/slots/0"), ("POST", "/embedding"),
+        ("POST", "/v1/embeddings"), ("POST", "/v1/rerank"), ("GET", "/lora-adapters"),
     ],
 )  # fmt: skip
 def test_paths_of_llama_server_alone_do_not_exist(start: Start, method: str, path: str) -> None:
@@ -56,7 +55,8 @@ def test_paths_of_llama_server_alone_do_not_exist(start: Start, method: str, pat
         ("n_predict", 8),
         ("n_probs", 10), ("repeat_penalty", 1.1), ("typical_p", 0.9), ("mirostat", 2),
         ("dry_multiplier", 0.8), ("xtc_probability", 0.5), ("dynatemp_range", 0.5),
-        ("top_n_sigma", 1.0), ("lora", [{"id": 0, "scale": 1.0}]),
+        ("top_n_sigma", 1.0), ("lora", [{"id": 0, "scale": 1.0}]), ("n_cmpl", 2),
+        ("post_sampling_probs", True), ("t_max_predict_ms", 50), ("grammar_lazy", True),
     ],
 )  # fmt: skip
 def test_fields_of_llama_server_that_change_what_comes_out_are_not_ignored(
@@ -69,13 +69,41 @@ def test_fields_of_llama_server_that_change_what_comes_out_are_not_ignored(
     assert not engine.submitted
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("reasoning_format", "none"), ("reasoning_in_content", True), ("parse_tool_calls", False),
+        ("thinking_budget_tokens", 8), ("thinking_forced_open", True),
+    ],
+)  # fmt: skip
+def test_fields_of_its_conversations_are_refused_by_name(
+    start: Start, name: str, value: Any
+) -> None:
+    error = error_of(start(MockEngine(says("x"))).post(CHAT, {"messages": HELLO, name: value}), 400)
+    assert (error["param"], error["code"]) == (name, "unsupported")
+
+
+@pytest.mark.parametrize("arguments", ["{not json", '["a"]', "7"])
+def test_calls_of_earlier_turns_that_are_no_calls_are_refused_where_they_are(
+    start: Start, arguments: str
+) -> None:
+    function = {"name": "f", "arguments": arguments}
+    call: dict[str, Any] = {"id": "1", "type": "function", "function": function}
+    answer: dict[str, Any] = {"role": "assistant", "content": "", "tool_calls": [call]}
+    said: list[Any] = [*HELLO, answer, *HELLO]
+    server = with_tools(start, MockEngine(says("x")))
+    error = error_of(server.post(CHAT, {"messages": said, "tools": [WEATHER]}), 400)
+    assert error["param"] == "messages[1].tool_calls[0].function.arguments"
+
+
 @both
 def test_its_defaults_are_taken(start: Start, path: str, body: dict[str, Any]) -> None:
     """What asks for nothing is no error, and what only concerns its own replies is named."""
     harmless: dict[str, Any] = {
         "cache_prompt": True, "grammar": "", "n_probs": 0, "repeat_penalty": 1.0, "mirostat": 0,
         "typical_p": 1.0, "dry_multiplier": 0.0, "xtc_probability": 0.0, "lora": [],
-        "dynatemp_range": 0.0, "top_n_sigma": -1.0,
+        "dynatemp_range": 0.0, "top_n_sigma": -1.0, "post_sampling_probs": False, "min_keep": 0,
+        "grammar_lazy": False, "n_indent": 0, "t_max_predict_ms": -1,
     }  # fmt: skip
     server = start(MockEngine(says("x")))
     reply = server.post(path, {**body, **harmless})

@@ -13,6 +13,7 @@ import httpx
 import openai
 import pytest
 
+from headrace.answer_formats.formats import choose_format
 from headrace.config import ServerConfig
 from headrace.engine.messages import Output, Submit
 from headrace.text import ChatTemplate
@@ -21,7 +22,9 @@ from tests.server.mock_engine import MAX_MODEL_LEN, VOCAB_SIZE, MockEngine, outp
 from tests.server.serve_process import Process
 from tests.server.test_chat import HELLO, HELLO_IDS, content
 from tests.server.test_completions import events_of, stream
+from tests.server.test_tools import CALL, WEATHER, with_tools
 from tests.server.test_wire import error_of
+from tests.structured.matching import Language
 
 Start = Callable[..., Running]
 CHAT = "/v1/chat/completions"
@@ -222,9 +225,14 @@ def test_fields_of_vllm_that_change_what_comes_out_are_not_ignored(
     start: Start, path: str, body: dict[str, Any]
 ) -> None:
     server = start(MockEngine(says("x")))
-    fields: dict[str, Any] = {"logprob_token_ids": [1, 2], "use_beam_search": True}
+    fields: dict[str, Any] = {
+        "logprob_token_ids": [1, 2], "use_beam_search": True, "watermarking": True,
+        "repetition_detection": {"max_pattern_size": 4}, "return_prompt_text": True,
+    }  # fmt: skip
     if path == CHAT:
         fields |= {"prompt_token_ids": [1, 2], "echo": True}
+    else:
+        fields |= {"thinking_token_budget": 5}
     for name, value in fields.items():
         assert error_of(server.post(path, {**body, name: value}), 400)["param"] == name
 
@@ -240,7 +248,7 @@ def test_an_effort_sets_the_switch_of_a_template(start: Start) -> None:
 
     assert rendered(reasoning_effort="none") == "TrueFalse"
     assert rendered() == "False"
-    for effort in ("low", "medium", "high"):
+    for effort in ("low", "medium", "high", "max"):
         assert rendered(reasoning_effort=effort) == "TrueTrue"
     own = {"enable_thinking": True}
     assert rendered(reasoning_effort="none", chat_template_kwargs=own) == "TrueTrue"
@@ -259,6 +267,127 @@ def test_a_null_tool_choice_is_none_at_all(start: Start) -> None:
     assert "x-ignored-params" not in reply.headers
     error = error_of(server.post(CHAT, {"messages": HELLO, "tool_choice": "bogus"}), 400)
     assert error["param"] == "tool_choice"
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "x"}}])
+@pytest.mark.parametrize("tools", [None, []])
+def test_calls_cannot_be_required_without_tools(start: Start, choice: Any, tools: Any) -> None:
+    body = {"messages": HELLO, "tools": tools, "tool_choice": choice}
+    error = error_of(start(MockEngine(says("x"))).post(CHAT, body), 400)
+    assert error["param"] == "tool_choice"
+
+
+@pytest.mark.parametrize("choice", [None, "auto", "none"])
+@pytest.mark.parametrize("tools", [None, []])
+def test_a_choice_that_requires_nothing_needs_no_tools(
+    start: Start, choice: Any, tools: Any
+) -> None:
+    server = with_tools(start, MockEngine(says(CALL)))
+    (chosen,) = server.chat(tools=tools, tool_choice=choice)["choices"]
+    assert chosen["message"]["content"] == CALL
+    assert chosen["finish_reason"] == "stop"
+
+
+@pytest.mark.parametrize(
+    "choice", [{}, {"type": "function", "function": {"name": "other"}}, {"type": "function"}]
+)
+def test_a_choice_of_no_tool_that_is_there_is_refused(start: Start, choice: Any) -> None:
+    body = {"messages": HELLO, "tools": [WEATHER], "tool_choice": choice}
+    error = error_of(start(MockEngine(says("x"))).post(CHAT, body), 400)
+    assert error["param"].partition(".")[0] == "tool_choice"
+
+
+@pytest.mark.parametrize(
+    "choice", ["required", {"type": "function", "function": {"name": "get_weather"}}]
+)
+def test_a_required_call_without_room_is_no_call(start: Start, choice: Any) -> None:
+    server = with_tools(start, MockEngine(says(CALL[:1], ends=False)))
+    (chosen,) = server.chat(tools=[WEATHER], tool_choice=choice, max_tokens=1)["choices"]
+    assert chosen["finish_reason"] == "length"
+    assert "tool_calls" not in chosen["message"]
+
+
+def test_ids_come_with_calls_whole_and_streamed(start: Start) -> None:
+    server = with_tools(start, MockEngine(says(CALL)))
+    asked: dict[str, Any] = {"tools": [WEATHER], "return_token_ids": True}
+    (whole,) = server.chat(**asked)["choices"]
+    assert whole["message"]["tool_calls"]
+    assert bytes(one for one in whole["token_ids"] if one < 256).decode() == CALL
+    events = events_of(server.post(CHAT, {"messages": HELLO, **asked, "stream": True}))
+    choices = [choice for event in events for choice in event["choices"]]
+    streamed = [one for choice in choices for one in choice.get("token_ids", ())]
+    assert streamed == whole["token_ids"]
+
+
+def test_tools_are_counted_as_generation_would_take_them(start: Start) -> None:
+    engine = MockEngine(says("x"))
+    server = with_tools(start, engine)
+    server.chat(tools=[WEATHER])
+    told = server.post("/tokenize", {"messages": HELLO, "tools": [WEATHER]}).json()
+    assert told["tokens"] == engine.submitted[-1].prompt_token_ids
+
+
+def test_a_call_comes_after_reasoning_whole_and_streamed(start: Start) -> None:
+    engine = MockEngine(says(f"<think>\nHm.\n</think>\n{CALL}"))
+    marks = "<think></think><tool_call>"
+    server = start(engine, template=ChatTemplate("x"), answer_format=choose_format(marks))
+    (choice,) = server.chat(tools=[WEATHER])["choices"]
+    assert choice["finish_reason"] == "tool_calls"
+    assert choice["message"]["reasoning"] == "Hm."
+    (call,) = choice["message"]["tool_calls"]
+    events = events_of(server.post(CHAT, {"messages": HELLO, "tools": [WEATHER], "stream": True}))
+    deltas = [choice["delta"] for event in events for choice in event["choices"]]
+    assert "".join(delta.get("reasoning", "") for delta in deltas) == "Hm."
+    pieces = [piece["function"] for delta in deltas for piece in delta.get("tool_calls", ())]
+    assert pieces[0]["name"] == call["function"]["name"] == "get_weather"
+    assert "".join(one["arguments"] for one in pieces) == call["function"]["arguments"]
+
+
+@pytest.mark.parametrize("shown", [True, False])
+def test_a_form_begins_after_reasoning_shown_or_not(start: Start, shown: bool) -> None:
+    engine = MockEngine(says("x"))
+    template = ChatTemplate("{% if add_generation_prompt %}<think>\n{% endif %}")
+    server = start(engine, template=template, answer_format=choose_format("<think></think>"))
+    server.chat(guided_choice=["yes", "no"], include_reasoning=shown)
+    grammar = engine.submitted[-1].params.grammar
+    assert grammar is not None
+    texts = Language(grammar)
+    assert texts.has("Hm, let me see.\n</think>\n\nyes")
+    assert not texts.has("yes")
+    assert not texts.has("Hm.</think>maybe")
+
+
+@pytest.mark.parametrize("name", ["reasoning", "reasoning_content"])
+def test_reasoning_of_earlier_turns_comes_back_under_either_name(start: Start, name: str) -> None:
+    engine = MockEngine(says("x"))
+    text = "{% for m in messages %}{{ m.reasoning_content }}|{{ m.content }}{% endfor %}"
+    said = {"role": "assistant", "content": "4", name: "2+2 is 4"}
+    start(engine, template=ChatTemplate(text)).chat(messages=[*HELLO, said, *HELLO])
+    assert "2+2 is 4|4" in bytes(engine.submitted[0].prompt_token_ids).decode()
+
+
+@pytest.mark.parametrize("arguments", ["{}", "", None])
+def test_a_call_without_arguments_may_come_back_in_any_form(start: Start, arguments: Any) -> None:
+    engine = MockEngine(says("x"))
+    call = {"id": "1", "type": "function", "function": {"name": "now", "arguments": arguments}}
+    said = [
+        *HELLO,
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "1", "content": "12:00"},
+    ]
+    with_tools(start, engine).chat(messages=said)
+    assert "now({})" in bytes(engine.submitted[0].prompt_token_ids).decode()
+
+
+def test_a_budget_of_minus_one_is_no_limit(start: Start) -> None:
+    engine = MockEngine(says("x"))
+    template = ChatTemplate("x")
+    server = start(engine, template=template, answer_format=choose_format("<think></think>"))
+    server.chat(thinking_token_budget=-1, reasoning={"max_tokens": 5})
+    assert engine.submitted[-1].params.thinking is None
+    for wrong in (-2, 0.6, 10.5):
+        body = {"messages": HELLO, "thinking_token_budget": wrong}
+        assert error_of(server.post(CHAT, body), 400)["param"] == "thinking_token_budget"
 
 
 @pytest.mark.parametrize("prompt", [[], None, [[]], [-1], [[-1]], [999_999]])

@@ -100,3 +100,25 @@ def test_efforts_of_other_servers_set_the_switch(start: Start) -> None:
     assert rendered(reasoning={"effort": "high"}) == "True,high"
     assert rendered(reasoning={"enabled": False}) == "False,none"
     assert rendered(reasoning={"effort": "low"}, reasoning_effort="high") == "True,high"
+
+
+def test_a_budget_reaches_the_engine_with_the_marks_as_ids(start: Start) -> None:
+    engine = MockEngine(says(THOUGHT))
+    server = thinking(start, engine)
+    for fields in ({"thinking_token_budget": 7}, {"reasoning": {"max_tokens": 7}}):
+        server.chat(**fields)
+        budget = engine.submitted[-1].params.thinking
+        assert budget is not None
+        assert (budget.max_tokens, budget.is_open) == (7, False)
+        assert (bytes(budget.begin_ids), bytes(budget.end_ids)) == (b"<think>", b"</think>")
+    opened = thinking(start, engine, OPENED)
+    opened.chat(thinking_token_budget=0)
+    budget = engine.submitted[-1].params.thinking
+    assert budget is not None
+    assert (budget.max_tokens, budget.is_open) == (0, True)
+
+
+def test_a_budget_of_a_model_that_does_not_reason_changes_nothing(start: Start) -> None:
+    engine = MockEngine(says("x"))
+    start(engine).chat(thinking_token_budget=7)
+    assert engine.submitted[0].params.thinking is None

@@ -40,11 +40,14 @@ def grammar_for(server: Running, path: str, **fields: Any) -> Grammar | None:
         ({"structured_outputs": {"choice": ["a", "b"]}}, "choice"),
         ({"guided_json": SCHEMA}, "json_schema"),
         ({"guided_json": msgspec.json.encode(SCHEMA).decode()}, "json_schema"),
+        ({"guided_json": SCHEMA, "guided_whitespace_pattern": " ?"}, "json_schema"),
         ({"guided_regex": "[0-9]{3}"}, "regex"),
         ({"guided_choice": ["yes", "no"]}, "choice"),
         ({"guided_grammar": 'root ::= "a" | "b"'}, "lark"),
         ({"grammar": 'root ::= "a"'}, "lark"),
         ({"json_schema": SCHEMA}, "json_schema"),
+        ({"regex": "[0-9]{3}"}, "regex"),
+        ({"ebnf": 'root ::= "a" | "b"'}, "lark"),
     ],
 )  # fmt: skip
 def test_the_engine_gets_the_grammar(
@@ -75,6 +78,8 @@ def test_free_text_has_none(start: Start, path: str, fields: dict[str, Any]) -> 
         ({"guided_regex": "(a"}, "guided_regex", "compiled"),
         ({"guided_grammar": "start: nothing"}, "guided_grammar", "nothing"),
         ({"guided_choice": []}, "guided_choice", "at least one"),
+        ({"guided_whitespace_pattern": " ?"}, "guided_whitespace_pattern", "guided_json"),
+        ({"ebnf": 'root ::= "a'}, "ebnf", "GBNF"),
         ({"guided_choice": ["a"], "guided_regex": "a"}, "guided_choice", "one grammar"),
         ({"response_format": {"type": "xml"}}, "response_format.type", "json_schema"),
         ({"structured_outputs": {"json": SCHEMA, "regex": "a"}}, "structured_outputs", "one"),

@@ -219,3 +219,26 @@ def test_matchers_of_one_grammar_share_nothing() -> None:
 def test_a_grammar_without_a_text_is_refused_before_the_first_token(grammar: Grammar) -> None:
     with pytest.raises(RequestError, match="no text belongs to it"):
         validate(grammar)
+
+
+@pytest.mark.parametrize(
+    ("inner", "where"),
+    [
+        ({"oneOf": [{"minimum": 1}, {"maximum": 2}]}, "#/properties/a~1b/items/oneOf "),
+        ({"maxProperties": 1, "properties": {"c": {}}}, "#/properties/a~1b/items/maxProperties "),
+        ({"patternProperties": {"a": {}, "b": {}}}, "#/properties/a~1b/items/patternProperties "),
+        ({"allOf": [{"$ref": "#/$defs/d"}]}, "#/$defs/d/oneOf "),
+    ],
+)
+def test_what_llguidance_cannot_hold_is_refused_with_its_pointer(
+    inner: dict[str, object], where: str
+) -> None:
+    harmless = {"oneOf": [{"type": "null"}, {"type": "integer"}]}
+    schema = {
+        "properties": {"a/b": {"items": inner}, "c": harmless},
+        "$defs": {"d": {"oneOf": [{"type": "string"}, {"minLength": 1}]}},
+    }
+    with pytest.raises(RequestError) as refused:
+        validate(Grammar("json_schema", json.dumps(schema)), param="guided_json")
+    assert refused.value.code == "unsupported_schema"
+    assert where in str(refused.value)

@@ -83,7 +83,7 @@ def test_every_format_reasons_in_all_its_marks_and_answers_between_them(
         return
     tags = format.tags
     begins, ends = (tags.begin, *tags.other_begins), (tags.end, *tags.other_ends)
-    texts = (*begins, *ends, *(mark for pair in format.around for mark in pair))
+    texts = (*begins, *ends, *(mark for pair in format.wraps for mark in pair))
     marks = tuple(sorted({mark for text in texts for mark in re.findall(r"<[^<>\s]+>", text)}))
     walker = walker_over_bytes(marks if control_tokens else ())
     for opened in (False, True):
@@ -101,7 +101,7 @@ def test_every_format_reasons_in_all_its_marks_and_answers_between_them(
             for end in ends:
                 assert has(f"{begin}Hm, <b> {end}\n\naa")
                 assert not has(f"{begin}Hm, <b> {end}\n\nab")
-        for before, after in format.around:
+        for before, after in format.wraps:
             assert has(f"{'' if opened else begins[0]}Hm.{ends[0]}{before}aa{after}")
             assert opened or has(f"{before}aa{after}")
 
@@ -123,7 +123,8 @@ def test_harmony_answers_on_its_final_channel() -> None:
 def test_equal_grammars_come_out_equal_and_without_reasoning_nothing_changes() -> None:
     body = of_schema({"type": "integer"}, "schema")
     assert after_reasoning(body, None, opened=False, special={}) is body
+    special = {"</think>": 7, "<|open|>": 8, "<|close|>": 9, "<|sep|>": 10}
     for format in REASONING_FORMATS:
-        once = after_reasoning(body, format, opened=False, special={"</think>": 7})
-        assert once == after_reasoning(body, format, opened=False, special={"</think>": 7})
+        once = after_reasoning(body, format, opened=False, special=special)
+        assert once == after_reasoning(body, format, opened=False, special=special)
         validate(once)

@@ -64,7 +64,7 @@ def test_an_object_without_a_schema() -> None:
         assert not language.has("[1]")
 
 
-@pytest.mark.parametrize("field", ["grammar", "guided_grammar"])
+@pytest.mark.parametrize("field", ["grammar", "guided_grammar", "ebnf"])
 def test_gbnf_becomes_lark_of_the_same_language(field: str) -> None:
     grammar = grammar_of({field: GBNF})
     assert grammar is not None
@@ -79,7 +79,8 @@ def test_gbnf_becomes_lark_of_the_same_language(field: str) -> None:
 def test_lark_expressions_and_choices_go_as_they_are() -> None:
     lark = "start: /[ab]+/"
     assert grammar_of({"guided_grammar": lark}) == Grammar("lark", lark)
-    assert grammar_of({"guided_regex": "[ab]+"}) == Grammar("regex", "[ab]+")
+    for field in ("guided_regex", "regex"):
+        assert grammar_of({field: "[ab]+"}) == Grammar("regex", "[ab]+")
     choices = grammar_of({"guided_choice": ["é", "b"]})
     assert choices == Grammar("choice", '["é","b"]')
     validate(choices)

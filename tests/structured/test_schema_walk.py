@@ -109,6 +109,7 @@ def test_names_of_properties_that_look_like_keywords_are_names() -> None:
          ["2023-02-29T00:00:00Z", "1998-12-31T22:59:60Z"]),
         ({"format": "time", "pattern": "^2"}, ["23:59:59Z"], ["22:59:60Z", "12:00:00Z"]),
         ({"format": "hostname"}, ["a.example-1.org"], ["xn--X", ".".join(["a" * 63] * 4) + ".aa"]),
+        ({"format": "email"}, ["a.b@c-d.org"], [f"a@{'b' * 64}.org", f"{'a' * 65}@b.org"]),
         ({"pattern": "^.$"}, ["a"], ["\n", "\r", "\u2028"]),
         ({"pattern": "^\\s$"}, [" ", "\ufeff", "\u3000"], ["\x85", "a"]),
         ({"pattern": "^[\\S]$"}, ["a"], [" ", "\ufeff"]),

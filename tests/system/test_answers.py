@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -103,3 +104,50 @@ def test_a_form_holds_after_reasoning_and_is_the_same_whatever_runs_beside(
             assert sorted(value) == ["answer", "sure"]
     alone = client.chat.completions.create(**settings).choices[0]
     assert alone.message.content == many[0].message.content
+
+
+def test_a_budget_closes_reasoning_and_the_answer_goes_on(client: openai.OpenAI) -> None:
+    settings: Any = {
+        "model": "headrace-base", "max_tokens": 300, "seed": 2, "temperature": 1,
+        "messages": [{"role": "user", "content": "Who wrote Faust?"}],
+    }  # fmt: skip
+
+    def asked(budget: int) -> Any:
+        extra = {"thinking_token_budget": budget}
+        return client.chat.completions.create(**settings, extra_body=extra)
+
+    free, short = asked(1000), asked(3)
+    thought, cut = free.choices[0].message.reasoning, short.choices[0].message.reasoning
+    assert thought.startswith(cut)
+    assert len(cut) < len(thought)
+    assert short.choices[0].message.content
+    marks = 2  # and the token that begins it
+    details = short.usage.completion_tokens_details
+    assert details.reasoning_tokens <= 3 + marks + 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "pattern"),
+    [
+        ({"regex": r"[0-9]{3}-[a-z]{2}"}, r"[0-9]{3}-[a-z]{2}"),
+        ({"ebnf": 'root ::= ("Hello" | "Hi") [!.]'}, r"(Hello|Hi)[!.]"),
+        ({"guided_choice": ["tea", "coffee"]}, "tea|coffee"),
+        ({"guided_grammar": "start: WORD\nWORD: /[a-f]{2,5}/"}, "[a-f]{2,5}"),
+        ({"json_schema": {"type": "integer", "minimum": 10, "maximum": 99}}, "[1-9][0-9]"),
+    ],
+    ids=["regex", "ebnf", "choice", "lark", "schema"],
+)
+def test_answers_are_of_their_language_whole_and_streamed(
+    client: openai.OpenAI, fields: dict[str, Any], pattern: str
+) -> None:
+    settings: Any = {
+        "model": "headrace-base", "max_tokens": 300, "seed": 3, "temperature": 1.5,
+        "messages": [{"role": "user", "content": "Say something."}],
+        "extra_body": {**fields, "thinking_token_budget": 20},
+    }  # fmt: skip
+    (choice,) = client.chat.completions.create(**settings).choices
+    assert choice.finish_reason == "stop"
+    text = choice.message.content or ""
+    assert re.fullmatch(pattern, text), text
+    chunks = client.chat.completions.create(**settings, stream=True)
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == text

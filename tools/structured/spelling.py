@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
 
 from tools.structured.language import Language, LimitError
@@ -25,6 +26,14 @@ GAVE_UP = "search gave up"
 MOST_TRIES = 20_000
 """Of texts that are written into a matcher, in one search."""
 _MOST_NUMBER = 10**300
+
+
+def has_in_some_order(language: Language, value: Any, most_tries: int) -> bool:
+    """Whether an instance is accepted with its properties in some order that was looked at."""
+    try:
+        return _Search(language, True, False, False, most_tries).finds(value)
+    except (_GaveUpError, LimitError):
+        return False
 
 
 class _GaveUpError(Exception):
@@ -141,7 +150,7 @@ class _Search:
             yield f"{value}.0"
         if isinstance(value, float):
             yield from (f"{plain}{'0' * zeros}" for zeros in (1, 2, 3) if "e" not in plain)
-            yield f"{value:.20f}".rstrip("0")
+            yield f"{Decimal(plain):f}"
             yield f"{value:e}"
 
     def _spelled(self, text: str) -> Iterator[str]:

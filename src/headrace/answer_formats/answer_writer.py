@@ -48,7 +48,13 @@ class AnswerWriter:
         self._thought = False
         self._calls = 0
         self._arguments: list[str] = []
-        self.in_reasoning = False
+
+    @property
+    def in_part(self) -> bool:
+        """Whether text that comes now goes on with its part as it is: no white space waits for it,
+        and none of its own is dropped."""
+        thinks = self._thought or not self.in_reasoning
+        return thinks and not (self._space or self._after_part)
 
     @property
     def num_calls(self) -> int:

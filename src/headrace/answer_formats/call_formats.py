@@ -62,6 +62,8 @@ _DSML = tuple(
     )
     for space, sections in (("", ("function_calls", "tool_calls")), (" ", ("calls",)))
 )
+COMMAND_RESPONSE = ("<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>")
+"""Marks around what Command models say to the user."""
 _KIMI_K3_DROPPED = (
     "<|open|>response<|sep|>",
     "<|close|>response<|sep|>",
@@ -132,7 +134,7 @@ CALL_FORMATS = (
         name="kimi_k2",
         syntax=(
             HeadedCalls(
-                begins=("<|tool_calls_section_begin|>",),
+                begins=("<|tool_calls_section_begin|>", "<|tool_call_begin|>"),
                 header=re.compile(
                     r"\s*(?:<\|tool_call_begin\|>)?\s*"
                     r"(?P<id>(?:functions\.)?(?P<name>[^\s<:]+)(?::\d+)?)\s*"
@@ -338,6 +340,7 @@ CALL_FORMATS = (
                 id_keys=("tool_call_id",),
             ),
         ),
+        dropped=COMMAND_RESPONSE,
         traits=(("<|START_ACTION|>",),),
     ),
     CallFormat(

@@ -26,7 +26,7 @@ Piece: TypeAlias = str | Expression
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """What stands around the calls of a section and between them."""
+    """The texts around the calls of a section and between them."""
 
     opening: tuple[Piece, ...] = ()
     """Before the first call."""

@@ -81,7 +81,8 @@ class TaggedCalls:
     name in quotes or without: its group "name" is the name, and a group "type" of a parameter says
     that the value is a text ("string", "true") or JSON (all else)."""
     own_lines: bool = False
-    """Whether a value may stand on lines of its own: one newline at each side is not part of it."""
+    """Whether a value that begins with a newline stands on lines of its own: one newline at each
+    side is not part of it."""
     quotes: tuple[str, str] | None = None
     """Marks around a text within a value that may be there."""
     fillers: tuple[str, ...] = ()
@@ -187,10 +188,10 @@ class ReasoningFormat:
     """What it is chosen by."""
     tags: ThinkTags | HarmonyCalls
     """Its marks."""
+    wraps: tuple[tuple[str, str], ...] = ()
+    """Pairs of marks around the content, which are not part of it."""
     dropped: tuple[str, ...] = ()
-    """Marks around the content, which are not part of it."""
-    around: tuple[tuple[str, str], ...] = ()
-    """What models write before the content and after it, in these marks; they may omit both."""
+    """Further marks that are not part of the content."""
     traits: tuple[tuple[str, ...], ...] = ()
     """As in CallFormat."""
 
@@ -205,12 +206,16 @@ class AnswerFormat:
     """None for a model without reasoning."""
 
     def opens_reasoning(self, prompt: str) -> bool:
-        """Whether a prompt ends with the mark that begins reasoning, as some templates write it."""
+        """Whether what follows a prompt is reasoning: it ends with the mark that begins some, as
+        many templates write it, or the format assumes so of prompts that do not end it."""
         tags = None if self.reasoning is None else self.reasoning.tags
         if not isinstance(tags, ThinkTags):
             return False
         begins = (tags.begin, *tags.other_begins)
-        return prompt.rstrip().endswith(tuple(begin.rstrip() for begin in begins))
+        prompt = prompt.rstrip()
+        if tags.assumed and not prompt.endswith((tags.end, *tags.other_ends)):
+            return True
+        return prompt.endswith(tuple(begin.rstrip() for begin in begins))
 
 
 NO_FORMAT = AnswerFormat()

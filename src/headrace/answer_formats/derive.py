@@ -29,7 +29,7 @@ from headrace.answer_formats.derived_syntax import (
     CANDIDATES,
     IDS,
     PIECES,
-    Written,
+    RenderedCalls,
     common_start,
     shared_end,
 )
@@ -96,12 +96,8 @@ def derive_reasoning(render: Render) -> ReasoningFormat | None:
     end, *rest = PIECES.split(between.strip(SPACE))
     if not (thought and said and begin[:1] in ("<", "[") and _MARK.fullmatch(end)):
         return None
-    dropped = tuple(filter(None, rest))
     format = ReasoningFormat(
-        name="derived",
-        tags=ThinkTags(begin=begin, end=end),
-        dropped=dropped,
-        around=(("".join(dropped), ""),) if dropped else (),
+        name="derived", tags=ThinkTags(begin=begin, end=end), dropped=tuple(filter(None, rest))
     )
     parser = AnswerParser(AnswerFormat(reasoning=format))
     written = before[before.rfind(begin) :] + thought + after
@@ -109,7 +105,7 @@ def derive_reasoning(render: Render) -> ReasoningFormat | None:
     return format if read.reasoning == _THOUGHT and read.content.startswith(_SAID) else None
 
 
-def _written(render: Render) -> Written | None:
+def _written(render: Render) -> RenderedCalls | None:
     """What the template writes; None where no call is in it."""
     try:
         prompt = render([_USER], _TOOLS)
@@ -138,7 +134,7 @@ def _written(render: Render) -> Written | None:
     one, two = answers
     if CALLS[0][0] not in one:
         return None
-    return Written(one, two if CALLS[1][0] in two else "", prompt)
+    return RenderedCalls(one, two if CALLS[1][0] in two else "", prompt)
 
 
 def _answer_of(text: str, prompt: str, plain: str) -> str:

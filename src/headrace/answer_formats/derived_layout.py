@@ -28,7 +28,7 @@ from headrace.answer_formats.call_syntax import (
     PythonCalls,
     TaggedCalls,
 )
-from headrace.answer_formats.derived_syntax import CALLS, IDS, Written, shared_end, tags_of
+from headrace.answer_formats.derived_syntax import CALLS, IDS, RenderedCalls, shared_end, tags_of
 
 _ID = Expression(f"[a-zA-Z0-9]{{{len(IDS[0])}}}")
 _COUNTED = Expression("[0-9]{1,4}")
@@ -38,7 +38,7 @@ _LAST_NUMBER = re.compile(r"(?s:.*?)([0-9]+)[^0-9]*")
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """A call's place in a text."""
+    """The place of a call in a text."""
 
     start: int
     """Where its name begins."""
@@ -48,7 +48,7 @@ class _Call:
     """Where they end."""
 
 
-def layouts_as_written(format: CallFormat, written: Written) -> tuple[Layout, ...]:
+def layouts_as_written(format: CallFormat, written: RenderedCalls) -> tuple[Layout, ...]:
     """The layout in which a template wrote calls, of a format that reads them; () for none."""
     assert isinstance(format.syntax, tuple)
     ends = format.dropped
@@ -108,7 +108,7 @@ def _literal(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Around:
-    """What stands around and between calls."""
+    """The texts around and between calls."""
 
     before: tuple[Piece, ...]
     """Before the name of the first call."""
@@ -186,7 +186,7 @@ def _python(one: str, two: str) -> Layout | None:
     return PythonLayout(opening=around.before, between=around.between, closing=around.after)
 
 
-def _tagged(syntax: TaggedCalls, written: Written) -> Layout | None:
+def _tagged(syntax: TaggedCalls, written: RenderedCalls) -> Layout | None:
     first, second = tags_of(written, 1), tags_of(written, 2) if written.two else None
     end = syntax.value[1]
     if first is None or first.key_to_value != first.other_key_to_value:

@@ -36,8 +36,8 @@ PIECES = re.compile(r"(?<=>)\s*(?=<)|\s*\n\s*")
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """What a template writes for one call and for two."""
+class RenderedCalls:
+    """The texts that a template writes for one call and for two."""
 
     one: str
     """The answer with the first call, from where answers begin to where their turn ends."""
@@ -101,7 +101,7 @@ def _json_at(text: str, at: int) -> tuple[Any, int]:
         return None, at
 
 
-def json_calls(written: Written) -> Iterator[CallSyntax]:
+def json_calls(written: RenderedCalls) -> Iterator[CallSyntax]:
     """Objects with the name and the arguments, in marks or bare."""
     one, (name, arguments) = written.one, CALLS[0]
     for found in re.finditer(r"[\[{]", one[: one.find(name)]):
@@ -158,7 +158,7 @@ def _quoted(arguments: dict[str, Any], text: Any) -> Any:
     return text if isinstance(text, str) and _json_at(text, 0)[0] == arguments else arguments
 
 
-def python_calls(written: Written) -> Iterator[CallSyntax]:
+def python_calls(written: RenderedCalls) -> Iterator[CallSyntax]:
     """Calls with keyword arguments, in marks or in a bare list."""
     name, arguments = CALLS[0]
     before, found, after = written.one.partition(name + "(")
@@ -172,7 +172,7 @@ def python_calls(written: Written) -> Iterator[CallSyntax]:
     yield PythonCalls(begins=begins, bare=() if begins else ("[",), ends=ends)
 
 
-def bare_key_calls(written: Written) -> Iterator[CallSyntax]:
+def bare_key_calls(written: RenderedCalls) -> Iterator[CallSyntax]:
     """Calls with braces, whose keys have no quotes."""
     name, arguments = CALLS[0]
     key, value = next(iter(arguments.items()))
@@ -194,7 +194,7 @@ def bare_key_calls(written: Written) -> Iterator[CallSyntax]:
     )
 
 
-def headed_calls(written: Written) -> Iterator[CallSyntax]:
+def headed_calls(written: RenderedCalls) -> Iterator[CallSyntax]:
     """A header with the name, and a JSON object."""
     first = _head(written.one, 0, *CALLS[0])
     if first is None:
@@ -254,7 +254,7 @@ def _pattern(after: str) -> str:
     return "".join(written)
 
 
-def tagged_calls(written: Written) -> Iterator[CallSyntax]:
+def tagged_calls(written: RenderedCalls) -> Iterator[CallSyntax]:
     """Parameters in tags."""
     first, second = (tags_of(written, count) for count in (1, 2))
     if first is None:
@@ -311,7 +311,7 @@ def _typed_keys(text: str, number: str) -> tuple[str, re.Pattern[str]]:
 
 @dataclass(frozen=True, slots=True)
 class Tags:
-    """What stands around and between the names, keys and values of a call."""
+    """The texts around and between the names, keys and values of a call."""
 
     before: str
     """Before the name: from the answer's begin, or from the last value of the call before."""
@@ -324,7 +324,7 @@ class Tags:
     """After the last value."""
 
 
-def tags_of(written: Written, count: int) -> Tags | None:
+def tags_of(written: RenderedCalls, count: int) -> Tags | None:
     """The marks of the first call, or those of the second one."""
     text = written.one if count == 1 else written.two
     at = 0
@@ -349,7 +349,7 @@ def tags_of(written: Written, count: int) -> Tags | None:
     return Tags(before, name_to_key, key_to_value, value_to_key, other, text[at:])
 
 
-CANDIDATES: tuple[Callable[[Written], Iterator[CallSyntax]], ...] = (
+CANDIDATES: tuple[Callable[[RenderedCalls], Iterator[CallSyntax]], ...] = (
     json_calls,
     python_calls,
     bare_key_calls,

@@ -18,6 +18,8 @@ _CHANNEL = re.compile(r"<\|channel\|>\s*(\w+)")
 _RECIPIENT = re.compile(r"\bto=([^\s<]+)")
 _ENDS = ("<|end|>", "<|call|>", "<|return|>", "<|start|>", "<|channel|>")
 _STARTS = ("<|start|>", "<|channel|>", "to=")
+_PEOPLE = ("assistant", "user", "all")
+"""Recipients that are not tools."""
 _MAX_HEADER_CHARS = 1024
 
 
@@ -51,12 +53,12 @@ def _message(reading: CallReading, header: str, calls: bool) -> Step[None]:
     """A message's body, of which its header is read."""
     source, answer = reading.source, reading.answer
     recipient = _RECIPIENT.search(header) if calls else None
-    channel = _CHANNEL.search(header)
-    if recipient is not None:
+    channels = _CHANNEL.findall(header)
+    if recipient is not None and recipient.group(1) not in _PEOPLE:
         answer.start_call(recipient.group(1).removeprefix("functions."), "")
         yield from _call(reading)
         return
-    thought = channel is not None and channel.group(1) == "analysis"
+    thought = channels[-1:] == ["analysis"]
     sink: Sink = answer.reasoning if thought else answer.content
     answer.in_reasoning = thought
     mark = yield from source.until(_ENDS, sink)

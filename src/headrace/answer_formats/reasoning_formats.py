@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from headrace.answer_formats.call_formats import COMMAND_RESPONSE
 from headrace.answer_formats.call_syntax import HarmonyCalls, ReasoningFormat, ThinkTags
 
 _CALLS_END_REASONING = (
     "<|tool_calls_section_begin|>",
+    "<|tool_call_begin|>",
     "<｜tool▁calls▁begin｜>",
     "<｜DSML｜function_calls>",
     "<｜DSML｜tool_calls>",
@@ -24,7 +26,7 @@ REASONING_FORMATS = (
             other_begins=("<|channel>thought", "<|channel>"),
             also_ended_by=("<|tool_call>",),
         ),
-        dropped=("<|channel>thought\n<channel|>",),
+        dropped=("<|channel>thought\n<channel|>", "<channel|>"),
         traits=(("<|channel>", "<channel|>"),),
     ),
     ReasoningFormat(
@@ -34,12 +36,8 @@ REASONING_FORMATS = (
             end="<|close|>think<|sep|>",
             also_ended_by=("<|open|>response<|sep|>", "<|open|>tools<|sep|>"),
         ),
-        dropped=(
-            "<|open|>response<|sep|>",
-            "<|close|>response<|sep|>",
-            "<|close|>message<|sep|>",
-        ),
-        around=(("<|open|>response<|sep|>", "<|close|>response<|sep|>"),),
+        wraps=(("<|open|>response<|sep|>", "<|close|>response<|sep|>"),),
+        dropped=("<|close|>message<|sep|>",),
         traits=(("<|open|>", "<|sep|>"),),
     ),
     ReasoningFormat(
@@ -50,21 +48,16 @@ REASONING_FORMATS = (
             other_begins=("<|message_model|><|content_thinking|>",),
             other_ends=("<|content_model_end_sampling|>",),
         ),
-        dropped=(
-            "<|message_model|>",
-            "<|content_text|>",
-            "<|end_message|>",
-            "<|content_model_end_sampling|>",
-        ),
-        around=(
+        wraps=(
             ("<|content_text|>", "<|end_message|>"),
             ("<|message_model|><|content_text|>", "<|end_message|>"),
         ),
+        dropped=("<|message_model|>", "<|content_model_end_sampling|>"),
         traits=(("<|content_thinking|>",),),
     ),
     ReasoningFormat(
         name="mistral",
-        tags=ThinkTags(begin="[THINK]", end="[/THINK]", also_ended_by=("[TOOL_CALLS]",)),
+        tags=ThinkTags(begin="[THINK]", end="[/THINK]"),
         traits=(("[THINK]",),),
     ),
     ReasoningFormat(
@@ -74,12 +67,14 @@ REASONING_FORMATS = (
             end="<|END_THINKING|>",
             also_ended_by=("<|START_ACTION|>", "<|START_RESPONSE|>", "<|START_TEXT|>"),
         ),
-        dropped=("<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"),
-        around=(
-            ("<|START_RESPONSE|>", "<|END_RESPONSE|>"),
-            ("<|START_TEXT|>", "<|END_TEXT|>"),
-        ),
+        wraps=(COMMAND_RESPONSE[:2], COMMAND_RESPONSE[2:]),
         traits=(("<|START_THINKING|>",),),
+    ),
+    ReasoningFormat(
+        name="apriel",
+        tags=ThinkTags(begin="Here are my reasoning steps:", end="[BEGIN FINAL RESPONSE]"),
+        dropped=("[END FINAL RESPONSE]",),
+        traits=(("[BEGIN FINAL RESPONSE]",),),
     ),
     ReasoningFormat(
         name="seed",
@@ -121,8 +116,7 @@ REASONING_FORMATS = (
     ReasoningFormat(
         name="hunyuan",
         tags=_THINK,
-        dropped=("<answer>", "</answer>"),
-        around=(("<answer>", "</answer>"),),
+        wraps=(("<answer>", "</answer>"),),
         traits=(("<think>", "<answer>"),),
     ),
     ReasoningFormat(
@@ -133,8 +127,7 @@ REASONING_FORMATS = (
             other_begins=("Here is my thought process:", "Here's my thought process:"),
             other_ends=("Here is my response:", "Here's my response:"),
         ),
-        dropped=("<response>", "</response>"),
-        around=(("<response>", "</response>"),),
+        wraps=(("<response>", "</response>"),),
         traits=(("<think>", "<response>"), ("Here is my thought process:",)),
     ),
     ReasoningFormat(name="think", tags=_THINK, traits=(("<think>",), ("</think>",))),

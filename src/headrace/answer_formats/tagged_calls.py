@@ -139,8 +139,7 @@ def _value(reading: CallReading, syntax: TaggedCalls, types: frozenset[str]) -> 
     source, answer = reading.source, reading.answer
     unread = () if syntax.value[0] else ("\n" + syntax.key[0], "\n" + syntax.end)
     ends: tuple[str, ...] = (syntax.value[1], *unread)
-    if syntax.own_lines:
-        yield from source.at(("\n",))
+    if syntax.own_lines and (yield from source.at(("\n",))):
         ends = ("\n" + syntax.value[1], *ends)
     if syntax.quotes is not None and (yield from source.at(syntax.quotes[:1])):
         ends = tuple(syntax.quotes[1] + end for end in ends)

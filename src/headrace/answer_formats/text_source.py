@@ -29,6 +29,11 @@ class TextSource:
         self._held: int | None = None
         self._ended = False
 
+    @property
+    def all_read(self) -> bool:
+        """Whether nothing that has come is still to be read, or may be read again."""
+        return self._at == len(self._text) and self._held is None
+
     def feed(self, text: str) -> None:
         """Take more text."""
         cut = self._at if self._held is None else self._held

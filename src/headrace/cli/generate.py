@@ -11,6 +11,7 @@ import click
 from headrace.cli.options import CONFIGS, collect, settings
 from headrace.cli.sampling import sampling_options, sampling_params
 from headrace.cli.sections import SectionedCommand
+from headrace.cli.structured import structured_options, structured_outputs
 from headrace.config import EngineConfig
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     help="Text to continue. [default: stdin; may be repeated]",
 )
 @sampling_options
+@structured_options
 @settings(EngineConfig, skip=frozenset({"model"}))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per prompt.")
 @click.pass_context
@@ -48,8 +50,10 @@ def generate(
     headrace generate ./model.gguf -p "Once upon a time" --max-tokens 64
     headrace generate ./model.gguf -p "1, 2, 3," -p "a, b, c," --temperature 0 --json
     headrace generate Qwen/Qwen3-0.6B --stop END < prompt.txt
+    headrace generate ./model.gguf -p "Ada, 36 years:" --schema person.json
     """
     config = collect(ctx, EngineConfig, among=CONFIGS, overrides={"model": model})
+    form = structured_outputs(values)
     texts = [_checked(text) for text in prompts] or [_from_stdin()]
     from msgspec.structs import asdict
 
@@ -58,7 +62,7 @@ def generate(
     config, _ = obtain(config)
     from headrace.llm import LLM
 
-    params = sampling_params(values)
+    params = sampling_params(values, form)
     llm = LLM(**asdict(config))
     if as_json or len(texts) > 1:
         start = time.perf_counter()
@@ -77,6 +81,8 @@ def _print_json(prompt: str, result: GenerationResult, seconds: float) -> None:
     import msgspec
 
     fields = msgspec.to_builtins(result)
+    for name in ("content", "reasoning", "tool_calls"):  # of chats
+        del fields[name]
     click.echo(msgspec.json.encode({"prompt": prompt, **fields, "wall_s": round(seconds, 6)}))
 
 

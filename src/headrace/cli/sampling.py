@@ -13,6 +13,7 @@ from headrace.engine.params import RANGES, SAMPLERS
 
 if TYPE_CHECKING:
     from headrace.offline.params import SamplingParams
+    from headrace.offline.structured import StructuredOutputsParams
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -121,10 +122,15 @@ def sampling_options(function: F) -> F:
     return function
 
 
-def sampling_params(values: dict[str, Any]) -> SamplingParams:
-    """The parameters typed among `values`; what was not typed keeps its default, or the model's."""
+def sampling_params(
+    values: dict[str, Any], form: StructuredOutputsParams | None = None
+) -> SamplingParams:
+    """The parameters typed among `values`; what was not typed keeps its default, or the model's.
+
+    form: what answers are held to.
+    """
     from headrace.offline.params import SamplingParams
 
     names = [_name(flag) for flag, _, _ in _OPTIONS]
     typed = {name: values[name] for name in names if values.get(name) is not None}
-    return SamplingParams(**{"max_tokens": None} | typed)
+    return SamplingParams(**{"max_tokens": None, "structured_outputs": form} | typed)

@@ -209,6 +209,28 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     enable_force_include_usage: Annotated[
         bool, Meta(description="End every stream with a usage event, requested or not.")
     ] = False
+    responses_store: Annotated[
+        Annotated[str, Meta(min_length=1)] | None,
+        Meta(
+            description="SQLite file in which responses of /v1/responses are kept across restarts. "
+            "It holds texts of conversations: only its owner can read it. Default: they are kept "
+            "in memory."
+        ),
+    ] = None
+    max_stored_responses: Annotated[
+        NotNegative,
+        Meta(
+            description="Maximum number of responses that are kept; the oldest go first. 0: none "
+            "are kept."
+        ),
+    ] = 4096
+    max_stored_response_bytes: Annotated[
+        Positive,
+        Meta(description="Maximum bytes of all kept responses together; the oldest go first."),
+    ] = 256 * 2**20
+    stored_response_days: Annotated[
+        Positive, Meta(description="Days after which a kept response is forgotten.")
+    ] = 30
     enable_docs: Annotated[
         bool, Meta(description="Serve the chat page at /, /openapi.json and /docs.")
     ] = True

@@ -35,7 +35,7 @@ class ToolRules(Protocol):
         """Whether an answer may have several calls."""
 
 
-class HeldRequest(ToolRules, Protocol):
+class ConstrainedRequest(ToolRules, Protocol):
     """A request whose answer may be held to a form."""
 
     @property
@@ -43,13 +43,13 @@ class HeldRequest(ToolRules, Protocol):
         """The fields that say which, for `constraint_of`."""
 
 
-def has_grammar(request: HeldRequest) -> bool:
+def has_grammar(request: ConstrainedRequest) -> bool:
     """Whether an answer is held to anything."""
     return bool(request.given_form) or _call_rules(request) is not None
 
 
 def answer_grammar(
-    request: HeldRequest,
+    request: ConstrainedRequest,
     format: AnswerFormat,
     *,
     opened: bool,
@@ -80,7 +80,14 @@ def held_to(
     """
     form, param = (None, "") if formed is None else formed
     if form is not None:
-        form = after_reasoning(form, format.reasoning, opened=opened, special=special)
+        try:
+            form = after_reasoning(form, format.reasoning, opened=opened, special=special)
+        except ValueError as error:
+            raise RequestError(
+                f"{param}: an answer of this model cannot be held to a form after its reasoning: "
+                f"{error}; omit {param}",
+                param=param,
+            ) from None
     choice = _call_rules(rules, with_form=form is not None)
     if choice is None:
         return None if form is None else (form, param)

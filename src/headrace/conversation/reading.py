@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from headrace.answer_formats.call_syntax import (
     NO_FORMAT,
@@ -130,6 +131,30 @@ def reading_of(
     )
 
 
+class ReasoningMarks(NamedTuple):
+    """The token ids between which a model reasons, as its tokenizer writes their texts."""
+
+    begin_ids: tuple[int, ...]
+    end_ids: tuple[int, ...]
+
+
+def reasoning_marks(format: AnswerFormat, tokenizer: Tokenizer) -> ReasoningMarks | None:
+    """The marks of a model's reasoning; None where it has none. What ends harmony's is all that
+    leads to the final channel."""
+    if format.reasoning is None:
+        return None
+    tags = format.reasoning.tags
+    begin, end = (
+        "<|channel|>analysis<|message|>",
+        "<|end|><|start|>assistant<|channel|>final<|message|>",
+    )
+    if isinstance(tags, ThinkTags):
+        begin, end = tags.begin, tags.end
+    return ReasoningMarks(
+        *(tuple(tokenizer.encode(mark, add_special_tokens=False)) for mark in (begin, end))
+    )
+
+
 def mark_ids(format: AnswerFormat, tokenizer: Tokenizer) -> frozenset[int]:
     """The special tokens that are in a format's marks, or that have one in them."""
     marks, patterns = _marks(format)
@@ -159,9 +184,11 @@ def _marks(format: AnswerFormat) -> tuple[set[str], list[str]]:
     patterns: list[str] = []
     reasoning = format.reasoning
     if reasoning is not None:
-        marks.update(reasoning.dropped)
+        marks.update(chain(*reasoning.wraps), reasoning.dropped)
         if isinstance(reasoning.tags, ThinkTags):
-            marks.update((reasoning.tags.begin, reasoning.tags.end, *reasoning.tags.also_ended_by))
+            tags = reasoning.tags
+            marks.update((tags.begin, tags.end), tags.other_begins, tags.other_ends)
+            marks.update(tags.also_ended_by)
         else:
             marks.update(_HARMONY_MARKS)
     syntaxes = () if format.calls is None else format.calls.syntax
@@ -198,6 +225,10 @@ class ReadChoice:
         self._parser = reading.parser()
         self._new_id = new_id
         self._faulty = False
+
+    def passes(self, piece: Piece) -> bool:
+        """Whether a piece in the middle of a choice is content as it stands; if so it is taken."""
+        return piece.finish_reason is None and self._parser.passes(piece.text)
 
     def take(self, piece: Piece) -> list[Delta]:
         """What a piece of the text makes certain; all of it with the last piece."""

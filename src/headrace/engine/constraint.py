@@ -30,8 +30,8 @@ Verdict = Literal["open", "ended", "failed"]
 
 
 class Look(NamedTuple):
-    """What may come at one place. bits: of the ids that may, as of LogitsEdit, until the next look;
-    None where the verdict is not "open". error: why it "failed"."""
+    """The ids that may come at one place. bits: as of LogitsEdit, right until the next look; None
+    where the verdict is not "open". error: why it "failed"."""
 
     verdict: Verdict
     bits: U32 | None = None
@@ -74,9 +74,9 @@ class Constraint:
         """What it has read behind them, which were drafts."""
         self._num_bits = (vocab_size + 31) // 32
         self._num_words = grammar_end_id // 32 + 1
-        self._words: list[tuple[U32, int]] = []
-        """With its address, a row of words for each place, as long as what llguidance writes and
-        what logits take."""
+        self._words: list[tuple[U32, int, U32]] = []
+        """A row of words for each place, as long as what llguidance writes and what logits take;
+        its address; and those of logits."""
         self._grammar_end = grammar_end_id // 32, ~np.uint32(1 << grammar_end_id % 32)
         self._end_bits: U32 = np.zeros(self._num_bits, np.uint32)
         for token_id in end_ids:
@@ -118,14 +118,13 @@ class Constraint:
     def _look(self, matcher: LLMatcher, row: int, *, is_own: bool) -> Look:
         if row == len(self._words):
             made = np.zeros(max(self._num_words, self._num_bits), np.uint32)
-            self._words.append((made, made.ctypes.data))
-        words, address = self._words[row]
+            self._words.append((made, made.ctypes.data, made[: self._num_bits]))
+        words, address, bits = self._words[row]
         matcher.unsafe_compute_mask_ptr(address, 4 * self._num_words)
         if matcher.is_error():
             return self._failed(matcher.get_error(), is_own=is_own)
         word, but_the_end = self._grammar_end
         words[word] &= but_the_end
-        bits = words[: self._num_bits]
         may_go_on = np.count_nonzero(bits) > 0
         if matcher.is_accepting():
             # Where nothing but the end can follow there is nothing to draw.
@@ -202,8 +201,10 @@ class Constraint:
 
     def _matcher_at(self, token_ids: Sequence[int], drafts: Sequence[int] = ()) -> LLMatcher:
         """The matcher behind a text and drafts. _RefusedError where the grammar refuses it."""
-        ahead = self._ahead
-        matcher = self._matcher
+        ahead, matcher = self._ahead, self._matcher
+        num_output = len(token_ids) - self._num_prompt
+        if matcher is not None and not ahead and not drafts and num_output == self._num_read:
+            return matcher
         wanted = [*token_ids[self._num_prompt + self._num_read :], *drafts]
         pairs = enumerate(zip(ahead, wanted, strict=False))
         same = next(
@@ -213,7 +214,7 @@ class Constraint:
             matcher = self._matcher = self._grammar.matcher()
             wanted, same = [*token_ids[self._num_prompt :], *drafts], 0
         new = wanted[same:]
-        self._num_read = len(token_ids) - self._num_prompt
+        self._num_read = num_output
         self._ahead = list(drafts)
         if new and not matcher.consume_tokens(new):
             raise _RefusedError(matcher.get_error())

@@ -27,7 +27,7 @@ from headrace.engine.request import Request
 
 
 class Proposal(NamedTuple):
-    """What may follow a request's tokens."""
+    """A proposal of what may follow a request's tokens."""
 
     token_ids: Sequence[int]
     is_certain: bool

@@ -1,9 +1,10 @@
-"""Masks of grammars: made before the forward pass where that takes less time than another thread
-does to begin, and in a thread beside it where it takes more.
+"""Masks of grammars: made before the forward pass where that takes little time, and in a thread
+beside it where it takes more.
 
 What may follow depends on the text before the pass and on its drafts, so it can be found beside it:
-llguidance lets other threads run, and so do the kernels. To wake a thread and to wait for it takes
-some 100 µs, more than the masks of a few rows. A row where nothing is drawn has no mask.
+llguidance lets other threads run, and so do the kernels. But each mask made there takes the
+interpreter's lock from the pass and gives it back, and the processor from its kernels, which
+together cost more than the masks of an ordinary schema. A row where nothing is drawn has no mask.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from headrace.engine.plan import Row
 Looks = dict[int, Sequence[Look]]
 """By the row's place in its step, a look for each token that it draws."""
 
-AT_ONCE_S = 100e-6
-"""Masks that are expected to take so long at most are made before the pass."""
+AT_ONCE_S = 1e-3
+"""Masks that are expected to take so long at most are made before the pass: a mask takes some 10 µs
+of a schema that is usual, and a millisecond and more where grammar and vocabulary are large."""
 
 _OLD = 0.9
 """The weight of what masks took before in what the next is expected to take."""

@@ -57,7 +57,7 @@ class Row(NamedTuple):
         return 1 if self.drafts.following is None else 0
 
 
-class Given(NamedTuple):
+class RowTokens(NamedTuple):
     """The tokens that a row gave, in order, and the reason to end after them, if there is one."""
 
     token_ids: Sequence[int] = ()
@@ -88,7 +88,7 @@ class Totals:
     steps: int = 0
     timeouts: int = 0
     certain_tokens: int = 0
-    """Given without being drawn: a grammar or a thinking budget left nothing else."""
+    """RowTokens without being drawn: a grammar or a thinking budget left nothing else."""
     drafts: int = 0
     """Rows with tokens that were guessed, to be compared with those drawn."""
     draft_tokens: int = 0

@@ -19,8 +19,8 @@ from headrace.engine.kv.kv_cache import Copy
 from headrace.engine.masks import Looks, MaskMaker
 from headrace.engine.messages import TokenLogprob
 from headrace.engine.model import Model
-from headrace.engine.plan import Given, Row
-from headrace.engine.sampler import Place, SampledToken, Sampler
+from headrace.engine.plan import Row, RowTokens
+from headrace.engine.sampler import DrawPosition, SampledToken, Sampler
 from headrace.ops.interface import Array, Ops
 from headrace.ops.kv import KVCacheArrays, RaggedBatch
 from headrace.ops.sampling_rows import UnusableLogitsError
@@ -36,12 +36,12 @@ class RowResult(NamedTuple):
     scores: Sequence[TokenLogprob] = ()
 
     @property
-    def given(self) -> Given:
+    def given(self) -> RowTokens:
         """Its tokens as the scheduler enters them."""
         token_ids = [each.token_id for each in self.tokens if each.token_id is not None]
         if len(token_ids) == len(self.tokens):
-            return Given(token_ids)
-        return Given(token_ids, "error" if self.tokens[-1].error is not None else "stop")
+            return RowTokens(token_ids)
+        return RowTokens(token_ids, "error" if self.tokens[-1].error is not None else "stop")
 
 
 NOTHING_YET = RowResult()
@@ -85,7 +85,7 @@ class Runner:
         return [RowResult([next(drawn)]) if row.samples else NOTHING_YET for row in rows]
 
     def _take_apart(
-        self, rows: Sequence[Row], logits: Array, places: Sequence[Place]
+        self, rows: Sequence[Row], logits: Array, places: Sequence[DrawPosition]
     ) -> list[RowResult]:
         """Each row's logits are those of its scored positions, then of the tokens that come in any
         case, then those from which tokens are drawn."""
@@ -198,16 +198,16 @@ def _is_plain(row: Row) -> bool:
     return row.drafts is NO_DRAFTS and not row.scored
 
 
-def _places(row: Row, looks: Sequence[Look]) -> list[Place]:
+def _places(row: Row, looks: Sequence[Look]) -> list[DrawPosition]:
     """Where a row draws; looks: what its grammar allows at each of them, where it has one."""
     request, drafts = row.request, row.drafts
     if drafts is NO_DRAFTS:
         if not row.samples:
             return []
-        return [Place(request, request.token_ids, looks[0] if looks else None)]
+        return [DrawPosition(request, request.token_ids, looks[0] if looks else None)]
     read = [len(drafts.token_ids)] if drafts.are_certain else range(row.num_drawn)
     return [
-        Place(
+        DrawPosition(
             request,
             [*request.token_ids, *drafts.token_ids[:count]],
             looks[index] if looks else None,

@@ -36,9 +36,9 @@ _MASK_64 = (1 << 64) - 1
 _TINY = np.finfo(np.float32).tiny
 
 
-class Place(NamedTuple):
-    """Where a token is drawn: after these ids of a request, its own and then drafts. look: what its
-    grammar allows there, where it has one."""
+class DrawPosition(NamedTuple):
+    """A position where a token is drawn: after these ids of a request, its own and then drafts.
+    look: what its grammar allows there, where it has one."""
 
     request: Request
     token_ids: list[int]
@@ -79,7 +79,7 @@ class Sampler:
         self._ops = ops
         self._num_tokens = num_tokens
 
-    def sample(self, logits: Array, places: Sequence[Place]) -> list[SampledToken]:
+    def sample(self, logits: Array, places: Sequence[DrawPosition]) -> list[SampledToken]:
         """A token for each place from its row of logits f32[R, vocab], which are changed.
 
         The backend refuses a row without a distribution; then each row is tried alone. Every other
@@ -255,7 +255,9 @@ def _indices(rows: Iterable[int]) -> npt.NDArray[np.int32]:
     return np.array(list(rows), np.int32)
 
 
-def _sampling_rows(places: Sequence[Place], chains: tuple[Chain | None, ...] = ()) -> SamplingRows:
+def _sampling_rows(
+    places: Sequence[DrawPosition], chains: tuple[Chain | None, ...] = ()
+) -> SamplingRows:
     params = [place.request.params for place in places]
     temperature = np.array([one.temperature for one in params], np.float32)
     temperature[temperature < GREEDY_BELOW] = 0.0

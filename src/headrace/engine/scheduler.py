@@ -28,7 +28,7 @@ from headrace.engine.kv.kv_cache import KVCache
 from headrace.engine.kv.lookup import Match
 from headrace.engine.kv.prefix_tree import Miss, Promise
 from headrace.engine.messages import FinishReason
-from headrace.engine.plan import Given, Preemption, StepPlan, Totals
+from headrace.engine.plan import Preemption, RowTokens, StepPlan, Totals
 from headrace.engine.request import Request, State
 from headrace.engine.step_rows import StepRows
 from headrace.engine.waiting import WaitingQueue
@@ -151,7 +151,7 @@ class Scheduler:
         num_tokens = self._budget - budget
         return StepPlan(rows.rows, num_tokens, num_preempted, self._started, self.kv.take_copies())
 
-    def complete(self, plan: StepPlan, given: Iterable[Given], now_s: float) -> None:
+    def complete(self, plan: StepPlan, given: Iterable[RowTokens], now_s: float) -> None:
         """Enter what a step has computed and what each of its rows gave.
 
         Requests that were finished meanwhile are left alone; those that end here are released.

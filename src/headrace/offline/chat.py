@@ -60,7 +60,7 @@ class ChatPrompt(NamedTuple):
 
 
 class ChatOptions(NamedTuple):
-    """What a conversation has beside its messages."""
+    """The options of a conversation beside its messages."""
 
     tools: tuple[ToolDefinition, ...]
     choice_of_tools: ToolChoice

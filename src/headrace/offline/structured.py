@@ -15,7 +15,7 @@ _FIELD = "structured_outputs"
 
 
 class StructuredOutputsParams(msgspec.Struct, frozen=True, kw_only=True):
-    """What an answer is held to; exactly one field is given."""
+    """The form that an answer is held to; exactly one field is given."""
 
     json: str | Mapping[str, Any] | None = None
     """A JSON schema, or the text of one."""

@@ -115,17 +115,16 @@ def check_chains(rows: SamplingRows, count: int, width: int) -> None:
 def _check(one: LogitsEdit, count: int, width: int) -> None:
     if not 0 <= one.row < count:
         raise ValueError(f"row {one.row} is not in [0, {count})")
-    if one.changes_nothing_else and one.allowed_bits is not None:
+    if one.allowed_bits is not None:
         _check_bits(one.allowed_bits, width)
-        return
+        if one.changes_nothing_else:
+            return
     if len(one.bias) != len(one.bias_ids):
         raise ValueError(f"{len(one.bias)} biases for {len(one.bias_ids)} ids")
     _check_ids("biased id", one.bias_ids, width)
     if one.allowed is not None:
         _check_ids("allowed id", one.allowed, width)
     _check_ids("masked id", one.masked, width)
-    if one.allowed_bits is not None:
-        _check_bits(one.allowed_bits, width)
     if one.penalties is not None:
         check_penalties(one.penalties, width)
 

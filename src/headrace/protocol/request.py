@@ -116,6 +116,11 @@ def parse_request(
     bounds: what is checked before decoding.
     """
     values, ignored = _sorted_out(decode_object(body, bounds=bounds), endpoint)
+    return Parsed(parse_values(values, endpoint), tuple(sorted(ignored)))
+
+
+def parse_values(values: dict[str, Any], endpoint: Endpoint[T]) -> T:
+    """The request of honoured fields alone, checked; raises RequestError as `parse_request`."""
     try:
         request = msgspec.convert(values, endpoint.struct)
     except msgspec.ValidationError as error:
@@ -123,7 +128,7 @@ def parse_request(
     except RecursionError:
         raise RequestError("the body is nested too deeply") from None
     endpoint.check(request)
-    return Parsed(request, tuple(sorted(ignored)))
+    return request
 
 
 def _sorted_out(values: dict[str, Any], endpoint: Endpoint[T]) -> tuple[dict[str, Any], set[str]]:

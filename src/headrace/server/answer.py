@@ -24,6 +24,7 @@ from headrace.server.merge import Pieces, merge, with_prompt_logprobs
 from headrace.server.plan import SubmitPlan, time_left_s
 from headrace.server.reply import Head, json_reply
 from headrace.server.state import Serving
+from headrace.server.stream_form import StreamForm
 
 # Makes the engine's names of equal request ids differ.
 _RANDOM_DIGITS = 12
@@ -31,6 +32,10 @@ _RANDOM_DIGITS = 12
 
 class Reply(Protocol):
     """A reply made of pieces. Use `events` and `last_events`, or `add` and `whole`."""
+
+    @property
+    def form(self) -> StreamForm:
+        """What its stream is beside its events."""
 
     def events(self, index: int, piece: Piece) -> Iterator[bytes]:
         """The events of a piece of request `index`."""
@@ -41,15 +46,15 @@ class Reply(Protocol):
     def add(self, index: int, piece: Piece) -> None:
         """Take a piece of a reply that is not streamed."""
 
-    def whole(self) -> msgspec.Struct:
-        """The reply made of all pieces added."""
+    def whole(self) -> msgspec.Struct | bytes:
+        """The reply made of all pieces added, or its JSON."""
 
 
 class Ids:
     """The ids of one call: reply is the client's view, engine what the engine's requests are of."""
 
     def __init__(self, prefix: str, asked: str | None, random: str) -> None:
-        self.reply = f"{prefix}-{asked or random}"
+        self.reply = f"{prefix}{asked or random}"
         self.engine = f"{self.reply}-{random[:_RANDOM_DIGITS]}" if asked else self.reply
 
 
@@ -128,8 +133,12 @@ async def answer(
             clock=call.state.clock,
             headers=call.headers,
             keep_alive_s=call.state.config.sse_keep_alive,
+            form=reply.form,
         )
-    return json_reply(await unless_gone(call.http.receive, _whole(merged, reply)))
+    whole = await unless_gone(call.http.receive, _whole(merged, reply))
+    if isinstance(whole, bytes):
+        return Response(whole, media_type="application/json")
+    return json_reply(whole)
 
 
 async def _events(merged: Pieces, reply: Reply) -> AsyncGenerator[bytes, None]:
@@ -140,7 +149,7 @@ async def _events(merged: Pieces, reply: Reply) -> AsyncGenerator[bytes, None]:
     yield b"".join(reply.last_events())
 
 
-async def _whole(merged: Pieces, reply: Reply) -> msgspec.Struct:
+async def _whole(merged: Pieces, reply: Reply) -> msgspec.Struct | bytes:
     async with aclosing(merged):
         async for index, piece in merged:
             reply.add(index, piece)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route, Router
+from starlette.routing import Match, Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headrace.errors import shown
@@ -18,16 +18,25 @@ from headrace.server.api_error import ApiError
 from headrace.server.auth import KeyGuard
 from headrace.server.call import EndpointApp, Handler
 from headrace.server.cors import with_cors
-from headrace.server.reply import error_reply
-from headrace.server.routes import admin
+from headrace.server.dialects.dialect_paths import error_at
+from headrace.server.routes import admin, ollama
 from headrace.server.routes.apply_template import apply_template
 from headrace.server.routes.chat import chat_completions
 from headrace.server.routes.completions import completions
 from headrace.server.routes.docs import docs, docs_file, openapi
 from headrace.server.routes.health import health, load, metrics, ready, version
+from headrace.server.routes.llamacpp import completion, infill
+from headrace.server.routes.messages import count_message_tokens, messages
 from headrace.server.routes.models import list_models, one_model
 from headrace.server.routes.pages import chat_file
+from headrace.server.routes.responses import count_input_tokens, create_response
 from headrace.server.routes.root import greet
+from headrace.server.routes.stored_responses import (
+    cancel_response,
+    delete_response,
+    get_response,
+    list_input_items,
+)
 from headrace.server.routes.tokenize import detokenize, tokenize_text
 from headrace.server.state import ServerState
 
@@ -37,8 +46,25 @@ OTHER = "other"
 ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("POST", "/v1/chat/completions", chat_completions),
     ("POST", "/v1/completions", completions),
+    ("POST", "/v1/messages", messages),
+    ("POST", "/v1/messages/count_tokens", count_message_tokens),
+    ("POST", "/api/chat", ollama.ollama_chat),
+    ("POST", "/api/generate", ollama.ollama_generate),
+    ("GET", "/api/tags", ollama.ollama_tags),
+    ("GET", "/api/ps", ollama.ollama_ps),
+    ("POST", "/api/show", ollama.ollama_show),
+    ("GET", "/api/version", ollama.ollama_version),
+    *ollama.NOT_HERE,
+    ("POST", "/v1/responses", create_response),
+    ("POST", "/v1/responses/input_tokens", count_input_tokens),
+    ("GET", "/v1/responses/{response_id}", get_response),
+    ("DELETE", "/v1/responses/{response_id}", delete_response),
+    ("GET", "/v1/responses/{response_id}/input_items", list_input_items),
+    ("POST", "/v1/responses/{response_id}/cancel", cancel_response),
     ("GET", "/v1/models", list_models),
     ("GET", "/v1/models/{model:path}", one_model),
+    ("POST", "/completion", completion),
+    ("POST", "/infill", infill),
     ("POST", "/tokenize", tokenize_text),
     ("POST", "/detokenize", detokenize),
     ("POST", "/apply-template", apply_template),
@@ -59,22 +85,23 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("GET", "/admin/settings", admin.settings),
 )
 
-# Other paths of the same endpoints: base URLs without /v1, the URL that the server prints, and the
-# health check of Amazon SageMaker and of balancers.
+_OF_ANTHROPIC = "/v1/messages"
+
+# Other paths of the same endpoints: base URLs without /v1 (Anthropic's are without it anyway), the
+# URL that the server prints, and the health check of Amazon SageMaker and of balancers.
 ALIASES: Mapping[str, str] = {
-    **{path.removeprefix("/v1"): path for _, path, _ in ROUTES if path.startswith("/v1/")},
+    **{
+        path.removeprefix("/v1"): path
+        for _, path, _ in ROUTES
+        if path.startswith("/v1/") and not path.startswith(_OF_ANTHROPIC)
+    },
     "/v1": "/",
     "/v1/": "/",
     "/ping": "/health",
 }
 
 # Paths of other APIs, by how they begin: `headrace gateway` speaks these for any server.
-OTHER_APIS = (
-    ("/v1/messages", "Anthropic's API"),
-    ("/v1/responses", "OpenAI's Responses API"),
-    ("/api/v1/", "OpenRouter's API"),
-    ("/api/", "Ollama's API"),
-)
+OTHER_APIS = (("/api/v1/", "OpenRouter's API"),)
 
 # Paths that a 404 may suggest: those that are always there and have one name.
 SUGGESTED = frozenset(
@@ -93,14 +120,17 @@ def build_app(state: ServerState) -> ASGIApp:
         message = _nothing_at(request.scope["path"], docs=state.config.enable_docs)
         code = "not_found"
         if failure.status_code == 405:
-            allowed = (failure.headers or {}).get("Allow", "")
+            allowed = ", ".join(sorted(_methods(routes, request.scope)))
             path = shown(request.scope["path"])
             message = f"{request.method} {path} is not supported; allowed: {allowed}"
             code = "method_not_allowed"
         headers = dict(failure.headers or {})
-        headers[REQUEST_ID] = request_id_from(request.headers.get(REQUEST_ID), state.new_id())
+        if failure.status_code == 405:
+            headers["Allow"] = allowed
+        request_id = request_id_from(request.headers.get(REQUEST_ID), state.new_id())
         state.http.answered(OTHER, failure.status_code)
-        return error_reply(ApiError(failure.status_code, message, code=code), headers)
+        error = ApiError(failure.status_code, message, code=code)
+        return error_at(request.scope["path"], error, request_id, headers)
 
     routes = []
     for method, path, handler in ROUTES:
@@ -136,6 +166,14 @@ def build_app(state: ServerState) -> ASGIApp:
         refused=refused,
     )
     return with_cors(guarded, state.config, state.new_id)
+
+
+def _methods(routes: Iterable[Route], scope: Scope) -> set[str]:
+    """The methods of all routes of a path; a route that has its very name goes before one that
+    takes it for an id."""
+    of_path = [route for route in routes if route.matches(scope)[0] is not Match.NONE]
+    named = [route for route in of_path if route.path == scope["path"]]
+    return {method for route in named or of_path for method in route.methods or ()}
 
 
 def _nothing_at(path: str, *, docs: bool) -> str:

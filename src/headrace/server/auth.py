@@ -19,7 +19,7 @@ from headrace.config.server_settings import ServerConfig
 from headrace.errors import ConfigError
 from headrace.http.headers import REQUEST_ID, request_id_from
 from headrace.server.api_error import ApiError
-from headrace.server.reply import error_reply
+from headrace.server.dialects.dialect_paths import error_at
 
 OPEN_PATHS = frozenset({"/health", "/ping", "/ready", "/", "/v1", "/v1/", "/docs"})
 # A browser requests the pages' files without a key; what the pages show and send needs one.
@@ -30,6 +30,7 @@ ADMIN = "/admin"
 _KEY_HEADER = b"x-api-key"
 # Where a scope says which key it came with, never the key itself.
 _KEY = "headrace.key"
+_DIGEST = "headrace.key_digest"
 
 
 class KeyRing:
@@ -51,6 +52,10 @@ class KeyRing:
 
     def __repr__(self) -> str:
         return f"KeyRing({len(self._digests)} keys)"
+
+    def digest(self, number: int) -> bytes:
+        """The digest of the key of a number that `find` returned."""
+        return self._digests[number - 1]
 
     def find(self, candidates: Iterable[bytes]) -> int | None:
         """The number of the last of ours that is among them, from 1, or None; all are looked at,
@@ -102,7 +107,7 @@ class KeyGuard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the call on, or answer it with 401 or 403."""
         try:
-            scope[_KEY] = self._key(scope)
+            scope[_KEY], scope[_DIGEST] = self._key(scope)
         except ApiError as error:
             refusal = error
         else:
@@ -111,15 +116,15 @@ class KeyGuard:
         given = Request(scope).headers.get(REQUEST_ID)
         request_id = request_id_from(given, self._new_id())
         self._refused(scope, refusal.status, request_id)
-        await error_reply(refusal, {REQUEST_ID: request_id})(scope, receive, send)
+        await error_at(scope["path"], refusal, request_id)(scope, receive, send)
 
-    def _key(self, scope: Scope) -> str:
-        """What its key is called here, "" where it needs none. Raises ApiError where it needs one
-        that it lacks."""
+    def _key(self, scope: Scope) -> tuple[str, bytes]:
+        """What its key is called here and the key's digest, "" and b"" where it needs none. Raises
+        ApiError where it needs one that it lacks."""
         path: str = scope["path"]
         is_open = path in OPEN_PATHS or path.startswith(OPEN_BELOW)
         if is_open and scope["method"] in ("GET", "HEAD"):
-            return ""
+            return "", b""
         admin = path == ADMIN or path.startswith(ADMIN + "/")
         if admin and not self._admin_keys:
             raise ApiError(
@@ -128,14 +133,14 @@ class KeyGuard:
                 code="admin_closed",
             )
         if not admin and not self._keys:
-            return ""
+            return "", b""
         offered = keys_in(scope["headers"])
-        is_admin = self._admin_keys.find(offered) is not None
+        admin_number = self._admin_keys.find(offered)
         number = self._keys.find(offered)
-        if is_admin:
-            return "admin"
+        if admin_number is not None:
+            return "admin", self._admin_keys.digest(admin_number)
         if number is not None and not admin:
-            return str(number)
+            return str(number), self._keys.digest(number)
         raise _unauthorized(offered, admin=admin)
 
 
@@ -144,6 +149,13 @@ def key_of(scope: Scope) -> str:
     keys, or "admin"; "" where it needed none."""
     key: str = scope.get(_KEY, "")
     return key
+
+
+def key_digest_of(scope: Scope) -> bytes:
+    """The digest of the key of a call that KeyGuard let through; b"" where it needed none. Unlike
+    its number it stays when other keys come and go."""
+    digest: bytes = scope.get(_DIGEST, b"")
+    return digest
 
 
 def _unauthorized(offered: list[bytes], *, admin: bool) -> ApiError:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -22,17 +22,20 @@ from headrace.engine.limits import check_ranges
 from headrace.http.headers import IGNORED_PARAMS, REQUEST_ID, ignored_params, request_id_from
 from headrace.protocol.request import Endpoint, parse_request
 from headrace.server.api_error import CLIENT_GONE, ClientGoneError, api_error
-from headrace.server.auth import key_of
+from headrace.server.auth import key_digest_of, key_of
 from headrace.server.connection import read_json, unless_gone
+from headrace.server.dialects.dialect_paths import error_at, own_headers
 from headrace.server.event_stream import EventStream
 from headrace.server.off_loop import off_loop
 from headrace.server.open_calls import OpenCall, cancelled
-from headrace.server.reply import error_reply
 from headrace.server.state import ServerState
 from headrace.structured.grammar import Grammar
 from headrace.telemetry.call import CallRecord, current_call, name_call
 
 logger = logging.getLogger(__name__)
+
+# Calls below these are accepted or refused as a whole once the server is ending.
+_GENERATING = ("/v1/", "/api/", "/completion", "/infill")
 
 S = TypeVar("S", bound=msgspec.Struct)
 T = TypeVar("T")
@@ -57,16 +60,22 @@ class Call:
 
     async def parse(self, endpoint: Endpoint[S]) -> S:
         """The body as the endpoint's request; unknown fields are noted for the reply's header."""
+        bounds = self.state.body_bounds
+        parsed = await self.read(lambda body: parse_request(body, endpoint, bounds))
+        check_ranges(parsed.request)
+        self.note_ignored(parsed.ignored)
+        return parsed.request
+
+    async def read(self, work: Callable[[bytes], T]) -> T:
+        """What `work` makes of the body; in a thread where that takes long."""
         body = await read_json(self.http, self.state.config.max_body_bytes)
         self.body_bytes = len(body)
-        bounds = self.state.body_bounds
-        parsed = await self.state.large_bodies.result(
-            self.key, len(body), lambda: parse_request(body, endpoint, bounds)
-        )
-        check_ranges(parsed.request)
-        self.state.note_ignored(parsed.ignored)
-        self.ignored = ignored_params(parsed.ignored)
-        return parsed.request
+        return await self.state.large_bodies.result(self.key, len(body), lambda: work(body))
+
+    def note_ignored(self, names: Sequence[str]) -> None:
+        """Name fields without effect in the reply's header, and each once in the log."""
+        self.state.note_ignored(names)
+        self.ignored = ignored_params(names)
 
     async def text_work(self, work: Callable[[], T]) -> T:
         """The result of rendering or tokenizing what the body holds.
@@ -113,6 +122,11 @@ class Call:
         return key_of(self.http.scope)
 
     @property
+    def owner(self) -> bytes:
+        """Who it is in the store of responses."""
+        return self.state.responses_store.owner(key_digest_of(self.http.scope))
+
+    @property
     def headers(self) -> dict[str, str]:
         """Headers every reply to this call has."""
         headers = {REQUEST_ID: self.request_id}
@@ -154,7 +168,7 @@ class EndpointApp:
         with ExitStack() as accepted:
             open_call = accepted.enter_context(state.open_calls.call(request_id, record))
             try:
-                if http.method == "POST" and self._path.startswith("/v1/"):
+                if http.method == "POST" and self._path.startswith(_GENERATING):
                     accepted.enter_context(state.drain.request())
                 response = await _unless_cancelled(self._handler(call), open_call)
             except ClientGoneError:
@@ -162,9 +176,8 @@ class EndpointApp:
                 state.http.answered(self._path, CLIENT_GONE)
                 return
             except Exception as failure:  # shown as a reply, and logged by api_error if unforeseen
-                response = error_reply(
-                    api_error(failure, request_id, engine_retry_s=state.engine_retry_s)
-                )
+                error = api_error(failure, request_id, engine_retry_s=state.engine_retry_s)
+                response = error_at(self._path, error, request_id)
             open_call.task = None
             if isinstance(response, EventStream):
                 open_call.stream = response
@@ -174,7 +187,7 @@ class EndpointApp:
     async def _send(
         self, call: Call, response: Response, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        for name, value in call.headers.items():
+        for name, value in (call.headers | own_headers(self._path, call.request_id)).items():
             response.headers[name] = value
         self._state.http.answered(self._path, response.status_code)
         await response(scope, receive, send)

@@ -42,6 +42,7 @@ from headrace.server.reply import (
     encode,
     progress_of,
 )
+from headrace.server.stream_form import OPENAI_FORM
 
 
 class ChatReply:
@@ -49,6 +50,8 @@ class ChatReply:
 
     Use `events` and `last_events`, or `add` and `whole`.
     """
+
+    form = OPENAI_FORM
 
     def __init__(
         self,
@@ -107,6 +110,8 @@ class ChatReply:
                 yield self._template(index).event(piece.text)
             elif piece.text or (self._wants_tokens and piece.token_ids):
                 yield self._event([self._chunk(index, piece, Delta(content=piece.text))])
+        elif self._text_only and self._read[index].passes(piece):
+            yield self._template(index).event(piece.text)
         else:
             yield from self._read_events(index, piece, self._read[index])
         if piece.finish_reason is not None:

@@ -32,6 +32,7 @@ from headrace.server.reply import (
     encode,
     progress_of,
 )
+from headrace.server.stream_form import OPENAI_FORM
 
 
 class CompletionReply:
@@ -39,6 +40,8 @@ class CompletionReply:
 
     Candidates are numbered prompt by prompt, as the choices that become of them.
     """
+
+    form = OPENAI_FORM
 
     def __init__(
         self,

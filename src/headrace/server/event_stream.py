@@ -1,4 +1,4 @@
-"""A streamed reply: server-sent events, keep-alive comments, and an end as soon as nobody reads.
+"""A streamed reply: events, bytes that keep it alive, and an end as soon as nobody reads.
 
 Each item of the source is one write. A failure after the headers is sent becomes an error event,
 and the stream ends there, without [DONE].
@@ -11,14 +11,13 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from typing import Any
 
-import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from headrace.http.headers import EVENT_STREAM
-from headrace.protocol import sse
 from headrace.server.api_error import ApiError, api_error
 from headrace.server.connection import end_tasks, gone
+from headrace.server.stream_form import OPENAI_FORM, StreamForm
 
 # Proxies and clients give up on a silent connection after 30 s or more.
 KEEP_ALIVE_S = 15.0
@@ -40,10 +39,12 @@ class EventStream(Response):
         clock: Callable[[], float],
         headers: Mapping[str, str],
         keep_alive_s: float = KEEP_ALIVE_S,
+        form: StreamForm = OPENAI_FORM,
     ) -> None:
+        self._form = form
         self.status_code = 200
         self.background = None
-        self.init_headers({**EVENT_STREAM, **headers})
+        self.init_headers({**EVENT_STREAM, **self._form.headers, **headers})
         self._events = events
         self._request_id = request_id
         self._clock = clock
@@ -74,8 +75,15 @@ class EventStream(Response):
             cut = not pump.done()
             await end_tasks(pump, watch, beat)
         if cut and self._abandoned.done():
-            await self._write(send, error_event(self._abandoned.result()))
+            await self._write(send, self._form.error(self._abandoned.result()))
             await self._finish(send)
+
+    def pass_through(
+        self, work: Callable[[AsyncGenerator[bytes, None]], AsyncGenerator[bytes, None]]
+    ) -> None:
+        """Send what `work` makes of the events, which closes them at its own end. To be called
+        before anything is sent."""
+        self._events = work(self._events)
 
     def abandon(self, error: ApiError) -> None:
         """End the stream with this error's event, wherever it is; without effect at its end."""
@@ -88,7 +96,8 @@ class EventStream(Response):
                 async for event in self._events:
                     await self._write(send, event)
             except Exception as failure:
-                await self._write(send, error_event(api_error(failure, self._request_id)))
+                error = api_error(failure, self._request_id)
+                await self._write(send, self._form.error(error))
         await self._finish(send)
 
     async def _finish(self, send: Send) -> None:
@@ -102,11 +111,9 @@ class EventStream(Response):
         while True:
             silent_s = self._clock() - self._sent_s
             if silent_s >= self._keep_alive_s:
-                await self._write(send, sse.KEEP_ALIVE)
+                if kept := self._form.keep_alive():
+                    await self._write(send, kept)
+                else:
+                    self._sent_s = self._clock()
                 silent_s = 0.0
             await asyncio.sleep(self._keep_alive_s - silent_s)
-
-
-def error_event(error: ApiError) -> bytes:
-    """The last event of a stream that failed."""
-    return sse.data_event(msgspec.json.encode(error.body))

@@ -16,13 +16,16 @@ import msgspec
 from headrace import __version__
 from headrace.http.headers import IGNORED_PARAMS, REQUEST_ID
 from headrace.protocol.openai.error import ErrorBody
+from headrace.server.openapi_dialects import DIALECT_OPERATIONS, DIALECT_SCHEMAS
 from headrace.server.openapi_operations import (
     EVENTS,
     JSON,
     OPERATIONS,
     Operation,
     Reply,
+    in_dialect,
 )
+from headrace.server.openapi_responses import RESPONSES_OPERATIONS, RESPONSES_SCHEMAS
 from headrace.server.openapi_schemas import REF, Schema, reply_schemas, request_schemas
 
 OPENAPI = "3.1.0"
@@ -33,7 +36,17 @@ _ABOUT = """\
 An OpenAI-compatible server over one model. A request gets what it asks for, or an error that says
 what is wrong: fields are honoured; or known and refused with any value but a harmless one; or
 unknown, accepted, and named in `X-Ignored-Params`. `null` is the same as omitting a field.
-Every failure has the body `{"error": {"message", "type", "param", "code"}}`, on every path."""
+Every failure has the body `{"error": {"message", "type", "param", "code"}}`, but on paths of other
+vendors' APIs: there it is as their clients read it."""
+
+ALL_OPERATIONS = {**OPERATIONS, **RESPONSES_OPERATIONS, **DIALECT_OPERATIONS}
+"""What each route does, by method and path."""
+
+_NAMED_SCHEMAS = {**RESPONSES_SCHEMAS, **DIALECT_SCHEMAS}
+
+# What the connection says before anybody looks at the path, or may say.
+_OF_CONNECTION = (408, 414, 431)
+_ALSO_OF_CONNECTION = (413, 500, 503)
 
 _SHARED = {
     400: Reply("A field has a value that is wrong or not supported; `param` names it."),
@@ -57,18 +70,23 @@ _SHARED = {
 
 
 def document(
-    routes: Iterable[tuple[str, str]], *, client_key: bool = False, admin_key: bool = False
+    routes: Iterable[tuple[str, str]],
+    *,
+    client_key: bool = False,
+    admin_key: bool = False,
+    model: str = "",
 ) -> dict[str, Any]:
-    """The document of `routes` (method and path). *_key: whether such keys are set.
+    """The document of `routes` (method and path). *_key: whether such keys are set. model: in
+    examples.
 
-    Raises KeyError for a route that has no row in OPERATIONS.
+    Raises KeyError for a route that has no row in ALL_OPERATIONS.
     """
-    operations = {route: OPERATIONS[route] for route in routes}
+    operations = {route: ALL_OPERATIONS[route] for route in routes}
     needs = {"client": client_key, "admin": admin_key, "none": False}
     paths: dict[str, dict[str, Any]] = {}
     for (method, path), operation in operations.items():
         plain = _PARAMETER.sub(r"{\1}", path)
-        shown = _operation(operation, keyed=needs[operation.key])
+        shown = _operation(operation, keyed=needs[operation.key], model=model)
         paths.setdefault(plain, {})[method.lower()] = shown
     tags = list(dict.fromkeys(operation.tag for operation in operations.values()))
     schemes = {
@@ -94,7 +112,7 @@ def document(
             "schemas": dict(sorted(_schemas(operations.values()).items())),
             "headers": _HEADERS,
             "parameters": {"RequestId": _REQUEST_ID},
-            "responses": {f"E{status}": _reply(reply) for status, reply in _SHARED.items()},
+            "responses": _shared_replies(operations.values()),
             **({"securitySchemes": schemes} if schemes else {}),
         },
     }
@@ -132,21 +150,45 @@ _HEADERS_OF_STATUS = {
 }
 
 
+def _shared_replies(operations: Iterable[Operation]) -> dict[str, Any]:
+    """Replies that many operations have, in the form of each dialect."""
+    shared = {f"E{status}": _reply(reply) for status, reply in _SHARED.items()}
+    for dialect in sorted({operation.dialect for operation in operations} - {""}):
+        for status, reply in _SHARED.items():
+            if status in _OF_CONNECTION:
+                continue
+            shown = _reply(in_dialect(reply, dialect))
+            if status in _ALSO_OF_CONNECTION:
+                schema = shown["content"][JSON]["schema"]
+                either = [schema, {"$ref": REF + ErrorBody.__name__}]
+                shown["content"][JSON]["schema"] = {"anyOf": either}
+            shared[f"{dialect}E{status}"] = shown
+    return shared
+
+
 def _schemas(operations: Iterable[Operation]) -> dict[str, Schema]:
     operations = list(operations)
     structs: dict[type[msgspec.Struct], None] = {ErrorBody: None}
+    named: dict[str, Schema] = {}
     for operation in operations:
-        for reply in (operation.ok, *operation.replies.values()):
-            structs.update((one, None) for one in reply.content.values() if one is not None)
+        replies = (*([operation.ok] if operation.ok else []), *operation.replies.values())
+        shapes = [shape for reply in replies for shape in reply.content.values() if shape]
+        structs.update((shape, None) for shape in shapes if not isinstance(shape, str))
+        names = [shape for shape in shapes if isinstance(shape, str)]
+        if operation.body_schema is not None:
+            names.append(operation.body_schema)
+        if operation.dialect:
+            names.append(f"{operation.dialect}Error")
+        named |= {name: _NAMED_SCHEMAS[name] for name in names}
         if operation.events is not None:
             structs[operation.events] = None
     bodies = [operation.body for operation in operations if operation.body is not None]
-    return reply_schemas(list(structs)) | request_schemas(bodies)
+    return reply_schemas(list(structs)) | request_schemas(bodies) | named
 
 
-def _operation(operation: Operation, *, keyed: bool) -> dict[str, Any]:
+def _operation(operation: Operation, *, keyed: bool, model: str) -> dict[str, Any]:
     statuses = [405, 408, 414, 431, 500]
-    if operation.body is not None:
+    if operation.takes_body:
         statuses += [400, 413, 415]
     if operation.needs_model:
         statuses.append(503)
@@ -155,10 +197,12 @@ def _operation(operation: Operation, *, keyed: bool) -> dict[str, Any]:
     if operation.key == "admin":
         statuses.append(403)
     replies: dict[int, Any] = {
-        status: {"$ref": f"#/components/responses/E{status}"} for status in statuses
+        status: {"$ref": f"#/components/responses/{_shared_name(operation, status)}"}
+        for status in statuses
     }
     replies |= {status: _reply(reply, status) for status, reply in operation.replies.items()}
-    replies[200] = _reply(operation.ok, 200, operation)
+    if operation.ok is not None:
+        replies[200] = _reply(operation.ok, 200, operation)
     shown: dict[str, Any] = {
         "operationId": operation.name,
         "tags": [operation.tag],
@@ -181,13 +225,19 @@ def _operation(operation: Operation, *, keyed: bool) -> dict[str, Any]:
     }
     if operation.description:
         shown["description"] = operation.description
-    if operation.body is not None:
-        schema = {"$ref": REF + operation.body.struct.__name__}
-        content: dict[str, Any] = {"schema": schema}
+    if operation.takes_body:
+        name = operation.body_schema or (operation.body and operation.body.struct.__name__)
+        content: dict[str, Any] = {"schema": {"$ref": f"{REF}{name}"}}
         if operation.example is not None:
-            content["example"] = operation.example
+            named = {"model": model} if "model" in operation.example else {}
+            content["example"] = {**operation.example, **named}
         shown["requestBody"] = {"required": True, "content": {JSON: content}}
     return shown
+
+
+def _shared_name(operation: Operation, status: int) -> str:
+    dialect = "" if status in _OF_CONNECTION else operation.dialect
+    return f"{dialect}E{status}"
 
 
 def _reply(reply: Reply, status: int = 0, operation: Operation | None = None) -> dict[str, Any]:
@@ -195,12 +245,12 @@ def _reply(reply: Reply, status: int = 0, operation: Operation | None = None) ->
     for media, struct in reply.content.items():
         schema: Schema = {"type": "object" if media == JSON else "string"}
         if struct is not None:
-            schema = {"$ref": REF + struct.__name__}
+            schema = {"$ref": REF + (struct if isinstance(struct, str) else struct.__name__)}
         elif media == EVENTS and operation is not None and operation.events is not None:
             schema = _event(operation.events)
         content[media] = {"schema": schema}
     headers = {REQUEST_ID: {"$ref": "#/components/headers/RequestId"}}
-    if operation is not None and operation.body is not None:
+    if operation is not None and operation.takes_body:
         headers[IGNORED_PARAMS] = {"$ref": "#/components/headers/IgnoredParams"}
     for name, component in _HEADERS_OF_STATUS.get(status, {}).items():
         headers[name] = {"$ref": f"#/components/headers/{component}"}

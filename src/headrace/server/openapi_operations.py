@@ -7,7 +7,7 @@ that are sent; statuses that every route shares are added where the document is 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import msgspec
@@ -52,8 +52,8 @@ class Reply:
     """The meaning of one status."""
 
     meaning: str
-    content: Mapping[str, Struct | None] = field(default_factory=lambda: {JSON: ErrorBody})
-    """Struct of each media type; None is text."""
+    content: Mapping[str, Struct | str | None] = field(default_factory=lambda: {JSON: ErrorBody})
+    """Struct of each media type, or the name of its schema; None is text."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,8 @@ class Operation:
     name: str
     tag: str
     summary: str
-    ok: Reply
+    ok: Reply | None
+    """None for what always fails."""
     description: str = ""
     body: Endpoint[Any] | None = None
     """What it takes."""
@@ -78,18 +79,43 @@ class Operation:
     path_params: Mapping[str, str] = field(default_factory=dict)
     """Their meaning by name."""
     example: Mapping[str, Any] | None = None
-    """A body to begin with."""
+    """A body to begin with; an empty `model` stands for the served name."""
+    body_schema: str | None = None
+    """Schema of what it takes, where no struct has it."""
+    dialect: str = ""
+    """Whose API the path is of, "" for OpenAI's and our own: errors have its form."""
+
+    @property
+    def takes_body(self) -> bool:
+        """Whether it has one."""
+        return self.body is not None or self.body_schema is not None
 
 
 def _json(meaning: str, struct: Struct) -> Reply:
     return Reply(meaning, {JSON: struct})
 
 
-_NO_MODEL = Reply("`model` is not a served name (code `model_not_found`).")
+NO_MODEL = Reply("`model` is not a served name (code `model_not_found`).")
 _TEXT_BUSY = Reply("Too many large texts are waiting (code `queue_full`); see `Retry-After`.")
-_BUSY = Reply(
+BUSY = Reply(
     "Too many requests are waiting (code `queue_full`); `Retry-After` says when to try again."
 )
+
+
+def in_dialect(reply: Reply, dialect: str) -> Reply:
+    """An error reply in the form of a dialect."""
+    return replace(reply, content={JSON: f"{dialect}Error"})
+
+
+def busy(dialect: str) -> Reply:
+    """The reply of a queue that is full, in the form of a dialect."""
+    return in_dialect(BUSY, dialect)
+
+
+def no_model(dialect: str) -> Reply:
+    """The reply about a name that is not served, in the form of a dialect."""
+    return in_dialect(Reply("`model` is not a served name."), dialect)
+
 
 OPERATIONS: Mapping[tuple[str, str], Operation] = {
     ("POST", "/v1/chat/completions"): Operation(
@@ -106,7 +132,7 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = {
         "fit into the context, or the reply is a 400 with code `context_length_exceeded`.",
         CHAT,
         ChatCompletionChunk,
-        {404: _NO_MODEL, 429: _BUSY},
+        {404: NO_MODEL, 429: BUSY},
         example={
             "messages": [{"role": "user", "content": "Why is the sky blue?"}],
             "max_tokens": 64,
@@ -127,7 +153,7 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = {
         "`context_length_exceeded`.",
         COMPLETIONS,
         Completion,
-        {404: _NO_MODEL, 429: _BUSY},
+        {404: NO_MODEL, 429: BUSY},
         example={"prompt": "Once upon a time", "max_tokens": 32, "temperature": 0},
     ),
     ("POST", "/tokenize"): Operation(
@@ -137,7 +163,7 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = {
         _json("Exactly the ids that generation would use.", TokenizeReply),
         "Either `prompt` or `messages`, not both.",
         TOKENIZE,
-        replies={404: _NO_MODEL, 429: _TEXT_BUSY},
+        replies={404: NO_MODEL, 429: _TEXT_BUSY},
         example={"prompt": "Hello there", "return_token_strs": True},
     ),
     ("POST", "/detokenize"): Operation(
@@ -146,7 +172,7 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = {
         "Text of token ids",
         _json("The text, with special tokens written out.", DetokenizeReply),
         body=DETOKENIZE,
-        replies={404: _NO_MODEL, 429: _TEXT_BUSY},
+        replies={404: NO_MODEL, 429: _TEXT_BUSY},
         example={"tokens": [1, 2, 3]},
     ),
     ("POST", "/apply-template"): Operation(
@@ -155,7 +181,7 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = {
         "A conversation as the prompt it becomes, as text",
         _json("The text that generation would tokenize.", ApplyTemplateReply),
         body=APPLY_TEMPLATE,
-        replies={404: _NO_MODEL, 429: _TEXT_BUSY},
+        replies={404: NO_MODEL, 429: _TEXT_BUSY},
         example={"messages": [{"role": "user", "content": "Why is the sky blue?"}]},
     ),
     ("GET", "/v1/models"): Operation(
@@ -166,7 +192,7 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = {
         "Models",
         "One served name",
         _json("The model, with its `max_model_len` and `default_sampling_params`.", Model),
-        replies={404: _NO_MODEL},
+        replies={404: NO_MODEL},
         path_params={"model": "A served name; it may contain slashes."},
     ),
     ("GET", "/health"): Operation(

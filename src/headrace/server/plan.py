@@ -12,6 +12,7 @@ import msgspec
 
 from headrace.engine.limits import check_logprobs, check_priority, check_prompt
 from headrace.engine.messages import Submit
+from headrace.engine.params import ThinkingBudget
 from headrace.protocol.openai.sampling import SamplingFields
 from headrace.server.generation import LEAST_TIMEOUT_S
 from headrace.server.params import output_tokens, sampling_params
@@ -74,13 +75,15 @@ def make_plan(
     *,
     bad_words: tuple[tuple[int, ...], ...],
     grammar: Grammar | None = None,
+    thinking: ThinkingBudget | None = None,
     engine_id: str,
     timeout_s: float | None,
 ) -> SubmitPlan:
     """The requests of a call; raises RequestError for what the model or the engine cannot do.
 
-    bad_words: as ids. grammar: of every answer; None for free text. engine_id: what the engine's
-    names of them begin with. timeout_s: what is left of the call's time.
+    bad_words: as ids. grammar: of every answer; None for free text. thinking: most of its
+    reasoning; None for any. engine_id: what the engine's names of them begin with. timeout_s: what
+    is left of the call's time.
     """
     limits = model.limits
     check_logprobs(wanted.logprobs or 0, limits, wanted.logprobs_param)
@@ -93,6 +96,7 @@ def make_plan(
         logprobs=wanted.logprobs,
         bad_words=bad_words,
         grammar=grammar,
+        thinking=thinking,
     )
     submits: list[Submit] = []
     for prompt in prompts:

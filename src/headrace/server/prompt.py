@@ -105,20 +105,36 @@ def render(
 
     must_fit: as for `tokenize`, of the rendered text.
     """
-    tokenizer = model.tokenizer
     segments = _segments(model, conversation)
-    with _too_long(model, "messages", must_fit=must_fit), naming("messages"):
-        text = "".join(piece for piece, _ in segments)
-        _check_fewest(model, text, must_fit=must_fit)
-        ids = tokenizer.encode_segments(
-            segments, add_special_tokens=add_special_tokens, bound=_bound(model, must_fit)
-        )
-    if tokenizer.has_double_bos(ids):
+    ids = encoded(
+        model,
+        segments,
+        add_special_tokens=add_special_tokens,
+        param="messages",
+        must_fit=must_fit,
+    )
+    if model.tokenizer.has_double_bos(ids):
         logger.warning(
             "a conversation begins with two beginning-of-text tokens, which lowers quality: "
             "the template writes one, so omit add_special_tokens"
         )
-    return Rendering(ids, text)
+    return Rendering(ids, "".join(piece for piece, _ in segments))
+
+
+def encoded(
+    model: ServedModel,
+    segments: Sequence[Segment],
+    *,
+    add_special_tokens: bool,
+    param: str,
+    must_fit: bool,
+) -> list[int]:
+    """Token ids of joined segments; param, must_fit and errors as of `tokenize`."""
+    with _too_long(model, param, must_fit=must_fit), naming(param):
+        _check_fewest(model, "".join(piece for piece, _ in segments), must_fit=must_fit)
+        return model.tokenizer.encode_segments(
+            segments, add_special_tokens=add_special_tokens, bound=_bound(model, must_fit)
+        )
 
 
 def render_text(model: ServedModel, conversation: Conversation) -> str:

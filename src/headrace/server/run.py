@@ -92,7 +92,10 @@ async def _serve(
     with signals() as heard:
         from headrace.engine.supervisor import SupervisedEngine
         from headrace.engine.supervisor_events import Supervision
+        from headrace.server.responses_store.store import ResponsesStore
 
+        # Before anything is started that would have to be ended: a file may be damaged.
+        store = ResponsesStore(server_config, time.time)
         progress = _Progress(LoadingLine(sys.stderr))
         supervision = Supervision(
             max_restarts=server_config.max_engine_restarts,
@@ -115,6 +118,7 @@ async def _serve(
             config=server_config,
             max_num_seqs=engine_config.max_num_seqs,
             engine_config=engine_config,
+            opened_store=store,
         )
         http = HttpServer(
             build_app(state),

@@ -22,7 +22,13 @@ from headrace.telemetry.span_export import shut_down, tracer_provider
 # Seconds that closing may take for what is left.
 CLOSE_TIMEOUT_S = 2.0
 
-OPERATIONS = {"/v1/chat/completions": "chat", "/v1/completions": "text_completion"}
+OPERATIONS = {
+    "/v1/chat/completions": "chat",
+    "/v1/completions": "text_completion",
+    "/v1/messages": "chat",
+    "/api/chat": "chat",
+    "/api/generate": "text_completion",
+}
 
 # By the name of the summary's field. Of two names the first is OpenTelemetry's, the second vLLM's.
 _ATTRIBUTES = {

@@ -24,6 +24,7 @@ from headrace.server.api_error import engine_trouble, model_is_loading
 from headrace.server.drain import Drain
 from headrace.server.heap import HeapTrim
 from headrace.server.open_calls import OpenCalls
+from headrace.server.responses_store.store import ResponsesStore
 from headrace.server.served import ServedModel
 from headrace.server.side_work import SideWork
 from headrace.server.tracing import open_tracing
@@ -90,6 +91,8 @@ class ServerState:
     """What of the end."""
     open_calls: OpenCalls = field(default_factory=OpenCalls)
     """Calls that have not ended."""
+    opened_store: ResponsesStore | None = None
+    """The store of responses; None: it is opened with the settings."""
     _serving: Serving | None = None
     _logged: set[str] = field(default_factory=set)
 
@@ -107,6 +110,7 @@ class ServerState:
         self.recovery = RecoveryMetrics(self.registry)
         self.registry.register(ServerCollector(self.admission, lambda: self.ready, _num_tasks))
         self.heap = HeapTrim(self.side_work.workers)
+        self.responses_store = self.opened_store or ResponsesStore(self.config, self.wall_clock)
         self.tracing = open_tracing(self.config.otlp_traces_endpoint)
 
     @property
@@ -119,6 +123,11 @@ class ServerState:
     def loaded(self) -> bool:
         """Whether there is a model."""
         return self._serving is not None
+
+    @property
+    def model_name(self) -> str:
+        """The served name; "" until there is a model."""
+        return "" if self._serving is None else self._serving.model.name
 
     @property
     def uptime_s(self) -> float:
@@ -198,5 +207,6 @@ class ServerState:
         self.large_bodies.close()
         self.heap.close()
         self.side_work.close()
+        self.responses_store.close()
         if self.tracing is not None:
             self.tracing.close()

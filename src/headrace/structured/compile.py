@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace.errors import RequestError
+from headrace.structured.composition import UNFORCED
 from headrace.structured.grammar import Grammar
 from headrace.structured.limits import (
     DEFAULT,
@@ -25,6 +26,8 @@ from headrace.structured.limits import (
     GrammarLimits,
     json_of,
 )
+from headrace.structured.schema_fault import place_of
+from headrace.structured.schema_walk import UNSUPPORTED_SCHEMA, pointer_text
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
@@ -42,7 +45,7 @@ MAX_KEPT_TEXTS = 4096
 """Forced texts whose ids are kept, of a model's grammars together: 2 MB of short ones."""
 
 MAX_KEPT_CHARS = 256
-"""Of such a text; a longer one is cut into ids anew."""
+"""Of such a text; a longer one is cut into ids every time."""
 
 _TOO_LARGE_WORDS = (
     "fuel",
@@ -161,8 +164,44 @@ def _compiled(
     except RuntimeError as error:
         raise _refusal(str(error), param) from error
     if matcher.is_error():
-        raise _refusal(matcher.get_error(), param)
+        reason = matcher.get_error()
+        if grammar.kind == "json_schema":
+            _refuse_place(json_of(grammar, param), reason, tokenizer, limits, param)
+        raise _refusal(reason, param)
     return matcher
+
+
+def _refuse_place(
+    schema: Any, reason: str, tokenizer: LLTokenizer, limits: GrammarLimits, param: str
+) -> None:
+    """Raises RequestError with the keyword at fault and its pointer, where these can be found."""
+    from llguidance import LLMatcher
+
+    def refusal_of(inner: dict[str, Any]) -> str:
+        source = LLMatcher.grammar_from_json_schema(inner, COMPACT, EXACT)
+        bounds = limits.of_parser()
+        return _with_deep_stack(
+            lambda: LLMatcher(tokenizer, source, log_level=0, limits=bounds)
+        ).get_error()
+
+    place = place_of(schema, reason, refusal_of) if isinstance(schema, dict) else None
+    if place is not None:
+        pointer, keyword = place
+        raise RequestError(
+            f"{param}: the keyword {keyword!r} at {pointer_text((*pointer, keyword))} is not "
+            f"supported there: {_WHY[keyword]}",
+            param=param,
+            code=UNSUPPORTED_SCHEMA,
+        )
+
+
+_WHY = {
+    "oneOf": "a value may be valid by two of its alternatives; write anyOf, or give each a "
+    "property with a const of its own",
+    "maxProperties": "properties are optional beside it; omit it, or require them",
+    "minProperties": "properties are optional beside it; omit it, or require them",
+    "patternProperties": "a name may match two of its expressions; write them so that none does",
+}
 
 
 def _begun(matcher: LLMatcher, num_ids: int) -> LLMatcher:
@@ -196,7 +235,7 @@ def _source(grammar: Grammar, param: str) -> str:
         return LLMatcher.grammar_from_regex(grammar.text)
     if grammar.kind == "choice":
         return LLMatcher.grammar_from_regex(_regex_of_choice(json_of(grammar, param), param))
-    return LLMatcher.grammar_from_lark(grammar.text)
+    return LLMatcher.grammar_from_lark(UNFORCED + grammar.text)
 
 
 def _strict(parts: dict[str, Any]) -> str:

@@ -19,6 +19,12 @@ _ESCAPED_OR_SLASH = re.compile(r"\\.|/", re.DOTALL)
 _SPECIAL = re.compile(r"[\\.+*?()|\[\]{}^$]")
 
 
+UNFORCED = '%llguidance {"no_forcing": true}\n'
+"""Before a client's own Lark. llguidance writes out the text that has to follow, and lexemes that
+swallow what must come after them ("b"+ "b") have such a text without end: it would be written for
+ever, whatever the limits. Without it such an answer goes on until its request ends."""
+
+
 class Composition:
     """The rules of a grammar in Lark, and the parts that they refer to."""
 
@@ -38,7 +44,8 @@ class Composition:
         return mark in self._special
 
     def before_special(self, mark: str) -> str | None:
-        """What a mark has before its first control token; None if it has no such token."""
+        """What a mark has before its first control token, which no ordinary text runs into; None
+        if it has no such token."""
         found = self._marks.search(mark)
         return None if found is None else mark[: found.start()]
 
@@ -101,7 +108,7 @@ def parts_of(grammar: Grammar) -> list[dict[str, Any]]:
     if grammar.kind == "json_schema":
         return [{"json_schema": msgspec.json.decode(grammar.text)}]
     if grammar.kind == "lark":
-        return [{"lark_grammar": grammar.text}]
+        return [{"lark_grammar": UNFORCED + grammar.text}]
     pattern = grammar.text
     if grammar.kind == "choice":
         pattern = choice_pattern(msgspec.json.decode(grammar.text))

@@ -17,7 +17,7 @@ _LITERAL = re.compile(
     |<[^<>\s]+>""",
     re.VERBOSE,
 )
-"""Where a directive is none, exactly as llguidance cuts a text into tokens."""
+"""Where text looks like a directive and is not, exactly as llguidance cuts a text into tokens."""
 _DIRECTIVE = re.compile(r"%(?!(?:ignore|import)\b)\s*(\w*)(\s*\{\s*\})?")
 
 

@@ -27,7 +27,7 @@ class Parameter:
     schema: Any
     """What its value has to be: a schema that was walked, or true."""
     declared: object
-    """Its schema as the request has it, by which an answer's reader tells its type."""
+    """Its schema as the request has it, by which an answer's reader knows its type."""
     required: bool
     """Whether a call has to have it."""
 

@@ -43,7 +43,7 @@ def after_reasoning(
 
 @dataclass(frozen=True, slots=True)
 class Straight:
-    """What may follow reasoning without the mark that ends it."""
+    """Calls that may follow reasoning without the mark that ends it."""
 
     body: str
     """A rule's body."""
@@ -65,7 +65,7 @@ def reasoned(
 
 def around(rules: Composition, format: ReasoningFormat, body: str) -> str:
     """A body alone or between the marks that the format's models write around an answer."""
-    wrapped = [f"{rules.text(begin)} {body} {rules.text(end)}" for begin, end in format.around]
+    wrapped = [f"{rules.text(begin)} {body} {rules.text(end)}" for begin, end in format.wraps]
     return f"({' | '.join((body, *wrapped))})"
 
 

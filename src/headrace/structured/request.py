@@ -1,7 +1,7 @@
 """From the fields by which clients constrain an answer to the one grammar that the engine takes.
 
-The fields are those of OpenAI, vLLM and llama-server. Whatever is given is turned into a grammar
-that holds the answer to all of it, or is refused by name; two at once are refused.
+The fields are those of OpenAI, vLLM, SGLang and llama-server. Whatever is given is turned into a
+grammar that holds the answer to all of it, or is refused by name; two at once are refused.
 """
 
 from __future__ import annotations
@@ -179,9 +179,13 @@ def _grammar(value: Any, param: str) -> Grammar:
     return Grammar("lark", lark_of(text, param))
 
 
+def _gbnf(value: Any, param: str) -> Grammar:
+    return Grammar("lark", lark_of(_string(value, param), param))
+
+
 def _llama_grammar(value: Any, param: str) -> Grammar | None:
     """llama-server's, of which the empty text is none."""
-    return None if value == "" else Grammar("lark", lark_of(_string(value, param), param))
+    return None if value == "" else _gbnf(value, param)
 
 
 def _string(value: Any, param: str) -> str:
@@ -234,6 +238,8 @@ _FIELDS: dict[str, Callable[[Any, str], Grammar | None]] = {
     "guided_regex": _regex,
     "guided_choice": _choice,
     "guided_grammar": _grammar,
+    "regex": _regex,
+    "ebnf": _gbnf,
     "grammar": _llama_grammar,
     "json_schema": of_schema,
 }

@@ -25,7 +25,7 @@ _COMBINING = frozenset({"$ref", "allOf", "anyOf", "oneOf"})
 
 
 class Excess(NamedTuple):
-    """Where a schema is too much to compile."""
+    """A place where a schema is too much to compile."""
 
     pointer: Pointer
     keyword: str

@@ -66,8 +66,10 @@ _STRICTER = {
     "date-time": f"^{_DAY}.{_SECONDS}",
     "time": f"^{_SECONDS}",
     "hostname": "^[A-Za-z0-9]+([.-][A-Za-z0-9]+)*$",
+    "email": "^[^@]{1,64}@([^@.]{1,63}[.])*[^@.]{1,63}$",
 }
-"""What has to hold beside a format: the days of February, no leap second, no encoded name."""
+"""What has to hold beside a format: the days of February, no leap second, no encoded name, and how
+long the parts of an address may be (RFC 5321)."""
 _MAX_HOSTNAME = 253
 
 _NUMBERS = (

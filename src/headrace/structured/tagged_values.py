@@ -36,7 +36,7 @@ _MAX_SPLIT = 4000
 
 @dataclass(slots=True)
 class _Values:
-    """What a schema allows, strings apart from all else."""
+    """The values that a schema allows, strings apart from all else."""
 
     strings: list[Mapping[str, Any]] = field(default_factory=list)
     """Schemas of strings: of keywords of strings, or of an enumeration."""

@@ -193,7 +193,7 @@ def _within_text(
     except ValueError as error:
         raise _unsupported(error) from None
     if format.reasoning is not None:
-        marked = (begin for begin, _ in format.reasoning.around)
+        marked = (begin for begin, _ in format.reasoning.wraps)
         if any(rules.before_special(begin) is not None for begin in marked):
             text = rules.rule(around(rules, format.reasoning, text))
     # A call that is a section of its own is followed by text or by a further section.

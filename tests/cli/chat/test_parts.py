@@ -26,6 +26,7 @@ from headrace.cli.chat.conversation import (
 from headrace.cli.chat.input import Entry, entries, history_path
 from headrace.cli.chat.model import ChatDelta, LocalModel
 from headrace.cli.chat.session import Session
+from headrace.cli.chat.settings import effort_of
 from headrace.engine.params import RANGES
 from headrace.engine.params import SamplingParams as EngineParams
 from headrace.errors import ConfigError, HeadraceError
@@ -234,7 +235,7 @@ def test_ctrl_c_keeps_what_there_is_of_an_answer(capsys: pytest.CaptureFixture[s
     def deltas() -> Iterator[ChatDelta]:
         try:
             yield ChatDelta(prompt_tokens=5)
-            yield ChatDelta("some", 2, cached_tokens=3)
+            yield ChatDelta("some", output_tokens=2, cached_tokens=3)
             raise KeyboardInterrupt
         finally:
             closed.append(True)
@@ -250,7 +251,7 @@ def test_ctrl_c_before_the_first_token_drops_the_message(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     class Interrupted:
-        def encode_chat(self, _messages: object) -> list[int]:
+        def encode_chat(self, _messages: object, **_: object) -> list[int]:
             raise KeyboardInterrupt
 
         info = SimpleNamespace(max_model_len=9, pool_tokens=9)
@@ -266,10 +267,10 @@ def test_an_answer_that_failed_is_raised() -> None:
     class Failing:
         info = SimpleNamespace(max_model_len=9, pool_tokens=9)
 
-        def encode_chat(self, _messages: object) -> list[int]:
+        def encode_chat(self, _messages: object, **_: object) -> list[int]:
             return [1]
 
-        def stream(self, *_: object, **__: object) -> Iterator[GenerationDelta]:
+        def stream_chat(self, *_: object, **__: object) -> Iterator[GenerationDelta]:
             yield GenerationDelta("", (), finish_reason="error", error="it broke")
 
     model = LocalModel(cast(LLM, Failing()))
@@ -296,3 +297,27 @@ def test_files_of_conversations_are_made_with_the_users_mask(tmp_path: Path) -> 
     path = tmp_path / "chat.json"
     save(path, SavedChat(messages=[]))
     assert stat.S_IMODE(path.stat().st_mode) & 0o111 == 0
+
+
+def test_reasoning_is_shown_before_the_answer_and_kept_apart(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    deltas = (
+        ChatDelta(reasoning=text, output_tokens=1) if thought else ChatDelta(text, output_tokens=1)
+        for text, thought in (("a ", True), ("b", True), ("c ", False), ("d", False))
+    )
+    answer = receive(deltas, context_tokens=9, show=True)
+    assert (answer.reasoning, answer.text) == ("a b", "c d")
+    assert capsys.readouterr().out == "a b\n\nc d"
+
+
+@pytest.mark.parametrize(
+    ("word", "effort"), [("on", "medium"), ("off", "none"), ("low", "low"), ("default", None)]
+)
+def test_efforts(word: str, effort: str | None) -> None:
+    assert effort_of(word) == effort
+
+
+def test_an_effort_that_there_is_not_is_named() -> None:
+    with pytest.raises(ConfigError, match="/think much: give on, off, default or one of none,"):
+        effort_of("much")

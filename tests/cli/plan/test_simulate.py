@@ -54,6 +54,15 @@ def test_a_load_beyond_the_capacity_is_called_an_overload() -> None:
     assert "overloaded" not in run(*words, *parts, "--output", "20", "--rate", "3").output
 
 
+def test_requests_with_drafts_take_fewer_steps() -> None:
+    words = (*MODEL, "--rate", "1", "--duration", "20", "--output", "60", "--no-keep", "--json")
+    one, several = (
+        json.loads(run(*words, *more).output)["overall"]["spreads"]["tpot"]["mean_s"]
+        for more in ((), ("--acceptance", "1,1,1"))
+    )
+    assert several < one / 2
+
+
 def test_plots_are_drawn_where_they_are_asked_for() -> None:
     words = (*MODEL, *SHORT, "--lanes", "0:0.5,1:0.5", "--no-keep")
     drawn = run(*words, "--plot")
@@ -158,6 +167,8 @@ def test_the_search_ends_at_max_replicas_by_either_name() -> None:
         ((*MODEL, "--rate", "1", "--goodput", "itl:p95<5"), "no itl_chunk"),
         ((*MODEL, "--rate", "1", "--prompt", "500k", "--output", "1"), "not a whole number"),
         ((*MODEL, "--rate", "1", "--prompt", "9000000"), "fit"),
+        ((*MODEL, *SHORT, "--acceptance", "0.5,x"), "shares with commas"),
+        ((*MODEL, *SHORT, "--acceptance", "1.5"), "must be from 0 to 1"),
     ],
 )
 def test_what_cannot_be_simulated_is_said(words: tuple[str, ...], said: str) -> None:

@@ -1,108 +1,105 @@
-"""The anthropic package against /v1/messages: `python anthropic_tour.py URL MODEL`."""
+"""The anthropic package against a server: `python anthropic_tour.py URL MODEL`."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from importlib.metadata import version
-from typing import Literal
+from typing import Any
 
 import anthropic
-from pydantic import BaseModel
 
-ASKED = {"role": "user", "content": "What is the weather in Paris?"}
-WEATHER = {
-    "name": "get_weather",
-    "description": "Weather of a city",
-    "input_schema": {
-        "type": "object",
-        "properties": {"city": {"type": "string"}},
-        "required": ["city"],
-    },
+USER = {"role": "user", "content": "What is the weather in Paris?"}
+SCHEMA = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}},
+    "required": ["city"],
+    "additionalProperties": False,
 }
+TOOL = {"name": "get_weather", "description": "Current weather of a city.", "input_schema": SCHEMA}
+GREEDY = {"temperature": 0}
+SYSTEM = "You are a helpful assistant that looks things up before it answers. " * 4
 
 
-class Opinion(BaseModel):
-    thing: Literal["Python", "Java"]
-    verdict: Literal["good", "bad"]
-
-
-def tour(url: str, model: str) -> None:
-    client = anthropic.Anthropic(base_url=url, api_key="none", max_retries=0)
-    # The package has no argument for the temperature any more.
-    settings = {"model": model, "max_tokens": 300, "extra_body": {"temperature": 0}}
-    question = {"role": "user", "content": [{"type": "text", "text": "What is a list?"}]}
-
-    whole = client.messages.create(**settings, system="Be brief.", messages=[question])
-    assert whole.role == "assistant"
-    assert whole.stop_reason in ("end_turn", "max_tokens")
-    assert whole.usage.input_tokens > 0 and whole.usage.output_tokens > 0
-    text = "".join(block.text for block in whole.content if block.type == "text")
-    assert text
-    with client.messages.stream(**settings, system="Be brief.", messages=[question]) as stream:
-        streamed = "".join(stream.text_stream)
-        final = stream.get_final_message()
-    assert streamed == text
-    assert [block.type for block in final.content] == [block.type for block in whole.content]
-    assert final.stop_reason == whole.stop_reason
-    counted = client.messages.count_tokens(model=model, system="Be brief.", messages=[question])
-    assert counted.input_tokens > 0
-
-    held = client.messages.parse(
-        **settings,
-        messages=[{"role": "user", "content": "Is Python good?"}],
-        output_format=Opinion,
-    )
-    assert isinstance(held.parsed_output, Opinion), held
-
-    tools = {"tools": [WEATHER], "tool_choice": {"type": "any"}}
-    called = client.messages.create(**settings, messages=[ASKED], **tools)
-    assert called.stop_reason == "tool_use", called
-    [call] = [block for block in called.content if block.type == "tool_use"]
-    assert (call.name, call.input) == ("get_weather", {"city": "Paris"})
-    with client.messages.stream(**settings, messages=[ASKED], **tools) as stream:
-        [again] = [b for b in stream.get_final_message().content if b.type == "tool_use"]
-    assert (again.name, again.input) == (call.name, call.input)
-    assert again.id and again.id != call.id
-    named = {"type": "tool", "name": "get_weather"}
-    chosen = client.messages.create(
-        **settings, messages=[ASKED], tools=[WEATHER], tool_choice=named
-    )
-    assert [block.name for block in chosen.content if block.type == "tool_use"] == ["get_weather"]
-
-    result = {"type": "tool_result", "tool_use_id": call.id, "content": "21 degrees"}
-    talk = [
-        ASKED,
-        {"role": "assistant", "content": [block.model_dump() for block in called.content]},
-        {"role": "user", "content": [result]},
+def text_tour(client: anthropic.Anthropic, model: str) -> None:
+    asked: Any = {"model": model, "max_tokens": 12, "messages": [USER], "extra_body": GREEDY}
+    whole = client.messages.create(**asked)
+    assert whole.type == "message" and whole.role == "assistant" and whole.model == model
+    assert 0 < whole.usage.output_tokens <= 12
+    with client.messages.stream(**asked) as stream:
+        streamed = stream.get_final_message()
+    assert [block.to_dict() for block in streamed.content] == [
+        block.to_dict() for block in whole.content
     ]
-    answered = client.messages.create(**settings, messages=talk, tools=[WEATHER])
-    assert answered.content
+    assert streamed.stop_reason == whole.stop_reason
+    counted = client.messages.count_tokens(model=model, messages=[USER])
+    usage = streamed.usage
+    assert counted.input_tokens == usage.input_tokens + (usage.cache_read_input_tokens or 0)
+    assert usage.cache_read_input_tokens
 
-    for wrong, error in (
-        ({"model": "absent"}, anthropic.NotFoundError),
-        ({"messages": []}, anthropic.BadRequestError),
-        ({"extra_body": {"temperature": -1}}, anthropic.BadRequestError),
-    ):
-        try:
-            client.messages.create(**settings | {"messages": [question]} | wrong)
-        except error as raised:
-            assert raised.body["type"] == "error"
+
+def loop_tour(client: anthropic.Anthropic, model: str) -> None:
+    """A call of a tool, its result, and the answer; with text before that changes each turn."""
+    turns: list[Any] = [USER]
+    asked: Any = {"model": model, "max_tokens": 100, "tools": [TOOL], "extra_body": GREEDY}
+    read = []
+    for number in range(2):
+        billing = f"x-anthropic-billing-header: cc_version=2.1.0.0; cch=0000{number};"
+        system = [
+            {"type": "text", "text": billing},
+            {"type": "text", "text": SYSTEM, "cache_control": {"type": "ephemeral"}},
+        ]
+        choice = {"type": "auto" if number else "any"}
+        reply = client.messages.create(**asked, system=system, messages=turns, tool_choice=choice)
+        read.append(reply.usage)
+        calls = [block for block in reply.content if block.type == "tool_use"]
+        turns.append({"role": "assistant", "content": [block.to_dict() for block in reply.content]})
+        if number == 0:
+            assert reply.stop_reason == "tool_use"
+            assert [call.name for call in calls] == ["get_weather"]
+            assert list(calls[0].input) == ["city"]
+            result = {"type": "tool_result", "tool_use_id": calls[0].id, "content": "sunny, 21 °C"}
+            turns.append({"role": "user", "content": [result]})
         else:
-            raise AssertionError(f"{wrong} was accepted")
+            assert reply.content
+    first, second = read
+    before = first.input_tokens + (first.cache_read_input_tokens or 0)
+    assert (second.cache_read_input_tokens or 0) >= before - 16, "the prompt of turn 1 is cached"
+
+
+def errors_tour(client: anthropic.Anthropic, model: str) -> None:
+    picture = {"type": "base64", "media_type": "image/png", "data": "aGk="}
+    content: Any = [{"type": "image", "source": picture}]
+    for error, changes in (
+        (anthropic.NotFoundError, {"model": "other"}),
+        (anthropic.BadRequestError, {"messages": [{"role": "user", "content": content}]}),
+        (anthropic.BadRequestError, {"extra_body": {"temperature": 3}}),
+    ):
+        asked: Any = {"model": model, "max_tokens": 4, "messages": [USER], **changes}
+        try:
+            client.messages.create(**asked)
+        except error as raised:
+            assert raised.request_id
+        else:
+            raise AssertionError(f"{changes} was accepted")
 
 
 async def async_tour(url: str, model: str) -> None:
     async with anthropic.AsyncAnthropic(base_url=url, api_key="none", max_retries=0) as client:
-        settings = {"model": model, "max_tokens": 8, "extra_body": {"temperature": 0}}
-        answers = await asyncio.gather(
-            *(client.messages.create(**settings, messages=[ASKED]) for _ in range(3))
-        )
-        contents = [[block.model_dump() for block in one.content] for one in answers]
-        assert contents[0] == contents[1] == contents[2]
+        asked: Any = {"model": model, "max_tokens": 8, "messages": [USER]}
+        replies = await asyncio.gather(*(client.messages.create(**asked) for _ in range(3)))
+        assert all(reply.usage.output_tokens <= 8 for reply in replies)
+        async with client.messages.stream(**asked) as stream:
+            events = [event.type async for event in stream]
+        assert events[0] == "message_start" and events[-1] == "message_stop"
+
+
+def main(url: str, model: str) -> None:
+    client = anthropic.Anthropic(base_url=url, api_key="none", max_retries=0)
+    text_tour(client, model)
+    loop_tour(client, model)
+    errors_tour(client, model)
+    asyncio.run(async_tour(url, model))
 
 
 if __name__ == "__main__":
-    tour(*sys.argv[1:3])
-    asyncio.run(async_tour(*sys.argv[1:3]))
-    print("anthropic", version("anthropic"))
+    main(*sys.argv[1:])

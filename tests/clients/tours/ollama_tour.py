@@ -1,93 +1,95 @@
-"""The ollama package against /api: `python ollama_tour.py URL MODEL`."""
+"""The ollama package against a server: `python ollama_tour.py URL MODEL`."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import sys
-from importlib.metadata import version
-from typing import Literal
+from typing import Any
 
 import ollama
-from pydantic import BaseModel
 
-ASKED = {"role": "user", "content": "What is the weather in Paris?"}
-GREEDY = {"temperature": 0, "num_predict": 300}
-
-
-class Opinion(BaseModel):
-    thing: Literal["Python", "Java"]
-    verdict: Literal["good", "bad"]
-
-
-def get_weather(city: str) -> str:
-    """
-    Weather of a city
-
-    Args:
-      city: Its name
-    """
-    return f"21 degrees in {city}"
+USER = {"role": "user", "content": "What is the weather in Paris?"}
+SCHEMA = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}},
+    "required": ["city"],
+    "additionalProperties": False,
+}
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "description": "Current weather of a city.",
+        "parameters": SCHEMA,
+    },
+}
+GREEDY = {"temperature": 0, "num_predict": 60}
 
 
-def tour(url: str, model: str) -> None:
-    client = ollama.Client(host=url)
-    assert model in [one.model.removesuffix(":latest") for one in client.list().models]
-    assert client.show(model).details is not None
+def models_tour(client: ollama.Client, model: str) -> None:
+    assert model in [one.model for one in client.list().models]
+    assert model in [one.model for one in client.ps().models]
+    capabilities = client.show(f"{model}:latest").capabilities or []
+    assert {"completion", "tools"} <= set(capabilities)
+    for refused in (client.pull, client.delete, client.embed):
+        try:
+            refused("x")
+        except ollama.ResponseError as raised:
+            assert "is not supported here" in raised.error
+        else:
+            raise AssertionError("what keeps models was accepted")
 
-    question = [{"role": "user", "content": "What is a list?"}]
-    whole = client.chat(model, question, options=GREEDY)
-    assert whole.done and whole.message.content
-    assert whole.eval_count and whole.prompt_eval_count
-    parts = list(client.chat(model, question, options=GREEDY, stream=True))
-    assert "".join(part.message.content or "" for part in parts) == whole.message.content
-    assert [part.done for part in parts].index(True) == len(parts) - 1
 
-    held = client.chat(
-        model,
-        [{"role": "user", "content": "Is Python good?"}],
-        format=Opinion.model_json_schema(),
-        options=GREEDY,
-    )
-    Opinion.model_validate_json(held.message.content)
+def chat_tour(client: ollama.Client, model: str) -> None:
+    asked: Any = {"model": model, "messages": [USER], "options": GREEDY}
+    whole = client.chat(**asked)
+    assert whole.done and whole.eval_count and whole.total_duration
+    parts = list(client.chat(**asked, stream=True))
+    assert "".join(one.message.content or "" for one in parts) == whole.message.content
+    assert (parts[-1].done_reason, parts[-1].eval_count) == (whole.done_reason, whole.eval_count)
+    held = client.chat(**asked, format=SCHEMA)
+    if held.done_reason == "stop":
+        assert list(json.loads(held.message.content or "")) == ["city"]
 
-    # Whether to call is the model's: /api has no field that requires it.
-    called = client.chat(model, [ASKED], tools=[get_weather], options=GREEDY)
-    for call in called.message.tool_calls or []:
-        assert call.function.name == "get_weather"
-        assert isinstance(call.function.arguments["city"], str)
-    streamed = list(client.chat(model, [ASKED], tools=[get_weather], options=GREEDY, stream=True))
-    calls = [call for part in streamed for call in part.message.tool_calls or []]
-    assert [call.function for call in calls] == [
-        call.function for call in called.message.tool_calls or []
-    ]
-    talk = [ASKED, called.message, {"role": "tool", "content": "21", "tool_name": "get_weather"}]
-    assert client.chat(model, talk, tools=[get_weather], options=GREEDY).done
 
-    text = client.generate(model, "import ", options={**GREEDY, "num_predict": 8}, raw=True)
-    pieces = client.generate(
-        model, "import ", options={**GREEDY, "num_predict": 8}, raw=True, stream=True
-    )
-    assert "".join(piece.response for piece in pieces) == text.response
-    form = client.generate(model, "One word:", format={"enum": ["a", "b"]}, options=GREEDY)
-    assert json.loads(form.response) in ("a", "b")
+def loop_tour(client: ollama.Client, model: str) -> None:
+    turns: list[Any] = [USER]
+    reply = client.chat(model, turns, tools=[TOOL], options=GREEDY)
+    (call,) = reply.message.tool_calls or ()
+    assert call.function.name == "get_weather" and list(call.function.arguments) == ["city"]
+    turns += [reply.message, {"role": "tool", "tool_name": "get_weather", "content": "sunny"}]
+    assert client.chat(model, turns, tools=[TOOL], options=GREEDY).message.content
 
-    try:
-        client.chat("absent", question)
-    except ollama.ResponseError as error:
-        assert error.status_code == 404
-    else:
-        raise AssertionError("a model that is not there answered")
+
+def generate_tour(client: ollama.Client, model: str) -> None:
+    raw = client.generate(model, "Once upon a time", raw=True, options=GREEDY)
+    assert raw.response and raw.context is None
+    first = client.generate(model, "Say something.", options=GREEDY)
+    assert first.context
+    second = client.generate(model, "And more.", context=first.context, options=GREEDY)
+    assert (second.prompt_eval_count or 0) > len(first.context)
+    parts = list(client.generate(model, "Say something.", stream=True, options=GREEDY))
+    assert "".join(one.response for one in parts) == first.response
 
 
 async def async_tour(url: str, model: str) -> None:
     client = ollama.AsyncClient(host=url)
-    options = {**GREEDY, "num_predict": 8}
-    answers = await asyncio.gather(*(client.chat(model, [ASKED], options=options) for _ in "ab"))
-    assert answers[0].message == answers[1].message
+    asked: Any = {"model": model, "messages": [USER], "options": {"num_predict": 8}}
+    replies = await asyncio.gather(*(client.chat(**asked) for _ in range(3)))
+    assert all(reply.done for reply in replies)
+    stream = await client.chat(**asked, stream=True)
+    assert [one.done async for one in stream][-1]
+
+
+def main(url: str, model: str) -> None:
+    client = ollama.Client(host=url)
+    models_tour(client, model)
+    chat_tour(client, model)
+    loop_tour(client, model)
+    generate_tour(client, model)
+    asyncio.run(async_tour(url, model))
 
 
 if __name__ == "__main__":
-    tour(*sys.argv[1:3])
-    asyncio.run(async_tour(*sys.argv[1:3]))
-    print("ollama", version("ollama"))
+    main(*sys.argv[1:])

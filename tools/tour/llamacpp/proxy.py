@@ -68,6 +68,10 @@ class Proxy:
                 lambda reply: {"input_tokens": reply["count"]},
                 writer,
             )
+        elif fields is not None and request.path in translation.RESPONSES_PATHS:
+            body = json.dumps(translation.of_served(fields, self._served)).encode()
+            async with self._call(request, request.target, body) as reply:
+                await _relay(reply, writer)
         elif fields is not None and request.path in translation.GENERATION_PATHS:
             await self._generate(request, fields, writer)
         else:
@@ -78,31 +82,17 @@ class Proxy:
         self, request: Request, fields: dict[str, Any], writer: asyncio.StreamWriter
     ) -> None:
         settings = self._settings
-        body = translation.with_defaults(
-            fields, settings.temperature, settings.seed, settings.max_tokens, self._served
-        )
-        if request.path not in translation.COMPLETION_PATHS:
-            if request.path == "/v1/completions":
-                await self._fill_limit(request, body)
-            async with self._call(request, request.target, json.dumps(body).encode()) as reply:
-                await _relay_named(reply, writer)
-            return
-        body = translation.completion_request(body)
-        await self._fill_limit(request, body)
-        async with self._call(request, "/v1/completions", json.dumps(body).encode()) as reply:
-            if not reply.is_ok:
+        defaults = settings.temperature, settings.seed, settings.max_tokens, self._served
+        if request.path in translation.COMPLETION_PATHS:
+            native = json.dumps(translation.native_request(fields, *defaults)).encode()
+            async with self._call(request, "/completion", native) as reply:
                 await _relay(reply, writer)
-            elif body.get("stream"):
-                await self._stream(request, reply, fields, writer)
-            else:
-                choices = json.loads(await reply.whole())["choices"]
-                parts = [
-                    translation.completion_reply(
-                        choice, fields, settings.context_tokens, await self._pieces(request, choice)
-                    )
-                    for choice in choices
-                ]
-                writer.write(whole_reply("200 OK", parts if len(parts) > 1 else parts[0]))
+            return
+        body = translation.with_defaults(fields, *defaults)
+        if request.path == "/v1/completions":
+            await self._fill_limit(request, body)
+        async with self._call(request, request.target, json.dumps(body).encode()) as reply:
+            await _relay_named(reply, writer)
 
     async def _fill_limit(self, request: Request, body: dict[str, Any]) -> None:
         """Count the prompt where a text may go on to the end of the context."""
@@ -120,31 +110,6 @@ class Proxy:
             longest = max((len(part) for part in prompt if isinstance(part, list)), default=0)
             longest = longest or len(prompt)
         body["max_tokens"] = max(self._settings.context_tokens - longest, 1)
-
-    async def _stream(
-        self, request: Request, reply: Reply, fields: dict[str, Any], writer: asyncio.StreamWriter
-    ) -> None:
-        writer.write(head_of(reply))
-        stream = translation.CompletionStream(
-            self._settings.context_tokens, fields.get("n_probs") or 0
-        )
-        async for event in _events(reply):
-            choices = event.get("choices") or [{}]
-            pieces = await self._pieces(request, choices[0])
-            for out in stream.events(event, pieces):
-                writer.write(b"data: " + json.dumps(out).encode() + b"\n\n")
-            await writer.drain()
-        writer.write(b"data: [DONE]\n\n")
-
-    async def _pieces(self, request: Request, choice: dict[str, Any]) -> dict[int, str]:
-        """Texts of the tokens that a choice's log probabilities name."""
-        pieces: dict[int, str] = {}
-        logprobs = choice.get("logprobs")
-        for token_id in translation.ids_of(logprobs) if logprobs else ():
-            body = json.dumps({"tokens": [token_id]}).encode()
-            async with self._call(request, "/detokenize", body) as reply:
-                pieces[token_id] = json.loads(await reply.whole())["prompt"]
-        return pieces
 
     async def _slots(self, request: Request, writer: asyncio.StreamWriter) -> None:
         async with self._call(request, "/metrics", b"", method="GET") as reply:
@@ -191,12 +156,3 @@ async def _relay_named(reply: Reply, writer: asyncio.StreamWriter) -> None:
         writer.writelines(translation.with_build(line) + b"\n" for line in lines)
         await writer.drain()
     writer.write(translation.with_build(rest))
-
-
-async def _events(reply: Reply) -> AsyncIterator[dict[str, Any]]:
-    rest = b""
-    async for part in reply.body:
-        *lines, rest = (rest + part).split(b"\n")
-        for line in lines:
-            if line.startswith(b"data: {"):
-                yield json.loads(line[6:])

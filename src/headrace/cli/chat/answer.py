@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -32,6 +33,8 @@ class Answer(NamedTuple):
     """Time from the question to the end."""
     context_tokens: int | None
     """Most tokens of prompt and answer; None if unknown."""
+    reasoning: str = ""
+    """What the model wrote before the text."""
 
     @property
     def is_full(self) -> bool:
@@ -85,26 +88,30 @@ def receive(
 ) -> Answer:
     """Read an answer to its end; Ctrl-C ends it and keeps what there is.
 
-    show: print it on stdout meanwhile. Raises RequestError where it is refused, and HeadraceError
+    show: print it on stdout meanwhile, its reasoning dimmed in a terminal and plain elsewhere, with
+    an empty line behind it. Raises RequestError where it is refused, and HeadraceError
     where it failed.
     """
     start_s = clock()
     ttft_s = prompt_tokens = None
     pieces: list[str] = []
+    reasoning: list[str] = []
     output_tokens = cached_tokens = 0
     finish_reason = "abort"
     try:
         for delta in deltas:
             if ttft_s is None and delta.output_tokens:
                 ttft_s = clock() - start_s
-            pieces.append(delta.text)
+            if show:
+                _print(delta, after_reasoning=not pieces and bool(reasoning or delta.reasoning))
+            if delta.text:
+                pieces.append(delta.text)
+            if delta.reasoning:
+                reasoning.append(delta.reasoning)
             output_tokens += delta.output_tokens
             cached_tokens = max(cached_tokens, delta.cached_tokens)
             if delta.prompt_tokens is not None:
                 prompt_tokens = delta.prompt_tokens
-            if show:
-                click.echo(_shown(delta.text), nl=False)
-                sys.stdout.flush()
             finish_reason = delta.finish_reason or finish_reason
     except KeyboardInterrupt:
         pass  # the person has read enough; closing cancels the request
@@ -119,7 +126,20 @@ def receive(
         ttft_s=ttft_s,
         wall_s=clock() - start_s,
         context_tokens=context_tokens,
+        reasoning="".join(reasoning),
     )
+
+
+def _print(delta: ChatDelta, *, after_reasoning: bool) -> None:
+    """A part of an answer. after_reasoning: its text is the first that follows reasoning."""
+    if delta.reasoning:
+        # None lets click look whether stdout is a terminal.
+        color = False if os.environ.get("NO_COLOR") else None
+        click.secho(_shown(delta.reasoning), dim=True, nl=False, color=color)
+    if delta.text:
+        gap = "\n\n" if after_reasoning else ""
+        click.echo(gap + _shown(delta.text), nl=False)
+    sys.stdout.flush()
 
 
 def _duration(seconds: float) -> str:

@@ -7,10 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from headrace.cli.chat import settings as chat_settings
 from headrace.cli.chat.conversation import SavedChat, load, save
 from headrace.cli.chat.session import Session
 from headrace.cli.notes import note
+from headrace.cli.structured import schema_form
 from headrace.errors import ConfigError, HeadraceError
 
 _LINE = re.compile(r"/([a-z]+)(?:\s+(.*))?", re.DOTALL)
@@ -119,12 +122,30 @@ def _set(session: Session, argument: str) -> None:
         session.params = chat_settings.changed(session.params, name, value.strip())
 
 
+def _schema(session: Session, argument: str) -> None:
+    if not argument:
+        schema = chat_settings.schema(session.params)
+        note("answers are free" if schema is None else msgspec.json.encode(schema).decode())
+        return
+    form = None if argument == "off" else schema_form(argument, "/schema")
+    session.params = msgspec.structs.replace(session.params, structured_outputs=form)
+
+
+def _think(session: Session, argument: str) -> None:
+    if argument:
+        session.effort = chat_settings.effort_of(argument)
+    else:
+        note(f"effort    {session.effort or 'default'}")
+
+
 def _show(session: Session, _argument: str) -> None:
     lines = [
         f"model     {session.name}",
         f"system    {_one_line(session.conversation.system) or 'none'}",
         f"messages  {len(session.conversation.messages)}",
         f"context   {_known(session.used_tokens())} of {_known(session.context_tokens)} tokens",
+        f"effort    {session.effort or 'default'}",
+        f"schema    {'none' if chat_settings.schema(session.params) is None else 'set'}",
         f"stop      {', '.join(map(repr, session.stop)) or 'none'}",
         _settings(session),
     ]
@@ -175,6 +196,12 @@ COMMANDS = {
     "save": Command(_save, "FILE", "write messages and settings as JSON, or Markdown (.md)"),
     "load": Command(_load, "FILE", "continue a conversation saved as JSON"),
     "set": Command(_set, "[NAME VALUE]", "set a sampling parameter, or show them all"),
+    "schema": Command(
+        _schema, "[FILE|JSON|off]", "hold answers to a JSON schema, or show the one in force"
+    ),
+    "think": Command(
+        _think, "[on|off|LEVEL]", "how much to reason (low, medium, high, ..., default), if it can"
+    ),
     "show": Command(_show, "", "show the model, the settings and the context used"),
     "tokens": Command(_tokens, "", "count the tokens of the conversation"),
 }

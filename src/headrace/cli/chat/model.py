@@ -18,6 +18,8 @@ class ChatDelta(NamedTuple):
     """A part of an answer as it comes."""
 
     text: str = ""
+    reasoning: str = ""
+    """What of it is the model's reasoning, which is not in `text`."""
     output_tokens: int = 0
     """How many tokens it brings."""
     prompt_tokens: int | None = None
@@ -41,10 +43,16 @@ class ChatModel(Protocol):
         """Tokens of a conversation, the opening of the next answer included; None if unknown."""
 
     def answer(
-        self, messages: Sequence[Message], params: SamplingParams, *, stop: tuple[str, ...]
+        self,
+        messages: Sequence[Message],
+        params: SamplingParams,
+        *,
+        stop: tuple[str, ...],
+        effort: str | None = None,
     ) -> Iterator[ChatDelta]:
         """The answer to the last message. Closing it ends the work.
 
+        effort: how much the model is to reason; None leaves it to the model.
         Raises RequestError where it is refused, and HeadraceError where it failed.
         """
 
@@ -71,18 +79,25 @@ class LocalModel:
         return len(self._llm.encode_chat(plain(messages))) if messages else 0
 
     def answer(
-        self, messages: Sequence[Message], params: SamplingParams, *, stop: tuple[str, ...]
+        self,
+        messages: Sequence[Message],
+        params: SamplingParams,
+        *,
+        stop: tuple[str, ...],
+        effort: str | None = None,
     ) -> Iterator[ChatDelta]:
         """The first part has no text, only the number of the prompt's tokens."""
-        ids = self._llm.encode_chat(plain(messages))
-        deltas = self._llm.stream(ids, params, stop=stop)
+        talk = plain(messages)
+        ids = self._llm.encode_chat(talk, reasoning_effort=effort)
+        deltas = self._llm.stream_chat(talk, params, stop=stop, reasoning_effort=effort)
         try:
             yield ChatDelta(prompt_tokens=len(ids))
             for delta in deltas:
                 if delta.error is not None:
                     raise HeadraceError(delta.error)
                 yield ChatDelta(
-                    delta.text,
+                    delta.content or "",
+                    delta.reasoning or "",
                     len(delta.token_ids),
                     cached_tokens=delta.cached_tokens,
                     finish_reason=delta.finish_reason,

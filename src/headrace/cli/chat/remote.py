@@ -35,6 +35,9 @@ _MAX_ERROR_BYTES = 2**16
 
 class _Delta(msgspec.Struct, frozen=True):
     content: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    """One of the two, or both with the same text."""
 
 
 class _Choice(msgspec.Struct, frozen=True):
@@ -82,7 +85,12 @@ class RemoteModel:
         return count(counted.get("count")) if counted else None
 
     def answer(
-        self, messages: Sequence[Message], params: SamplingParams, *, stop: tuple[str, ...]
+        self,
+        messages: Sequence[Message],
+        params: SamplingParams,
+        *,
+        stop: tuple[str, ...],
+        effort: str | None = None,
     ) -> Iterator[ChatDelta]:
         """The parts as the server sends them; tokens are known with the last."""
         body: dict[str, Any] = {
@@ -96,6 +104,12 @@ class RemoteModel:
             body["samplers"] = list(params.samplers)
         if stop:
             body["stop"] = list(stop)
+        if effort is not None:
+            body["reasoning_effort"] = effort
+        schema = chat_settings.schema(params)
+        if schema is not None:
+            form = {"name": "answer", "schema": schema}
+            body["response_format"] = {"type": "json_schema", "json_schema": form}
         try:
             with self._client.stream("POST", f"{self._base}/chat/completions", json=body) as reply:
                 if reply.status_code != 200:
@@ -153,9 +167,10 @@ def _deltas(pieces: Iterator[bytes]) -> Iterator[ChatDelta]:
                 )
                 counted = total
             for choice in _choices(chunk):
-                text, reason = _part(choice)
-                counted += bool(text)
-                yield ChatDelta(text, int(bool(text)), finish_reason=reason)
+                text, reasoning, reason = _part(choice)
+                new = bool(text or reasoning)
+                counted += new
+                yield ChatDelta(text, reasoning, int(new), finish_reason=reason)
     raise HeadraceError("the server ended the stream before the answer's end")
 
 
@@ -173,15 +188,17 @@ def _choices(chunk: Mapping[str, Any]) -> list[Any]:
     return choices
 
 
-def _part(choice: object) -> tuple[str, str | None]:
-    """A choice's new text, and why it ended if it did."""
+def _part(choice: object) -> tuple[str, str, str | None]:
+    """A choice's new text and reasoning, and why it ended if it did."""
     try:
         part = msgspec.convert(choice, _Choice)
     except msgspec.ValidationError as error:
         raise HeadraceError(
             f"the server sent {shown(choice)}, which is not a part of an answer: {error}"
         ) from error
-    return (part.delta.content or "") if part.delta else "", part.finish_reason
+    delta = part.delta or _Delta()
+    reasoning = delta.reasoning_content or delta.reasoning or ""
+    return delta.content or "", reasoning, part.finish_reason
 
 
 def _object(text: str) -> dict[str, Any]:

@@ -33,6 +33,8 @@ class Session:
         self.conversation = conversation
         self.params = params
         self.stop = stop
+        self.effort: str | None = None
+        """How much the model is to reason; None leaves it to the model."""
         self.name = name
         self._as_json = as_json
 
@@ -63,7 +65,8 @@ class Session:
             return False
         self._tell(answer)
         if answer.finish_reason == "abort" and not answer.text:
-            note("(stopped before the first token: the message was dropped)")
+            place = "answer" if answer.reasoning else "first token"
+            note(f"(stopped before the {place}: the message was dropped)")
             return False
         self.conversation.keep(question, answer.text)
         return True
@@ -71,7 +74,7 @@ class Session:
     def _answer(self, question: str) -> Answer:
         messages = self.conversation.with_question(question)
         return receive(
-            self.model.answer(messages, self.params, stop=self.stop),
+            self.model.answer(messages, self.params, stop=self.stop, effort=self.effort),
             context_tokens=self.context_tokens,
             show=not self._as_json,
         )
@@ -81,7 +84,8 @@ class Session:
             import msgspec
 
             fields = {
-                "text": answer.text, "finish_reason": answer.finish_reason,
+                "text": answer.text, "reasoning": answer.reasoning,
+                "finish_reason": answer.finish_reason,
                 "prompt_tokens": answer.prompt_tokens, "completion_tokens": answer.output_tokens,
                 "cached_tokens": answer.cached_tokens, "ttft_s": answer.ttft_s,
                 "wall_s": answer.wall_s,

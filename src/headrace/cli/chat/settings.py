@@ -11,6 +11,7 @@ from headrace.engine.params import RANGES
 from headrace.engine.sampling_defaults import SamplingDefaults, in_full
 from headrace.errors import ConfigError
 from headrace.offline.params import SamplingParams
+from headrace.offline.structured import StructuredOutputsParams
 
 _FIELDS = {field.name: field for field in msgspec.structs.fields(SamplingParams)}
 
@@ -48,6 +49,28 @@ def _number(name: str, value: object) -> float:
         kind = "a number" if is_float else "an integer"
         raise ConfigError(f"{name} is {value!r}; it must be {kind}") from None
     return number
+
+
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
+"""How much a model may reason, as in OpenAI's API."""
+
+_SWITCHED = {"on": "medium", "off": "none"}
+
+
+def effort_of(word: str) -> str | None:
+    """The effort that `/think` means by a word; None for the model's own. Raises ConfigError."""
+    effort = _SWITCHED.get(word, word)
+    if effort == "default":
+        return None
+    if effort not in EFFORTS:
+        raise ConfigError(f"/think {word}: give on, off, default or one of {', '.join(EFFORTS)}")
+    return effort
+
+
+def schema(params: SamplingParams) -> Any:
+    """The JSON schema that answers are held to; None for free text."""
+    form = params.structured_outputs
+    return form.json if isinstance(form, StructuredOutputsParams) else None
 
 
 def of_file(values: dict[str, Any], params: SamplingParams) -> SamplingParams:

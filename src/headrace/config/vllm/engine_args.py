@@ -206,7 +206,6 @@ ENGINE_ARGS = table(
     not_there_yet("structured_outputs_config", _STRUCTURED, {}),
     not_there_yet("guided_decoding_backend", _STRUCTURED, "auto"),
     not_there_yet("guided_decoding_disable_fallback", _STRUCTURED, False),
-    not_there_yet("reasoning_parser", _REASONING, ""),
     not_there_yet("reasoning_parser_plugin", _REASONING, ""),
     not_there_yet("enable_reasoning", _REASONING, False),
     differs("logits_processors", f"{_NO_CODE}; SamplingParams has logit_bias, allowed_token_ids "

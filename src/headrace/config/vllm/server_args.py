@@ -44,7 +44,6 @@ SERVER_ARGS = table(
     differs("headless", "`headrace serve` serves HTTP; LLM has no server", False),
     not_there_yet("lora_modules", "adapters (LoRA) are not loaded"),
     not_there_yet("prompt_adapters", "prompt adapters are not loaded"),
-    not_there_yet("tool_call_parser", _TOOLS),
     not_there_yet("tool_parser_plugin", _TOOLS, ""),
     not_there_yet("enable_auto_tool_choice", _TOOLS, False),
     not_there_yet("exclude_tools_when_tool_choice_none", _TOOLS, False),

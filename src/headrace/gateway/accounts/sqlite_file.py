@@ -6,7 +6,7 @@ import sqlite3
 from pathlib import Path
 
 from headrace.gateway.accounts.errors import StoreError
-from headrace.gateway.sqlite_file import (
+from headrace.sqlite_file import (
     WHOLE_CHECK_BYTES,
     make_private,
     transaction,

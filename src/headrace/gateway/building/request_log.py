@@ -56,7 +56,7 @@ def request_log_of(
         )
         waits = _POSTGRESQL_WAITS
     else:
-        from headrace.gateway.sqlite_file import judged
+        from headrace.gateway.sqlite_verdict import judged
 
         path = _path(settings, sources)
         store, name, judge = SqliteRecords(path), str(path), judged

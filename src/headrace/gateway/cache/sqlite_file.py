@@ -15,7 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from headrace.gateway.sqlite_file import make_private
+from headrace.sqlite_file import make_private
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from headrace.gateway.feedback.score import Score
 from headrace.gateway.ledger.schema import open_for_writing
-from headrace.gateway.sqlite_file import transaction
+from headrace.sqlite_file import transaction
 
 _COLUMNS = ("request_id", "name", "key", "score", "comment", "model", "target", "variant", "at_ms",
             "given_ms")  # fmt: skip

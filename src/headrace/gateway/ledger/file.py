@@ -11,7 +11,7 @@ from typing import Protocol
 from headrace.gateway.ledger.row import row_of
 from headrace.gateway.ledger.schema import COLUMN_NAMES, open_for_writing
 from headrace.gateway.serving.entry import Entry
-from headrace.gateway.sqlite_file import transaction
+from headrace.sqlite_file import transaction
 
 # SQLite lets other threads run at each statement, and the event loop with them. By single rows each
 # handing over would be a good part of a row's cost; by more the loop would wait for them.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 
 from headrace.gateway.ledger.errors import LedgerError
-from headrace.gateway.sqlite_file import FileKind
+from headrace.sqlite_file import FileKind
 
 SCHEMA_VERSION = 4
 # "HRle": tells our files from other programs' (PRAGMA application_id).

@@ -8,7 +8,7 @@ from pathlib import Path
 from headrace.gateway.batch_writer import BatchWriter, Bounds, Standing, Waits
 from headrace.gateway.ledger.file import LedgerFile, Writing
 from headrace.gateway.serving.entry import Entry
-from headrace.gateway.sqlite_file import judged
+from headrace.gateway.sqlite_verdict import judged
 
 __all__ = ["MOST_WAITING", "LedgerStore", "Standing"]
 

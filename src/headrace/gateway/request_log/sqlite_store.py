@@ -16,7 +16,7 @@ from headrace.gateway.request_log.query import (
     page_of,
 )
 from headrace.gateway.request_log.record import LogRecord
-from headrace.gateway.sqlite_file import FileKind, transaction
+from headrace.sqlite_file import FileKind, transaction
 
 _COLUMNS = ", ".join(f'"{name}" {kind}' for name, kind in COLUMNS)
 FILE = FileKind(

@@ -20,6 +20,7 @@ from headrace.gateway.serving.prompt_salt import salt_edits
 from headrace.gateway.targets.target import Target
 from headrace.http.large_bodies import LargeBodies
 from headrace.protocol.dialects.openai_responses.state import needs_state, without_state
+from headrace.protocol.field_path import has_field
 from headrace.protocol.json_object import JsonObject
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.dialect import ReplySide
@@ -31,8 +32,6 @@ _BACKGROUND = "background"
 _OURS = ("provider", "models", "route", "cache")
 
 
-# Their values are large, and paths in them are not looked up.
-_LARGE = frozenset(("functions", "input", "messages", "prompt", "tools"))
 _NEUTRAL_PLACE = re.compile(r"(messages|instructions|tools)\[\d+\](?:\.\w+\[\d+\])*")
 
 
@@ -222,7 +221,7 @@ class Prepared:
                 call,
                 written.dropped,
                 incoming.side.field_paths,
-                lambda path: _has(incoming.body, path),
+                lambda path: has_field(incoming.body, path),
             ),
             False,
             False,
@@ -237,27 +236,11 @@ def _untranslatable(error: RequestError, incoming: Incoming) -> UntranslatableEr
 
     def place(found: re.Match[str]) -> str:
         known = paths.get(found[1], (found[1],))
-        return next((path for path in known if _has(incoming.body, path)), known[0])
+        return next((path for path in known if has_field(incoming.body, path)), known[0])
 
     message = _NEUTRAL_PLACE.sub(place, str(error))
     param = None if error.param is None else _NEUTRAL_PLACE.sub(place, error.param)
     return UntranslatableError(message, param=param, code=error.code)
-
-
-def _has(body: JsonObject, path: str) -> bool:
-    """Whether a client's body has a field; of those within large values the list is enough."""
-    _, mark, name = path.rpartition("..")
-    if mark:
-        return not name.isidentifier() or f'"{name}"'.encode() in body.body
-    names = path.partition("[")[0].split(".")
-    if names[0] not in body:
-        return False
-    if len(names) == 1 or names[0] in _LARGE:
-        return True
-    value = body.decoded(names[0])
-    for name in names[1:]:
-        value = value.get(name) if isinstance(value, dict) else None
-    return value is not None
 
 
 def asked_service_tier(body: JsonObject) -> str | None:

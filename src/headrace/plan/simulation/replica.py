@@ -12,13 +12,13 @@ from headrace.engine.drafts import Drafter
 from headrace.engine.fast_forward import fast_forward, steps_alike, steps_until_released
 from headrace.engine.kv.kv_cache import KVCache
 from headrace.engine.params import SamplingParams
-from headrace.engine.plan import Given, StepPlan, Totals
+from headrace.engine.plan import RowTokens, StepPlan, Totals
 from headrace.engine.request import Request, State
 from headrace.engine.scheduler import Scheduler, watermark_blocks
 from headrace.plan.simulation.arrival import own_token
 from headrace.plan.simulation.call import Call
+from headrace.plan.simulation.drafts import Guesses, given_by
 from headrace.plan.simulation.events import EventQueue
-from headrace.plan.simulation.guessed import Guesses, given_by
 from headrace.plan.simulation.settings import EngineSettings
 
 _PARAMS = SamplingParams(temperature=0, max_tokens=None, ignore_eos=True)
@@ -255,7 +255,7 @@ class Replica:
             self._plan = None
             self.busy_s += self._step_s
             self.batch_s += self._step_s * len(self.scheduler.running)
-            self.scheduler.complete(plan, [Given(given_by(row)) for row in plan.rows], now_s)
+            self.scheduler.complete(plan, [RowTokens(given_by(row)) for row in plan.rows], now_s)
             for row in plan.rows:
                 if row.request.state is State.FINISHED:
                     self._leave(row.request, now_s)

@@ -41,7 +41,10 @@ MESSAGE_KEYS = frozenset(
 
 ThinkingTokens = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
-REASONING_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
+NO_LIMIT = -1
+"""What clients of vLLM send for reasoning without a budget."""
+
+REASONING_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
 class ContentPart(msgspec.Struct, frozen=True):
@@ -125,8 +128,11 @@ class ChatCompletionRequest(SamplingFields, frozen=True, kw_only=True):
         ),
     ] = None
     thinking_token_budget: Annotated[
-        ThinkingTokens | None,
-        Meta(description="Most tokens of reasoning; it is closed there, and the answer follows."),
+        Annotated[int, Meta(ge=NO_LIMIT, le=2**31 - 1)] | None,
+        Meta(
+            description="Most tokens of reasoning; it is closed there, and the answer follows. -1: "
+            "no limit."
+        ),
     ] = None
     include_reasoning: Annotated[
         bool, Meta(description="Return the model's reasoning, as `reasoning`.")
@@ -174,6 +180,8 @@ class ChatCompletionRequest(SamplingFields, frozen=True, kw_only=True):
     @property
     def thinking_tokens(self) -> int | None:
         """The most tokens of reasoning; None where nothing says so."""
+        if self.thinking_token_budget == NO_LIMIT:
+            return None
         if self.thinking_token_budget is not None or self.reasoning is None:
             return self.thinking_token_budget
         return self.reasoning.max_tokens

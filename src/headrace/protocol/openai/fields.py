@@ -2,8 +2,8 @@
 
 A row says which values are harmless. A field without such values is refused whenever it is given;
 a field in no table and in no struct is unknown, and unknown fields are accepted and reported.
-Others are OpenAI (openapi.yaml, August 2026), vLLM (its protocol, 2026) and llama-server (its
-README, 2026), of whose own fields those are here that change what comes out.
+Others are OpenAI (openapi.yaml, August 2026), and vLLM, SGLang (their protocols, 2026) and
+llama-server (its README, 2026), of whose own fields those are here that change what comes out.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ def _table(*rows: Known) -> dict[str, Known]:
 
 _GENERATION = _table(
     Known("guided_decoding_backend", str, "there is one"),
-    Known("guided_whitespace_pattern", _REFUSED, ""),
     Known("use_beam_search", (False,), "sampling"),
     Known("length_penalty", (1,), "matters to beam search only"),
     Known("early_stopping", (False,), "matters to beam search only"),
@@ -36,13 +35,25 @@ _GENERATION = _table(
     Known("kv_transfer_params", _REFUSED, ""),
     Known("vllm_xargs", ({},), "none"),
     Known("truncation_side", ("left",), "the last tokens of a prompt are kept"),
-    Known("logprob_token_ids", ([],), "none"),
+    Known("logprob_token_ids", ([],), "none; `prompt_logprobs` of prompt and label has them"),
+    Known("repetition_detection", _REFUSED, ""),
+    Known("watermarking", (False,), "off"),
+    Known("ec_transfer_params", _REFUSED, ""),
+    Known("return_prompt_text", (False,), "`/apply-template` returns it"),
     Known("user", str, "a label of the caller's"),
     Known("metadata", dict, "a label of the caller's"),
     Known("store", (False,), "nothing is stored"),
     Known("session_id", str, "a label of the caller's"),
     Known("n_predict", _REFUSED, ""),
     Known("n_probs", (0,), "none; `logprobs` asks for them"),
+    Known("post_sampling_probs", (False,), "log probabilities are the model's own"),
+    Known("n_cmpl", (1,), "one; `n` is its name here"),
+    Known("n_indent", (0,), "any indentation"),
+    Known("min_keep", (0,), "none"),
+    Known("t_max_predict_ms", (0, -1), "no limit; `timeout_s` sets one"),
+    Known("adaptive_target", (-1,), "off"),
+    Known("grammar_lazy", (False,), "a grammar holds from the first token"),
+    Known("grammar_triggers", ([],), "none"),
     Known("cache_prompt", bool, "caching changes no output"),
     Known("repeat_penalty", (1,), "none; `repetition_penalty` is its name here"),
     Known("typical_p", (1,), "keeps all"),
@@ -52,6 +63,14 @@ _GENERATION = _table(
     Known("dynatemp_range", (0,), "off"),
     Known("top_n_sigma", (-1,), "off"),
     Known("lora", ([],), "none"),
+    Known("lora_path", _REFUSED, ""),
+    Known("stop_regex", ([], ""), "none"),
+    Known("no_stop_trim", (False,), "`include_stop_str_in_output` is its name here"),
+    Known("return_hidden_states", (False,), "none"),
+    Known("return_routed_experts", (False,), "none"),
+    Known("custom_logit_processor", _REFUSED, ""),
+    Known("session_params", _REFUSED, ""),
+    Known("prompt_embeds", _REFUSED, ""),
 )
 
 CHAT_KNOWN = _GENERATION | _table(
@@ -74,11 +93,19 @@ CHAT_KNOWN = _GENERATION | _table(
     Known("mm_processor_kwargs", ({},), "there are no images"),
     Known("media_io_kwargs", ({},), "there are no images"),
     Known("prompt_token_ids", _REFUSED, ""),
+    Known("input_ids", _REFUSED, ""),
+    Known("separate_reasoning", (True,), "reasoning is a field of its own"),
+    Known("stream_reasoning", (True,), "reasoning is streamed as it comes"),
+    Known("reasoning_format", ("auto", "deepseek"), "reasoning is a field of its own"),
+    Known("reasoning_in_content", (False,), "reasoning is a field of its own"),
+    Known("thinking_budget_tokens", (-1,), "no limit; `thinking_token_budget` is its name here"),
+    Known("thinking_forced_open", (False,), "the prompt shows whether reasoning is open"),
+    Known("parse_tool_calls", (True,), "calls are read where `tools` are given"),
 )
 
 COMPLETION_KNOWN = _GENERATION | _table(
     Known("suffix", ("",), "nothing follows"),
-    Known("prompt_embeds", _REFUSED, ""),
+    Known("thinking_token_budget", (-1,), "no limit; conversations have reasoning"),
 )
 
 TOKENIZE_KNOWN = _table(

@@ -1,4 +1,4 @@
-"""Request fields that hold an answer to a form, under the names of OpenAI, vLLM and llama-server.
+"""Request fields that hold an answer to a form, as OpenAI, vLLM, SGLang and llama-server name them.
 
 What they may be is read in `headrace.structured.request`; at most one of them may be given.
 """
@@ -31,6 +31,9 @@ class StructuredFields(msgspec.Struct, frozen=True, kw_only=True):
     guided_json: Annotated[
         Any, Meta(description="JSON schema of the answer, as an object or as text.")
     ] = None
+    guided_whitespace_pattern: Annotated[
+        str | None, Meta(description="White space of the JSON that `guided_json` describes.")
+    ] = None
     guided_regex: Annotated[
         str | None, Meta(description="Regular expression that the whole answer matches.")
     ] = None
@@ -40,12 +43,14 @@ class StructuredFields(msgspec.Struct, frozen=True, kw_only=True):
     guided_grammar: Annotated[
         str | None, Meta(description="Grammar of the answer, in Lark's or in llama.cpp's notation.")
     ] = None
+    regex: Annotated[str | None, Meta(description="SGLang's: the same as `guided_regex`.")] = None
+    ebnf: Annotated[str | None, Meta(description="SGLang's: grammar of the answer in GBNF.")] = None
     grammar: Annotated[
         str | None, Meta(description="llama-server's: grammar of the answer in GBNF.")
     ] = None
-    json_schema: Annotated[Any, Meta(description="llama-server's: JSON schema of the answer.")] = (
-        None
-    )
+    json_schema: Annotated[
+        Any, Meta(description="llama-server's and SGLang's: JSON schema of the answer.")
+    ] = None
 
     @property
     def given_form(self) -> dict[str, Any]:

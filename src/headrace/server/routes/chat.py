@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
 from starlette.responses import Response
 
 from headrace.conversation.answer_grammar import answer_grammar, has_grammar
-from headrace.conversation.reading import AnswerReading, reading_of
+from headrace.conversation.reading import AnswerReading, reading_of, reasoning_marks
 from headrace.conversation.request import argument_schemas, template_variables
+from headrace.engine.params import ThinkingBudget
 from headrace.protocol.openai.chat import ChatCompletionRequest
 from headrace.protocol.openai.fields import CHAT
 from headrace.server.admission import Ticket
-from headrace.server.answer import Ids, admitted, answer, head_of, timeout_s
+from headrace.server.answer import Ids, Reply, admitted, answer, head_of, timeout_s
 from headrace.server.bad_words import bad_word_ids
 from headrace.server.call import Call
 from headrace.server.chat_reply import ChatReply
 from headrace.server.plan import EndpointOptions, make_plan
 from headrace.server.prompt import Conversation, Prompt, last_tokens, render
-from headrace.server.reply import UsageEvents
+from headrace.server.reply import Head, UsageEvents
 from headrace.server.served import ServedModel
 from headrace.server.state import Serving
+
+if TYPE_CHECKING:
+    from headrace.text import Tokenizer
 
 _PARAM = "messages"
 
@@ -30,15 +35,40 @@ async def chat_completions(call: Call) -> Response:
     serving = call.state.generating(call.key)
     request = await call.parse(CHAT)
     serving.model.check_name(request.model)
-    return await admitted(call, request.n, lambda ticket: _answered(call, serving, ticket, request))
+    usage = UsageEvents.of(request, forced=call.state.config.enable_force_include_usage)
+
+    def reply(head: Head, prompt_ids: list[int], reading: AnswerReading | None) -> ChatReply:
+        new_id, tokenizer = call.state.new_id, serving.model.tokenizer
+        return ChatReply(head, request, prompt_ids, tokenizer, usage, reading, new_id=new_id)
+
+    return await admitted(
+        call, request.n, lambda ticket: answer_chat(call, serving, ticket, request, reply)
+    )
 
 
-async def _answered(
-    call: Call, serving: Serving, ticket: Ticket, request: ChatCompletionRequest
+MakeReply = Callable[[Head, list[int], AnswerReading | None], Reply]
+"""From what a reply repeats, the prompt's ids, and how answers are read."""
+
+
+async def answer_chat(
+    call: Call,
+    serving: Serving,
+    ticket: Ticket,
+    request: ChatCompletionRequest,
+    make_reply: MakeReply,
+    *,
+    prefix: str = "chatcmpl-",
+    wanted: EndpointOptions | None = None,
+    ask: Ask | None = None,
 ) -> Response:
-    model = serving.model
-    wanted = _wanted(request)
-    asked = await call.text_work(lambda: _asked(model, request, wanted))
+    """Answer a conversation in whatever form a reply is made.
+
+    prefix: of the reply's id. wanted: None for what the request says. ask: makes the prompt; None
+    where the messages are it.
+    """
+    model, ask = serving.model, ask or asked_of
+    wanted = wanted or wanted_of(request)
+    asked = await call.text_work(lambda: ask(model, request, wanted))
     grammar = None
     if has_grammar(request):
         opened = asked.reading is not None and asked.reading.reasoning_opened
@@ -50,7 +80,7 @@ async def _answered(
                 special=model.special_tokens,
             )
         )
-    ids = Ids("chatcmpl", request.request_id, call.state.new_id())
+    ids = Ids(prefix, request.request_id, call.state.new_id())
     plan = make_plan(
         model,
         request,
@@ -58,23 +88,17 @@ async def _answered(
         wanted,
         bad_words=asked.bad_words,
         grammar=grammar,
+        thinking=asked.thinking,
         engine_id=ids.engine,
         timeout_s=timeout_s(call, request),
     )
-    reply = ChatReply(
-        head_of(call, serving, ids),
-        request,
-        asked.prompt.token_ids,
-        model.tokenizer,
-        UsageEvents.of(request, forced=call.state.config.enable_force_include_usage),
-        asked.reading,
-        new_id=call.state.new_id,
-    )
+    reply = make_reply(head_of(call, serving, ids), asked.prompt.token_ids, asked.reading)
     kept = () if asked.reading is None else asked.reading.kept_ids
     return await answer(call, serving, ticket, request, plan, reply, kept_special_ids=kept)
 
 
-def _wanted(request: ChatCompletionRequest) -> EndpointOptions:
+def wanted_of(request: ChatCompletionRequest) -> EndpointOptions:
+    """What a request for a conversation says."""
     return EndpointOptions(
         max_tokens=request.wanted_tokens,
         tokens_param=request.tokens_param,
@@ -85,24 +109,24 @@ def _wanted(request: ChatCompletionRequest) -> EndpointOptions:
     )
 
 
-class _Asked(NamedTuple):
+class RenderedRequest(NamedTuple):
     """The results of work on a request's texts."""
 
     prompt: Prompt
     bad_words: tuple[tuple[int, ...], ...]
     reading: AnswerReading | None
+    thinking: ThinkingBudget | None = None
 
 
-def _asked(model: ServedModel, request: ChatCompletionRequest, wanted: EndpointOptions) -> _Asked:
-    keep, choice = request.truncate_prompt_tokens, request.choice_of_tools
-    conversation = Conversation(
-        request.messages,
-        opens_turn=request.opens_turn,
-        continues=request.continue_final_message,
-        variables=template_variables(request.chat_template_kwargs, request.effort),
-        template=request.chat_template,
-        tools=() if choice.kind == "none" else request.tools,
-    )
+Ask = Callable[[ServedModel, ChatCompletionRequest, EndpointOptions], RenderedRequest]
+"""Takes long for long texts."""
+
+
+def asked_of(
+    model: ServedModel, request: ChatCompletionRequest, wanted: EndpointOptions
+) -> RenderedRequest:
+    """The messages as a prompt, and how answers to it are read."""
+    keep, conversation = request.truncate_prompt_tokens, conversation_of(request)
     rendering = render(
         model,
         conversation,
@@ -118,4 +142,38 @@ def _asked(model: ServedModel, request: ChatCompletionRequest, wanted: EndpointO
         prompt=rendering.text,
         continues=request.continue_final_message,
     )
-    return _Asked(Prompt(kept, _PARAM), bad_word_ids(request.bad_words, model.tokenizer), reading)
+    return RenderedRequest(
+        Prompt(kept, _PARAM),
+        bad_word_ids(request.bad_words, model.tokenizer),
+        reading,
+        _budget(request.thinking_tokens, reading, model.tokenizer),
+    )
+
+
+def conversation_of(request: ChatCompletionRequest) -> Conversation:
+    """What a request has rendered."""
+    choice = request.choice_of_tools
+    return Conversation(
+        request.messages,
+        opens_turn=request.opens_turn,
+        continues=request.continue_final_message,
+        variables=template_variables(request.chat_template_kwargs, request.effort),
+        template=request.chat_template,
+        tools=() if choice.kind == "none" else request.tools,
+    )
+
+
+def _budget(
+    max_tokens: int | None, reading: AnswerReading | None, tokenizer: Tokenizer
+) -> ThinkingBudget | None:
+    """The budget of an answer's reasoning; None where there is none, or nothing to bound."""
+    marks = None if reading is None else reasoning_marks(reading.format, tokenizer)
+    if max_tokens is None or reading is None or marks is None:
+        return None
+    opened = reading.reasoning_opened
+    return ThinkingBudget(
+        max_tokens=max_tokens,
+        begin_ids=() if opened else marks.begin_ids,
+        end_ids=marks.end_ids,
+        is_open=opened,
+    )

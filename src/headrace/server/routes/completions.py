@@ -59,7 +59,7 @@ async def _answered(
     grammar = None
     if form:
         grammar = await call.grammar_work(lambda: constraint_of(form, model.special_tokens))
-    ids = Ids("cmpl", request.request_id, call.state.new_id())
+    ids = Ids("cmpl-", request.request_id, call.state.new_id())
     plan = make_plan(
         model,
         request,

@@ -28,15 +28,19 @@ async def openapi(call: Call) -> Response:
         ),
         bool(config.api_key),
         config.admin_api_key is not None,
+        call.state.model_name,
     )
     return Response(body, media_type="application/json")
 
 
 @functools.cache
-def _document(routes: tuple[tuple[str, str], ...], client_key: bool, admin_key: bool) -> bytes:
+def _document(
+    routes: tuple[tuple[str, str], ...], client_key: bool, admin_key: bool, model: str
+) -> bytes:
     from headrace.server.openapi import document
 
-    return msgspec.json.encode(document(routes, client_key=client_key, admin_key=admin_key))
+    told = document(routes, client_key=client_key, admin_key=admin_key, model=model)
+    return msgspec.json.encode(told)
 
 
 async def docs(call: Call) -> Response:

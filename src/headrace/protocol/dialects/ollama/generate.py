@@ -12,9 +12,11 @@ from headrace.protocol.dialects.ollama.lines import LineReader
 from headrace.protocol.dialects.ollama.read_generate import read_generate
 from headrace.protocol.dialects.ollama.read_reply import read_reply
 from headrace.protocol.dialects.ollama.stream_reader import OllamaStreamReader
+from headrace.protocol.dialects.ollama.stream_writer import OllamaStreamWriter
+from headrace.protocol.dialects.ollama.usage import Durations
 from headrace.protocol.dialects.ollama.write_chunk import line
 from headrace.protocol.neutral.call import ChatCall
-from headrace.protocol.neutral.dialect import Headers, StreamWriter
+from headrace.protocol.neutral.dialect import Headers
 from headrace.protocol.neutral.event import Event, ReplyFailure
 from headrace.protocol.neutral.failure import Failure
 from headrace.protocol.neutral.reply import ChatReply
@@ -35,9 +37,9 @@ class OllamaGenerateClient(OllamaClient):
         """The first choice: Ollama's answers are one."""
         return msgspec.json.encode(_to_generate(super().write_reply(reply, call)))
 
-    def stream_writer(self, call: ChatCall) -> StreamWriter:  # type: ignore[override]
-        """A writer of lines."""
-        return _GenerateWriter(super().stream_writer(call))
+    def stream_writer(self, call: ChatCall) -> GenerateWriter:  # type: ignore[override]
+        """A writer of lines; its `durations` may be set until the last of them."""
+        return GenerateWriter(super().stream_writer(call))
 
 
 class GenerateReplies:
@@ -87,9 +89,20 @@ class GenerateStreamReader:
         return events + self._chat.end()
 
 
-class _GenerateWriter:
-    def __init__(self, chat: StreamWriter) -> None:
+class GenerateWriter:
+    """A writer of one answer."""
+
+    def __init__(self, chat: OllamaStreamWriter) -> None:
         self._chat = chat
+
+    @property
+    def durations(self) -> Durations:
+        """Those of the last line, until it is written."""
+        return self._chat.durations
+
+    @durations.setter
+    def durations(self, durations: Durations) -> None:
+        self._chat.durations = durations
 
     def write(self, event: Event) -> bytes:
         """The lines that an event becomes."""

@@ -1,14 +1,14 @@
 """Lists and descriptions of models as Ollama's clients request them: /api/tags, /api/show, ...
 
-Models here are not files: sizes are 0, and digests are those of the names, so that they distinguish
-names and stay the same.
+A gateway's models are not files: their sizes are 0. Digests are those of the names, so that they
+distinguish names and stay the same.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -26,9 +26,25 @@ _TEMPLATE = "{{ .System }}{{ .Tools }}{{ .Prompt }}"
 _FOREVER = "9999-12-31T23:59:59Z"
 
 
-def write_tags(names: Sequence[str], modified_at: str = EPOCH) -> bytes:
-    """The reply to GET /api/tags. modified_at: RFC 3339."""
-    return msgspec.json.encode({"models": [_summary(name, modified_at) for name in names]})
+class ModelFacts(NamedTuple):
+    """The facts of a model whose file is here."""
+
+    size_bytes: int = 0
+    """Of its weights."""
+    family: str = _ARCHITECTURE
+    quantization: str = ""
+    context_tokens: int = 0
+    """As served."""
+
+
+NO_FACTS = ModelFacts()
+
+
+def write_tags(
+    names: Sequence[str], modified_at: str = EPOCH, facts: ModelFacts = NO_FACTS
+) -> bytes:
+    """The reply to GET /api/tags. modified_at: RFC 3339. facts: of all of them."""
+    return msgspec.json.encode({"models": [_summary(name, modified_at, facts) for name in names]})
 
 
 def read_show(body: bytes) -> str:
@@ -46,20 +62,21 @@ def write_show(
     capabilities: Sequence[str] = ("completion",),
     context_length: int | None = None,
     modified_at: str = EPOCH,
+    facts: ModelFacts = NO_FACTS,
 ) -> bytes:
     """The reply to POST /api/show for a model that is there.
 
     capabilities: Ollama's words: completion, tools, vision, thinking, embedding. context_length:
     in tokens, where it is known; clients look for it by the name of the architecture.
     """
-    info: dict[str, Any] = {"general.architecture": _ARCHITECTURE, "general.basename": name}
+    info: dict[str, Any] = {"general.architecture": facts.family, "general.basename": name}
     if context_length is not None:
-        info[f"{_ARCHITECTURE}.context_length"] = context_length
+        info[f"{facts.family}.context_length"] = context_length
     shown = {
         "modelfile": "",
         "parameters": "",
         "template": _TEMPLATE if "tools" in capabilities else "",
-        "details": _details(),
+        "details": _details(facts),
         "model_info": info,
         "capabilities": list(capabilities),
         "modified_at": modified_at,
@@ -67,12 +84,10 @@ def write_show(
     return msgspec.json.encode(shown)
 
 
-def write_ps(names: Sequence[str]) -> bytes:
-    """The reply to GET /api/ps: what is served elsewhere is always loaded, and nowhere here."""
-    loaded = [
-        {**_summary(name, EPOCH), "expires_at": _FOREVER, "size_vram": 0, "context_length": 0}
-        for name in names
-    ]
+def write_ps(names: Sequence[str], facts: ModelFacts = NO_FACTS) -> bytes:
+    """The reply to GET /api/ps: what is served is always loaded, and on no graphics card."""
+    more = {"expires_at": _FOREVER, "size_vram": 0, "context_length": facts.context_tokens}
+    loaded = [{**_summary(name, EPOCH, facts), **more} for name in names]
     for one in loaded:
         del one["modified_at"]
     return msgspec.json.encode({"models": loaded})
@@ -88,23 +103,23 @@ def no_model(name: str) -> RequestError:
     return RequestError(f"model '{name}' not found", param="model", code="model_not_found")
 
 
-def _summary(name: str, modified_at: str) -> dict[str, Any]:
+def _summary(name: str, modified_at: str, facts: ModelFacts) -> dict[str, Any]:
     return {
         "name": name,
         "model": name,
         "modified_at": modified_at,
-        "size": 0,
+        "size": facts.size_bytes,
         "digest": hashlib.sha256(name.encode()).hexdigest(),
-        "details": _details(),
+        "details": _details(facts),
     }
 
 
-def _details() -> dict[str, Any]:
+def _details(facts: ModelFacts) -> dict[str, Any]:
     return {
         "parent_model": "",
         "format": "",
-        "family": _ARCHITECTURE,
-        "families": [_ARCHITECTURE],
+        "family": facts.family,
+        "families": [facts.family],
         "parameter_size": "",
-        "quantization_level": "",
+        "quantization_level": facts.quantization,
     }

@@ -31,6 +31,12 @@ def item_id(prefix: ItemPrefix, response: str, index: int) -> str:
     return f"{prefix}{_OURS}{base}_{index}"
 
 
+def input_item_id(prefix: str, response: str, index: int) -> str:
+    """The id of the item at `index` of the input that a response answers."""
+    base = response.removeprefix("resp_")[-_KEPT_CHARACTERS:]
+    return f"{prefix}{_OURS}{base}_in{index}"
+
+
 def foreign_id(id: str) -> str | None:
     """`id` as its maker gave it; None if it is one of ours or none at all."""
     kind, mark, _ = id.partition(_OURS)

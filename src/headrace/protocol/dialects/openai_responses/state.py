@@ -21,7 +21,7 @@ def needs_state(call: ChatCall) -> tuple[str, ...]:
         return ()
     fields = [name for name in STATEFUL_FIELDS if call.extra.get(name) not in (None, False)]
     kinds = {
-        part.value.get("type", "item_reference")
+        part.value.get("type") or "item_reference"
         for message in call.messages
         for part in message.parts
         if isinstance(part, Opaque) and "content_part" not in part.value

@@ -39,6 +39,8 @@ class ResponsesStreamWriter:
         self._service_tier: str | None = None
         self._sequence_number = 0
         self._over = False
+        self.whole: dict[str, Any] | None = None
+        """The response object of the last event, once that is written."""
 
     def write(self, event: Event) -> bytes:
         """The bytes that an event becomes. Raises AnswerTooLongError."""
@@ -90,6 +92,7 @@ class ResponsesStreamWriter:
         reason = self._finished.reason if self._finished else None
         extra = self._finished.extra if self._finished else {}
         whole = response.ended(output.items, reason, self._usage, self._service_tier, extra)
+        self.whole = whole
         kind = "incomplete" if whole["status"] == "incomplete" else "completed"
         return closing + self._event({"type": f"response.{kind}", "response": whole})
 

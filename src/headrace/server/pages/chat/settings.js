@@ -37,13 +37,11 @@ const EXAMPLE_SCHEMA = {
   additionalProperties: false,
 };
 
+// Open as it was where it is drawn again.
 function section(id, title, open, ...content) {
-  return h(
-    "details",
-    { id, open },
-    h("summary", {}, title),
-    h("div", { class: "inside" }, content),
-  );
+  const isOpen = document.getElementById(id)?.open ?? open;
+  const inside = h("div", { class: "inside" }, content);
+  return h("details", { id, open: isOpen }, h("summary", {}, title), inside);
 }
 
 // A checkbox that keeps kept[name].
@@ -229,19 +227,22 @@ const closeButton = () =>
     "Close",
   );
 
-export function toggleSettings(open) {
+function showSettings(open) {
   document.body.classList.toggle("with-settings", open);
-  const button = document.getElementById("settings-button");
-  button.setAttribute("aria-expanded", String(document.body.classList.contains("with-settings")));
+  document.getElementById("settings-button").setAttribute("aria-expanded", String(open));
+}
+
+export function toggleSettings(open) {
+  showSettings(open);
   if (open) document.querySelector("#settings summary").focus();
-  else button.focus();
+  else document.getElementById("settings-button").focus();
 }
 
 // Opens what holds a control and puts the focus there.
 export function reveal(id) {
   const control = document.getElementById(id);
   if (!control) return;
-  document.body.classList.add("with-settings");
+  showSettings(true);
   control.closest("details").open = true;
   control.focus();
 }

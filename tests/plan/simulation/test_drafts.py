@@ -10,7 +10,7 @@ from headrace.engine.drafts import Proposal
 from headrace.engine.request import Request
 from headrace.errors import ConfigError
 from headrace.plan.simulation.arrival import Arrival, PromptWriter
-from headrace.plan.simulation.guessed import Guesses
+from headrace.plan.simulation.drafts import Guesses
 from headrace.plan.simulation.service import Service
 from headrace.plan.simulation.settings import EngineSettings
 from tests.engine.mock import NUM_TOKENS, MockModel, collect, drain, make_core, submit

@@ -1,4 +1,4 @@
-"""SQLite files of the gateway: whether a file belongs to it and is intact, and opening it.
+"""SQLite files: whether a file is one of ours and intact, and opening it.
 
 Nothing is written to a file that is damaged, newer or of another program.
 """
@@ -14,14 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.errors import HeadraceError
-from headrace.gateway.batch_writer import Verdict
 
 # Another process may be writing; a write takes milliseconds.
 _BUSY_S = 5.0
 _WAL_ATTEMPTS = 100
-# Raised for a value that fits in no column.
-_BAD_ROWS = (ArithmeticError, TypeError, ValueError, sqlite3.DataError, sqlite3.IntegrityError,
-             sqlite3.InterfaceError, sqlite3.ProgrammingError)  # fmt: skip
 WHOLE_CHECK_BYTES = 64 * 2**20
 """A file up to this size is checked whole, in tenths of a second; a larger one in part."""
 
@@ -48,7 +44,7 @@ class FileKind:
     """Distinguishes it from other programs' files (PRAGMA application_id)."""
     version: int
     columns_of: Callable[[int], list[str]]
-    """The columns of the table `requests`, by version."""
+    """The columns of `table`, by version."""
     statements: tuple[str, ...]
     """Make an empty file one of `version`."""
     purpose: str
@@ -57,6 +53,8 @@ class FileKind:
     """The setting that names the file."""
     error: type[HeadraceError]
     """The type of errors raised."""
+    table: str = "requests"
+    """The table that is looked at."""
     made_by: str = ""
     """What creates a missing file, if it takes more than that setting."""
     upgrade: Callable[[sqlite3.Connection, int], None] = _nothing_to_add
@@ -80,7 +78,7 @@ class FileKind:
         try:
             is_new = self._check_at_once(connection, path)
             use_write_ahead_log(connection)
-            # A crash of the gateway loses nothing that was written; a crash of the machine may lose
+            # A crash of the process loses nothing that was written; a crash of the machine may lose
             # the last batches, the price of not calling fsync for each.
             connection.execute("PRAGMA synchronous = NORMAL")
             if is_new:
@@ -165,7 +163,7 @@ class FileKind:
                 f"{path}: its schema has version {version} and this headrace knows up to "
                 f"{self.version}; use the newer headrace that wrote it, or name another file"
             )
-        columns = [row[1] for row in connection.execute("PRAGMA table_info(requests)")]
+        columns = [row[1] for row in connection.execute(f"PRAGMA table_info({self.table})")]
         if columns != self.columns_of(version):
             raise self._damaged(path, "its columns do not match its version")
         return False
@@ -222,15 +220,6 @@ def is_damage(error: Exception) -> bool:
     """Whether SQLite found the file itself damaged, so that a retry does not help."""
     code = getattr(error, "sqlite_errorcode", 0)
     return (code & 0xFF) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-
-
-def judged(error: Exception) -> Verdict | None:
-    """What an error means for a writer of lines; None if it is not one of SQLite's."""
-    if isinstance(error, _BAD_ROWS):
-        return "bad_line"
-    if isinstance(error, sqlite3.Error | OSError):
-        return "damaged" if is_damage(error) else "later"
-    return None
 
 
 def _version(connection: sqlite3.Connection) -> int:

@@ -1,0 +1,109 @@
+"""The form of answers as `generate` and `chat` take it: schemas, expressions, choices, grammars."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+import msgspec
+
+from headrace.cli.sections import SectionOption
+from headrace.config.text_file import read_text_file
+from headrace.errors import ConfigError
+
+if TYPE_CHECKING:
+    from headrace.offline.structured import StructuredOutputsParams
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+MAX_FILE_BYTES = 1 << 20
+"""Of a schema or a grammar: twice what is compiled."""
+
+_OPTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("--schema", {"metavar": "FILE", "help": "Hold the answer to the JSON schema in a file."}),
+    ("--regex", {"metavar": "TEXT", "help": "Hold the answer to a regular expression."}),
+    (
+        "--choice",
+        {
+            "metavar": "TEXT",
+            "multiple": True,
+            "help": "Hold the answer to one of these texts. [may be repeated]",
+        },
+    ),
+    (
+        "--grammar",
+        {
+            "metavar": "FILE",
+            "help": "Hold the answer to the grammar in a file, in llama.cpp's notation or in Lark.",
+        },
+    ),
+)
+
+
+def structured_options(function: F) -> F:
+    """Decorator: the options that say what an answer is held to."""
+    for flag, about in reversed(_OPTIONS):
+        option = click.option(flag, cls=SectionOption, section="Form of the answer", **about)
+        function = option(function)
+    return function
+
+
+def structured_outputs(values: dict[str, Any]) -> StructuredOutputsParams | None:
+    """What was typed, taken out of `values`; None for free text.
+
+    Raises ConfigError for several forms and for one that is wrong, naming the flag.
+    """
+    given = {flag: values.pop(flag.removeprefix("--"), None) for flag, _ in _OPTIONS}
+    typed = {flag: value for flag, value in given.items() if value not in (None, ())}
+    if not typed:
+        return None
+    if len(typed) > 1:
+        raise ConfigError(f"{' and '.join(typed)}: an answer has one form; give one of them")
+    from headrace.offline.structured import StructuredOutputsParams
+
+    ((flag, value),) = typed.items()
+    if flag == "--schema":
+        return schema_form(value, flag)
+    if flag == "--grammar":
+        text = read_text_file(Path(value).expanduser(), flag, MAX_FILE_BYTES)
+        form = StructuredOutputsParams(grammar=text)
+    elif flag == "--choice":
+        form = StructuredOutputsParams(choice=value)
+    else:
+        form = StructuredOutputsParams(regex=value)
+    return _compiled(form, flag)
+
+
+def schema_form(source: str, flag: str) -> StructuredOutputsParams:
+    """The form of a JSON schema. source: a file, or JSON itself where it begins with a brace.
+
+    Raises ConfigError, naming `flag`, where it cannot be read or no answer can be held to it.
+    """
+    is_json = source.lstrip().startswith("{")
+    text = source if is_json else read_text_file(Path(source).expanduser(), flag, MAX_FILE_BYTES)
+    from headrace.offline.structured import StructuredOutputsParams
+
+    try:
+        schema = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        place = "" if is_json else f" {source}"
+        raise ConfigError(f"{flag}{place}: is not JSON: {error}") from None
+    return _compiled(StructuredOutputsParams(json=schema), flag)
+
+
+def _compiled(form: StructuredOutputsParams, flag: str) -> StructuredOutputsParams:
+    """The form, once its grammar compiles: before a model is loaded for it."""
+    from headrace.errors import RequestError
+    from headrace.offline.structured import grammar_of
+    from headrace.structured.compile import validate
+
+    try:
+        grammar = grammar_of(form, None)
+        if grammar is not None:
+            validate(grammar, param="structured_outputs")
+    except RequestError as error:
+        problem = str(error).removeprefix("structured_outputs").lstrip(". ")
+        raise ConfigError(f"{flag}: {problem}") from None
+    return form

@@ -1,0 +1,1 @@
+"""llama-server's own API: /completion and /infill. Source: its README, 2026."""

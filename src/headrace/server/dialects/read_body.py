@@ -1,0 +1,59 @@
+"""A client's body as a call of its dialect, and as our own request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from headrace.protocol.field_path import has_field
+from headrace.protocol.json_object import JsonObject
+from headrace.protocol.neutral.call import ChatCall
+from headrace.protocol.neutral.dialect import ClientSide
+from headrace.protocol.openai.chat import ChatCompletionRequest
+from headrace.server.dialects.call_request import chat_request
+
+
+class ReadBody(NamedTuple):
+    """A call, and the request that it is."""
+
+    call: ChatCall
+    request: ChatCompletionRequest
+    ignored: tuple[str, ...]
+    """Hints that have no effect here, by the client's names."""
+    has: Callable[[str], bool]
+    """Whether the client's body has a field at a path."""
+
+
+def read_body(
+    body: bytes,
+    side: ClientSide,
+    path: str,
+    headers: Mapping[str, str],
+    *,
+    adapt: Callable[[ChatCall], ChatCall] = lambda call: call,
+    more: dict[str, Any] | None = None,
+    continues: bool = False,
+    taken: frozenset[str] = frozenset(),
+) -> ReadBody:
+    """Raises RequestError naming the client's field at fault.
+
+    adapt: what this server changes of a call. more, continues, taken: as of `chat_request`.
+    """
+    call = adapt(side.read_call(body, path, headers))
+    has = _fields_of(body)
+    request, ignored = chat_request(
+        call, side, has=has, more=more, continues=continues, taken=taken
+    )
+    return ReadBody(call, request, ignored, has)
+
+
+def _fields_of(body: bytes) -> Callable[[str], bool]:
+    """Looked up only where an error or a hint has to be named."""
+    found: list[JsonObject] = []
+
+    def has(path: str) -> bool:
+        if not found:
+            found.append(JsonObject.read(body))
+        return has_field(found[0], path)
+
+    return has

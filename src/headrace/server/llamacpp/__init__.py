@@ -1,0 +1,1 @@
+"""llama-server's own endpoints, on the way that completions take."""

@@ -1,0 +1,81 @@
+"""Conversations in another vendor's dialect: read, answered as chat completions are, written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from starlette.responses import Response
+
+from headrace.conversation.reading import AnswerReading
+from headrace.protocol.neutral.call import ChatCall
+from headrace.protocol.neutral.dialect import ClientSide
+from headrace.server.answer import admitted
+from headrace.server.call import Call
+from headrace.server.dialects.client_names import client_names
+from headrace.server.dialects.neutral_reply import NeutralReply
+from headrace.server.dialects.read_body import ReadBody, read_body
+from headrace.server.reply import Head
+from headrace.server.routes.chat import Ask, answer_chat, wanted_of
+from headrace.server.state import Serving
+
+MakeNeutralReply = Callable[[ReadBody, Head, list[int], AnswerReading | None], NeutralReply]
+
+
+async def read_call(
+    call: Call,
+    side: ClientSide,
+    *,
+    adapt: Callable[[ChatCall], ChatCall] = lambda call: call,
+    continues: bool = True,
+    taken: frozenset[str] = frozenset(),
+) -> ReadBody:
+    """The body of a call; raises RequestError naming the client's field at fault.
+
+    adapt, continues, taken: as of `read_body`.
+    """
+    http = call.http
+    path, headers = http.scope["path"], dict(http.headers)
+    asked = await call.read(
+        lambda body: read_body(
+            body, side, path, headers, adapt=adapt, continues=continues, taken=taken
+        )
+    )
+    call.note_ignored(asked.ignored)
+    return asked
+
+
+async def answer_asked(
+    call: Call,
+    serving: Serving,
+    side: ClientSide,
+    asked: ReadBody,
+    make_reply: MakeNeutralReply,
+    *,
+    prefix: str,
+    ask: Ask | None = None,
+) -> Response:
+    """Answer what was asked. prefix, ask: as of `answer_chat`.
+
+    Tokens beyond the context are not refused: clients of these dialects say a number for models of
+    all sizes, and the reply says that it was cut.
+    """
+    request = asked.request
+    wanted = wanted_of(request)
+    wanted = replace(wanted, max_tokens=None, default_tokens=wanted.max_tokens)
+    with client_names(side.field_paths, asked.has):
+        return await admitted(
+            call,
+            request.n,
+            lambda ticket: answer_chat(
+                call,
+                serving,
+                ticket,
+                request,
+                partial(make_reply, asked),
+                prefix=prefix,
+                wanted=wanted,
+                ask=ask,
+            ),
+        )

@@ -1,0 +1,298 @@
+"""POST /v1/responses and /v1/responses/input_tokens: OpenAI's Responses API.
+
+A response is in the store before its client has read its end, so that the next request may name it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from starlette.responses import Response
+
+from headrace.conversation.reading import AnswerReading
+from headrace.errors import RequestError, shown
+from headrace.protocol.body_json import decode_object
+from headrace.protocol.neutral.call import ChatCall
+from headrace.server.api_error import ApiError
+from headrace.server.call import Call
+from headrace.server.dialects.client_names import client_names
+from headrace.server.dialects.read_body import ReadBody, read_body
+from headrace.server.dialects.responses_reply import ResponsesReply
+from headrace.server.event_stream import EventStream
+from headrace.server.prompt import render
+from headrace.server.reply import Head
+from headrace.server.responses_store.rows import Items, TooLongError, Turn
+from headrace.server.routes.chat import conversation_of
+from headrace.server.routes.dialect_chat import answer_asked
+
+if TYPE_CHECKING:
+    from headrace.protocol.dialects.openai_responses import OpenAIResponsesClient
+
+_PREFIX = "resp_"
+# Why what only OpenAI's own servers do is refused.
+_REFUSED = {
+    "background": "a response is made while its client waits; omit it",
+    "conversation": "conversations are not kept; continue one with previous_response_id",
+    "prompt": "prompts are not kept; send the prompt's text as instructions and input",
+    "context_management": "nothing is compacted; send what is to be in the context",
+}
+# Kept apart from the call that becomes our own request: they say nothing of the answer.
+_OURS = frozenset({*_REFUSED, "store", "previous_response_id", "truncation"})
+
+
+@dataclass
+class _Asked:
+    """A request, and what it continues."""
+
+    asked: ReadBody
+    """Its call has all of the conversation, and none of the fields that concern the store."""
+    input: Any
+    """Its own input."""
+    stores: bool
+    previous: int | None = None
+    """The row that it continues, held until `release`."""
+    release: Callable[[], None] = lambda: None
+
+
+async def create_response(call: Call) -> Response:
+    """Answer a conversation, whole or as events, and keep the response."""
+    side = _side()
+    serving = call.state.generating(call.key)
+    read = await _read(call)
+    try:
+        serving.model.check_name(read.asked.call.model)
+        response = await _answered(call, side, read)
+    except BaseException:
+        read.release()
+        raise
+    if isinstance(response, EventStream):
+        ended = response.on_end or (lambda: None)
+
+        def release() -> None:
+            ended()
+            read.release()
+
+        response.on_end = release
+    else:
+        read.release()
+    return response
+
+
+async def count_input_tokens(call: Call) -> Response:
+    """The tokens of the prompt that a conversation would become."""
+    from headrace.protocol.dialects.openai_responses.count_tokens import write_token_count
+
+    side = _side()
+    model = call.state.serving().model
+    read = await _read(call)
+    read.release()
+    model.check_name(read.asked.call.model)
+    request = read.asked.request
+    with client_names(side.field_paths, read.asked.has):
+        rendering = await call.side_work(
+            lambda: render(
+                model,
+                conversation_of(request),
+                add_special_tokens=request.add_special_tokens,
+                must_fit=False,
+            )
+        )
+    body = write_token_count(len(rendering.token_ids))
+    return Response(body, media_type="application/json")
+
+
+async def _answered(call: Call, side: OpenAIResponsesClient, read: _Asked) -> Response:
+    serving = call.state.serving()
+    made: list[ResponsesReply] = []
+
+    def make_reply(
+        asked: ReadBody, head: Head, prompt_ids: list[int], reading: AnswerReading | None
+    ) -> ResponsesReply:
+        reply = ResponsesReply(
+            side,
+            asked.call,
+            head,
+            prompt_ids,
+            reading,
+            tokenizer=serving.model.tokenizer,
+            new_id=call.state.new_id,
+        )
+        reply.stored = read.stores
+        reply.seals_thoughts = asked.call.thought_signatures is True
+        made.append(reply)
+        return reply
+
+    response = await answer_asked(call, serving, side, read.asked, make_reply, prefix=_PREFIX)
+    if not read.stores:
+        return response
+    if isinstance(response, EventStream):
+        (reply,) = made
+        response.pass_through(partial(_kept_stream, call, read, reply))
+    elif response.status_code == 200:
+        body = bytes(response.body)
+        await _keep(call, read, msgspec.json.decode(body)["id"], body)
+    return response
+
+
+async def _kept_stream(
+    call: Call, read: _Asked, reply: ResponsesReply, events: AsyncGenerator[bytes, None]
+) -> AsyncGenerator[bytes, None]:
+    """The events, the last of which waits until the response is stored."""
+    async with aclosing(events):
+        async for event in events:
+            whole = reply.ended
+            if whole is not None:
+                await _keep(call, read, whole["id"], msgspec.json.encode(whole))
+            yield event
+
+
+async def _keep(call: Call, read: _Asked, id: str, body: bytes) -> None:
+    from headrace.protocol.dialects.openai_responses.own_items import own_items
+
+    items = msgspec.json.encode(own_items(read.input, id))
+    await call.state.responses_store.add(Turn(id, call.owner, read.previous, items, body))
+
+
+async def _read(call: Call) -> _Asked:
+    """The body of a call with the conversation that it continues.
+
+    Raises RequestError naming the field at fault, ApiError 400 for a response that is not stored.
+    """
+    http, state, side = call.http, call.state, _side()
+    path, headers = http.scope["path"], dict(http.headers)
+
+    def ask(body: bytes) -> ReadBody:
+        fields = decode_object(body, bounds=state.body_bounds)
+        _refuse(fields)
+        more = _allowed_tools(fields)
+        asked = read_body(body, side, path, headers, adapt=_adapted, more=more)
+        _refuse_items(asked.call)
+        return asked._replace(call=_with_extra(asked.call, fields))
+
+    body = b""
+
+    def look(given: bytes) -> tuple[dict[str, Any], ReadBody | None]:
+        nonlocal body
+        fields = decode_object(given, bounds=state.body_bounds)
+        if fields.get("model") is None:  # one model is served
+            fields["model"] = state.serving().model.name
+            given = msgspec.json.encode(fields)
+        body = given
+        _refuse(fields)
+        # Read alone first: what is wrong with it is then named by its own places.
+        side.read_call(given, path, headers)
+        continues = fields.get("previous_response_id") is not None
+        return fields, None if continues else ask(given)
+
+    fields, asked = await call.read(look)
+    stores = fields.get("store") is not False and state.config.max_stored_responses > 0
+    own = fields.get("input")
+    if asked is not None:
+        call.note_ignored(asked.ignored)
+        return _Asked(asked, own, stores)
+    store, limit = state.responses_store, state.config.max_body_bytes
+    previous_id = fields["previous_response_id"]
+    try:
+        held = await store.hold(previous_id, call.owner, limit)
+    except TooLongError as error:
+        raise RequestError(
+            f"previous_response_id: {error}; begin another conversation",
+            param="previous_response_id",
+            code="conversation_too_long",
+        ) from None
+    if held is None:
+        raise ApiError(
+            400,
+            f"Previous response with id {shown(previous_id)} not found.",
+            param="previous_response_id",
+            code="previous_response_not_found",
+        )
+    read = partial(_joined, fields, held.items)
+    try:
+        asked = await state.large_bodies.result(
+            call.key, len(body) + sum(map(len, held.items)), lambda: ask(read())
+        )
+    except BaseException:
+        store.release(held.number)
+        raise
+    call.body_bytes = len(body) + sum(map(len, held.items))
+    call.note_ignored(asked.ignored)
+    return _Asked(asked, own, stores, held.number, partial(store.release, held.number))
+
+
+def _joined(fields: dict[str, Any], before: Items) -> bytes:
+    """The body with all of the conversation as its input."""
+    own = fields.get("input")
+    if own is None:
+        own = []
+    elif isinstance(own, str):
+        own = [{"role": "user", "content": own}]
+    return msgspec.json.encode({**fields, "input": [*before, *own]})
+
+
+def _refuse(fields: dict[str, Any]) -> None:
+    for name, why in _REFUSED.items():
+        value = fields.get(name)
+        if value is not None and not (name == "background" and value is False):
+            raise RequestError(
+                f"{name}: this is not supported; {why}", param=name, code="unsupported"
+            )
+    truncation = fields.get("truncation")
+    if truncation not in (None, "disabled"):
+        raise RequestError(
+            "truncation: only 'disabled' is supported, as nothing of a conversation is dropped "
+            "unseen; send less input",
+            param="truncation",
+            code="unsupported",
+        )
+
+
+def _refuse_items(call: ChatCall) -> None:
+    from headrace.protocol.dialects.openai_responses import needs_state
+
+    for kind in needs_state(call):
+        raise RequestError(
+            f"input: items of type {kind} are not supported; send the item itself, or continue a "
+            "response with previous_response_id",
+            param="input",
+            code="unsupported",
+        )
+
+
+def _adapted(call: ChatCall) -> ChatCall:
+    """The call without fields that are answered here."""
+    extra = {name: value for name, value in call.extra.items() if name not in _OURS}
+    if _is_allowed_tools(extra.get("tool_choice")):
+        del extra["tool_choice"]
+    # Likeliest tokens are shown with log probabilities alone.
+    top = call.top_logprobs if call.logprobs else None
+    return msgspec.structs.replace(call, extra=extra, top_logprobs=top)
+
+
+def _with_extra(call: ChatCall, fields: dict[str, Any]) -> ChatCall:
+    """The call as the response repeats it."""
+    kept = {name: fields[name] for name in _OURS if fields.get(name) is not None}
+    if _is_allowed_tools(fields.get("tool_choice")):
+        kept["tool_choice"] = fields["tool_choice"]
+    return msgspec.structs.replace(call, extra={**call.extra, **kept})
+
+
+def _allowed_tools(fields: dict[str, Any]) -> dict[str, Any]:
+    """A choice among some of the tools, which has no neutral form."""
+    choice = fields.get("tool_choice")
+    return {"tool_choice": choice} if _is_allowed_tools(choice) else {}
+
+
+def _is_allowed_tools(choice: Any) -> bool:
+    return isinstance(choice, dict) and choice.get("type") == "allowed_tools"
+
+
+def _side() -> OpenAIResponsesClient:
+    from headrace.protocol.dialects.openai_responses import CLIENT
+
+    return CLIENT

@@ -1,0 +1,57 @@
+"""What passes as content without a search is what a search would have found."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from headrace.answer_formats.deltas import ContentDelta, Delta, joined
+from headrace.answer_formats.formats import choose_format
+from headrace.answer_formats.parser import AnswerParser
+
+FORMAT = choose_format("<tool_call> <think>")
+CALL = '<tool_call>{"name": "f", "arguments": {"a": "<b> c"}}</tool_call>'
+TEXTS = (
+    "plain words, no marks at all",
+    "<think>a <b> c\n\n</think>\n\n  text with < and <tool and more \n\n",
+    f"before it  {CALL} \n after {CALL}{CALL} end ",
+    f"<think>x</think>{CALL}",
+    " \n leading and trailing \n ",
+    "<think>never closed <tool_call>",
+)
+
+
+def read(pieces: list[str], *, with_passes: bool) -> list[Delta]:
+    parser = AnswerParser(FORMAT, tools={"f": {}})
+    deltas: list[Delta] = []
+    for piece in pieces:
+        if with_passes and parser.passes(piece):
+            deltas.append(ContentDelta(piece))
+        else:
+            deltas += parser.feed(piece)
+    return deltas + parser.finish()
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_however_a_text_is_cut(text: str) -> None:
+    whole = joined(read([text], with_passes=False))
+    draw = random.Random(7)
+    passed = 0
+    for size in (1, 2, 3, 5, 9):
+        for _ in range(20):
+            cuts = sorted(draw.sample(range(len(text) + 1), min(len(text), size * 3)))
+            pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+            pieces = [piece for piece in pieces if piece]
+            assert joined(read(pieces, with_passes=True)) == whole, pieces
+            passed += len(pieces)
+    assert passed
+
+
+def test_words_in_the_middle_of_content_pass_and_marks_do_not() -> None:
+    parser = AnswerParser(FORMAT, tools={"f": {}})
+    assert not parser.passes("Hi")  # it may still begin with reasoning
+    parser.feed("Hi there")
+    assert parser.passes(" and more")
+    for piece in (" ends with space ", " <", "\n", ""):
+        assert not parser.passes(piece)

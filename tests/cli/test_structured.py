@@ -1,0 +1,66 @@
+"""The form of answers on the command line: held to, or refused before a model is loaded."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from headrace.cli.main import cli
+from headrace.cli.structured import schema_form, structured_outputs
+from headrace.errors import ConfigError
+from tests.tiny import write_tiny_gguf
+
+SCHEMA = {"type": "object", "properties": {"a": {"enum": ["x", "y"]}}, "required": ["a"],
+          "additionalProperties": False}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(write_tiny_gguf(tmp_path_factory.mktemp("model"), codec="Q8_0"))
+
+
+def generated(model: str, *flags: str) -> Result:
+    arguments = ["generate", model, "-p", "hi", "--max-tokens", "40", "--threads", "1", *flags]
+    result = CliRunner().invoke(cli, arguments, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def test_generate_holds_answers_to_a_schema(model: str, tmp_path: Path) -> None:
+    path = tmp_path / "schema.json"
+    path.write_text(json.dumps(SCHEMA), encoding="utf-8")
+    read = json.loads(generated(model, "--schema", str(path), "--json").stdout)
+    assert json.loads(read["text"])["a"] in ("x", "y")
+    assert read["finish_reason"] == "stop"
+
+
+def test_generate_holds_answers_to_choices_and_grammars(model: str, tmp_path: Path) -> None:
+    chosen = generated(model, "--choice", "yes", "--choice", "no").stdout
+    assert chosen in ("hiyes\n", "hino\n")
+    path = tmp_path / "form.gbnf"
+    path.write_text('root ::= "<" [01] ">"', encoding="utf-8")
+    assert generated(model, "--grammar", str(path)).stdout in ("hi<0>\n", "hi<1>\n")
+    assert generated(model, "--regex", "ab?c").stdout in ("hiabc\n", "hiac\n")
+
+
+@pytest.mark.parametrize(
+    ("values", "problem"),
+    [
+        ({"schema": "/absent.json"}, "--schema /absent.json: No such file"),
+        ({"schema": '{"type": 5}'}, "--schema: "),
+        ({"schema": "{"}, "--schema: is not JSON"),
+        ({"regex": "("}, "--regex: cannot be compiled: "),
+        ({"regex": "a", "choice": ("b",)}, "--regex and --choice: an answer has one form"),
+    ],
+)
+def test_a_form_that_is_wrong_is_named(values: dict[str, object], problem: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{problem}"):
+        structured_outputs(dict(values))
+
+
+def test_what_is_not_typed_is_free_text() -> None:
+    assert structured_outputs({"schema": None, "choice": ()}) is None
+    assert schema_form(json.dumps(SCHEMA), "/schema").json == SCHEMA

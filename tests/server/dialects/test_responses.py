@@ -1,0 +1,455 @@
+"""OpenAI's Responses API on the server, read by OpenAI's own package."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import msgspec
+import openai
+import pytest
+
+from headrace.answer_formats.formats import choose_format
+from headrace.config import ServerConfig
+from headrace.text import ChatTemplate
+from tests.server.conftest import MODEL, Running
+from tests.server.mock_engine import INFO, MockEngine, says
+from tests.server.test_reasoning import THOUGHT, thinking
+from tests.server.test_tools import CALL, TEMPLATE
+
+Start = Callable[..., Running]
+
+WEATHER: dict[str, Any] = {
+    "type": "function",
+    "name": "get_weather",
+    "description": "Weather of a city",
+    "parameters": {
+        "type": "object",
+        "properties": {"city": {"type": "string"}},
+        "required": ["city"],
+    },
+}
+KEYS: dict[str, Any] = {"api_key": ("one", "two")}
+
+
+def answer(server: Running, **fields: Any) -> dict[str, Any]:
+    """The response to a request that has to succeed."""
+    reply = server.post("/v1/responses", {"model": MODEL, "input": "x", **fields})
+    assert reply.status_code == 200, reply.text
+    told: dict[str, Any] = reply.json()
+    return told
+
+
+def refused(server: Running, status: int = 400, **fields: Any) -> dict[str, Any]:
+    reply = server.post("/v1/responses", {"model": MODEL, "input": "x", **fields})
+    assert reply.status_code == status, reply.text
+    error: dict[str, Any] = reply.json()["error"]
+    return error
+
+
+def prompts(server: Running) -> list[str]:
+    tokenizer = server.state.serving().model.tokenizer
+    return [
+        tokenizer.decode(each.prompt_token_ids, skip_special_tokens=False)
+        for each in server.engine.submitted
+    ]
+
+
+def roomy(engine: MockEngine) -> MockEngine:
+    engine.info = msgspec.structs.replace(INFO, max_model_len=2048)
+    return engine
+
+
+def with_tools(start: Start, engine: MockEngine) -> Running:
+    template, form = ChatTemplate(TEMPLATE), choose_format("<tool_call>")
+    return start(roomy(engine), template=template, answer_format=form)
+
+
+def test_a_response_is_answered_whole(start: Start) -> None:
+    server = start(MockEngine(says("hello", cached_tokens=3)))
+    told = answer(server, instructions="Be brief.", metadata={"a": "b"}, temperature=0.5)
+    assert told["id"].startswith("resp_")
+    assert (told["object"], told["status"], told["store"]) == ("response", "completed", True)
+    assert (told["instructions"], told["metadata"], told["temperature"]) == (
+        "Be brief.", {"a": "b"}, 0.5,
+    )  # fmt: skip
+    (item,) = told["output"]
+    assert item["id"].startswith("msg_")
+    assert (item["type"], item["role"], item["status"]) == ("message", "assistant", "completed")
+    assert item["content"][0]["text"] == "hello"
+    usage = told["usage"]
+    assert usage["input_tokens"] == len(server.engine.submitted[0].prompt_token_ids)
+    assert usage["input_tokens_details"]["cached_tokens"] == 3
+    assert (usage["output_tokens"], usage["output_tokens_details"]) == (6, {"reasoning_tokens": 0})
+
+
+def test_openais_package_reads_a_stream_whose_parts_make_the_response(start: Start) -> None:
+    server = start(MockEngine(says("hello wörld", cut=2)))
+    events = list(server.openai.responses.create(model=MODEL, input="x", stream=True))
+    assert [event.type for event in events if "delta" not in event.type] == [
+        "response.created",
+        "response.in_progress",
+        "response.output_item.added",
+        "response.content_part.added",
+        "response.output_text.done",
+        "response.content_part.done",
+        "response.output_item.done",
+        "response.completed",
+    ]
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    texts = [event.delta for event in events if event.type == "response.output_text.delta"]
+    assert "".join(texts) == "hello wörld"
+    last = events[-1]
+    assert last.type == "response.completed"
+    assert last.response.output_text == "hello wörld"
+    found = server.openai.responses.retrieve(last.response.id)
+    assert found.to_dict() == last.response.to_dict()
+
+
+def test_an_answer_cut_by_its_limit_is_incomplete(start: Start) -> None:
+    server = start(MockEngine(says("hello")))
+    told = answer(server, max_output_tokens=3)
+    assert (told["status"], told["incomplete_details"]) == (
+        "incomplete", {"reason": "max_output_tokens"},
+    )  # fmt: skip
+    assert told["output"][0]["status"] == "incomplete"
+    events = list(
+        server.openai.responses.create(model=MODEL, input="x", max_output_tokens=3, stream=True)
+    )
+    assert events[-1].type == "response.incomplete"
+
+
+def test_the_next_turn_begins_with_the_prompt_and_the_answer_of_the_last(start: Start) -> None:
+    server = start(roomy(MockEngine(says("hello"))))
+    first = answer(server, input="one")
+    second = answer(server, input="two", previous_response_id=first["id"])
+    third = answer(
+        server,
+        input=[{"role": "user", "content": [{"type": "input_text", "text": "three"}]}],
+        previous_response_id=second["id"],
+    )
+    assert second["previous_response_id"] == first["id"]
+    begun = prompts(server)
+    assert begun[1].startswith(f"{begun[0]}hello")
+    assert begun[2].startswith(f"{begun[1]}hello")
+    # The whole conversation sent at once gives the same prompt.
+    answer(
+        server,
+        input=[
+            {"role": "user", "content": "one"},
+            first["output"][0],
+            {"role": "user", "content": "two"},
+            second["output"][0],
+            {"role": "user", "content": "three"},
+        ],
+    )
+    assert prompts(server)[3] == begun[2]
+    assert third["output"][0]["content"][0]["text"] == "hello"
+
+
+def test_instructions_are_of_one_response(start: Start) -> None:
+    server = start(roomy(MockEngine(says("hello"))))
+    first = answer(server, input="one", instructions="Be brief.")
+    second = answer(server, input="two", previous_response_id=first["id"])
+    assert "Be brief." in prompts(server)[0]
+    assert "Be brief." not in prompts(server)[1]
+    assert second["instructions"] is None
+
+
+def test_a_response_that_is_not_stored_cannot_be_continued_or_found(start: Start) -> None:
+    server = start(MockEngine(says("hello")))
+    told = answer(server, store=False)
+    assert told["store"] is False
+    error = refused(server, previous_response_id=told["id"])
+    assert (error["code"], error["param"]) == (
+        "previous_response_not_found", "previous_response_id",
+    )  # fmt: skip
+    assert server.client.get(f"/v1/responses/{told['id']}").status_code == 404
+
+
+def test_a_server_that_stores_nothing_says_so(start: Start) -> None:
+    server = start(MockEngine(says("hello")), config=ServerConfig(max_stored_responses=0))
+    told = answer(server)
+    assert told["store"] is False
+    assert server.client.get(f"/v1/responses/{told['id']}").status_code == 404
+
+
+def test_another_key_finds_nothing(start: Start) -> None:
+    server = start(MockEngine(says("hello")), config=ServerConfig(**KEYS))
+    one, two = (
+        openai.OpenAI(base_url=f"{server.url}/v1", api_key=key, max_retries=0)
+        for key in ("one", "two")
+    )
+    id = one.responses.create(model=MODEL, input="x").id
+    assert one.responses.retrieve(id).id == id
+    for work in (
+        lambda: two.responses.retrieve(id),
+        lambda: two.responses.delete(id),
+        lambda: two.responses.cancel(id),
+        lambda: two.responses.input_items.list(id),
+    ):
+        with pytest.raises(openai.NotFoundError):
+            work()
+    with pytest.raises(openai.BadRequestError, match="not found"):
+        two.responses.create(model=MODEL, input="x", previous_response_id=id)
+    assert one.responses.retrieve(id).id == id
+
+
+def test_deleting_forgets_a_response_and_not_what_continues_it(start: Start) -> None:
+    server = start(roomy(MockEngine(says("hello"))))
+    first = answer(server, input="one")["id"]
+    second = answer(server, input="two", previous_response_id=first)["id"]
+    server.openai.responses.delete(first)
+    for work in (server.openai.responses.retrieve, server.openai.responses.delete):
+        with pytest.raises(openai.NotFoundError):
+            work(first)
+    answer(server, input="three", previous_response_id=second)
+    assert "one" in prompts(server)[-1]
+
+
+def test_input_items_are_listed_in_pages(start: Start) -> None:
+    server = start(roomy(MockEngine(says("hello"))))
+    first = answer(server, input="one")["id"]
+    items = [{"role": "user", "content": f"two {number}"} for number in range(3)]
+    second = answer(server, input=items, previous_response_id=first)["id"]
+    listed: list[Any] = [
+        item
+        for page in server.openai.responses.input_items.list(
+            second, limit=2, order="asc"
+        ).iter_pages()
+        for item in page.data
+    ]
+    texts = [item.content[0].text for item in listed]
+    assert texts == ["one", "hello", "two 0", "two 1", "two 2"]
+    ids = [item.id for item in listed]
+    assert len(set(ids)) == 5
+    newest = server.openai.responses.input_items.list(second, limit=1)
+    assert newest.data[0].id == ids[-1]
+    assert newest.has_more
+    path = f"/v1/responses/{second}/input_items"
+    for query in ("limit=0", "limit=101", "limit=x", "order=up", "after=msg_0"):
+        assert server.client.get(f"{path}?{query}").status_code == 400
+
+
+def test_two_turns_may_continue_one_response_at_once(start: Start) -> None:
+    server = start(roomy(MockEngine(says("hello", delay_s=0.005))))
+    first = answer(server, input="one")["id"]
+    with ThreadPoolExecutor(8) as threads:
+        replies = list(
+            threads.map(
+                lambda number: answer(server, input=f"turn {number}", previous_response_id=first)[
+                    "id"
+                ],
+                range(8),
+            )
+        )
+    assert len(set(replies)) == 8
+    for number, id in enumerate(replies):
+        answer(server, input="on", previous_response_id=id)
+        last = prompts(server)[-1]
+        assert f"turn {number}" in last
+        assert last.count("turn") == 1
+
+
+def test_hostile_ids_are_not_found(start: Start) -> None:
+    server = start(MockEngine(says("hello")))
+    answer(server)
+    for id in ("x' OR '1'='1", "%00", "..%2f..%2fetc", "resp_" + "a" * 5000, "%ed%a0%80"):
+        reply = server.client.get(f"/v1/responses/{id}")
+        assert reply.status_code == 404, id
+        assert len(reply.content) < 3000
+    for id in ("x' OR '1'='1", "\x00", "resp_" + "a" * 5000):
+        assert refused(server, previous_response_id=id)["code"] == "previous_response_not_found"
+
+
+def test_a_function_is_called_and_its_result_read(start: Start) -> None:
+    server = with_tools(start, MockEngine(says(CALL)))
+    told = answer(server, tools=[WEATHER])
+    (call,) = told["output"]
+    assert (call["type"], call["name"], call["status"]) == (
+        "function_call", "get_weather", "completed",
+    )  # fmt: skip
+    assert json.loads(call["arguments"]) == {"city": "Köln"}
+    server.engine.reply = says("Sunny.")
+    output = {"type": "function_call_output", "call_id": call["call_id"], "output": "sun"}
+    second = answer(server, input=[output], tools=[WEATHER], previous_response_id=told["id"])
+    assert second["output"][0]["content"][0]["text"] == "Sunny."
+    assert "get_weather(" in prompts(server)[-1]
+    assert "tool:sun" in prompts(server)[-1]
+
+
+def test_a_streamed_call_grows_and_ends(start: Start) -> None:
+    server = with_tools(start, MockEngine(says(CALL, cut=3)))
+    tools: Any = [WEATHER]
+    events: list[Any] = list(
+        server.openai.responses.create(model=MODEL, input="x", tools=tools, stream=True)
+    )
+    kinds = [event.type for event in events]
+    assert "response.function_call_arguments.delta" in kinds
+    assert kinds[-1] == "response.completed"
+    pieces = [e.delta for e in events if e.type == "response.function_call_arguments.delta"]
+    (done,) = [e for e in events if e.type == "response.function_call_arguments.done"]
+    assert "".join(pieces) == done.arguments
+    assert json.loads(done.arguments) == {"city": "Köln"}
+
+
+def test_allowed_tools_and_parallel_calls_hold_as_in_chat(start: Start) -> None:
+    server = with_tools(start, MockEngine(says(CALL)))
+    other = {**WEATHER, "name": "other"}
+    choice = {
+        "type": "allowed_tools",
+        "mode": "required",
+        "tools": [{"type": "function", "name": "get_weather"}],
+    }
+    told = answer(server, tools=[WEATHER, other], tool_choice=choice, parallel_tool_calls=False)
+    assert told["tool_choice"] == choice
+    assert told["parallel_tool_calls"] is False
+    grammar = server.engine.submitted[0].params.grammar
+    assert grammar is not None
+    assert "get_weather" in grammar.text
+    assert "other" not in grammar.text
+
+
+def test_reasoning_is_an_item_before_the_answer_and_is_counted(start: Start) -> None:
+    server = thinking(start, MockEngine(says(THOUGHT)))
+    told = answer(server, reasoning={"effort": "high"})
+    thought, message = told["output"]
+    assert thought["type"] == "reasoning"
+    assert thought["content"] == [{"type": "reasoning_text", "text": "Two and two."}]
+    assert message["content"][0]["text"] == "Four."
+    assert told["reasoning"]["effort"] == "high"
+    assert told["usage"]["output_tokens_details"]["reasoning_tokens"] > 0
+
+
+def test_sealed_reasoning_comes_back_without_a_store(start: Start) -> None:
+    template = ChatTemplate(
+        "{% for m in messages %}{% if m.reasoning %}<think>{{ m.reasoning }}</think>{% endif %}"
+        "{{ m.content }};{% endfor %}"
+    )
+    server = thinking(start, roomy(MockEngine(says(THOUGHT))), template)
+    told = answer(server, store=False, include=["reasoning.encrypted_content"])
+    thought, message = told["output"]
+    assert "Two and two" not in thought["encrypted_content"]
+    del thought["content"]
+    turns = [{"role": "user", "content": "x"}, thought, message, {"role": "user", "content": "y"}]
+    answer(server, store=False, input=turns)
+    assert prompts(server)[-1] == "x;<think>Two and two.</think>Four.;y;"
+
+
+def test_an_answer_is_held_to_a_schema(start: Start) -> None:
+    server = start(roomy(MockEngine(says('{"a":1}'))))
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+    form = {"type": "json_schema", "name": "a", "schema": schema, "strict": True}
+    told = answer(server, text={"format": form})
+    assert told["text"]["format"]["schema"] == schema
+    assert server.engine.submitted[0].params.grammar is not None
+
+
+def test_openais_package_parses_an_answer_of_a_model_of_pydantics(start: Start) -> None:
+    pydantic = pytest.importorskip("pydantic")
+    server = start(roomy(MockEngine(says('{"city":"Köln","degrees":21}'))))
+    kind = pydantic.create_model("Weather", city=(str, ...), degrees=(int, ...))
+    parsed = server.openai.responses.parse(model=MODEL, input="x", text_format=kind)
+    assert parsed.output_parsed == kind(city="Köln", degrees=21)
+    with server.openai.responses.stream(model=MODEL, input="x", text_format=kind) as stream:
+        stream.until_done()
+        assert stream.get_final_response().output_parsed == kind(city="Köln", degrees=21)
+    assert all(submit.params.grammar is not None for submit in server.engine.submitted)
+
+
+def test_log_probabilities_are_included_on_request(start: Start) -> None:
+    server = start(MockEngine(says("hi")))
+    told = answer(server, include=["message.output_text.logprobs"], top_logprobs=2)
+    logprobs = told["output"][0]["content"][0]["logprobs"]
+    assert "".join(one["token"] for one in logprobs).startswith("hi")
+    assert len(logprobs[0]["top_logprobs"]) == 2
+    assert answer(server, top_logprobs=2)["output"][0]["content"][0]["logprobs"] == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"background": True}, "background"),
+        ({"conversation": "conv_1"}, "conversation"),
+        ({"prompt": {"id": "pmpt_1"}}, "prompt"),
+        ({"truncation": "auto"}, "truncation"),
+        ({"tools": [{"type": "web_search"}]}, 'tools[?@.type=="web_search"]'),
+        ({"tools": [{"type": "file_search", "vector_store_ids": []}]},
+         'tools[?@.type=="file_search"]'),
+        ({"tools": [{"type": "custom", "name": "c"}]}, 'tools[?@.type=="custom"]'),
+        ({"tools": [{"type": "mcp", "server_label": "s"}]}, 'tools[?@.type=="mcp"]'),
+        ({"input": [{"role": "user", "content": [
+            {"type": "input_image", "image_url": "data:image/png;base64,AA=="}]}]},
+         'input..[?@.type=="input_image"]'),
+        ({"input": [{"type": "item_reference", "id": "msg_1"}]},
+         "input"),
+        ({"input": [{"role": "nobody", "content": "x"}]}, "input[0].role"),
+        ({"max_output_tokens": 0}, "max_output_tokens"),
+        ({"temperature": 3}, "temperature"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_done_is_refused_by_the_clients_name(
+    start: Start, fields: dict[str, Any], param: str
+) -> None:
+    server = start(MockEngine(says("hello")))
+    assert refused(server, **fields)["param"] == param
+    assert server.engine.submitted == []
+
+
+def test_what_is_wrong_with_a_later_turn_is_named_by_its_own_place(start: Start) -> None:
+    server = start(MockEngine(says("hello")))
+    first = answer(server)["id"]
+    error = refused(server, input=[{"role": "nobody", "content": "x"}], previous_response_id=first)
+    assert error["param"] == "input[0].role"
+
+
+def test_tokens_are_counted_as_they_would_be_used(start: Start) -> None:
+    server = start(roomy(MockEngine(says("hello"))))
+    first = answer(server, input="one")
+    fields = {"model": MODEL, "input": "two", "previous_response_id": first["id"]}
+    counted = server.openai.responses.input_tokens.count(**fields)
+    second = answer(server, **fields)
+    assert counted.input_tokens == second["usage"]["input_tokens"]
+
+
+def test_a_client_that_leaves_takes_its_request_along_and_nothing_is_stored(start: Start) -> None:
+    server = start(roomy(MockEngine(says("hello" * 20, delay_s=0.02))))
+    first = answer(server, input="one", max_output_tokens=2)["id"]
+    with server.openai.responses.create(
+        model=MODEL, input="two", previous_response_id=first, stream=True
+    ) as stream:
+        begun = next(iter(stream))
+    assert begun.type == "response.created"
+    server.engine.ended.clear()
+    assert server.engine.ended.wait(5) or server.engine.cancelled
+    assert server.client.get(f"/v1/responses/{begun.response.id}").status_code == 404
+    # What it continued is free again: deleting it leaves nothing.
+    server.openai.responses.delete(first)
+    store = server.state.responses_store
+    rows = store._thread.submit(
+        lambda: store._rows._connection.execute("SELECT count(*) FROM responses").fetchone()
+    ).result(5)
+    assert rows == (0,)
+
+
+def test_stored_responses_are_found_while_there_is_no_model_and_not_cancelled(
+    start: Start,
+) -> None:
+    server = start(MockEngine(says("hello")))
+    id = answer(server)["id"]
+    with pytest.raises(openai.BadRequestError, match="only background responses"):
+        server.openai.responses.cancel(id)
+    reply = server.client.get(f"/v1/responses/{id}?stream=true")
+    assert (reply.status_code, reply.json()["error"]["param"]) == (400, "stream")
+    unloaded = start(MockEngine(says("hello")), loaded=False)
+    assert unloaded.client.get(f"/v1/responses/{id}").status_code == 404
+    assert unloaded.post("/v1/responses", {"model": MODEL, "input": "x"}).status_code == 503
+
+
+def test_a_model_may_be_left_out_and_another_is_not_found(start: Start) -> None:
+    server = start(MockEngine(says("hello")))
+    reply = server.post("/v1/responses", {"input": "x"})
+    assert (reply.status_code, reply.json()["model"]) == (200, MODEL)
+    assert refused(server, 404, model="another")["code"] == "model_not_found"

@@ -1,0 +1,85 @@
+"""Streams in other dialects: kept alive, failed, ended and left."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import anthropic
+import ollama
+import pytest
+
+from headrace.config import ServerConfig
+from headrace.engine.messages import Output, Submit
+from tests.server.conftest import MODEL, Running
+from tests.server.dialects.conftest import message, turn
+from tests.server.mock_engine import MockEngine, output, says
+
+Start = Callable[..., Running]
+
+PATHS = [
+    ("/v1/messages", message(stream=True)),
+    ("/api/chat", turn()),
+    ("/api/generate", {"model": MODEL, "prompt": "x"}),
+]
+
+
+async def _gives_up(submit: Submit) -> AsyncIterator[Output]:
+    yield output(submit, [*b"ab"])
+    yield Output(submit.request_id, [], finish_reason="error", error="block 7 is damaged")
+
+
+@pytest.mark.parametrize(("path", "body"), PATHS)
+def test_a_failure_ends_a_stream_in_form(start: Start, path: str, body: Any) -> None:
+    running = start(MockEngine(_gives_up))
+    reply = running.post(path, body)
+    assert reply.status_code == 200
+    last = reply.text.strip().splitlines()[-1].removeprefix("data: ")
+    error = json.loads(last)
+    if path == "/v1/messages":
+        assert error["type"] == "error" and error["error"]["type"] == "api_error"
+        assert "message_stop" not in reply.text
+        error = error["error"]["message"]
+    else:
+        error = error["error"]
+        assert '"done":true' not in reply.text
+    assert "block 7 is damaged" in error
+    whole = running.post(path, {**body, "stream": False})
+    assert whole.status_code == 500 and "block 7 is damaged" in whole.text
+
+
+def test_packages_raise_what_a_stream_says(start: Start) -> None:
+    running = start(MockEngine(_gives_up))
+    client = anthropic.Anthropic(base_url=running.url, api_key="none", max_retries=0)
+    with pytest.raises(anthropic.APIStatusError, match="block 7 is damaged"):
+        list(client.messages.create(**message(stream=True)))
+    with pytest.raises(ollama.ResponseError, match="block 7 is damaged"):
+        list(ollama.Client(host=running.url).chat(**turn(stream=True)))
+
+
+def test_silence_is_broken_by_pings_where_there_are_any(start: Start) -> None:
+    config = ServerConfig(sse_keep_alive=0.1)
+    running = start(MockEngine(says("ab", delay_s=0.35)), config=config)
+    assert "event: ping" in running.post("/v1/messages", message(stream=True)).text
+    client = anthropic.Anthropic(base_url=running.url, api_key="none", max_retries=0)
+    with client.messages.stream(**message()) as stream:
+        assert stream.get_final_text() == "ab"
+    lines = running.post("/api/chat", turn()).text.splitlines()
+    assert [json.loads(line)["message"]["content"] for line in lines] == ["a", "b", ""]
+
+
+def test_an_administrator_ends_a_call_in_form(start: Start) -> None:
+    config = ServerConfig(admin_api_key="admin")
+    running = start(MockEngine(says("a" * 100, delay_s=0.05)), config=config)
+    headers = {"authorization": "Bearer admin"}
+    with running.client.stream(
+        "POST", "/v1/messages", json=message(stream=True), headers={"x-request-id": "mine"}
+    ) as reply:
+        pieces = reply.iter_text()
+        text = next(pieces)
+        ended = running.post("/admin/cancel", {"request_id": "mine"}, headers=headers)
+        assert ended.status_code == 200
+        text += "".join(pieces)
+    assert 'event: error\ndata: {"type":"error"' in text
+    assert "cancelled by the server's administrator" in text

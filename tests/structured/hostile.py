@@ -1,0 +1,144 @@
+"""Grammars that were made to do harm, by name: the fields of a request each.
+
+Run as a module it tries those named on its command line in this process and prints what each took;
+tests/structured/test_hostile.py runs it where it may be ended.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import resource
+import sys
+import time
+from typing import Any
+
+from headrace.errors import RequestError
+from headrace.structured.request import grammar_of
+from tools.structured.language import DeadEndError, Language, LimitError
+
+_STEPS = 60
+
+
+def _schema(**keywords: Any) -> dict[str, Any]:
+    return {"guided_json": keywords}
+
+
+def _lark(text: str) -> dict[str, Any]:
+    return {"guided_grammar": text}
+
+
+def _chain(count: int, way: str) -> dict[str, Any]:
+    """Definitions each of which refers to the next one twice."""
+    definitions: dict[str, Any] = {
+        f"d{index}": {way: [{"$ref": f"#/$defs/d{index + 1}"}] * 2} for index in range(count)
+    }
+    return _schema(**{"$ref": "#/$defs/d0", "$defs": {**definitions, f"d{count}": {}}})
+
+
+def _nested(depth: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {}
+    for _ in range(depth):
+        schema = {"properties": {"a": schema}}
+    return {"guided_json": schema}
+
+
+_ALTERNATIVES = [
+    {"anyOf": [{"type": "object", "properties": {f"p{i}{j}": {}}} for j in range(3)]}
+    for i in range(12)
+]
+
+CASES: dict[str, dict[str, Any]] = {
+    "alternatives that multiply": _schema(allOf=_ALTERNATIVES),
+    "patterns that have to match at once": _schema(
+        allOf=[{"pattern": f".*a.{{{count}}}b"} for count in range(10, 30)]
+    ),
+    "a text of 2^31 characters": _schema(type="string", minLength=2**31 - 1),
+    "an expression of a million characters": _schema(type="string", pattern="^a{1000000}$"),
+    "nested repeats": _schema(type="string", pattern="^((a{1,100}){1,100}){1,100}$"),
+    "remainders": _schema(type="integer", multipleOf=123456789),
+    "remainders that meet": _schema(allOf=[{"multipleOf": 997}, {"multipleOf": 991}]),
+    "multiples in a range": _schema(type="integer", multipleOf=9973, minimum=123456789),
+    "20,000 required": _schema(type="object", required=[f"r{i}" for i in range(20_000)]),
+    "expressions of names": _schema(patternProperties={f"^a.*{i}$": {} for i in range(60)}),
+    "catastrophic names": _schema(patternProperties={"(a+)+$": {}, "^(a|aa)+$": {}}),
+    "10 MB of values": _schema(enum=["x" * 1000 + str(i) for i in range(10_000)]),
+    "400 KB of values": _schema(enum=["x" * 30 + str(i) for i in range(9000)]),
+    "deep": _nested(1000),
+    "references in a circle": _schema(
+        **{"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}
+    ),
+    "references that double, all": _chain(40, "allOf"),
+    "references that double, any": _chain(40, "anyOf"),
+    "references that double, one": _chain(40, "oneOf"),
+    "a reference to a server": _schema(**{"$ref": "http://127.0.0.1:9/schema"}),
+    "a reference to a file": _schema(**{"$ref": "file:///etc/passwd"}),
+    "options at every depth": _schema(
+        properties={"a": {"x-guidance": {"lenient": True}, "items": {"x-guidance": {}}}}
+    ),
+    "not a number": {"guided_json": '{"const": NaN}'},
+    "a number beyond doubles": {"guided_json": '{"const": 1e400}'},
+    "a number of 5,000 digits": _schema(maximum=10**5000),
+    "half a character": _schema(const="\ud800"),
+    "half a character in a name": _schema(properties={"\udfff": {}}),
+    "a keyword twice": {"guided_json": '{"type": "integer", "type": "string"}'},
+    "2^31 repeats": {"guided_regex": "(a{2147483647}){2147483647}"},
+    "expressions with many states": {"guided_regex": "(.*a.{15}){3}"},
+    "bytes that are not UTF-8": {"guided_regex": "(?s-u:.)*"},
+    "choices that begin alike": {"guided_choice": ["a" * i for i in range(1, 400)]},
+    "a file imported": _lark("%import .secret.X\nstart: X"),
+    "a file included": _lark('%include "/etc/passwd"\nstart: "a"'),
+    "a schema within": _lark('start: %json {"$ref": "file:///etc/passwd"}'),
+    "a lenient schema within": _lark('start: %json {"x-guidance": {"lenient": true}}'),
+    "options": _lark('%llguidance {"allow_invalid_utf8": true}\nstart: "a"'),
+    "expressions that meet": _lark("start: X\nX: /(.*a.{15}){3}/ & /(.*b.{15}){3}/"),
+    "a million repeats": _lark('start: "a"{1000000}'),
+    "a billion repeats": _lark('start: (("a"{1000}){1000}){1000}'),
+    "an ambiguous rule": _lark('start: s\ns: s s s | s s | "a" | '),
+    "a lazy lexeme": _lark('start: x "end"\nx[lazy]: /(.|\\n)*/'),
+    "a token by its name": _lark("start: <|im_end|>"),
+    "a rule that begins with itself": {"grammar": 'root ::= root "a" | "b"'},
+    "a rule that is itself": {"grammar": "root ::= root"},
+    "rules in a circle": {"grammar": "root ::= a\na ::= b | root\nb ::= a"},
+    "2^31 repeats of a rule": {"grammar": 'root ::= "a"{2147483648}'},
+    "an ambiguous repeat": {"grammar": 'root ::= (x x x)* x*\nx ::= "a" | "a" x | ""'},
+}
+
+
+def tried(fields: dict[str, Any]) -> dict[str, Any]:
+    """How it ended, CPU seconds of compiling, and of the slowest of some masks."""
+    begun_s = time.process_time()
+    slowest_s = 0.0
+    compiled_s = None
+    try:
+        grammar = grammar_of(fields)
+        assert grammar is not None
+        language = Language(grammar)
+        compiled_s = time.process_time() - begun_s
+        ended = "compiled"
+        matcher, rng = language.matcher(), random.Random(0)
+        for _ in range(_STEPS):
+            step_s = time.process_time()
+            ids = [token_id for token_id, may in enumerate(language.allowed(matcher)) if may]
+            slowest_s = max(slowest_s, time.process_time() - step_s)
+            if ids == [256] or not matcher.consume_token(rng.choice(ids)):
+                break
+    except RequestError as error:
+        ended = f"refused: {error.code}"
+        assert error.param
+    except (LimitError, DeadEndError) as error:
+        ended = f"gave up: {error}"
+    took_s = compiled_s if compiled_s is not None else time.process_time() - begun_s
+    return {"ended": ended, "compile_s": took_s, "mask_s": slowest_s}
+
+
+def main(names: list[str]) -> None:
+    """Prints a line of JSON for each case, with the peak of memory so far."""
+    for name in names:
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+        sys.stdout.write(json.dumps({"name": name, **tried(CASES[name]), "peak_mib": peak}) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
