@@ -16,6 +16,7 @@ from headrace.config.vllm.sampling_params import SAMPLING_PARAMS
 from headrace.config.vllm.server_args import SERVER_ARGS
 from headrace.config.vllm.setting import differs, not_there_yet, renamed, table, without_effect
 from headrace.engine.params import SamplingParams as EngineParams
+from headrace.engine.params import ThinkingBudget
 from headrace.errors import ConfigError, FetchError, RequestError
 from headrace.offline.setup import checked_config
 from tests.docs.pages import page
@@ -186,3 +187,26 @@ def test_parameters_come_over_the_wire_as_they_were() -> None:
 @pytest.mark.parametrize("name", ["compatibility.md", "offline.md"])
 def test_the_pages_say_so(name: str) -> None:
     assert "gpu_memory_utilization" in page(name)
+
+
+def test_what_a_start_with_tools_and_reasoning_names_changes_nothing() -> None:
+    default = checked_config("LLM", "m", {})
+    for name, value in (
+        ("enable_auto_tool_choice", True),
+        ("exclude_tools_when_tool_choice_none", True),
+        ("enable_reasoning", True),
+        ("guided_decoding_backend", "guidance"),
+        ("guided_decoding_disable_fallback", True),
+        ("structured_outputs_config", {"backend": "auto"}),
+    ):
+        assert checked_config("LLM", "m", {name: value}) == default, name
+    with pytest.raises(ConfigError, match=r"xgrammar.*always compiled by llguidance"):
+        checked_config("LLM", "m", {"guided_decoding_backend": "xgrammar"})
+
+
+def test_the_name_of_a_budget_for_thinking_is_named() -> None:
+    with pytest.raises(RequestError, match="here it is thinking: ThinkingBudget"):
+        SamplingParams(thinking_token_budget=5)  # type: ignore[call-arg]
+    params = SamplingParams(thinking=ThinkingBudget(max_tokens=5, end_ids=(7,)))
+    assert params.thinking is not None
+    assert params.thinking.max_tokens == 5

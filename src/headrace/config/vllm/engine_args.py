@@ -20,12 +20,11 @@ _TEXT = "media in prompts are not read; models take text alone"
 _LORA = "adapters (LoRA) are not loaded"
 _KERNELS = "kernels are chosen with {backend} and {cpu_level}"
 _DRAFTS = "there is no speculative decoding"
-_STRUCTURED = "output is not constrained to a grammar or a schema"
+_STRUCTURED = "grammars are always compiled by llguidance, and what it cannot hold is refused"
 _ELSEWHERE = "the KV cache cannot be kept elsewhere; it stays in the memory of this process"
 _NO_CODE = "code named by a setting is never run"
 _BATCHING = "a step takes tokens of any number of prompts, up to {max_num_batched_tokens}"
 _TOKENIZER = "the tokenizer is the one in the model's files"
-_REASONING = "reasoning is not separated from the answer; it is part of the text"
 _GPU = "weights are in this machine's memory from the start"
 _STATISTICS = "the engine always counts; LLM.stats and /metrics have the counters"
 
@@ -203,11 +202,15 @@ ENGINE_ARGS = table(
     without_effect("disable_chunked_mm_input", _TEXT),
     without_effect("allowed_local_media_path", _TEXT),
     without_effect("allowed_media_domains", _TEXT),
-    not_there_yet("structured_outputs_config", _STRUCTURED, {}),
-    not_there_yet("guided_decoding_backend", _STRUCTURED, "auto"),
-    not_there_yet("guided_decoding_disable_fallback", _STRUCTURED, False),
-    not_there_yet("reasoning_parser_plugin", _REASONING, ""),
-    not_there_yet("enable_reasoning", _REASONING, False),
+    differs("structured_outputs_config", _STRUCTURED, {}, {"backend": "auto"},
+            {"backend": "guidance"}),
+    differs("guided_decoding_backend", _STRUCTURED, "auto", "guidance"),
+    without_effect("guided_decoding_disable_fallback", "there is no other backend to fall back "
+                   "to"),
+    differs("reasoning_parser_plugin", f"{_NO_CODE}; `serve` has --reasoning-parser for the "
+            "formats that are built in", ""),
+    without_effect("enable_reasoning", "reasoning is always separated from the answer where the "
+                   "chat template shows its format"),
     differs("logits_processors", f"{_NO_CODE}; SamplingParams has logit_bias, allowed_token_ids "
             "and bad_words_token_ids", []),
     differs("logits_processor_pattern", _NO_CODE),

@@ -10,7 +10,6 @@ from headrace.config.vllm.setting import (
     without_effect,
 )
 
-_TOOLS = "tools are not offered to models"
 _ONE_SERVER = "HTTP cannot be served by several processes; there is one"
 _LIMITS = "headers are bounded by {max_header_bytes}"
 
@@ -44,10 +43,13 @@ SERVER_ARGS = table(
     differs("headless", "`headrace serve` serves HTTP; LLM has no server", False),
     not_there_yet("lora_modules", "adapters (LoRA) are not loaded"),
     not_there_yet("prompt_adapters", "prompt adapters are not loaded"),
-    not_there_yet("tool_parser_plugin", _TOOLS, ""),
-    not_there_yet("enable_auto_tool_choice", _TOOLS, False),
-    not_there_yet("exclude_tools_when_tool_choice_none", _TOOLS, False),
-    not_there_yet("tool_server", _TOOLS),
+    without_effect("enable_auto_tool_choice", "a request with tools may always call them; "
+                   "{tool_call_parser} names the format where the chat template does not show it"),
+    without_effect("exclude_tools_when_tool_choice_none", "a model is never shown tools that "
+                   "it may not call"),
+    differs("tool_parser_plugin", "code named by a setting is never run; {tool_call_parser} names "
+            "a format that is built in", ""),
+    not_there_yet("tool_server", "the server runs no tools; clients run them"),
     not_there_yet("api_server_count", _ONE_SERVER, 1, flags=("-asc",)),
     not_there_yet("enable_ssl_refresh", "certificates are not read again; a new one takes a "
                   "restart", False),
