@@ -255,10 +255,18 @@ def test_arguments_of_tool_calls() -> None:
         assert ChatTemplate(as_object).render(chat(arguments)) == '{"é": 1}'
         assert ChatTemplate(as_text).render(chat(arguments)) == '>{"é": 1}'
     assert ChatTemplate(as_object).render(chat("")) == "{}"
-    at = r"messages\[0\]\.tool_calls\[0\]\.function\.arguments"
-    for broken in ("{", "[1]"):
-        with pytest.raises(RequestError, match=at):
-            ChatTemplate(as_object).render(chat(broken))
+
+
+@pytest.mark.parametrize("written", ['{"city": "Par', "[1]", "1", '{"a":1}{"b":2}', "[" * 2000])
+def test_arguments_that_were_cut_off_are_shown_and_do_not_end_the_conversation(
+    written: str,
+) -> None:
+    call = {"type": "function", "function": {"name": "f", "arguments": written}}
+    messages = [{"role": "assistant", "content": "", "tool_calls": [call]}, *HI]
+    place = "messages[0].tool_calls[0].function.arguments"
+    shown = ChatTemplate(f"{{{{ {place} | tojson }}}}").render(messages)
+    assert json.loads(shown) == {"INVALID_JSON": written}
+    assert ChatTemplate(f"{{{{ '>' + {place} }}}}").render(messages) == ">" + written
 
 
 def test_roles_and_reasoning() -> None:

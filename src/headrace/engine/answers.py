@@ -51,6 +51,7 @@ def output(
         stop_reason=request.stop_reason,
         ends_with_text=request.constraint is not None and request.constraint.verdict == "ended",
         error=tokens[-1].error if tokens and request.finish_reason == "error" else None,
+        error_code=tokens[-1].error_code if tokens and request.finish_reason == "error" else None,
         cached_tokens=request.cached_tokens if first_s is not None else 0,
         num_preemptions=request.num_preemptions,
     )

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from headrace.structured.limits import GRAMMAR_TOO_LARGE, is_beyond_a_limit
+
 if TYPE_CHECKING:
     from llguidance import LLMatcher
 
@@ -36,6 +38,7 @@ class Look(NamedTuple):
     verdict: Verdict
     bits: U32 | None = None
     error: str = ""
+    error_code: str | None = None
 
 
 REFUSED = Look("failed", error="a draft before it is not of the grammar")
@@ -65,6 +68,8 @@ class Constraint:
         """Of the request's own tokens, by the last `look` or `take`."""
         self.error = ""
         """Why it "failed"."""
+        self.error_code: str | None = None
+        """Of a RequestError where it "failed" by what the request asks for."""
         self._grammar = grammar
         self._num_prompt = num_prompt
         self._matcher: LLMatcher | None = None
@@ -183,11 +188,12 @@ class Constraint:
         first = reason.strip().splitlines()[0] if reason.strip() else "for no stated reason"
         self.verdict = "failed"
         self.error = f"the grammar cannot be followed: {first[:400]}"
+        self.error_code = GRAMMAR_TOO_LARGE if is_beyond_a_limit(first) else None
         self.rewind()
 
     def _own(self) -> Look:
         """Of the request's own tokens, whose verdict is not "open"."""
-        return Look(self.verdict, error=self.error)
+        return Look(self.verdict, error=self.error, error_code=self.error_code)
 
     def _failed(self, reason: str, *, is_own: bool) -> Look:
         if not is_own:

@@ -257,7 +257,8 @@ class EngineCore:
             if error is None:
                 self.scheduler.submit(request)
             else:
-                self._dismiss(request, "error", error)
+                code = error.code if isinstance(error, RequestError) else None
+                self._dismiss(request, "error", SampledToken(error=str(error), error_code=code))
 
     def stats(self) -> Stats:
         """Figures as of now; counters are totals since start."""
@@ -352,16 +353,18 @@ class EngineCore:
             kv.num_blocks,
         )
 
-    def _dismiss(self, request: Request, reason: FinishReason, error: str | None = None) -> None:
+    def _dismiss(
+        self, request: Request, reason: FinishReason, last: SampledToken | None = None
+    ) -> None:
         del self._requests[request.request_id]
         self._grammars.remove(request)
         self.scheduler.finish(request, reason)
-        self._leaving.append(output(request, [SampledToken(error=error)], 0, is_first=False))
+        self._leaving.append(output(request, [last or SampledToken()], 0, is_first=False))
 
     def _unblock(self) -> list[Output]:
         """End the oldest request where nothing can move, which only wrong counts could bring."""
         logger.error("nothing could be scheduled: %s", self.stats())
         oldest = next(iter(self._requests.values()))
-        self._dismiss(oldest, "error", "the engine could not schedule it")
+        self._dismiss(oldest, "error", SampledToken(error="the engine could not schedule it"))
         outputs, self._leaving = self._leaving, []
         return outputs

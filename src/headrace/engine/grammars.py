@@ -81,7 +81,7 @@ class Grammars:
         """Forget a request that may be waiting."""
         self._waiting.pop(request, None)
 
-    def compiled(self, *, idle: bool) -> Iterable[tuple[Request, str | None]]:
+    def compiled(self, *, idle: bool) -> Iterable[tuple[Request, HeadraceError | None]]:
         """Requests that wait no longer, in their order, with the error where there is one.
 
         idle: nothing else is to be done, so that some time may be spent on waiting.
@@ -91,13 +91,13 @@ class Grammars:
         done = [request for request, future in self._waiting.items() if future.done()]
         return [(request, self._settle(request, self._waiting.pop(request))) for request in done]
 
-    def _settle(self, request: Request, future: Future[CompiledGrammar]) -> str | None:
+    def _settle(self, request: Request, future: Future[CompiledGrammar]) -> HeadraceError | None:
         try:
             self._constrain(request, future.result())
         except HeadraceError as error:
-            return str(error)
+            return error
         except Exception as error:
-            return f"{type(error).__name__} in the engine: {error}"
+            return HeadraceError(f"{type(error).__name__} in the engine: {error}")
         return None
 
     def _constrain(self, request: Request, compiled: CompiledGrammar) -> None:

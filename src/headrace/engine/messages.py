@@ -110,6 +110,8 @@ class Output(msgspec.Struct, frozen=True, tag=True):
     ends_with_text: bool = False
     """The request's grammar ended it, with "stop": its last token is text, and not an end id."""
     error: str | None = None
+    error_code: str | None = None
+    """With `error`, where the request itself is at fault: the code of a RequestError."""
     cached_tokens: int = 0
     """Prompt tokens found in the prefix cache (0 until the first token)."""
     num_preemptions: int = 0

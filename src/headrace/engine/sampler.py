@@ -53,6 +53,8 @@ class SampledToken(NamedTuple):
     error: str | None = None
     ends: bool = False
     """Nothing can follow what the request has: it ends with "stop" and without another token."""
+    error_code: str | None = None
+    """With `error`, where the request itself is at fault: the code of a RequestError."""
 
 
 PLAIN = LogitsProcessor(SamplingParams(), [], frozenset(), 0)
@@ -248,7 +250,7 @@ def _verdict(look: Look) -> SampledToken:
     """Of a row whose grammar leaves nothing to draw: what was drawn freely does not count."""
     if look.verdict == "ended":
         return SampledToken(ends=True)
-    return SampledToken(error=look.error)
+    return SampledToken(error=look.error, error_code=look.error_code)
 
 
 def _indices(rows: Iterable[int]) -> npt.NDArray[np.int32]:

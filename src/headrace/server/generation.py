@@ -17,7 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from headrace.engine.messages import Output, Prefill, Submit, TokenLogprob
-from headrace.errors import EngineDeadError
+from headrace.errors import EngineDeadError, HeadraceError, RequestError
 from headrace.protocol.openai.choice import ChoiceMetrics
 from headrace.server.api_error import GenerationError
 from headrace.server.engine import EngineLike
@@ -122,7 +122,7 @@ class _Choice:
                     self._note(output)
                     if output.finish_reason == "error":
                         reason = "error"
-                        raise GenerationError(output.error or "the engine gave no cause")
+                        raise _failure_of(output)
                     if output.finish_reason == "abort":
                         raise EngineDeadError("it aborted all requests")
                     piece = _piece(self._job.stream, output)
@@ -226,3 +226,10 @@ def _piece(stream: TextStream, output: Output) -> Piece:
         prompt_logprobs=output.prompt_logprobs,
         prefill=output.prefill,
     )
+
+
+def _failure_of(output: Output) -> HeadraceError:
+    """Of a request that the engine gave up on: its own fault where the engine has a code for it."""
+    if output.error_code is not None:
+        return RequestError(str(output.error), code=output.error_code)
+    return GenerationError(output.error or "the engine gave no cause")

@@ -24,6 +24,7 @@ from headrace.structured.limits import (
     GRAMMAR_TOO_LARGE,
     INVALID_GRAMMAR,
     GrammarLimits,
+    is_beyond_a_limit,
     json_of,
 )
 from headrace.structured.schema_fault import place_of
@@ -46,17 +47,6 @@ MAX_KEPT_TEXTS = 4096
 
 MAX_KEPT_CHARS = 256
 """Of such a text; a longer one is cut into ids every time."""
-
-_TOO_LARGE_WORDS = (
-    "fuel",
-    "lexer error",
-    "too large",
-    "too big",
-    "too many",
-    "limit",
-    "too complex",
-    "nest",
-)
 
 COMPACT: Any = {"whitespace_flexible": False}
 """Of schemas that say nothing else: where white space is free, no text is ever forced."""
@@ -295,12 +285,10 @@ def _refusal(reason: str, param: str) -> RequestError:
     first = reason.strip().splitlines()[0] if reason.strip() else "for no stated reason"
     if first.startswith("NoExtension"):
         first = "no text belongs to it"
-    lowered = reason.lower()
-    too_large = any(word in lowered for word in _TOO_LARGE_WORDS)
     if len(first) > _MAX_REASON_CHARS:
         first = f"{first[:_MAX_REASON_CHARS]}..."
     return RequestError(
         f"{param} cannot be compiled: {first}",
         param=param,
-        code=GRAMMAR_TOO_LARGE if too_large else INVALID_GRAMMAR,
+        code=GRAMMAR_TOO_LARGE if is_beyond_a_limit(reason) else INVALID_GRAMMAR,
     )

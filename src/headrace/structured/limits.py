@@ -24,6 +24,18 @@ GRAMMAR_TOO_LARGE = "grammar_too_large"
 _LITERAL = re.compile(r'\\.|"(?:\\.|[^"\\\n])*"|/(?:\\.|[^/\\\n])+/', re.DOTALL)
 _ESCAPE = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
 _BRACKET = re.compile(r"[()\[\]{}]")
+_TOO_LARGE_WORDS = (
+    "fuel",
+    "lexer error",
+    "too large",
+    "too big",
+    "too many",
+    "limit",
+    "max is",
+    "too complex",
+    "nest",
+)
+"""Of what llguidance says where one of its limits ends a grammar."""
 
 
 class GrammarLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,6 +115,12 @@ class GrammarLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 DEFAULT = GrammarLimits()
+
+
+def is_beyond_a_limit(reason: str) -> bool:
+    """Whether these words of llguidance are about a limit, and not about what a grammar says."""
+    lowered = reason.lower()
+    return any(word in lowered for word in _TOO_LARGE_WORDS)
 
 
 def depth_of(grammar: Grammar, param: str = "grammar") -> int:

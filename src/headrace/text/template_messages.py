@@ -19,6 +19,10 @@ _TEXT_KEYS = {"text": "text", "input_text": "text", "output_text": "text", "refu
 # The first is what templates read; the others are older names for the same.
 _REASONING_KEYS = ("reasoning_content", "reasoning", "thinking")
 
+UNREADABLE_ARGUMENTS = "INVALID_JSON"
+"""The field that arguments of a call are shown in where they are not a JSON object; its name is
+that of Anthropic's page on fine-grained tool streaming."""
+
 
 def normalized_messages(
     messages: Sequence[Mapping[str, Any]],
@@ -32,8 +36,8 @@ def normalized_messages(
     two apart, None; arguments of tool calls are objects, or JSON text where the template prints
     them as they are; "developer" is "system" where the template does not know it; reasoning is
     given under the names templates use.
-    Raises RequestError naming the message for what is no message, content parts that are neither
-    text nor in `media`, and arguments that are no JSON object.
+    Raises RequestError naming the message for what is no message, and for parts of content neither
+    text nor in `media`.
     """
     if isinstance(messages, (str, bytes)) or not isinstance(messages, Sequence):
         raise RequestError("messages is not a list of messages", param="messages")
@@ -60,9 +64,7 @@ def _message(
     if calls:
         if not isinstance(calls, list):
             raise RequestError(f"{at}.tool_calls is not a list", param=f"{at}.tool_calls")
-        result["tool_calls"] = [
-            _tool_call(call, f"{at}.tool_calls[{i}]", traits) for i, call in enumerate(calls)
-        ]
+        result["tool_calls"] = [_tool_call(call, traits) for call in calls]
     elif calls is not None:
         del result["tool_calls"]
     reasoning = next((result[k] for k in _REASONING_KEYS if result.get(k) is not None), None)
@@ -101,7 +103,7 @@ def _part(part: Any, at: str, media: Collection[str]) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
-def _tool_call(call: Any, at: str, traits: TemplateTraits) -> Any:
+def _tool_call(call: Any, traits: TemplateTraits) -> Any:
     function = call.get("function") if isinstance(call, dict) else None
     if not isinstance(function, dict) or "arguments" not in function:
         return call
@@ -113,18 +115,19 @@ def _tool_call(call: Any, at: str, traits: TemplateTraits) -> Any:
         if not isinstance(arguments, str):
             arguments = json.dumps(arguments, ensure_ascii=False)
     elif isinstance(arguments, str):
-        arguments = _parsed(arguments, f"{at}.function.arguments")
+        arguments = _object_of(arguments)
     return {**call, "function": {**function, "arguments": arguments}}
 
 
-def _parsed(arguments: str, at: str) -> Any:
+def _object_of(arguments: str) -> dict[str, Any]:
+    """Arguments as a model wrote them. Text that is not a JSON object, as of a call that
+    `max_tokens` cut off, is shown in an object: the answer's own call must not end the
+    conversation, and the model can see what was wrong with it."""
     try:
         parsed = json.loads(arguments)
-    except ValueError as error:
-        raise RequestError(f"{at} is not JSON ({error}); send an object", param=at) from error
-    if not isinstance(parsed, dict):
-        raise RequestError(f"{at} is JSON but not an object; send an object", param=at)
-    return parsed
+    except (ValueError, RecursionError):
+        parsed = None
+    return parsed if isinstance(parsed, dict) else {UNREADABLE_ARGUMENTS: arguments}
 
 
 def plain(value: Any) -> Any:
