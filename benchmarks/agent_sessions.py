@@ -5,7 +5,8 @@
 Turn k sends a recorded conversation (system prompt, tools, thoughts, calls and their results) as it
 was before the assistant's k-th message, through `/v1/chat/completions`, `/v1/messages` (with the
 billing line that Claude Code changes in each request) and `/v1/responses` (whole, and with
-`previous_response_id` and what is new alone), by one agent and by four at once that share system
+`previous_response_id` and what is new alone, the model's own answers carried on, without tools), by
+one agent and by four at once that share system
 prompt and tools. A chat template keeps earlier thoughts or strips them once the user speaks again.
 
 - new: prompt tokens less the longest common beginning with anything that was computed before in the
@@ -35,6 +36,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import httpx
 
 from benchmarks.agents.dialects import Answer
 from benchmarks.agents.models import MODELS, AgentModel, agent_model
@@ -74,12 +77,14 @@ class Cell(NamedTuple):
 
     def row(self) -> list[object]:
         """Of the table."""
+        if not self.turns:
+            return [self._name(), *["-"] * (len(COLUMNS) - 1)]
         times = sorted(turn.ttft_s * 1e3 for turn in self.turns)
         p95 = times[min(len(times) - 1, int(0.95 * len(times)))]
         equal = [turn.equal for turn in self.turns if turn.equal is not None]
         counter = {None: "-", True: "yes", False: "NO"}[self.counter_agrees]
         return [
-            f"{self.model}, {self.thoughts}, {self.agents}, {self.api}",
+            self._name(),
             f"{sum(turn.prompt for turn in self.turns):,}",
             f"{sum(turn.new for turn in self.turns):,}",
             f"{sum(turn.computed for turn in self.turns):,}",
@@ -89,6 +94,9 @@ class Cell(NamedTuple):
             f"{sum(equal)}/{len(equal)}" if equal else "-",
             counter,
         ]
+
+    def _name(self) -> str:
+        return f"{self.model}, {self.thoughts}, {self.agents}, {self.api}"
 
 
 COLUMNS = ("model, thoughts, agents, API", "prompt tokens", "new", "computed",
@@ -147,7 +155,8 @@ def own_cell(
     told = sum(a.prompt_tokens - a.cached_tokens + a.output_tokens - 1 for a in answers)
     turns: list[Turn] = []
     for agent, of_agent, prompts in zip(agents, replay.answers, replay.prompts, strict=True):
-        references = [asyncio.run(cold.answer(prompt, agent.tools)) for prompt in prompts]
+        tools = [] if stored else agent.tools
+        references = [asyncio.run(cold.answer(prompt, tools)) for prompt in prompts]
         turns += judge(of_agent, references)
     return Cell(name, thoughts, len(agents), api, turns, counted == told)
 
@@ -156,12 +165,16 @@ def peer_cell(
     peer: Peer, model: AgentModel, name: str, thoughts: str,
     agents: list[Conversation], tokens: int,
 ) -> Cell:  # fmt: skip
-    """The same of llama-server, started for this cell."""
+    """The same of llama-server, started for this cell; no turns where it died of them."""
     threads = len(os.sched_getaffinity(0))
     template = model.templates[thoughts]
     process, url = start_peer(peer.tool("llama-server"), model, template, len(agents), threads)
     try:
         answers = asyncio.run(replay_peer(url, agents, tokens))
+    except httpx.TransportError as error:
+        time.sleep(1.0)
+        tell(f"llama-server: {error}; its exit status: {process.poll()}")
+        answers = []
     finally:
         process.terminate()
         process.wait(timeout=30)

@@ -12,7 +12,9 @@ import httpx
 
 from benchmarks.agents.recorded import Message
 
-BILLING = "x-anthropic-billing-header: cc_version=2.1.100.{turn:03x}; cc_entrypoint=cli; cch={turn:05x};"
+BILLING = (
+    "x-anthropic-billing-header: cc_version=2.1.100.{turn:03x}; cc_entrypoint=cli; cch={turn:05x};"
+)
 """What Claude Code sends before its system prompt, other with each turn."""
 
 

@@ -67,7 +67,9 @@ def _qwen3(assets: Path, folder: Path) -> AgentModel:
 
 
 def _gpt_oss(assets: Path, folder: Path) -> AgentModel:
-    from benchmarks.shaped_model import tokenizer
+    # Its neighbours are named as from a program in that folder.
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    from shaped_model import tokenizer
 
     path = folder / "gpt-oss.gguf"
     if not path.is_file():

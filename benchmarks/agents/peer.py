@@ -44,9 +44,7 @@ def start_peer(
     raise RuntimeError(f"llama-server was not ready: {command}")
 
 
-async def replay_peer(
-    url: str, agents: Sequence[Conversation], tokens: int
-) -> list[list[Answer]]:
+async def replay_peer(url: str, agents: Sequence[Conversation], tokens: int) -> list[list[Answer]]:
     """Every turn of every agent, the agents at once; prompt_ids as its own template gives them."""
     async with httpx.AsyncClient(base_url=url, timeout=600.0) as client:
         answers = await asyncio.gather(*(_session(client, agent, tokens) for agent in agents))
