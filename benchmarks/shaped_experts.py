@@ -275,7 +275,7 @@ def write(path: Path, name: str) -> int:
     entries = metadata(
         name, shape, kinds.file_type if shape.codec != "Q8_0" else FILE_TYPES["Q8_0"]
     )
-    entries |= tokenizer(shape, None)
+    entries |= tokenizer(shape.vocabulary, None)
     return write_gguf_file(path, entries, list(tensors(shape, kinds)))
 
 

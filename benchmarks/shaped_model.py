@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,6 +45,7 @@ class Shape(NamedTuple):
 
 SHAPES = {
     "small": Shape(256, 4, 8, 4, 64, 512, 512),
+    "small-152k": Shape(256, 4, 8, 4, 64, 512, 151936),
     "qwen3-0.6b": Shape(1024, 28, 16, 8, 128, 3072, 151936),
     "llama-3.2-1b": Shape(2048, 16, 32, 8, 64, 8192, 128256),
     "qwen3-1.7b": Shape(2048, 28, 16, 8, 128, 6144, 151936),
@@ -128,8 +129,10 @@ def _printable_bytes() -> list[str]:
     return [table[byte] for byte in range(256)]
 
 
-def tokenizer(shape: Shape, folder: Path | None) -> dict[str, Any]:
-    """`tokenizer.ggml.*` metadata."""
+def tokenizer(
+    vocabulary_size: int, folder: Path | None, added: Sequence[str] = ()
+) -> dict[str, Any]:
+    """`tokenizer.ggml.*` metadata. added: further tokens that text is split at, not special."""
     if folder is None:
         tokens, merges = [*_printable_bytes(), "ĠĠ"], ["Ġ Ġ"]
     else:
@@ -138,9 +141,9 @@ def tokenizer(shape: Shape, folder: Path | None) -> dict[str, Any]:
         lines = (folder / "merges.txt").read_text(encoding="utf-8").splitlines()
         merges = [line for line in lines if line and not line.startswith("#version")]
     normal = len(tokens)
-    tokens = [*tokens, "<|endoftext|>", "<|im_start|>", "<|im_end|>"]
-    tokens += [f"[PAD{index}]" for index in range(len(tokens), shape.vocabulary)]
-    kinds = [1] * normal + [3] * 3 + [5] * (shape.vocabulary - normal - 3)
+    tokens = [*tokens, "<|endoftext|>", "<|im_start|>", "<|im_end|>", *added]
+    kinds = [1] * normal + [3] * 3 + [4] * len(added) + [5] * (vocabulary_size - len(tokens))
+    tokens += [f"[PAD{index}]" for index in range(len(tokens), vocabulary_size)]
     return {
         "tokenizer.ggml.model": "gpt2",
         "tokenizer.ggml.pre": "qwen2",
@@ -160,6 +163,9 @@ def main() -> None:
     parser.add_argument("--codec", choices=[*CODECS, "Q4_K_M"], default="Q8_0")
     parser.add_argument("--untied", action="store_true", help="an output matrix of its own")
     parser.add_argument("--vocabulary", type=Path, help="folder with vocab.json and merges.txt")
+    parser.add_argument(
+        "--added", nargs="*", default=[], help="further tokens, such as <think> of Qwen3"
+    )
     options = parser.parse_args()
     shape, kinds = SHAPES[options.shape], mixture(options.codec)
     metadata = {
@@ -177,7 +183,7 @@ def main() -> None:
         "qwen3.attention.value_length": shape.head_dim,
         "qwen3.attention.layer_norm_rms_epsilon": 1e-6,
         "qwen3.rope.freq_base": 1_000_000.0,
-        **tokenizer(shape, options.vocabulary),
+        **tokenizer(shape.vocabulary, options.vocabulary, options.added),
     }
     sources = list(tensors(shape, kinds, options.untied))
     size = write_gguf_file(options.out, metadata, sources)

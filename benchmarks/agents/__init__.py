@@ -1,0 +1,1 @@
+"""Recorded agent sessions, replayed turn by turn through a server's dialects."""

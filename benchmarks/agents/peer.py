@@ -1,0 +1,89 @@
+"""The same turns through llama-server's chat completions."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from benchmarks.agents.dialects import Answer, events
+from benchmarks.agents.models import AgentModel
+from benchmarks.agents.recorded import Conversation
+
+READY_TIMEOUT_S = 120.0
+
+
+def start_peer(
+    program: str, model: AgentModel, template: Path, agents: int, threads: int
+) -> tuple[subprocess.Popen[bytes], str]:
+    """llama-server with what it has to keep prefixes; the process and its address."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [program, "-m", str(model.path), "--port", str(port), "--host", "127.0.0.1"]
+    command += ["--jinja", "--chat-template-file", str(template), "--no-warmup"]
+    command += ["--kv-unified", "--cache-ram", "8192", "--ctx-checkpoints", "32"]
+    command += ["-np", str(max(agents, 4)), "-c", str(model.context * 4), "-t", str(threads)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    url = f"http://127.0.0.1:{port}"
+    deadline = time.monotonic() + READY_TIMEOUT_S
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            if httpx.get(f"{url}/health", timeout=5).status_code == 200:
+                return process, url
+        except httpx.TransportError:
+            pass
+        time.sleep(0.1)
+    process.kill()
+    raise RuntimeError(f"llama-server was not ready: {command}")
+
+
+async def replay_peer(url: str, agents: Sequence[Conversation], tokens: int) -> list[list[Answer]]:
+    """Every turn of every agent, the agents at once; prompt_ids as its own template gives them."""
+    async with httpx.AsyncClient(base_url=url, timeout=600.0) as client:
+        answers = await asyncio.gather(*(_session(client, agent, tokens) for agent in agents))
+        for agent, of_agent in zip(agents, answers, strict=True):
+            for turn, answer in enumerate(of_agent):
+                answer.prompt_ids = await _prompt_ids(client, agent, turn)
+    return list(answers)
+
+
+async def _session(client: httpx.AsyncClient, agent: Conversation, tokens: int) -> list[Answer]:
+    return [await _ask(client, agent, turn, tokens) for turn in range(len(agent.ends))]
+
+
+async def _ask(client: httpx.AsyncClient, agent: Conversation, turn: int, tokens: int) -> Answer:
+    body: dict[str, Any] = {
+        "messages": agent.turn(turn), "tools": agent.tools, "max_tokens": tokens,
+        "temperature": 0, "stream": True, "cache_prompt": True,
+    }  # fmt: skip
+    answer, first, start = Answer(), 0.0, time.perf_counter()
+    async with client.stream("POST", "/v1/chat/completions", json=body) as reply:
+        if reply.status_code != 200:
+            raise RuntimeError(f"llama-server: {(await reply.aread()).decode()}")
+        async for event in events(reply):
+            if timings := event.get("timings"):
+                answer.cached_tokens = timings["cache_n"]
+                answer.prompt_tokens = timings["cache_n"] + timings["prompt_n"]
+                answer.output_tokens = timings["predicted_n"]
+            for choice in event.get("choices", ()):
+                delta = choice["delta"]
+                said = delta.get("content") or delta.get("reasoning_content")
+                if (said or delta.get("tool_calls")) and not first:
+                    first = time.perf_counter()
+    answer.ttft_s = (first or time.perf_counter()) - start
+    return answer
+
+
+async def _prompt_ids(client: httpx.AsyncClient, agent: Conversation, turn: int) -> list[int]:
+    body = {"messages": agent.turn(turn), "tools": agent.tools}
+    prompt = (await client.post("/apply-template", json=body)).json()["prompt"]
+    text = {"content": prompt, "add_special": True, "parse_special": True}
+    ids: list[int] = (await client.post("/tokenize", json=text)).json()["tokens"]
+    return ids
