@@ -75,7 +75,7 @@ def test_free_text_has_none(start: Start, path: str, fields: dict[str, Any]) -> 
             "guided_json",
             "'not' at #/items/not",
         ),
-        ({"guided_regex": "(a"}, "guided_regex", "compiled"),
+        ({"guided_regex": "(a"}, "guided_regex", "unclosed group"),
         ({"guided_grammar": "start: nothing"}, "guided_grammar", "nothing"),
         ({"guided_choice": []}, "guided_choice", "at least one"),
         ({"guided_whitespace_pattern": " ?"}, "guided_whitespace_pattern", "guided_json"),

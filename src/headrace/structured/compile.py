@@ -282,7 +282,12 @@ def _with_deep_stack(make: Callable[[], LLMatcher]) -> LLMatcher:
 
 def _refusal(reason: str, param: str) -> RequestError:
     """What llguidance finds wrong, in its words; it may repeat much of the grammar."""
-    first = reason.strip().splitlines()[0] if reason.strip() else "for no stated reason"
+    lines = [line.strip() for line in reason.splitlines() if line.strip()]
+    first = lines[0] if lines else "for no stated reason"
+    if first.endswith(":"):
+        # An expression is repeated with a mark under its fault, and the fault itself comes last.
+        fault = next((line for line in reversed(lines) if line.startswith("error: ")), "")
+        first = f"{first} {fault.removeprefix('error: ')}".rstrip()
     if first.startswith("NoExtension"):
         first = "no text belongs to it"
     if len(first) > _MAX_REASON_CHARS:
