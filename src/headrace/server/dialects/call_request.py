@@ -29,6 +29,7 @@ from headrace.protocol.neutral.part import (
 )
 from headrace.protocol.openai.chat import ChatCompletionRequest
 from headrace.protocol.openai.fields import CHAT
+from headrace.protocol.openai.structured import StructuredFields
 from headrace.protocol.request import parse_values
 from headrace.server.dialects.client_names import client_names
 from headrace.server.dialects.thought_signature import thought_of
@@ -69,12 +70,7 @@ OWN_FIELDS = frozenset(
         "samplers",
         "skip_special_tokens",
         "stop_token_ids",
-        "structured_outputs",
-        "guided_json",
-        "guided_regex",
-        "guided_choice",
-        "guided_grammar",
-        "grammar",
+        *StructuredFields.__struct_fields__,
         "thinking_token_budget",
         "timeout_s",
         "truncate_prompt_tokens",
@@ -306,7 +302,7 @@ class _Writer:
         for name, value in call.extra.items():
             if name == "chat_template_kwargs" and isinstance(value, dict):
                 values[name] = values.get(name, {}) | value
-            elif name in OWN_FIELDS:
+            elif name in OWN_FIELDS and name not in values:
                 values[name] = value
             elif name not in self._taken:
                 self.dropped.append(f"extra.{name}")

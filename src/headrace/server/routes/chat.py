@@ -59,19 +59,19 @@ async def answer_chat(
     *,
     prefix: str = "chatcmpl-",
     wanted: EndpointOptions | None = None,
-    ask: Ask | None = None,
+    make_prompt: MakePrompt | None = None,
 ) -> Response:
     """Answer a conversation in whatever form a reply is made.
 
-    prefix: of the reply's id. wanted: None for what the request says. ask: makes the prompt; None
-    where the messages are it.
+    prefix: of the reply's id. wanted: None for what the request says. make_prompt: None where the
+    messages are the prompt.
     """
-    model, ask = serving.model, ask or asked_of
-    wanted = wanted or wanted_of(request)
-    asked = await call.text_work(lambda: ask(model, request, wanted))
+    model, make_prompt = serving.model, make_prompt or rendered_request
+    wanted = wanted or endpoint_options(request)
+    rendered = await call.text_work(lambda: make_prompt(model, request, wanted))
     grammar = None
     if has_grammar(request):
-        opened = asked.reading is not None and asked.reading.reasoning_opened
+        opened = rendered.reading is not None and rendered.reading.reasoning_opened
         grammar = await call.grammar_work(
             lambda: answer_grammar(
                 request,
@@ -84,20 +84,20 @@ async def answer_chat(
     plan = make_plan(
         model,
         request,
-        [asked.prompt],
+        [rendered.prompt],
         wanted,
-        bad_words=asked.bad_words,
+        bad_words=rendered.bad_words,
         grammar=grammar,
-        thinking=asked.thinking,
+        thinking=rendered.thinking,
         engine_id=ids.engine,
         timeout_s=timeout_s(call, request),
     )
-    reply = make_reply(head_of(call, serving, ids), asked.prompt.token_ids, asked.reading)
-    kept = () if asked.reading is None else asked.reading.kept_ids
+    reply = make_reply(head_of(call, serving, ids), rendered.prompt.token_ids, rendered.reading)
+    kept = () if rendered.reading is None else rendered.reading.kept_ids
     return await answer(call, serving, ticket, request, plan, reply, kept_special_ids=kept)
 
 
-def wanted_of(request: ChatCompletionRequest) -> EndpointOptions:
+def endpoint_options(request: ChatCompletionRequest) -> EndpointOptions:
     """What a request for a conversation says."""
     return EndpointOptions(
         max_tokens=request.wanted_tokens,
@@ -118,11 +118,11 @@ class RenderedRequest(NamedTuple):
     thinking: ThinkingBudget | None = None
 
 
-Ask = Callable[[ServedModel, ChatCompletionRequest, EndpointOptions], RenderedRequest]
+MakePrompt = Callable[[ServedModel, ChatCompletionRequest, EndpointOptions], RenderedRequest]
 """Takes long for long texts."""
 
 
-def asked_of(
+def rendered_request(
     model: ServedModel, request: ChatCompletionRequest, wanted: EndpointOptions
 ) -> RenderedRequest:
     """The messages as a prompt, and how answers to it are read."""

@@ -17,7 +17,7 @@ from headrace.server.dialects.client_names import client_names
 from headrace.server.dialects.neutral_reply import NeutralReply
 from headrace.server.dialects.read_body import ReadBody, read_body
 from headrace.server.reply import Head
-from headrace.server.routes.chat import Ask, answer_chat, wanted_of
+from headrace.server.routes.chat import MakePrompt, answer_chat, endpoint_options
 from headrace.server.state import Serving
 
 MakeNeutralReply = Callable[[ReadBody, Head, list[int], AnswerReading | None], NeutralReply]
@@ -54,15 +54,15 @@ async def answer_asked(
     make_reply: MakeNeutralReply,
     *,
     prefix: str,
-    ask: Ask | None = None,
+    make_prompt: MakePrompt | None = None,
 ) -> Response:
-    """Answer what was asked. prefix, ask: as of `answer_chat`.
+    """Answer what was asked. prefix, make_prompt: as of `answer_chat`.
 
     Tokens beyond the context are not refused: clients of these dialects say a number for models of
     all sizes, and the reply says that it was cut.
     """
     request = asked.request
-    wanted = wanted_of(request)
+    wanted = endpoint_options(request)
     wanted = replace(wanted, max_tokens=None, default_tokens=wanted.max_tokens)
     with client_names(side.field_paths, asked.has):
         return await admitted(
@@ -76,6 +76,6 @@ async def answer_asked(
                 partial(make_reply, asked),
                 prefix=prefix,
                 wanted=wanted,
-                ask=ask,
+                make_prompt=make_prompt,
             ),
         )

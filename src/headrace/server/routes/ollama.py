@@ -166,8 +166,10 @@ async def _answered(call: Call, side: OllamaClient, *, prompts: bool = False) ->
             with_context=prompts and not asked.call.extra.get("raw"),
         )
 
-    ask = prompt_of(asked.call) if prompts else None
-    return await answer_asked(call, serving, side, asked, reply, prefix="ollama-", ask=ask)
+    make_prompt = prompt_of(asked.call) if prompts else None
+    return await answer_asked(
+        call, serving, side, asked, reply, prefix="ollama-", make_prompt=make_prompt
+    )
 
 
 def _check_name(model: ServedModel, name: str) -> None:

@@ -19,7 +19,7 @@ from headrace.server.bad_words import bad_word_ids
 from headrace.server.fill_in import fill_in_marks, fill_in_prompt
 from headrace.server.plan import EndpointOptions
 from headrace.server.prompt import Prompt, encoded, tokenize
-from headrace.server.routes.chat import Ask, RenderedRequest, asked_of
+from headrace.server.routes.chat import MakePrompt, RenderedRequest, rendered_request
 from headrace.server.served import ServedModel
 
 FIELDS = frozenset({"raw", "suffix", "context", "template"})
@@ -56,7 +56,7 @@ def with_turn(call: ChatCall) -> ChatCall:
     return msgspec.structs.replace(call, messages=(turn,))
 
 
-def prompt_of(call: ChatCall) -> Ask | None:
+def prompt_of(call: ChatCall) -> MakePrompt | None:
     """What makes the prompt of a call; None where its turn is the prompt.
 
     call: as `with_turn` has it. Raises RequestError for a field that is not possible, or not
@@ -90,18 +90,18 @@ def _check_alone(call: ChatCall) -> None:
         )
 
 
-def _raw(text: str) -> Ask:
-    def ask(
+def _raw(text: str) -> MakePrompt:
+    def make_prompt(
         model: ServedModel, request: ChatCompletionRequest, wanted: EndpointOptions
     ) -> RenderedRequest:
         ids = tokenize(model, text, add_special_tokens=True, param=_PARAM, must_fit=True)
-        return _asked(model, request, ids)
+        return _as_it_stands(model, request, ids)
 
-    return ask
+    return make_prompt
 
 
-def _fill_in(prefix: str, suffix: str) -> Ask:
-    def ask(
+def _fill_in(prefix: str, suffix: str) -> MakePrompt:
+    def make_prompt(
         model: ServedModel, request: ChatCompletionRequest, wanted: EndpointOptions
     ) -> RenderedRequest:
         marks = fill_in_marks(model.tokenizer)
@@ -113,24 +113,26 @@ def _fill_in(prefix: str, suffix: str) -> Ask:
             )
         segments = fill_in_prompt(marks, prefix, suffix)
         ids = encoded(model, segments, add_special_tokens=True, param=_PARAM, must_fit=True)
-        return _asked(model, request, ids)
+        return _as_it_stands(model, request, ids)
 
-    return ask
+    return make_prompt
 
 
-def _after(context: list[int]) -> Ask:
-    def ask(
+def _after(context: list[int]) -> MakePrompt:
+    def make_prompt(
         model: ServedModel, request: ChatCompletionRequest, wanted: EndpointOptions
     ) -> RenderedRequest:
         check_token_ids(context, model.limits, "context")
-        asked = asked_of(model, request, wanted)
-        ids = context + asked.prompt.token_ids
-        return asked._replace(prompt=Prompt(ids, _PARAM))
+        rendered = rendered_request(model, request, wanted)
+        ids = context + rendered.prompt.token_ids
+        return rendered._replace(prompt=Prompt(ids, _PARAM))
 
-    return ask
+    return make_prompt
 
 
-def _asked(model: ServedModel, request: ChatCompletionRequest, ids: list[int]) -> RenderedRequest:
+def _as_it_stands(
+    model: ServedModel, request: ChatCompletionRequest, ids: list[int]
+) -> RenderedRequest:
     """A prompt whose answer is text as it stands."""
     return RenderedRequest(
         Prompt(ids, _PARAM), bad_word_ids(request.bad_words, model.tokenizer), None

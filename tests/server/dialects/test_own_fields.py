@@ -1,0 +1,39 @@
+"""Fields of this server's own that clients of other dialects add: none is dropped in silence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headrace.protocol.openai.structured import StructuredFields
+from tests.server.dialects.conftest import Agent, message, turn
+from tests.server.mock_engine import says
+
+FORMS: dict[str, Any] = {
+    "response_format": {"type": "json_object"},
+    "structured_outputs": {"regex": "a+"},
+    "guided_json": {"type": "object"},
+    "guided_regex": "a+",
+    "guided_choice": ["a"],
+    "guided_grammar": 'root ::= "a"',
+    "regex": "a+",
+    "ebnf": 'root ::= "a"',
+    "grammar": 'root ::= "a"',
+    "json_schema": {"type": "object"},
+}
+
+
+def test_every_form_has_a_case() -> None:
+    beside = {"guided_whitespace_pattern"}  # with guided_json
+    assert FORMS.keys() | beside == set(StructuredFields.__struct_fields__)
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_a_form_under_its_name_in_chat_completions_holds_the_answer(
+    agent: Agent, name: str
+) -> None:
+    running = agent(says("a"))
+    for path, body in (("/v1/messages", message()), ("/api/chat", turn(stream=False))):
+        running.client.post(path, json={**body, name: FORMS[name]})
+        assert running.engine.submitted[-1].params.grammar is not None, path
