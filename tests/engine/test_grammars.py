@@ -143,6 +143,7 @@ def test_a_refused_grammar_ends_alone_while_others_go_on() -> None:
     bad = results["bad"].outputs
     assert [(out.finish_reason, out.token_ids) for out in bad] == [("error", [])]
     assert "grammar cannot be compiled" in str(bad[0].error)
+    assert bad[0].error_code == "invalid_grammar"
     assert text_of(results["good"]) in ("ab", "cd")
     for submitted in others:
         assert results[submitted.request_id].token_ids == answer(submitted)[0]
@@ -165,7 +166,14 @@ def test_a_grammar_too_complex_for_a_token_ends_its_request_alone(
     last = results["r"].outputs[-1]
     assert (last.finish_reason, last.token_ids) == ("error", [])
     assert last.error == "the grammar cannot be followed: ZeroDivisionError: division by zero"
+    assert last.error_code is None
     assert results["other"].token_ids == answer(other)[0]
+
+
+def test_a_grammar_beyond_a_limit_is_the_requests_own_fault() -> None:
+    last = run(Grammar("lark", "start: " + "/[a-d]/? " * 3000), max_tokens=9).outputs[-1]
+    assert (last.finish_reason, last.error_code) == ("error", "grammar_too_large")
+    assert last.error is not None and "max is 2000" in last.error
 
 
 def test_a_model_without_text_refuses_a_grammar_at_once() -> None:

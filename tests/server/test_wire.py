@@ -274,6 +274,17 @@ def test_a_request_the_engine_gives_up(start: Start) -> None:
     assert error["code"] == "generation_failed"
 
 
+def test_a_request_that_the_engine_finds_at_fault_is_refused(start: Start) -> None:
+    async def reply(submit: Submit) -> AsyncIterator[Output]:
+        yield Output(
+            submit.request_id, [], finish_reason="error", error="it is too complex",
+            error_code="grammar_too_large",
+        )  # fmt: skip
+
+    error = error_of(start(MockEngine(reply)).post("/v1/completions", {"prompt": "x"}), 400)
+    assert (error["message"], error["code"]) == ("it is too complex", "grammar_too_large")
+
+
 @pytest.mark.parametrize(("path", "body"), POSTS[:2])
 def test_a_stream_that_fails_ends_with_an_error_event(start: Start, path: str, body: Any) -> None:
     async def reply(submit: Submit) -> AsyncIterator[Output]:

@@ -297,6 +297,19 @@ def test_a_format_whose_form_is_not_known_is_refused_by_name(name: str) -> None:
     assert (caught.value.param, caught.value.code) == ("tool_choice", "unsupported_tool")
 
 
+def test_arguments_that_could_be_no_object_are_refused_or_held_to_one() -> None:
+    for kinds in ("string", ["null", "array"]):
+        with pytest.raises(RequestError, match="the keyword 'type' at #/type") as caught:
+            held("hermes", {"type": kinds})
+        assert caught.value.code == "unsupported_schema"
+    with pytest.raises(RequestError, match="cannot be compiled"):
+        validate(held("hermes", {"const": 1}))
+    language = Language(held("hermes", {"type": ["object", "null"]}))
+    head = '<tool_call>\n{"name": "f", "arguments": '
+    assert language.has(head + "{}}\n</tool_call>")
+    assert not language.has(head + "null}\n</tool_call>")
+
+
 @pytest.mark.parametrize("bad", ["", "a b", "1a", "a" * 300, "ä", "a<b"])
 def test_a_name_that_cannot_be_written_is_refused(bad: str) -> None:
     with pytest.raises(RequestError, match=r"tools\[0\]\.function\.name") as caught:

@@ -41,6 +41,10 @@ class Look(NamedTuple):
     error_code: str | None = None
 
 
+MAX_IDS_SEEN = 8192
+"""Ids that the search for one span may come by: each of its tokens is asked for with all that are
+forced behind it, so that a constant of 100,000 characters would hold up a step for a second."""
+
 REFUSED = Look("failed", error="a draft before it is not of the grammar")
 """Of places that no answer reaches."""
 
@@ -164,8 +168,10 @@ class Constraint:
             return span, False
         try:
             matcher = self._matcher_at(token_ids)
-            while len(span) < most and not matcher.is_stopped():
+            seen = 0
+            while len(span) < most and seen < MAX_IDS_SEEN and not matcher.is_stopped():
                 following = matcher.compute_ff_tokens()
+                seen += len(following)
                 if not following:
                     return span, False
                 if not matcher.consume_token(following[0]):

@@ -41,6 +41,7 @@ from headrace.structured.grammar import Grammar
 from headrace.structured.python_arguments import python_arguments
 from headrace.structured.reasoning import Straight, around, harmony_messages, reasoned
 from headrace.structured.schema_grammar import SPACED, of_schema
+from headrace.structured.schema_walk import UNSUPPORTED_SCHEMA
 from headrace.structured.tagged_parameters import tagged_parameters
 
 UNSUPPORTED_TOOL = "unsupported_tool"
@@ -269,8 +270,16 @@ class _Calls:
 
     def _arguments(self, tool: CallableTool) -> str:
         """A part: the arguments as a JSON object."""
-        schema = {"type": "object", **(tool.held_schema() or {})}
-        return self._rules.part(of_schema(schema, f"{tool.param}.parameters", SPACED))
+        schema, param = tool.held_schema() or {}, f"{tool.param}.parameters"
+        kinds = schema.get("type", "object")
+        if "object" not in (kinds if isinstance(kinds, list) else [kinds]):
+            raise RequestError(
+                f"{param}: the keyword 'type' at #/type is {shown(kinds)}; the arguments of a call "
+                "are an object",
+                param=param,
+                code=UNSUPPORTED_SCHEMA,
+            )
+        return self._rules.part(of_schema({**schema, "type": "object"}, param, SPACED))
 
     def _pieces(self, pieces: Sequence[Piece]) -> str:
         """Pieces as Lark; texts side by side are one."""

@@ -453,3 +453,18 @@ def test_a_model_may_be_left_out_and_another_is_not_found(start: Start) -> None:
     reply = server.post("/v1/responses", {"input": "x"})
     assert (reply.status_code, reply.json()["model"]) == (200, MODEL)
     assert refused(server, 404, model="another")["code"] == "model_not_found"
+
+
+def test_a_call_that_max_tokens_cut_off_does_not_end_its_conversation(start: Start) -> None:
+    cut = CALL[: CALL.index("ln")]
+    server = with_tools(start, MockEngine(says(cut, ends=False)))
+    first = answer(server, tools=[WEATHER], max_output_tokens=len(cut.encode()))
+    (call,) = first["output"]
+    assert (first["status"], call["type"]) == ("incomplete", "function_call")
+    assert call["arguments"] == '{"city": "Kö'
+    for fields in (
+        {"previous_response_id": first["id"]},
+        {"input": [{"role": "user", "content": "x"}, call]},
+    ):
+        answer(server, tools=[WEATHER], **fields)
+        assert r'get_weather({"INVALID_JSON": "{\"city\": \"Kö"})' in prompts(server)[-1]
