@@ -1,6 +1,6 @@
 """Recorded agent sessions replayed turn by turn: what each turn computes beside what is new in it.
 
-    python -m benchmarks.agent_sessions --assets FOLDER [--llama FOLDER] [--models qwen3 gpt-oss ...]
+    python -m benchmarks.agent_sessions --assets FOLDER [--llama FOLDER] [--models NAME ...]
 
 Turn k sends a recorded conversation (system prompt, tools, thoughts, calls and their results) as it
 was before the assistant's k-th message, through `/v1/chat/completions`, `/v1/messages` (with the
@@ -13,9 +13,9 @@ prompt and tools. A chat template keeps earlier thoughts or strips them once the
   same session, its answers included;
 - computed: prompt tokens less those that the answer's own usage calls cached; the engine's counter
   of computed tokens must agree over all of a cell;
-- bits: the answer equals the chat API's to the same conversation under a fresh cache salt: token ids
-  and log probabilities through chat, what the client reads through the others, whose prompts must
-  be as long as the chat's.
+- bits: the answer equals the chat API's to the same conversation under a fresh cache salt: token
+  ids and log probabilities through chat, what the client reads through the others, whose prompts
+  must be as long as the chat's.
 
 Figures are of turns from the second on. Texts are cut to a model's context (printed). llama-server
 serves the same file with the same templates; its computed and cached tokens are those of its
@@ -99,8 +99,17 @@ class Cell(NamedTuple):
         return f"{self.model}, {self.thoughts}, {self.agents}, {self.api}"
 
 
-COLUMNS = ("model, thoughts, agents, API", "prompt tokens", "new", "computed",
-           "most over new in a turn", "TTFT p50, ms", "p95, ms", "bits equal", "counter agrees")  # fmt: skip
+COLUMNS = (
+    "model, thoughts, agents, API",
+    "prompt tokens",
+    "new",
+    "computed",
+    "most over new in a turn",
+    "TTFT p50, ms",
+    "p95, ms",
+    "bits equal",
+    "counter agrees",
+)
 
 
 def common(ids: Sequence[int], before: Sequence[Sequence[int]]) -> int:
