@@ -1,6 +1,6 @@
 """Recorded agent sessions replayed turn by turn: what each turn computes beside what is new in it.
 
-    python -m benchmarks.agent_sessions --assets FOLDER [--llama FOLDER] [--models qwen3 gpt-oss]
+    python -m benchmarks.agent_sessions --assets FOLDER [--llama FOLDER] [--models NAME ...]
 
 Turn k sends a recorded conversation (system prompt, tools, thoughts, calls and their results) as it
 was before the assistant's k-th message, through `/v1/chat/completions`, `/v1/messages` (with the
@@ -100,9 +100,16 @@ class Cell(NamedTuple):
 
 
 COLUMNS = (
-    "model, thoughts, agents, API", "prompt tokens", "new", "computed", "most over new in a turn",
-    "TTFT p50, ms", "p95, ms", "bits equal", "counter agrees",
-)  # fmt: skip
+    "model, thoughts, agents, API",
+    "prompt tokens",
+    "new",
+    "computed",
+    "most over new in a turn",
+    "TTFT p50, ms",
+    "p95, ms",
+    "bits equal",
+    "counter agrees",
+)
 
 
 def common(ids: Sequence[int], before: Sequence[Sequence[int]]) -> int:

@@ -46,7 +46,9 @@ def start_peer(
 
 async def replay_peer(url: str, agents: Sequence[Conversation], tokens: int) -> list[list[Answer]]:
     """Every turn of every agent, the agents at once; prompt_ids as its own template gives them."""
-    async with httpx.AsyncClient(base_url=url, timeout=600.0) as client:
+    # A connection of its own for each request: an idle one may be closed just as the next is sent.
+    limits = httpx.Limits(max_keepalive_connections=0)
+    async with httpx.AsyncClient(base_url=url, timeout=600.0, limits=limits) as client:
         answers = await asyncio.gather(*(_session(client, agent, tokens) for agent in agents))
         for agent, of_agent in zip(agents, answers, strict=True):
             for turn, answer in enumerate(of_agent):
