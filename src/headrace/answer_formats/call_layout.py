@@ -61,7 +61,7 @@ class TaggedLayout(Section):
     before_value: str
     """From the parameter's name to its value, or to what says of which type the value is."""
     types: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """What stands there for a value of each type of JSON Schema; none for no such thing."""
+    """What is written there for a value of each type of JSON Schema; none for no such thing."""
     value_end: str
     """The mark that ends a value, which no text has."""
     after_value: str = ""

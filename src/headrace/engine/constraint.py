@@ -42,7 +42,7 @@ class Look(NamedTuple):
 
 
 MAX_IDS_SEEN = 8192
-"""Ids that the search for one span may come by: each of its tokens is asked for with all that are
+"""Ids that the search for one span may come by: each of its tokens is found with all that are
 forced behind it, so that a constant of 100,000 characters would hold up a step for a second."""
 
 REFUSED = Look("failed", error="a draft before it is not of the grammar")
