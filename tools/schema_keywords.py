@@ -1,6 +1,7 @@
 """docs/schema_keywords.md: what becomes of every keyword of JSON Schema, found by trying each.
 
-A keyword is tried in a property's schema, so that a pointer has to say where it is. "held": the
+A keyword is tried in a property's schema, so that a pointer has to say where it is, or in the whole
+schema where it means something else there. "held": the
 grammar refuses a value that the keyword forbids and takes one that it allows.
 """
 
@@ -10,7 +11,7 @@ import json
 from typing import Any, NamedTuple
 
 from headrace.errors import RequestError
-from headrace.structured.request import of_schema
+from headrace.structured.schema_grammar import of_schema
 from headrace.structured.schema_walk import FORMATS
 from tools.structured.language import Language
 
@@ -26,6 +27,8 @@ class Keyword(NamedTuple):
     allowed: Any = _NOTHING
     """A value that it allows; not given for annotations."""
     forbidden: Any = _NOTHING
+    at_root: bool = False
+    """Whether it is tried in the whole schema instead of a property's."""
 
 
 _OVERLAPPING = [{"minimum": 1}, {"maximum": 2}]
@@ -35,12 +38,19 @@ KEYWORDS = (
     Keyword("$defs, definitions", "all", {"$defs": {"a": {}}, "definitions": {"a": {}}}),
     Keyword("$dynamicAnchor", "2020-12", {"$dynamicAnchor": "a"}),
     Keyword("$dynamicRef", "2020-12", {"$dynamicRef": "#a"}),
-    Keyword("$id", "6 to 2020-12", {"$id": "https://example.com/a"}),
+    Keyword("$id of the whole schema", "6 to 2020-12", {"$id": "https://example.com/a"},
+            at_root=True),
+    Keyword("$id below it", "6 to 2020-12", {"$id": "https://example.com/a"}),
     Keyword("$recursiveAnchor", "2019-09", {"$recursiveAnchor": True}),
     Keyword("$recursiveRef", "2019-09", {"$recursiveRef": "#"}),
     Keyword("$ref within the schema", "all", {"$ref": "#/$defs/whole"}, 1, "a"),
     Keyword("$ref elsewhere", "all", {"$ref": "https://example.com/a"}),
-    Keyword("$schema", "all", {"$schema": "https://json-schema.org/draft/2020-12/schema"}),
+    Keyword("$schema of the whole schema: draft 4 to 2020-12", "all",
+            {"$schema": "https://json-schema.org/draft/2020-12/schema"}, at_root=True),
+    Keyword("$schema of the whole schema: any other", "",
+            {"$schema": "https://example.com/schema"}, at_root=True),
+    Keyword("$schema below it", "all",
+            {"$schema": "https://json-schema.org/draft/2020-12/schema"}),
     Keyword("$vocabulary", "2019-09, 2020-12", {"$vocabulary": {"https://example.com": True}}),
     Keyword("additionalItems", "4 to 2019-09", {"items": [{}], "additionalItems": False}, [1],
             [1, 2]),
@@ -149,12 +159,17 @@ A name that `properties` does not have may be written twice; readers take the la
 
 def status(keyword: Keyword) -> str:
     """What becomes of it: "held", "annotation", or how it is refused."""
-    schema = {"properties": {"p": keyword.schema}, "$defs": {"whole": {"type": "integer"}}}
+    schema: dict[str, Any] = {
+        "properties": {"p": {} if keyword.at_root else keyword.schema},
+        "$defs": {"whole": {"type": "integer"}},
+        **(keyword.schema if keyword.at_root else {}),
+    }
     try:
         language = Language(of_schema(schema, "schema"))
     except RequestError as error:
         text = str(error)
-        where = "with its pointer" if "#/properties/p" in text else "without a pointer"
+        pointer = "#/" if keyword.at_root else "#/properties/p"
+        where = "with its pointer" if pointer in text else "without a pointer"
         return f"refused, {where} (`{error.code}`)"
     if keyword.forbidden is _NOTHING:
         return "annotation" if keyword.allowed is _NOTHING else "?"

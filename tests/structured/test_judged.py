@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.structured.request import grammar_of, of_schema
+from headrace.structured.request import grammar_of
+from headrace.structured.schema_grammar import of_schema
 from headrace.structured.vocabulary import Vocabulary
 from tools.fuzz import harness, structured
 from tools.structured.gbnf import Gbnf

@@ -37,3 +37,18 @@ def test_a_form_under_its_name_in_chat_completions_holds_the_answer(
     for path, body in (("/v1/messages", message()), ("/api/chat", turn(stream=False))):
         running.client.post(path, json={**body, name: FORMS[name]})
         assert running.engine.submitted[-1].params.grammar is not None, path
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "harmless"),
+    [("best_of", 2, 1), ("use_beam_search", True, False), ("mirostat", 2, 0)],
+)
+def test_what_chat_completions_refuses_by_name_is_refused_here_too(
+    agent: Agent, name: str, value: Any, harmless: Any
+) -> None:
+    running = agent(says("a"))
+    for path, body in (("/v1/messages", message()), ("/api/chat", turn(stream=False))):
+        refused = running.client.post(path, json={**body, name: value})
+        assert (refused.status_code, name in refused.text) == (400, True), path
+        taken = running.client.post(path, json={**body, name: harmless})
+        assert (taken.status_code, taken.headers.get("x-ignored-params")) == (200, None), path

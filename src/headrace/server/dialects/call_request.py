@@ -304,7 +304,11 @@ class _Writer:
                 values[name] = values.get(name, {}) | value
             elif name in OWN_FIELDS and name not in values:
                 values[name] = value
-            elif name not in self._taken:
+            elif name in self._taken:
+                continue
+            elif name in CHAT.known and value is not None:
+                CHAT.known[name].check(value, name)
+            else:
                 self.dropped.append(f"extra.{name}")
 
 
