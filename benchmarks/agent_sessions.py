@@ -187,6 +187,9 @@ def peer_cell(
     finally:
         process.terminate()
         process.wait(timeout=30)
+    if not all(answer.prompt_tokens for of_agent in answers for answer in of_agent):
+        tell("llama-server: an answer ended without its timings")
+        answers = []
     turns = [turn for of_agent in answers for turn in judge(of_agent, None)]
     return Cell(name, thoughts, len(agents), "llama-server", turns, None)
 
@@ -250,6 +253,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         for name in options.models:
             cells += measure(name, options, options.folder or Path(scratch))
+            tell(table(COLUMNS, [cell.row() for cell in cells if cell.model == name]))
     if options.json:
         print(json.dumps({"facts": facts, "cells": [_plain(cell) for cell in cells]}))
         return

@@ -63,13 +63,14 @@ async def _session(client: httpx.AsyncClient, agent: Conversation, tokens: int) 
 async def _ask(client: httpx.AsyncClient, agent: Conversation, turn: int, tokens: int) -> Answer:
     body: dict[str, Any] = {
         "messages": agent.turn(turn), "tools": agent.tools, "max_tokens": tokens,
-        "temperature": 0, "stream": True, "cache_prompt": True,
+        "temperature": 0, "stream": True, "cache_prompt": True, "timings_per_token": True,
     }  # fmt: skip
     answer, first, start = Answer(), 0.0, time.perf_counter()
     async with client.stream("POST", "/v1/chat/completions", json=body) as reply:
         if reply.status_code != 200:
             raise RuntimeError(f"llama-server: {(await reply.aread()).decode()}")
         async for event in events(reply):
+            # That an answer of random weights does not parse ends the stream, not the count.
             if timings := event.get("timings"):
                 answer.cached_tokens = timings["cache_n"]
                 answer.prompt_tokens = timings["cache_n"] + timings["prompt_n"]
