@@ -129,9 +129,10 @@ def test_drafts_change_no_answer(guess: Guess) -> None:
 @pytest.mark.parametrize("guess", [right, wrong, mixed])
 @pytest.mark.parametrize("windows", [(0,), (17, 0)])
 def test_drafts_change_no_answer_of_many(guess: Guess, windows: tuple[int, ...]) -> None:
+    # Grammars are compiled beside the steps, so how many run at once, and whether somebody is
+    # preempted, depends on the time that takes; the answers do not.
     stats = check_drafts(guess, windows, requests(40, 3))
     assert stats.prefix_hits_tokens > 0
-    assert stats.num_preemptions > 0 or windows != (0,)
 
 
 def check_drafts(guess: Guess, windows: tuple[int, ...], submits: Sequence[Submit]) -> Stats:
