@@ -148,6 +148,7 @@ def test_every_table_has_its_head(path: Path) -> None:
     assert [lines[at] for at in begun if not re.match(r"\|[ :-]*-", lines[at + 1])] == []
 
 
+@pytest.mark.long
 def test_the_generated_pages_are_current(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
