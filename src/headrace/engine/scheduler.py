@@ -215,7 +215,7 @@ class Scheduler:
             while request.state is State.RUNNING and not self.kv.grow(request):
                 # Without windows whoever has to grow is not reserved: it is the victim at worst.
                 last = self.running[-1]
-                unreserved = (one for one in reversed(self.running) if not one.is_reserved)
+                unreserved = (each for each in reversed(self.running) if not each.is_reserved)
                 self._preempt(next(unreserved, last), "blocks")
                 num_preempted += 1
         return num_preempted
