@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.markdown import surroundings, surroundings_line, table, tell
-from headrace.engine.vocabulary import vocabulary_maker
+from headrace.engine.grammars.vocabulary import vocabulary_maker
 from headrace.errors import RequestError
 from headrace.structured.compile import GrammarTokenizer, compile_grammar
 from headrace.structured.schema_grammar import of_schema

@@ -18,7 +18,7 @@ import pytest
 
 from headrace.config.settings import EngineConfig
 from headrace.engine.core import EngineCore
-from headrace.engine.drafts import Proposer
+from headrace.engine.drafts.proposer import Proposer
 from headrace.engine.messages import Output, Submit, TokenLogprob
 from headrace.engine.params import SamplingParams
 from headrace.models.cost import CostModel, LayerCost

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from headrace.engine.core import EngineCore
-from headrace.engine.drafts import Drafter, Drafts, Proposal
+from headrace.engine.drafts.proposer import Drafter, Drafts, Proposal
 from headrace.engine.messages import Stats, Submit
 from headrace.engine.params import ThinkingBudget
 from headrace.engine.request import Request

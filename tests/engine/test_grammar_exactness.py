@@ -16,9 +16,9 @@ import pytest
 
 from headrace.config.settings import EngineConfig
 from headrace.engine.core import EngineCore
+from headrace.engine.grammars.vocabulary import vocabulary_maker
 from headrace.engine.messages import Submit
 from headrace.engine.params import SamplingParams
-from headrace.engine.vocabulary import vocabulary_maker
 from headrace.models import Model, load_model
 from headrace.ops.interface import Ops
 from headrace.structured.grammar import Grammar

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from headrace.engine import masks
-from headrace.engine.masks import MaskMaker
+from headrace.engine.grammars import masks
+from headrace.engine.grammars.masks import MaskMaker
 from tests.engine.mock import drain, submit
 from tests.engine.plans import prompt
 from tests.engine.test_drafts import check_same, run

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
+from headrace.engine.drafts.thinking import Thinking
 from headrace.engine.messages import Submit
 from headrace.engine.params import ThinkingBudget
-from headrace.engine.thinking import Thinking
 from headrace.errors import RequestError
 from headrace.structured.grammar import Grammar
 from tests.engine.mock import NUM_TOKENS, VOCAB, Collected, MockModel, drain, make_core, submit

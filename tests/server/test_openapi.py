@@ -14,10 +14,10 @@ from headrace.config import ServerConfig
 from headrace.engine.params import RANGES
 from headrace.protocol.openai.fields import CHAT, COMPLETIONS, ENDPOINTS
 from headrace.server import app
-from headrace.server.openapi import ALL_OPERATIONS as OPERATIONS
-from headrace.server.openapi import document
-from headrace.server.openapi_dialects import DIALECT_OPERATIONS
-from headrace.server.openapi_responses import RESPONSES_OPERATIONS
+from headrace.server.openapi.dialects import DIALECT_OPERATIONS
+from headrace.server.openapi.document import ALL_OPERATIONS as OPERATIONS
+from headrace.server.openapi.document import document
+from headrace.server.openapi.responses import RESPONSES_OPERATIONS
 from tests.server.conftest import Running
 from tests.server.mock_engine import MockEngine, says
 

@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from headrace.engine.vocabulary import vocabulary_maker
+from headrace.engine.grammars.vocabulary import vocabulary_maker
 from headrace.errors import RequestError
 from headrace.structured.compile import GrammarTokenizer, compile_grammar, validate
 from headrace.structured.grammar import Grammar

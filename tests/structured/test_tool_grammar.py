@@ -24,7 +24,7 @@ from headrace.answer_formats.formats import (
 from headrace.answer_formats.known_layouts import NOT_KNOWN, layouts_of
 from headrace.answer_formats.parser import AnswerParser
 from headrace.embedded import embedded_model
-from headrace.engine.vocabulary import vocabulary_maker
+from headrace.engine.grammars.vocabulary import vocabulary_maker
 from headrace.errors import RequestError
 from headrace.structured.compile import compile_grammar, validate
 from headrace.structured.grammar import Grammar

@@ -35,7 +35,11 @@ PATHS = [path for method, path, _ in ROUTES if method == "POST" and "restart" no
 READERS = {
     b'"prompt":': ["/v1/completions", "/tokenize", "/completion", "/api/generate"],
     b'"messages":': [
-        "/v1/chat/completions", "/tokenize", "/apply-template", "/v1/messages", "/api/chat",
+        "/v1/chat/completions",
+        "/tokenize",
+        "/apply-template",
+        "/v1/messages",
+        "/api/chat",
     ],
     b'"tokens":': ["/detokenize"],
 }

@@ -14,7 +14,7 @@ import numpy as np
 from headrace.answer_formats.call_syntax import AnswerFormat
 from headrace.answer_formats.formats import call_format, reasoning_format
 from headrace.embedded import embedded_model
-from headrace.engine.vocabulary import vocabulary_maker
+from headrace.engine.grammars.vocabulary import vocabulary_maker
 from headrace.structured.compile import GrammarTokenizer, compile_grammar
 from headrace.structured.grammar import Grammar
 from headrace.structured.reasoning import after_reasoning

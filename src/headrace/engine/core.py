@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING
 from headrace.config.settings import EngineConfig
 from headrace.engine.answers import output, prefilled, started
 from headrace.engine.deadlines import Deadlines
-from headrace.engine.drafts import Drafter, Proposer
+from headrace.engine.drafts.forced_spans import ForcedSpans
+from headrace.engine.drafts.proposer import Drafter, Proposer
+from headrace.engine.drafts.thinking import Thinking
 from headrace.engine.facts import info_of
 from headrace.engine.figures import StepFigures, expert_counts
-from headrace.engine.forced_spans import ForcedSpans
-from headrace.engine.grammars import Grammars
+from headrace.engine.grammars.store import Grammars
 from headrace.engine.isolation import IsolatingRunner
 from headrace.engine.kv.kv_cache import KVCache
 from headrace.engine.limits import Limits, check_submit
@@ -40,7 +41,6 @@ from headrace.engine.plan import Row
 from headrace.engine.request import GroupTable, Request, State
 from headrace.engine.sampler import SampledToken, Sampler
 from headrace.engine.scheduler import Scheduler
-from headrace.engine.thinking import Thinking
 from headrace.errors import HeadraceError, RequestError
 from headrace.ops.interface import Ops
 from headrace.telemetry.machine import Machine

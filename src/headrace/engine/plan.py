@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from headrace.engine.drafts import NO_DRAFTS, Drafts
+from headrace.engine.drafts.proposer import NO_DRAFTS, Drafts
 from headrace.engine.messages import FinishReason
 from headrace.engine.request import NO_POSITIONS, Request
 

@@ -3,7 +3,7 @@
 There are no phases. A request wants every token it has computed; when that is reached, the logits
 of the last one give a new token, which it then wants too. Prefill, chunks, prefix hits, decode and
 recomputing after a preemption are all this one rule. A step may compute drafts behind the last one
-(engine/drafts.py); they are none of its tokens until they are accepted.
+(engine/drafts/proposer.py); they are none of its tokens until they are accepted.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from headrace.engine.constraint import Constraint
+    from headrace.engine.drafts.thinking import Thinking
+    from headrace.engine.grammars.constraint import Constraint
     from headrace.engine.kv.prefix_tree import BlockSet, Node, Promise
     from headrace.engine.logits_processor import LogitsProcessor
     from headrace.engine.messages import FinishReason, TokenLogprob
     from headrace.engine.params import SamplingParams
-    from headrace.engine.thinking import Thinking
 
 
 NO_POSITIONS = range(0)

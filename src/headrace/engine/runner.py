@@ -12,11 +12,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from headrace.engine.constraint import Look
-from headrace.engine.drafts import NO_DRAFTS
+from headrace.engine.drafts.proposer import NO_DRAFTS
+from headrace.engine.grammars.constraint import Look
+from headrace.engine.grammars.masks import Looks, MaskMaker
 from headrace.engine.kv.block_tables import BlockTables
 from headrace.engine.kv.kv_cache import Copy
-from headrace.engine.masks import Looks, MaskMaker
 from headrace.engine.messages import TokenLogprob
 from headrace.engine.model import Model
 from headrace.engine.plan import Row, RowTokens

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from headrace.engine.constraint import Look
+from headrace.engine.grammars.constraint import Look
 from headrace.engine.logits_processor import LogitsProcessor, needs_logits_processor
 from headrace.engine.messages import TokenLogprob
 from headrace.engine.params import SamplingParams

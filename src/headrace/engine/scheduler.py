@@ -23,7 +23,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from operator import attrgetter
 
-from headrace.engine.drafts import NO_DRAFTS, Drafter
+from headrace.engine.drafts.proposer import NO_DRAFTS, Drafter
 from headrace.engine.kv.kv_cache import KVCache
 from headrace.engine.kv.lookup import Match
 from headrace.engine.kv.prefix_tree import Miss, Promise

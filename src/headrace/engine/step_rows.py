@@ -6,7 +6,7 @@ logits are wanted, which are dealt out here. Tokens that are wanted come before 
 
 from __future__ import annotations
 
-from headrace.engine.drafts import NO_DRAFTS, Drafter, Drafts
+from headrace.engine.drafts.proposer import NO_DRAFTS, Drafter, Drafts
 from headrace.engine.kv.kv_cache import KVCache
 from headrace.engine.plan import Row
 from headrace.engine.request import Request

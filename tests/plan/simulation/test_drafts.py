@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from headrace.engine.drafts import Proposal
+from headrace.engine.drafts.proposer import Proposal
 from headrace.engine.request import Request
 from headrace.errors import ConfigError
 from headrace.plan.simulation.arrival import Arrival, PromptWriter

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import takewhile
 
-from headrace.engine.drafts import Proposal
+from headrace.engine.drafts.proposer import Proposal
 from headrace.engine.plan import Row
 from headrace.engine.request import Request
 from headrace.engine.sampler import uniform

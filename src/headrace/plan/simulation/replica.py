@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-from headrace.engine.drafts import Drafter
+from headrace.engine.drafts.proposer import Drafter
 from headrace.engine.fast_forward import fast_forward, steps_alike, steps_until_released
 from headrace.engine.kv.kv_cache import KVCache
 from headrace.engine.params import SamplingParams

@@ -37,7 +37,7 @@ async def openapi(call: Call) -> Response:
 def _document(
     routes: tuple[tuple[str, str], ...], client_key: bool, admin_key: bool, model: str
 ) -> bytes:
-    from headrace.server.openapi import document
+    from headrace.server.openapi.document import document
 
     told = document(routes, client_key=client_key, admin_key=admin_key, model=model)
     return msgspec.json.encode(told)

@@ -8,7 +8,7 @@ are left to single steps.
 
 from __future__ import annotations
 
-from headrace.engine.drafts import Proposal
+from headrace.engine.drafts.proposer import Proposal
 from headrace.engine.request import Request
 
 

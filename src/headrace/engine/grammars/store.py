@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING
 
-from headrace.engine.constraint import Constraint
+from headrace.engine.grammars.constraint import Constraint
 from headrace.errors import HeadraceError, RequestError
 from headrace.structured.grammar import Grammar
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from headrace.engine.constraint import Look
+from headrace.engine.grammars.constraint import Look
 from headrace.engine.plan import Row
 
 Looks = dict[int, Sequence[Look]]

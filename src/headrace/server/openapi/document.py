@@ -16,8 +16,8 @@ import msgspec
 from headrace import __version__
 from headrace.http.headers import IGNORED_PARAMS, REQUEST_ID
 from headrace.protocol.openai.error import ErrorBody
-from headrace.server.openapi_dialects import DIALECT_OPERATIONS, DIALECT_SCHEMAS
-from headrace.server.openapi_operations import (
+from headrace.server.openapi.dialects import DIALECT_OPERATIONS, DIALECT_SCHEMAS
+from headrace.server.openapi.operations import (
     EVENTS,
     JSON,
     OPERATIONS,
@@ -25,8 +25,8 @@ from headrace.server.openapi_operations import (
     Reply,
     in_dialect,
 )
-from headrace.server.openapi_responses import RESPONSES_OPERATIONS, RESPONSES_SCHEMAS
-from headrace.server.openapi_schemas import REF, Schema, reply_schemas, request_schemas
+from headrace.server.openapi.responses import RESPONSES_OPERATIONS, RESPONSES_SCHEMAS
+from headrace.server.openapi.schemas import REF, Schema, reply_schemas, request_schemas
 
 OPENAPI = "3.1.0"
 RETRY_AFTER = "Retry-After"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.server.openapi_operations import EVENTS, JSON, Operation, Reply, busy, no_model
+from headrace.server.openapi.operations import EVENTS, JSON, Operation, Reply, busy, no_model
 
 LINES = "application/x-ndjson"
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace.protocol.openai.completions import MAX_PROMPTS
-from headrace.server.openapi_operations import BUSY, EVENTS, JSON, NO_MODEL, Operation, Reply
+from headrace.server.openapi.operations import BUSY, EVENTS, JSON, NO_MODEL, Operation, Reply
 
 Schema = dict[str, Any]
 
