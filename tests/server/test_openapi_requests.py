@@ -27,12 +27,12 @@ def _needs_schemathesis() -> None:
 
 def test_replies_are_what_the_document_says(start: Start) -> None:
     server = start(MockEngine(says("hello wörld", cut=3)), config=ServerConfig(**KEYS))
-    outcome = api.run(server.url, seed=1, examples=10, key="admin-key")
+    outcome = api.run(server.url, seed=1, examples=5, key="admin-key")
     assert not outcome.failures, outcome.text
     told = server.client.get("/openapi.json", headers=AUTH).json()
     # All but the document itself, which was asked for to begin with.
     assert outcome.operations == sum(map(len, told["paths"].values())) - 1
-    assert outcome.requests > 1000
+    assert outcome.requests > 800
     assert server.engine.submitted, "no request was ever accepted"
 
 
