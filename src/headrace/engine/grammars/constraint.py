@@ -32,8 +32,8 @@ Verdict = Literal["open", "ended", "failed"]
 
 
 class Look(NamedTuple):
-    """The ids that may come at one place. bits: as of LogitsEdit, right until the next look; None
-    where the verdict is not "open". error: why it "failed"."""
+    """The ids that may come at one place. bits: a row of SamplingRows.masks, right until the next
+    look; None where the verdict is not "open". error: why it "failed"."""
 
     verdict: Verdict
     bits: U32 | None = None
