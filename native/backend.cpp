@@ -237,25 +237,15 @@ int32_t Backend::first_bad(const std::vector<int32_t>& status, int64_t* row) con
 int32_t Backend::sample(const float* logits, int64_t stride, int64_t n,
                         const std::vector<SampleRow>& rows, int32_t* ids, int64_t* row) {
   const Session session(pool_);
-  const bool chains = std::any_of(rows.begin(), rows.end(),
-                                  [](const SampleRow& row) { return row.chain.count > 0; });
-  for (SampleScratch& scratch : sample_scratch_) scratch.reserve(n, 0, chains);
+  const bool scored = std::any_of(rows.begin(), rows.end(), [](const SampleRow& row) {
+    return row.chain.count > 0 || row.mask != nullptr;
+  });
+  for (SampleScratch& scratch : sample_scratch_) scratch.reserve(n, 0, scored);
   pool_.for_each(static_cast<int64_t>(rows.size()), [&](int64_t i, int thread) {
     ids[i] = sample_row(kernels_, logits + i * stride, n, rows[static_cast<size_t>(i)],
                         sample_scratch_[static_cast<size_t>(thread)]);
   });
   return first_bad({ids, ids + rows.size()}, row);
-}
-
-void Backend::mask_rows(float* logits, int64_t width, const int32_t* rows, const uint32_t* masks,
-                        int64_t count) {
-  const Session session(pool_);
-  const int64_t words = (width + 31) / 32;
-  pool_.for_ranges(count, pieces(count * width * 4), [&](int64_t begin, int64_t end, int) {
-    for (int64_t i = begin; i < end; ++i) {
-      mask_row(logits + rows[i] * width, width, masks + i * words);
-    }
-  });
 }
 
 int32_t Backend::top_logprobs(const float* logits, int64_t stride, int64_t n, int64_t rows,

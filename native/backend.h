@@ -83,9 +83,6 @@ class Backend {
   // Status of the first bad row (see sample.h) with its number in `row`, or 0.
   int32_t sample(const float* logits, int64_t stride, int64_t n, const std::vector<SampleRow>& rows,
                  int32_t* ids, int64_t* row);
-  // Sets the logits of rows[i] to -inf where bit id % 32 of word id / 32 of the i-th mask is 0.
-  void mask_rows(float* logits, int64_t width, const int32_t* rows, const uint32_t* masks,
-                 int64_t count);
   int32_t top_logprobs(const float* logits, int64_t stride, int64_t n, int64_t rows,
                        const int32_t* chosen, int64_t k, float* logprobs, int32_t* ranks,
                        int32_t* ids, float* values, int64_t* row);

@@ -1,6 +1,7 @@
 #include "sample.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -10,6 +11,9 @@ namespace headrace {
 namespace {
 
 using Bucket = SampleScratch::Bucket;
+
+// A mask that leaves one id in so many, or fewer, is followed id by id.
+constexpr int64_t kSparse = 4;
 
 // A number that orders as the float does; both zeros are one.
 uint32_t key_of(float x) {
@@ -125,10 +129,50 @@ void drop(float* scores, int64_t n, const float* weights) {
   }
 }
 
+// Of the word of a mask that begins with the id `begin`, the bits of ids below n.
+uint32_t word_of(const uint32_t* mask, int64_t begin, int64_t n) {
+  const uint32_t word = mask[begin / 32];
+  return n - begin < 32 ? word & ((uint32_t{1} << (n - begin)) - 1) : word;
+}
+
+int64_t count_allowed(const uint32_t* mask, int64_t n) {
+  int64_t count = 0;
+  for (int64_t begin = 0; begin < n; begin += 32) count += std::popcount(word_of(mask, begin, n));
+  return count;
+}
+
+// The scores of all ids, -inf where the mask has no bit.
+void masked_scores(const float* logits, int64_t n, const uint32_t* mask, SampleScratch& scratch) {
+  scratch.scores.assign(logits, logits + n);
+  if (mask == nullptr) return;
+  for (int64_t begin = 0; begin < n; begin += 32) {
+    // Within a string nearly all is allowed: what is left out is walked over.
+    const int64_t count = std::min<int64_t>(32, n - begin);
+    const uint32_t all = count < 32 ? (uint32_t{1} << count) - 1 : ~uint32_t{0};
+    for (uint32_t left = ~mask[begin / 32] & all; left != 0; left &= left - 1) {
+      scratch.scores[static_cast<size_t>(begin + std::countr_zero(left))] =
+          -std::numeric_limits<float>::infinity();
+    }
+  }
+}
+
+// The scores of the ids that the mask has, in their order, and these ids.
+void gather_allowed(const float* logits, int64_t n, const uint32_t* mask, SampleScratch& scratch) {
+  scratch.scores.clear();
+  scratch.ids.clear();
+  for (int64_t begin = 0; begin < n; begin += 32) {
+    for (uint32_t left = word_of(mask, begin, n); left != 0; left &= left - 1) {
+      const int64_t id = begin + std::countr_zero(left);
+      scratch.scores.push_back(logits[id]);
+      scratch.ids.push_back(static_cast<int32_t>(id));
+    }
+  }
+}
+
 int32_t chain_row(const Kernels& kernels, const float* logits, int64_t n, const SampleRow& row,
                   SampleScratch& scratch) {
   scratch.weights.resize(static_cast<size_t>(n));
-  scratch.scores.assign(logits, logits + n);
+  masked_scores(logits, n, row.mask, scratch);
   float* weights = scratch.weights.data();
   float* scores = scratch.scores.data();
   float most;
@@ -172,35 +216,9 @@ int32_t chain_row(const Kernels& kernels, const float* logits, int64_t n, const 
   return draw(weights, n, row.uniform);
 }
 
-}  // namespace
-
-void SampleScratch::reserve(int64_t n, int64_t k, bool chains) {
-  weights.reserve(static_cast<size_t>(n));
-  if (chains) scores.reserve(static_cast<size_t>(n));
-  buckets.reserve(kBuckets);
-  best.reserve(static_cast<size_t>(k));
-}
-
-void mask_row(float* logits, int64_t n, const uint32_t* mask) {
-  constexpr float kMasked = -std::numeric_limits<float>::infinity();
-  for (int64_t begin = 0; begin < n; begin += 32) {
-    const uint32_t word = mask[begin / 32];
-    const int64_t count = std::min<int64_t>(32, n - begin);
-    float* values = logits + begin;
-    // Most words are of one kind: within a string all is allowed, between its parts nothing.
-    if (word == 0) {
-      std::fill_n(values, count, kMasked);
-    } else if (word != ~uint32_t{0}) {
-      for (int64_t i = 0; i < count; ++i) {
-        if ((word >> i & 1u) == 0) values[i] = kMasked;
-      }
-    }
-  }
-}
-
-int32_t sample_row(const Kernels& kernels, const float* logits, int64_t n, const SampleRow& row,
-                   SampleScratch& scratch) {
-  if (row.chain.count > 0) return chain_row(kernels, logits, n, row, scratch);
+// The default order, of logits that nothing masks.
+int32_t plain_row(const Kernels& kernels, const float* logits, int64_t n, const SampleRow& row,
+                  SampleScratch& scratch) {
   float most;
   const int32_t bad = check_row(kernels, logits, n, &most);
   if (bad != 0) return bad;
@@ -217,6 +235,34 @@ int32_t sample_row(const Kernels& kernels, const float* logits, int64_t n, const
   if (row.top_k > 0 && row.top_k < n) keep_top_k(logits, n, row.top_k, scratch);
   if (row.top_p < 1) keep_top_p(logits, n, static_cast<double>(row.top_p), scratch);
   return draw(weights, n, row.uniform);
+}
+
+}  // namespace
+
+void SampleScratch::reserve(int64_t n, int64_t k, bool scored) {
+  weights.reserve(static_cast<size_t>(n));
+  if (scored) {
+    scores.reserve(static_cast<size_t>(n));
+    ids.reserve(static_cast<size_t>(n / kSparse));
+  }
+  buckets.reserve(kBuckets);
+  best.reserve(static_cast<size_t>(k));
+}
+
+int32_t sample_row(const Kernels& kernels, const float* logits, int64_t n, const SampleRow& row,
+                   SampleScratch& scratch) {
+  if (row.chain.count > 0) return chain_row(kernels, logits, n, row, scratch);
+  if (row.mask == nullptr) return plain_row(kernels, logits, n, row, scratch);
+  const int64_t allowed = count_allowed(row.mask, n);
+  if (allowed == 0) return kAllMasked;
+  if (allowed > n / kSparse) {
+    masked_scores(logits, n, row.mask, scratch);
+    return plain_row(kernels, scratch.scores.data(), n, row, scratch);
+  }
+  // What is masked has weight 0, which no sum, count or order of the others sees.
+  gather_allowed(logits, n, row.mask, scratch);
+  const int32_t at = plain_row(kernels, scratch.scores.data(), allowed, row, scratch);
+  return at < 0 ? at : scratch.ids[static_cast<size_t>(at)];
 }
 
 int32_t top_logprobs_row(const Kernels& kernels, const float* logits, int64_t n, int32_t chosen,

@@ -42,6 +42,7 @@ struct SampleRow {
   float min_p;
   double uniform;
   Chain chain{};
+  const uint32_t* mask = nullptr;  // bits of the ids that may come, the lowest first; null for all
 };
 
 // What a thread needs beside the row. Reserved before threads start, since they must not throw.
@@ -53,11 +54,12 @@ struct SampleScratch {
   };
   using Entry = std::pair<float, int64_t>;  // logit, id
 
-  // For rows of n logits and the k best of them; with scores where a row has a chain.
-  void reserve(int64_t n, int64_t k, bool chains);
+  // For rows of n logits and the k best of them; with scores where a row has a chain or a mask.
+  void reserve(int64_t n, int64_t k, bool scored);
 
   std::vector<float> weights;
-  std::vector<float> scores;  // of rows with a chain
+  std::vector<float> scores;  // of rows with a chain or a mask
+  std::vector<int32_t> ids;   // of the scores, where a mask leaves few
   std::vector<Bucket> buckets;
   std::vector<Entry> best;
 };
@@ -65,10 +67,7 @@ struct SampleScratch {
 constexpr int32_t kNoToken = -1;   // NaN or +inf among the logits
 constexpr int32_t kAllMasked = -2;  // -inf everywhere
 
-// -inf for the ids in [0, n) whose bit is 0; mask has (n + 31) / 32 words, the lowest bit first.
-void mask_row(float* logits, int64_t n, const uint32_t* mask);
-
-// An id in [0, n), or one of the above.
+// An id in [0, n), or one of the above: of ids without a bit the logits are not looked at.
 int32_t sample_row(const Kernels& kernels, const float* logits, int64_t n, const SampleRow& row,
                    SampleScratch& scratch);
 

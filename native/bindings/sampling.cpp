@@ -3,6 +3,7 @@
 #include "bindings.h"
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,9 +27,28 @@ void check_logits(const View<float>& logits, int64_t num_tokens) {
   }
 }
 
+// The masks of R rows of `width` ids: a uint32[(width + 31) / 32] of each, or None.
+class MasksView {
+ public:
+  MasksView(const nb::tuple& masks, int64_t rows, int64_t width) {
+    if (static_cast<int64_t>(masks.size()) != rows) {
+      refuse(std::to_string(masks.size()) + " masks for " + std::to_string(rows) +
+             " rows of logits");
+    }
+    for (const nb::handle mask : masks) {
+      views_.emplace_back(mask, "allowed_bits", 1).require(0, (width + 31) / 32);
+    }
+  }
+
+  const uint32_t* row(int64_t i) const { return views_[static_cast<size_t>(i)].data(); }
+
+ private:
+  std::deque<OptionalView<uint32_t>> views_;  // none of them is ever moved
+};
+
 void sample(Backend& backend, nb::handle logits, int64_t num_tokens, nb::handle temperature,
             nb::handle top_k, nb::handle top_p, nb::handle min_p, nb::handle uniform,
-            nb::handle ids, std::optional<nb::tuple> chains) {
+            nb::handle ids, std::optional<nb::tuple> chains, std::optional<nb::tuple> masks) {
   const View<float> from(logits, "logits", 2), t(temperature, "temperature", 1),
       p(top_p, "top_p", 1), m(min_p, "min_p", 1);
   const View<int32_t> k(top_k, "top_k", 1), to(ids, "ids", 1, true);
@@ -47,10 +67,13 @@ void sample(Backend& backend, nb::handle logits, int64_t num_tokens, nb::handle 
     const nb::tuple& a = *chains;
     chained.emplace(a[0], a[1], a[2], a[3], a[4], rows, from.size(1));
   }
+  std::optional<MasksView> masked;
+  if (masks) masked.emplace(*masks, rows, from.size(1));
   std::vector<SampleRow> of;
   for (int64_t i = 0; i < rows; ++i) {
     SampleRow row{t.data()[i], k.data()[i], p.data()[i], m.data()[i], u.data()[i]};
     if (chained) row.chain = chained->row(i);
+    if (masked) row.mask = masked->row(i);
     check_range("temperature", row.temperature,
                 row.temperature >= 0 && row.temperature <= 3.4e38f, "[0, inf)");
     check_range("top_k", row.top_k, row.top_k >= 0, "[0, inf)");
@@ -66,17 +89,6 @@ void sample(Backend& backend, nb::handle logits, int64_t num_tokens, nb::handle 
     status = backend.sample(from.data(), from.size(1), num_tokens, of, to.data(), &bad);
   }
   if (status != 0) refuse_row(status, bad);
-}
-
-void mask_rows(Backend& backend, nb::handle logits, nb::handle rows, nb::handle masks) {
-  const View<float> to(logits, "logits", 2, true);
-  const View<int32_t> of(rows, "row", 1);
-  const View<uint32_t> bits(masks, "masks", 2);
-  of.require_below(to.size(0));
-  bits.require(0, of.size(0));
-  bits.require(1, (to.size(1) + 31) / 32);
-  const nb::gil_scoped_release release;
-  backend.mask_rows(to.data(), to.size(1), of.data(), bits.data(), of.size(0));
 }
 
 void top_logprobs(Backend& backend, nb::handle logits, int64_t num_tokens, nb::handle chosen,
@@ -112,8 +124,7 @@ void bind_sampling(nb::module_&, nb::class_<Backend>& backend) {
   backend
       .def("sample", &sample, nb::arg("logits"), nb::arg("num_tokens"), nb::arg("temperature"),
            nb::arg("top_k"), nb::arg("top_p"), nb::arg("min_p"), nb::arg("uniform"),
-           nb::arg("ids"), nb::arg("chains") = nb::none())
-      .def("mask_rows", &mask_rows)
+           nb::arg("ids"), nb::arg("chains") = nb::none(), nb::arg("masks") = nb::none())
       .def("top_logprobs", &top_logprobs);
 }
 

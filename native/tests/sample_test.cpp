@@ -92,27 +92,56 @@ void check_default(Backend& backend, Checks& checks) {
   checks.that(run(plain, a) == 0 && run(chained, b) == 0 && a == b, "the default order");
 }
 
-// Words of every kind, a last one that is not full, and rows that no mask names.
+// A mask draws what the same row draws with -inf in place of what is masked: words of every kind, a
+// last one that is not full, many ids and few; by the default order, by a chain, and by neither.
 void check_masks(Backend& backend, Checks& checks) {
+  constexpr int64_t kRows = 48;
   Random random(32);
-  for (const int64_t width : {1, 31, 32, 33, 203}) {
-    const int64_t words = (width + 31) / 32;
-    const std::vector<int32_t> rows = {4, 1, 2};
-    std::vector<uint32_t> masks;
-    for (int64_t i = 0; i < 3 * words; ++i) {
-      const uint32_t mixed = static_cast<uint32_t>(random.below(1 << 16)) * 65537u;
-      masks.push_back(i % 3 == 0 ? mixed : i % 3 == 1 ? 0u : ~0u);
-    }
-    std::vector<float> got = random.values(5 * width, 4.0f);
-    std::vector<float> want = got;
-    for (size_t i = 0; i < rows.size(); ++i) {
-      for (int64_t id = 0; id < width; ++id) {
-        const uint32_t word = masks[i * static_cast<size_t>(words) + static_cast<size_t>(id / 32)];
-        if ((word >> (id % 32) & 1u) == 0) want[static_cast<size_t>(rows[i] * width + id)] = kMasked;
+  int64_t bad = -1;
+  for (const int64_t width : {1, 31, 32, 33, 203, 2050}) {
+    const int64_t words = (width + 31) / 32, n = std::max<int64_t>(1, width - 1);
+    std::vector<float> logits = random.values(kRows * width, 4.0f);
+    std::vector<float> masked = logits;
+    std::vector<std::vector<uint32_t>> masks;
+    std::vector<SampleRow> with_mask, with_scores;
+    for (int64_t i = 0; i < kRows; ++i) {
+      SampleRow row{i % 7 == 0 ? 0.0f : 0.8f, static_cast<int32_t>(i % 5 * 9),
+                    i % 2 == 0 ? 0.9f : 1.0f, i % 3 == 0 ? 0.05f : 0.0f,
+                    static_cast<double>(random.below(1000)) / 1000};
+      using enum Stage;
+      if (i % 4 == 1) row.chain = chain_of({top_p, temperature, top_k});
+      with_scores.push_back(row);
+      std::vector<uint32_t> mask;
+      for (int64_t word = 0; word < words; ++word) {
+        const uint32_t mixed = static_cast<uint32_t>(random.below(1 << 16)) * 65537u;
+        const int64_t kind = random.below(3);
+        mask.push_back(i % 8 < 4 ? (kind == 0 ? mixed & mixed << 3 : 0u)
+                                 : (kind == 0 ? mixed : kind == 1 ? 0u : ~0u));
       }
+      mask[0] |= 1;
+      float* scores = masked.data() + i * width;
+      for (int64_t id = 0; id < width; ++id) {
+        if ((mask[static_cast<size_t>(id / 32)] >> (id % 32) & 1u) != 0) continue;
+        scores[id] = kMasked;
+        if (id % 5 == 0) logits[static_cast<size_t>(i * width + id)] = std::nanf("");
+      }
+      masks.push_back(std::move(mask));
     }
-    backend.mask_rows(got.data(), width, rows.data(), masks.data(), 3);
-    checks.equal(got, want, "masks of " + std::to_string(width) + " ids");
+    for (int64_t i = 0; i < kRows; ++i) {
+      with_mask.push_back(with_scores[static_cast<size_t>(i)]);
+      with_mask.back().mask = masks[static_cast<size_t>(i)].data();
+    }
+    std::vector<int32_t> got(kRows), want(kRows);
+    const std::string name = "masks of " + std::to_string(width) + " ids";
+    checks.that(backend.sample(logits.data(), width, n, with_mask, got.data(), &bad) == 0 &&
+                    backend.sample(masked.data(), width, n, with_scores, want.data(), &bad) == 0 &&
+                    got == want,
+                name);
+    masks[5].assign(static_cast<size_t>(words), 0u);
+    if (n < width) masks[5].back() |= uint32_t{1} << (n % 32);  // of padding, which is never drawn
+    checks.that(backend.sample(logits.data(), width, n, with_mask, got.data(), &bad) == kAllMasked &&
+                    bad == 5,
+                name + ", none of them allowed");
   }
 }
 

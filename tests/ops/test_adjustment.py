@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.ops.adjustment import check_chains, penalise
-from headrace.ops.sampling_rows import Chain, LogitsEdit, Penalties, SamplingRows
+from headrace.ops.sampling_rows import (
+    Chain,
+    LogitsEdit,
+    Penalties,
+    SamplingRows,
+    UnusableLogitsError,
+)
 from tests.engine.mock import real_ops
 
 WIDTH = 12
@@ -32,8 +39,6 @@ def slowly(row: list[np.float32], change: LogitsEdit) -> list[np.float32]:
         row[token_id] = row[token_id] + bias
     for token_id in range(len(row)):
         allowed = change.allowed is None or token_id in change.allowed.tolist()
-        bits = change.allowed_bits
-        allowed &= bits is None or bool(bits[token_id // 32] >> (token_id % 32) & 1)
         if not allowed or token_id in change.masked.tolist():
             row[token_id] = np.float32(-np.inf)
     if change.penalties is not None:
@@ -65,7 +70,6 @@ def adjustments(draw: st.DrawFn, row: int) -> LogitsEdit:
             draw(st.sampled_from([0.0, 0.3, -1.0])),
             draw(st.sampled_from([0.0, 0.7, -2.0])),
         ))),
-        draw(st.none() | st.integers(0, 2**32 - 1).map(lambda bits: np.array([bits], np.uint32))),
     )  # fmt: skip
 
 
@@ -106,8 +110,6 @@ def check_rows(backend: str, first: LogitsEdit, last: LogitsEdit, seed: int) -> 
         ({"bias_ids": ids(WIDTH), "bias": np.ones(1, np.float32)}, "biased id 12"),
         ({"allowed": ids(3, -1)}, "allowed id -1"),
         ({"masked": ids(0, 77)}, "masked id 77"),
-        ({"allowed_bits": np.zeros(2, np.uint32)}, r"12 ids take uint32\[1\]"),
-        ({"allowed_bits": np.zeros(1, np.int32)}, "allowed_bits are int32"),
         ({"penalties": Penalties(ids(12), ids(0), 1, 0, 0)}, "penalised id 12"),
         ({"penalties": Penalties(ids(1), ids(), 1, 0, 0)}, "counts"),
         ({"penalties": Penalties(ids(1), ids(-1), 1, 0, 0)}, "counts"),
@@ -159,20 +161,68 @@ def test_chains_that_say_nothing_are_refused(backend: str, chains: Any, words: s
 
 @backends
 @pytest.mark.parametrize("width", [31, 32, 33, 1003])
-def test_a_row_of_bits_masks_as_a_list_of_ids_does(backend: str, width: int) -> None:
-    """Words of every kind: with all bits, with none, mixed; and a last one that is not full."""
+def test_a_mask_draws_as_if_its_ids_were_all_there_is(backend: str, width: int) -> None:
+    """Masks of many ids and of few, in the default order of stages and in another; what is masked
+    may be anything."""
     rng = np.random.default_rng(width)
-    words = rng.integers(0, 2**32, (2, (width + 31) // 32), np.uint32)
-    words[rng.random(words.shape) < 0.3] = 0
-    words[rng.random(words.shape) < 0.3] = 2**32 - 1
-    rows = rng.standard_normal((4, width)).astype(np.float32)
-    expected = rows.copy()
-    by_bits, by_ids = [], []
-    for row, mask in zip((3, 1), words, strict=True):
+    words = rng.integers(0, 2**32, (24, (width + 31) // 32), np.uint32)
+    words[::2] &= rng.integers(0, 2**32, words[::2].shape, np.uint32)
+    words[::2][rng.random(words[::2].shape) < 0.8] = 0
+    words[1::2][rng.random(words[1::2].shape) < 0.4] = 2**32 - 1
+    words[:, 0] |= 1
+    logits = (rng.standard_normal((24, width)) * 4).astype(np.float32)
+    expected = logits.copy()
+    for row, mask in enumerate(words):
         allowed = [index for index in range(width) if mask[index // 32] >> (index % 32) & 1]
-        by_bits.append(NOTHING._replace(row=row, allowed_bits=mask))
-        by_ids.append(NOTHING._replace(row=row, allowed=ids(*allowed)))
-    real_ops(backend).adjust(rows, by_bits)
-    real_ops("reference").adjust(expected, by_ids)
-    assert (rows == expected).all()
-    assert np.isfinite(rows[[0, 2]]).all()
+        masked = np.setdiff1d(np.arange(width), allowed)
+        expected[row, masked] = -np.inf
+        logits[row, masked[::3]] = np.nan
+    masks: list[npt.NDArray[np.uint32] | None] = list(words)
+    masks[7] = None
+    logits[7] = expected[7]
+    rows = SamplingRows(
+        rng.choice(np.array([0, 0.5, 1.2], np.float32), 24),
+        rng.choice(np.array([0, 3, 50], np.int32), 24),
+        rng.choice(np.array([1, 0.8], np.float32), 24),
+        rng.choice(np.array([0, 0.1], np.float32), 24),
+        rng.random(24),
+        chains=tuple(Chain(("top_p", "temperature", "top_k")) if row % 5 == 0 else None
+                     for row in range(24)),
+        masks=tuple(masks),
+    )  # fmt: skip
+    before = logits.copy()
+    drawn = real_ops(backend).sample(logits, rows, width)
+    assert (logits == before)[~np.isnan(before)].all()
+    assert (drawn == real_ops(backend).sample(expected, replace(rows, masks=()), width)).all()
+
+
+@backends
+def test_a_mask_of_no_id_that_can_be_drawn_is_named_with_its_row(backend: str) -> None:
+    zeros = np.zeros(2, np.float32)
+    none = np.array([1 << (WIDTH - 1)], np.uint32)
+    rows = SamplingRows(
+        zeros + 1, np.zeros(2, np.int32), zeros + 1, zeros, np.zeros(2), masks=(None, none)
+    )
+    logits = np.zeros((2, WIDTH), np.float32)
+    with pytest.raises(UnusableLogitsError, match=r"row 1 .* allows no token"):
+        real_ops(backend).sample(logits, rows, WIDTH - 1)
+    assert real_ops(backend).sample(logits, rows, WIDTH).tolist() == [0, WIDTH - 1]
+
+
+@backends
+@pytest.mark.parametrize(
+    "masks",
+    [
+        (None,),
+        (None, np.zeros(2, np.uint32)),
+        (np.zeros(1, np.int32), None),
+        (np.zeros((1, 1), np.uint32), None),
+    ],
+)
+def test_masks_of_another_shape_are_refused(backend: str, masks: Any) -> None:
+    zeros = np.zeros(2, np.float32)
+    rows = SamplingRows(
+        zeros + 1, np.zeros(2, np.int32), zeros + 1, zeros, np.zeros(2), masks=masks
+    )
+    with pytest.raises(ValueError, match=r"masks|allowed_bits"):
+        real_ops(backend).sample(np.zeros((2, WIDTH), np.float32), rows, WIDTH)

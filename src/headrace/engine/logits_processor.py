@@ -3,7 +3,7 @@
 All of it is a function of the request's parameters and of its tokens, so it does not depend on the
 batch, on preemption, or on whether the tokens are drafts. What does not change from token to token
 is made once; a request that asks for nothing has no LogitsProcessor. What its grammar allows is
-found by `constraint` and is one more edit here.
+found by `constraint` and is no edit: who draws passes over the rest.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from headrace.engine.token_counts import TokenCounts
 from headrace.ops.sampling_rows import Chain, LogitsEdit, Penalties, Stage
 
 I32 = npt.NDArray[np.int32]
-U32 = npt.NDArray[np.uint32]
 
 _NO_IDS: I32 = np.zeros(0, np.int32)
 
@@ -67,21 +66,14 @@ class LogitsProcessor:
         in_chain = "penalties" in self._stages
         return Chain(self._stages, self._penalties(token_ids) if in_chain else None)
 
-    def edit(
-        self, row: int, token_ids: list[int], allowed_bits: U32 | None = None
-    ) -> LogitsEdit | None:
-        """What is changed in `row` of the logits that follow `token_ids`; None for nothing.
-
-        allowed_bits: the ids that a grammar allows there, None for all.
-        """
+    def edit(self, row: int, token_ids: list[int]) -> LogitsEdit | None:
+        """What is changed in `row` of the logits that follow `token_ids`; None for nothing."""
         masked = self._masked(token_ids)
         penalties = self._penalties(token_ids) if self._penalties_first else None
         changes = len(masked) or len(self._bias_ids) or self._allowed is not None
-        if not changes and penalties is None and allowed_bits is None:
+        if not changes and penalties is None:
             return None
-        return LogitsEdit(
-            row, self._bias_ids, self._bias, self._allowed, masked, penalties, allowed_bits
-        )
+        return LogitsEdit(row, self._bias_ids, self._bias, self._allowed, masked, penalties)
 
     def _masked(self, token_ids: list[int]) -> I32:
         parts = [self._banned] if len(self._banned) else []
@@ -126,7 +118,6 @@ def needs_logits_processor(params: SamplingParams) -> bool:
         or params.allowed_token_ids is not None
         or params.bad_words_token_ids
         or params.min_tokens
-        or params.grammar is not None
     )
 
 

@@ -36,7 +36,10 @@ class Row(NamedTuple):
         """Places, the last of its tokens, after each of which a token is drawn."""
         if not self.samples:
             return 0
-        return 1 + len(self.drafts.token_ids) if not self.drafts.are_certain else self._last_drawn
+        token_ids, are_certain, following = self.drafts
+        if are_certain:
+            return 1 if following is None else 0
+        return 1 + len(token_ids)
 
     @property
     def num_rated(self) -> int:
@@ -51,10 +54,6 @@ class Row(NamedTuple):
     def num_logits(self) -> int:
         """Places whose logits are wanted, the prompt's scored ones among them."""
         return len(self.scored) + self.num_rated + self.num_drawn
-
-    @property
-    def _last_drawn(self) -> int:
-        return 1 if self.drafts.following is None else 0
 
 
 class RowTokens(NamedTuple):

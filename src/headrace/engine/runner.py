@@ -89,24 +89,25 @@ class Runner:
     ) -> list[RowResult]:
         """Each row's logits are those of its scored positions, then of the tokens that come in any
         case, then those from which tokens are drawn."""
-        starts = np.cumsum([0, *(row.num_logits for row in rows)]).tolist()
-        at = [
-            np.arange(end - row.num_drawn, end, dtype=np.int32)
-            for row, end in zip(rows, starts[1:], strict=True)
-        ]
+        counts = [row.num_drawn for row in rows]
+        others: list[RowResult] = []
+        at: list[int] = []
+        end = 0
+        for row, count in zip(rows, counts, strict=True):
+            others.append(NOTHING_YET if _is_plain(row) else self._read(row, logits, end))
+            end += row.num_logits
+            at += range(end - count, end)
         draws: list[SampledToken] = []
-        others = [
-            self._read(row, logits, start) for row, start in zip(rows, starts[:-1], strict=True)
-        ]
         if places:
-            own = self._ops.take_rows(logits, np.concatenate(at))
+            own = logits if len(at) == end else self._ops.take_rows(logits, np.array(at, np.int32))
             draws = self._sampler.sample(own, places)
         drawn = iter(draws)
         results = []
-        for row, (tokens, scores) in zip(rows, others, strict=True):
-            ends = bool(tokens) and tokens[-1].error is not None
-            own_draws = list(islice(drawn, row.num_drawn))
-            if not ends:
+        for row, count, (tokens, scores) in zip(rows, counts, others, strict=True):
+            own_draws = list(islice(drawn, count))
+            if not tokens:
+                tokens = _accepted(row, own_draws)
+            elif tokens[-1].error is None:
                 tokens = [*tokens, *_accepted(row, own_draws)]
             results.append(RowResult(tokens, scores))
         return results
@@ -179,14 +180,14 @@ def apart(copies: Sequence[Copy]) -> list[list[Copy]]:
 def _logit_rows(rows: Sequence[Row], query_start: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
     """Of each row, its scored positions, and those after which it gives tokens that are drawn or
     whose log probability is wanted."""
-    parts = []
-    for row, first in zip(rows, query_start[:-1].tolist(), strict=True):
-        scored = row.scored
-        parts.append(_span(first - row.start + scored.start, len(scored)))
+    at: list[int] = []
+    for row, first in zip(rows, query_start.tolist(), strict=False):
+        if row.scored:
+            before = first - row.start
+            at += range(before + row.scored.start, before + row.scored.stop)
         end = first + row.num_tokens
-        given = row.num_rated + row.num_drawn
-        parts.append(_span(end - given, given))
-    return np.concatenate(parts)
+        at += range(end - row.num_rated - row.num_drawn, end)
+    return np.array(at, np.int32)
 
 
 def _span(start: int, count: int) -> npt.NDArray[np.int32]:

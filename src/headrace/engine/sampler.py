@@ -101,12 +101,7 @@ class Sampler:
             is not PLAIN
         ]
         if edited:
-            made = [
-                processor.edit(
-                    row, place.token_ids, None if place.look is None else place.look.bits
-                )
-                for row, processor, place in edited
-            ]
+            made = [processor.edit(row, place.token_ids) for row, processor, place in edited]
             changes = [change for change in made if change is not None]
             if changes and wanted:
                 raw = self._ops.take_rows(logits, _indices(wanted))
@@ -115,10 +110,14 @@ class Sampler:
                 chains = [None] * len(places)
                 for row, processor, place in edited:
                     chains[row] = processor.chain(place.token_ids)
-        draws = self._draws(_Batch(logits, raw, _sampling_rows(places, tuple(chains)), wanted))
-        for row, _, place in edited:
-            if place.look is not None and place.look.verdict != "open":
-                draws[row] = _verdict(place.look)
+        looks = [place.look for place in places]
+        masks = tuple(None if look is None else look.bits for look in looks) if any(looks) else ()
+        rows = _sampling_rows(places, tuple(chains), masks)
+        draws = self._draws(_Batch(logits, raw, rows, wanted))
+        if masks:
+            for row, look in enumerate(looks):
+                if look is not None and look.verdict != "open":
+                    draws[row] = _verdict(look)
         return draws
 
     def rate(
@@ -197,6 +196,7 @@ class Sampler:
                 min_p=batch.rows.min_p[row : row + 1],
                 uniform=batch.rows.uniform[row : row + 1],
                 chains=batch.rows.chains[row : row + 1],
+                masks=batch.rows.masks[row : row + 1],
             ),
             {0: wanted[row]} if row in wanted else {},
         )
@@ -258,7 +258,9 @@ def _indices(rows: Iterable[int]) -> npt.NDArray[np.int32]:
 
 
 def _sampling_rows(
-    places: Sequence[DrawPosition], chains: tuple[Chain | None, ...] = ()
+    places: Sequence[DrawPosition],
+    chains: tuple[Chain | None, ...] = (),
+    masks: tuple[npt.NDArray[np.uint32] | None, ...] = (),
 ) -> SamplingRows:
     params = [place.request.params for place in places]
     temperature = np.array([one.temperature for one in params], np.float32)
@@ -276,4 +278,5 @@ def _sampling_rows(
         min_p=np.array([one.min_p for one in params], np.float32),
         uniform=np.array(draws, np.float64),
         chains=chains,
+        masks=masks,
     )

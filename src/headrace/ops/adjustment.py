@@ -6,7 +6,7 @@ and `LogitsEdit` in `interface` say what is computed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -15,38 +15,17 @@ from headrace.ops.sampling_rows import LogitsEdit, Penalties, SamplingRows, Stag
 
 F32 = npt.NDArray[np.float32]
 I32 = npt.NDArray[np.int32]
-U32 = npt.NDArray[np.uint32]
 
 STAGES: tuple[Stage, ...] = ("penalties", "temperature", "min_p", "top_k", "top_p")
 
 
-def mask_rows(logits: F32, rows: I32, masks: U32) -> None:
-    """Set logits of `rows` to -inf where the bits of their mask, uint32[(V + 31) // 32], are 0."""
-    for row, mask in zip(rows.tolist(), masks, strict=True):
-        bytes_of_mask = mask.astype("<u4").view(np.uint8)
-        allowed = np.unpackbits(bytes_of_mask, count=logits.shape[1], bitorder="little")
-        logits[row, allowed == 0] = -np.inf
-
-
-def adjust(
-    logits: F32,
-    adjustments: Sequence[LogitsEdit],
-    mask: Callable[[F32, I32, U32], None] = mask_rows,
-) -> None:
-    """`Ops.adjust` for NumPy arrays. mask: does what `mask_rows` does, faster.
-
-    Masks come first: nothing that follows makes another number of -inf.
-    """
+def adjust(logits: F32, adjustments: Sequence[LogitsEdit]) -> None:
+    """`Ops.adjust` for NumPy arrays."""
     if logits.ndim != 2:
         raise ValueError(f"logits of shape {list(logits.shape)} are not rows of logits")
     for one in adjustments:
         _check(one, *logits.shape)
-    masks = {edit.row: edit.allowed_bits for edit in adjustments if edit.allowed_bits is not None}
-    if masks:
-        mask(logits, np.array([*masks], np.int32), _as_rows(list(masks.values())))
     for one in adjustments:
-        if one.changes_nothing_else:
-            continue
         row = logits[one.row]
         if len(one.bias_ids):
             row[one.bias_ids] += one.bias
@@ -58,11 +37,6 @@ def adjust(
             row[one.masked] = -np.inf
         if one.penalties is not None:
             penalise(row, one.penalties)
-
-
-def _as_rows(masks: list[U32]) -> U32:
-    """What np.stack gives, in a fraction of its time."""
-    return (masks[0] if len(masks) == 1 else np.concatenate(masks)).reshape(len(masks), -1)
 
 
 def penalise(scores: F32, penalties: Penalties) -> None:
@@ -112,13 +86,21 @@ def check_chains(rows: SamplingRows, count: int, width: int) -> None:
             check_penalties(chain.penalties, width)
 
 
+def check_masks(rows: SamplingRows, count: int, width: int) -> None:
+    """ValueError where masks are not one per row, or one has not the bits of all ids."""
+    if rows.masks and len(rows.masks) != count:
+        raise ValueError(f"{len(rows.masks)} masks for {count} rows of logits")
+    words = (width + 31) // 32
+    for mask in rows.masks:
+        if mask is not None and (mask.dtype != np.uint32 or mask.shape != (words,)):
+            raise ValueError(
+                f"allowed_bits are {mask.dtype}{list(mask.shape)}; {width} ids take uint32[{words}]"
+            )
+
+
 def _check(one: LogitsEdit, count: int, width: int) -> None:
     if not 0 <= one.row < count:
         raise ValueError(f"row {one.row} is not in [0, {count})")
-    if one.allowed_bits is not None:
-        _check_bits(one.allowed_bits, width)
-        if one.changes_nothing_else:
-            return
     if len(one.bias) != len(one.bias_ids):
         raise ValueError(f"{len(one.bias)} biases for {len(one.bias_ids)} ids")
     _check_ids("biased id", one.bias_ids, width)
@@ -127,14 +109,6 @@ def _check(one: LogitsEdit, count: int, width: int) -> None:
     _check_ids("masked id", one.masked, width)
     if one.penalties is not None:
         check_penalties(one.penalties, width)
-
-
-def _check_bits(bits: U32, width: int) -> None:
-    words = (width + 31) // 32
-    if bits.dtype != np.uint32 or bits.shape != (words,):
-        raise ValueError(
-            f"allowed_bits are {bits.dtype}{list(bits.shape)}; {width} ids take uint32[{words}]"
-        )
 
 
 def _check_ids(name: str, ids: I32, width: int) -> None:

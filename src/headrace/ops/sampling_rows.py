@@ -48,20 +48,6 @@ class LogitsEdit(NamedTuple):
     masked: npt.NDArray[np.int32]
     """int32[M], which become -inf."""
     penalties: Penalties | None
-    allowed_bits: npt.NDArray[np.uint32] | None = None
-    """uint32[(V + 31) // 32]: of an id whose bit (id % 32 of word id // 32) is 0 the logit becomes
-    -inf; None allows all. What `allowed` is for a few ids, this is for many."""
-
-    @property
-    def changes_nothing_else(self) -> bool:
-        """Whether allowed_bits are all there is."""
-        return (
-            self.allowed_bits is not None
-            and self.penalties is None
-            and self.allowed is None
-            and not len(self.masked)
-            and not len(self.bias_ids)
-        )
 
 
 Stage = Literal["penalties", "temperature", "min_p", "top_k", "top_p"]
@@ -106,6 +92,10 @@ class SamplingRows:
     chains: tuple[Chain | None, ...] = ()
     """One per row, None for the order above; () where every row has that. A chain reads the same
     parameters."""
+    masks: tuple[npt.NDArray[np.uint32] | None, ...] = ()
+    """One per row, uint32[(V + 31) // 32]: an id whose bit (id % 32 of word id // 32) is 0 is not
+    drawn, and what its logit is does not matter, as if it were -inf before the first stage. None
+    allows all, () does in every row."""
 
 
 class TopLogprobs(NamedTuple):

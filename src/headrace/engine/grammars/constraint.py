@@ -32,8 +32,8 @@ Verdict = Literal["open", "ended", "failed"]
 
 
 class Look(NamedTuple):
-    """The ids that may come at one place. bits: as of LogitsEdit, right until the next look; None
-    where the verdict is not "open". error: why it "failed"."""
+    """The ids that may come at one place. bits: a row of SamplingRows.masks, right until the next
+    look; None where the verdict is not "open". error: why it "failed"."""
 
     verdict: Verdict
     bits: U32 | None = None
@@ -83,9 +83,9 @@ class Constraint:
         """What it has read behind them, which were drafts."""
         self._num_bits = (vocab_size + 31) // 32
         self._num_words = grammar_end_id // 32 + 1
-        self._words: list[tuple[U32, int, U32]] = []
+        self._words: list[tuple[U32, int, Look]] = []
         """A row of words for each place, as long as what llguidance writes and what logits take;
-        its address; and those of logits."""
+        its address; and a look at those of logits."""
         self._grammar_end = grammar_end_id // 32, ~np.uint32(1 << grammar_end_id % 32)
         self._end_bits: U32 = np.zeros(self._num_bits, np.uint32)
         for token_id in end_ids:
@@ -127,33 +127,34 @@ class Constraint:
     def _look(self, matcher: LLMatcher, row: int, *, is_own: bool) -> Look:
         if row == len(self._words):
             made = np.zeros(max(self._num_words, self._num_bits), np.uint32)
-            self._words.append((made, made.ctypes.data, made[: self._num_bits]))
-        words, address, bits = self._words[row]
+            self._words.append((made, made.ctypes.data, Look("open", made[: self._num_bits])))
+        words, address, look = self._words[row]
         matcher.unsafe_compute_mask_ptr(address, 4 * self._num_words)
         if matcher.is_error():
             return self._failed(matcher.get_error(), is_own=is_own)
+        if not matcher.is_accepting():
+            return look
         word, but_the_end = self._grammar_end
         words[word] &= but_the_end
-        may_go_on = np.count_nonzero(bits) > 0
-        if matcher.is_accepting():
-            # Where nothing but the end can follow there is nothing to draw.
-            if not may_go_on:
-                self.verdict = "ended" if is_own else self.verdict
-                return Look("ended")
+        bits = look.bits
+        assert bits is not None, "it is open"
+        if bits.any():
             bits |= self._end_bits
-        elif not may_go_on:
-            return self._failed("no token of the model can follow", is_own=is_own)
-        return Look("open", bits)
+            return look
+        # Where nothing but the end can follow there is nothing to draw.
+        self.verdict = "ended" if is_own else self.verdict
+        return Look("ended")
 
     def take(self, token_ids: Sequence[int]) -> Verdict:
         """Read the tokens that have come; whether anything but the end can follow. Never raises."""
         if self.verdict == "open":
             try:
-                new = token_ids[self._num_prompt + self._num_read :]
-                if len(new) < len(self._ahead) and self._ahead[: len(new)] == new:
-                    self._num_read += len(new)
-                    del self._ahead[: len(new)]
-                    return "open"  # a draft could follow
+                if self._ahead:
+                    new = token_ids[self._num_prompt + self._num_read :]
+                    if len(new) < len(self._ahead) and self._ahead[: len(new)] == new:
+                        self._num_read += len(new)
+                        del self._ahead[: len(new)]
+                        return "open"  # a draft could follow
                 if self._matcher_at(token_ids).is_stopped():
                     self.verdict = "ended"
             except BaseException as error:  # a panic of Rust code is not an Exception
@@ -215,8 +216,14 @@ class Constraint:
         """The matcher behind a text and drafts. _RefusedError where the grammar refuses it."""
         ahead, matcher = self._ahead, self._matcher
         num_output = len(token_ids) - self._num_prompt
-        if matcher is not None and not ahead and not drafts and num_output == self._num_read:
-            return matcher
+        if matcher is not None and not ahead and not drafts:
+            if num_output == self._num_read:
+                return matcher
+            if num_output == self._num_read + 1:
+                self._num_read = num_output
+                if not matcher.consume_token(token_ids[-1]):
+                    raise _RefusedError(matcher.get_error())
+                return matcher
         wanted = [*token_ids[self._num_prompt + self._num_read :], *drafts]
         pairs = enumerate(zip(ahead, wanted, strict=False))
         same = next(

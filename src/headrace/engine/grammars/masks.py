@@ -43,17 +43,18 @@ class MaskMaker:
     def begin(self, rows: Sequence[Row]) -> Callable[[], Looks] | None:
         """Begin to make the masks of those that draw within a grammar; None where none does. What
         is returned waits for them, and until then nothing of these rows may change."""
-        looking = {
-            index: row
-            for index, row in enumerate(rows)
-            if row.request.constraint is not None and row.num_drawn
-        }
+        looking: dict[int, Row] = {}
+        num_masks = 0
+        for index, row in enumerate(rows):
+            if row.request.constraint is not None and (num_drawn := row.num_drawn):
+                looking[index] = row
+                num_masks += num_drawn
         if not looking:
             return None
-        if self._mask_s * sum(row.num_drawn for row in looking.values()) <= AT_ONCE_S:
+        if self._mask_s * num_masks <= AT_ONCE_S:
             began_s = self._clock()
             looks = _looks(looking)
-            spent_s = (self._clock() - began_s) / sum(map(len, looks.values()))
+            spent_s = (self._clock() - began_s) / num_masks
             self._mask_s = _OLD * self._mask_s + (1 - _OLD) * spent_s
             return lambda: looks
         self._mask_s *= _FORGOTTEN
@@ -67,8 +68,8 @@ def _looks(looking: dict[int, Row]) -> Looks:
 
 
 def _looks_of(row: Row) -> Sequence[Look]:
-    constraint, token_ids = row.request.constraint, row.request.token_ids
+    constraint, token_ids, drafts = row.request.constraint, row.request.token_ids, row.drafts
     assert constraint is not None, "it has a grammar"
-    if row.drafts.are_certain:
-        return [constraint.look_after(token_ids, row.drafts.token_ids)]
-    return constraint.look_along(token_ids, row.drafts.token_ids)
+    if drafts.are_certain or not drafts.token_ids:
+        return [constraint.look_after(token_ids, drafts.token_ids)]
+    return constraint.look_along(token_ids, drafts.token_ids)

@@ -209,8 +209,8 @@ class Backend:
         uniform: F64,
         ids: I32,
         chains: tuple[I32, F32, I32, I32, I32] | None = None,
+        masks: tuple[npt.NDArray[np.uint32] | None, ...] | None = None,
     ) -> None: ...
-    def mask_rows(self, logits: F32, rows: I32, masks: npt.NDArray[np.uint32]) -> None: ...
     def top_logprobs(
         self,
         logits: F32,

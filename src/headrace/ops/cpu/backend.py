@@ -259,7 +259,7 @@ class CpuOps(CpuWeights):
         self._native.gate_heads(x, gates)
 
     def adjust(self, logits: F32, adjustments: Sequence[LogitsEdit]) -> None:
-        adjustment.adjust(logits, adjustments, self._native.mask_rows)
+        adjustment.adjust(logits, adjustments)
 
     def sample(self, logits: F32, rows: SamplingRows, num_tokens: int) -> npt.NDArray[np.int32]:
         ids = np.empty(len(logits), np.int32)
@@ -274,6 +274,7 @@ class CpuOps(CpuWeights):
                 rows.uniform,
                 ids,
                 native_chains(rows, *logits.shape) if rows.chains else None,
+                rows.masks or None,
             )
         return ids
 

@@ -11,10 +11,12 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from headrace.ops.adjustment import check_chains, penalise
+from headrace.ops.adjustment import check_chains, check_masks, penalise
 from headrace.ops.reference.arithmetic import F32, F64
 from headrace.ops.reference.checks import check_ids
 from headrace.ops.sampling_rows import Chain, SamplingRows, TopLogprobs, UnusableLogitsError
+
+U32 = npt.NDArray[np.uint32]
 
 
 def sample(logits: F32, rows: SamplingRows, num_tokens: int) -> npt.NDArray[np.int32]:
@@ -22,6 +24,9 @@ def sample(logits: F32, rows: SamplingRows, num_tokens: int) -> npt.NDArray[np.i
     _check_shape(logits, num_tokens)
     _check_parameters(rows, len(logits))
     check_chains(rows, *logits.shape)
+    check_masks(rows, *logits.shape)
+    if rows.masks:
+        logits = _masked(logits, rows.masks)
     usable = _usable(logits, num_tokens)
     out = np.empty(len(logits), np.int32)
     for index, row in enumerate(usable):
@@ -83,6 +88,16 @@ def top_logprobs(
 def _check_shape(logits: F32, num_tokens: int) -> None:
     if logits.ndim != 2 or not 1 <= num_tokens <= logits.shape[1]:
         raise ValueError(f"num_tokens {num_tokens} does not fit logits {list(logits.shape)}")
+
+
+def _masked(logits: F32, masks: tuple[U32 | None, ...]) -> F32:
+    """A copy, with -inf where a row's mask has no bit."""
+    masked = logits.copy()
+    for row, mask in zip(masked, masks, strict=True):
+        if mask is not None:
+            bits = mask.astype("<u4").view(np.uint8)
+            row[np.unpackbits(bits, count=len(row), bitorder="little") == 0] = -np.inf
+    return masked
 
 
 def _usable(logits: F32, num_tokens: int) -> F32:
