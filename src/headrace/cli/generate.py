@@ -81,7 +81,7 @@ def _print_json(prompt: str, result: GenerationResult, seconds: float) -> None:
     import msgspec
 
     fields = msgspec.to_builtins(result)
-    for name in ("content", "reasoning", "tool_calls"):  # of chats
+    for name in ("content", "reasoning", "reasoning_tokens", "tool_calls"):  # of chats
         del fields[name]
     click.echo(msgspec.json.encode({"prompt": prompt, **fields, "wall_s": round(seconds, 6)}))
 

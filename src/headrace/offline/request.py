@@ -132,6 +132,7 @@ class OpenRequest:
             prompt_logprobs=next(heard, None),
             content=_joined(delta.content for delta in deltas),
             reasoning=_joined(delta.reasoning for delta in deltas),
+            reasoning_tokens=sum(delta.reasoning_tokens for delta in deltas),
             tool_calls=tuple(call for delta in deltas for call in delta.tool_calls),
         )
 
