@@ -47,9 +47,11 @@ SCHEMAS: list[Any] = [
     {"anyOf": [{"type": "string"}, {"properties": {"a": {"const": 1}}, "required": ["a"]}]},
     {"$ref": "#/x~1y", "x/y": {"type": "object"}},
     TREE,
+    {"minimum": 1, "exclusiveMaximum": 1.5, "minLength": 1, "maxItems": 1},
+    {"maximum": 1, "exclusiveMinimum": 0, "maxLength": 0, "minItems": 2},
 ]
 VALUES: list[Any] = [
-    None, True, 0, 1, 1.0, 1.5, "", "a", [], [1], [True, False], [1, "a"], [1, "a", 2],
+    None, True, 0, 1, 1.0, 1.5, "", "a", "\U0001f600", [], [1], [True, False], [1, "a"], [1, "a", 2],
     [1, {"b": None}], {}, {"a": 1}, {"a": "x"}, {"b": 1}, {"a": [1, 2]}, {"b": [2], "a": 1},
     {"constructor": 1}, {"a": 1, "toString": 2}, {"kids": []}, {"kids": [{"kids": []}]},
     {"kids": [{"kids": [{}]}]}, {"kids": [], "more": 1},
@@ -95,6 +97,7 @@ def test_it_is_what_a_validator_says(judge: Judge) -> None:
     [
         ({"type": ["string", "null"]}, 5, "the answer is not of type string or null"),
         (TREE, {"kids": [{"kids": []}, {}]}, "kids[1] has no kids"),
+        ({"properties": {"a": {"maxItems": 1}}}, {"a": [1, 2]}, "a is beyond maxItems, which is 1"),
         ({"items": {"const": 1}}, [1, 2], "item [1] is not the value of const"),
         (
             {"properties": {"a": {"additionalProperties": False}}},
@@ -111,7 +114,7 @@ def test_a_fault_is_named_with_its_place(judge: Judge, schema: Any, value: Any, 
     ("schema", "value", "unread"),
     [
         ({"type": "string", "pattern": "^a", "title": "A"}, "b", ["pattern"]),
-        ({"minimum": 5, "maxLength": 1}, 3, ["minimum", "maxLength"]),
+        ({"multipleOf": 5, "not": {}}, 3, ["multipleOf", "not"]),
         ({"patternProperties": {"^x": {}}, "additionalProperties": False}, {"x": 1},
          ["patternProperties"]),
         ({"$ref": "https://example.org/other"}, 1, ["$ref"]),

@@ -127,7 +127,7 @@ async def test_an_answer_follows_a_schema_or_the_schema_is_refused(
         await chat.set_more('{"seed": 1, "max_tokens": 3}')
         cut = await chat.say("And fewer?")
         await cut.get_by_text("The answer was cut before its JSON was whole.").wait_for()
-        assert "cut at the most tokens allowed" in await cut.inner_text()
+        assert "cut at the token limit" in await cut.inner_text()
         await schema.fill('{"type": "array", "uniqueItems": true}')
         refused = await chat.say("And now?")
         problem = await refused.get_by_role("alert").inner_text()

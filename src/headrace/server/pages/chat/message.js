@@ -12,7 +12,7 @@ import { drawCalls } from "./tool_calls.js";
 
 const NAMES = { user: "You", assistant: "Model", tool: "Tool" };
 const ENDS = {
-  length: "cut at the most tokens allowed",
+  length: "cut at the token limit",
   timeout: "cut at the time limit",
   content_filter: "withheld",
 };

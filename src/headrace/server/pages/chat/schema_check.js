@@ -1,7 +1,23 @@
 // Whether a value fits a JSON schema, by the keywords below. The server holds the answer to the
 // whole schema; this shows whether it did, and names the keywords that it does not read.
 
+const isNumber = (value) => typeof value === "number";
+const isText = (value) => typeof value === "string";
+const length = (text) => [...text].length; // in characters, as the server counts
+
+// Of each keyword: the values that it is about, and what must be true of them.
+const LIMITS = {
+  minimum: [isNumber, (value, limit) => value >= limit],
+  maximum: [isNumber, (value, limit) => value <= limit],
+  exclusiveMinimum: [isNumber, (value, limit) => value > limit],
+  exclusiveMaximum: [isNumber, (value, limit) => value < limit],
+  minLength: [isText, (value, limit) => length(value) >= limit],
+  maxLength: [isText, (value, limit) => length(value) <= limit],
+  minItems: [Array.isArray, (value, limit) => value.length >= limit],
+  maxItems: [Array.isArray, (value, limit) => value.length <= limit],
+};
 const READ = new Set([
+  ...Object.keys(LIMITS),
   "type",
   "enum",
   "const",
@@ -39,9 +55,9 @@ const isObject = (value) => value !== null && typeof value === "object" && !Arra
 const TYPES = {
   object: isObject,
   array: Array.isArray,
-  string: (value) => typeof value === "string",
+  string: isText,
   integer: Number.isInteger,
-  number: (value) => typeof value === "number",
+  number: isNumber,
   boolean: (value) => typeof value === "boolean",
   null: (value) => value === null,
 };
@@ -87,6 +103,9 @@ export function checkSchema(root, value) {
       return `${place} is not one of the values in enum`;
     if (Object.hasOwn(schema, "const") && !same(schema.const, value))
       return `${place} is not the value of const`;
+    for (const [name, [concerns, holds]] of Object.entries(LIMITS))
+      if (name in schema && concerns(value) && !holds(value, schema[name]))
+        return `${place} is beyond ${name}, which is ${schema[name]}`;
     return (
       inReference(schema, value, place, refs) ??
       inAlternatives(schema, value, place, refs) ??
