@@ -143,8 +143,8 @@ class AsyncLLM(OfflineModel):
         count = max(1, len(each) // max(1, len(prompts)))
         with reporting(progress, len(each)) as meter:
             pairs = [
-                self._open(prompts[index // count], one, options, meter)
-                for index, one in enumerate(each)
+                self._open(prompts[index // count], own, options, meter)
+                for index, own in enumerate(each)
             ]
             return grouped(await _all_read(pairs), count)
 
@@ -177,8 +177,8 @@ class AsyncLLM(OfflineModel):
         )
         options = Options.of(stop, cache_salt, priority, timeout_s)
         count = number_of_choices(n)
-        prompt, one = await self._chat(messages, params, chat_options)
-        (result,) = await self._answers([prompt], choices([one], count), options, progress=False)
+        prompt, own = await self._chat(messages, params, chat_options)
+        (result,) = await self._answers([prompt], choices([own], count), options, progress=False)
         return result
 
     @arguments_of_vllm
@@ -202,8 +202,8 @@ class AsyncLLM(OfflineModel):
         given = [arguments.prompt(prompt)]
         options = Options.of(stop, cache_salt, priority, timeout_s)
         arguments.check_params(params)
-        [ids], [one] = await self._prepared(given, params)
-        request, outputs = self._open(ids, one, options)
+        [ids], [own] = await self._prepared(given, params)
+        request, outputs = self._open(ids, own, options)
         async with aclosing(_deltas(request, outputs)) as deltas:
             async for delta in deltas:
                 yield delta
@@ -238,8 +238,8 @@ class AsyncLLM(OfflineModel):
             variables,
         )
         options = Options.of(stop, cache_salt, priority, timeout_s)
-        prompt, one = await self._chat(messages, params, chat_options)
-        request, outputs = self._open(prompt, one, options)
+        prompt, own = await self._chat(messages, params, chat_options)
+        request, outputs = self._open(prompt, own, options)
         async with aclosing(_deltas(request, outputs)) as deltas:
             async for delta in deltas:
                 yield delta
@@ -252,8 +252,8 @@ class AsyncLLM(OfflineModel):
         defaults, checks = self._defaults, self._grammar_checks
 
         def held() -> EngineParams:
-            one = arguments.sampling_params(params, defaults, checks)
-            bounded = prompt.bound(one, arguments.thinking_tokens_of(params))
+            own = arguments.sampling_params(params, defaults, checks)
+            bounded = prompt.bound(own, arguments.thinking_tokens_of(params))
             return prompt.held(bounded, options, checks)
 
         return prompt, await asyncio.to_thread(held)

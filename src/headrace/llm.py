@@ -122,13 +122,15 @@ class LLM(OfflineModel):
         with reporting(progress, len(each)) as meter:
             try:
                 for index, prompt in enumerate(prompts):
-                    for one in each[index * count : (index + 1) * count]:
-                        open_requests.append(self._make(prompt, one, options, meter))
+                    for own in each[index * count : (index + 1) * count]:
+                        open_requests.append(self._make(prompt, own, options, meter))
                         self._submit(open_requests[-1])
                 for request in open_requests:
                     while request.submit.request_id in self._requests:
                         self._step()
-                return grouped([one.result(one.arrived) for one in open_requests], count)
+                return grouped(
+                    [request.result(request.arrived) for request in open_requests], count
+                )
             finally:
                 for request in open_requests:
                     self._close(request)
@@ -171,8 +173,8 @@ class LLM(OfflineModel):
         )
         count = number_of_choices(n)
         options = Options.of(stop, cache_salt, priority, timeout_s)
-        prompt, one = self._chat(messages, params, chat_options)
-        (result,) = self._answers([prompt], choices([one], count), options, progress=False)
+        prompt, own = self._chat(messages, params, chat_options)
+        (result,) = self._answers([prompt], choices([own], count), options, progress=False)
         return result
 
     @arguments_of_vllm
@@ -193,8 +195,8 @@ class LLM(OfflineModel):
         given, checks = [arguments.prompt(prompt)], self._grammar_checks
         options = Options.of(stop, cache_salt, priority, timeout_s)
         arguments.check_params(params)
-        [ids], [one] = self._encoder.prepared(given, params, self._defaults, checks)
-        yield from self._deltas(self._make(ids, one, options))
+        [ids], [own] = self._encoder.prepared(given, params, self._defaults, checks)
+        yield from self._deltas(self._make(ids, own, options))
 
     @arguments_of_vllm
     def stream_chat(
@@ -226,17 +228,17 @@ class LLM(OfflineModel):
             variables,
         )
         options = Options.of(stop, cache_salt, priority, timeout_s)
-        prompt, one = self._chat(messages, params, chat_options)
-        yield from self._deltas(self._make(prompt, one, options))
+        prompt, own = self._chat(messages, params, chat_options)
+        yield from self._deltas(self._make(prompt, own, options))
 
     def _chat(
         self, messages: Sequence[Message], params: object, options: ChatOptions
     ) -> tuple[ChatPrompt, EngineParams]:
         """The prompt of a conversation, and the parameters of its answers."""
         checks = self._grammar_checks
-        one = arguments.sampling_params(params, self._defaults, checks)
+        own = arguments.sampling_params(params, self._defaults, checks)
         prompt = self._encoder.chat_prompt(messages, options)
-        bounded = prompt.bound(one, arguments.thinking_tokens_of(params))
+        bounded = prompt.bound(own, arguments.thinking_tokens_of(params))
         return prompt, prompt.held(bounded, options, checks)
 
     def _deltas(self, request: OpenRequest) -> Iterator[GenerationDelta]:

@@ -51,8 +51,9 @@ SCHEMAS: list[Any] = [
     {"maximum": 1, "exclusiveMinimum": 0, "maxLength": 0, "minItems": 2},
 ]
 VALUES: list[Any] = [
-    None, True, 0, 1, 1.0, 1.5, "", "a", "\U0001f600", [], [1], [True, False], [1, "a"], [1, "a", 2],
-    [1, {"b": None}], {}, {"a": 1}, {"a": "x"}, {"b": 1}, {"a": [1, 2]}, {"b": [2], "a": 1},
+    None, True, 0, 1, 1.0, 1.5, "", "a", "\U0001f600", [], [1], [True, False], [1, "a"],
+    [1, "a", 2], [1, {"b": None}], {}, {"a": 1}, {"a": "x"}, {"b": 1}, {"a": [1, 2]},
+    {"b": [2], "a": 1},
     {"constructor": 1}, {"a": 1, "toString": 2}, {"kids": []}, {"kids": [{"kids": []}]},
     {"kids": [{"kids": [{}]}]}, {"kids": [], "more": 1},
 ]  # fmt: skip

@@ -26,8 +26,8 @@ def prompts(value: object) -> list[str | list[int]]:
     if isinstance(value, str):
         return [value]
     return [
-        prompt(one, f"prompts[{index}]")
-        for index, one in enumerate(
+        prompt(item, f"prompts[{index}]")
+        for index, item in enumerate(
             items(
                 value,
                 "prompts",
@@ -64,10 +64,10 @@ def params_for(
             param="params",
         )
     each = []
-    for index, one in enumerate(given):
-        if not isinstance(one, RequestParams):
-            raise unexpected(f"params[{index}]", one, "SamplingParams")
-        each.append(sampling_params(one, defaults, checks, f"params[{index}]."))
+    for index, params in enumerate(given):
+        if not isinstance(params, RequestParams):
+            raise unexpected(f"params[{index}]", params, "SamplingParams")
+        each.append(sampling_params(params, defaults, checks, f"params[{index}]."))
     return each
 
 
@@ -99,7 +99,7 @@ def thinking_tokens(value: object, num_prompts: int) -> list[int | None]:
     if value is None or isinstance(value, RequestParams):
         return [thinking_tokens_of(value)] * num_prompts
     given = items(value, "params", "a list of SamplingParams")
-    return [thinking_tokens_of(one, f"params[{index}].") for index, one in enumerate(given)]
+    return [thinking_tokens_of(params, f"params[{index}].") for index, params in enumerate(given)]
 
 
 def thinking_tokens_of(params: object, prefix: str = "") -> int | None:
@@ -119,7 +119,7 @@ def stop_strings(value: object) -> tuple[str, ...]:
     if isinstance(value, str):
         return (value,)
     given = items(value, "stop", "a text or a list of texts")
-    return tuple(text(one, f"stop[{index}]") for index, one in enumerate(given))
+    return tuple(text(stop, f"stop[{index}]") for index, stop in enumerate(given))
 
 
 def messages(value: object) -> Sequence[Any]:

@@ -34,8 +34,9 @@ class SamplingParams(RequestParams, frozen=True, kw_only=True):
     """What the answer is held to, as a JSON schema, an expression, choices or a grammar; `grammar`
     is another way to say so, and one of the two may be given."""
     thinking_token_budget: int | None = None
-    """Most tokens of reasoning: it is closed there, and the answer follows. -1 is no limit, and a
-    model that does not reason has none to bound. `thinking` is another way to say so, with ids."""
+    """Most tokens of reasoning: it is closed there, and the answer follows. -1 sets no
+    limit, and a model that does not reason has nothing to bound. `thinking` is another way to say
+    so, with ids."""
 
     def __post_init__(self) -> None:
         """Raises RequestError for a value of another type or out of range. What depends on the

@@ -117,7 +117,7 @@ class PromptEncoder:
         budgets = arguments.thinking_tokens(params, len(prompts))
         encoded = [self.encode(prompt) for prompt in prompts]
         bounds = zip(made, budgets, encoded, strict=True)
-        return encoded, [self._bounded(one, budget, ids) for one, budget, ids in bounds]
+        return encoded, [self._bounded(own, budget, ids) for own, budget, ids in bounds]
 
     def _bounded(
         self, params: SamplingParams, max_tokens: int | None, token_ids: list[int]

@@ -33,7 +33,7 @@ def budget_tokens(value: object, thinking: object, prefix: str = "") -> int | No
     if count not in _RANGE:
         value_shown = str(count) if count.bit_length() <= 128 else "too large"
         raise RequestError(
-            f"{param} is {value_shown}; it must be {_RANGE}, where -1 is no limit",
+            f"{param} is {value_shown}; it must be {_RANGE}, where -1 sets no limit",
             param=param,
             code="invalid_value",
         )

@@ -109,7 +109,9 @@ class LocalModel:
                     len(delta.token_ids),
                     cached_tokens=delta.cached_tokens,
                     finish_reason=delta.finish_reason,
-                    calls=tuple(Call(one.name, one.arguments, one.id) for one in delta.tool_calls),
+                    calls=tuple(
+                        Call(call.name, call.arguments, call.id) for call in delta.tool_calls
+                    ),
                 )
         finally:
             deltas.close()  # type: ignore[attr-defined]  # a generator
