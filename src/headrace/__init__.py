@@ -12,11 +12,19 @@ if TYPE_CHECKING:
     from typing import Any
 
     from headrace.async_llm import AsyncLLM
+    from headrace.engine.params import ThinkingBudget
     from headrace.llm import LLM
     from headrace.offline.params import SamplingParams
     from headrace.offline.structured import StructuredOutputsParams
 
-__all__ = ["LLM", "AsyncLLM", "SamplingParams", "StructuredOutputsParams", "__version__"]
+__all__ = [
+    "LLM",
+    "AsyncLLM",
+    "SamplingParams",
+    "StructuredOutputsParams",
+    "ThinkingBudget",
+    "__version__",
+]
 
 __version__ = "0.1.0"
 
@@ -38,6 +46,10 @@ def __getattr__(name: str) -> Any:
         from headrace.offline.structured import StructuredOutputsParams
 
         return StructuredOutputsParams
+    if name == "ThinkingBudget":
+        from headrace.engine.params import ThinkingBudget
+
+        return ThinkingBudget
     raise AttributeError(f"module 'headrace' has no attribute {name!r}")
 
 

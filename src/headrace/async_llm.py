@@ -17,31 +17,31 @@ import logging
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.config.settings import EngineConfig
+from headrace.conversation.reading import AUTO
 from headrace.engine.client import EngineClient
 from headrace.engine.messages import EngineInfo, Loading, Output, Stats
 from headrace.engine.params import SamplingParams as EngineParams
 from headrace.engine.sampling_defaults import SamplingDefaults, sampling_defaults
 from headrace.offline import arguments
 from headrace.offline.chat import ChatOptions, ChatPrompt
+from headrace.offline.model import OfflineModel
 from headrace.offline.params import SamplingParams
 from headrace.offline.progress import Progress, ProgressMeter, reporting
-from headrace.offline.prompts import Message, Prompt, PromptEncoder
+from headrace.offline.prompts import Message, Parsers, Prompt, PromptEncoder
 from headrace.offline.request import OpenRequest, Options, choices, number_of_choices
 from headrace.offline.results import GenerationDelta, GenerationResult, grouped
 from headrace.offline.setup import checked_config, located
-from headrace.offline.vllm_names import ClassOfVllm, arguments_of_vllm, no_attribute
-from headrace.structured.grammar_checks import GrammarChecks
-from headrace.text.tokenizer import Tokenizer
+from headrace.offline.vllm_names import arguments_of_vllm
 from headrace.weights.open import open_checkpoint
 from headrace.weights.store.resolve import resolve_model
 
 logger = logging.getLogger(__name__)
 
 
-class AsyncLLM(metaclass=ClassOfVllm):
+class AsyncLLM(OfflineModel):
     """A model loaded into a process of its own. Made by `start`; used from one event loop."""
 
     def __init__(
@@ -49,11 +49,8 @@ class AsyncLLM(metaclass=ClassOfVllm):
     ) -> None:
         """engine: one that serves the model that `encoder` and `defaults` are of. `start` makes
         all three."""
+        super().__init__(encoder, defaults)
         self._engine = engine
-        self._encoder = encoder
-        self._defaults = defaults
-        self._grammar_checks = GrammarChecks()
-        self._num_requests = 0
 
     @classmethod
     async def start(
@@ -61,6 +58,8 @@ class AsyncLLM(metaclass=ClassOfVllm):
         model: str | os.PathLike[str] = "",
         *,
         on_loading: Callable[[Loading], None] | None = None,
+        tool_call_parser: str = AUTO,
+        reasoning_parser: str = AUTO,
         **engine_settings: Any,
     ) -> AsyncLLM:
         """Load a model; arguments as of LLM. `close` it, or use it in `async with`.
@@ -68,11 +67,12 @@ class AsyncLLM(metaclass=ClassOfVllm):
         on_loading: called meanwhile with how far it is. Raises HeadraceError where it cannot be
         loaded, ConfigError for a setting that is unknown or out of range. Cancelling ends it all.
         """
+        parsers = Parsers.of(tool_call_parser, reasoning_parser)
         config = checked_config("AsyncLLM.start", model, engine_settings)
         config = await asyncio.to_thread(located, config, logger)
         engine_task = asyncio.ensure_future(EngineClient.start(config, on_loading=on_loading))
         try:
-            encoder, defaults = await asyncio.to_thread(_load_text, config)
+            encoder, defaults = await asyncio.to_thread(_load_text, config, parsers)
             return cls(await engine_task, encoder, defaults)
         except BaseException:
             engine_task.cancel()
@@ -91,16 +91,6 @@ class AsyncLLM(metaclass=ClassOfVllm):
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    if not TYPE_CHECKING:  # a type checker has to find unknown names
-
-        def __getattr__(self, name: str) -> Any:
-            raise no_attribute(self, name, "llm")
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """The model's."""
-        return self._encoder.tokenizer
-
     @property
     def info(self) -> EngineInfo:
         """What the engine is."""
@@ -115,16 +105,6 @@ class AsyncLLM(metaclass=ClassOfVllm):
     def alive(self) -> bool:
         """Whether requests can be served; once False it stays so."""
         return self._engine.alive
-
-    @property
-    def sampling_defaults(self) -> SamplingDefaults:
-        """What `generation_config` says of sampling parameters that a call leaves out, by name."""
-        return self._defaults
-
-    @property
-    def has_chat_template(self) -> bool:
-        """Whether `chat` can be used."""
-        return self._encoder.has_chat_template
 
     @arguments_of_vllm
     async def generate(
@@ -147,13 +127,7 @@ class AsyncLLM(metaclass=ClassOfVllm):
         listed = arguments.prompts(prompts)
         count = number_of_choices(n)
         options = Options.of(stop, cache_salt, priority, timeout_s)
-
-        def prepared() -> tuple[list[EngineParams], list[list[int]]]:
-            checks = self._grammar_checks
-            made = arguments.params_for(params, len(listed), self._defaults, checks)
-            return made, self._encode_all(listed)
-
-        made, encoded = await asyncio.to_thread(prepared)
+        encoded, made = await self._prepared(listed, params)
         return await self._answers(
             encoded, choices(made, count), options, False if progress is None else progress
         )
@@ -169,8 +143,8 @@ class AsyncLLM(metaclass=ClassOfVllm):
         count = max(1, len(each) // max(1, len(prompts)))
         with reporting(progress, len(each)) as meter:
             pairs = [
-                self._open(prompts[index // count], one, options, meter)
-                for index, one in enumerate(each)
+                self._open(prompts[index // count], own, options, meter)
+                for index, own in enumerate(each)
             ]
             return grouped(await _all_read(pairs), count)
 
@@ -203,31 +177,9 @@ class AsyncLLM(metaclass=ClassOfVllm):
         )
         options = Options.of(stop, cache_salt, priority, timeout_s)
         count = number_of_choices(n)
-        prompt, one = await self._chat(messages, params, chat_options)
-        (result,) = await self._answers([prompt], choices([one], count), options, progress=False)
+        prompt, own = await self._chat(messages, params, chat_options)
+        (result,) = await self._answers([prompt], choices([own], count), options, progress=False)
         return result
-
-    def encode_chat(
-        self,
-        messages: Sequence[Message],
-        *,
-        tools: Sequence[Mapping[str, Any]] | None = None,
-        tool_choice: str | Mapping[str, Any] | None = None,
-        parallel_tool_calls: bool = True,
-        reasoning_effort: str | None = None,
-        chat_template_kwargs: Mapping[str, Any] | None = None,
-        **variables: Any,
-    ) -> list[int]:
-        """Token ids of a conversation, as of LLM.encode_chat; for `generate` or `stream`."""
-        options = ChatOptions.of(
-            tools,
-            tool_choice,
-            parallel_tool_calls,
-            reasoning_effort,
-            chat_template_kwargs,
-            variables,
-        )
-        return self._encoder.chat_prompt(messages, options).token_ids
 
     @arguments_of_vllm
     async def stream(
@@ -247,10 +199,11 @@ class AsyncLLM(metaclass=ClassOfVllm):
         otherwise when the iterator is forgotten. Several steps may come as one delta to a reader
         that is behind.
         """
-        one = await self._checked(params)
+        given = [arguments.prompt(prompt)]
         options = Options.of(stop, cache_salt, priority, timeout_s)
-        [ids] = await asyncio.to_thread(self._encode_all, [arguments.prompt(prompt)])
-        request, outputs = self._open(ids, one, options)
+        arguments.check_params(params)
+        [ids], [own] = await self._prepared(given, params)
+        request, outputs = self._open(ids, own, options)
         async with aclosing(_deltas(request, outputs)) as deltas:
             async for delta in deltas:
                 yield delta
@@ -285,8 +238,8 @@ class AsyncLLM(metaclass=ClassOfVllm):
             variables,
         )
         options = Options.of(stop, cache_salt, priority, timeout_s)
-        prompt, one = await self._chat(messages, params, chat_options)
-        request, outputs = self._open(prompt, one, options)
+        prompt, own = await self._chat(messages, params, chat_options)
+        request, outputs = self._open(prompt, own, options)
         async with aclosing(_deltas(request, outputs)) as deltas:
             async for delta in deltas:
                 yield delta
@@ -296,17 +249,21 @@ class AsyncLLM(metaclass=ClassOfVllm):
     ) -> tuple[ChatPrompt, EngineParams]:
         """The prompt of a conversation, and the parameters of its answers."""
         prompt = self._encoder.chat_prompt(messages, options)
-        one = await self._checked(params)
-        return prompt, await asyncio.to_thread(prompt.held, one, options, self._grammar_checks)
-
-    async def _checked(self, params: SamplingParams | None) -> EngineParams:
-        """In a thread: compiling a grammar would hold up every other task."""
         defaults, checks = self._defaults, self._grammar_checks
-        return await asyncio.to_thread(arguments.sampling_params, params, defaults, checks)
 
-    def _encode_all(self, prompts: Sequence[str | list[int]]) -> list[list[int]]:
-        """In a thread: a long text would hold up every other task."""
-        return [self._encoder.encode(prompt) for prompt in prompts]
+        def held() -> EngineParams:
+            own = arguments.sampling_params(params, defaults, checks)
+            bounded = prompt.bound(own, arguments.thinking_tokens_of(params))
+            return prompt.held(bounded, options, checks)
+
+        return prompt, await asyncio.to_thread(held)
+
+    async def _prepared(
+        self, prompts: Sequence[str | list[int]], params: object
+    ) -> tuple[list[list[int]], list[EngineParams]]:
+        """In a thread: compiling a grammar or a long text would hold up every other task."""
+        defaults, checks = self._defaults, self._grammar_checks
+        return await asyncio.to_thread(self._encoder.prepared, prompts, params, defaults, checks)
 
     def _open(
         self,
@@ -316,16 +273,15 @@ class AsyncLLM(metaclass=ClassOfVllm):
         meter: ProgressMeter | None = None,
     ) -> tuple[OpenRequest, AsyncGenerator[Output, None]]:
         """A request that is checked, and submitted when its outputs are first asked for."""
-        name = str(self._num_requests)
-        self._num_requests += 1
+        name = self._next_name()
         request = OpenRequest.make(name, prompt, params, options, self._encoder, meter)
         return request, self._engine.generate(request.submit)
 
 
-def _load_text(config: EngineConfig) -> tuple[PromptEncoder, SamplingDefaults]:
+def _load_text(config: EngineConfig, parsers: Parsers) -> tuple[PromptEncoder, SamplingDefaults]:
     checkpoint = open_checkpoint(resolve_model(config.model))
     defaults = sampling_defaults(checkpoint, config.generation_config)
-    return PromptEncoder.of(checkpoint, config), defaults
+    return PromptEncoder.of(checkpoint, config, parsers), defaults
 
 
 async def _deltas(

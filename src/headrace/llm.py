@@ -13,59 +13,60 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from headrace.conversation.reading import AUTO
 from headrace.engine.load import load_engine
 from headrace.engine.messages import EngineInfo, Stats
 from headrace.engine.params import SamplingParams as EngineParams
-from headrace.engine.sampling_defaults import SamplingDefaults, sampling_defaults, stated_defaults
+from headrace.engine.sampling_defaults import sampling_defaults, stated_defaults
 from headrace.offline import arguments
 from headrace.offline.chat import ChatOptions, ChatPrompt
 from headrace.offline.interrupt import DeferredInterrupt
+from headrace.offline.model import OfflineModel
 from headrace.offline.params import SamplingParams
 from headrace.offline.progress import GenerationProgress, Progress, ProgressMeter, reporting
-from headrace.offline.prompts import Message, Prompt, PromptEncoder
+from headrace.offline.prompts import Message, Parsers, Prompt, PromptEncoder
 from headrace.offline.request import OpenRequest, Options, choices, number_of_choices
 from headrace.offline.results import GenerationDelta, GenerationResult, grouped
 from headrace.offline.setup import checked_config, located
-from headrace.offline.vllm_names import ClassOfVllm, arguments_of_vllm, no_attribute
-from headrace.structured.grammar_checks import GrammarChecks
-from headrace.text.tokenizer import Tokenizer
+from headrace.offline.vllm_names import arguments_of_vllm
 
 logger = logging.getLogger(__name__)
 
 __all__ = ["LLM", "GenerationDelta", "GenerationProgress", "GenerationResult", "Message", "Prompt"]
 
 
-class LLM(metaclass=ClassOfVllm):
+class LLM(OfflineModel):
     """A model loaded into this process. engine_settings: the fields of EngineConfig."""
 
-    def __init__(self, model: str | os.PathLike[str] = "", **engine_settings: Any) -> None:
+    def __init__(
+        self,
+        model: str | os.PathLike[str] = "",
+        *,
+        tool_call_parser: str = AUTO,
+        reasoning_parser: str = AUTO,
+        **engine_settings: Any,
+    ) -> None:
         """model: a GGUF file, a Hugging Face folder, or a name as for `headrace serve`.
 
         The embedded model without one. A hub id that is not on this disk is fetched, unless
         offline=True; the logger headrace.llm tells of every file at level INFO.
+        tool_call_parser, reasoning_parser: the formats in which the model writes calls and
+        reasoning, by the names that the flags of `headrace serve` take; "auto" is what its chat
+        template shows, "none" reads nothing.
         Raises HeadraceError where it cannot be loaded, ConfigError for a setting that is unknown or
         out of range.
         """
+        parsers = Parsers.of(tool_call_parser, reasoning_parser)
         config = located(checked_config("LLM", model, engine_settings), logger)
         stated_defaults(config.generation_config)  # a wrong path fails before weights are read
         self._core, checkpoint = load_engine(config)
-        self._defaults = sampling_defaults(checkpoint, config.generation_config)
-        self._encoder = PromptEncoder.of(checkpoint, config)
-        self._grammar_checks = GrammarChecks()
+        super().__init__(
+            PromptEncoder.of(checkpoint, config, parsers),
+            sampling_defaults(checkpoint, config.generation_config),
+        )
         self._requests: dict[str, OpenRequest] = {}
-        self._num_requests = 0
-
-    if not TYPE_CHECKING:  # a type checker has to find unknown names
-
-        def __getattr__(self, name: str) -> Any:
-            raise no_attribute(self, name, "llm")
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """The model's."""
-        return self._encoder.tokenizer
 
     @property
     def info(self) -> EngineInfo:
@@ -76,16 +77,6 @@ class LLM(metaclass=ClassOfVllm):
     def stats(self) -> Stats:
         """What the engine has done so far."""
         return self._core.stats()
-
-    @property
-    def sampling_defaults(self) -> SamplingDefaults:
-        """What `generation_config` says of sampling parameters that a call leaves out, by name."""
-        return self._defaults
-
-    @property
-    def has_chat_template(self) -> bool:
-        """Whether `chat` can be used."""
-        return self._encoder.has_chat_template
 
     @arguments_of_vllm
     def generate(
@@ -114,13 +105,13 @@ class LLM(metaclass=ClassOfVllm):
         """
         listed = arguments.prompts(prompts)
         count = number_of_choices(n)
-        made = arguments.params_for(params, len(listed), self._defaults, self._grammar_checks)
         options = Options.of(stop, cache_salt, priority, timeout_s)
-        return self._answers(listed, choices(made, count), options, progress)
+        encoded, made = self._encoder.prepared(listed, params, self._defaults, self._grammar_checks)
+        return self._answers(encoded, choices(made, count), options, progress)
 
     def _answers(
         self,
-        prompts: Sequence[str | list[int] | ChatPrompt],
+        prompts: Sequence[list[int] | ChatPrompt],
         each: Sequence[EngineParams],
         options: Options,
         progress: Progress,
@@ -131,16 +122,15 @@ class LLM(metaclass=ClassOfVllm):
         with reporting(progress, len(each)) as meter:
             try:
                 for index, prompt in enumerate(prompts):
-                    asked = (
-                        prompt if isinstance(prompt, ChatPrompt) else self._encoder.encode(prompt)
-                    )
-                    for one in each[index * count : (index + 1) * count]:
-                        open_requests.append(self._make(asked, one, options, meter))
+                    for own in each[index * count : (index + 1) * count]:
+                        open_requests.append(self._make(prompt, own, options, meter))
                         self._submit(open_requests[-1])
                 for request in open_requests:
                     while request.submit.request_id in self._requests:
                         self._step()
-                return grouped([one.result(one.arrived) for one in open_requests], count)
+                return grouped(
+                    [request.result(request.arrived) for request in open_requests], count
+                )
             finally:
                 for request in open_requests:
                     self._close(request)
@@ -183,34 +173,9 @@ class LLM(metaclass=ClassOfVllm):
         )
         count = number_of_choices(n)
         options = Options.of(stop, cache_salt, priority, timeout_s)
-        prompt, one = self._chat(messages, params, chat_options)
-        (result,) = self._answers([prompt], choices([one], count), options, progress=False)
+        prompt, own = self._chat(messages, params, chat_options)
+        (result,) = self._answers([prompt], choices([own], count), options, progress=False)
         return result
-
-    def encode_chat(
-        self,
-        messages: Sequence[Message],
-        *,
-        tools: Sequence[Mapping[str, Any]] | None = None,
-        tool_choice: str | Mapping[str, Any] | None = None,
-        parallel_tool_calls: bool = True,
-        reasoning_effort: str | None = None,
-        chat_template_kwargs: Mapping[str, Any] | None = None,
-        **variables: Any,
-    ) -> list[int]:
-        """Token ids of a conversation, ready for the model's next message.
-
-        Control tokens written in a message are text: only the template's own become tokens.
-        """
-        options = ChatOptions.of(
-            tools,
-            tool_choice,
-            parallel_tool_calls,
-            reasoning_effort,
-            chat_template_kwargs,
-            variables,
-        )
-        return self._encoder.chat_prompt(messages, options).token_ids
 
     @arguments_of_vllm
     def stream(
@@ -227,12 +192,11 @@ class LLM(metaclass=ClassOfVllm):
 
         The request is submitted with the first piece asked for; closing the iterator cancels it.
         """
-        request = self._make(
-            self._encoder.encode(arguments.prompt(prompt)),
-            arguments.sampling_params(params, self._defaults, self._grammar_checks),
-            Options.of(stop, cache_salt, priority, timeout_s),
-        )
-        yield from self._deltas(request)
+        given, checks = [arguments.prompt(prompt)], self._grammar_checks
+        options = Options.of(stop, cache_salt, priority, timeout_s)
+        arguments.check_params(params)
+        [ids], [own] = self._encoder.prepared(given, params, self._defaults, checks)
+        yield from self._deltas(self._make(ids, own, options))
 
     @arguments_of_vllm
     def stream_chat(
@@ -264,17 +228,18 @@ class LLM(metaclass=ClassOfVllm):
             variables,
         )
         options = Options.of(stop, cache_salt, priority, timeout_s)
-        prompt, one = self._chat(messages, params, chat_options)
-        yield from self._deltas(self._make(prompt, one, options))
+        prompt, own = self._chat(messages, params, chat_options)
+        yield from self._deltas(self._make(prompt, own, options))
 
     def _chat(
         self, messages: Sequence[Message], params: object, options: ChatOptions
     ) -> tuple[ChatPrompt, EngineParams]:
         """The prompt of a conversation, and the parameters of its answers."""
         checks = self._grammar_checks
-        one = arguments.sampling_params(params, self._defaults, checks)
+        own = arguments.sampling_params(params, self._defaults, checks)
         prompt = self._encoder.chat_prompt(messages, options)
-        return prompt, prompt.held(one, options, checks)
+        bounded = prompt.bound(own, arguments.thinking_tokens_of(params))
+        return prompt, prompt.held(bounded, options, checks)
 
     def _deltas(self, request: OpenRequest) -> Iterator[GenerationDelta]:
         """The deltas of a request up to its last; closing gives up what the engine still does."""
@@ -297,9 +262,7 @@ class LLM(metaclass=ClassOfVllm):
         options: Options,
         meter: ProgressMeter | None = None,
     ) -> OpenRequest:
-        name = str(self._num_requests)
-        self._num_requests += 1
-        return OpenRequest.make(name, prompt, params, options, self._encoder, meter)
+        return OpenRequest.make(self._next_name(), prompt, params, options, self._encoder, meter)
 
     def _submit(self, request: OpenRequest) -> None:
         """From here on whoever made `request` has to close it, also where this raises."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from headrace.cli.generate import CUT_OFF
 from headrace.cli.main import cli
 from headrace.cli.structured import schema_form, structured_outputs
 from headrace.errors import ConfigError
@@ -22,10 +23,11 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(write_tiny_gguf(tmp_path_factory.mktemp("model"), codec="Q8_0"))
 
 
-def generated(model: str, *flags: str) -> Result:
-    arguments = ["generate", model, "-p", "hi", "--max-tokens", "40", "--threads", "1", *flags]
+def generated(model: str, *flags: str, status: int = 0, max_tokens: int | None = 40) -> Result:
+    limit = [] if max_tokens is None else ["--max-tokens", str(max_tokens)]
+    arguments = ["generate", model, "-p", "hi", *limit, "--threads", "1", *flags]
     result = CliRunner().invoke(cli, arguments, catch_exceptions=False)
-    assert result.exit_code == 0, result.output
+    assert result.exit_code == status, result.output
     return result
 
 
@@ -44,6 +46,23 @@ def test_generate_holds_answers_to_choices_and_grammars(model: str, tmp_path: Pa
     path.write_text('root ::= "<" [01] ">"', encoding="utf-8")
     assert generated(model, "--grammar", str(path)).stdout in ("hi<0>\n", "hi<1>\n")
     assert generated(model, "--regex", "ab?c").stdout in ("hiabc\n", "hiac\n")
+
+
+def test_an_answer_that_is_cut_off_before_it_is_whole_is_noted(model: str) -> None:
+    form = ("--regex", "ab{9}c")
+    cut = generated(model, *form, status=CUT_OFF, max_tokens=2)
+    assert cut.stdout == "hiab\n"
+    assert cut.stderr == "headrace: the answer was cut at --max-tokens 2: it is not whole\n"
+    stopped = generated(model, *form, "--stop", "bb", status=CUT_OFF)
+    assert stopped.stderr == "headrace: the answer was cut at --stop 'bb': it is not whole\n"
+    several = generated(model, *form, "-p", "x", "--json", status=CUT_OFF, max_tokens=3)
+    assert [json.loads(line)["finish_reason"] for line in several.stdout.splitlines()] == [
+        "length", "length"
+    ]  # fmt: skip
+    assert "the answer of prompt 2 was cut at --max-tokens 3" in several.stderr
+    full = generated(model, *form, "--max-model-len", "6", status=CUT_OFF, max_tokens=None)
+    assert "tokens, where the context is full: it is not whole" in full.stderr
+    assert not generated(model, max_tokens=2).stderr  # free text has no end that is missing
 
 
 @pytest.mark.parametrize(

@@ -204,9 +204,8 @@ def test_what_a_start_with_tools_and_reasoning_names_changes_nothing() -> None:
         checked_config("LLM", "m", {"guided_decoding_backend": "xgrammar"})
 
 
-def test_the_name_of_a_budget_for_thinking_is_named() -> None:
-    with pytest.raises(RequestError, match="here it is thinking: ThinkingBudget"):
-        SamplingParams(thinking_token_budget=5)  # type: ignore[call-arg]
+def test_a_budget_for_thinking_has_its_name() -> None:
+    assert SamplingParams(thinking_token_budget=5).thinking_token_budget == 5
     params = SamplingParams(thinking=ThinkingBudget(max_tokens=5, end_ids=(7,)))
     assert params.thinking is not None
     assert params.thinking.max_tokens == 5

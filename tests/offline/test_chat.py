@@ -108,6 +108,10 @@ def test_variables_come_by_name_as_a_mapping_and_from_the_effort(llm: LLM) -> No
         ({"tools": [NOW, NOW]}, "is the name of an earlier tool"),
         ({"tool_choice": "required"}, "'required' needs `tools`"),
         ({"tools": [NOW], "tool_choice": "must"}, "tool_choice: 'must' is not supported"),
+        (
+            {"tools": [NOW], "tool_choice": "now"},
+            '\'now\' is the name of a tool; to .*"name": "now"',
+        ),
         ({"tools": [NOW], "parallel_tool_calls": 1}, "parallel_tool_calls is 1; it must be"),
         ({"reasoning_effort": 3}, "reasoning_effort is 3; it must be a text or None"),
         ({"chat_template_kwargs": [1]}, "chat_template_kwargs is"),

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from headrace.cli import server_client
-from headrace.cli.chat.conversation import Message
+from headrace.cli.chat.conversation import Call, Message
 from headrace.cli.chat.model import ChatDelta
 from headrace.cli.chat.remote import RemoteModel, _deltas
 from headrace.cli.main import cli, main
@@ -23,6 +23,7 @@ from headrace.errors import ConfigError, ContextLengthError, HeadraceError, Requ
 from headrace.offline.params import SamplingParams
 from tests.server.conftest import MODEL, Running
 from tests.server.mock_engine import MAX_MODEL_LEN, MockEngine, says
+from tests.server.test_tools import CALL, WEATHER, with_tools
 
 Start = Callable[..., Running]
 HI = [Message("user", "hi")]
@@ -187,8 +188,48 @@ def test_a_schema_and_an_effort_are_sent(start: Start) -> None:
     assert json.loads(grammar.text)["properties"] == schema["properties"]
     assert submitted(server)[1].params.grammar is None
     wrong = chat(server.url, "/schema /absent", "/schema {", "/think much", as_json=False)
-    for problem in ("/schema /absent: No such file", "/schema: is not JSON", "/think much: give"):
+    for problem in (
+        "/schema /absent: No such file",
+        "/schema: is not JSON",
+        "/think much: it must be",
+    ):
         assert problem in wrong.stderr
+
+
+def test_calls_of_a_server_have_results_that_are_typed(start: Start) -> None:
+    server = with_tools(start, MockEngine(says(f"Let me see.\n{CALL}")))
+    lines = (f"/tools {json.dumps([WEATHER])}", "warm?", "9 degrees")
+    first, second = answers(chat(server.url, *lines))
+    for answer in (first, second):
+        assert answer["text"] == "Let me see."
+        assert answer["finish_reason"] == "tool_calls"
+        [call] = answer["tool_calls"]
+        assert (call["name"], call["arguments"]) == ("get_weather", '{"city": "Köln"}')
+        assert call["id"].startswith("call_")
+    prompts = [
+        bytes(i for i in one.prompt_token_ids if i < 256).decode() for one in submitted(server)
+    ]
+    shown = prompts[0].index('"name": "get_weather"')
+    assert shown < prompts[0].index("user:warm?")
+    assert prompts[1].startswith(prompts[0])
+    assert prompts[1].removeprefix(prompts[0]) == (
+        'assistant:Let me see.get_weather({"city": "Köln"})tool:9 degrees'
+    )
+
+
+def test_a_call_of_a_server_comes_in_parts() -> None:
+    parts: list[dict[str, Any]] = [
+        {"index": 0, "id": "a", "function": {"name": "f", "arguments": ""}},
+        {"index": 0, "function": {"arguments": '{"x"'}},
+        {"index": 1, "id": "b", "type": "function", "function": {"name": "g"}},
+        {"index": 0, "function": {"arguments": ": 1}"}},
+    ]
+    chunks = [{"choices": [{"delta": {"tool_calls": [part]}}]} for part in parts]
+    told = list(_deltas(events(*chunks, chunk(None, "tool_calls"), "[DONE]")))
+    assert [call for delta in told for call in delta.calls] == [
+        Call("f", '{"x": 1}', "a"), Call("g", "", "b"),
+    ]  # fmt: skip
+    assert sum(delta.output_tokens for delta in told) == len(parts)
 
 
 def test_reasoning_of_a_server_is_apart() -> None:

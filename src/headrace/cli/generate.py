@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headrace.cli.notes import note
 from headrace.cli.options import CONFIGS, collect, settings
 from headrace.cli.sampling import sampling_options, sampling_params
 from headrace.cli.sections import SectionedCommand
@@ -15,7 +16,12 @@ from headrace.cli.structured import structured_options, structured_outputs
 from headrace.config import EngineConfig
 
 if TYPE_CHECKING:
-    from headrace.llm import LLM, GenerationResult
+    from headrace.llm import LLM, GenerationDelta, GenerationResult
+    from headrace.offline.params import SamplingParams
+
+CUT_OFF = 3
+"""The exit status where an answer is held to a form and not whole; up to 2 every command has the
+same."""
 
 
 @click.command(cls=SectionedCommand)
@@ -51,6 +57,8 @@ def generate(
     headrace generate ./model.gguf -p "1, 2, 3," -p "a, b, c," --temperature 0 --json
     headrace generate Qwen/Qwen3-0.6B --stop END < prompt.txt
     headrace generate ./model.gguf -p "Ada, 36 years:" --schema person.json
+
+    The exit status is 3 if an answer that is held to a form was cut off before it was whole.
     """
     config = collect(ctx, EngineConfig, among=CONFIGS, overrides={"model": model})
     form = structured_outputs(values)
@@ -64,6 +72,7 @@ def generate(
 
     params = sampling_params(values, form)
     llm = LLM(**asdict(config))
+    cuts: list[str] = []
     if as_json or len(texts) > 1:
         start = time.perf_counter()
         results = llm.generate(texts, params, stop=stop)
@@ -73,15 +82,36 @@ def generate(
                 _print_json(text, result, seconds)
             else:
                 click.echo(text + result.text)
+            cuts.append(_cut(result, len(result.token_ids), params))
     else:
-        _print_stream(llm, texts[0], params, stop)
+        cuts.append(_cut(*_print_stream(llm, texts[0], params, stop), params))
+    if form is not None and any(cuts):
+        for number, cut in enumerate(cuts, 1):
+            of_prompt = f" of prompt {number}" if len(cuts) > 1 else ""
+            if cut:
+                note(f"headrace: the answer{of_prompt} {cut}: it is not whole", "yellow")
+        ctx.exit(CUT_OFF)
+
+
+def _cut(end: GenerationResult | GenerationDelta, num_tokens: int, params: SamplingParams) -> str:
+    """How an answer was cut off; "" where it ended by itself. end: all of it, or its last delta."""
+    match end.finish_reason:
+        case "length" if num_tokens == params.max_tokens:
+            return f"was cut at --max-tokens {num_tokens}"
+        case "length":
+            return f"was cut after {num_tokens} tokens, where the context is full"
+        case "stop" if isinstance(end.stop_reason, str):
+            return f"was cut at --stop {end.stop_reason!r}"
+        case "stop":
+            return ""
+    return f"ended by {end.finish_reason}"
 
 
 def _print_json(prompt: str, result: GenerationResult, seconds: float) -> None:
     import msgspec
 
     fields = msgspec.to_builtins(result)
-    for name in ("content", "reasoning", "tool_calls"):  # of chats
+    for name in ("content", "reasoning", "reasoning_tokens", "tool_calls"):  # of chats
         del fields[name]
     click.echo(msgspec.json.encode({"prompt": prompt, **fields, "wall_s": round(seconds, 6)}))
 
@@ -106,12 +136,18 @@ def _from_stdin() -> str:
         raise click.UsageError(f"the text on stdin is not valid UTF-8: {error}") from None
 
 
-def _print_stream(llm: LLM, prompt: str, params: Any, stop: tuple[str, ...]) -> None:
+def _print_stream(
+    llm: LLM, prompt: str, params: SamplingParams, stop: tuple[str, ...]
+) -> tuple[GenerationDelta, int]:
+    """Print an answer while it is generated; its last delta, and the number of its tokens."""
+    num_tokens = 0
     prefix = prompt  # shown with the first piece: a request that is refused prints nothing
     for delta in llm.stream(prompt, params, stop=stop):
         click.echo(prefix + delta.text, nl=False)
         sys.stdout.flush()
         prefix = ""
+        num_tokens += len(delta.token_ids)
         if delta.error is not None:
             raise click.ClickException(delta.error)
     click.echo()
+    return delta, num_tokens

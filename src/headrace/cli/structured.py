@@ -81,16 +81,28 @@ def schema_form(source: str, flag: str) -> StructuredOutputsParams:
 
     Raises ConfigError, naming `flag`, where it cannot be read or no answer can be held to it.
     """
-    is_json = source.lstrip().startswith("{")
-    text = source if is_json else read_text_file(Path(source).expanduser(), flag, MAX_FILE_BYTES)
+    return form_of_schema(json_source(source, "{", flag), flag)
+
+
+def form_of_schema(schema: Any, flag: str) -> StructuredOutputsParams:
+    """The form of a JSON schema. Raises ConfigError, naming `flag`, where there is none."""
     from headrace.offline.structured import StructuredOutputsParams
 
+    return _compiled(StructuredOutputsParams(json=schema), flag)
+
+
+def json_source(source: str, opening: str, flag: str) -> Any:
+    """What a JSON file holds. source: its name, or the JSON itself where it begins with `opening`.
+
+    Raises ConfigError, naming `flag`, where it cannot be read.
+    """
+    is_json = source.lstrip().startswith(opening)
+    text = source if is_json else read_text_file(Path(source).expanduser(), flag, MAX_FILE_BYTES)
     try:
-        schema = msgspec.json.decode(text)
+        return msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
         place = "" if is_json else f" {source}"
         raise ConfigError(f"{flag}{place}: is not JSON: {error}") from None
-    return _compiled(StructuredOutputsParams(json=schema), flag)
 
 
 def _compiled(form: StructuredOutputsParams, flag: str) -> StructuredOutputsParams:

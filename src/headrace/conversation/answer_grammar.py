@@ -94,7 +94,8 @@ def held_to(
     if format.calls is None:
         raise RequestError(
             "tool_choice: this model's chat template shows no format of tool calls, so none can be "
-            "required; omit tool_choice and strict, or start the server with --tool-call-parser",
+            "required; omit tool_choice and strict, or name the format: --tool-call-parser of "
+            "`headrace serve`, LLM(tool_call_parser=...)",
             param="tool_choice",
             code="unsupported",
         )

@@ -19,7 +19,7 @@ from headrace.answer_formats.call_syntax import (
     HeadedCalls,
     ThinkTags,
 )
-from headrace.answer_formats.deltas import CallEnd, CallStart, Delta
+from headrace.answer_formats.deltas import CallEnd, CallStart, Delta, ReasoningDelta
 from headrace.answer_formats.derive import Messages, Render
 from headrace.answer_formats.formats import call_format, choose_format, reasoning_format
 from headrace.answer_formats.parser import AnswerParser
@@ -84,6 +84,13 @@ def _renderer(template: ChatTemplate) -> Render:
     return render
 
 
+class ReasoningMarks(NamedTuple):
+    """The token ids between which a model reasons, as its tokenizer writes their texts."""
+
+    begin_ids: tuple[int, ...]
+    end_ids: tuple[int, ...]
+
+
 @dataclass(frozen=True)
 class AnswerReading:
     """The reading of one request's answers."""
@@ -95,6 +102,8 @@ class AnswerReading:
     """Whether the prompt ended within reasoning."""
     kept_ids: frozenset[int]
     """Special tokens that the format is written in, which its text therefore contains."""
+    marks: ReasoningMarks | None = None
+    """Between which ids the model reasons; None where it does not."""
 
     def parser(self) -> AnswerParser:
         """A fresh parser of one answer."""
@@ -128,14 +137,8 @@ def reading_of(
         tools,
         reasoning_opened=_opened(format, prompt, continues=continues),
         kept_ids=mark_ids(format, tokenizer),
+        marks=reasoning_marks(format, tokenizer),
     )
-
-
-class ReasoningMarks(NamedTuple):
-    """The token ids between which a model reasons, as its tokenizer writes their texts."""
-
-    begin_ids: tuple[int, ...]
-    end_ids: tuple[int, ...]
 
 
 def reasoning_marks(format: AnswerFormat, tokenizer: Tokenizer) -> ReasoningMarks | None:
@@ -150,9 +153,15 @@ def reasoning_marks(format: AnswerFormat, tokenizer: Tokenizer) -> ReasoningMark
     )
     if isinstance(tags, ThinkTags):
         begin, end = tags.begin, tags.end
-    return ReasoningMarks(
-        *(tuple(tokenizer.encode(mark, add_special_tokens=False)) for mark in (begin, end))
-    )
+    return ReasoningMarks(_ids_of(begin, tokenizer), _ids_of(end, tokenizer))
+
+
+def _ids_of(mark: str, tokenizer: Tokenizer) -> tuple[int, ...]:
+    """The ids of a mark: one where it is a token of its own, which need not be searched for."""
+    token_id = tokenizer.token_to_id(mark) if mark in tokenizer.control_tokens else None
+    if token_id is not None:
+        return (token_id,)
+    return tuple(tokenizer.encode(mark, add_special_tokens=False))
 
 
 def mark_ids(format: AnswerFormat, tokenizer: Tokenizer) -> frozenset[int]:
@@ -220,11 +229,13 @@ class ReadChoice:
     def __init__(self, reading: AnswerReading, new_id: Callable[[], str]) -> None:
         self.num_calls = 0
         self.reasoning_tokens = 0
-        """Tokens so far that are the model's reasoning."""
+        """Tokens so far that are the model's reasoning, its marks included."""
         self._reading = reading
         self._parser = reading.parser()
         self._new_id = new_id
         self._faulty = False
+        self._recent: tuple[int, ...] = ()
+        """The last ids of the reasoning, in which the mark that ends it may have begun."""
 
     def passes(self, piece: Piece) -> bool:
         """Whether a piece in the middle of a choice is content as it stands; if so it is taken."""
@@ -235,8 +246,8 @@ class ReadChoice:
         parser = self._parser
         was_reasoning = parser.in_reasoning
         deltas = parser.feed(piece.text) if piece.text else []
-        if was_reasoning or parser.in_reasoning:
-            self.reasoning_tokens += len(piece.token_ids)
+        if was_reasoning or parser.in_reasoning or _has_reasoning(deltas):
+            self._count(piece.token_ids, opened=was_reasoning, closed=not parser.in_reasoning)
         if piece.finish_reason is not None:
             deltas = deltas + parser.finish()
         for delta in deltas:
@@ -245,6 +256,25 @@ class ReadChoice:
             elif isinstance(delta, CallEnd) and delta.fault:
                 self._faulty = True
         return deltas
+
+    def _count(self, token_ids: Sequence[int], *, opened: bool, closed: bool) -> None:
+        """Count the reasoning among the tokens of a piece, which may have others before and behind.
+
+        opened, closed: whether it had begun before the piece, and is over with it. Where its marks
+        are not among the ids, the whole piece counts.
+        """
+        marks, held = self._reading.marks, len(self._recent)
+        if marks is None:
+            self.reasoning_tokens += len(token_ids)
+            return
+        ids = (*self._recent, *token_ids)
+        begin = -1 if opened else _place(ids, marks.begin_ids)
+        end = _place(ids, marks.end_ids) if closed else -1
+        first = max(begin, held)
+        after = len(ids) if end < 0 else end + len(marks.end_ids)
+        self.reasoning_tokens += max(0, after - first)
+        kept = len(marks.end_ids) - 1
+        self._recent = () if closed or not kept else ids[-kept:]
 
     def call_id(self, start: CallStart) -> str:
         """The id of a call that starts."""
@@ -255,3 +285,14 @@ class ReadChoice:
         calls."""
         complete = self.num_calls and not self._faulty
         return "tool_calls" if reason == "stop" and complete else reason
+
+
+def _has_reasoning(deltas: Sequence[Delta]) -> bool:
+    return any(isinstance(delta, ReasoningDelta) for delta in deltas)
+
+
+def _place(ids: tuple[int, ...], sought: tuple[int, ...]) -> int:
+    """Where `sought` first comes; -1 where it does not."""
+    size = len(sought)
+    places = range(len(ids) - size + 1)
+    return next((at for at in places if ids[at : at + size] == sought), -1)

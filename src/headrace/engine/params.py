@@ -78,6 +78,23 @@ class ThinkingBudget(msgspec.Struct, frozen=True, kw_only=True):
     begin_ids: tuple[int, ...] = ()
     """The sequence that begins it where the prompt has not."""
 
+    @classmethod
+    def between(
+        cls,
+        begin_ids: tuple[int, ...],
+        end_ids: tuple[int, ...],
+        *,
+        max_tokens: int,
+        is_open: bool,
+    ) -> ThinkingBudget:
+        """That of a model that reasons between these ids; they are those of its format."""
+        return cls(
+            max_tokens=max_tokens,
+            begin_ids=() if is_open else begin_ids,
+            end_ids=end_ids,
+            is_open=is_open,
+        )
+
 
 class _NamesOfVllm(msgspec.StructMeta):
     """The type of RequestParams, which knows the fields that vLLM's has and this one does not."""

@@ -16,6 +16,7 @@ from headrace.engine.sampling_defaults import SamplingDefaults, completed
 from headrace.errors import RequestError
 from headrace.offline.params import FIELDS
 from headrace.offline.structured import grammar_of
+from headrace.offline.thinking import budget_tokens
 from headrace.offline.values import TOKEN_IDS, ids, items, text, unexpected
 from headrace.structured.grammar_checks import GrammarChecks
 
@@ -25,8 +26,8 @@ def prompts(value: object) -> list[str | list[int]]:
     if isinstance(value, str):
         return [value]
     return [
-        prompt(one, f"prompts[{index}]")
-        for index, one in enumerate(
+        prompt(item, f"prompts[{index}]")
+        for index, item in enumerate(
             items(
                 value,
                 "prompts",
@@ -63,10 +64,10 @@ def params_for(
             param="params",
         )
     each = []
-    for index, one in enumerate(given):
-        if not isinstance(one, RequestParams):
-            raise unexpected(f"params[{index}]", one, "SamplingParams")
-        each.append(sampling_params(one, defaults, checks, f"params[{index}]."))
+    for index, params in enumerate(given):
+        if not isinstance(params, RequestParams):
+            raise unexpected(f"params[{index}]", params, "SamplingParams")
+        each.append(sampling_params(params, defaults, checks, f"params[{index}]."))
     return each
 
 
@@ -80,8 +81,7 @@ def sampling_params(
     """
     if value is None:
         return SamplingParams(**completed(dict.fromkeys(MODEL_DEFAULTS), defaults, SAMPLERS))
-    if not isinstance(value, RequestParams):
-        raise unexpected("params", value, "SamplingParams or None")
+    check_params(value)
     fields: dict[str, Any] = {
         name: convert(getattr(value, name), prefix + name) for name, convert in FIELDS.items()
     }
@@ -94,12 +94,32 @@ def sampling_params(
     return SamplingParams(**fields, **completed(given, defaults, fields["samplers"]))
 
 
+def thinking_tokens(value: object, num_prompts: int) -> list[int | None]:
+    """The budget of reasoning of each prompt, from parameters as `params_for` takes them."""
+    if value is None or isinstance(value, RequestParams):
+        return [thinking_tokens_of(value)] * num_prompts
+    given = items(value, "params", "a list of SamplingParams")
+    return [thinking_tokens_of(params, f"params[{index}].") for index, params in enumerate(given)]
+
+
+def thinking_tokens_of(params: object, prefix: str = "") -> int | None:
+    """The budget of reasoning that parameters name; None for none."""
+    budget = getattr(params, "thinking_token_budget", None)  # the engine's own type has none
+    return budget_tokens(budget, getattr(params, "thinking", None), prefix)
+
+
+def check_params(value: object) -> None:
+    """Raise RequestError for parameters of one request that are of another type."""
+    if value is not None and not isinstance(value, RequestParams):
+        raise unexpected("params", value, "SamplingParams or None")
+
+
 def stop_strings(value: object) -> tuple[str, ...]:
     """The stop strings of a request; a lone one counts as a list of one."""
     if isinstance(value, str):
         return (value,)
     given = items(value, "stop", "a text or a list of texts")
-    return tuple(text(one, f"stop[{index}]") for index, one in enumerate(given))
+    return tuple(text(stop, f"stop[{index}]") for index, stop in enumerate(given))
 
 
 def messages(value: object) -> Sequence[Any]:

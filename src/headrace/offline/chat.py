@@ -22,6 +22,7 @@ from headrace.engine.params import SamplingParams
 from headrace.errors import RequestError
 from headrace.offline import values
 from headrace.offline.results import AnswerEnd, GenerationDelta, ToolCall
+from headrace.offline.thinking import bounded
 from headrace.offline.values import items, unexpected
 from headrace.protocol.openai.tools import (
     ToolChoice,
@@ -42,6 +43,13 @@ class ChatPrompt(NamedTuple):
     """How the model writes reasoning and calls."""
     special: Mapping[str, int]
     """The texts of the model's special tokens and their ids."""
+
+    def bound(self, params: SamplingParams, max_tokens: int | None) -> SamplingParams:
+        """The parameters with at most so many tokens of reasoning in answers to it; None: any."""
+        if self.reading is None:
+            return params
+        is_open = self.reading.reasoning_opened
+        return bounded(params, max_tokens, self.reading.marks, is_open=is_open)
 
     def held(
         self, params: SamplingParams, options: ChatOptions, checks: GrammarChecks
@@ -132,6 +140,7 @@ class ChatAnswer:
         content: list[str] = []
         reasoning: list[str] = []
         calls: list[ToolCall] = []
+        reasoned = self._read.reasoning_tokens
         for part in self._read.take(delta):
             match part:
                 case CallStart(_, name, _):
@@ -150,6 +159,7 @@ class ChatAnswer:
             delta,
             content="".join(content),
             reasoning="".join(reasoning) if reasoning else None,
+            reasoning_tokens=self._read.reasoning_tokens - reasoned,
             tool_calls=tuple(calls),
             finish_reason=None
             if reason is None

@@ -11,6 +11,7 @@ import msgspec
 from headrace.engine.limits import check_ranges
 from headrace.engine.params import RequestParams
 from headrace.offline.structured import StructuredOutputsParams, grammar_of
+from headrace.offline.thinking import budget_tokens
 from headrace.offline.values import CONVERTERS
 
 
@@ -32,6 +33,10 @@ class SamplingParams(RequestParams, frozen=True, kw_only=True):
     structured_outputs: StructuredOutputsParams | Mapping[str, Any] | None = None
     """What the answer is held to, as a JSON schema, an expression, choices or a grammar; `grammar`
     is another way to say so, and one of the two may be given."""
+    thinking_token_budget: int | None = None
+    """Most tokens of reasoning: it is closed there, and the answer follows. -1 sets no
+    limit, and a model that does not reason has nothing to bound. `thinking` is another way to say
+    so, with ids."""
 
     def __post_init__(self) -> None:
         """Raises RequestError for a value of another type or out of range. What depends on the
@@ -39,11 +44,13 @@ class SamplingParams(RequestParams, frozen=True, kw_only=True):
         typed = {name: convert(getattr(self, name), name) for name, convert in FIELDS.items()}
         check_ranges(SimpleNamespace(**typed))
         grammar_of(self.structured_outputs, self.grammar)
+        budget_tokens(self.thinking_token_budget, self.thinking)
 
 
 FIELDS = {
     field.name: CONVERTERS[field.type]
     for field in msgspec.structs.fields(SamplingParams)
-    if field.name != "structured_outputs"
+    if field.name not in ("structured_outputs", "thinking_token_budget")
 }
-"""What makes a field its declared type, or raises RequestError."""
+"""What makes a field its declared type, or raises RequestError; of the fields that the engine has
+too."""

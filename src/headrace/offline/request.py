@@ -118,8 +118,8 @@ class OpenRequest:
         """All deltas together."""
         last = deltas[-1]
         assert last.finish_reason is not None
-        logprobs = tuple(one for delta in deltas for one in delta.logprobs)
-        heard = (one.prompt_logprobs for one in deltas if one.prompt_logprobs is not None)
+        logprobs = tuple(logprob for delta in deltas for logprob in delta.logprobs)
+        heard = (delta.prompt_logprobs for delta in deltas if delta.prompt_logprobs is not None)
         return GenerationResult(
             text="".join(delta.text for delta in deltas),
             token_ids=tuple(token_id for delta in deltas for token_id in delta.token_ids),
@@ -132,6 +132,7 @@ class OpenRequest:
             prompt_logprobs=next(heard, None),
             content=_joined(delta.content for delta in deltas),
             reasoning=_joined(delta.reasoning for delta in deltas),
+            reasoning_tokens=sum(delta.reasoning_tokens for delta in deltas),
             tool_calls=tuple(call for delta in deltas for call in delta.tool_calls),
         )
 
@@ -156,7 +157,7 @@ def number_of_choices(n: object) -> int:
 def choices(params: Iterable[SamplingParams], n: int) -> list[SamplingParams]:
     """n of each, which differ in the random stream they draw from."""
     return [
-        msgspec.structs.replace(one, choice=one.choice + index) if index else one
-        for one in params
+        msgspec.structs.replace(own, choice=own.choice + index) if index else own
+        for own in params
         for index in range(n)
     ]

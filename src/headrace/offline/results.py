@@ -50,6 +50,8 @@ class GenerationDelta:
     """Of a chat: what of the answer is for the user. None where nothing was read."""
     reasoning: str | None = None
     """Of a chat: what of it is the model's reasoning; None for none."""
+    reasoning_tokens: int = 0
+    """Of a chat: how many tokens are the model's reasoning, as the server's usage has it."""
     tool_calls: tuple[ToolCall, ...] = ()
     """Of a chat: the calls that are complete with this delta."""
 
@@ -81,6 +83,7 @@ class GenerationResult:
     alternatives: tuple[GenerationResult, ...] = ()
     content: str | None = None
     reasoning: str | None = None
+    reasoning_tokens: int = 0
     tool_calls: tuple[ToolCall, ...] = ()
 
     @property

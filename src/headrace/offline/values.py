@@ -48,7 +48,7 @@ def ids(value: object, param: str, expected: str = TOKEN_IDS) -> list[int]:
     given = list(items(value, param, expected))
     if set(map(type, given)) <= {int}:  # nearly always, and a prompt may be long
         return given
-    return [integer(one, f"{param}[{index}]", "a token id") for index, one in enumerate(given)]
+    return [integer(item, f"{param}[{index}]", "a token id") for index, item in enumerate(given)]
 
 
 def _stop_ids(value: object, param: str) -> tuple[int, ...]:
@@ -75,12 +75,12 @@ def _ids_or_none(value: object, param: str) -> tuple[int, ...] | None:
 
 def _sequences(value: object, param: str) -> tuple[tuple[int, ...], ...]:
     given = items(value, param, f"a list of which each is {TOKEN_IDS}")
-    return tuple(_stop_ids(one, f"{param}[{index}]") for index, one in enumerate(given))
+    return tuple(_stop_ids(item, f"{param}[{index}]") for index, item in enumerate(given))
 
 
 def _texts(value: object, param: str) -> tuple[str, ...]:
     given = items(value, param, "a list of texts")
-    return tuple(text(one, f"{param}[{index}]") for index, one in enumerate(given))
+    return tuple(text(item, f"{param}[{index}]") for index, item in enumerate(given))
 
 
 def _bias(value: object, param: str) -> dict[int, float]:

@@ -117,9 +117,17 @@ async def test_an_answer_follows_a_schema_or_the_schema_is_refused(
         schema = part.get_by_label("JSON Schema")
         await schema.fill('{"enum": [{"name": "zip", "pure": true}]}')
         answer = await chat.say("Describe zip.")
-        await answer.get_by_text("Valid JSON").wait_for()
+        await answer.get_by_text("Fits the schema", exact=True).wait_for()
         shown = json.loads(await answer.locator(".code-block pre").inner_text())
         assert shown == {"name": "zip", "pure": True}
+        await schema.fill('{"type": "string", "pattern": "^[a-z]{40}$"}')
+        patterned = await chat.say("Letters?")
+        words = "Fits the schema, as far as this page reads it (not pattern)"
+        await patterned.get_by_text(words, exact=True).wait_for()
+        await chat.set_more('{"seed": 1, "max_tokens": 3}')
+        cut = await chat.say("And fewer?")
+        await cut.get_by_text("The answer was cut before its JSON was whole.").wait_for()
+        assert "cut at the token limit" in await cut.inner_text()
         await schema.fill('{"type": "array", "uniqueItems": true}')
         refused = await chat.say("And now?")
         problem = await refused.get_by_role("alert").inner_text()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 if TYPE_CHECKING:
+    from headrace.cli.chat.conversation import Call
     from headrace.cli.chat.model import ChatDelta
 
 _CONTROLS = {code: None for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
@@ -35,6 +36,8 @@ class Answer(NamedTuple):
     """Most tokens of prompt and answer; None if unknown."""
     reasoning: str = ""
     """What the model wrote before the text."""
+    calls: tuple[Call, ...] = ()
+    """The tools that it calls."""
 
     @property
     def is_full(self) -> bool:
@@ -96,6 +99,7 @@ def receive(
     ttft_s = prompt_tokens = None
     pieces: list[str] = []
     reasoning: list[str] = []
+    calls: list[Call] = []
     output_tokens = cached_tokens = 0
     finish_reason = "abort"
     try:
@@ -108,6 +112,7 @@ def receive(
                 pieces.append(delta.text)
             if delta.reasoning:
                 reasoning.append(delta.reasoning)
+            calls += delta.calls
             output_tokens += delta.output_tokens
             cached_tokens = max(cached_tokens, delta.cached_tokens)
             if delta.prompt_tokens is not None:
@@ -127,6 +132,7 @@ def receive(
         wall_s=clock() - start_s,
         context_tokens=context_tokens,
         reasoning="".join(reasoning),
+        calls=tuple(calls),
     )
 
 

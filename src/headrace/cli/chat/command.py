@@ -48,8 +48,9 @@ def chat(
     """Talk to MODEL (a path, or a name as for `serve`); each line read is a message.
 
     A line that ends in a backslash continues on the next, and three double quotes open and close a
-    message of several lines. Lines such as /help, /undo, /save FILE and /set temperature 0.2 are
-    commands. What is typed in a terminal is kept in $XDG_STATE_HOME/headrace/chat_history.
+    message of several lines. Lines such as /help, /undo, /save FILE, /tools FILE and /set
+    temperature 0.2 are commands. What is typed in a terminal is kept in
+    $XDG_STATE_HOME/headrace/chat_history.
 
     Without MODEL, the small model that ships in the package is used: it answers short questions
     about Python, best with --temperature 0.
@@ -63,7 +64,7 @@ def chat(
     chat_model, name = _loaded(ctx, model) if url is None else _served(ctx, url, model)
     from headrace.cli.chat.commands import ends, run_command
     from headrace.cli.chat.conversation import Conversation
-    from headrace.cli.chat.input import entries, line_editing, read_line
+    from headrace.cli.chat.input import entries, line_editing, read_entry, read_line
     from headrace.cli.chat.session import Session
     from headrace.engine.sampling_defaults import described
 
@@ -75,6 +76,7 @@ def chat(
         chat_model,
         Conversation(system),
         sampling_params(values),
+        read_result=lambda prompt: read_entry(read_line, prompt).text,
         stop=stop,
         name=name,
         as_json=as_json,

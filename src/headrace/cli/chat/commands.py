@@ -12,8 +12,9 @@ import msgspec
 from headrace.cli.chat import settings as chat_settings
 from headrace.cli.chat.conversation import SavedChat, load, save
 from headrace.cli.chat.session import Session
+from headrace.cli.chat.tools import checked, names, read_tools
 from headrace.cli.notes import note
-from headrace.cli.structured import schema_form
+from headrace.cli.structured import form_of_schema, schema_form
 from headrace.errors import ConfigError, HeadraceError
 
 _LINE = re.compile(r"/([a-z]+)(?:\s+(.*))?", re.DOTALL)
@@ -97,6 +98,9 @@ def _save(session: Session, argument: str) -> None:
         model=session.name,
         settings=chat_settings.chosen(session.params),
         stop=list(session.stop),
+        schema=chat_settings.schema(session.params),
+        tools=session.tools,
+        effort=session.effort,
     )
     path = _path(argument)
     save(path, chat)
@@ -106,9 +110,14 @@ def _save(session: Session, argument: str) -> None:
 def _load(session: Session, argument: str) -> None:
     path = _path(argument)
     chat = load(path)
+    place = f"/load {path}"
     params = chat_settings.of_file(chat.settings, session.params)
+    form = None if chat.schema is None else form_of_schema(chat.schema, f"{place}: schema")
+    tools = checked(chat.tools, f"{place}: tools") if chat.tools else []
+    effort = None if chat.effort is None else chat_settings.effort_of(chat.effort)
     session.conversation.messages = chat.messages
-    session.params, session.stop = params, tuple(chat.stop)
+    session.params = msgspec.structs.replace(params, structured_outputs=form)
+    session.stop, session.tools, session.effort = tuple(chat.stop), tools, effort
     note(f"{_counted(session)} loaded from {path}")
 
 
@@ -125,17 +134,26 @@ def _set(session: Session, argument: str) -> None:
 def _schema(session: Session, argument: str) -> None:
     if not argument:
         schema = chat_settings.schema(session.params)
-        note("answers are free" if schema is None else msgspec.json.encode(schema).decode())
+        note("there is no schema" if schema is None else msgspec.json.encode(schema).decode())
         return
     form = None if argument == "off" else schema_form(argument, "/schema")
     session.params = msgspec.structs.replace(session.params, structured_outputs=form)
+
+
+def _tools(session: Session, argument: str) -> None:
+    if argument:
+        session.tools = [] if argument == "off" else read_tools(argument, "/tools")
+    elif session.tools:
+        note(msgspec.json.format(msgspec.json.encode(session.tools), indent=2).decode())
+    else:
+        note("there are no tools")
 
 
 def _think(session: Session, argument: str) -> None:
     if argument:
         session.effort = chat_settings.effort_of(argument)
     else:
-        note(f"effort    {session.effort or 'default'}")
+        note(f"the reasoning effort is {chat_settings.shown_effort(session.effort)}")
 
 
 def _show(session: Session, _argument: str) -> None:
@@ -144,8 +162,9 @@ def _show(session: Session, _argument: str) -> None:
         f"system    {_one_line(session.conversation.system) or 'none'}",
         f"messages  {len(session.conversation.messages)}",
         f"context   {_known(session.used_tokens())} of {_known(session.context_tokens)} tokens",
-        f"effort    {session.effort or 'default'}",
+        f"effort    {chat_settings.shown_effort(session.effort)}",
         f"schema    {'none' if chat_settings.schema(session.params) is None else 'set'}",
+        f"tools     {names(session.tools)}",
         f"stop      {', '.join(map(repr, session.stop)) or 'none'}",
         _settings(session),
     ]
@@ -193,14 +212,19 @@ COMMANDS = {
     "system": Command(_system, "[TEXT]", "set the system message (none removes it), or show it"),
     "undo": Command(_undo, "", "remove the last question and its answer"),
     "retry": Command(_retry, "", "ask the last question again, for another answer"),
-    "save": Command(_save, "FILE", "write messages and settings as JSON, or Markdown (.md)"),
+    "save": Command(_save, "FILE", "write the conversation and settings as JSON, or as .md"),
     "load": Command(_load, "FILE", "continue a conversation saved as JSON"),
     "set": Command(_set, "[NAME VALUE]", "set a sampling parameter, or show them all"),
     "schema": Command(
-        _schema, "[FILE|JSON|off]", "hold answers to a JSON schema, or show the one in force"
+        _schema, "[FILE|JSON|off]", "hold answers to a JSON schema, off ends that; or show it"
+    ),
+    "tools": Command(
+        _tools,
+        "[FILE|JSON|off]",
+        "offer tools, whose results you type, off ends that; or show them",
     ),
     "think": Command(
-        _think, "[on|off|LEVEL]", "how much to reason (low, medium, high, ..., default), if it can"
+        _think, "[on|off|LEVEL]", "set the reasoning effort (low, high, ..., default); or show it"
     ),
     "show": Command(_show, "", "show the model, the settings and the context used"),
     "tokens": Command(_tokens, "", "count the tokens of the conversation"),

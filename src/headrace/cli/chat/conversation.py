@@ -23,11 +23,25 @@ MAX_FILE_BYTES = 64 << 20
 MARKDOWN = (".md", ".markdown")
 
 
-class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Call(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A call of a tool that the model wrote."""
+
+    name: str
+    """The tool's name."""
+    arguments: str
+    """JSON text, as the model wrote it."""
+    id: str
+
+
+class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One message of a conversation."""
 
-    role: Literal["system", "user", "assistant"]
+    role: Literal["system", "user", "assistant", "tool"]
     content: str
+    tool_calls: tuple[Call, ...] = ()
+    """Of the assistant: what it calls; the results follow as messages of the role tool."""
+    tool_call_id: str = ""
+    """Of a tool: the call whose result `content` is."""
 
 
 class SavedChat(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +52,12 @@ class SavedChat(msgspec.Struct, frozen=True, kw_only=True):
     settings: dict[str, Any] = {}
     """Sampling parameters that differ from the defaults, by name."""
     stop: list[str] = []
+    schema: Any = None
+    """The JSON schema that answers are held to; None for free text."""
+    tools: list[dict[str, Any]] = []
+    """What the model may call, as in OpenAI's API."""
+    effort: str | None = None
+    """How much the model is to reason; None leaves it to the model."""
     saved_by: str = f"headrace {__version__}"
 
 
@@ -59,13 +79,9 @@ class Conversation:
         rest = self.messages[1:] if self.system else self.messages
         self.messages = [*([Message("system", text)] if text else []), *rest]
 
-    def with_question(self, text: str) -> list[Message]:
-        """The messages and one more of the user's, which is not kept yet."""
-        return [*self.messages, Message("user", text)]
-
-    def keep(self, question: str, answer: str) -> None:
-        """Add an exchange."""
-        self.messages = [*self.with_question(question), Message("assistant", answer)]
+    def keep(self, exchange: Sequence[Message]) -> None:
+        """Add an exchange: a question, calls and their results if there are any, the answer."""
+        self.messages = [*self.messages, *exchange]
 
     def clear(self) -> None:
         """Forget all but the system message."""
@@ -81,9 +97,25 @@ class Conversation:
         return None
 
 
-def plain(messages: Sequence[Message]) -> list[dict[str, str]]:
-    """As a chat template takes them."""
-    return [{"role": one.role, "content": one.content} for one in messages]
+def plain(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """As OpenAI's API and chat templates take them."""
+    return [_plain(message) for message in messages]
+
+
+def _plain(message: Message) -> dict[str, Any]:
+    fields: dict[str, Any] = {"role": message.role, "content": message.content}
+    if message.tool_calls:
+        fields["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments},
+            }
+            for call in message.tool_calls
+        ]
+    if message.tool_call_id:
+        fields["tool_call_id"] = message.tool_call_id
+    return fields
 
 
 def save(path: Path, chat: SavedChat) -> None:
@@ -114,6 +146,14 @@ def load(path: Path) -> SavedChat:
         ) from error
     if any(one.role == "system" for one in chat.messages[1:]):
         raise ConfigError(f"/load {path}: only the first message may have the role system")
+    called: set[str] = set()
+    for index, message in enumerate(chat.messages):
+        if message.role == "tool" and message.tool_call_id not in called:
+            raise ConfigError(
+                f"/load {path}: messages[{index}] is the result of {message.tool_call_id!r}, which "
+                "is not the id of an earlier call"
+            )
+        called.update(call.id for call in message.tool_calls)
     return chat
 
 
@@ -123,7 +163,9 @@ def markdown(chat: SavedChat) -> str:
     if chat.settings:
         parts.append(", ".join(f"{name} {value}" for name, value in chat.settings.items()))
     for one in chat.messages:
-        parts += [f"## {one.role.capitalize()}", _below_headings(one.content)]
+        parts.append(f"## {one.role.capitalize()}")
+        parts += [_below_headings(one.content)] if one.content or not one.tool_calls else []
+        parts += [f"    {call.name}({call.arguments})" for call in one.tool_calls]
     return "\n\n".join(parts) + "\n"
 
 

@@ -36,7 +36,7 @@ def entries(read_line: Callable[[str], str], *, prompt: str = "> ") -> Iterator[
     """
     while True:
         try:
-            entry = _entry(read_line, prompt)
+            entry = read_entry(read_line, prompt)
         except EOFError:
             return
         except KeyboardInterrupt:
@@ -46,7 +46,9 @@ def entries(read_line: Callable[[str], str], *, prompt: str = "> ") -> Iterator[
             yield entry
 
 
-def _entry(read_line: Callable[[str], str], prompt: str) -> Entry:
+def read_entry(read_line: Callable[[str], str], prompt: str) -> Entry:
+    """The next text, which may be empty. Arguments as of `entries`; raises EOFError at the end of
+    input and KeyboardInterrupt as read_line does."""
     line = read_line(prompt)
     more = "." * (len(prompt) - 1) + " " if prompt else ""
     opening = line.strip()

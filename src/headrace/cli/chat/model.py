@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from headrace.cli.chat.conversation import Message, plain
+from headrace.cli.chat.conversation import Call, Message, plain
 from headrace.errors import HeadraceError
 
 if TYPE_CHECKING:
+    from headrace.cli.chat.tools import Tool
     from headrace.engine.sampling_defaults import SamplingDefaults
     from headrace.llm import LLM
     from headrace.offline.params import SamplingParams
@@ -26,6 +27,8 @@ class ChatDelta(NamedTuple):
     """Of the whole prompt, in one part of the answer; None in others."""
     cached_tokens: int = 0
     finish_reason: str | None = None
+    calls: tuple[Call, ...] = ()
+    """The calls of tools that end with it."""
 
 
 class ChatModel(Protocol):
@@ -39,7 +42,7 @@ class ChatModel(Protocol):
     def sampling_defaults(self) -> SamplingDefaults:
         """What is in force for parameters that are not set; empty if unknown."""
 
-    def count_tokens(self, messages: Sequence[Message]) -> int | None:
+    def count_tokens(self, messages: Sequence[Message], tools: Sequence[Tool]) -> int | None:
         """Tokens of a conversation, the opening of the next answer included; None if unknown."""
 
     def answer(
@@ -49,10 +52,12 @@ class ChatModel(Protocol):
         *,
         stop: tuple[str, ...],
         effort: str | None = None,
+        tools: Sequence[Tool] = (),
     ) -> Iterator[ChatDelta]:
         """The answer to the last message. Closing it ends the work.
 
-        effort: how much the model is to reason; None leaves it to the model.
+        effort: how much the model is to reason; None leaves it to the model. tools: what it may
+        call.
         Raises RequestError where it is refused, and HeadraceError where it failed.
         """
 
@@ -74,9 +79,9 @@ class LocalModel:
         """The model's own, or those of --generation-config."""
         return self._llm.sampling_defaults
 
-    def count_tokens(self, messages: Sequence[Message]) -> int:
+    def count_tokens(self, messages: Sequence[Message], tools: Sequence[Tool]) -> int:
         """Exactly."""
-        return len(self._llm.encode_chat(plain(messages))) if messages else 0
+        return len(self._llm.encode_chat(plain(messages), tools=tools)) if messages else 0
 
     def answer(
         self,
@@ -85,11 +90,14 @@ class LocalModel:
         *,
         stop: tuple[str, ...],
         effort: str | None = None,
+        tools: Sequence[Tool] = (),
     ) -> Iterator[ChatDelta]:
         """The first part has no text, only the number of the prompt's tokens."""
         talk = plain(messages)
-        ids = self._llm.encode_chat(talk, reasoning_effort=effort)
-        deltas = self._llm.stream_chat(talk, params, stop=stop, reasoning_effort=effort)
+        ids = self._llm.encode_chat(talk, reasoning_effort=effort, tools=tools)
+        deltas = self._llm.stream_chat(
+            talk, params, stop=stop, reasoning_effort=effort, tools=tools
+        )
         try:
             yield ChatDelta(prompt_tokens=len(ids))
             for delta in deltas:
@@ -101,6 +109,9 @@ class LocalModel:
                     len(delta.token_ids),
                     cached_tokens=delta.cached_tokens,
                     finish_reason=delta.finish_reason,
+                    calls=tuple(
+                        Call(call.name, call.arguments, call.id) for call in delta.tool_calls
+                    ),
                 )
         finally:
             deltas.close()  # type: ignore[attr-defined]  # a generator

@@ -14,7 +14,7 @@ import httpx2
 import msgspec
 
 from headrace.cli.chat import settings as chat_settings
-from headrace.cli.chat.conversation import Message, plain
+from headrace.cli.chat.conversation import Call, Message, plain
 from headrace.cli.chat.model import ChatDelta
 from headrace.cli.server_client import count, get, number, object_of, objects, open_client
 from headrace.cli.server_url import API_KEY_VARIABLE, base_url
@@ -23,6 +23,7 @@ from headrace.errors import ContextLengthError, HeadraceError, RequestError, sho
 from headrace.protocol.sse import DONE_DATA, Event, SSEReader, StreamTooLargeError
 
 if TYPE_CHECKING:
+    from headrace.cli.chat.tools import Tool
     from headrace.engine.sampling_defaults import SamplingDefaults
     from headrace.offline.params import SamplingParams
 
@@ -33,11 +34,23 @@ _LIST_S = 60.0
 _MAX_ERROR_BYTES = 2**16
 
 
+class _Function(msgspec.Struct, frozen=True):
+    name: str | None = None
+    arguments: str | None = None
+
+
+class _CallPart(msgspec.Struct, frozen=True):
+    index: int = 0
+    id: str | None = None
+    function: _Function = _Function()
+
+
 class _Delta(msgspec.Struct, frozen=True):
     content: str | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
     """One of the two, or both with the same text."""
+    tool_calls: list[_CallPart] | None = None
 
 
 class _Choice(msgspec.Struct, frozen=True):
@@ -71,12 +84,14 @@ class RemoteModel:
         """Close the connection."""
         self._client.close()
 
-    def count_tokens(self, messages: Sequence[Message]) -> int | None:
+    def count_tokens(self, messages: Sequence[Message], tools: Sequence[Tool]) -> int | None:
         """By the server's /tokenize, which headrace and vLLM have; None where there is none."""
         if not messages:
             return 0
         root = self._base.removesuffix("/v1")
-        body = {"model": self.name, "messages": plain(messages)}
+        body: dict[str, Any] = {"model": self.name, "messages": plain(messages)}
+        if tools:
+            body["tools"] = tools
         try:
             reply = self._client.post(f"{root}/tokenize", json=body)
         except httpx2.HTTPError:
@@ -91,6 +106,7 @@ class RemoteModel:
         *,
         stop: tuple[str, ...],
         effort: str | None = None,
+        tools: Sequence[Tool] = (),
     ) -> Iterator[ChatDelta]:
         """The parts as the server sends them; tokens are known with the last."""
         body: dict[str, Any] = {
@@ -106,6 +122,8 @@ class RemoteModel:
             body["stop"] = list(stop)
         if effort is not None:
             body["reasoning_effort"] = effort
+        if tools:
+            body["tools"] = tools
         schema = chat_settings.schema(params)
         if schema is not None:
             form = {"name": "answer", "schema": schema}
@@ -148,6 +166,7 @@ def _deltas(pieces: Iterator[bytes]) -> Iterator[ChatDelta]:
     """
     reader = SSEReader()
     counted = 0
+    calls: dict[int, Call] = {}
     for piece in pieces:
         for event in _events(reader, piece):
             if event.data == DONE_DATA:
@@ -167,10 +186,15 @@ def _deltas(pieces: Iterator[bytes]) -> Iterator[ChatDelta]:
                 )
                 counted = total
             for choice in _choices(chunk):
-                text, reasoning, reason = _part(choice)
-                new = bool(text or reasoning)
+                delta, reason = _part(choice)
+                text, reasoning = delta.content or "", delta.reasoning_content or delta.reasoning
+                for part in delta.tool_calls or ():
+                    calls[part.index] = _longer(calls.get(part.index), part)
+                new = bool(text or reasoning or delta.tool_calls)
                 counted += new
-                yield ChatDelta(text, reasoning, int(new), finish_reason=reason)
+                whole = tuple(calls.values()) if reason is not None else ()
+                calls = {} if whole else calls
+                yield ChatDelta(text, reasoning or "", int(new), finish_reason=reason, calls=whole)
     raise HeadraceError("the server ended the stream before the answer's end")
 
 
@@ -188,17 +212,26 @@ def _choices(chunk: Mapping[str, Any]) -> list[Any]:
     return choices
 
 
-def _part(choice: object) -> tuple[str, str, str | None]:
-    """A choice's new text and reasoning, and why it ended if it did."""
+def _part(choice: object) -> tuple[_Delta, str | None]:
+    """What is new of a choice, and why it ended if it did."""
     try:
         part = msgspec.convert(choice, _Choice)
     except msgspec.ValidationError as error:
         raise HeadraceError(
             f"the server sent {shown(choice)}, which is not a part of an answer: {error}"
         ) from error
-    delta = part.delta or _Delta()
-    reasoning = delta.reasoning_content or delta.reasoning or ""
-    return delta.content or "", reasoning, part.finish_reason
+    return part.delta or _Delta(), part.finish_reason
+
+
+def _longer(call: Call | None, part: _CallPart) -> Call:
+    """A call with the part of it that came."""
+    call = call or Call("", "", "")
+    function = part.function
+    return Call(
+        function.name or call.name,
+        call.arguments + (function.arguments or ""),
+        part.id or call.id,
+    )
 
 
 def _object(text: str) -> dict[str, Any]:

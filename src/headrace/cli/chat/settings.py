@@ -63,8 +63,14 @@ def effort_of(word: str) -> str | None:
     if effort == "default":
         return None
     if effort not in EFFORTS:
-        raise ConfigError(f"/think {word}: give on, off, default or one of {', '.join(EFFORTS)}")
+        levels = ", ".join(EFFORTS)
+        raise ConfigError(f"/think {word}: it must be on, off, default or one of {levels}")
     return effort
+
+
+def shown_effort(effort: str | None) -> str:
+    """The effort for people."""
+    return "default" if effort is None else effort
 
 
 def schema(params: SamplingParams) -> Any:

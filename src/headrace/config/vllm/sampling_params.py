@@ -47,8 +47,6 @@ SAMPLING_PARAMS = table(
                   "whole prompt", 0),
     not_there_yet("flat_logprobs", "log probabilities are not returned as flat lists; each token "
                   "has an object", False),
-    renamed("thinking_token_budget", "here it is thinking: ThinkingBudget(max_tokens=..., "
-            "end_ids=...), with the ids that end the model's reasoning"),
     not_there_yet("repetition_detection", "repeated text does not end a request; "
                   "repetition_penalty and frequency_penalty make it rarer"),
     differs("skip_reading_prefix_cache", "a prefix is computed again with another cache_salt of "

@@ -112,9 +112,11 @@ def tool_choice_of(choice: Any, tools: list[ToolDefinition]) -> ToolChoice:
         )
     if choice in CHOICES:
         return ToolChoice(choice)
+    known = {tool.function.name for tool in tools}
+    if isinstance(choice, str) and choice in known:
+        raise _name_alone(choice)
     if not isinstance(choice, dict):
         raise _unsupported_choice(choice, "tool_choice")
-    known = {tool.function.name for tool in tools}
     if choice.get("type") == "function":
         return ToolChoice("required", (_name_in(choice, "tool_choice", known),))
     if choice.get("type") == "allowed_tools":
@@ -146,6 +148,15 @@ def _unsupported_choice(choice: object, param: str) -> RequestError:
         f"{param}: {shown(choice)} is not supported; accepted: none, auto, required, "
         '{"type": "function", "function": {"name": ...}} and {"type": "allowed_tools", ...}',
         param=param,
+    )
+
+
+def _name_alone(name: str) -> RequestError:
+    """The refusal of a tool's name where a choice of it is meant."""
+    return RequestError(
+        f"tool_choice: {shown(name)} is the name of a tool; to require a call of it, give "
+        f'{{"type": "function", "function": {{"name": "{name}"}}}}',
+        param="tool_choice",
     )
 
 

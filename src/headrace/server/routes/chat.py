@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from starlette.responses import Response
 
 from headrace.conversation.answer_grammar import answer_grammar, has_grammar
-from headrace.conversation.reading import AnswerReading, reading_of, reasoning_marks
+from headrace.conversation.reading import AnswerReading, reading_of
 from headrace.conversation.request import argument_schemas, template_variables
 from headrace.engine.params import ThinkingBudget
 from headrace.protocol.openai.chat import ChatCompletionRequest
@@ -23,9 +23,6 @@ from headrace.server.prompt import Conversation, Prompt, last_tokens, render
 from headrace.server.reply import Head, UsageEvents
 from headrace.server.served import ServedModel
 from headrace.server.state import Serving
-
-if TYPE_CHECKING:
-    from headrace.text import Tokenizer
 
 _PARAM = "messages"
 
@@ -146,7 +143,7 @@ def rendered_request(
         Prompt(kept, _PARAM),
         bad_word_ids(request.bad_words, model.tokenizer),
         reading,
-        _budget(request.thinking_tokens, reading, model.tokenizer),
+        _budget(request.thinking_tokens, reading),
     )
 
 
@@ -163,17 +160,11 @@ def conversation_of(request: ChatCompletionRequest) -> Conversation:
     )
 
 
-def _budget(
-    max_tokens: int | None, reading: AnswerReading | None, tokenizer: Tokenizer
-) -> ThinkingBudget | None:
+def _budget(max_tokens: int | None, reading: AnswerReading | None) -> ThinkingBudget | None:
     """The budget of an answer's reasoning; None where there is none, or nothing to bound."""
-    marks = None if reading is None else reasoning_marks(reading.format, tokenizer)
-    if max_tokens is None or reading is None or marks is None:
+    if max_tokens is None or reading is None or reading.marks is None:
         return None
-    opened = reading.reasoning_opened
-    return ThinkingBudget(
-        max_tokens=max_tokens,
-        begin_ids=() if opened else marks.begin_ids,
-        end_ids=marks.end_ids,
-        is_open=opened,
+    marks = reading.marks
+    return ThinkingBudget.between(
+        marks.begin_ids, marks.end_ids, max_tokens=max_tokens, is_open=reading.reasoning_opened
     )

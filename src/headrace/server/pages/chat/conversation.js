@@ -174,7 +174,8 @@ export class Conversation {
   async answer() {
     const body = this.running ? null : this.request();
     if (body === null) return;
-    const message = { role: "assistant", content: "", json: state.schema.on };
+    const schema = body.response_format?.json_schema?.schema;
+    const message = { role: "assistant", content: "", ...(schema !== undefined && { schema }) };
     keepExchange(message, { body, events: [], length: 0, tokens: null });
     state.messages.push(message);
     this.draw();

@@ -6,12 +6,13 @@ import { codeBlock } from "./shared/markdown.js";
 import { shown } from "./figures.js";
 import { TokensView } from "./logprobs.js";
 import { showRaw } from "./raw.js";
+import { checkSchema } from "./schema_check.js";
 import { exchangeOf } from "./store.js";
 import { drawCalls } from "./tool_calls.js";
 
 const NAMES = { user: "You", assistant: "Model", tool: "Tool" };
 const ENDS = {
-  length: "cut at the most tokens allowed",
+  length: "cut at the token limit",
   timeout: "cut at the time limit",
   content_filter: "withheld",
 };
@@ -19,17 +20,33 @@ const ENDS = {
 const button = (text, onclick, attributes = {}) =>
   h("button", { type: "button", class: "quiet", ...attributes, onclick }, text);
 
-// Where a schema was sent: the answer as JSON, or why it is none.
-function drawJson(answer, { content }, tokens) {
-  const shown = tokens ? [tokens.element] : [];
+const mark = (tone, words) => h("p", { class: `mark ${tone}` }, words);
+
+// What a schema says of an answer: whether it is whole JSON that fits.
+function judgement({ content, finish, stopped, schema }) {
+  let value;
   try {
-    const text = JSON.stringify(JSON.parse(content), null, 2);
-    const mark = h("p", { class: "mark good" }, "Valid JSON");
-    answer.replace(...(tokens ? shown : [codeBlock(text, "JSON")]), mark);
+    value = JSON.parse(content);
   } catch (error) {
-    const mark = h("p", { class: "mark warn" }, `This is not valid JSON: ${error.message}`);
-    answer.replace(...(tokens ? shown : [codeBlock(content, "text")]), mark);
+    if (finish === "length" || finish === "timeout" || stopped)
+      return mark("warn", "The answer was cut before its JSON was whole.");
+    return mark("warn", `This is not valid JSON: ${error.message}`);
   }
+  const { fault, unread } = checkSchema(schema, value);
+  if (fault) return mark("warn", `This is JSON that does not fit the schema: ${fault}.`);
+  if (!unread.length) return mark("good", "Fits the schema");
+  return mark("good", `Fits the schema, as far as this page reads it (not ${unread.join(", ")})`);
+}
+
+// Where a schema was sent: the answer as JSON, and whether it fits.
+function drawJson(answer, message, tokens) {
+  let block;
+  try {
+    block = codeBlock(JSON.stringify(JSON.parse(message.content), null, 2), "JSON");
+  } catch {
+    block = codeBlock(message.content, "text");
+  }
+  answer.replace(tokens ? tokens.element : block, judgement(message));
 }
 
 export class MessageView {
@@ -112,13 +129,12 @@ export class MessageView {
       this.tokens.append(exchange.tokens);
     }
     answer.text = message.content;
-    if (message.json && message.content) drawJson(answer, message, this.tokens);
+    const hasSchema = message.schema !== undefined;
+    if (hasSchema && message.content) drawJson(answer, message, this.tokens);
     else if (this.tokens) answer.replace(this.tokens.element);
     else answer.draw();
-    if (message.json && !message.content && message.reasoning && message.finish === "length")
-      answer.replace(
-        h("p", { class: "mark warn" }, "Reasoning took all tokens. Limit its tokens in Sampling."),
-      );
+    if (hasSchema && !message.content && message.reasoning && message.finish === "length")
+      answer.replace(mark("warn", "Reasoning took all tokens. Limit its tokens in Sampling."));
     const unanswered = last && !message.error && message.calls?.length;
     drawCalls(answer.calls, message.calls || [], unanswered ? this.acts.results : null);
     answer.fail(message.error ? problem(message.error) : "");

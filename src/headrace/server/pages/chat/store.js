@@ -2,8 +2,8 @@
 // the tab is closed.
 //
 // A message is {role, content}. An assistant's also has `reasoning`, `calls` ([{id, name,
-// arguments}]), `finish`, `figures` (what it took), and `error` or `stopped` where it is not whole;
-// a tool's has `id` and `name` of its call.
+// arguments}]), `schema` (that it was held to), `finish`, `figures` (what it took), and `error` or
+// `stopped` where it is not whole; a tool's has `id` and `name` of its call.
 
 const STORED = "headrace-chat";
 const STORED_KEY = "headrace-key";
