@@ -12,7 +12,7 @@ import jsonschema_rs
 import numpy as np
 import pytest
 
-from headrace.answer_formats.call_layout import TaggedLayout
+from headrace.answer_formats.call_layout import PythonLayout, TaggedLayout
 from headrace.answer_formats.call_syntax import HarmonyCalls, TaggedCalls
 from headrace.answer_formats.deltas import CallEnd, CallStart, Delta, ParsedAnswer, joined
 from headrace.answer_formats.formats import (
@@ -230,7 +230,9 @@ def test_calls_within_text_are_calls_that_their_schemas_accept(
 
 @pytest.mark.parametrize("choice", ["required", "auto"])
 @pytest.mark.parametrize("marks", [(), MARKS], ids=["text", "control tokens"])
-@pytest.mark.parametrize("name", ["kimi_k2", "deepseek", "dsml", "minimax_m2"])
+@pytest.mark.parametrize(
+    "name", ["kimi_k2", "deepseek", "dsml", "minimax_m2", "qwen3_coder", "glm"]
+)
 def test_calls_may_end_reasoning_by_their_own_mark(
     name: str, marks: tuple[str, ...], choice: Literal["required", "auto"]
 ) -> None:
@@ -238,7 +240,9 @@ def test_calls_may_end_reasoning_by_their_own_mark(
     for parallel in (False, True):
         held = grammar(name, choice, parallel, opened=True, marks=marks)
         matcher = compile_grammar(held, walker.tokenizer).matcher()
-        (begin, *_) = layouts_of(call_format(name), {})[0].opening
+        layout = layouts_of(call_format(name), {})[0]
+        assert not isinstance(layout, PythonLayout)
+        (begin, *_) = layout.opening or layout.before_name
         assert isinstance(begin, str)
         ids = walker.ids_of(f"Hm, <b> {begin.strip()}")
         assert matcher.validate_tokens(ids) == len(ids)

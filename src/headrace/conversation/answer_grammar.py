@@ -79,16 +79,19 @@ def held_to(
     RequestError naming the field at fault.
     """
     form, param = (None, "") if formed is None else formed
+    choice = _call_rules(rules, with_form=form is not None)
     if form is not None:
+        called = () if choice is None or format.calls is None else format.calls.ends_reasoning
         try:
-            form = after_reasoning(form, format.reasoning, opened=opened, special=special)
+            form = after_reasoning(
+                form, format.reasoning, opened=opened, special=special, calls=called
+            )
         except ValueError as error:
             raise RequestError(
                 f"{param}: an answer of this model cannot be held to a form after its reasoning: "
                 f"{error}; omit {param}",
                 param=param,
             ) from None
-    choice = _call_rules(rules, with_form=form is not None)
     if choice is None:
         return None if form is None else (form, param)
     if format.calls is None:

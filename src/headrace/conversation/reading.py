@@ -136,11 +136,19 @@ class ReasoningMarks(NamedTuple):
 
     begin_ids: tuple[int, ...]
     end_ids: tuple[int, ...]
+    other_end_ids: tuple[tuple[int, ...], ...] = ()
+    """Of marks that end it as well."""
 
 
-def reasoning_marks(format: AnswerFormat, tokenizer: Tokenizer) -> ReasoningMarks | None:
+def reasoning_marks(
+    format: AnswerFormat, tokenizer: Tokenizer, *, with_calls: bool = True
+) -> ReasoningMarks | None:
     """The marks of a model's reasoning; None where it has none. What ends harmony's is all that
-    leads to the final channel."""
+    leads to the final channel. with_calls: whether its calls are read, whose marks may end it."""
+
+    def ids_of(mark: str) -> tuple[int, ...]:
+        return tuple(tokenizer.encode(mark, add_special_tokens=False))
+
     if format.reasoning is None:
         return None
     tags = format.reasoning.tags
@@ -148,11 +156,13 @@ def reasoning_marks(format: AnswerFormat, tokenizer: Tokenizer) -> ReasoningMark
         "<|channel|>analysis<|message|>",
         "<|end|><|start|>assistant<|channel|>final<|message|>",
     )
+    others: tuple[str, ...] = ()
     if isinstance(tags, ThinkTags):
         begin, end = tags.begin, tags.end
-    return ReasoningMarks(
-        *(tuple(tokenizer.encode(mark, add_special_tokens=False)) for mark in (begin, end))
-    )
+        others = (*tags.other_ends, *tags.also_ended_by)
+        if with_calls and format.calls is not None:
+            others = (*others, *format.calls.ends_reasoning)
+    return ReasoningMarks(ids_of(begin), ids_of(end), tuple(map(ids_of, others)))
 
 
 def mark_ids(format: AnswerFormat, tokenizer: Tokenizer) -> frozenset[int]:

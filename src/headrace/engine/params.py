@@ -77,6 +77,8 @@ class ThinkingBudget(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the prompt has begun it, so that the first token is one of it."""
     begin_ids: tuple[int, ...] = ()
     """The sequence that begins it where the prompt has not."""
+    other_end_ids: tuple[tuple[int, ...], ...] = ()
+    """Sequences that end it as well, such as the mark of a call; no budget makes them come."""
 
 
 class _NamesOfVllm(msgspec.StructMeta):

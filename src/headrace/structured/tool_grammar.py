@@ -28,7 +28,6 @@ from headrace.answer_formats.call_syntax import (
     HarmonyCalls,
     JsonCalls,
     PythonCalls,
-    ReasoningFormat,
     TaggedCalls,
     ThinkTags,
 )
@@ -107,21 +106,23 @@ def tool_call_grammar(
         body = within
     if within is None or not parallel:
         within = ""
-    straight = _straight(calls, format.reasoning, layouts, parallel, within)
+    straight = _straight(calls, format, layouts, parallel, within)
     return rules.grammar(reasoned(rules, format.reasoning, opened, rules.rule(body), straight))
 
 
 def _straight(
     calls: _Calls,
-    format: ReasoningFormat | None,
+    format: AnswerFormat,
     layouts: Sequence[Layout],
     parallel: bool,
     after: str,
 ) -> Straight | None:
     """Calls that begin with a mark that ends reasoning, and what may come after them."""
-    if format is None or not isinstance(format.tags, ThinkTags):
+    if format.reasoning is None or not isinstance(format.reasoning.tags, ThinkTags):
         return None
-    ended = {layout: _mark_of(layout, format.tags.also_ended_by) for layout in layouts}
+    assert format.calls is not None
+    ending = (*format.reasoning.tags.also_ended_by, *format.calls.ends_reasoning)
+    ended = {layout: _mark_of(layout, ending) for layout in layouts}
     sections = [calls.section(layout, parallel) for layout in layouts if ended[layout]]
     marks = tuple(dict.fromkeys(mark for mark in ended.values() if mark))
     return Straight(f"({' | '.join(sections)}) {after}", marks) if sections else None

@@ -167,13 +167,16 @@ def _budget(
     max_tokens: int | None, reading: AnswerReading | None, tokenizer: Tokenizer
 ) -> ThinkingBudget | None:
     """The budget of an answer's reasoning; None where there is none, or nothing to bound."""
-    marks = None if reading is None else reasoning_marks(reading.format, tokenizer)
-    if max_tokens is None or reading is None or marks is None:
+    if max_tokens is None or reading is None:
+        return None
+    marks = reasoning_marks(reading.format, tokenizer, with_calls=reading.tools is not None)
+    if marks is None:
         return None
     opened = reading.reasoning_opened
     return ThinkingBudget(
         max_tokens=max_tokens,
         begin_ids=() if opened else marks.begin_ids,
         end_ids=marks.end_ids,
+        other_end_ids=marks.other_end_ids,
         is_open=opened,
     )
