@@ -17,6 +17,7 @@ from headrace.answer_formats.call_syntax import (
     AnswerFormat,
     HarmonyCalls,
     HeadedCalls,
+    TaggedCalls,
     ThinkTags,
 )
 from headrace.answer_formats.deltas import CallEnd, CallStart, Delta
@@ -116,19 +117,35 @@ def reading_of(
     tools: Mapping[str, Mapping[str, Any]] | None,
     prompt: str,
     continues: bool,
+    may_call: bool = True,
 ) -> AnswerReading | None:
     """The reading of answers to a prompt; None where they are content as they stand.
 
-    prompt: as rendered. continues: whether it ends within the assistant's own message.
+    tools: those that the prompt shows. prompt: as rendered. continues: whether it ends within the
+    assistant's own message. may_call: whether calls are read; without, what is written as one is
+    content.
     """
     if format.reasoning is None and (tools is None or format.calls is None):
         return None
     return AnswerReading(
         format,
-        tools,
+        tools if may_call else None,
         reasoning_opened=_opened(format, prompt, continues=continues),
         kept_ids=mark_ids(format, tokenizer),
     )
+
+
+def call_marks(format: AnswerFormat, tokenizer: Tokenizer) -> tuple[tuple[int, ...], ...]:
+    """The ids of marks that begin calls, of those that have a token of their own in them: ids that
+    an answer without calls is without. A mark of ordinary tokens may be text."""
+    if format.calls is None or isinstance(format.calls.syntax, HarmonyCalls):
+        return ()
+    marks = chain.from_iterable(
+        (*syntax.begins, *(syntax.bare if isinstance(syntax, TaggedCalls) else ()))
+        for syntax in format.calls.syntax
+    )
+    found = (tuple(tokenizer.encode(mark, add_special_tokens=False)) for mark in marks)
+    return tuple(dict.fromkeys(ids for ids in found if any(map(tokenizer.is_literal, ids))))
 
 
 class ReasoningMarks(NamedTuple):

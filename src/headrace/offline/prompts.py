@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.config.settings import EngineConfig
-from headrace.conversation.reading import answer_format, reading_of, special_tokens
+from headrace.conversation.reading import answer_format, call_marks, reading_of, special_tokens
 from headrace.conversation.request import argument_schemas, template_tools
 from headrace.errors import TemplateError
 from headrace.offline import arguments
@@ -86,16 +86,22 @@ class PromptEncoder:
         segments = self._template.render_segments(
             arguments.messages(messages),
             control_tokens=self.tokenizer.control_tokens,
-            tools=template_tools(options.shown_tools),
+            tools=template_tools(options.tools),
             **options.variables,
         )
         reading = reading_of(
             self._format,
             self.tokenizer,
-            tools=argument_schemas(options.shown_tools),
+            tools=argument_schemas(options.tools),
+            may_call=options.choice_of_tools.may_call,
             prompt="".join(text for text, _ in segments),
             continues=bool(options.variables.get("continue_final_message")),
         )
+        may_call = options.choice_of_tools.may_call or not options.tools
         return ChatPrompt(
-            self.tokenizer.encode_segments(segments), reading, self._format, self._special
+            self.tokenizer.encode_segments(segments),
+            reading,
+            self._format,
+            self._special,
+            () if may_call else call_marks(self._format, self.tokenizer),
         )
