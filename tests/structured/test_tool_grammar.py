@@ -33,7 +33,7 @@ from headrace.engine.grammars.vocabulary import vocabulary_maker
 from headrace.errors import RequestError
 from headrace.structured.compile import compile_grammar, validate
 from headrace.structured.grammar import Grammar
-from headrace.structured.tool_grammar import CallableTool, tool_call_grammar
+from headrace.structured.tools.call_grammar import CallableTool, tool_call_grammar
 from headrace.weights.open import open_checkpoint
 from tests.answer_formats.cuts import merged
 from tests.structured.matching import Language

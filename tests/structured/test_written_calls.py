@@ -17,7 +17,7 @@ from headrace.answer_formats.known_layouts import layouts_of
 from headrace.answer_formats.parser import AnswerParser
 from headrace.answer_formats.tagged_calls import declared_types
 from headrace.errors import RequestError
-from headrace.structured.tool_grammar import CallableTool, tool_call_grammar
+from headrace.structured.tools.call_grammar import CallableTool, tool_call_grammar
 from tests.structured.matching import Language
 from tests.structured.walking import special_of, walker_over_bytes
 

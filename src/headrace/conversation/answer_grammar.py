@@ -16,7 +16,7 @@ from headrace.structured.grammar import Grammar
 from headrace.structured.reasoning import after_reasoning
 from headrace.structured.request import constraint_of
 from headrace.structured.schema_walk import UNSUPPORTED_SCHEMA, check_schema
-from headrace.structured.tool_grammar import CallableTool, either_grammar, tool_call_grammar
+from headrace.structured.tools.call_grammar import CallableTool, either_grammar, tool_call_grammar
 
 
 class ToolRules(Protocol):

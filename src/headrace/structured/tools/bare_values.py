@@ -15,10 +15,10 @@ from headrace.answer_formats.call_layout import TYPES, BareKeyLayout
 from headrace.answer_formats.tagged_calls import declared_item, declared_member, declared_types
 from headrace.errors import RequestError, shown
 from headrace.structured.composition import Composition, quoted
-from headrace.structured.parameters import parameters_of
 from headrace.structured.schema_grammar import COMPACT, of_schema
 from headrace.structured.schema_walk import UNSUPPORTED_SCHEMA
 from headrace.structured.tools.marked_texts import MarkedTexts
+from headrace.structured.tools.parameters import parameters_of
 from headrace.structured.tools.value_kinds import ValueKinds
 from headrace.structured.tools.value_shapes import (
     ShapeError,

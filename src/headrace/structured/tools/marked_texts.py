@@ -16,7 +16,7 @@ from headrace.errors import RequestError
 from headrace.structured.composition import Composition, expression, quoted, slashed
 from headrace.structured.free_text import free_text, in_class
 from headrace.structured.patterns import PatternError
-from headrace.structured.text_patterns import FORMAT_PATTERNS, anchored
+from headrace.structured.tools.text_patterns import FORMAT_PATTERNS, anchored
 
 _FIRST_CHARACTERS = {"array": r"\[", "integer": r"0-9\-", "number": r"0-9\-", "object": "{"}
 """As they stand within a class of an expression."""

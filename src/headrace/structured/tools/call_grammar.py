@@ -39,13 +39,13 @@ from headrace.errors import RequestError, shown
 from headrace.structured.composition import Composition, slashed
 from headrace.structured.free_text import SPACE, free_text
 from headrace.structured.grammar import Grammar
-from headrace.structured.python_arguments import python_arguments
 from headrace.structured.reasoning import Straight, around, harmony_messages, reasoned
 from headrace.structured.schema_grammar import SPACED, of_schema
 from headrace.structured.schema_walk import UNSUPPORTED_SCHEMA
-from headrace.structured.tagged_parameters import tagged_parameters
 from headrace.structured.tools.bare_values import bare_arguments
 from headrace.structured.tools.nested_values import nested_elements
+from headrace.structured.tools.python_arguments import python_arguments
+from headrace.structured.tools.tagged_parameters import tagged_parameters
 
 UNSUPPORTED_TOOL = "unsupported_tool"
 INVALID_TOOL = "invalid_tool"
