@@ -12,12 +12,6 @@ import jsonschema_rs
 import numpy as np
 import pytest
 
-from headrace.answer_formats.call_layout import (
-    BareKeyLayout,
-    NestedLayout,
-    PythonLayout,
-    TaggedLayout,
-)
 from headrace.answer_formats.call_syntax import HarmonyCalls, TaggedCalls
 from headrace.answer_formats.deltas import CallEnd, CallStart, Delta, ParsedAnswer, joined
 from headrace.answer_formats.formats import (
@@ -26,7 +20,13 @@ from headrace.answer_formats.formats import (
     call_format,
     reasoning_format,
 )
-from headrace.answer_formats.known_layouts import layouts_of
+from headrace.answer_formats.layouts.call_layout import (
+    BareKeyLayout,
+    NestedLayout,
+    PythonLayout,
+    TaggedLayout,
+)
+from headrace.answer_formats.layouts.known_layouts import layouts_of
 from headrace.answer_formats.parser import AnswerParser
 from headrace.embedded import embedded_model
 from headrace.engine.grammars.vocabulary import vocabulary_maker

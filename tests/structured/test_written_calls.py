@@ -13,9 +13,9 @@ import pytest
 
 from headrace.answer_formats.deltas import ParsedAnswer, joined
 from headrace.answer_formats.formats import AnswerFormat, call_format
-from headrace.answer_formats.known_layouts import layouts_of
+from headrace.answer_formats.layouts.known_layouts import layouts_of
 from headrace.answer_formats.parser import AnswerParser
-from headrace.answer_formats.tagged_calls import declared_types
+from headrace.answer_formats.readers.tagged_calls import declared_types
 from headrace.errors import RequestError
 from headrace.structured.tools.call_grammar import CallableTool, tool_call_grammar
 from tests.structured.matching import Language

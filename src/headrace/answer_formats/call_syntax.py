@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from headrace.answer_formats.call_layout import Layout
+from headrace.answer_formats.layouts.call_layout import Layout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

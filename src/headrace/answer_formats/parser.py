@@ -40,8 +40,6 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from headrace.answer_formats.answer_writer import AnswerWriter
-from headrace.answer_formats.bare_key_calls import read_bare_key_section
-from headrace.answer_formats.call_reading import CallReading, NotACallError
 from headrace.answer_formats.call_syntax import (
     AnswerFormat,
     BareKeyCalls,
@@ -55,12 +53,14 @@ from headrace.answer_formats.call_syntax import (
     ThinkTags,
 )
 from headrace.answer_formats.deltas import ContentDelta, Delta, ReasoningDelta
-from headrace.answer_formats.harmony import read_harmony
-from headrace.answer_formats.headed_calls import read_headed_section
-from headrace.answer_formats.json_calls import read_json_section
-from headrace.answer_formats.nested_calls import read_nested_section
-from headrace.answer_formats.python_calls import read_python_section
-from headrace.answer_formats.tagged_calls import read_tagged_section
+from headrace.answer_formats.readers.bare_key_calls import read_bare_key_section
+from headrace.answer_formats.readers.call_reading import CallReading, NotACallError
+from headrace.answer_formats.readers.harmony import read_harmony
+from headrace.answer_formats.readers.headed_calls import read_headed_section
+from headrace.answer_formats.readers.json_calls import read_json_section
+from headrace.answer_formats.readers.nested_calls import read_nested_section
+from headrace.answer_formats.readers.python_calls import read_python_section
+from headrace.answer_formats.readers.tagged_calls import read_tagged_section
 from headrace.answer_formats.text_source import Step, TextSource
 
 

@@ -11,8 +11,12 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.answer_formats.call_layout import TYPES, BareKeyLayout
-from headrace.answer_formats.tagged_calls import declared_item, declared_member, declared_types
+from headrace.answer_formats.layouts.call_layout import TYPES, BareKeyLayout
+from headrace.answer_formats.readers.tagged_calls import (
+    declared_item,
+    declared_member,
+    declared_types,
+)
 from headrace.errors import RequestError, shown
 from headrace.structured.composition import Composition, quoted
 from headrace.structured.schema_grammar import COMPACT, of_schema

@@ -15,16 +15,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from headrace.answer_formats.call_layout import (
-    BareKeyLayout,
-    Expression,
-    JsonLayout,
-    Layout,
-    NestedLayout,
-    Piece,
-    PythonLayout,
-    TaggedLayout,
-)
 from headrace.answer_formats.call_syntax import (
     CallFormat,
     HarmonyCalls,
@@ -34,7 +24,17 @@ from headrace.answer_formats.call_syntax import (
     ThinkTags,
 )
 from headrace.answer_formats.formats import AnswerFormat
-from headrace.answer_formats.known_layouts import layouts_of, never_within_text
+from headrace.answer_formats.layouts.call_layout import (
+    BareKeyLayout,
+    Expression,
+    JsonLayout,
+    Layout,
+    NestedLayout,
+    Piece,
+    PythonLayout,
+    TaggedLayout,
+)
+from headrace.answer_formats.layouts.known_layouts import layouts_of, never_within_text
 from headrace.errors import RequestError, shown
 from headrace.structured.composition import Composition, slashed
 from headrace.structured.free_text import SPACE, free_text

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from headrace.answer_formats.tagged_calls import types_of
+from headrace.answer_formats.readers.tagged_calls import types_of
 from headrace.errors import RequestError
 from headrace.structured.composition import Composition, expression, quoted, slashed
 from headrace.structured.free_text import free_text, in_class

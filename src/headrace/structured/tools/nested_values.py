@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from headrace.answer_formats.call_layout import TYPES, NestedLayout
-from headrace.answer_formats.nested_calls import may_be_list
-from headrace.answer_formats.tagged_calls import (
+from headrace.answer_formats.layouts.call_layout import TYPES, NestedLayout
+from headrace.answer_formats.readers.nested_calls import may_be_list
+from headrace.answer_formats.readers.tagged_calls import (
     declared_item,
     declared_member,
     declared_types,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.answer_formats.call_layout import TaggedLayout
+from headrace.answer_formats.layouts.call_layout import TaggedLayout
 from headrace.errors import RequestError, shown
 from headrace.structured.composition import Composition, slashed
 from headrace.structured.free_text import free_text

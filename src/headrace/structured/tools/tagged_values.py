@@ -10,8 +10,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.answer_formats.call_layout import TYPES, TaggedLayout
-from headrace.answer_formats.tagged_calls import declared_types, types_of
+from headrace.answer_formats.layouts.call_layout import TYPES, TaggedLayout
+from headrace.answer_formats.readers.tagged_calls import declared_types, types_of
 from headrace.structured.composition import Composition
 from headrace.structured.schema_grammar import SPACED, of_schema
 from headrace.structured.tools.marked_texts import MarkedTexts

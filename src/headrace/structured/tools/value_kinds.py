@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
-from headrace.answer_formats.call_layout import TYPES
-from headrace.answer_formats.tagged_calls import types_of
+from headrace.answer_formats.layouts.call_layout import TYPES
+from headrace.answer_formats.readers.tagged_calls import types_of
 from headrace.errors import RequestError, shown
 from headrace.structured.schema_walk import UNSUPPORTED_SCHEMA, stricter_than
 

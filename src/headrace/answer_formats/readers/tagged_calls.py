@@ -15,13 +15,13 @@ from collections.abc import Iterable, Mapping
 from html import unescape
 
 from headrace.answer_formats.answer_writer import SPACE
-from headrace.answer_formats.call_reading import (
+from headrace.answer_formats.call_syntax import TaggedCalls
+from headrace.answer_formats.readers.call_reading import (
     CUT_OFF,
     MAX_NAME_CHARS,
     CallReading,
     NotACallError,
 )
-from headrace.answer_formats.call_syntax import TaggedCalls
 from headrace.answer_formats.text_source import Step
 
 _JSON_STARTS = "{[-0123456789tfn \t\r\n"

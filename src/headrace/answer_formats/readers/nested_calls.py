@@ -20,14 +20,14 @@ import json
 from collections.abc import Mapping
 
 from headrace.answer_formats.answer_writer import SPACE
-from headrace.answer_formats.call_reading import (
+from headrace.answer_formats.call_syntax import NestedCalls
+from headrace.answer_formats.readers.call_reading import (
     CUT_OFF,
     MAX_NAME_CHARS,
     CallReading,
     NotACallError,
 )
-from headrace.answer_formats.call_syntax import NestedCalls
-from headrace.answer_formats.tagged_calls import (
+from headrace.answer_formats.readers.tagged_calls import (
     declared_item,
     declared_member,
     declared_types,

@@ -13,14 +13,14 @@ import json
 import re
 
 from headrace.answer_formats.answer_writer import SPACE
-from headrace.answer_formats.call_reading import (
+from headrace.answer_formats.call_syntax import BareKeyCalls
+from headrace.answer_formats.readers.call_reading import (
     CUT_OFF,
     MAX_NAME_CHARS,
     CallReading,
     NotACallError,
 )
-from headrace.answer_formats.call_syntax import BareKeyCalls
-from headrace.answer_formats.tagged_calls import (
+from headrace.answer_formats.readers.tagged_calls import (
     declared_item,
     declared_member,
     declared_types,

@@ -2,7 +2,7 @@
 
 They are those in which published templates render calls; where none is at hand, those of recorded
 answers. Of a format that is not listed here, the form follows from its marks, or from what its
-template was seen to write (derive.py). A format with several forms lets the model choose.
+template was seen to write (derived/derive.py). A format with several forms lets the model choose.
 """
 
 from __future__ import annotations
@@ -10,7 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from headrace.answer_formats.call_layout import (
+from headrace.answer_formats.call_syntax import (
+    CallFormat,
+    CallSyntax,
+    HarmonyCalls,
+    JsonCalls,
+    PythonCalls,
+)
+from headrace.answer_formats.layouts.call_layout import (
     TYPES,
     BareKeyLayout,
     Expression,
@@ -20,13 +27,6 @@ from headrace.answer_formats.call_layout import (
     Piece,
     PythonLayout,
     TaggedLayout,
-)
-from headrace.answer_formats.call_syntax import (
-    CallFormat,
-    CallSyntax,
-    HarmonyCalls,
-    JsonCalls,
-    PythonCalls,
 )
 
 _INDEX = Expression("[0-9]{1,4}")
