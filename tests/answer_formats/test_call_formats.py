@@ -377,3 +377,42 @@ def test_a_name_that_does_not_come_in_time_makes_the_call_content() -> None:
         parts = [text[start : start + size] for start in range(0, len(text), size)]
         deltas = run(AnswerFormat(call_format("hermes")), parts)
         assert "".join(delta.text for delta in deltas if isinstance(delta, ContentDelta)) == text
+
+
+def test_elements_of_minimax_are_what_their_schema_makes_of_them_at_every_cut() -> None:
+    tools = {
+        "f": {
+            "properties": {
+                "list": {"type": "array", "items": {"type": "string"}},
+                "object": {"type": "object"},
+                "map": {"type": "object", "additionalProperties": {"type": "string"}},
+                "text": {"type": "string"},
+                "tags": {"type": "array"},
+            }
+        }
+    }
+    p = "]<]minimax[>["
+    inner = {
+        f"{p}<list>{p}</list>": {"list": []},
+        f"{p}<object>{p}</object>": {"object": {}},
+        f"{p}<text>{p}</text>": {"text": ""},
+        f"{p}<list>{p}<item>a{p}</item>{p}<item>7{p}</item>{p}</list>": {"list": ["a", "7"]},
+        f'{p}<object>{{"a": "{p}</object>"}}{p}</object>': {"object": {"a": f"{p}</object>"}},
+        f"{p}<map>{p}<a>1{p}</a>{p}<a>2{p}</a>{p}</map>": {"map": {"a": "2"}},
+        f"{p}<tags>a{p}</tags>{p}<tags>b{p}</tags>": {"tags": ["a", "b"]},
+    }
+    for text, arguments in inner.items():
+        whole = f'{p}<tool_call>\n{p}<invoke name="f">{text}{p}</invoke>\n{p}</tool_call>'
+        answer = parsed(AnswerFormat(call_format("minimax_m3")), whole, tools=tools)
+        (call,) = answer.calls
+        assert (call.fault, json.loads(call.arguments)) == ("", arguments), text
+
+
+def test_items_of_functiongemma_are_what_their_schema_makes_of_them_at_every_cut() -> None:
+    tools = {"f": {"properties": {"a": {"type": "array", "items": {"type": "string"}}, "b": {}}}}
+    text = (
+        "<start_function_call>call:f{a:[<escape>7<escape>,<escape>x<escape>],"
+        "b:[<escape>7<escape>]}<end_function_call>"
+    )
+    (call,) = parsed(AnswerFormat(call_format("functiongemma")), text, tools=tools).calls
+    assert json.loads(call.arguments) == {"a": ["7", "x"], "b": [7]}

@@ -64,6 +64,39 @@ def test_the_section_of_calls_of_kimi_ends_reasoning() -> None:
     assert (answer.reasoning, answer.content, answer.calls[0].name) == ("Hm.", "", "refresh")
 
 
+CALLS = {
+    "qwen3_coder": "<tool_call>\n<function=get_time>\n<parameter=zone>\nUTC\n</parameter>\n"
+    "</function>\n</tool_call>",
+    "glm": "<tool_call>get_time\n<arg_key>zone</arg_key>\n<arg_value>UTC</arg_value>\n</tool_call>",
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_that_comes_before_the_end_of_reasoning_ends_it(name: str) -> None:
+    format = AnswerFormat(call_format(name), reasoning_format("think"))
+    call = CALLS[name]
+    for after in ("", "\n</think>", "\n</think>\n\n"):
+        answer = parsed(format, f"Hm.\n{call}{after}", True)
+        assert (answer.reasoning, answer.content) == ("Hm.", "")
+        assert [(each.name, each.arguments) for each in answer.calls] == [
+            ("get_time", '{"zone": "UTC"}')
+        ]
+    answer = parsed(format, f"<think>{call}\n{call}</think>\nDone. {call}")
+    assert (answer.reasoning, answer.content, len(answer.calls)) == ("", "Done.", 3)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_what_is_no_call_of_a_tool_of_the_request_stays_reasoning(name: str) -> None:
+    format = AnswerFormat(call_format(name), reasoning_format("think"))
+    other = CALLS[name].replace("get_time", "get_tide")
+    for thought in (f"Is it {other}?", "I write <tool_call> and </tool_call>.", "<tool_call>\n"):
+        answer = parsed(format, f"{thought}\n</think>\n\n{CALLS[name]}", True)
+        assert (answer.reasoning, answer.content) == (thought.strip(), "")
+        assert [each.name for each in answer.calls] == ["get_time"]
+        assert parsed(format, thought, True).reasoning == thought.rstrip()
+    assert parsed(format, f"{CALLS[name]}</think>Yes.", True, None).reasoning == CALLS[name]
+
+
 def test_harmony_says_something_before_a_call() -> None:
     format = AnswerFormat(call_format("harmony"), reasoning_format("harmony"))
     text = (

@@ -61,6 +61,8 @@ SHOWN = {
     "::test_the_bounds_are_the_settings",
     "tool_call_parser": "server/test_load.py"
     "::test_formats_of_calls_and_reasoning_are_the_templates_or_those_named",
+    "exclude_tools_when_tool_choice_none": "server/test_templates.py"
+    "::test_the_settings_reach_the_model",
     "reasoning_parser": "server/test_load.py"
     "::test_formats_of_calls_and_reasoning_are_the_templates_or_those_named",
     "chat_template": "server/test_load.py::test_a_template_from_a_file",

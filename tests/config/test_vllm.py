@@ -193,7 +193,6 @@ def test_what_a_start_with_tools_and_reasoning_names_changes_nothing() -> None:
     default = checked_config("LLM", "m", {})
     for name, value in (
         ("enable_auto_tool_choice", True),
-        ("exclude_tools_when_tool_choice_none", True),
         ("enable_reasoning", True),
         ("guided_decoding_backend", "guidance"),
         ("guided_decoding_disable_fallback", True),

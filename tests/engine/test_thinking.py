@@ -55,6 +55,13 @@ def test_what_the_model_closes_itself_is_not_closed_again() -> None:
     assert answer_of(ThinkingBudget(max_tokens=3, end_ids=end)) == free
 
 
+def test_what_else_ends_reasoning_is_followed_by_no_ids_that_close_it() -> None:
+    free = answer_of(None)
+    held = budget(4, other_end_ids=((1, 2, 3), tuple(free[2:4])))
+    assert answer_of(held) == free
+    assert answer_of(budget(3, other_end_ids=(tuple(free[2:4]),)))[:5] == [*free[:3], *CLOSE]
+
+
 def test_reasoning_that_the_answer_opens_counts_from_there() -> None:
     free = answer_of(None)
     opens = tuple(free[2:4])

@@ -13,8 +13,10 @@ from headrace.answer_formats.call_syntax import NO_FORMAT
 from headrace.answer_formats.formats import choose_format
 from headrace.conversation.reading import AnswerReading
 from headrace.errors import RequestError
-from headrace.offline.chat import ChatAnswer
+from headrace.offline.chat import ChatAnswer, ChatOptions, ChatPrompt
 from headrace.offline.results import GenerationDelta
+from headrace.structured.grammar import Grammar
+from headrace.structured.grammar_checks import GrammarChecks
 from tests.tiny import write_tiny_hf
 
 TEMPLATE = (
@@ -85,11 +87,21 @@ def test_without_tools_an_answer_is_content_as_it_stands(llm: LLM) -> None:
     assert (generated.token_ids, generated.content) == (result.token_ids, None)
 
 
-def test_tools_are_in_the_prompt_unless_none_may_be_called(llm: LLM) -> None:
+def test_tools_are_in_the_prompt_whether_any_may_be_called_or_not(llm: LLM) -> None:
     plain = llm.encode_chat(HELLO)
     shown = llm.encode_chat(HELLO, tools=[NOW])
-    assert len(shown) > len(plain) == len(llm.encode_chat(HELLO, tools=[NOW], tool_choice="none"))
+    assert len(shown) > len(plain)
+    assert shown == llm.encode_chat(HELLO, tools=[NOW], tool_choice="none")
     assert '"name": "now"' in llm.tokenizer.decode(shown)
+
+
+def test_marks_of_calls_are_masked_where_none_may_be_made() -> None:
+    prompt = ChatPrompt([1], None, NO_FORMAT, {}, call_marks=((7,), (8, 9)))
+    options, checks = ChatOptions.of([NOW], "none"), GrammarChecks()
+    held = prompt.held(SamplingParams(bad_words_token_ids=((3,),)), options, checks)
+    assert held.bad_words_token_ids == ((3,), (7,), (8, 9))
+    formed = SamplingParams(grammar=Grammar("regex", "a+"))
+    assert prompt.held(formed, options, checks).bad_words_token_ids == ()
 
 
 def test_variables_come_by_name_as_a_mapping_and_from_the_effort(llm: LLM) -> None:

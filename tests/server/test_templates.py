@@ -67,11 +67,14 @@ def test_the_settings_reach_the_model(tmp_path: Path) -> None:
 
     plain = load()
     assert plain.template_defaults == {} and plain.trust_request_template is False
+    assert plain.excludes_unused_tools is False
     changed = load(
         default_chat_template_kwargs='{"a": 1}',
         trust_request_chat_template=True,
         chat_template_name="default",
+        exclude_tools_when_tool_choice_none=True,
     )
+    assert changed.excludes_unused_tools is True
     assert changed.template_defaults == {"a": 1} and changed.trust_request_template is True
     with pytest.raises(ConfigError, match="--chat-template-name rag"):
         load(chat_template_name="rag")

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 import pytest
 
-from headrace.answer_formats.formats import choose_format
+from headrace.answer_formats.call_syntax import AnswerFormat, CallFormat, JsonCalls
+from headrace.answer_formats.formats import call_format, choose_format
 from headrace.text import ChatTemplate
 from tests.server.conftest import Running
 from tests.server.mock_engine import MockEngine, says
 from tests.server.test_completions import events_of
+from tests.tiny import IM_END
 
 Start = Callable[..., Running]
 
@@ -108,13 +111,58 @@ def test_a_tool_without_parameters_has_an_empty_object_of_them(start: Start) -> 
     assert shown == {"name": "now", "parameters": {"type": "object", "properties": {}}}
 
 
-def test_no_choice_of_tools_is_no_tools_at_all(start: Start) -> None:
+def test_without_a_choice_of_tools_there_is_no_call_and_the_prompt_stays(start: Start) -> None:
     engine = MockEngine(says(CALL))
     server = with_tools(start, engine)
     reply = server.chat(tools=[WEATHER], tool_choice="none")
-    assert b"get_weather" not in bytes(engine.submitted[0].prompt_token_ids)
-    assert "tool_calls" not in reply["choices"][0]["message"]
+    server.chat(tools=[WEATHER])
+    assert engine.submitted[0].prompt_token_ids == engine.submitted[1].prompt_token_ids
+    assert reply["choices"][0]["message"] == {
+        "role": "assistant", "content": CALL, "refusal": None,
+    }  # fmt: skip
     assert reply["choices"][0]["finish_reason"] == "stop"
+
+
+def test_marks_of_calls_are_masked_where_none_may_be_made(start: Start) -> None:
+    engine = MockEngine(says("x"))
+    engine.info = msgspec.structs.replace(engine.info, max_model_len=2048)
+    format = choose_format("[TOOL_CALLS]")
+    assert isinstance(format.calls, CallFormat)
+    syntax = JsonCalls(begins=("<|im_end|>", "spelled", "<|im_end|>calls"))
+    calls = replace(format.calls, syntax=(syntax,))
+    server = start(engine, template=ChatTemplate(TEMPLATE), answer_format=AnswerFormat(calls=calls))
+    masked = (*b"no",), (*b" no",), (IM_END,), (IM_END, *b"calls")
+    server.chat(tools=[WEATHER], tool_choice="none", bad_words=["no"])
+    server.chat(tools=[WEATHER])
+    server.chat(tools=[WEATHER], tool_choice="none", response_format={"type": "json_object"})
+    server.chat(tool_choice="none")
+    found = [submit.params.bad_words_token_ids for submit in engine.submitted]
+    assert found == [masked, (), (), ()]
+
+
+def test_what_a_format_writes_around_content_is_not_content_without_calls(start: Start) -> None:
+    engine = MockEngine(says("<|START_RESPONSE|>Hi.<|END_RESPONSE|>"))
+    engine.info = msgspec.structs.replace(engine.info, max_model_len=2048)
+    format = AnswerFormat(call_format("command_r7b"))
+    server = start(engine, template=ChatTemplate(TEMPLATE), answer_format=format)
+    for choice in ("none", "auto"):
+        reply = server.chat(tools=[WEATHER], tool_choice=choice)
+        assert reply["choices"][0]["message"]["content"] == "Hi."
+
+
+def test_a_server_may_keep_tools_that_are_not_called_from_the_prompt(start: Start) -> None:
+    engine = MockEngine(says("x"))
+    engine.info = msgspec.structs.replace(engine.info, max_model_len=2048)
+    server = start(
+        engine,
+        template=ChatTemplate(TEMPLATE),
+        answer_format=choose_format("<tool_call>"),
+        excludes_unused_tools=True,
+    )
+    server.chat(tools=[WEATHER], tool_choice="none")
+    server.chat(tools=[WEATHER])
+    without, shown = (bytes(submit.prompt_token_ids) for submit in engine.submitted)
+    assert b"get_weather" not in without and b"get_weather" in shown
 
 
 @pytest.mark.parametrize("arguments", ['{"city": "Köln"}', {"city": "Köln"}])

@@ -128,3 +128,12 @@ def test_equal_grammars_come_out_equal_and_without_reasoning_nothing_changes() -
         once = after_reasoning(body, format, opened=False, special=special)
         assert once == after_reasoning(body, format, opened=False, special=special)
         validate(once)
+
+
+def test_marks_of_calls_do_not_come_where_they_would_end_reasoning() -> None:
+    format, body = reasoning_format("think"), Grammar("regex", "a+")
+    free = Language(after_reasoning(body, format, opened=True, special={}))
+    held = Language(after_reasoning(body, format, opened=True, special={}, calls=("<tool_call>",)))
+    assert free.has("x<tool_call>x</think>a")
+    assert not held.has("x<tool_call>x</think>a")
+    assert held.has("x<tool_call x</think>a")

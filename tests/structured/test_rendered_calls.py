@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from headrace.answer_formats.derive import derive_format
+from headrace.answer_formats.derived.derive import derive_format
 from headrace.answer_formats.formats import AnswerFormat, choose_format
-from headrace.structured.tool_grammar import CallableTool, tool_call_grammar
+from headrace.structured.tools.call_grammar import CallableTool, tool_call_grammar
 from headrace.text import ChatTemplate
 from tests.answer_formats.templates import answered, published, renderer
 from tests.structured.matching import Language

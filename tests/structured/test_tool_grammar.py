@@ -12,7 +12,6 @@ import jsonschema_rs
 import numpy as np
 import pytest
 
-from headrace.answer_formats.call_layout import TaggedLayout
 from headrace.answer_formats.call_syntax import HarmonyCalls, TaggedCalls
 from headrace.answer_formats.deltas import CallEnd, CallStart, Delta, ParsedAnswer, joined
 from headrace.answer_formats.formats import (
@@ -21,14 +20,20 @@ from headrace.answer_formats.formats import (
     call_format,
     reasoning_format,
 )
-from headrace.answer_formats.known_layouts import NOT_KNOWN, layouts_of
+from headrace.answer_formats.layouts.call_layout import (
+    BareKeyLayout,
+    NestedLayout,
+    PythonLayout,
+    TaggedLayout,
+)
+from headrace.answer_formats.layouts.known_layouts import layouts_of
 from headrace.answer_formats.parser import AnswerParser
 from headrace.embedded import embedded_model
 from headrace.engine.grammars.vocabulary import vocabulary_maker
 from headrace.errors import RequestError
 from headrace.structured.compile import compile_grammar, validate
 from headrace.structured.grammar import Grammar
-from headrace.structured.tool_grammar import CallableTool, tool_call_grammar
+from headrace.structured.tools.call_grammar import CallableTool, tool_call_grammar
 from headrace.weights.open import open_checkpoint
 from tests.answer_formats.cuts import merged
 from tests.structured.matching import Language
@@ -46,7 +51,9 @@ MARKS = (
     "<|function_call|>", "<|tools_prefix|>", "<|tools_suffix|>", "<|open|>", "<|close|>", "<|sep|>",
     "｜DSML｜", "<｜tool_calls_begin｜>", "<｜tool_calls_end｜>", "<｜tool_call_begin｜>",
     "<｜tool_call_end｜>", "<｜tool_sep｜>", "<|content_invoke_tool_json|>", "<|end_message|>",
-    "<|message_model|>", "<|content_text|>", "<|content_thinking|>",
+    "<|message_model|>", "<|content_text|>", "<|content_thinking|>", "<|tool_call>",
+    "<tool_call|>", '<|"|>', "<start_function_call>", "<end_function_call>", "<escape>",
+    "]<]minimax[>[",
 )  # fmt: skip
 CLOSERS = (
     '"', "}", "]", '"}', "</think>", "</parameter>", "</arg_value>", "\n</parameter>", "<|end|>",
@@ -92,13 +99,15 @@ TOOLS = [
     CallableTool(name=name, parameters=schema, param=f"tools[{index}].function")
     for index, (name, schema) in enumerate(SCHEMAS.items())
 ]
-NAMES = [known.name for known in CALL_FORMATS if known.name not in NOT_KNOWN]
+NAMES = [known.name for known in CALL_FORMATS]
 
 
 def closers_of(name: str, special: Mapping[str, int]) -> tuple[str, ...]:
     """Texts that end what is free in calls of a format."""
     layouts = layouts_of(call_format(name), special)
-    ends = (each.value_end for each in layouts if isinstance(each, TaggedLayout))
+    ends = [each.value_end for each in layouts if isinstance(each, TaggedLayout)]
+    ends += [each.quote for each in layouts if isinstance(each, BareKeyLayout)]
+    ends += [f"{each.prefix}<" for each in layouts if isinstance(each, NestedLayout)]
     return (*CLOSERS, *dict.fromkeys(ends))
 
 
@@ -192,6 +201,7 @@ REFUSED_WITHIN_TEXT = {
     ("functionary_v3_2", ()): "functionary_v3_2",
     ("functionary_v3_2", MARKS): "functionary_v3_2",
     ("gigachat3", ()): "first character",
+    ("minimax_m3", ()): "first character",
 }
 
 
@@ -230,7 +240,9 @@ def test_calls_within_text_are_calls_that_their_schemas_accept(
 
 @pytest.mark.parametrize("choice", ["required", "auto"])
 @pytest.mark.parametrize("marks", [(), MARKS], ids=["text", "control tokens"])
-@pytest.mark.parametrize("name", ["kimi_k2", "deepseek", "dsml", "minimax_m2"])
+@pytest.mark.parametrize(
+    "name", ["kimi_k2", "deepseek", "dsml", "minimax_m2", "qwen3_coder", "glm"]
+)
 def test_calls_may_end_reasoning_by_their_own_mark(
     name: str, marks: tuple[str, ...], choice: Literal["required", "auto"]
 ) -> None:
@@ -238,7 +250,9 @@ def test_calls_may_end_reasoning_by_their_own_mark(
     for parallel in (False, True):
         held = grammar(name, choice, parallel, opened=True, marks=marks)
         matcher = compile_grammar(held, walker.tokenizer).matcher()
-        (begin, *_) = layouts_of(call_format(name), {})[0].opening
+        layout = layouts_of(call_format(name), {})[0]
+        assert not isinstance(layout, PythonLayout)
+        (begin, *_) = layout.opening or layout.before_name
         assert isinstance(begin, str)
         ids = walker.ids_of(f"Hm, <b> {begin.strip()}")
         assert matcher.validate_tokens(ids) == len(ids)
@@ -288,13 +302,6 @@ def test_what_a_format_cannot_write_is_refused(name: str, schema: dict[str, Any]
         held(name, schema)
     assert caught.value.param == "tools[2].function.parameters"
     assert caught.value.code == "unsupported_schema"
-
-
-@pytest.mark.parametrize("name", sorted(NOT_KNOWN))
-def test_a_format_whose_form_is_not_known_is_refused_by_name(name: str) -> None:
-    with pytest.raises(RequestError, match=name) as caught:
-        held(name, {})
-    assert (caught.value.param, caught.value.code) == ("tool_choice", "unsupported_tool")
 
 
 def test_arguments_that_could_be_no_object_are_refused_or_held_to_one() -> None:
@@ -414,7 +421,7 @@ HOSTILE_SCHEMAS = {
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["hermes", "qwen3_coder", "pythonic"])
+@pytest.mark.parametrize("name", ["hermes", "qwen3_coder", "pythonic", "gemma4", "minimax_m3"])
 @pytest.mark.parametrize("hostile", HOSTILE_SCHEMAS)
 def test_a_hostile_tool_is_refused_or_compiles_in_bounded_time(name: str, hostile: str) -> None:
     begun_s = time.process_time()

@@ -63,6 +63,29 @@ def test_a_loop_of_tools_runs_to_its_end(client: openai.OpenAI) -> None:
     assert (details.cached_tokens or 0) >= first.usage.prompt_tokens - 1
 
 
+def test_a_session_keeps_its_prefix_where_its_turns_may_call_and_may_not(
+    client: openai.OpenAI,
+) -> None:
+    messages: list[Any] = [{"role": "user", "content": "What is the weather in Rome?"}]
+    settings: Any = {"model": "headrace-base", "temperature": 0, "max_tokens": 40}
+    before = 0
+    for choice in ("none", "auto", "none"):
+        reply = client.chat.completions.create(
+            messages=messages, tools=[WEATHER], tool_choice=choice, **settings
+        )
+        message, usage = reply.choices[0].message, reply.usage
+        assert (message.tool_calls is None) or choice == "auto"
+        assert usage is not None and usage.prompt_tokens_details is not None
+        cached = usage.prompt_tokens_details.cached_tokens or 0
+        assert cached >= before // 32 * 32
+        before = usage.prompt_tokens
+        messages += [
+            {"role": "assistant", "content": message.content or "Let me look."},
+            {"role": "user", "content": "And in Oslo?"},
+        ]
+    assert before > 64
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_required_calls_are_whole_at_any_temperature(client: openai.OpenAI, seed: int) -> None:
     settings: Any = {

@@ -18,7 +18,7 @@ from headrace.engine.grammars.vocabulary import vocabulary_maker
 from headrace.structured.compile import GrammarTokenizer, compile_grammar
 from headrace.structured.grammar import Grammar
 from headrace.structured.reasoning import after_reasoning
-from headrace.structured.tool_grammar import CallableTool, tool_call_grammar
+from headrace.structured.tools.call_grammar import CallableTool, tool_call_grammar
 from headrace.structured.vocabulary import Vocabulary
 from headrace.weights.open import open_checkpoint
 

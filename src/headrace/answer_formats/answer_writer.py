@@ -97,8 +97,8 @@ class AnswerWriter:
         self.in_reasoning = False
 
     def start_call(self, name: str, id: str) -> None:
-        """Start a call."""
-        self.end_part()
+        """Start a call, which ends reasoning."""
+        self.end_reasoning()
         self._deltas.append(CallStart(self._calls, name, id))
         self._calls += 1
         self._arguments = []

@@ -273,6 +273,7 @@ CALL_FORMATS = (
                 end="</tool_call>",
             ),
         ),
+        ends_reasoning=("<tool_call>",),
         traits=(("<arg_key>",),),
     ),
     CallFormat(
@@ -328,6 +329,7 @@ CALL_FORMATS = (
             ),
             _HERMES,
         ),
+        ends_reasoning=("<tool_call>",),
         traits=(("<function=", "<parameter="),),
     ),
     CallFormat(

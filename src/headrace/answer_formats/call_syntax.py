@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from headrace.answer_formats.call_layout import Layout
+from headrace.answer_formats.layouts.call_layout import Layout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,6 +176,9 @@ class CallFormat:
     """Marks around the content, which are not part of it."""
     opened_by: str = ""
     """The mark at the end of the prompt, which answers begin behind."""
+    ends_reasoning: tuple[str, ...] = ()
+    """Marks of a section that ends reasoning too, where a call of one of the request's tools
+    follows: models omit the closing mark. Elsewhere in reasoning they mean nothing."""
     layouts: tuple[Layout, ...] = ()
     """How calls were seen to be written, of a format that no list has."""
 

@@ -25,7 +25,8 @@ The promise: however the text is cut into pieces, the deltas joined are the same
   CallEnd has a fault; what follows the break is content. A server should report "length" or an
   error then, not "tool_calls".
 - Reasoning is recognised at the beginning of the answer only, and marks of calls within it mean
-  nothing, except those that a format lists.
+  nothing, except those that a format lists: some end it as they stand, some where a call of one of
+  the request's tools follows. The mark that ends reasoning is dropped if it follows such a call.
 - Without tools in the request, marks of calls are content.
 - White space between parts is dropped (see answer_writer.py).
 """
@@ -39,8 +40,6 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from headrace.answer_formats.answer_writer import AnswerWriter
-from headrace.answer_formats.bare_key_calls import read_bare_key_section
-from headrace.answer_formats.call_reading import CallReading, NotACallError
 from headrace.answer_formats.call_syntax import (
     AnswerFormat,
     BareKeyCalls,
@@ -54,12 +53,14 @@ from headrace.answer_formats.call_syntax import (
     ThinkTags,
 )
 from headrace.answer_formats.deltas import ContentDelta, Delta, ReasoningDelta
-from headrace.answer_formats.harmony import read_harmony
-from headrace.answer_formats.headed_calls import read_headed_section
-from headrace.answer_formats.json_calls import read_json_section
-from headrace.answer_formats.nested_calls import read_nested_section
-from headrace.answer_formats.python_calls import read_python_section
-from headrace.answer_formats.tagged_calls import read_tagged_section
+from headrace.answer_formats.readers.bare_key_calls import read_bare_key_section
+from headrace.answer_formats.readers.call_reading import CallReading, NotACallError
+from headrace.answer_formats.readers.harmony import read_harmony
+from headrace.answer_formats.readers.headed_calls import read_headed_section
+from headrace.answer_formats.readers.json_calls import read_json_section
+from headrace.answer_formats.readers.nested_calls import read_nested_section
+from headrace.answer_formats.readers.python_calls import read_python_section
+from headrace.answer_formats.readers.tagged_calls import read_tagged_section
 from headrace.answer_formats.text_source import Step, TextSource
 
 
@@ -154,16 +155,26 @@ class AnswerParser:
         ):
             yield from read_harmony(self._reading, calls=with_calls)
             return
-        if reasoning is not None and isinstance(reasoning.tags, ThinkTags):
-            yield from self._read_reasoning(reasoning.tags, opened)
+        syntaxes = calls if calls is not None and with_calls else ()
         dropped = () if format.calls is None else format.calls.dropped
         if reasoning is not None:
             dropped = (*dropped, *chain(*reasoning.wraps), *reasoning.dropped)
-        yield from self._read_content(
-            calls if calls is not None and with_calls else (), tuple(dict.fromkeys(dropped))
-        )
+        if reasoning is not None and isinstance(reasoning.tags, ThinkTags):
+            tags = reasoning.tags
+            marks = () if not syntaxes or format.calls is None else format.calls.ends_reasoning
+            yield from self._read_reasoning(tags, opened, syntaxes, marks)
+            if self._answer.num_calls:
+                dropped = (*dropped, tags.end, *tags.other_ends)
+        yield from self._read_content(syntaxes, tuple(dict.fromkeys(dropped)))
 
-    def _read_reasoning(self, tags: ThinkTags, opened: bool) -> Step[None]:
+    def _read_reasoning(
+        self,
+        tags: ThinkTags,
+        opened: bool,
+        syntaxes: tuple[CallSyntax, ...],
+        calls: tuple[str, ...],
+    ) -> Step[None]:
+        """Reasoning and what ends it. calls: marks that do where calls of the syntaxes follow."""
         source, answer = self._source, self._answer
         source.hold()
         answer.in_reasoning = opened
@@ -176,8 +187,14 @@ class AnswerParser:
             return
         answer.in_reasoning = True
         ends = (tags.end, *tags.other_ends, *tags.also_ended_by)
-        self._run = _run(ends, ReasoningDelta)
-        mark = yield from source.until(ends, answer.reasoning)
+        marks = tuple(dict.fromkeys((*ends, *calls)))
+        self._run = run = _run(marks, ReasoningDelta)
+        while (mark := (yield from source.until(marks, answer.reasoning))) and mark not in ends:
+            self._run = None
+            yield from self._read_section(syntaxes, mark)
+            if not answer.in_reasoning:
+                return
+            self._run = run
         self._run = None
         if mark in tags.also_ended_by:
             source.unread(len(mark))
@@ -200,7 +217,8 @@ class AnswerParser:
         self._run = None
 
     def _read_section(self, syntaxes: tuple[CallSyntax, ...], mark: str) -> Step[None]:
-        """What follows a mark, by the first syntax that it is of; content if it is of none."""
+        """What follows a mark, by the first syntax that it is of; if it is of none, the mark is
+        content or, within reasoning, reasoning."""
         source, answer = self._source, self._answer
         before = answer.num_calls
         source.hold(len(mark))
@@ -222,7 +240,7 @@ class AnswerParser:
                 source.release()
                 return
         source.release()
-        answer.content(mark)
+        (answer.reasoning if answer.in_reasoning else answer.content)(mark)
 
     def _read_calls(self, syntax: CallSyntax, bare: bool) -> Step[None]:
         match syntax:

@@ -192,6 +192,13 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             "that its chat template shows; `none`: calls are not read."
         ),
     ] = "auto"
+    exclude_tools_when_tool_choice_none: Annotated[
+        bool,
+        Meta(
+            description="Keep tools out of the prompt where a request's `tool_choice` is `none`. "
+            "Such a prompt shares no prefix with those of the same session that may call them."
+        ),
+    ] = False
     reasoning_parser: Annotated[
         Annotated[str, Meta(min_length=1)],
         Meta(

@@ -16,7 +16,7 @@ from headrace.structured.grammar import Grammar
 from headrace.structured.reasoning import after_reasoning
 from headrace.structured.request import constraint_of
 from headrace.structured.schema_walk import UNSUPPORTED_SCHEMA, check_schema
-from headrace.structured.tool_grammar import CallableTool, either_grammar, tool_call_grammar
+from headrace.structured.tools.call_grammar import CallableTool, either_grammar, tool_call_grammar
 
 
 class ToolRules(Protocol):
@@ -79,16 +79,19 @@ def held_to(
     RequestError naming the field at fault.
     """
     form, param = (None, "") if formed is None else formed
+    choice = _call_rules(rules, with_form=form is not None)
     if form is not None:
+        called = () if choice is None or format.calls is None else format.calls.ends_reasoning
         try:
-            form = after_reasoning(form, format.reasoning, opened=opened, special=special)
+            form = after_reasoning(
+                form, format.reasoning, opened=opened, special=special, calls=called
+            )
         except ValueError as error:
             raise RequestError(
                 f"{param}: an answer of this model cannot be held to a form after its reasoning: "
                 f"{error}; omit {param}",
                 param=param,
             ) from None
-    choice = _call_rules(rules, with_form=form is not None)
     if choice is None:
         return None if form is None else (form, param)
     if format.calls is None:

@@ -17,10 +17,11 @@ from headrace.answer_formats.call_syntax import (
     AnswerFormat,
     HarmonyCalls,
     HeadedCalls,
+    TaggedCalls,
     ThinkTags,
 )
 from headrace.answer_formats.deltas import CallEnd, CallStart, Delta, ReasoningDelta
-from headrace.answer_formats.derive import Messages, Render
+from headrace.answer_formats.derived.derive import Messages, Render
 from headrace.answer_formats.formats import call_format, choose_format, reasoning_format
 from headrace.answer_formats.parser import AnswerParser
 
@@ -89,6 +90,8 @@ class ReasoningMarks(NamedTuple):
 
     begin_ids: tuple[int, ...]
     end_ids: tuple[int, ...]
+    other_end_ids: tuple[tuple[int, ...], ...] = ()
+    """Of marks that end it as well."""
 
 
 @dataclass(frozen=True)
@@ -125,25 +128,48 @@ def reading_of(
     tools: Mapping[str, Mapping[str, Any]] | None,
     prompt: str,
     continues: bool,
+    may_call: bool = True,
 ) -> AnswerReading | None:
     """The reading of answers to a prompt; None where they are content as they stand.
 
-    prompt: as rendered. continues: whether it ends within the assistant's own message.
+    tools: those that the prompt shows. prompt: as rendered. continues: whether it ends within the
+    assistant's own message. may_call: whether calls are read; without, what is written as one is
+    content.
     """
     if format.reasoning is None and (tools is None or format.calls is None):
         return None
+    read_tools = tools if may_call else None
     return AnswerReading(
         format,
-        tools,
+        read_tools,
         reasoning_opened=_opened(format, prompt, continues=continues),
         kept_ids=mark_ids(format, tokenizer),
-        marks=reasoning_marks(format, tokenizer),
+        marks=reasoning_marks(format, tokenizer, with_calls=read_tools is not None),
     )
 
 
-def reasoning_marks(format: AnswerFormat, tokenizer: Tokenizer) -> ReasoningMarks | None:
+def call_marks(format: AnswerFormat, tokenizer: Tokenizer) -> tuple[tuple[int, ...], ...]:
+    """The ids of marks that begin calls, of those that have a token of their own in them: ids that
+    an answer without calls is without. A mark of ordinary tokens may be text."""
+    if format.calls is None or isinstance(format.calls.syntax, HarmonyCalls):
+        return ()
+    marks = chain.from_iterable(
+        (*syntax.begins, *(syntax.bare if isinstance(syntax, TaggedCalls) else ()))
+        for syntax in format.calls.syntax
+    )
+    found = (tuple(tokenizer.encode(mark, add_special_tokens=False)) for mark in marks)
+    return tuple(dict.fromkeys(ids for ids in found if any(map(tokenizer.is_literal, ids))))
+
+
+def reasoning_marks(
+    format: AnswerFormat, tokenizer: Tokenizer, *, with_calls: bool = True
+) -> ReasoningMarks | None:
     """The marks of a model's reasoning; None where it has none. What ends harmony's is all that
-    leads to the final channel."""
+    leads to the final channel. with_calls: whether its calls are read, whose marks may end it."""
+
+    def ids_of(mark: str) -> tuple[int, ...]:
+        return _ids_of(mark, tokenizer)
+
     if format.reasoning is None:
         return None
     tags = format.reasoning.tags
@@ -151,9 +177,13 @@ def reasoning_marks(format: AnswerFormat, tokenizer: Tokenizer) -> ReasoningMark
         "<|channel|>analysis<|message|>",
         "<|end|><|start|>assistant<|channel|>final<|message|>",
     )
+    others: tuple[str, ...] = ()
     if isinstance(tags, ThinkTags):
         begin, end = tags.begin, tags.end
-    return ReasoningMarks(_ids_of(begin, tokenizer), _ids_of(end, tokenizer))
+        others = (*tags.other_ends, *tags.also_ended_by)
+        if with_calls and format.calls is not None:
+            others = (*others, *format.calls.ends_reasoning)
+    return ReasoningMarks(ids_of(begin), ids_of(end), tuple(map(ids_of, others)))
 
 
 def _ids_of(mark: str, tokenizer: Tokenizer) -> tuple[int, ...]:

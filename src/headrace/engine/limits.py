@@ -147,11 +147,14 @@ def check_thinking(budget: ThinkingBudget, limits: Limits, param: str = "thinkin
             f"{param}.max_tokens",
             f"is {_shown(budget.max_tokens)}; it must be {RANGES['max_tokens']}",
         )
-    for name, ids in (("end_ids", budget.end_ids), ("begin_ids", budget.begin_ids)):
+    _check_count(len(budget.other_end_ids), MAX_THINKING_IDS, f"{param}.other_end_ids", "sequences")
+    others = [(f"other_end_ids[{at}]", ids) for at, ids in enumerate(budget.other_end_ids)]
+    for name, ids in (("end_ids", budget.end_ids), ("begin_ids", budget.begin_ids), *others):
         _check_count(len(ids), MAX_THINKING_IDS, f"{param}.{name}", "ids")
         check_token_ids(ids, limits, f"{param}.{name}")
-    if not budget.end_ids:
-        raise _refuse(f"{param}.end_ids", "is empty; name the ids that end the reasoning")
+    for name, ids in (("end_ids", budget.end_ids), *others):
+        if not ids:
+            raise _refuse(f"{param}.{name}", "is empty; name the ids that end the reasoning")
     if budget.is_open == bool(budget.begin_ids):
         problem = (
             "is given, but is_open says that the prompt has begun the reasoning; give one of both"

@@ -77,12 +77,15 @@ class ThinkingBudget(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the prompt has begun it, so that the first token is one of it."""
     begin_ids: tuple[int, ...] = ()
     """The sequence that begins it where the prompt has not."""
+    other_end_ids: tuple[tuple[int, ...], ...] = ()
+    """Sequences that end it as well, such as the mark of a call; no budget makes them come."""
 
     @classmethod
     def between(
         cls,
         begin_ids: tuple[int, ...],
         end_ids: tuple[int, ...],
+        other_end_ids: tuple[tuple[int, ...], ...],
         *,
         max_tokens: int,
         is_open: bool,
@@ -92,6 +95,7 @@ class ThinkingBudget(msgspec.Struct, frozen=True, kw_only=True):
             max_tokens=max_tokens,
             begin_ids=() if is_open else begin_ids,
             end_ids=end_ids,
+            other_end_ids=other_end_ids,
             is_open=is_open,
         )
 

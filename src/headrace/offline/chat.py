@@ -43,6 +43,8 @@ class ChatPrompt(NamedTuple):
     """How the model writes reasoning and calls."""
     special: Mapping[str, int]
     """The texts of the model's special tokens and their ids."""
+    call_marks: tuple[tuple[int, ...], ...] = ()
+    """The ids of marks that begin calls, where the prompt shows tools and none may be called."""
 
     def bound(self, params: SamplingParams, max_tokens: int | None) -> SamplingParams:
         """The parameters with at most so many tokens of reasoning in answers to it; None: any."""
@@ -57,6 +59,9 @@ class ChatPrompt(NamedTuple):
         """The parameters with the grammar of answers to it: of their form, after reasoning, and of
         calls. Raises RequestError where there is none or it does not compile."""
         form = None if params.grammar is None else (params.grammar, "params.grammar")
+        if form is None and self.call_marks:
+            bad_words = (*params.bad_words_token_ids, *self.call_marks)
+            return msgspec.structs.replace(params, bad_words_token_ids=bad_words)
         if form is None and not options.tools:
             return params
         opened = self.reading is not None and self.reading.reasoning_opened
@@ -75,11 +80,6 @@ class ChatOptions(NamedTuple):
     parallel_tool_calls: bool
     variables: dict[str, Any]
     """Of the template, and options of rendering."""
-
-    @property
-    def shown_tools(self) -> tuple[ToolDefinition, ...]:
-        """The tools that the template presents."""
-        return () if self.choice_of_tools.kind == "none" else self.tools
 
     @classmethod
     def of(

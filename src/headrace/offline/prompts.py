@@ -10,6 +10,7 @@ from headrace.config.settings import EngineConfig
 from headrace.conversation.reading import (
     AUTO,
     answer_format,
+    call_marks,
     reading_of,
     reasoning_marks,
     special_tokens,
@@ -127,7 +128,7 @@ class PromptEncoder:
             return params
         self._read_template()
         assert self._format is not None
-        marks = reasoning_marks(self._format, self.tokenizer)
+        marks = reasoning_marks(self._format, self.tokenizer, with_calls=False)
         is_open = marks is not None and ends_in_reasoning(token_ids, marks)
         return bounded(params, max_tokens, marks, is_open=is_open)
 
@@ -155,19 +156,22 @@ class PromptEncoder:
         segments = self._template.render_segments(
             arguments.messages(messages),
             control_tokens=self.tokenizer.control_tokens,
-            tools=template_tools(options.shown_tools),
+            tools=template_tools(options.tools),
             **options.variables,
         )
         reading = reading_of(
             self._format,
             self.tokenizer,
-            tools=argument_schemas(options.shown_tools),
+            tools=argument_schemas(options.tools),
+            may_call=options.choice_of_tools.may_call,
             prompt="".join(text for text, _ in segments),
             continues=bool(options.variables.get("continue_final_message")),
         )
+        may_call = options.choice_of_tools.may_call or not options.tools
         return ChatPrompt(
             self.tokenizer.encode_segments(segments),
             reading,
             self._format,
             self._special,
+            () if may_call else call_marks(self._format, self.tokenizer),
         )

@@ -56,15 +56,14 @@ def bounded(
     """
     if max_tokens is None or marks is None:
         return params
-    thinking = ThinkingBudget.between(
-        marks.begin_ids, marks.end_ids, max_tokens=max_tokens, is_open=is_open
-    )
+    thinking = ThinkingBudget.between(*marks, max_tokens=max_tokens, is_open=is_open)
     return msgspec.structs.replace(params, thinking=thinking)
 
 
 def ends_in_reasoning(token_ids: Sequence[int], marks: ReasoningMarks) -> bool:
     """Whether a prompt ends within reasoning: its last mark is one that begins it."""
-    return _last(token_ids, marks.begin_ids) > _last(token_ids, marks.end_ids)
+    ends = (marks.end_ids, *marks.other_end_ids)
+    return _last(token_ids, marks.begin_ids) > max(_last(token_ids, ids) for ids in ends)
 
 
 def _last(token_ids: Sequence[int], sought: tuple[int, ...]) -> int:

@@ -47,6 +47,7 @@ class TextSide:
     """None for a model without one."""
     template_defaults: dict[str, Any]
     trust_request_template: bool
+    excludes_unused_tools: bool
     left_out: str
     """Modules of the files that are not part of the model, in words; "" for a whole one."""
     answer_format: AnswerFormat
@@ -77,6 +78,7 @@ def load_text(engine_config: EngineConfig, server_config: ServerConfig) -> TextS
         template=template,
         template_defaults=template_defaults(server_config.default_chat_template_kwargs, TAKEN),
         trust_request_template=server_config.trust_request_chat_template,
+        excludes_unused_tools=server_config.exclude_tools_when_tool_choice_none,
         left_out=checkpoint.left_out_words,
         answer_format=answer_format(
             template,

@@ -235,6 +235,7 @@ def _set_model(
         template=text.template,
         template_defaults=text.template_defaults,
         trust_request_template=text.trust_request_template,
+        excludes_unused_tools=text.excludes_unused_tools,
         left_out=text.left_out,
         answer_format=text.answer_format,
         sampling_defaults=text.sampling_defaults,

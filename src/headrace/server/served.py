@@ -58,6 +58,8 @@ class ServedModel:
     """The values of sampling fields that a request leaves out."""
     trust_request_template: bool = False
     """Whether a request may bring a chat template of its own."""
+    excludes_unused_tools: bool = False
+    """Whether the prompt is without the tools of a request that lets none be called."""
 
     @property
     def name(self) -> str:

@@ -58,7 +58,7 @@ def free_text(rules: Composition, marks: Sequence[str], forbidden: Sequence[str]
     written = _told_by_their_start(sorted({*marks, *forbidden}))
     if not written and not heads:
         return rules.rule(ANYTHING)
-    firsts = _in_class("".join(sorted({text[0] for text in (*written, *heads)})))
+    firsts = in_class("".join(sorted({text[0] for text in (*written, *heads)})))
     others = [rules.rule(slashed(f"[^{firsts}]+"), terminal=True)]
     others += map(rules.text, heads)
     begun = {text[:length] for text in (*written, *heads) for length in range(1, len(text))}
@@ -68,11 +68,12 @@ def free_text(rules: Composition, marks: Sequence[str], forbidden: Sequence[str]
     begun = {each for each in begun if not any(each.startswith(mark) for mark in written)}
     cut = {mark[:-1]: mark[-1] for mark in forbidden if mark[:-1] in begun}
     starts = [expression(each) for each in sorted(begun - cut.keys(), key=len, reverse=True)]
-    starts += [f"{expression(each)}[^{firsts}{_in_class(cut[each])}]" for each in sorted(cut)]
+    starts += [f"{expression(each)}[^{firsts}{in_class(cut[each])}]" for each in sorted(cut)]
     if starts:
         others.append(rules.rule(slashed("|".join(starts)), terminal=True))
     return rules.rule(f"({' | '.join(others)})*")
 
 
-def _in_class(characters: str) -> str:
+def in_class(characters: str) -> str:
+    """Characters as they stand within a class of an expression."""
     return "".join(f"\\{each}" if each in "\\]^-[&~" else each for each in characters)

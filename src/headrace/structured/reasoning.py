@@ -6,7 +6,7 @@ mark, forced at the end of a budget, are a text of the grammar wherever they com
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from headrace.answer_formats.call_syntax import HarmonyCalls, ReasoningFormat, ThinkTags
@@ -21,12 +21,14 @@ def after_reasoning(
     *,
     opened: bool,
     special: Mapping[str, int],
+    calls: Sequence[str] = (),
 ) -> Grammar:
     """A grammar held to once the model has reasoned; the grammar itself for one that does not.
 
     opened: the prompt ends with the mark that begins reasoning. If not, the answer begins with
     that mark or with what the grammar says.
-    special: the texts of the model's control tokens and their ids.
+    special: the texts of the model's control tokens and their ids. calls: marks of calls, which
+    would end reasoning where the answer is read for calls.
     """
     if format is None:
         return grammar
@@ -38,7 +40,8 @@ def after_reasoning(
             f"{rules.text('<|channel|>final <|constrain|>json<|message|>')}) {body}"
         )
         return rules.grammar(f"{harmony_messages(rules)} {final}")
-    return rules.grammar(_reasoned(rules, format.tags, opened, around(rules, format, body), None))
+    answer = around(rules, format, body)
+    return rules.grammar(_reasoned(rules, format.tags, opened, answer, None, calls))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +82,18 @@ def harmony_messages(rules: Composition) -> str:
 
 
 def _reasoned(
-    rules: Composition, tags: ThinkTags, opened: bool, body: str, straight: Straight | None
+    rules: Composition,
+    tags: ThinkTags,
+    opened: bool,
+    body: str,
+    straight: Straight | None,
+    calls: Sequence[str] = (),
 ) -> str:
     ends = (tags.end, *tags.other_ends)
     rest = f"({' | '.join(map(rules.text, ends))}) {SPACE} {body}"
     if straight is not None:
         rest = f"({rest} | {straight.body})"
     marks = ends if straight is None else (*ends, *straight.marks)
-    thought = f"{free_text(rules, marks, tags.also_ended_by)} {rest}"
+    thought = f"{free_text(rules, marks, (*tags.also_ended_by, *calls))} {rest}"
     begins = " | ".join(map(rules.text, (tags.begin, *tags.other_begins)))
     return thought if opened else f"({begins}) {thought} | {body}"

@@ -71,6 +71,10 @@ class NoTokenizer(Tokenizer):
         """No: nothing is known of any id."""
         return False
 
+    def is_literal(self, token_id: int) -> bool:
+        """No token is known to be."""
+        return False
+
     def token_to_id(self, text: str) -> int | None:
         """None."""
         return None

@@ -193,6 +193,10 @@ class Tokenizer:
         """Whether the token is hidden when special tokens are skipped."""
         return token_id in self._vocabulary.special_ids
 
+    def is_literal(self, token_id: int) -> bool:
+        """Whether the token was added as a whole, special or not: ordinary text is not cut so."""
+        return token_id in self._vocabulary.literal
+
     def token_to_id(self, text: str) -> int | None:
         """Id of a vocabulary entry spelled as in the vocabulary; None where there is none."""
         token_id: int | None = self._vocabulary.backend.token_to_id(text)

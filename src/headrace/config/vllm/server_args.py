@@ -45,8 +45,6 @@ SERVER_ARGS = table(
     not_there_yet("prompt_adapters", "prompt adapters are not loaded"),
     without_effect("enable_auto_tool_choice", "a request with tools may always call them; "
                    "{tool_call_parser} names the format where the chat template does not show it"),
-    without_effect("exclude_tools_when_tool_choice_none", "a model is never shown tools that "
-                   "it may not call"),
     differs("tool_parser_plugin", "code named by a setting is never run; {tool_call_parser} names "
             "a format that is built in", ""),
     not_there_yet("tool_server", "the server runs no tools; clients run them"),

@@ -2,8 +2,9 @@
 
 A function of the request's tokens, so it does not depend on steps, drafts or preemption. Reasoning
 is what comes behind its beginning (the prompt's end, or the first `begin_ids`) and before the first
-`end_ids` after that. Where it has as many tokens as the budget allows, the ids that are missing of
-`end_ids` come next, whatever the logits are. What comes after the first `end_ids` is not counted.
+`end_ids` after that, or the first of `other_end_ids`. Where it has as many tokens as the budget
+allows, the ids that are missing of `end_ids` come next, whatever the logits are. What comes after
+its end is not counted.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ class Thinking:
         self._most = budget.max_tokens
         self._begin = list(budget.begin_ids)
         self._end = list(budget.end_ids)
+        self._ends = [self._end, *map(list, budget.other_end_ids)]
         self._num_prompt = num_prompt
         self._num_read = num_prompt
         self._start = num_prompt if budget.is_open else -1
@@ -51,8 +53,10 @@ class Thinking:
                 if first >= self._num_prompt and token_ids[first:stop] == self._begin:
                     self._start = stop
             else:
-                first = stop - len(self._end)
-                self._is_closed = first >= self._start and token_ids[first:stop] == self._end
+                firsts = ((stop - len(end), end) for end in self._ends)
+                self._is_closed = any(
+                    first >= self._start and token_ids[first:stop] == end for first, end in firsts
+                )
 
 
 def _overlap(token_ids: Sequence[int], start: int, sought: list[int]) -> int:

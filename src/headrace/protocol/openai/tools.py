@@ -50,6 +50,11 @@ class ToolChoice(msgspec.Struct, frozen=True):
     """The only ones it may call; None for all."""
 
     @property
+    def may_call(self) -> bool:
+        """Whether any may be called."""
+        return self.kind != "none"
+
+    @property
     def is_named(self) -> bool:
         """Whether one certain tool has to be called."""
         return self.kind == "required" and self.names is not None and len(self.names) == 1

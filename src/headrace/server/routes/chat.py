@@ -8,7 +8,7 @@ from typing import NamedTuple
 from starlette.responses import Response
 
 from headrace.conversation.answer_grammar import answer_grammar, has_grammar
-from headrace.conversation.reading import AnswerReading, reading_of
+from headrace.conversation.reading import AnswerReading, call_marks, reading_of
 from headrace.conversation.request import argument_schemas, template_variables
 from headrace.engine.params import ThinkingBudget
 from headrace.protocol.openai.chat import ChatCompletionRequest
@@ -123,7 +123,7 @@ def rendered_request(
     model: ServedModel, request: ChatCompletionRequest, wanted: EndpointOptions
 ) -> RenderedRequest:
     """The messages as a prompt, and how answers to it are read."""
-    keep, conversation = request.truncate_prompt_tokens, conversation_of(request)
+    keep, conversation = request.truncate_prompt_tokens, conversation_of(model, request)
     rendering = render(
         model,
         conversation,
@@ -132,31 +132,37 @@ def rendered_request(
     )
     context = model.limits.context_tokens
     kept = last_tokens(rendering.token_ids, keep, room=wanted.room, context_tokens=context)
+    format, may_call = model.format_of(request.chat_template), request.choice_of_tools.may_call
     reading = reading_of(
-        model.format_of(request.chat_template),
+        format,
         model.tokenizer,
         tools=argument_schemas(conversation.tools),
+        may_call=may_call,
         prompt=rendering.text,
         continues=request.continue_final_message,
     )
+    bad_words = bad_word_ids(request.bad_words, model.tokenizer)
+    # What a form holds does not call, and a mask beside its own would keep its spans from it.
+    if conversation.tools and not may_call and not request.given_form:
+        bad_words += call_marks(format, model.tokenizer)
     return RenderedRequest(
         Prompt(kept, _PARAM),
-        bad_word_ids(request.bad_words, model.tokenizer),
+        bad_words,
         reading,
         _budget(request.thinking_tokens, reading),
     )
 
 
-def conversation_of(request: ChatCompletionRequest) -> Conversation:
+def conversation_of(model: ServedModel, request: ChatCompletionRequest) -> Conversation:
     """What a request has rendered."""
-    choice = request.choice_of_tools
+    shows_tools = request.choice_of_tools.may_call or not model.excludes_unused_tools
     return Conversation(
         request.messages,
         opens_turn=request.opens_turn,
         continues=request.continue_final_message,
         variables=template_variables(request.chat_template_kwargs, request.effort),
         template=request.chat_template,
-        tools=() if choice.kind == "none" else request.tools,
+        tools=request.tools if shows_tools else (),
     )
 
 
@@ -164,7 +170,6 @@ def _budget(max_tokens: int | None, reading: AnswerReading | None) -> ThinkingBu
     """The budget of an answer's reasoning; None where there is none, or nothing to bound."""
     if max_tokens is None or reading is None or reading.marks is None:
         return None
-    marks = reading.marks
     return ThinkingBudget.between(
-        marks.begin_ids, marks.end_ids, max_tokens=max_tokens, is_open=reading.reasoning_opened
+        *reading.marks, max_tokens=max_tokens, is_open=reading.reasoning_opened
     )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.answer_formats.call_reading import CallReading, NotACallError
 from headrace.answer_formats.call_syntax import HeadedCalls
+from headrace.answer_formats.readers.call_reading import CallReading, NotACallError
 from headrace.answer_formats.text_source import Step
 
 _MAX_HEADER_CHARS = 512

@@ -15,13 +15,13 @@ from collections.abc import Iterable, Mapping
 from html import unescape
 
 from headrace.answer_formats.answer_writer import SPACE
-from headrace.answer_formats.call_reading import (
+from headrace.answer_formats.call_syntax import TaggedCalls
+from headrace.answer_formats.readers.call_reading import (
     CUT_OFF,
     MAX_NAME_CHARS,
     CallReading,
     NotACallError,
 )
-from headrace.answer_formats.call_syntax import TaggedCalls
 from headrace.answer_formats.text_source import Step
 
 _JSON_STARTS = "{[-0123456789tfn \t\r\n"
@@ -152,7 +152,7 @@ def _value(reading: CallReading, syntax: TaggedCalls, types: frozenset[str]) -> 
     else:
         pieces: list[str] = []
         ended = yield from source.until(ends, pieces.append)
-        while ended and "string" not in types and _is_within_string("".join(pieces)):
+        while ended and "string" not in types and is_within_string("".join(pieces)):
             pieces.append(ended)
             ended = yield from source.until(ends, pieces.append)
         text = "".join(pieces)
@@ -166,7 +166,7 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _is_within_string(text: str) -> bool:
+def is_within_string(text: str) -> bool:
     """Whether JSON that begins so goes on within a string, to which a mark then belongs."""
     return text.lstrip(SPACE)[:1] in ("{", "[") and sum(map(bool, _QUOTE.findall(text))) % 2 == 1
 
@@ -220,6 +220,22 @@ def _known_types(names: Iterable[object]) -> frozenset[str]:
     """The types with these names; none at all where one has a name that says nothing here."""
     types = [_TYPES.get(name.lower()) if isinstance(name, str) else None for name in names]
     return frozenset(type for type in types if type) if all(types) else frozenset()
+
+
+def declared_member(schema: object, key: str) -> object:
+    """The schema of a member of objects of a schema; None where it says nothing of it."""
+    if not isinstance(schema, Mapping):
+        return None
+    properties = schema.get("properties")
+    found = properties.get(key) if isinstance(properties, Mapping) else None
+    return schema.get("additionalProperties") if found is None else found
+
+
+def declared_item(schema: object) -> object:
+    """The schema of an item of lists of a schema; None where it does not say that all have one."""
+    if not isinstance(schema, Mapping) or "prefixItems" in schema:
+        return None
+    return schema.get("items")
 
 
 def declared_types(schema: object) -> frozenset[str]:

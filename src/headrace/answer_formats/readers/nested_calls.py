@@ -8,8 +8,10 @@
     ]<]minimax[>[</tool_call>
 
 An element with elements is an object, or a list where its schema says so or its elements are items;
-elements of one name are a list. A text means what its schema says, as in tagged_calls.py. Whether
-an element comes twice shows at the end: the arguments are passed on together.
+elements of one name are a list, unless their schema allows none. An element without anything in it
+is an empty list or object where its schema says so. A text means what its schema says, as in
+tagged_calls.py. Whether an element comes twice shows at the end: the arguments are passed on
+together.
 """
 
 from __future__ import annotations
@@ -18,14 +20,20 @@ import json
 from collections.abc import Mapping
 
 from headrace.answer_formats.answer_writer import SPACE
-from headrace.answer_formats.call_reading import (
+from headrace.answer_formats.call_syntax import NestedCalls
+from headrace.answer_formats.readers.call_reading import (
     CUT_OFF,
     MAX_NAME_CHARS,
     CallReading,
     NotACallError,
 )
-from headrace.answer_formats.call_syntax import NestedCalls
-from headrace.answer_formats.tagged_calls import declared_types, typed_value
+from headrace.answer_formats.readers.tagged_calls import (
+    declared_item,
+    declared_member,
+    declared_types,
+    is_within_string,
+    typed_value,
+)
 from headrace.answer_formats.text_source import Step
 
 _MAX_DEPTH = 64
@@ -91,26 +99,33 @@ def _members(
         )
     if not members:
         return ""
-    listed = "array" in declared_types(schema) or not isinstance(schema, Mapping)
-    if members.keys() == {syntax.item} and depth and listed:
+    if members.keys() == {syntax.item} and depth and may_be_list(schema):
         return f"[{', '.join(members[syntax.item])}]"
     texts = (
         f"{json.dumps(key, ensure_ascii=False)}: "
-        + (values[0] if len(values) == 1 else f"[{', '.join(values)}]")
+        f"{_member(values, declared_types(_declared(schema, key, syntax.item)))}"
         for key, values in members.items()
     )
     return "{" + ", ".join(texts) + "}"
 
 
+def _member(values: list[str], types: frozenset[str]) -> str:
+    """What elements of one name are: of several, where none may be a list, the last counts as it
+    does in JSON."""
+    alone = len(values) == 1 or (types and "array" not in types)
+    return values[-1] if alone else f"[{', '.join(values)}]"
+
+
+def may_be_list(schema: object) -> bool:
+    """Whether elements that are all items are a list: a schema says so, or there is none."""
+    return "array" in declared_types(schema) or not isinstance(schema, Mapping)
+
+
 def _declared(schema: object, key: str, item: str) -> object:
     """The schema of an element within one of a schema."""
-    if not isinstance(schema, Mapping):
-        return None
-    if key == item and "items" in schema:
-        return schema["items"]
-    properties = schema.get("properties")
-    found = properties.get(key) if isinstance(properties, Mapping) else None
-    return schema.get("additionalProperties") if found is None else found
+    if key == item and isinstance(schema, Mapping) and "items" in schema:
+        return declared_item(schema)
+    return declared_member(schema, key)
 
 
 def _value(
@@ -119,12 +134,20 @@ def _value(
     """The value of an element as JSON, and the element's end."""
     source = reading.source
     pieces: list[str] = []
-    mark = yield from source.until((end, syntax.prefix + "<"), pieces.append)
+    types, marks = declared_types(schema), (end, syntax.prefix + "<")
+    mark = yield from source.until(marks, pieces.append)
+    while mark and "string" not in types and is_within_string("".join(pieces)):
+        pieces.append(mark)
+        mark = yield from source.until(marks, pieces.append)
     text = "".join(pieces)
     if not mark:
         raise _BrokenError(CUT_OFF)
     if mark == end:
-        return typed_value(text, declared_types(schema))
+        if not text.strip(SPACE) and types and "string" not in types:
+            empty = "[]" if "array" in types else "{}" if "object" in types else ""
+            if empty:
+                return empty
+        return typed_value(text, types)
     source.unread(len(mark))
     if text.strip(SPACE):
         raise _BrokenError("an element within a text")

@@ -79,4 +79,34 @@ class PythonLayout(Section):
     """Calls as in Python."""
 
 
-Layout: TypeAlias = JsonLayout | TaggedLayout | PythonLayout
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BareKeyLayout(Section):
+    """Calls of arguments in braces whose keys and strings have no quotes of JSON."""
+
+    before_name: tuple[Piece, ...]
+    """From the call's beginning to the function's name; the arguments follow the name."""
+    quote: str
+    """The mark on both sides of a string, which no string has."""
+    quoted_json: bool = False
+    """Whether a reader takes a string for JSON where that is of a type that its schema allows."""
+    after_arguments: tuple[Piece, ...] = ()
+    """From the arguments to the call's end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NestedLayout(Section):
+    """Calls whose parameters are elements named after them, nested where a value has members."""
+
+    before_name: tuple[Piece, ...]
+    """From the call's beginning to the function's name."""
+    after_name: tuple[Piece, ...]
+    """From the name to the first element or the call's end."""
+    prefix: str
+    """What every tag begins with; no text has it before "<"."""
+    item: str
+    """The element of a list."""
+    after_parameters: tuple[Piece, ...] = ()
+    """The call's end."""
+
+
+Layout: TypeAlias = JsonLayout | TaggedLayout | PythonLayout | BareKeyLayout | NestedLayout

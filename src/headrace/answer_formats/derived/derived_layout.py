@@ -13,14 +13,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace.answer_formats.answer_writer import SPACE
-from headrace.answer_formats.call_layout import (
-    Expression,
-    JsonLayout,
-    Layout,
-    Piece,
-    PythonLayout,
-    TaggedLayout,
-)
 from headrace.answer_formats.call_syntax import (
     CallFormat,
     HeadedCalls,
@@ -28,7 +20,21 @@ from headrace.answer_formats.call_syntax import (
     PythonCalls,
     TaggedCalls,
 )
-from headrace.answer_formats.derived_syntax import CALLS, IDS, RenderedCalls, shared_end, tags_of
+from headrace.answer_formats.derived.derived_syntax import (
+    CALLS,
+    IDS,
+    RenderedCalls,
+    shared_end,
+    tags_of,
+)
+from headrace.answer_formats.layouts.call_layout import (
+    Expression,
+    JsonLayout,
+    Layout,
+    Piece,
+    PythonLayout,
+    TaggedLayout,
+)
 
 _ID = Expression(f"[a-zA-Z0-9]{{{len(IDS[0])}}}")
 _COUNTED = Expression("[0-9]{1,4}")

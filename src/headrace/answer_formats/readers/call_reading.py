@@ -45,9 +45,10 @@ class CallReading:
     def start(self, name: str, id: str = "", *, known: bool = False) -> None:
         """Start a call, after which it cannot be content any more.
 
-        known: the name has to be that of a tool of the request.
+        known: the name has to be that of a tool of the request, as within reasoning.
         """
         self.check_held()
+        known = known or self.answer.in_reasoning
         if not _NAME.fullmatch(name) or (known and name not in self.tools):
             raise NotACallError
         self.source.release()

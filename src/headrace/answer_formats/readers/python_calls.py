@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 
-from headrace.answer_formats.call_reading import (
+from headrace.answer_formats.call_syntax import PythonCalls
+from headrace.answer_formats.readers.call_reading import (
     CUT_OFF,
     MAX_NAME_CHARS,
     CallReading,
     NotACallError,
 )
-from headrace.answer_formats.call_syntax import PythonCalls
 from headrace.answer_formats.text_source import Sink, Step
 
 _FENCES = ("```python", "```")

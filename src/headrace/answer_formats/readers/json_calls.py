@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass
 
 from headrace.answer_formats.answer_writer import json_object_fault
-from headrace.answer_formats.call_reading import MAX_NAME_CHARS, CallReading, NotACallError
 from headrace.answer_formats.call_syntax import JsonCalls
+from headrace.answer_formats.readers.call_reading import MAX_NAME_CHARS, CallReading, NotACallError
 from headrace.answer_formats.text_source import Step
 
 _FENCES = ("```json", "```")

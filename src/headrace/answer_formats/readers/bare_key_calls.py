@@ -11,17 +11,21 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 
 from headrace.answer_formats.answer_writer import SPACE
-from headrace.answer_formats.call_reading import (
+from headrace.answer_formats.call_syntax import BareKeyCalls
+from headrace.answer_formats.readers.call_reading import (
     CUT_OFF,
     MAX_NAME_CHARS,
     CallReading,
     NotACallError,
 )
-from headrace.answer_formats.call_syntax import BareKeyCalls
-from headrace.answer_formats.tagged_calls import declared_types, typed_value
+from headrace.answer_formats.readers.tagged_calls import (
+    declared_item,
+    declared_member,
+    declared_types,
+    typed_value,
+)
 from headrace.answer_formats.text_source import Step
 
 _BARE = re.compile(r"[^,\[\]{}<]*")
@@ -49,9 +53,8 @@ def read_bare_key_section(reading: CallReading, syntax: BareKeyCalls) -> Step[No
         reading.answer.end_call()
         return
     source.unread(1)
-    schema = reading.tools.get(written, {}).get("properties")
     try:
-        yield from _container(reading, syntax, schema if isinstance(schema, Mapping) else {}, 0)
+        yield from _container(reading, syntax, reading.tools.get(written), 0)
     except _NotAValueError as error:
         reading.answer.end_call(str(error))
         return
@@ -61,9 +64,9 @@ def read_bare_key_section(reading: CallReading, syntax: BareKeyCalls) -> Step[No
 
 
 def _container(
-    reading: CallReading, syntax: BareKeyCalls, schemas: Mapping[str, object], depth: int
+    reading: CallReading, syntax: BareKeyCalls, schema: object, depth: int
 ) -> Step[None]:
-    """An object or a list. schemas: those of an object's members, as far as they are known."""
+    """An object or a list. schema: of the whole, as far as it is known."""
     source, answer = reading.source, reading.answer
     if depth == _MAX_DEPTH:
         raise _NotAValueError(f"the arguments are nested deeper than {_MAX_DEPTH}")
@@ -88,11 +91,12 @@ def _container(
                 return
         answer.arguments(separator)
         separator = ", "
-        declared: object = None
         if bracket == "{":
             key = yield from _key(reading, syntax)
             answer.arguments(f"{_quoted(key)}: ")
-            declared = schemas.get(key)
+            declared = declared_member(schema, key)
+        else:
+            declared = declared_item(schema)
         yield from source.skip_space()
         yield from _value(reading, syntax, declared, depth)
 
@@ -117,9 +121,7 @@ def _value(reading: CallReading, syntax: BareKeyCalls, declared: object, depth: 
     if not character:
         raise _NotAValueError(CUT_OFF)
     if character in _CLOSING:
-        inner = declared.get("properties") if isinstance(declared, Mapping) else None
-        members = inner if isinstance(inner, Mapping) else {}
-        yield from _container(reading, syntax, members, depth + 1)
+        yield from _container(reading, syntax, declared, depth + 1)
     elif (yield from source.at((syntax.quote,))):
         types = declared_types(declared)
         if syntax.all_quoted and types != {"string"}:

@@ -14,15 +14,15 @@ from typing import Any
 from headrace.errors import RequestError, shown
 from headrace.structured.composition import Composition, quoted
 from headrace.structured.grammar import Grammar
-from headrace.structured.parameters import parameters_of
 from headrace.structured.schema_grammar import SPACED, of_schema
 from headrace.structured.schema_walk import UNSUPPORTED_SCHEMA
+from headrace.structured.tools.parameters import parameters_of
+from headrace.structured.tools.value_shapes import members_rule
 
 _NAME = re.compile(r"[\w.\-]{1,200}")
 """Names of keywords that the reader takes."""
 _ANY_NAME = "/[A-Za-z_][A-Za-z0-9_]{0,63}/"
 _ANNOTATIONS = frozenset({"$comment", "default", "description", "examples", "title"})
-_NOTHING = '""'
 _MAX_DEPTH = 16
 _WORDS = {True: "True", False: "False", None: "None"}
 
@@ -47,21 +47,7 @@ def python_arguments(rules: Composition, schema: Mapping[str, Any] | None, param
             )
         value = _Literals(rules, root, param).value(parameter.schema, 0)
         members.append((f"{quoted(parameter.name + '=')} {value}", parameter.required))
-    return _members(rules, members)
-
-
-def _members(rules: Composition, members: list[tuple[str, bool]]) -> str:
-    """A rule for members in their order with commas between, of which some may be missing.
-
-    Its size grows with the number of members: `rest[i]` is what may follow once one was written.
-    """
-    rest = begins = ""
-    for member, required in reversed(members):
-        first = f"{member} {rest}"
-        begins = first if required else f"{first} | {begins or _NOTHING}"
-        more = f'", " {member} {rest}'
-        rest = rules.rule(more if required else f"{more} | {rest or _NOTHING}")
-    return rules.rule(begins or _NOTHING)
+    return members_rule(rules, members, ", ")
 
 
 class _Literals:
@@ -109,7 +95,7 @@ class _Literals:
                     for name, inner in schema.get("properties", {}).items()
                     if inner is not False
                 ]  # fmt: skip
-                return f'"{{" {_members(self._rules, members)} "}}"'
+                return f'"{{" {members_rule(self._rules, members, ", ")} "}}"'
         return ""
 
     def _json(self, schema: dict[str, Any]) -> str:

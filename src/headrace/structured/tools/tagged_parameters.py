@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.answer_formats.call_layout import TaggedLayout
+from headrace.answer_formats.layouts.call_layout import TaggedLayout
 from headrace.errors import RequestError, shown
 from headrace.structured.composition import Composition, slashed
 from headrace.structured.free_text import free_text
-from headrace.structured.parameters import Parameter, parameters_of
 from headrace.structured.schema_walk import UNSUPPORTED_SCHEMA
-from headrace.structured.tagged_values import TaggedValues
+from headrace.structured.tools.parameters import Parameter, parameters_of
+from headrace.structured.tools.tagged_values import TaggedValues
 
 _ANY_NAME = "/[A-Za-z_][A-Za-z0-9_]{0,63}/"
 

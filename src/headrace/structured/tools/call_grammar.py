@@ -15,34 +15,37 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from headrace.answer_formats.call_layout import (
-    Expression,
-    JsonLayout,
-    Layout,
-    Piece,
-    PythonLayout,
-    TaggedLayout,
-)
 from headrace.answer_formats.call_syntax import (
     CallFormat,
     HarmonyCalls,
     JsonCalls,
     PythonCalls,
-    ReasoningFormat,
     TaggedCalls,
     ThinkTags,
 )
 from headrace.answer_formats.formats import AnswerFormat
-from headrace.answer_formats.known_layouts import layouts_of, never_within_text
+from headrace.answer_formats.layouts.call_layout import (
+    BareKeyLayout,
+    Expression,
+    JsonLayout,
+    Layout,
+    NestedLayout,
+    Piece,
+    PythonLayout,
+    TaggedLayout,
+)
+from headrace.answer_formats.layouts.known_layouts import layouts_of, never_within_text
 from headrace.errors import RequestError, shown
 from headrace.structured.composition import Composition, slashed
 from headrace.structured.free_text import SPACE, free_text
 from headrace.structured.grammar import Grammar
-from headrace.structured.python_arguments import python_arguments
 from headrace.structured.reasoning import Straight, around, harmony_messages, reasoned
 from headrace.structured.schema_grammar import SPACED, of_schema
 from headrace.structured.schema_walk import UNSUPPORTED_SCHEMA
-from headrace.structured.tagged_parameters import tagged_parameters
+from headrace.structured.tools.bare_values import bare_arguments
+from headrace.structured.tools.nested_values import nested_elements
+from headrace.structured.tools.python_arguments import python_arguments
+from headrace.structured.tools.tagged_parameters import tagged_parameters
 
 UNSUPPORTED_TOOL = "unsupported_tool"
 INVALID_TOOL = "invalid_tool"
@@ -71,6 +74,15 @@ class CallableTool:
     def held_schema(self) -> Mapping[str, Any] | None:
         """The schema that arguments are held to; None for any object."""
         return self.parameters if self.strict else None
+
+    def named_schema(self) -> Mapping[str, Any]:
+        """As `held_schema`, for a format that can write arguments of known names alone: any values
+        for those of a tool whose arguments are not held."""
+        held = self.held_schema()
+        if held is not None:
+            return held
+        named = (self.parameters or {}).get("properties")
+        return {"properties": {key: {} for key in named} if isinstance(named, Mapping) else {}}
 
 
 def tool_call_grammar(
@@ -107,21 +119,23 @@ def tool_call_grammar(
         body = within
     if within is None or not parallel:
         within = ""
-    straight = _straight(calls, format.reasoning, layouts, parallel, within)
+    straight = _straight(calls, format, layouts, parallel, within)
     return rules.grammar(reasoned(rules, format.reasoning, opened, rules.rule(body), straight))
 
 
 def _straight(
     calls: _Calls,
-    format: ReasoningFormat | None,
+    format: AnswerFormat,
     layouts: Sequence[Layout],
     parallel: bool,
     after: str,
 ) -> Straight | None:
     """Calls that begin with a mark that ends reasoning, and what may come after them."""
-    if format is None or not isinstance(format.tags, ThinkTags):
+    if format.reasoning is None or not isinstance(format.reasoning.tags, ThinkTags):
         return None
-    ended = {layout: _mark_of(layout, format.tags.also_ended_by) for layout in layouts}
+    assert format.calls is not None
+    ending = (*format.reasoning.tags.also_ended_by, *format.calls.ends_reasoning)
+    ended = {layout: _mark_of(layout, ending) for layout in layouts}
     sections = [calls.section(layout, parallel) for layout in layouts if ended[layout]]
     marks = tuple(dict.fromkeys(mark for mark in ended.values() if mark))
     return Straight(f"({' | '.join(sections)}) {after}", marks) if sections else None
@@ -221,6 +235,10 @@ class _Calls:
                 before, call = layout.before_name, self._json_calls(layout)
             case TaggedLayout():
                 before, call = layout.before_name, self._tagged_calls(layout)
+            case BareKeyLayout():
+                before, call = layout.before_name, self._bare_calls(layout)
+            case NestedLayout():
+                before, call = layout.before_name, self._nested_calls(layout)
             case PythonLayout():
                 return self._python_section(layout, parallel)
         # What is between two calls is one text with the beginning of the second, so that what ends
@@ -249,6 +267,22 @@ class _Calls:
             f"{tagged_parameters(self._rules, layout, tool.held_schema(), tool.param)}"
             for tool in self._tools
         ]
+        return self._rules.rule(f"({' | '.join(calls)}) {self._pieces(layout.after_parameters)}")
+
+    def _bare_calls(self, layout: BareKeyLayout) -> str:
+        calls: list[str] = []
+        for tool in self._tools:
+            schema, param = tool.held_schema(), f"{tool.param}.parameters"
+            arguments = bare_arguments(self._rules, layout, schema, param)
+            calls.append(f"{self._pieces((tool.name,))} {arguments}")
+        return self._rules.rule(f"({' | '.join(calls)}) {self._pieces(layout.after_arguments)}")
+
+    def _nested_calls(self, layout: NestedLayout) -> str:
+        calls: list[str] = []
+        for tool in self._tools:
+            schema, param = tool.named_schema(), f"{tool.param}.parameters"
+            elements = nested_elements(self._rules, layout, schema, param)
+            calls.append(f"{self._pieces((tool.name, *layout.after_name))} {elements}")
         return self._rules.rule(f"({' | '.join(calls)}) {self._pieces(layout.after_parameters)}")
 
     def _python_section(self, layout: PythonLayout, parallel: bool) -> str:

@@ -2,7 +2,7 @@
 
 They are those in which published templates render calls; where none is at hand, those of recorded
 answers. Of a format that is not listed here, the form follows from its marks, or from what its
-template was seen to write (derive.py). A format with several forms lets the model choose.
+template was seen to write (derived/derive.py). A format with several forms lets the model choose.
 """
 
 from __future__ import annotations
@@ -10,21 +10,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from headrace.answer_formats.call_layout import (
-    TYPES,
-    Expression,
-    JsonLayout,
-    Layout,
-    Piece,
-    PythonLayout,
-    TaggedLayout,
-)
 from headrace.answer_formats.call_syntax import (
     CallFormat,
     CallSyntax,
     HarmonyCalls,
     JsonCalls,
     PythonCalls,
+)
+from headrace.answer_formats.layouts.call_layout import (
+    TYPES,
+    BareKeyLayout,
+    Expression,
+    JsonLayout,
+    Layout,
+    NestedLayout,
+    Piece,
+    PythonLayout,
+    TaggedLayout,
 )
 
 _INDEX = Expression("[0-9]{1,4}")
@@ -33,10 +35,6 @@ _ID_OF_9 = Expression("[a-zA-Z0-9]{9}")
 
 DERIVED = "derived"
 """The name of every format that was derived from a template."""
-
-NOT_KNOWN = frozenset({"functiongemma", "gemma4", "minimax_m3"})
-"""Formats that no layout describes: Gemma's values are neither JSON nor texts between tags, those
-of MiniMax-M3 are elements within elements."""
 
 
 def layouts_of(format: CallFormat, special: Mapping[str, int]) -> tuple[Layout, ...]:
@@ -51,7 +49,7 @@ def layouts_of(format: CallFormat, special: Mapping[str, int]) -> tuple[Layout, 
     if format.name in _LISTED:
         return _LISTED[format.name]
     assert not isinstance(format.syntax, HarmonyCalls)
-    if format.name in NOT_KNOWN or format.name == DERIVED:
+    if format.name == DERIVED:
         raise ValueError(f"how calls of {format.name} are written is not known")
     return (_derived(format.name, format.syntax[0], special),)
 
@@ -126,6 +124,7 @@ _INVOKE = TaggedLayout(
     value_end="</parameter>",
     after_parameters=("</invoke>",),
 )
+_MINIMAX = "]<]minimax[>["
 _DEEPSEEK_BEGIN = "<｜tool▁call▁begin｜>"
 _DEEPSEEK_SECTION = {
     "opening": ("<｜tool▁calls▁begin｜>",),
@@ -238,6 +237,32 @@ _LISTED: dict[str, tuple[Layout, ...]] = {
             before_name=("<seed:tool_call>\n<function=",),
             after_parameters=("</function>\n</seed:tool_call>",),
             between=("\n",),
+        ),
+    ),
+    "gemma4": (
+        BareKeyLayout(
+            before_name=("<|tool_call>call:",),
+            quote='<|"|>',
+            after_arguments=("<tool_call|>",),
+        ),
+    ),
+    "functiongemma": (
+        BareKeyLayout(
+            before_name=("<start_function_call>call:",),
+            quote="<escape>",
+            quoted_json=True,
+            after_arguments=("<end_function_call>",),
+        ),
+    ),
+    "minimax_m3": (
+        NestedLayout(
+            opening=(f"{_MINIMAX}<tool_call>\n",),
+            before_name=(f'{_MINIMAX}<invoke name="',),
+            after_name=('">',),
+            prefix=_MINIMAX,
+            item="item",
+            after_parameters=(f"{_MINIMAX}</invoke>\n",),
+            closing=(f"{_MINIMAX}</tool_call>",),
         ),
     ),
     "minimax_m2": (

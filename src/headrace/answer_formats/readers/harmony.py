@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from headrace.answer_formats.answer_writer import SPACE
-from headrace.answer_formats.call_reading import CUT_OFF, CallReading
+from headrace.answer_formats.readers.call_reading import CUT_OFF, CallReading
 from headrace.answer_formats.text_source import Sink, Step
 
 _MESSAGE = "<|message|>"
