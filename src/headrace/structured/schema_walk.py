@@ -15,8 +15,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from headrace.errors import RequestError, shown
+from headrace.structured.forced_text import MAX_FORCED_BYTES
 from headrace.structured.patterns import PatternError, rewritten, unwritten
 from headrace.structured.schema_costs import Pointer, excess_of, target_of
+from headrace.structured.schema_forced import too_long
 
 UNSUPPORTED_SCHEMA = "unsupported_schema"
 INVALID_SCHEMA = "invalid_schema"
@@ -154,6 +156,15 @@ class _Walk:
         self._check_references()
         if (excess := excess_of(self.seen)) is not None:
             raise self.refuse(*excess)
+        if (forced := too_long(self.seen)) is not None:
+            at = pointer_text((*forced.pointer, forced.keyword))
+            raise RequestError(
+                f"{self.param}: {shown(forced.keyword)} at {at} leaves no choice about "
+                f"{forced.num_bytes} bytes of an answer; at most {MAX_FORCED_BYTES} are accepted "
+                "at one place. Shorten the text, or allow any string there and insert it yourself.",
+                param=self.param,
+                code=SCHEMA_TOO_LARGE,
+            )
         return root
 
     def refuse(self, pointer: Pointer, keyword: str, why: str) -> RequestError:
