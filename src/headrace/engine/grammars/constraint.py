@@ -125,7 +125,10 @@ class Constraint:
             looks.append(self._look(matcher, row, is_own=False))
 
     def _look(self, matcher: LLMatcher, row: int, *, is_own: bool) -> Look:
-        words, address, bits = self._words_of(row)
+        if row == len(self._words):
+            made = np.zeros(max(self._num_words, self._num_bits), np.uint32)
+            self._words.append((made, made.ctypes.data, made[: self._num_bits]))
+        words, address, bits = self._words[row]
         matcher.unsafe_compute_mask_ptr(address, 4 * self._num_words)
         if matcher.is_error():
             return self._failed(matcher.get_error(), is_own=is_own)
@@ -141,12 +144,6 @@ class Constraint:
         elif not may_go_on:
             return self._failed("no token of the model can follow", is_own=is_own)
         return Look("open", bits)
-
-    def _words_of(self, row: int) -> tuple[U32, int, U32]:
-        if row == len(self._words):
-            made = np.zeros(max(self._num_words, self._num_bits), np.uint32)
-            self._words.append((made, made.ctypes.data, made[: self._num_bits]))
-        return self._words[row]
 
     def take(self, token_ids: Sequence[int]) -> Verdict:
         """Read the tokens that have come; whether anything but the end can follow. Never raises."""
@@ -187,7 +184,9 @@ class Constraint:
         return [], False
 
     def rewind(self) -> None:
-        """Drop what can be made again from the output."""
+        """Drop what can be made again from the output. Copies of a matcher share the states that
+        its expressions came to, so that reading again what was read makes none, and no limit of
+        a token is met though all are read at once."""
         self._matcher = None
         self._num_read = 0
         self._ahead = []
@@ -232,17 +231,5 @@ class Constraint:
         self._num_read = num_output
         self._ahead = list(drafts)
         if new and not matcher.consume_tokens(new):
-            matcher = self._matcher = self._reread([*token_ids[self._num_prompt :], *drafts])
-        return matcher
-
-    def _reread(self, new: Sequence[int]) -> LLMatcher:
-        """A matcher that has read these with a mask before each, as they were written. What a
-        matcher may take is counted from one mask to the next, so that a text that took much for
-        each token cannot be read at once. _RefusedError where it cannot be read so either."""
-        matcher = self._grammar.matcher()
-        _, address, _ = self._words_of(0)
-        for token_id in new:
-            matcher.unsafe_compute_mask_ptr(address, 4 * self._num_words)
-            if not matcher.consume_token(token_id):
-                raise _RefusedError(matcher.get_error())
+            raise _RefusedError(matcher.get_error())
         return matcher
