@@ -9,8 +9,8 @@ from functools import cache
 
 import pytest
 
-from headrace.engine import grammars
 from headrace.engine.core import EngineCore
+from headrace.engine.grammars import store
 from headrace.engine.request import State
 from headrace.errors import RequestError
 from headrace.structured.grammar import Grammar
@@ -171,9 +171,10 @@ def test_a_grammar_too_complex_for_a_token_ends_its_request_alone(
 
 
 def test_a_grammar_beyond_a_limit_is_the_requests_own_fault() -> None:
-    last = run(Grammar("lark", "start: " + "/[a-d]/? " * 3000), max_tokens=9).outputs[-1]
+    ambiguous = Grammar("lark", 'start: s "h"\ns: s s | s s s | /[a-d]/')
+    last = run(ambiguous, max_tokens=90, logit_bias={CHARACTERS.index("h"): -100.0}).outputs[-1]
     assert (last.finish_reason, last.error_code) == ("error", "grammar_too_large")
-    assert last.error is not None and "max is 2000" in last.error
+    assert last.error is not None and "max is 256" in last.error
 
 
 def test_a_model_without_text_refuses_a_grammar_at_once() -> None:
@@ -243,20 +244,20 @@ def test_compiled_grammars_are_kept_by_content_and_the_oldest_are_let_go(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     compiled: list[Grammar] = []
-    compile_one = grammars.Grammars._compile
+    compile_one = store.Grammars._compile
 
-    def counted(self: grammars.Grammars, grammar: Grammar) -> object:
+    def counted(self: store.Grammars, grammar: Grammar) -> object:
         compiled.append(grammar)
         return compile_one(self, grammar)
 
-    monkeypatch.setattr(grammars.Grammars, "_compile", counted)
-    monkeypatch.setattr(grammars, "MAX_KEPT", 2)
+    monkeypatch.setattr(store.Grammars, "_compile", counted)
+    monkeypatch.setattr(store, "MAX_KEPT", 2)
     core = core_with_text()
     for number, text in enumerate(["a", "a", "b", "a", "c", "a", "b"]):
         core.submit(submit(str(number), prompt(5), grammar=regex(text)))
         assert text_of(drain(core)[str(number)]) == text
     assert [grammar.text for grammar in compiled] == ["a", "b", "c", "b"]
-    monkeypatch.setattr(grammars, "MAX_KEPT_BYTES", 3)
+    monkeypatch.setattr(store, "MAX_KEPT_BYTES", 3)
     core.submit(submit("long", prompt(5), grammar=regex("abcabc")))
     drain(core)
     assert [grammar.text for grammar in core._grammars._kept] == ["abcabc"]

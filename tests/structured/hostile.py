@@ -43,6 +43,22 @@ def _nested(depth: int) -> dict[str, Any]:
     return {"guided_json": schema}
 
 
+def _at_once(count: int) -> str:
+    """Rules of which each fits wherever each other one does, behind a beginning."""
+    rules = "".join(f"x{index}: s | /[a-z]/ |\n" for index in range(count))
+    ways = " | ".join(f"s x{index} s" for index in range(count))
+    return f'start: "begin" s\ns: {ways} | /[a-z]/\n{rules}'
+
+
+_PAIRS = {
+    f"d{index}": {
+        "type": "array", "prefixItems": [{"$ref": f"#/$defs/d{index + 1}"}] * 2, "minItems": 2,
+        "items": False,
+    }
+    for index in range(40)
+}  # fmt: skip
+_LISTS = [{"type": "array", "items": {"$ref": "#"}, "maxItems": 9 + each} for each in range(200)]
+
 _ALTERNATIVES = [
     {"anyOf": [{"type": "object", "properties": {f"p{i}{j}": {}}} for j in range(3)]}
     for i in range(12)
@@ -101,12 +117,23 @@ CASES: dict[str, dict[str, Any]] = {
     "a rule that is itself": {"grammar": "root ::= root"},
     "rules in a circle": {"grammar": "root ::= a\na ::= b | root\nb ::= a"},
     "2^31 repeats of a rule": {"grammar": 'root ::= "a"{2147483648}'},
+    "letters in every way": _lark("start: s\ns: s s s | s s | /[a-zA-Z0-9 ]/"),
+    "rules that all fit": _lark(_at_once(60)),
+    "lists that all fit": _schema(anyOf=[{"const": 1}, *_LISTS]),
+    "lists of pairs of lists": _schema(
+        **{"$ref": "#/$defs/d0", "$defs": {**_PAIRS, "d40": {"const": 1}}}
+    ),
+    "one long choice": {"guided_choice": ["abcdefghij" * 10_000]},
+    "one long constant": _schema(const="abcdefghij" * 10_000),
+    "a long repeat": {"guided_regex": "[ab](abcdefghij){10000}"},
+    "10,000 constants": _schema(items={"const": "abcdefghij"}, minItems=10_000),
+    "a text within the limit": {"guided_choice": ["abcdefghij" * 1600]},
     "an ambiguous repeat": {"grammar": 'root ::= (x x x)* x*\nx ::= "a" | "a" x | ""'},
 }
 
 
 def tried(fields: dict[str, Any]) -> dict[str, Any]:
-    """How it ended, CPU seconds of compiling, and of the slowest of some masks."""
+    """How it ended, CPU seconds of compiling, and of the slowest of some masks and their tokens."""
     begun_s = time.process_time()
     slowest_s = 0.0
     compiled_s = None
@@ -120,8 +147,9 @@ def tried(fields: dict[str, Any]) -> dict[str, Any]:
         for _ in range(_STEPS):
             step_s = time.process_time()
             ids = [token_id for token_id, may in enumerate(language.allowed(matcher)) if may]
+            goes_on = ids != [256] and matcher.consume_token(rng.choice(ids))
             slowest_s = max(slowest_s, time.process_time() - step_s)
-            if ids == [256] or not matcher.consume_token(rng.choice(ids)):
+            if not goes_on:
                 break
     except RequestError as error:
         ended = f"refused: {error.code}"

@@ -12,6 +12,7 @@ import pytest
 from headrace.engine.grammars.vocabulary import vocabulary_maker
 from headrace.errors import RequestError
 from headrace.structured.compile import GrammarTokenizer, compile_grammar, validate
+from headrace.structured.composition import Composition
 from headrace.structured.grammar import Grammar
 from headrace.structured.limits import DEFAULT, depth_of
 from headrace.structured.vocabulary import Vocabulary
@@ -104,6 +105,7 @@ def test_every_kind_accepts_its_texts_and_no_others(
         assert taken == (text in valid), text
 
 
+LITERAL = DEFAULT.literal_bytes
 LENIENT = '{"type": "array", "uniqueItems": true, "x-guidance": {"lenient": true}}'
 REFUSED = [
     (Grammar("json_schema", "{"), "invalid_grammar"),
@@ -121,6 +123,14 @@ REFUSED = [
     (Grammar("regex", "(" * 101 + ")" * 101), "grammar_too_large"),
     (Grammar("lark", "start: " + "(" * 101 + '"a"' + ")" * 101), "grammar_too_large"),
     (Grammar("choice", json.dumps(["x" * DEFAULT.text_bytes])), "grammar_too_large"),
+    (Grammar("choice", json.dumps(["a", "x" * (LITERAL + 1)])), "grammar_too_large"),
+    (Grammar("choice", json.dumps(["é" * (LITERAL // 2 + 1)])), "grammar_too_large"),
+    (Grammar("regex", "a|" + "x" * (LITERAL + 1)), "grammar_too_large"),
+    (Grammar("regex", f"[ab](xy){{{LITERAL // 2 + 1}}}"), "grammar_too_large"),
+    (Grammar("lark", f'start: "{"x" * (LITERAL + 1)}"'), "grammar_too_large"),
+    (Grammar("lark", f"start: /{'x' * (LITERAL + 1)}/"), "grammar_too_large"),
+    (Grammar("composed", json.dumps({"grammars": [
+        {"lark_grammar": f'start: "{"x" * (LITERAL + 1)}"'}]})), "grammar_too_large"),
 ]  # fmt: skip
 
 
@@ -173,6 +183,38 @@ def test_a_hostile_grammar_is_refused_or_compiles_in_bounded_time(name: str) -> 
     except RequestError as error:
         assert error.code in ("invalid_grammar", "grammar_too_large")
     assert time.process_time() - begun_s < 3
+
+
+def test_texts_up_to_the_limit_are_accepted_and_refused_ones_say_what_it_is() -> None:
+    text = "x" * LITERAL
+    for grammar in (
+        Grammar("choice", json.dumps([text])),
+        Grammar("regex", text),
+        Grammar("regex", f"({text[:-9]}|[ab]{{{LITERAL * 2}}})a"),
+        Grammar("lark", f'start: "{text[2:]}" /{text}/'),
+    ):
+        DEFAULT.check(grammar)
+    with pytest.raises(RequestError) as refused:
+        validate(Grammar("regex", f"{text}x"), param="guided_regex")
+    assert refused.value.param == "guided_regex"
+    for part in ("guided_regex", str(LITERAL + 1), f"at most {LITERAL}", "Shorten"):
+        assert part in str(refused.value)
+
+
+def test_rules_that_a_client_wrote_have_less_the_more_symbols_they_have() -> None:
+    def limits_of(grammar: Grammar) -> tuple[int, int]:
+        found = DEFAULT.of_parser(grammar)
+        return found.step_max_items, found.max_items_in_row
+
+    few = Grammar("lark", 'start: "a" start | "b" // "c" "d"')
+    many = Grammar("lark", "start: " + " | ".join(f"c{i}" for i in range(600)))
+    assert limits_of(few) == (50_000, 256)
+    assert limits_of(many) == (2000, 601)
+    assert limits_of(Grammar("json_schema", "{}")) == (20_000, 2000)
+    rules = Composition({})
+    assert limits_of(rules.grammar(rules.part(Grammar("regex", "a")))) == (20_000, 2000)
+    rules = Composition({})
+    assert limits_of(rules.grammar(f'"x" {rules.part(many)}')) == (2000, 601)
 
 
 def test_brackets_in_texts_are_not_depth() -> None:

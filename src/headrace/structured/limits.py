@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from headrace.errors import RequestError
+from headrace.structured.composition import UNFORCED
+from headrace.structured.forced_text import MAX_FORCED_BYTES, forced_by, num_bytes
 from headrace.structured.grammar import Grammar
 
 if TYPE_CHECKING:
@@ -24,6 +26,13 @@ GRAMMAR_TOO_LARGE = "grammar_too_large"
 _LITERAL = re.compile(r'\\.|"(?:\\.|[^"\\\n])*"|/(?:\\.|[^/\\\n])+/', re.DOTALL)
 _ESCAPE = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
 _BRACKET = re.compile(r"[()\[\]{}]")
+_SYMBOL = re.compile(r'(?://|\#)[^\n]*|("(?:\\.|[^"\\\n])*"|/(?:\\.|[^/\\\n])+/|[A-Za-z_]\w*)')
+_MOST_ITEMS_OF_SYMBOLS = 800_000
+"""Of a token, times the symbols of the rules: what is at a place grows with them, and the time of
+each item with that."""
+_LEAST_STEP_ITEMS = 2000
+"""Of a token, however many symbols there are: a grammar of 1,600 commands takes as many."""
+_MOST_ROW_OF_SYMBOLS = 1000
 _TOO_LARGE_WORDS = (
     "fuel",
     "lexer error",
@@ -49,12 +58,27 @@ class GrammarLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Of the expressions of a grammar, while it is compiled; 20 ms."""
     entries: int = 2000
     """Of one object in a schema: the work for optional properties grows with their square."""
+    literal_bytes: int = MAX_FORCED_BYTES
+    """Of a text that an answer has to repeat in one go: a literal, a choice, "a{20000}". Schemas
+    have the same bound by their walk, which knows where it is (`schema_forced`)."""
     productions: int = 40_000
     """Symbols in a compiled grammar."""
     step_fuel: int = 200_000
-    """Of the expressions, for one token; 15 ms."""
-    step_items: int = 50_000
-    """Of the parser, for one token; 3 ms."""
+    """Of the expressions, for one token; 10 ms."""
+    step_items: int = 20_000
+    """Of the parser, for one token, where a grammar is made of schemas: 10 ms, and 60 ms where 400
+    alternatives of a schema fit at once."""
+    row_items: int = 2000
+    """Of the parser, at one place, where a grammar is made of schemas: two for each alternative."""
+    written_step_items: int = 50_000
+    """Of the parser, for one token, in rules that a client wrote: with few symbols."""
+    written_row_items: int = 256
+    """Of the parser, at one place, in rules that a client wrote, or as many as they have symbols.
+
+    Rules of free form may be ambiguous. Each item of a place is then found again in many ways, and
+    looked for among all others: 65 ns for each pair of items at a place. 50,000 items for a token
+    and 2,000 at a place were 3 s of one step. With these limits a token took 40 ms at most of some
+    50 ambiguous grammars, over a vocabulary of 8,192."""
     lexer_states: int = 20_000
     """That the expressions come to while an answer is written; 1 to 2 KB each."""
 
@@ -83,32 +107,45 @@ class GrammarLimits(msgspec.Struct, frozen=True, kw_only=True):
     def _check_inner(self, grammar: Grammar, param: str) -> None:
         depth = depth_of(grammar, param)
         if depth > self.depth:
-            raise RequestError(
+            raise _too_large(
                 f"{param} is nested {depth} deep; at most {self.depth} are accepted. Name inner "
                 "parts ($defs, rules) and refer to them.",
-                param=param,
-                code=GRAMMAR_TOO_LARGE,
+                param,
             )
         if (
             grammar.kind == "json_schema"
             and (most := _most_entries(json_of(grammar, param))) > self.entries
         ):
-            raise RequestError(
+            raise _too_large(
                 f"{param} has an object of {most} entries; at most {self.entries} are "
                 "accepted. Split it.",
-                param=param,
-                code=GRAMMAR_TOO_LARGE,
+                param,
+            )
+        length = _longest_literal(grammar, param)
+        if length > self.literal_bytes:
+            raise _too_large(
+                f"{param} leaves no choice about {length} bytes of an answer; at most "
+                f"{self.literal_bytes} are accepted in one go. Shorten the text, or give it a "
+                "name and put it in yourself.",
+                param,
             )
 
-    def of_parser(self) -> LLParserLimits:
-        """As llguidance takes them."""
+    def of_parser(self, grammar: Grammar) -> LLParserLimits:
+        """As llguidance takes them. A grammar that passed `check`."""
         from llguidance import LLParserLimits
 
+        step_items, row_items = self.step_items, self.row_items
+        if (written := _written_lark(grammar)) is not None:
+            symbols = _num_symbols(written)
+            shared = _MOST_ITEMS_OF_SYMBOLS // max(1, symbols)
+            step_items = min(self.written_step_items, max(_LEAST_STEP_ITEMS, shared))
+            row_items = max(self.written_row_items, min(symbols, _MOST_ROW_OF_SYMBOLS))
         return LLParserLimits(
             initial_lexer_fuel=self.compile_fuel,
             max_grammar_size=self.productions,
+            max_items_in_row=row_items,
             step_lexer_fuel=self.step_fuel,
-            step_max_items=self.step_items,
+            step_max_items=step_items,
             max_lexer_states=self.lexer_states,
             verbose_errors=False,
         )
@@ -121,6 +158,42 @@ def is_beyond_a_limit(reason: str) -> bool:
     """Whether these words of llguidance are about a limit, and not about what a grammar says."""
     lowered = reason.lower()
     return any(word in lowered for word in _TOO_LARGE_WORDS)
+
+
+def _longest_literal(grammar: Grammar, param: str) -> int:
+    """Bytes of the longest text that an answer has to repeat in one go; of schemas, none."""
+    if grammar.kind == "choice":
+        choices = json_of(grammar, param)
+        texts = choices if isinstance(choices, list) else []
+        return max((num_bytes(text) for text in texts if isinstance(text, str)), default=0)
+    if grammar.kind == "regex":
+        return forced_by(grammar.text).run
+    if grammar.kind == "lark":
+        return max(map(_literal_bytes, _SYMBOL.findall(grammar.text)), default=0)
+    return 0
+
+
+def _literal_bytes(symbol: str) -> int:
+    """Of a symbol of Lark: a text, an expression, or a name, which has none."""
+    if symbol.startswith("/"):
+        return forced_by(symbol[1:-1]).run
+    return num_bytes(symbol) if symbol.startswith('"') else 0
+
+
+def _num_symbols(lark: str) -> int:
+    return sum(map(bool, _SYMBOL.findall(lark)))
+
+
+def _written_lark(grammar: Grammar) -> str | None:
+    """The rules that a client wrote, alone or within a composed grammar; None where all are ours
+    or of schemas, and are not ambiguous."""
+    if grammar.kind == "lark":
+        return grammar.text
+    if grammar.kind != "composed" or "no_forcing" not in grammar.text:
+        return None
+    parts = [part.get("lark_grammar", "") for part in composed_parts(grammar)]
+    written = [part[len(UNFORCED) :] for part in parts if part.startswith(UNFORCED)]
+    return "\n".join(written) if written else None
 
 
 def depth_of(grammar: Grammar, param: str = "grammar") -> int:
@@ -166,6 +239,10 @@ def composed_parts(grammar: Grammar, param: str = "grammar") -> list[dict[str, A
             case _:
                 raise _not_composed(param)
     return parts
+
+
+def _too_large(why: str, param: str) -> RequestError:
+    return RequestError(why, param=param, code=GRAMMAR_TOO_LARGE)
 
 
 def _not_composed(param: str) -> RequestError:

@@ -1,0 +1,116 @@
+"""No grammar forces more text at once than a step has time for, however it is written."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.errors import RequestError
+from headrace.structured.compile import compile_grammar
+from headrace.structured.forced_text import MAX_FORCED_BYTES, forced_by
+from headrace.structured.request import grammar_of
+from headrace.structured.schema_walk import check_schema
+from tools.structured.language import byte_tokenizer
+
+LONG = "x" * (MAX_FORCED_BYTES + 1)
+PAIR = {"type": "array", "minItems": 2, "items": False}
+
+
+def _doubled(depth: int) -> dict[str, Any]:
+    """Definitions of lists, each of which has the next one twice."""
+    pairs = {
+        f"d{at}": {**PAIR, "prefixItems": [{"$ref": f"#/$defs/d{at + 1}"}] * 2}
+        for at in range(depth)
+    }
+    return {"$ref": "#/$defs/d0", "$defs": {**pairs, f"d{depth}": {"const": 1}}}
+
+
+CLOSED = {"additionalProperties": False, "type": "object"}
+ONE = {**CLOSED, "required": ["a"], "properties": {"a": {"const": 1}}}
+TOO_LONG: dict[str, tuple[dict[str, Any], str]] = {
+    "a constant": ({"properties": {"a": {"const": LONG}}}, "'const' at #/properties/a/const"),
+    "one of several": ({"enum": ["a", LONG]}, "'enum' at #/enum"),
+    "a name": ({"required": [LONG]}, "'required' at #/required"),
+    "a name that may be missing": ({"properties": {LONG: {}}}, "'properties' at #/properties"),
+    "an expression": ({"pattern": f"^{LONG}"}, "'pattern' at #/pattern"),
+    "a repeated letter": ({"type": "string", "pattern": "^a{20000}$"}, "'pattern' at #/pattern"),
+    "an expression of names": ({"patternProperties": {f"^{LONG}$": {}}}, "'patternProperties' at "),
+    "items": ({"items": {"const": "abc"}, "minItems": 9000}, "'minItems' at #/minItems"),
+    "objects": ({"items": ONE, "minItems": 3000}, "'minItems' at #/minItems"),
+    "references that double": (_doubled(20), "'minItems' at #/$defs/"),
+    "behind a reference": (
+        {"$ref": "#/$defs/a", "$defs": {"a": {"anyOf": [{"const": LONG}]}}},
+        "'const' at #/$defs/a/anyOf/0/const",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TOO_LONG)
+def test_a_schema_that_forces_a_long_text_is_refused_with_its_place(name: str) -> None:
+    schema, place = TOO_LONG[name]
+    with pytest.raises(RequestError, match="leaves no choice") as refused:
+        grammar_of({"guided_json": schema})
+    assert refused.value.code == "schema_too_large"
+    assert refused.value.param == "guided_json"
+    for part in (place, f"at most {MAX_FORCED_BYTES} are accepted", "Shorten"):
+        assert part in str(refused.value)
+    assert len(str(refused.value)) < 500
+
+
+def test_long_answers_that_have_a_choice_are_accepted() -> None:
+    names = [f"property_{at}" for at in range(1500)]
+    for schema in (
+        {"type": "array", "items": {"type": "string"}, "minItems": 100_000},
+        {"type": "object", "properties": {name: {"type": "null"} for name in names}},
+        {**CLOSED, "properties": {name: {"type": "boolean"} for name in names}, "required": names},
+        {"type": "string", "pattern": "^[^a]{20000}$"},
+        {"anyOf": [{"const": f"value {at}"} for at in range(3000)]},
+        {"properties": {"a": {"$ref": "#"}}, "required": ["a"]},
+        _doubled(9),
+    ):
+        check_schema(schema, "schema")
+
+
+LETTERS = st.sampled_from(["a", "b", "é", r"\.", r"\x41", "[ab]", ".", r"\d", "[^]]", ""])
+TIMES = st.sampled_from(["", "?", "*", "+", "{2}", "{0,2}", "{3,}", "{2,3}"])
+EXPRESSIONS = st.recursive(
+    LETTERS,
+    lambda inner: st.one_of(
+        st.lists(inner, min_size=1, max_size=4).map("".join),
+        st.tuples(inner, TIMES).map(lambda pair: f"({pair[0]}){pair[1]}"),
+    ),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=50, deadline=None)
+@given(pattern=EXPRESSIONS, seed=st.randoms(use_true_random=False))
+def test_never_is_more_forced_than_is_counted(pattern: str, seed: Any) -> None:
+    try:
+        grammar = grammar_of({"guided_regex": pattern or "a"})
+        assert grammar is not None
+        matcher = compile_grammar(grammar, byte_tokenizer()).matcher()
+    except RequestError:
+        return
+    bound = forced_by(pattern or "a").run
+    for _ in range(12):
+        assert len(matcher.compute_ff_bytes()) <= bound
+        letters = [each for each in b"abA.0c\xc3\xa9" if matcher.validate_tokens([each])]
+        if matcher.is_stopped() or not letters or not matcher.consume_token(seed.choice(letters)):
+            return
+
+
+def test_a_choice_counts_its_longest_text_and_repeats_multiply() -> None:
+    counted = {
+        "abc": (3, 3), "a|bcd": (None, 3), "(ab){5}c?[d]ef": (None, 11), "a.b": (None, 1),
+        "a{9}{9}": (81, 81), "(a[bc]d){7}": (None, 2), "é": (2, 2), r"\u{e9}a": (2, 2),
+        "(?P<name>ab)c": (3, 3), "": (0, 0), "a{0}": (0, 0),
+    }  # fmt: skip
+    found = {pattern: forced_by(pattern) for pattern in counted}
+    assert {pattern: (each.fixed, each.run) for pattern, each in found.items()} == counted
+    assert forced_by("a{99999999}" * 3 + "{99999999}" * 40).run > 1 << 30
+    assert json.dumps(forced_by("(" * 1000 + "ab")) == "[2, 2, 2, 2]"
