@@ -62,7 +62,9 @@ async def _hostile(llm: AsyncLLM, until_s: float) -> Counter[str]:
         if time.perf_counter() > until_s:
             return ended
         try:
-            params = SamplingParams(max_tokens=_ANSWER_TOKENS, grammar=grammar_of(fields))
+            # In a thread, as a server reads what constrains an answer.
+            grammar = await asyncio.to_thread(grammar_of, fields)
+            params = SamplingParams(max_tokens=_ANSWER_TOKENS, grammar=grammar)
             [result] = await llm.generate(f"{name}: ", params)
             ended[f"answered, {result.choices[0].finish_reason}"] += 1
         except HeadraceError as error:

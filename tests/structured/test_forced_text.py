@@ -81,7 +81,6 @@ EXPRESSIONS = st.recursive(
     LETTERS,
     lambda inner: st.one_of(
         st.lists(inner, min_size=1, max_size=4).map("".join),
-        st.lists(inner, min_size=1, max_size=3).map(lambda ways: f"(?:{'|'.join(ways)})"),
         st.tuples(inner, TIMES).map(lambda pair: f"({pair[0]}){pair[1]}"),
     ),
     max_leaves=8,

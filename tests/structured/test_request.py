@@ -122,7 +122,11 @@ def test_lark_expressions_and_choices_go_as_they_are() -> None:
         ({"grammar": 'root ::= [a&&b]'}, "grammar", "invalid_grammar"),
         ({"grammar": 'root ::= "\\uD800"'}, "grammar", "invalid_grammar"),
         ({"grammar": "#" * 40_000}, "grammar", "grammar_too_large"),
-        ({"grammar": "root ::= " + "(" * 20_000}, "grammar", "invalid_grammar"),
+        ({"grammar": "root ::= " + "(" * 20_000}, "grammar", "grammar_too_large"),
+        ({"structured_outputs": {"regex": "a", "whitespace_pattern": " "}},
+         "structured_outputs.whitespace_pattern", "unsupported"),
+        ({"structured_outputs": {"choice": ["a"], "disable_additional_properties": True}},
+         "structured_outputs.disable_additional_properties", "unsupported"),
         ({"json_schema": {"not": {}}}, "json_schema", "unsupported_schema"),
     ],
 )  # fmt: skip
@@ -178,3 +182,18 @@ def test_numbers_are_bounded_where_a_schema_states_no_bounds() -> None:
     assert language({"guided_json": {"type": "integer", "maximum": 10**19}}).has(str(-(10**19)))
     nested = {"type": "object", "properties": {"a": {"items": {}}}}
     assert not language({"guided_json": nested}).has('{"a":[' + "1" * 400 + "]}")
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"structured_outputs": {}}, "give exactly one of json, regex, choice, grammar"),
+        ({"response_format": {"type": "json_schema", "json_schema": None}}, "is missing"),
+        ({"guided_json": {"uniqueItems": True}}, "bound the list by maxItems"),
+        ({"grammar": f"root ::= {'(' * 5000}{')' * 5000}"}, "at most 100 brackets"),
+        ({"structured_outputs": {"regex": "a", "whitespace_pattern": " "}}, "beside regex"),
+    ],
+)
+def test_a_refusal_says_what_to_do(fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(RequestError, match=said):
+        grammar_of(fields)

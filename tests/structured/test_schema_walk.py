@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from headrace.errors import RequestError
+from headrace.structured.grammar import Grammar
 from headrace.structured.schema_grammar import of_schema
 from headrace.structured.schema_walk import MAX_DEPTH, MAX_SCHEMAS, UNSUPPORTED, check_schema
 from tests.structured.matching import Language
@@ -133,3 +135,16 @@ def test_a_property_has_one_spelling_and_is_not_given_twice() -> None:
     assert not language.has('{"a":1,"\\u0061":"x"}')
     assert not language.has('{"\\u0061":"x"}')
     assert not language.has('{"a": 1}')
+
+
+def test_a_whole_number_that_is_excluded_is_not_an_answer_where_the_bounds_are_close() -> None:
+    for schema, inside in (
+        ({"exclusiveMinimum": 1, "maximum": 1.5}, "1.2"),
+        ({"exclusiveMinimum": 7, "exclusiveMaximum": 7.25, "minimum": 0}, "7.1"),
+        ({"minimum": -1.5, "exclusiveMaximum": -1}, "-1.2"),
+    ):
+        checked = check_schema({"type": "number", **schema}, "schema")
+        language = Language(Grammar("json_schema", json.dumps(checked)))
+        assert [text for text in ("1", "7", "-1", inside) if language.has(text)] == [inside]
+    with pytest.raises(RequestError, match="less than 1 away"):
+        check_schema({"type": "number", "exclusiveMinimum": 0, "maximum": 0.5}, "schema")

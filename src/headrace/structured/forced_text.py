@@ -7,7 +7,9 @@ repeated one, a list of constants that has to have some length, and required pro
     literal       fixed, its bytes
     a b           fixed if both are; otherwise the runs on both sides of what is not
     a | b, a?     not fixed; the longer run
-    a{n,m}        as n of them, fixed if n is m
+    a{n,m}        as n of them
+
+Alternatives are taken to begin differently: of "(a|aa){9}" less is counted than is forced.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ _MOST = 1 << 40
 
 
 class Forced(NamedTuple):
-    """What a part of a grammar forces, in bytes; never less."""
+    """What a part of a grammar forces, in bytes."""
 
     fixed: int | None
     """Of its only text; None where it has several."""
@@ -114,7 +116,8 @@ def repeated(part: Forced, least: int, most: int | None) -> Forced:
     if part.fixed is None:
         return joined((part, part)) if most is None or most > 1 else part
     run = min(_MOST, part.fixed * max(least, int(most != 0)))
-    return text_of(run) if least == most else optional(text_of(run))
+    # What has to be there once is counted like a fixed text: "a+" forces an "a" and goes on.
+    return text_of(run) if least or most == 0 else optional(text_of(run))
 
 
 def forced_by(pattern: str) -> Forced:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 from headrace.errors import RequestError
+from headrace.structured.limits import DEFAULT as LIMITS
 from headrace.structured.limits import GRAMMAR_TOO_LARGE, INVALID_GRAMMAR
 
 MAX_BYTES = 1 << 15
@@ -35,6 +36,13 @@ def lark_of(text: str, param: str) -> str:
         return gbnf_to_lark(plain)
     except RequestError:
         raise
+    except RecursionError:
+        raise RequestError(
+            f"{param} is nested too deep to be converted; at most {LIMITS.depth} brackets within "
+            "each other are accepted. Name inner parts as rules and refer to them.",
+            param=param,
+            code=GRAMMAR_TOO_LARGE,
+        ) from None
     except Exception as error:  # the converter raises whatever comes up, plain Exceptions too
         reason = " ".join(str(error).split())[:_MAX_REASON_CHARS]
         raise _invalid(param, f"cannot be read as GBNF: {reason or type(error).__name__}") from None

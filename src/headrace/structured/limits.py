@@ -78,7 +78,7 @@ class GrammarLimits(msgspec.Struct, frozen=True, kw_only=True):
     Rules of free form may be ambiguous. Each item of a place is then found again in many ways, and
     looked for among all others: 65 ns for each pair of items at a place. 50,000 items for a token
     and 2,000 at a place were 3 s of one step. With these limits a token took 40 ms at most of some
-    50 ambiguous grammars (`benchmarks.structured_ambiguous`)."""
+    50 ambiguous grammars, over a vocabulary of 8,192."""
     lexer_states: int = 20_000
     """That the expressions come to while an answer is written; 1 to 2 KB each."""
 

@@ -85,6 +85,10 @@ def _response_format(value: Any, param: str, special: Mapping[str, int]) -> Gram
         return _object(True, param)
     if kind == "json_schema":
         form = value.get("json_schema")
+        if form is None:
+            raise _invalid(
+                f"{param}.json_schema", "is missing; it must be an object with `name` and `schema`"
+            )
         if not isinstance(form, dict):
             raise _invalid(f"{param}.json_schema", f"is {shown(form)}; it must be an object")
         _check_form(form, f"{param}.json_schema")
@@ -133,13 +137,11 @@ def _structured_outputs(value: Any, param: str, special: Mapping[str, int]) -> G
             )
     if len(given) != 1:
         raise RequestError(
-            f"{param} has {', '.join(given) or 'nothing'}; give exactly one",
+            f"{param} has {', '.join(given) or 'nothing'}; give exactly one of {', '.join(_NAMES)}",
             param=param,
             code=CONFLICT if given else INVALID_VALUE,
         )
     ((name, part),) = given.items()
-    if name == "structural_tag":
-        return of_structural_tag(part, f"{param}.{name}", special)
     if name == "json" and (white_space is not None or closed is not None):
         options = COMPACT
         if white_space is not None:
@@ -148,6 +150,19 @@ def _structured_outputs(value: Any, param: str, special: Mapping[str, int]) -> G
             _object(closed, f"{param}.disable_additional_properties")
             part = closed_schema(part)
         return of_schema(part, f"{param}.{name}", options)
+    for knob, is_given in (
+        ("whitespace_pattern", white_space is not None),
+        ("disable_additional_properties", closed is not None),
+    ):
+        if is_given and name != "json":
+            raise RequestError(
+                f"{param}.{knob} has no effect beside {name}; it is about JSON by a schema. Omit "
+                "it, or give json.",
+                param=f"{param}.{knob}",
+                code=UNSUPPORTED,
+            )
+    if name == "structural_tag":
+        return of_structural_tag(part, f"{param}.{name}", special)
     return _READERS[name](part, f"{param}.{name}")
 
 

@@ -120,6 +120,16 @@ def _is_double(number: int | float) -> bool:
         return False
 
 
+_NOT_UNIQUE = (
+    "is not supported, since items are not compared: bound the list by maxItems, and look for "
+    "equal items in the answer"
+)
+
+
+def _number(value: object) -> float | None:
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
 class _Walk:
     """The state of one walk: what was seen, and what was referred to."""
 
@@ -157,9 +167,9 @@ class _Walk:
         if (excess := excess_of(self.seen)) is not None:
             raise self.refuse(*excess)
         if (forced := too_long(self.seen)) is not None:
-            at = pointer_text((*forced.pointer, forced.keyword))
+            place = pointer_text((*forced.pointer, forced.keyword))
             raise RequestError(
-                f"{self.param}: {shown(forced.keyword)} at {at} leaves no choice about "
+                f"{self.param}: {shown(forced.keyword)} at {place} leaves no choice about "
                 f"{forced.num_bytes} bytes of an answer; at most {MAX_FORCED_BYTES} are accepted "
                 "at one place. Shorten the text, or allow any string there and insert it yourself.",
                 param=self.param,
@@ -197,6 +207,8 @@ class _Walk:
             ):
                 del schema[keyword]
         for keyword in schema:
+            if keyword == "uniqueItems":
+                raise self.refuse(pointer, keyword, _NOT_UNIQUE)
             if keyword in UNSUPPORTED:
                 raise self.refuse(pointer, keyword, "is not supported")
         if pointer:
@@ -214,6 +226,28 @@ class _Walk:
             if reference != "#" and not reference.startswith("#/"):
                 raise self.refuse(pointer, "$ref", "is not a place within this schema (#/...)")
             self.references.append(((*pointer, "$ref"), target_of(reference)))
+
+    def _check_interval(self, pointer: Pointer, schema: dict[str, Any]) -> None:
+        """llguidance lets an excluded whole number pass where the bound behind it, away from zero,
+        is less than 1 away: 1 of {"exclusiveMinimum": 1, "maximum": 1.5}. The bound is then the
+        next double; zero has none that could be written out, and is refused."""
+        for excluding, including, others, sign in (
+            ("exclusiveMinimum", "minimum", ("maximum", "exclusiveMaximum"), 1),
+            ("exclusiveMaximum", "maximum", ("minimum", "exclusiveMinimum"), -1),
+        ):
+            bound = _number(schema.get(excluding))
+            limits = [each for name in others if (each := _number(schema.get(name))) is not None]
+            if bound is None or bound != int(bound) or sign * bound < 0:
+                continue
+            if not any(0 < sign * (limit - bound) < 1 for limit in limits):
+                continue
+            if not bound:
+                raise self.refuse(pointer, excluding, "is 0 with the other bound less than 1 away")
+            nearest = math.nextafter(bound, sign * math.inf)
+            stated = _number(schema.get(including))
+            del schema[excluding]
+            if stated is None or sign * (nearest - stated) > 0:
+                schema[including] = nearest
 
     def _check_format(self, pointer: Pointer, schema: dict[str, Any]) -> None:
         form = schema.get("format")
@@ -303,6 +337,7 @@ class _Walk:
             }
             if len(schema["patternProperties"]) != len(named):
                 raise self.refuse(pointer, "patternProperties", "has equal expressions")
+        self._check_interval(pointer, schema)
         stricter = stricter_than(schema.get("format"))
         if stricter is not None:
             parts = schema.get("allOf", [])

@@ -184,7 +184,9 @@ class Constraint:
         return [], False
 
     def rewind(self) -> None:
-        """Drop what can be made again from the output."""
+        """Drop what can be made again from the output. Copies of a matcher share the states that
+        its expressions came to, so that reading again what was read makes none, and no limit of
+        a token is met though all are read at once."""
         self._matcher = None
         self._num_read = 0
         self._ahead = []

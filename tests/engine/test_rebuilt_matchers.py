@@ -1,0 +1,78 @@
+"""A matcher that was dropped, as by preemption, is made again from the tokens that came."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from headrace.engine.grammars.constraint import Constraint
+from headrace.structured.compile import GrammarTokenizer, compile_grammar
+from headrace.structured.grammar import Grammar
+from headrace.structured.vocabulary import Vocabulary
+
+LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+PIECES = [*LETTERS, *(first + second for first in LETTERS[:30] for second in LETTERS[20:50])]
+END = len(PIECES)
+PROMPT = [5, 6, 7]
+
+
+def _encode(text: str) -> list[int]:
+    return [LETTERS.index(character) for character in text]
+
+
+VOCABULARY = Vocabulary([*(piece.encode() for piece in PIECES), b""], [END], _encode)
+
+
+def constraint_of(grammar: Grammar, tokenizer: GrammarTokenizer) -> Constraint:
+    return Constraint(
+        compile_grammar(grammar, tokenizer),
+        num_prompt=len(PROMPT),
+        grammar_end_id=tokenizer.end_id,
+        vocab_size=END + 1,
+        end_ids=[END],
+    )
+
+
+def written(constraint: Constraint, count: int) -> list[int]:
+    """The prompt and as many tokens as are drawn, each from its mask."""
+    rng = random.Random(1)
+    token_ids = list(PROMPT)
+    for _ in range(count):
+        look = constraint.look(token_ids)
+        assert look.bits is not None, look.error
+        allowed = np.flatnonzero(np.unpackbits(look.bits.view(np.uint8), bitorder="little"))
+        token_ids.append(rng.choice([each for each in allowed.tolist() if each != END]))
+        assert constraint.take(token_ids) == "open", constraint.error
+    return token_ids
+
+
+TEXTS = {
+    "a text of 4,000 tokens": ("[a-zA-Z0-9]{0,9000}", 4000),
+    "a list of words": ("([a-z]{1,9}|[A-Z0-9]{1,30})*", 4000),
+    # Each token takes so much that a matcher that never read them could not read all at once.
+    "a text that takes much for each token": ("([a-z]|[A-Z0-9]{1,30}){0,4000}", 450),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_matcher_is_made_again_from_a_long_answer(name: str) -> None:
+    pattern, count = TEXTS[name]
+    tokenizer = GrammarTokenizer(VOCABULARY)
+    constraint = constraint_of(Grammar("regex", pattern), tokenizer)
+    token_ids = written(constraint, count)
+    expected = constraint.look(token_ids)
+    assert expected.bits is not None
+    bits = expected.bits.copy()
+    constraint.rewind()
+    again = constraint.look(token_ids)
+    assert (again.verdict, again.error) == ("open", "")
+    assert again.bits is not None and np.array_equal(again.bits, bits)
+
+
+def test_a_text_that_the_grammar_does_not_have_is_refused_however_it_is_read() -> None:
+    constraint = constraint_of(Grammar("regex", "[a-c]{9}"), GrammarTokenizer(VOCABULARY))
+    look = constraint.look([*PROMPT, 0, 1, LETTERS.index("z")])
+    assert look.verdict == "failed" and "cannot be followed" in look.error
