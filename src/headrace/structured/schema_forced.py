@@ -59,7 +59,7 @@ def too_long(schemas: Schemas) -> TooLong | None:
     """
     counted: dict[Pointer, Forced] = {}
     begun: set[Pointer] = set()
-    pending = list(reversed(schemas))
+    pending: list[Pointer] = list(schemas)[::-1]
     while pending:
         pointer = pending[-1]
         if pointer in counted:

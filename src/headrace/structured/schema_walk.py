@@ -167,9 +167,9 @@ class _Walk:
         if (excess := excess_of(self.seen)) is not None:
             raise self.refuse(*excess)
         if (forced := too_long(self.seen)) is not None:
-            at = pointer_text((*forced.pointer, forced.keyword))
+            place = pointer_text((*forced.pointer, forced.keyword))
             raise RequestError(
-                f"{self.param}: {shown(forced.keyword)} at {at} leaves no choice about "
+                f"{self.param}: {shown(forced.keyword)} at {place} leaves no choice about "
                 f"{forced.num_bytes} bytes of an answer; at most {MAX_FORCED_BYTES} are accepted "
                 "at one place. Shorten the text, or allow any string there and insert it yourself.",
                 param=self.param,
