@@ -2,7 +2,7 @@
 
 By name goes before all. Of a chat template the text decides where it has the marks of a known
 format, since what is known of a format is more than a template shows. Else the format is derived
-from what the template writes (derivation/derive.py), and where it writes nothing of use, calls are JSON.
+from what the template writes (derivation/), and where it writes nothing of use, calls are JSON.
 """
 
 from __future__ import annotations
