@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from headrace.answer_formats.derived.derive import Render
+from headrace.answer_formats.derivation.derive import Render
 from headrace.errors import HeadraceError
 from headrace.text.chat_template import ChatTemplate
 from tests.answer_formats.cuts import TOOLS

@@ -15,7 +15,7 @@ from headrace.answer_formats.call_syntax import (
     TaggedCalls,
     ThinkTags,
 )
-from headrace.answer_formats.derived.derive import derive_format, derive_reasoning
+from headrace.answer_formats.derivation.derive import derive_format, derive_reasoning
 from headrace.answer_formats.formats import choose_format
 from tests.answer_formats.cuts import parsed, some_cuts
 from tests.answer_formats.templates import CALLS, answer_of, renderer

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.answer_formats.call_syntax import AnswerFormat
 from headrace.answer_formats.deltas import ParsedAnswer, joined
-from headrace.answer_formats.derived.derive import derive_format
+from headrace.answer_formats.derivation.derive import derive_format
 from headrace.answer_formats.formats import choose_format
 from headrace.answer_formats.parser import AnswerParser
 from tests.answer_formats.cuts import TOOLS

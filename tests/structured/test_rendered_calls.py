@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace.answer_formats.derived.derive import derive_format
+from headrace.answer_formats.derivation.derive import derive_format
 from headrace.answer_formats.formats import AnswerFormat, choose_format
 from headrace.structured.tools.call_grammar import CallableTool, tool_call_grammar
 from headrace.text import ChatTemplate

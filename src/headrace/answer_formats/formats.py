@@ -2,7 +2,7 @@
 
 By name goes before all. Of a chat template the text decides where it has the marks of a known
 format, since what is known of a format is more than a template shows. Else the format is derived
-from what the template writes (`derived/`), and where it writes nothing of use, calls are JSON.
+from what the template writes (derivation/), and where it writes nothing of use, calls are JSON.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from headrace.answer_formats.call_formats import CALL_FORMATS
 from headrace.answer_formats.call_syntax import AnswerFormat, CallFormat, ReasoningFormat
-from headrace.answer_formats.derived.derive import Render, derive_format, derive_reasoning
+from headrace.answer_formats.derivation.derive import Render, derive_format, derive_reasoning
 from headrace.answer_formats.reasoning_formats import REASONING_FORMATS
 from headrace.errors import ConfigError, shown
 

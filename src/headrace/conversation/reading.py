@@ -21,7 +21,7 @@ from headrace.answer_formats.call_syntax import (
     ThinkTags,
 )
 from headrace.answer_formats.deltas import CallEnd, CallStart, Delta, ReasoningDelta
-from headrace.answer_formats.derived.derive import Messages, Render
+from headrace.answer_formats.derivation.derive import Messages, Render
 from headrace.answer_formats.formats import call_format, choose_format, reasoning_format
 from headrace.answer_formats.parser import AnswerParser
 

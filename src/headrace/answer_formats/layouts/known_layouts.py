@@ -2,7 +2,7 @@
 
 They are those in which published templates render calls; where none is at hand, those of recorded
 answers. Of a format that is not listed here, the form follows from its marks, or from what its
-template was seen to write (derived/derive.py). A format with several forms lets the model choose.
+template was seen to write (derivation/). A format with several forms lets the model choose.
 """
 
 from __future__ import annotations

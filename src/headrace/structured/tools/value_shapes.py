@@ -17,7 +17,7 @@ _MAX_PREFIX = 64
 
 
 class ShapeError(ValueError):
-    """A keyword that the parts do not tell."""
+    """A keyword that the parts do not express."""
 
     def __init__(self, keyword: str) -> None:
         super().__init__(keyword)
@@ -82,14 +82,14 @@ def object_shape(schema: dict[str, Any]) -> ObjectShape:
 
 def _check(schema: dict[str, Any], known: set[str]) -> None:
     for keyword in schema:
-        if keyword not in known and keyword in _TELLING:
+        if keyword not in known and keyword in _BEYOND_PARTS:
             raise ShapeError(keyword)
 
 
-_TELLING = frozenset(
+_BEYOND_PARTS = frozenset(
     {"$ref", "allOf", "anyOf", "oneOf", "const", "enum", "maxProperties", "patternProperties"}
 )
-"""Keywords of lists and objects that no part tells."""
+"""Keywords of lists and objects that no part expresses."""
 
 
 def _count(schema: dict[str, Any], keyword: str) -> int | None:

@@ -20,7 +20,7 @@ from headrace.answer_formats.call_syntax import (
     PythonCalls,
     TaggedCalls,
 )
-from headrace.answer_formats.derived.derived_syntax import (
+from headrace.answer_formats.derivation.derived_syntax import (
     CALLS,
     IDS,
     RenderedCalls,

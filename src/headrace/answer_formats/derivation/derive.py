@@ -23,8 +23,8 @@ from headrace.answer_formats.call_syntax import (
     ThinkTags,
 )
 from headrace.answer_formats.deltas import joined
-from headrace.answer_formats.derived.derived_layout import layouts_as_written
-from headrace.answer_formats.derived.derived_syntax import (
+from headrace.answer_formats.derivation.derived_layout import layouts_as_written
+from headrace.answer_formats.derivation.derived_syntax import (
     CALLS,
     CANDIDATES,
     IDS,
