@@ -1,6 +1,7 @@
 """POST /v1/responses and /v1/responses/input_tokens: OpenAI's Responses API.
 
-A response is in the store before its client has read its end, so that the next request may name it.
+A response is in the store before its client has read its end, so that the next request may name it;
+where it could not be stored, its end says so.
 """
 
 from __future__ import annotations
@@ -135,27 +136,33 @@ async def _answered(call: Call, side: OpenAIResponsesClient, read: _Asked) -> Re
         response.pass_through(partial(_kept_stream, call, read, reply))
     elif response.status_code == 200:
         body = bytes(response.body)
-        await _keep(call, read, msgspec.json.decode(body)["id"], body)
+        whole = msgspec.json.decode(body)
+        if not await _is_kept(call, read, whole["id"], body):
+            response.body = msgspec.json.encode({**whole, "store": False})
+            response.headers["content-length"] = str(len(response.body))
     return response
 
 
 async def _kept_stream(
     call: Call, read: _Asked, reply: ResponsesReply, events: AsyncGenerator[bytes, None]
 ) -> AsyncGenerator[bytes, None]:
-    """The events, the last of which waits until the response is stored."""
+    """The events, the last of which waits until the response is stored, or could not be."""
     async with aclosing(events):
         async for event in events:
             whole = reply.ended
-            if whole is not None:
-                await _keep(call, read, whole["id"], msgspec.json.encode(whole))
+            if whole is not None and not await _is_kept(
+                call, read, whole["id"], msgspec.json.encode(whole)
+            ):
+                event = reply.not_stored(event)
             yield event
 
 
-async def _keep(call: Call, read: _Asked, id: str, body: bytes) -> None:
+async def _is_kept(call: Call, read: _Asked, id: str, body: bytes) -> bool:
+    """Keep a response; False where that did not succeed."""
     from headrace.protocol.dialects.openai_responses.own_items import own_items
 
     items = msgspec.json.encode(own_items(read.input, id))
-    await call.state.responses_store.add(Turn(id, call.owner, read.previous, items, body))
+    return await call.state.responses_store.add(Turn(id, call.owner, read.previous, items, body))
 
 
 async def _read(call: Call) -> _Asked:
