@@ -6,7 +6,7 @@ where it could not be stored, its end says so.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +19,7 @@ from headrace.conversation.reading import AnswerReading
 from headrace.errors import RequestError, shown
 from headrace.protocol.body_json import decode_object
 from headrace.protocol.neutral.call import ChatCall
+from headrace.protocol.openai.chat import REASONING_EFFORTS
 from headrace.server.api_error import ApiError
 from headrace.server.call import Call
 from headrace.server.dialects.client_names import client_names
@@ -42,6 +43,7 @@ _REFUSED = {
     "prompt": "prompts are not kept; send the prompt's text as instructions and input",
     "context_management": "nothing is compacted; send what is to be in the context",
 }
+_FORMS = ("text", "json_object", "json_schema")
 # Kept apart from the call that becomes our own request: they say nothing of the answer.
 _OURS = frozenset({*_REFUSED, "store", "previous_response_id", "truncation"})
 
@@ -255,6 +257,23 @@ def _refuse(fields: dict[str, Any]) -> None:
             "truncation: only 'disabled' is supported, as nothing of a conversation is dropped "
             "unseen; send less input",
             param="truncation",
+            code="unsupported",
+        )
+
+    reasoning, text = fields.get("reasoning"), fields.get("text")
+    effort = reasoning.get("effort") if isinstance(reasoning, dict) else None
+    _refuse_word(effort, "reasoning.effort", REASONING_EFFORTS)
+    form = text.get("format") if isinstance(text, dict) else None
+    kind = form.get("type") if isinstance(form, dict) else None
+    _refuse_word(kind, "text.format.type", _FORMS)
+
+
+def _refuse_word(word: Any, param: str, accepted: Sequence[str]) -> None:
+    """Refuse a word that only OpenAI's own servers know; what is no word is refused elsewhere."""
+    if isinstance(word, str) and word not in accepted:
+        raise RequestError(
+            f"{param}: {shown(word)} is not supported; accepted: {', '.join(accepted)}",
+            param=param,
             code="unsupported",
         )
 
