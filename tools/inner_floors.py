@@ -62,10 +62,10 @@ _FLOORS: Mapping[str, tuple[str, ...]] = {
         "announce api_error bad_words echo engine engine_turns fill_in heap "
         "loading_line logprobs off_loop params status_line templates "
         "responses_store",
-        "access_log admission connection drain ending generation open_calls served "
-        "side_work stream_form",
-        "event_stream merge prompt reply service_messages spans",
-        "chat_reply completion_reply cors dialects load long_reply plan tracing llamacpp",
+        "access_log admission connection drain ending generation open_calls served side_work",
+        "merge prompt reply service_messages spans",
+        "chat_reply completion_reply cors dialects event_stream load long_reply plan tracing "
+        "llamacpp",
         "auth state",
         "openapi",
         "call",

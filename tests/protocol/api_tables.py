@@ -63,8 +63,8 @@ def _range(name: str) -> str:
 
 
 def _known() -> Iterator[str]:
-    yield "| Field | Of | Accepted | Because |"
-    yield "|---|---|---|---|"
+    yield "| Field | Of | Accepted | Because | For another use |"
+    yield "|---|---|---|---|---|"
     rows: dict[Known, list[str]] = {}
     for endpoint in ENDPOINTS:
         for row in endpoint.known.values():
@@ -73,7 +73,8 @@ def _known() -> Iterator[str]:
         for row in table.values():
             rows[_hashable(row, name)] = ["all that have it"]
     for row, where in sorted(rows.items(), key=lambda item: item[0].name):
-        yield f"| `{row.name}` | {', '.join(where)} | {_accepted(row)} | {row.why} |"
+        columns = (f"`{row.name}`", ", ".join(where), _accepted(row), row.why, row.instead)
+        yield f"| {' | '.join(columns)} |"
 
 
 def _accepted(row: Known) -> str:
@@ -86,14 +87,14 @@ class _HashedKnown(Known):
     """A row that is found by what it says."""
 
     def __hash__(self) -> int:
-        return hash((self.name, self.accepted, self.why))
+        return hash((self.name, self.accepted, self.why, self.instead))
 
     def __eq__(self, other: object) -> bool:
         return hash(self) == hash(other)
 
 
 def _hashable(row: Known, prefix: str = "") -> Known:
-    return _HashedKnown(prefix + row.name, row.accepts, row.why)
+    return _HashedKnown(prefix + row.name, row.accepts, row.why, row.instead)
 
 
 def type_name(kind: Any) -> str:

@@ -269,8 +269,8 @@ WRONG = [
     (COMPLETIONS, {"best_of": 2, "stream": True}, "best_of", "stream"),
     (COMPLETIONS, {"best_of": 0}, "best_of", "0"),
     (COMPLETIONS, {"best_of": MAX_CHOICES + 1}, "best_of", str(MAX_CHOICES)),
-    (TOKENIZE, {"messages": HELLO["messages"]}, "messages", "both"),
-    (TOKENIZE, {"prompt": None}, "prompt", "either"),
+    (TOKENIZE, {"messages": HELLO["messages"]}, "messages", "one of them"),
+    (TOKENIZE, {"prompt": None}, "prompt", "required"),
     (DETOKENIZE, {"tokens": None}, "tokens", "required"),
     (DETOKENIZE, {"tokens": [0, 1.5]}, "tokens[1]", "1.5"),
 ]  # fmt: skip

@@ -211,9 +211,11 @@ def test_a_text_survives_tokens_and_back_and_pieces_are_named(running: Process) 
     told = running.post("/tokenize", prompt=text, return_token_strs=True).json()
     assert len(told["tokens"]) == len(told["token_strs"]) == told["count"] > 5
     assert all(told["token_strs"])
-    assert running.post("/detokenize", tokens=told["tokens"]).json() == {"prompt": text}
-    error = running.post("/tokenize", content=text).json()["error"]
-    assert error["param"] == "prompt"
+    assert running.post("/detokenize", tokens=told["tokens"]).json() == {
+        "prompt": text,
+        "content": text,
+    }
+    assert running.post("/tokenize", content=text).json()["tokens"] == told["tokens"]
 
 
 def test_a_bos_is_added_where_the_tokenizer_does(start: Start) -> None:
@@ -222,6 +224,9 @@ def test_a_bos_is_added_where_the_tokenizer_does(start: Start) -> None:
     assert server.post("/tokenize", {"prompt": "a"}).json()["tokens"] == [BOS, *b"a"]
     without = {"prompt": "a", "add_special_tokens": False}
     assert server.post("/tokenize", without).json()["tokens"] == [*b"a"]
+    for fields, added in (({}, []), ({"add_special": True}, [BOS])):
+        reply = server.post("/tokenize", {"content": "a", **fields})
+        assert reply.json()["tokens"] == [*added, *b"a"]
 
 
 def test_biased_tokens_never_come(running: Process) -> None:

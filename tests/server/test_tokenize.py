@@ -39,6 +39,32 @@ def test_a_text(start: Start) -> None:
     assert tokenize(server, prompt="")["tokens"] == []
 
 
+def test_llama_servers_fields_tokenize_and_back(start: Start) -> None:
+    server = start(MockEngine(says("x")))
+    text = "水<|im_end|>"
+    ids = [*"水".encode(), IM_END]
+    told = tokenize(server, content=text, add_special=False, parse_special=True)
+    assert told["tokens"] == ids
+    assert server.post("/detokenize", {"tokens": ids}).json() == {"prompt": text, "content": text}
+    for fields, param, code in (
+        ({}, "prompt", "missing_field"),
+        ({"content": "x", "prompt": "x"}, "content", "invalid_value"),
+        ({"content": "x", "messages": HELLO}, "content", "invalid_value"),
+        ({"content": "x", "with_pieces": True}, "with_pieces", "unsupported"),
+        ({"content": "x", "parse_special": False}, "parse_special", "unsupported"),
+        ({"content": ["x", 5]}, "content", None),
+    ):
+        reply = server.post("/tokenize", fields)
+        error = reply.json()["error"]
+        assert (reply.status_code, error["param"], error["code"]) == (400, param, code), fields
+    assert (
+        "return_token_strs"
+        in server.post("/tokenize", {"content": "x", "with_pieces": True}).json()["error"][
+            "message"
+        ]
+    )
+
+
 def test_a_conversation_is_what_generation_would_take(start: Start) -> None:
     engine = MockEngine(says("x"))
     server = start(engine)
@@ -101,7 +127,7 @@ def test_a_long_reply_is_the_same_in_parts(start: Start, count: int) -> None:
     assert plain.json()["tokens"] == ids and plain.json()["token_strs"] is None
     back = server.post("/detokenize", {"tokens": ids})
     assert back.headers["content-type"] == "application/json"
-    assert back.json() == {"prompt": text}
+    assert back.json() == {"prompt": text, "content": text}
 
 
 @pytest.mark.long
@@ -125,7 +151,8 @@ def test_what_has_too_many_tokens_is_refused(start: Start, monkeypatch: pytest.M
     assert (refused["code"], refused["param"]) == ("text_too_long", "tokens")
     assert "300001 ids; at most 300000" in refused["message"]
     assert server.post("/detokenize", {"tokens": [65] * 300_000}).json() == {
-        "prompt": "A" * 300_000
+        "prompt": "A" * 300_000,
+        "content": "A" * 300_000,
     }
     assert tokenize(server, prompt=words[:299_000])["count"] == 299_000
 
@@ -145,9 +172,9 @@ def test_back_to_text(start: Start) -> None:
     server = start(MockEngine(says("x")))
     text = "größe <|im_end|> 水😀\n"
     ids = tokenize(server, prompt=text)["tokens"]
-    assert server.post("/detokenize", {"tokens": ids}).json() == {"prompt": text}
-    assert server.post("/detokenize", {"tokens": []}).json() == {"prompt": ""}
-    assert server.post("/detokenize", {"tokens": [*b"a", 0xE6]}).json() == {"prompt": "a�"}
+    for tokens, told in ((ids, text), ([], ""), ([*b"a", 0xE6], "a�")):
+        reply = server.post("/detokenize", {"tokens": tokens})
+        assert reply.json() == {"prompt": told, "content": told}
 
 
 def test_ids_that_do_not_exist(start: Start) -> None:

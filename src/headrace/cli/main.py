@@ -21,7 +21,10 @@ class CommandEntry(NamedTuple):
 
 
 COMMANDS = {
-    "serve": CommandEntry("headrace.cli.serve:serve", "Serve a model over the OpenAI API."),
+    "serve": CommandEntry(
+        "headrace.cli.serve:serve",
+        "Serve a model as OpenAI, Anthropic, Ollama and llama-server do.",
+    ),
     "chat": CommandEntry("headrace.cli.chat.command:chat", "Talk to a model in the terminal."),
     "generate": CommandEntry(
         "headrace.cli.generate:generate", "Continue prompts and print the results."

@@ -18,10 +18,11 @@ from headrace.config import EngineConfig, ServerConfig
 )
 @click.pass_context
 def serve(ctx: click.Context, /, model: str | None, as_json: bool, **_settings: object) -> None:
-    """Serve MODEL over the OpenAI API: a GGUF file, a Hugging Face folder, or a name.
+    """Serve MODEL over the APIs of OpenAI, Anthropic, Ollama and llama-server.
 
-    Names are org/name and org/name:Q4_K_M of the hub, which are fetched if they are not on this
-    disk (see `headrace pull`), and name:tag of Ollama's store.
+    MODEL is a GGUF file, a Hugging Face folder, or a name. Names are org/name and
+    org/name:Q4_K_M of the hub, which are fetched if they are not on this disk (see
+    `headrace pull`), and name:tag of Ollama's store.
 
     Without MODEL, the small model that ships in the package is served.
 

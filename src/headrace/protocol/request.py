@@ -22,6 +22,8 @@ from headrace.protocol.body_json import decode_object
 
 T = TypeVar("T", bound=msgspec.Struct)
 
+MISSING_FIELD = "missing_field"
+
 _PATH = re.compile(r" - at `(?:key in )?\$?(.*)`$")
 _REQUIRED = re.compile(r"^Object missing required field `([^`]+)`$")
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
@@ -39,6 +41,8 @@ class Known:
     """The values that request what happens anyway, or a type all of whose values do."""
     why: str
     """What those values mean here, for people."""
+    instead: str = ""
+    """What does here what any other value asks for; "" for nothing."""
 
     @property
     def accepted(self) -> str:
@@ -55,6 +59,8 @@ class Known:
         elif any(_same(value, accept) for accept in self.accepts):
             return
         remedy = f"accepted: {self.accepted}" if self.accepted else "omit it"
+        if self.instead:
+            remedy = f"use {self.instead} ({remedy})"
         raise RequestError(
             f"{path}: {_shown(value)} is not supported; {remedy}", param=path, code="unsupported"
         )
@@ -181,7 +187,7 @@ def _readable(message: str, values: object) -> RequestError:
         message = message[: match.start()]
     if missing := _REQUIRED.match(message):
         param = f"{path}.{missing.group(1)}" if path else missing.group(1)
-        return RequestError(f"{param}: this field is required", param=param)
+        return RequestError(f"{param}: this field is required", param=param, code=MISSING_FIELD)
     message = message[:1].lower() + message[1:]
     found, value = _value_at(values, path)
     if found:

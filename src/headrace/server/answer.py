@@ -22,9 +22,8 @@ from headrace.server.event_stream import EventStream
 from headrace.server.generation import Job, Piece, generate
 from headrace.server.merge import Pieces, merge, with_prompt_logprobs
 from headrace.server.plan import SubmitPlan, time_left_s
-from headrace.server.reply import Head, json_reply
+from headrace.server.reply import Head, StreamForm, json_reply
 from headrace.server.state import Serving
-from headrace.server.stream_form import StreamForm
 
 # Makes the engine's names of equal request ids differ.
 _RANDOM_DIGITS = 12

@@ -34,6 +34,7 @@ from headrace.protocol.openai.tools import FunctionCall, ReplyToolCall
 from headrace.server.generation import LogprobOfPrompt, Piece
 from headrace.server.logprobs import TokenTable, chat_logprobs, prompt_logprobs
 from headrace.server.reply import (
+    OPENAI_FORM,
     EventTemplate,
     Head,
     Tally,
@@ -42,7 +43,6 @@ from headrace.server.reply import (
     encode,
     progress_of,
 )
-from headrace.server.stream_form import OPENAI_FORM
 
 
 class ChatReply:

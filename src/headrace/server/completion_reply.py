@@ -24,6 +24,7 @@ from headrace.server.generation import LogprobOfPrompt, Piece
 from headrace.server.logprobs import TokenTable, completion_logprobs, floored, prompt_logprobs
 from headrace.server.prompt import Prompt
 from headrace.server.reply import (
+    OPENAI_FORM,
     EventTemplate,
     Head,
     Tally,
@@ -32,7 +33,6 @@ from headrace.server.reply import (
     encode,
     progress_of,
 )
-from headrace.server.stream_form import OPENAI_FORM
 
 
 class CompletionReply:

@@ -24,7 +24,9 @@ async def read_json(request: Request, max_bytes: int) -> bytes:
     kind = request.headers.get("content-type", "application/json").partition(";")[0].strip()
     if kind.lower() != "application/json":
         raise ApiError(
-            415, f"content-type: {shown(kind)} is not supported; send application/json", code=None
+            415,
+            f"content-type: {shown(kind)} is not supported; send application/json",
+            code="unsupported_media_type",
         )
     packed = request.headers.get("content-encoding", "identity").strip()
     if packed.lower() != "identity":

@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 from headrace.http.headers import EVENT_STREAM
 from headrace.server.api_error import ApiError, api_error
 from headrace.server.connection import end_tasks, gone
-from headrace.server.stream_form import OPENAI_FORM, StreamForm
+from headrace.server.reply import OPENAI_FORM, StreamForm
 
 # Proxies and clients give up on a silent connection after 30 s or more.
 KEEP_ALIVE_S = 15.0

@@ -1,8 +1,9 @@
-"""What chat and completion replies have in common: head, usage, and how JSON is sent."""
+"""What replies have in common: head, usage, how JSON is sent, and what a stream has beside its
+events: headers, what keeps it alive, and its end after a failure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -160,3 +161,26 @@ class WholeChoice:
         if piece.prompt_logprobs is not None:
             self.prompt_logprobs = piece.prompt_logprobs
         self.last = piece
+
+
+def _keep_alive() -> bytes:
+    return sse.KEEP_ALIVE
+
+
+def _error_event(error: ApiError) -> bytes:
+    return sse.data_event(msgspec.json.encode(error.body))
+
+
+@dataclass(frozen=True)
+class StreamForm:
+    """The form of one stream; by default OpenAI's."""
+
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """In place of those of server-sent events."""
+    keep_alive: Callable[[], bytes] = _keep_alive
+    """Bytes between two events; b"" for nothing."""
+    error: Callable[[ApiError], bytes] = _error_event
+    """The last event of a stream that failed."""
+
+
+OPENAI_FORM = StreamForm()

@@ -13,9 +13,10 @@ import pytest
 
 from headrace.answer_formats.formats import choose_format
 from headrace.config import ServerConfig
+from headrace.engine.messages import Output
 from headrace.text import ChatTemplate
 from tests.server.conftest import MODEL, Running
-from tests.server.mock_engine import INFO, MockEngine, says
+from tests.server.mock_engine import INFO, MockEngine, output, says
 from tests.server.test_reasoning import THOUGHT, thinking
 from tests.server.test_tools import CALL, TEMPLATE
 
@@ -375,11 +376,11 @@ def test_log_probabilities_are_included_on_request(start: Start) -> None:
         ({"conversation": "conv_1"}, "conversation"),
         ({"prompt": {"id": "pmpt_1"}}, "prompt"),
         ({"truncation": "auto"}, "truncation"),
-        ({"tools": [{"type": "web_search"}]}, 'tools[?@.type=="web_search"]'),
+        ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
         ({"tools": [{"type": "file_search", "vector_store_ids": []}]},
-         'tools[?@.type=="file_search"]'),
-        ({"tools": [{"type": "custom", "name": "c"}]}, 'tools[?@.type=="custom"]'),
-        ({"tools": [{"type": "mcp", "server_label": "s"}]}, 'tools[?@.type=="mcp"]'),
+         "tools[0].type"),
+        ({"tools": [{"type": "custom", "name": "c"}]}, "tools[0].type"),
+        ({"tools": [{"type": "mcp", "server_label": "s"}]}, "tools[0].type"),
         ({"input": [{"role": "user", "content": [
             {"type": "input_image", "image_url": "data:image/png;base64,AA=="}]}]},
          'input..[?@.type=="input_image"]'),
@@ -461,10 +462,54 @@ def test_a_call_that_max_tokens_cut_off_does_not_end_its_conversation(start: Sta
     first = answer(server, tools=[WEATHER], max_output_tokens=len(cut.encode()))
     (call,) = first["output"]
     assert (first["status"], call["type"]) == ("incomplete", "function_call")
-    assert call["arguments"] == '{"city": "Kö'
+    assert (call["status"], call["arguments"]) == ("incomplete", '{"city": "Kö')
     for fields in (
         {"previous_response_id": first["id"]},
         {"input": [{"role": "user", "content": "x"}, call]},
     ):
         answer(server, tools=[WEATHER], **fields)
         assert r'get_weather({"INVALID_JSON": "{\"city\": \"Kö"})' in prompts(server)[-1]
+
+
+def _ends(server: Running, **fields: Any) -> list[Any]:
+    """The ends of an answer, whole and streamed."""
+    whole = server.post("/v1/responses", {"model": MODEL, "input": "x", **fields})
+    assert len(whole.content) == int(whole.headers["content-length"])
+    stream = server.openai.responses.create(model=MODEL, input="x", stream=True, **fields)
+    last = list(stream)[-1]
+    assert last.type == "response.completed"
+    return [whole.json(), last.response.to_dict()]
+
+
+def test_a_response_that_is_too_large_to_be_stored_says_so(start: Start, caplog: Any) -> None:
+    server = start(MockEngine(says("hello")), config=ServerConfig(max_stored_response_bytes=4000))
+    for told in _ends(server):
+        assert told["store"] is True
+        assert server.client.get(f"/v1/responses/{told['id']}").json() == told
+    for told in _ends(server, metadata={str(n): "x" * 500 for n in range(8)}):
+        assert (told["store"], told["output"][0]["content"][0]["text"]) == (False, "hello")
+        assert server.client.get(f"/v1/responses/{told['id']}").status_code == 404
+        assert f"{told['id']} was not stored" in caplog.text
+
+
+def test_a_response_says_that_the_database_failed(start: Start, caplog: Any) -> None:
+    server = start(MockEngine(says("hello")))
+    assert [told["store"] for told in _ends(server)] == [True, True]
+    store = server.state.responses_store
+    store._thread.submit(lambda: store._rows._connection.execute("DROP TABLE responses")).result(5)
+    for told in _ends(server):
+        assert told["store"] is False
+    assert "the database failed: no such table: responses" in caplog.text
+
+
+def test_a_stream_that_failed_is_not_stored_and_says_so(start: Start) -> None:
+    async def gives_up(submit: Any) -> Any:
+        yield output(submit, [*b"ab"])
+        yield Output(submit.request_id, [], finish_reason="error", error="block 7 is damaged")
+
+    server = start(MockEngine(gives_up))
+    events = list(server.openai.responses.create(model=MODEL, input="x", stream=True))
+    last = events[-1]
+    assert last.type == "response.failed"
+    assert last.response.to_dict()["store"] is False
+    assert server.client.get(f"/v1/responses/{last.response.id}").status_code == 404

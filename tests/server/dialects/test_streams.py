@@ -13,7 +13,7 @@ import pytest
 from headrace.config import ServerConfig
 from headrace.engine.messages import Output, Submit
 from tests.server.conftest import MODEL, Running
-from tests.server.dialects.conftest import message, turn
+from tests.server.dialects.conftest import CALLS, SCHEMA, Agent, message, turn
 from tests.server.mock_engine import MockEngine, output, says
 
 Start = Callable[..., Running]
@@ -83,3 +83,29 @@ def test_an_administrator_ends_a_call_in_form(start: Start) -> None:
         text += "".join(pieces)
     assert 'event: error\ndata: {"type":"error"' in text
     assert "cancelled by the server's administrator" in text
+
+
+CUT_CALL = CALLS[: CALLS.index("ln")]
+"""A call that breaks off within its arguments."""
+
+
+def test_a_call_that_was_cut_is_no_whole_call_in_any_dialect(agent: Agent) -> None:
+    running = agent(says(CUT_CALL, ends=False))
+    most = len(CUT_CALL.encode())
+    tool = {"name": "look", "parameters": SCHEMA}
+    cut = '{"city": "Kö'
+    told = running.chat(max_tokens=most, tools=[{"type": "function", "function": tool}])
+    (choice,) = told["choices"]
+    assert choice["finish_reason"] == "length"
+    assert choice["message"]["tool_calls"][0]["function"]["arguments"] == cut
+
+    fields = {"max_tokens": most, "tools": [{"name": "look", "input_schema": SCHEMA}]}
+    told = running.post("/v1/messages", message(**fields)).json()
+    assert told["stop_reason"] == "max_tokens"
+    assert told["content"][0]["input"] == {"INVALID_JSON": cut}
+
+    tools = [{"type": "function", "function": tool}]
+    body = turn(tools=tools, stream=False, options={"num_predict": most})
+    told = running.post("/api/chat", body).json()
+    assert told["done_reason"] == "length"
+    assert "tool_calls" not in told["message"] and cut in told["message"]["content"]

@@ -194,8 +194,11 @@ def test_any_order_of_uses_keeps_the_bounds_and_every_conversation_whole(
                 held.append(previous)
                 if drawn.random() < 0.3:
                     continue
-            assert rows.add(turn(id, previous))
-            lines[id] = [*before, {"in": id}, {"out": id}]
+            is_stored = rows.add(turn(id, previous))
+            assert is_stored == (rows.body(id, b"a") is not None)
+            assert is_stored or held
+            if is_stored:
+                lines[id] = [*before, {"in": id}, {"out": id}]
             if drawn.random() < 0.5:
                 while held:
                     rows.release(held.pop())
@@ -209,3 +212,17 @@ def test_any_order_of_uses_keeps_the_bounds_and_every_conversation_whole(
         for name in lines:
             rows.delete(name, b"a")
         assert count(connection) == 0
+
+
+def test_a_turn_that_exceeds_the_bounds_with_those_before_it_is_not_stored(
+    connection: sqlite3.Connection,
+) -> None:
+    one = turn("1", text="x" * 100)
+    size = len(one.items) + len(one.body)
+    rows = rows_of(connection, bytes=2 * size - 1)
+    assert rows.add(one)
+    held = rows.hold("1", b"a", ROOM)
+    assert held is not None
+    assert not rows.add(turn("2", held.number, text="x" * 100))
+    rows.release(held.number)
+    assert said(rows, "2") is None

@@ -201,6 +201,7 @@ def check_messages(messages: list[Message]) -> None:
                 f"messages[{index}].role: {shown(message.role)} is not supported; "
                 f"accepted: {', '.join(ROLES)}",
                 param=f"messages[{index}].role",
+                code="unsupported",
             )
         if isinstance(message.content, list):
             for position, part in enumerate(message.content):
@@ -221,10 +222,11 @@ def check_chat(request: ChatCompletionRequest) -> None:
     tool_choice_of(request.tool_choice, request.tools)
     effort = request.effort
     if effort is not None and effort not in REASONING_EFFORTS:
+        param = "reasoning.effort" if request.reasoning_effort is None else "reasoning_effort"
         raise RequestError(
-            f"reasoning_effort: {shown(effort)} is not supported; "
-            f"accepted: {', '.join(REASONING_EFFORTS)}",
-            param="reasoning_effort",
+            f"{param}: {shown(effort)} is not supported; accepted: {', '.join(REASONING_EFFORTS)}",
+            param=param,
+            code="unsupported",
         )
 
 
@@ -233,6 +235,7 @@ def _check_part(part: ContentPart, path: str) -> None:
         raise RequestError(
             f"{path}.type: {shown(part.type)} is not supported; accepted: 'text'",
             param=f"{path}.type",
+            code="unsupported",
         )
     if part.text is None:
         raise RequestError(f"{path}.text: a text part needs a string", param=f"{path}.text")

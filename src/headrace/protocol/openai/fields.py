@@ -39,23 +39,23 @@ _GENERATION = _table(
     Known("repetition_detection", _REFUSED, ""),
     Known("watermarking", (False,), "off"),
     Known("ec_transfer_params", _REFUSED, ""),
-    Known("return_prompt_text", (False,), "`/apply-template` returns it"),
+    Known("return_prompt_text", (False,), "it is not repeated", "`/apply-template`"),
     Known("user", str, "a label of the caller's"),
     Known("metadata", dict, "a label of the caller's"),
     Known("store", (False,), "nothing is stored"),
     Known("session_id", str, "a label of the caller's"),
-    Known("n_predict", _REFUSED, ""),
-    Known("n_probs", (0,), "none; `logprobs` asks for them"),
+    Known("n_predict", _REFUSED, "", "`max_tokens`"),
+    Known("n_probs", (0,), "none", "`logprobs`"),
     Known("post_sampling_probs", (False,), "log probabilities are the model's own"),
-    Known("n_cmpl", (1,), "one; `n` is its name here"),
+    Known("n_cmpl", (1,), "one", "`n`"),
     Known("n_indent", (0,), "any indentation"),
     Known("min_keep", (0,), "none"),
-    Known("t_max_predict_ms", (0, -1), "no limit; `timeout_s` sets one"),
+    Known("t_max_predict_ms", (0, -1), "no limit", "`timeout_s`"),
     Known("adaptive_target", (-1,), "off"),
     Known("grammar_lazy", (False,), "a grammar holds from the first token"),
     Known("grammar_triggers", ([],), "none"),
     Known("cache_prompt", bool, "caching changes no output"),
-    Known("repeat_penalty", (1,), "none; `repetition_penalty` is its name here"),
+    Known("repeat_penalty", (1,), "none", "`repetition_penalty`"),
     Known("typical_p", (1,), "keeps all"),
     Known("mirostat", (0,), "off"),
     Known("dry_multiplier", (0,), "off"),
@@ -65,7 +65,7 @@ _GENERATION = _table(
     Known("lora", ([],), "none"),
     Known("lora_path", _REFUSED, ""),
     Known("stop_regex", ([], ""), "none"),
-    Known("no_stop_trim", (False,), "`include_stop_str_in_output` is its name here"),
+    Known("no_stop_trim", (False,), "stop strings are cut off", "`include_stop_str_in_output`"),
     Known("return_hidden_states", (False,), "none"),
     Known("return_routed_experts", (False,), "none"),
     Known("custom_logit_processor", _REFUSED, ""),
@@ -74,8 +74,8 @@ _GENERATION = _table(
 )
 
 CHAT_KNOWN = _GENERATION | _table(
-    Known("functions", ([],), "no functions"),
-    Known("function_call", ("none", "auto"), "no functions to choose from"),
+    Known("functions", ([],), "no functions", "`tools`"),
+    Known("function_call", ("none", "auto"), "no functions to choose from", "`tool_choice`"),
     Known("service_tier", ("auto", "default"), "there is one tier"),
     Known("modalities", (["text"],), "text"),
     Known("audio", _REFUSED, ""),
@@ -92,24 +92,29 @@ CHAT_KNOWN = _GENERATION | _table(
     Known("documents", ([],), "none"),
     Known("mm_processor_kwargs", ({},), "there are no images"),
     Known("media_io_kwargs", ({},), "there are no images"),
-    Known("prompt_token_ids", _REFUSED, ""),
-    Known("input_ids", _REFUSED, ""),
+    Known("prompt_token_ids", _REFUSED, "", "`prompt` of `/v1/completions`"),
+    Known("input_ids", _REFUSED, "", "`prompt` of `/v1/completions`"),
     Known("separate_reasoning", (True,), "reasoning is a field of its own"),
     Known("stream_reasoning", (True,), "reasoning is streamed as it comes"),
     Known("reasoning_format", ("auto", "deepseek"), "reasoning is a field of its own"),
     Known("reasoning_in_content", (False,), "reasoning is a field of its own"),
-    Known("thinking_budget_tokens", (-1,), "no limit; `thinking_token_budget` is its name here"),
+    Known("thinking_budget_tokens", (-1,), "no limit", "`thinking_token_budget`"),
     Known("thinking_forced_open", (False,), "the prompt shows whether reasoning is open"),
     Known("parse_tool_calls", (True,), "calls are read where `tools` are given"),
 )
 
 COMPLETION_KNOWN = _GENERATION | _table(
-    Known("suffix", ("",), "nothing follows"),
+    Known("suffix", ("",), "nothing follows", "`/infill`"),
     Known("thinking_token_budget", (-1,), "no limit; conversations have reasoning"),
 )
 
-TOKENIZE_KNOWN = _table(
+_TEMPLATE_KNOWN = _table(
     Known("mm_processor_kwargs", ({},), "there are no images"),
+)
+
+TOKENIZE_KNOWN = _TEMPLATE_KNOWN | _table(
+    Known("parse_special", (True,), "special tokens in a text are read as such"),
+    Known("with_pieces", (False,), "ids alone", "`return_token_strs`"),
 )
 
 STREAM_OPTIONS_KNOWN = _table(
@@ -118,7 +123,7 @@ STREAM_OPTIONS_KNOWN = _table(
 
 MESSAGE_KNOWN = _table(
     Known("audio", _REFUSED, ""),
-    Known("function_call", _REFUSED, ""),
+    Known("function_call", _REFUSED, "", "`tool_calls`"),
     Known("refusal", _REFUSED, ""),
     Known("annotations", list, "notes of another server's"),
 )
@@ -175,7 +180,7 @@ DETOKENIZE = Endpoint("/detokenize", DetokenizeRequest)
 APPLY_TEMPLATE = Endpoint(
     "/apply-template",
     ApplyTemplateRequest,
-    TOKENIZE_KNOWN,
+    _TEMPLATE_KNOWN,
     {"messages": _MESSAGES, "tools": _TOOLS},
     check_apply_template,
 )

@@ -1,4 +1,4 @@
-"""/tokenize and /detokenize, in vLLM's shapes."""
+"""/tokenize and /detokenize, in vLLM's shapes and in llama-server's, which differ in names."""
 
 from __future__ import annotations
 
@@ -20,10 +20,13 @@ from headrace.protocol.openai.template import (
     opens_turn,
 )
 from headrace.protocol.openai.tools import Tools, check_tools
+from headrace.protocol.request import MISSING_FIELD
+
+_TEXTS = ("prompt", "messages", "content")
 
 
 class TokenizeRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """POST /tokenize: either `prompt` or `messages`."""
+    """POST /tokenize: one of `prompt`, `messages` and `content`."""
 
     model: ServedName = None
     prompt: Annotated[str | None, Meta(description="Text to tokenize, as completions do.")] = None
@@ -31,13 +34,20 @@ class TokenizeRequest(msgspec.Struct, frozen=True, kw_only=True):
         Messages | None,
         Meta(description="Conversation to render and tokenize, instead of `prompt`."),
     ] = None
+    content: Annotated[
+        str | None,
+        Meta(description="llama-server's: text to tokenize, without the tokenizer's own tokens."),
+    ] = None
     add_special_tokens: Annotated[
         bool | None,
         Meta(
             description="Let the tokenizer add its own tokens. "
-            "Default: true for a prompt, false for messages."
+            "Default: true for a prompt, false for messages, `add_special` for content."
         ),
     ] = None
+    add_special: Annotated[
+        bool, Meta(description="llama-server's: let the tokenizer add its own tokens to `content`.")
+    ] = False
     add_generation_prompt: AddGenerationPrompt = None
     continue_final_message: ContinueFinalMessage = False
     chat_template: OwnTemplate = None
@@ -52,13 +62,29 @@ class TokenizeRequest(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the template is to open the assistant's turn."""
         return opens_turn(self.add_generation_prompt, self.continue_final_message)
 
+    @property
+    def adds_special_tokens(self) -> bool:
+        """Whether the tokenizer is to add its own tokens."""
+        if self.add_special_tokens is not None:
+            return self.add_special_tokens
+        return self.prompt is not None or (self.content is not None and self.add_special)
+
 
 def check_tokenize(request: TokenizeRequest) -> None:
     """Rules over several fields; raises RequestError."""
-    if (request.prompt is None) == (request.messages is None):
+    given = [name for name in _TEXTS if getattr(request, name) is not None]
+    if not given:
         raise RequestError(
-            "give either prompt or messages, not both",
-            param="prompt" if request.prompt is None else "messages",
+            "prompt: this field is required, or messages in its place (or content, as "
+            "llama-server has it)",
+            param="prompt",
+            code=MISSING_FIELD,
+        )
+    if len(given) > 1:
+        raise RequestError(
+            f"{' and '.join(given)}: one text is tokenized at a time; give one of them",
+            param=given[1],
+            code="invalid_value",
         )
     check_turn(request.add_generation_prompt, request.continue_final_message)
     check_tools(request.tools)
@@ -86,3 +112,4 @@ class DetokenizeReply(msgspec.Struct, frozen=True):
     """The text of the tokens."""
 
     prompt: str
+    content: Annotated[str, Meta(description="The same, under llama-server's name.")]

@@ -9,6 +9,9 @@ from msgspec import UNSET, Meta, UnsetType
 
 from headrace.errors import RequestError, shown
 
+INVALID_TOOL = "invalid_tool"
+INVALID_CHOICE = "invalid_tool_choice"
+
 MAX_TOOLS = 1024
 """Far above what people send (agents have some 100); each is rendered and compiled."""
 
@@ -82,7 +85,9 @@ def check_tools(tools: list[ToolDefinition]) -> None:
     """Raise RequestError for kinds of tools that are not supported, and for a name given twice."""
     if len(tools) > MAX_TOOLS:
         raise RequestError(
-            f"tools: {len(tools)} tools given, at most {MAX_TOOLS} are accepted", param="tools"
+            f"tools: {len(tools)} tools given, at most {MAX_TOOLS} are accepted",
+            param="tools",
+            code=INVALID_TOOL,
         )
     names: set[str] = set()
     for index, tool in enumerate(tools):
@@ -98,6 +103,7 @@ def check_tools(tools: list[ToolDefinition]) -> None:
                 f"tools[{index}].function.name: {shown(name)} is the name of an earlier tool; "
                 "names have to differ",
                 param=f"tools[{index}].function.name",
+                code=INVALID_TOOL,
             )
         names.add(name)
 
@@ -114,6 +120,7 @@ def tool_choice_of(choice: Any, tools: list[ToolDefinition]) -> ToolChoice:
         raise RequestError(
             f"tool_choice: {shown(choice)} needs `tools`; send tools, or omit it",
             param="tool_choice",
+            code=INVALID_CHOICE,
         )
     if choice in CHOICES:
         return ToolChoice(choice)
@@ -134,11 +141,13 @@ def tool_choice_of(choice: Any, tools: list[ToolDefinition]) -> ToolChoice:
                 f"tool_choice.allowed_tools.mode: {shown(mode)} is not supported; accepted: "
                 "auto, required",
                 param="tool_choice.allowed_tools.mode",
+                code="unsupported",
             )
         if not isinstance(listed, list) or not listed:
             raise RequestError(
                 "tool_choice.allowed_tools.tools: it must be a list of at least one tool",
                 param="tool_choice.allowed_tools.tools",
+                code=INVALID_CHOICE,
             )
         names = [
             _name_in(tool, f"tool_choice.allowed_tools.tools[{index}]", known)
@@ -153,6 +162,7 @@ def _unsupported_choice(choice: object, param: str) -> RequestError:
         f"{param}: {shown(choice)} is not supported; accepted: none, auto, required, "
         '{"type": "function", "function": {"name": ...}} and {"type": "allowed_tools", ...}',
         param=param,
+        code="unsupported",
     )
 
 
@@ -173,5 +183,6 @@ def _name_in(tool: object, param: str, known: set[str]) -> str:
             f"{param}.function.name: {shown(name)} is not the name of one of the tools; they are: "
             f"{', '.join(sorted(known)[:20])}",
             param=f"{param}.function.name",
+            code=INVALID_CHOICE,
         )
     return name

@@ -13,10 +13,10 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from headrace.engine.limits import check_ranges
-from headrace.errors import RequestError
+from headrace.errors import RequestError, shown
 from headrace.protocol.neutral.call import ChatCall, HostedTool, Message, Tool
 from headrace.protocol.neutral.dialect import ClientSide
-from headrace.protocol.neutral.losses import Losses, losses, opaque_loss
+from headrace.protocol.neutral.losses import Losses, has_meaning, losses, opaque_loss
 from headrace.protocol.neutral.part import (
     Media,
     Opaque,
@@ -80,6 +80,14 @@ OWN_FIELDS = frozenset(
 completions."""
 
 
+_OF_TOOLS = {
+    "custom": "models write a call's arguments as JSON, in which its text is escaped, so it can "
+    "neither be passed on as it stands nor be held to a grammar of its own; give a function with "
+    "one string parameter",
+}
+"""Why a kind of tools is refused, and what to do."""
+
+
 class ReadCall(NamedTuple):
     """A call as our own request."""
 
@@ -103,6 +111,7 @@ def chat_request(
     call's. continues: whether the answer goes on with an assistant's message that is the last one.
     taken: fields of the call's extra that somebody else honours.
     """
+    _refuse_hosted_tools(call)
     written = _Writer(taken)
     values = written.request(call)
     values.update(more or {})
@@ -114,6 +123,19 @@ def chat_request(
         request = parse_values(values, CHAT)
         check_ranges(request)
     return ReadCall(request, lost.hints)
+
+
+def _refuse_hosted_tools(call: ChatCall) -> None:
+    for index, tool in enumerate(call.tools):
+        if not isinstance(tool, HostedTool):
+            continue
+        kind = tool.value.get("type", tool.dialect)
+        if has_meaning(f"tools.{kind}"):
+            param = f"tools[{index}].type"
+            why = _OF_TOOLS.get(kind, "no tools are run here; give functions of the client's")
+            raise RequestError(
+                f"{param}: {shown(kind)} is not supported: {why}", param=param, code="unsupported"
+            )
 
 
 def _refuse_meanings(lost: Losses) -> None:

@@ -18,28 +18,52 @@ _NEUTRAL = {
 }
 """Fields of our own request that a neutral call names otherwise."""
 
-_PLACE = re.compile(r"(?P<head>[^.\[]+)(?P<tool>(?<=\Atools)\[\d+\])?")
+# Words of our own fields that may stand anywhere in a message. "n" is too short a word for that.
+_WORDS = tuple(name for name in _NEUTRAL if "_" in name)
+_TOOL = re.compile(r"tools(?P<place>\[\d+\])(?:\.function)?(?:\.(?P<leaf>\w+))?")
+_HEAD = re.compile(r"[^.\[]+")
 
 
 @contextmanager
 def client_names(paths: FieldPaths, has: Callable[[str], bool]) -> Iterator[None]:
     """Within it a RequestError names the client's field, where it is another than ours.
 
-    Of a place within a field the field is named, and which tool it is: other numbers and names
-    would not be the client's. paths: the client's names by those of a neutral call; of several the
-    first that `has` finds in the body.
+    Of a place within a field the field is named, and of a tool which one it is and whether its name
+    or its schema is at fault: other numbers and names would not be the client's. paths: the
+    client's names by those of a neutral call; of several the first that `has` finds in the body.
     """
     try:
         yield
     except RequestError as error:
-        found = None if error.param is None else _PLACE.match(error.param)
-        if error.param is None or found is None:
+        if error.param is None:
             raise
-        neutral = _NEUTRAL.get(found["head"], found["head"])
-        known = paths.get(neutral, (neutral,))
-        told = next((path for path in known if has(path)), known[0]) + (found["tool"] or "")
-        message = str(error)
-        if message.startswith(error.param):
-            error.args = (told + message.removeprefix(error.param),)
-        error.param = told
+        given, error.param = error.param, _told(error.param, paths, has)
+        message = _renamed(str(error), given, error.param)
+        for word in _WORDS:
+            message = _renamed(message, word, _told(word, paths, has))
+        error.args = (message,)
         raise
+
+
+def _told(param: str, paths: FieldPaths, has: Callable[[str], bool]) -> str:
+    """The client's name of our own field."""
+
+    def known(neutral: str) -> str:
+        found = paths.get(neutral, (neutral,))
+        return next((path for path in found if has(path)), found[0])
+
+    if tool := _TOOL.match(param):
+        within = f"tools.{tool['leaf']}"
+        path = known(within) if within in paths else f"{known('tools')}[*]"
+        return path.replace("[*]", tool["place"])
+    head = _HEAD.match(param)
+    if head is None:
+        return param
+    return known(_NEUTRAL.get(head[0], head[0]))
+
+
+def _renamed(message: str, name: str, told: str) -> str:
+    """The message with a field's name replaced, where it is a word of its own."""
+    if name == told:
+        return message
+    return re.sub(rf"(?<![\w.\[]){re.escape(name)}(?![\w\[]|\.\w)", lambda _: told, message)

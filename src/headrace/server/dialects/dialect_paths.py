@@ -8,10 +8,11 @@ from typing import Any
 
 from starlette.responses import Response
 
+from headrace.errors import ContextLengthError
 from headrace.http.headers import REQUEST_ID
 from headrace.protocol.neutral.dialect import ClientSide
+from headrace.protocol.neutral.failure import Failure, FailureKind
 from headrace.server.api_error import ApiError
-from headrace.server.dialects.failure import failure_of
 from headrace.server.reply import error_reply
 
 _DIALECTS: tuple[tuple[str, str], ...] = (
@@ -61,3 +62,29 @@ def _client(folder: str) -> ClientSide:
     module: Any = importlib.import_module(f"headrace.protocol.dialects.{folder}")
     side: ClientSide = module.CLIENT
     return side
+
+
+_KINDS: dict[int, FailureKind] = {
+    401: "authentication",
+    403: "permission",
+    404: "not_found",
+    408: "timeout",
+    413: "too_large",
+    429: "rate_limit",
+    503: "overloaded",
+}
+
+
+def failure_of(error: ApiError) -> Failure:
+    """An error as dialects know it."""
+    detail = error.detail
+    kind = _KINDS.get(error.status) or ("server" if error.status >= 500 else "bad_request")
+    if detail.code == ContextLengthError.CODE:
+        kind = "context_length"
+    return Failure(
+        kind=kind,
+        message=detail.message,
+        status=error.status,
+        code=detail.code,
+        param=detail.param,
+    )

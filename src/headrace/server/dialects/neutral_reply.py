@@ -23,12 +23,11 @@ from headrace.protocol.neutral.usage import TokenUsage
 from headrace.protocol.openai.choice import ChoiceMetrics
 from headrace.protocol.openai.error import SERVER_ERROR
 from headrace.server.api_error import ApiError
+from headrace.server.dialects.dialect_paths import failure_of
 from headrace.server.dialects.events import ChoiceEvents
-from headrace.server.dialects.failure import failure_of
 from headrace.server.generation import Piece
 from headrace.server.logprobs import TokenTable
-from headrace.server.reply import Head, Tally
-from headrace.server.stream_form import StreamForm
+from headrace.server.reply import Head, StreamForm, Tally
 
 DIALECT = "headrace"
 """The name under which this server's own answers are events."""

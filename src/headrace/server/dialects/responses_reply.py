@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
 from headrace.protocol.neutral.event import Event, PartDelta, PartEnd, PartStart, ReplyStart
+from headrace.server.api_error import ApiError
 from headrace.server.dialects.neutral_reply import NeutralReply
 from headrace.server.dialects.thought_signature import sealed_thought
 from headrace.server.generation import Piece
+
+if TYPE_CHECKING:
+    from headrace.protocol.dialects.openai_responses.stream_writer import ResponsesStreamWriter
 
 
 class ResponsesReply(NeutralReply):
@@ -31,8 +35,23 @@ class ResponsesReply(NeutralReply):
     @property
     def ended(self) -> dict[str, Any] | None:
         """The response object of a stream, once its last event is made."""
-        whole: dict[str, Any] | None = self.writer.whole  # type: ignore[attr-defined]
-        return whole
+        return self._events_writer.whole
+
+    def not_stored(self, last: bytes) -> bytes:
+        """The bytes of a stream that end with its last event, saying that it is not stored."""
+        self.stored = False
+        # JSON has no line ends in it, so this is where the last event begins.
+        before = last[: last.rfind(b"\nevent: ") + 1]
+        return before + self._events_writer.not_stored()
+
+    def failed(self, error: ApiError) -> bytes:
+        """The end of a stream that failed: nothing of it is stored."""
+        self._events_writer.not_stored()
+        return super().failed(error)
+
+    @property
+    def _events_writer(self) -> ResponsesStreamWriter:
+        return cast("ResponsesStreamWriter", self.writer)
 
     def _take(self, index: int, piece: Piece) -> Iterator[Event]:
         if not self.seals_thoughts:

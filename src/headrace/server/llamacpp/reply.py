@@ -22,8 +22,7 @@ from headrace.protocol.openai.choice import ChoiceMetrics
 from headrace.server.generation import Piece
 from headrace.server.logprobs import TokenTable, floored
 from headrace.server.prompt import Prompt
-from headrace.server.reply import WholeChoice, progress_of
-from headrace.server.stream_form import OPENAI_FORM
+from headrace.server.reply import OPENAI_FORM, WholeChoice, progress_of
 
 _MS_PER_S = 1000.0
 

@@ -83,7 +83,8 @@ class ResponseRows:
             self._remove_unneeded()  # what a server held that was killed
 
     def add(self, turn: Turn) -> bool:
-        """Store a response and displace the oldest; False where it alone exceeds the bounds."""
+        """Store a response and displace the oldest; False where it exceeds the bounds
+        with the turns that are being continued."""
         size = len(turn.items) + len(turn.body)
         if size > self._bounds.bytes or self._bounds.responses == 0:
             return False
@@ -102,7 +103,7 @@ class ResponseRows:
                 ),
             )
             self._displace()
-        return True
+        return self._find(turn.id, turn.owner, "number") is not None
 
     def body(self, id: str, owner: bytes) -> bytes | None:
         """The response object; None where the owner has none of this id."""

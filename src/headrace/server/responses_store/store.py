@@ -23,6 +23,7 @@ from headrace.server.responses_store.rows import Bounds, Conversation, Items, Re
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 _S_PER_DAY = 86_400
 _OWNER_BYTES = 16
@@ -54,8 +55,16 @@ class ResponsesStore:
         return hashlib.blake2b(key, key=salt, digest_size=_OWNER_BYTES).digest() if key else b""
 
     async def add(self, turn: Turn) -> bool:
-        """Store a response; False where it was not stored."""
-        return await self._done(partial(self._rows.add, turn), default=False)
+        """Store a response; False where it was not stored, and the log says why."""
+        is_stored = await self._done(partial(self._rows.add, turn), default=None)
+        if is_stored is False:
+            logger.warning(
+                "%s: %s was not stored: with the turns that are being continued it has more than "
+                "--max-stored-response-bytes",
+                self._name,
+                turn.id,
+            )
+        return is_stored is True
 
     async def body(self, id: str, owner: bytes) -> bytes | None:
         """The response object; None where the owner has none of this id."""
@@ -94,7 +103,7 @@ class ResponsesStore:
             self._thread.submit(self._rows.close)
         self._thread.shutdown()
 
-    async def _done(self, work: Callable[[], T], *, default: T) -> T:
+    async def _done(self, work: Callable[[], T], *, default: U) -> T | U:
         try:
             return await asyncio.wrap_future(self._thread.submit(work))
         except sqlite3.Error as error:

@@ -1,11 +1,12 @@
 """POST /v1/responses and /v1/responses/input_tokens: OpenAI's Responses API.
 
-A response is in the store before its client has read its end, so that the next request may name it.
+A response is in the store before its client has read its end, so that the next request may name it;
+where it could not be stored, its end says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +19,7 @@ from headrace.conversation.reading import AnswerReading
 from headrace.errors import RequestError, shown
 from headrace.protocol.body_json import decode_object
 from headrace.protocol.neutral.call import ChatCall
+from headrace.protocol.openai.chat import REASONING_EFFORTS
 from headrace.server.api_error import ApiError
 from headrace.server.call import Call
 from headrace.server.dialects.client_names import client_names
@@ -41,6 +43,7 @@ _REFUSED = {
     "prompt": "prompts are not kept; send the prompt's text as instructions and input",
     "context_management": "nothing is compacted; send what is to be in the context",
 }
+_FORMS = ("text", "json_object", "json_schema")
 # Kept apart from the call that becomes our own request: they say nothing of the answer.
 _OURS = frozenset({*_REFUSED, "store", "previous_response_id", "truncation"})
 
@@ -135,27 +138,33 @@ async def _answered(call: Call, side: OpenAIResponsesClient, read: _Asked) -> Re
         response.pass_through(partial(_kept_stream, call, read, reply))
     elif response.status_code == 200:
         body = bytes(response.body)
-        await _keep(call, read, msgspec.json.decode(body)["id"], body)
+        whole = msgspec.json.decode(body)
+        if not await _is_kept(call, read, whole["id"], body):
+            response.body = msgspec.json.encode({**whole, "store": False})
+            response.headers["content-length"] = str(len(response.body))
     return response
 
 
 async def _kept_stream(
     call: Call, read: _Asked, reply: ResponsesReply, events: AsyncGenerator[bytes, None]
 ) -> AsyncGenerator[bytes, None]:
-    """The events, the last of which waits until the response is stored."""
+    """The events, the last of which waits until the response is stored, or could not be."""
     async with aclosing(events):
         async for event in events:
             whole = reply.ended
-            if whole is not None:
-                await _keep(call, read, whole["id"], msgspec.json.encode(whole))
+            if whole is not None and not await _is_kept(
+                call, read, whole["id"], msgspec.json.encode(whole)
+            ):
+                event = reply.not_stored(event)
             yield event
 
 
-async def _keep(call: Call, read: _Asked, id: str, body: bytes) -> None:
+async def _is_kept(call: Call, read: _Asked, id: str, body: bytes) -> bool:
+    """Keep a response; False where that did not succeed."""
     from headrace.protocol.dialects.openai_responses.own_items import own_items
 
     items = msgspec.json.encode(own_items(read.input, id))
-    await call.state.responses_store.add(Turn(id, call.owner, read.previous, items, body))
+    return await call.state.responses_store.add(Turn(id, call.owner, read.previous, items, body))
 
 
 async def _read(call: Call) -> _Asked:
@@ -248,6 +257,23 @@ def _refuse(fields: dict[str, Any]) -> None:
             "truncation: only 'disabled' is supported, as nothing of a conversation is dropped "
             "unseen; send less input",
             param="truncation",
+            code="unsupported",
+        )
+
+    reasoning, text = fields.get("reasoning"), fields.get("text")
+    effort = reasoning.get("effort") if isinstance(reasoning, dict) else None
+    _refuse_word(effort, "reasoning.effort", REASONING_EFFORTS)
+    form = text.get("format") if isinstance(text, dict) else None
+    kind = form.get("type") if isinstance(form, dict) else None
+    _refuse_word(kind, "text.format.type", _FORMS)
+
+
+def _refuse_word(word: Any, param: str, accepted: Sequence[str]) -> None:
+    """Refuse a word that only OpenAI's own servers know; what is no word is refused elsewhere."""
+    if isinstance(word, str) and word not in accepted:
+        raise RequestError(
+            f"{param}: {shown(word)} is not supported; accepted: {', '.join(accepted)}",
+            param=param,
             code="unsupported",
         )
 

@@ -59,15 +59,12 @@ async def tokenize_text(call: Call) -> Response:
 
 
 def _ids(request: TokenizeRequest, model: ServedModel) -> list[int]:
-    special = request.add_special_tokens
+    special = request.adds_special_tokens
     if request.messages is None:
-        return tokenize(
-            model,
-            request.prompt or "",
-            add_special_tokens=True if special is None else special,
-            param="prompt",
-            must_fit=False,
-        )
+        param, text = "prompt", request.prompt
+        if text is None:
+            param, text = "content", request.content
+        return tokenize(model, text or "", add_special_tokens=special, param=param, must_fit=False)
     conversation = Conversation(
         request.messages,
         opens_turn=request.opens_turn,
@@ -76,7 +73,7 @@ def _ids(request: TokenizeRequest, model: ServedModel) -> list[int]:
         template=request.chat_template,
         tools=request.tools,
     )
-    return render(model, conversation, add_special_tokens=bool(special), must_fit=False).token_ids
+    return render(model, conversation, add_special_tokens=special, must_fit=False).token_ids
 
 
 async def detokenize(call: Call) -> Response:
@@ -86,10 +83,13 @@ async def detokenize(call: Call) -> Response:
     model.check_name(request.model)
     await call.side_work(lambda: _check_ids(request, model))
     if len(request.tokens) <= PART_ITEMS:
-        return json_reply(DetokenizeReply("".join(_texts(request.tokens, model))))
-    return LongReply(
-        filled(DetokenizeReply(""), {"prompt": text_parts(_texts(request.tokens, model))})
-    )
+        text = "".join(_texts(request.tokens, model))
+        return json_reply(DetokenizeReply(text, text))
+    texts = {
+        name: text_parts(_texts(request.tokens, model))
+        for name in DetokenizeReply.__struct_fields__
+    }
+    return LongReply(filled(DetokenizeReply("", ""), texts))
 
 
 def _check_ids(request: DetokenizeRequest, model: ServedModel) -> None:

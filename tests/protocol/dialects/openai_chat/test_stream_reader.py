@@ -368,6 +368,25 @@ def test_log_probabilities_go_with_their_text() -> None:
     assert choice.logprobs == [one("a"), one("b"), one("c")]
 
 
+def test_log_probabilities_of_a_call_are_those_of_its_name_and_of_its_end_too() -> None:
+    def one(token: str) -> dict[str, Any]:
+        return {"token": token, "logprob": -1.0}
+
+    for first in (piece(0, "c1", "f"), piece(0, "c1", None, "{")):
+        last = piece(0, None, "f", "}") if "name" not in first["function"] else piece(0, args="{}")
+        chunks = [
+            delta(tool_calls=[first]),
+            delta(tool_calls=[last]),
+            delta(content=""),
+            delta("tool_calls"),
+        ]
+        for chunk, token in zip(chunks, "abc", strict=False):
+            chunk["choices"][0]["logprobs"] = {"content": [one(token)], "refusal": None}
+        choice = reply_of(sse(*chunks)).choices[0]
+        assert choice.parts == (ToolCall(id="c1", name="f", arguments="{}"),)
+        assert choice.logprobs == [one("a"), one("b"), one("c")]
+
+
 @pytest.mark.parametrize(
     "chunks",
     [

@@ -270,6 +270,39 @@ def test_a_call_without_arguments() -> None:
     ]
 
 
+def test_a_call_whose_arguments_broke_off_is_incomplete_and_not_called_done() -> None:
+    events = [
+        BEGAN,
+        *part(0, "tool_call", '{"a":', " 1}", id="a", name="f"),
+        *part(1, "tool_call", '{"a":', ' "b', id="b", name="f"),
+        ChoiceEnd(choice=0, reason="length"),
+        ReplyEnd(),
+    ]
+    found = client_reads(read(), events)
+    assert [(item["status"], item["arguments"]) for item in output(found)] == [
+        ("completed", '{"a": 1}'),
+        ("incomplete", '{"a": "b'),
+    ]
+    done = [one["output_index"] for one in found if one["type"].endswith("arguments.done")]
+    assert done == [0]
+    (last,) = [one for one in found if one["type"].endswith("item.done")][1:]
+    assert last["item"]["status"] == "incomplete"
+    assert found[-1]["type"] == "response.incomplete"
+
+
+@pytest.mark.parametrize("signature", [None, Signature("anthropic", "sig")])
+def test_a_thought_that_was_cut_is_incomplete_and_one_before_text_is_not(
+    signature: Signature | None,
+) -> None:
+    thought = part(0, "thinking", "hm", signature=signature)
+    cut: Event = ChoiceEnd(choice=0, reason="length")
+    (item,) = output(client_reads(read(), [BEGAN, *thought, cut, ReplyEnd()]))
+    assert (item["type"], item["status"]) == ("reasoning", "incomplete")
+    assert read(input=[item]).messages[0].parts
+    found = client_reads(read(), [BEGAN, *thought, *part(1, "text", "Hi"), cut, ReplyEnd()])
+    assert [item.get("status") for item in output(found)] == [None, "incomplete"]
+
+
 def test_signatures_of_calls_and_texts_come_back() -> None:
     sig = Signature("gemini", "sig")
     events = [

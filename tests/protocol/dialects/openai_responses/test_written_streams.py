@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import msgspec
@@ -144,9 +145,18 @@ def test_any_answer_comes_out_in_order_and_is_read_again(events: list[Event]) ->
         assert parts == ()
         return
     calls = {one.id: one for one in said(parts, ToolCall)}
-    assert {one.id: one for one in said(turn.parts, ToolCall)} == calls
+    assert {one.id: _without_status(one) for one in said(turn.parts, ToolCall)} == calls
     assert said(turn.parts, Text) == said(parts, Text)
     assert signatures(turn.parts) == signatures(parts)
+
+
+def _without_status(call: ToolCall) -> ToolCall:
+    """A call without the word that its item was incomplete, which its arguments then are."""
+    extra = dict(call.extra)
+    if extra.pop("status", None) == "incomplete":
+        with pytest.raises(json.JSONDecodeError):
+            json.loads(call.arguments)
+    return msgspec.structs.replace(call, extra=extra)
 
 
 def signatures(parts: tuple[Part, ...]) -> list[tuple[str, Signature]]:

@@ -29,6 +29,8 @@ FIELD_PATHS: Final[FieldPaths] = {
     "reasoning.shown": ("thinking.display",),
     "stop": ("stop_sequences",),
     "tools.cache": _CACHE,
+    "tools.name": ("tools[*].name",),
+    "tools.parameters": ("tools[*].input_schema",),
     "tools.strict": ("tools[*].strict",),
     "user": ("metadata.user_id",),
 }

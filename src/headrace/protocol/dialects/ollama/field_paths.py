@@ -29,6 +29,8 @@ FIELD_PATHS: Final[FieldPaths] = {
     "seed": ("options.seed",),
     "stop": ("options.stop",),
     "temperature": ("options.temperature",),
+    "tools.name": ("tools[*].function.name",),
+    "tools.parameters": ("tools[*].function.parameters",),
     "tools.strict": ("tools[*].function.strict",),
     "top_k": ("options.top_k",),
     "top_p": ("options.top_p",),

@@ -46,6 +46,7 @@ class _Call:
         self.part: int | None = None
         self.id = ""
         self.early: list[str] = []
+        self.early_logprobs: list[dict[str, Any]] = []
         self.arguments = GrowingArguments()
         self.whole = False
         self.signature: Signature | None = None
@@ -103,8 +104,9 @@ class GrowingCalls:
             self._begin(call, name, arguments, logprobs, events)
         elif call.part is None:
             call.early.append(arguments)
+            call.early_logprobs += logprobs or []
             self.kept += 1
-        elif arguments:
+        else:
             self._grow(call, call.part, arguments, logprobs, events)
 
     def _find(self, fragment: dict[str, Any], name: str, arguments: str) -> _Call | None:
@@ -158,9 +160,9 @@ class GrowingCalls:
             )
         )
         piece = "".join(call.early) + arguments
-        call.early = []
-        if piece:
-            self._grow(call, call.part, piece, logprobs, events)
+        before = call.early_logprobs
+        call.early, call.early_logprobs = [], []
+        self._grow(call, call.part, piece, before + (logprobs or []), events)
 
     def _grow(
         self,
@@ -172,12 +174,19 @@ class GrowingCalls:
     ) -> None:
         piece = call.arguments.take(piece)
         if piece or logprobs:
-            events.append(PartDelta(choice=self._choice, part=part, text=piece, logprobs=logprobs))
+            events.append(
+                PartDelta(choice=self._choice, part=part, text=piece, logprobs=logprobs or None)
+            )
 
     def end(
-        self, hidden: dict[str, Signature], google: Signature | None, events: list[Event]
+        self,
+        hidden: dict[str, Signature],
+        google: Signature | None,
+        logprobs: list[dict[str, Any]] | None,
+        events: list[Event],
     ) -> Signature | None:
-        """Close all. hidden: signatures by call id, of which those used are taken out.
+        """Close all. hidden: signatures by call id, of which those used are taken out. logprobs:
+        of tokens after the last piece.
 
         Returns `google`, a signature of the whole message, if no call took it.
         """
@@ -188,8 +197,14 @@ class GrowingCalls:
             signature = call.signature or hidden.pop(call.id, None)
             if signature is None:
                 signature, google = google, None
-            if rest := call.arguments.end():
-                events.append(PartDelta(choice=self._choice, part=call.part, text=rest))
+            rest = call.arguments.end()
+            if rest or logprobs:
+                events.append(
+                    PartDelta(
+                        choice=self._choice, part=call.part, text=rest, logprobs=logprobs or None
+                    )
+                )
+                logprobs = None
             events.append(PartEnd(choice=self._choice, part=call.part, signature=signature))
         return google
 

@@ -306,7 +306,9 @@ class GrowingChoice:
             self._open = None
             events.append(PartEnd(choice=self._index, part=part, signature=signature))
         if self._calls.open:
-            self._google = self._calls.end(self._hidden, self._google, events)
+            self._google = self._calls.end(
+                self._hidden, self._google, self._take_logprobs(), events
+            )
 
     def _cite(self, events: list[Event]) -> None:
         """The sources of the open text, before its end."""

@@ -10,25 +10,26 @@ from typing import Any
 import msgspec
 
 from headrace.protocol.neutral.failure import Failure, FailureKind
+from headrace.protocol.openai.error import INVALID_REQUEST, RATE_LIMIT, SERVER_ERROR
 
 # Kind, OpenAI's type, OpenAI's code if it has one.
 _TYPES: dict[FailureKind, tuple[str, str | None]] = {
-    "bad_request": ("invalid_request_error", None),
-    "context_length": ("invalid_request_error", "context_length_exceeded"),
-    "content_policy": ("invalid_request_error", "content_policy_violation"),
-    "authentication": ("invalid_request_error", "invalid_api_key"),
+    "bad_request": (INVALID_REQUEST, None),
+    "context_length": (INVALID_REQUEST, "context_length_exceeded"),
+    "content_policy": (INVALID_REQUEST, "content_policy_violation"),
+    "authentication": (INVALID_REQUEST, "invalid_api_key"),
     "permission": ("request_forbidden", None),
     "payment": ("insufficient_quota", "insufficient_quota"),
-    "not_found": ("invalid_request_error", "model_not_found"),
-    "too_large": ("invalid_request_error", "request_too_large"),
-    "account_limit": ("invalid_request_error", "account_limit"),
-    "rate_limit": ("rate_limit_error", "rate_limit_exceeded"),
-    "overloaded": ("server_error", "overloaded"),
-    "timeout": ("server_error", "timeout"),
-    "server": ("server_error", None),
-    "network": ("server_error", "connection_error"),
-    "damaged": ("server_error", "bad_gateway"),
-    "reply_too_large": ("server_error", "bad_gateway"),
+    "not_found": (INVALID_REQUEST, "model_not_found"),
+    "too_large": (INVALID_REQUEST, "request_too_large"),
+    "account_limit": (INVALID_REQUEST, "account_limit"),
+    "rate_limit": (RATE_LIMIT, "rate_limit_exceeded"),
+    "overloaded": (SERVER_ERROR, "overloaded"),
+    "timeout": (SERVER_ERROR, "timeout"),
+    "server": (SERVER_ERROR, None),
+    "network": (SERVER_ERROR, "connection_error"),
+    "damaged": (SERVER_ERROR, "bad_gateway"),
+    "reply_too_large": (SERVER_ERROR, "bad_gateway"),
 }
 
 

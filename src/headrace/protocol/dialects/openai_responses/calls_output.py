@@ -1,9 +1,16 @@
-"""Function calls of a response's output: items of their own, which may be open side by side."""
+"""Function calls of a response's output: items of their own, which may be open side by side.
+
+A call is completed only with arguments that are whole: one that the answer's limit cut, or that
+broke, is an incomplete item, and no event calls its arguments done.
+"""
 
 from __future__ import annotations
 
+import msgspec
+
 from headrace.protocol.dialects.openai_responses.sealed import seal_call
 from headrace.protocol.dialects.openai_responses.told_items import OpenItem, ToldItems
+from headrace.protocol.neutral.arguments import given_arguments
 from headrace.protocol.neutral.carried_id import pack
 from headrace.protocol.neutral.event import PartStart
 from headrace.protocol.neutral.part import Signature
@@ -48,20 +55,22 @@ class CallsOutput:
             self._tell_of(call, None)
 
     def ended(self, part: int, signature: Signature | None) -> None:
-        """A call is whole."""
+        """Nothing more of a call comes."""
         call = self._calls[part]
         late = signature if call.item is not None else None
         item = call.item or self._tell_of(call, signature)
         del self._calls[part]
         value = item.value
         value["arguments"] = "".join(call.pieces)
-        value["status"] = "completed"
-        self._items.tell(
-            "response.function_call_arguments.done",
-            item_id=value["id"],
-            output_index=item.index,
-            arguments=value["arguments"],
-        )
+        is_whole = _is_json(value["arguments"])
+        value["status"] = "completed" if is_whole else "incomplete"
+        if is_whole:
+            self._items.tell(
+                "response.function_call_arguments.done",
+                item_id=value["id"],
+                output_index=item.index,
+                arguments=value["arguments"],
+            )
         self._items.done(item)
         if late is not None:
             self._items.add_sealed(seal_call(value["call_id"], late))
@@ -104,3 +113,12 @@ class CallsOutput:
             output_index=item.index,
             delta=piece,
         )
+
+
+def _is_json(arguments: str) -> bool:
+    """Whether arguments are whole; a call without any is."""
+    try:
+        msgspec.json.decode(given_arguments(arguments))
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True

@@ -29,5 +29,7 @@ FIELD_PATHS: Final[FieldPaths] = {
     "output.schema": ("text.format.schema",),
     "reasoning.shown": ("reasoning.summary",),
     "tools.cache": _CACHE,
+    "tools.name": ("tools[*].name",),
+    "tools.parameters": ("tools[*].parameters",),
     "tools.strict": ("tools[*].strict",),
 }

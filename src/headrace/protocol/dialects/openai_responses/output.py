@@ -77,7 +77,7 @@ class Output:
         return self._items.taken()
 
     def finish(self, reason: Finish | None) -> Told:
-        """After the last part. A message that was cut off is incomplete."""
+        """After the last part. A message or a thought that was cut off is incomplete."""
         cut = reason in ("length", "content_filter")
         self._close("incomplete" if cut else "completed")
         return self._items.taken()
@@ -170,10 +170,10 @@ class Output:
         self._items.tell(f"response.{kind}.done", **place, part=part)
 
     def _sign(self, signature: Signature) -> None:
-        """The open reasoning item, which is whole with it."""
+        """The open reasoning item, which nothing joins any more."""
         assert self._item is not None
         self._item.value["encrypted_content"] = seal(signature)
-        self._close()
+        self._item.key = None
 
     def _open(self, words: _Words) -> dict[str, Any]:
         """Tells once of where the words are: in the open item, or in one that is opened."""
@@ -230,7 +230,7 @@ class Output:
         """Ends the open message or reasoning item."""
         item, self._item = self._item, None
         if item is not None:
-            if "status" in item.value:
+            if "status" in item.value or status != "completed":
                 item.value["status"] = status
             self._items.done(item)
 

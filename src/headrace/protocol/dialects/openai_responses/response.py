@@ -60,6 +60,10 @@ class Response:
         """The response as in the first events of a stream."""
         return self._head
 
+    def not_stored(self) -> None:
+        """Its end says that it cannot be found later, whatever was to be done."""
+        self._head = {**self._head, "store": False}
+
     def ended(
         self,
         output: list[dict[str, Any]],

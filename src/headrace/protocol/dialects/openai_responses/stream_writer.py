@@ -65,6 +65,17 @@ class ResponsesStreamWriter:
         self._kept.take(event)
         return self._events(self._output.take(event))
 
+    def not_stored(self) -> bytes:
+        """Say at the end that the response cannot be found later: the last event once more, if it
+        was written."""
+        if self._response is not None:
+            self._response.not_stored()
+        if self.whole is None:
+            return b""
+        self.whole["store"] = False
+        self._sequence_number -= 1
+        return self._event({"type": _ended_as(self.whole), "response": self.whole})
+
     def keep_alive(self) -> bytes:
         """A comment, which every reader of server-sent events skips."""
         return KEEP_ALIVE
@@ -93,8 +104,7 @@ class ResponsesStreamWriter:
         extra = self._finished.extra if self._finished else {}
         whole = response.ended(output.items, reason, self._usage, self._service_tier, extra)
         self.whole = whole
-        kind = "incomplete" if whole["status"] == "incomplete" else "completed"
-        return closing + self._event({"type": f"response.{kind}", "response": whole})
+        return closing + self._event({"type": _ended_as(whole), "response": whole})
 
     def _events(self, told: list[dict[str, Any]]) -> bytes:
         if len(told) == 1:
@@ -106,3 +116,8 @@ class ResponsesStreamWriter:
         self._sequence_number += 1
         data = one_line(msgspec.json.encode(told))
         return b"event: %b\ndata: %b\n\n" % (told["type"].encode(), data)
+
+
+def _ended_as(whole: dict[str, Any]) -> str:
+    """The name of the last event of a stream that did not fail."""
+    return f"response.{'incomplete' if whole['status'] == 'incomplete' else 'completed'}"
