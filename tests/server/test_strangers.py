@@ -96,7 +96,7 @@ TRICKS = [
           "200: named in a header"),
     Trick("a model name of 1 MB", COMPLETIONS, fields(model="m" * 10**6), 404, "model_not_found",
           "404, the name cut"),
-    Trick("a role of 1 MB", CHAT, chat([{"role": "r" * 10**6}]), 400, None, REFUSED),
+    Trick("a role of 1 MB", CHAT, chat([{"role": "r" * 10**6}]), 400, "unsupported", REFUSED),
     Trick("a billion choices", COMPLETIONS, fields(n=10**9), 400, None, REFUSED),
     Trick("128 choices of 1,024 prompts", COMPLETIONS,
           lambda: fields(prompt=["x"] * 1024, n=128)(), 400, "too_many_choices",

@@ -120,7 +120,7 @@ TRICKS = [
           200, True),
     Trick("a body of another type",
           b"POST /v1/completions HTTP/1.1\r\n" + HEAD + b"Content-Type: text/html\r\n" + SIZED
-          + b"\r\n" + BODY, 415, True, None),
+          + b"\r\n" + BODY, 415, True, "unsupported_media_type"),
     Trick("a GET with a body", get("/version", "Content-Length: 3") + b"abc", 200, True),
 ]  # fmt: skip
 

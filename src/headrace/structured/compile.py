@@ -50,8 +50,8 @@ MAX_KEPT_CHARS = 256
 """Of such a text; a longer one is cut into ids every time."""
 
 MAX_CUT_CHARS = 1024
-"""Of a forced text that is cut into ids at once. Ids are asked for at every step of it, and cutting
-all of 16 KB took 10 ms each time."""
+"""Of a forced text that is cut into ids at once. They are looked up at every step of it, and
+cutting all of 16 KB took 10 ms each time."""
 
 OVERLAP_CHARS = 128
 """At the end of what is cut of a longer text, which the text behind it may cut in another way: no

@@ -35,8 +35,8 @@ _MOST = 1 << 40
 """As much as is counted to: repeats of repeats would be numbers without end."""
 
 
-class Forced(NamedTuple):
-    """What a part of a grammar forces, in bytes."""
+class ForcedText(NamedTuple):
+    """The text that a part of a grammar forces, in bytes."""
 
     fixed: int | None
     """Of its only text; None where it has several."""
@@ -48,7 +48,7 @@ class Forced(NamedTuple):
     """The most that are forced in one go within it."""
 
 
-FREE = Forced(None, 0, 0, 0)
+FREE = ForcedText(None, 0, 0, 0)
 """Of what any text may be."""
 
 
@@ -57,17 +57,17 @@ def num_bytes(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
 
 
-def text_of(length: int) -> Forced:
+def text_of(length: int) -> ForcedText:
     """One text of so many bytes."""
-    return Forced(length, length, length, length)
+    return ForcedText(length, length, length, length)
 
 
-def optional(part: Forced) -> Forced:
+def optional(part: ForcedText) -> ForcedText:
     """A part that may be missing."""
     return part._replace(fixed=None)
 
 
-def joined(parts: Iterable[Forced]) -> Forced:
+def joined(parts: Iterable[ForcedText]) -> ForcedText:
     """Parts one behind the other."""
     best = current = 0
     first: int | None = None
@@ -80,10 +80,10 @@ def joined(parts: Iterable[Forced]) -> Forced:
         current = part.last
     if first is None:
         return text_of(current)
-    return Forced(None, first, current, max(best, current))
+    return ForcedText(None, first, current, max(best, current))
 
 
-def at_once(parts: Iterable[Forced]) -> Forced:
+def at_once(parts: Iterable[ForcedText]) -> ForcedText:
     """Parts that hold for one text."""
     listed = list(parts)
     if len(listed) == 1:
@@ -95,15 +95,15 @@ def at_once(parts: Iterable[Forced]) -> Forced:
         min(_MOST, sum(lengths))
         for lengths in zip(*((part.first, part.last, part.run) for part in listed), strict=True)
     )
-    return Forced(None, first, last, run)
+    return ForcedText(None, first, last, run)
 
 
-def either(parts: Iterable[Forced]) -> Forced:
+def either(parts: Iterable[ForcedText]) -> ForcedText:
     """One of some parts."""
     listed = list(parts)
     if len(listed) == 1:
         return listed[0]
-    return Forced(
+    return ForcedText(
         None,
         max((part.first for part in listed), default=0),
         max((part.last for part in listed), default=0),
@@ -111,7 +111,7 @@ def either(parts: Iterable[Forced]) -> Forced:
     )
 
 
-def repeated(part: Forced, least: int, most: int | None) -> Forced:
+def repeated(part: ForcedText, least: int, most: int | None) -> ForcedText:
     """At least and at most so many; most: None for any number."""
     if part.fixed is None:
         return joined((part, part)) if most is None or most > 1 else part
@@ -120,9 +120,9 @@ def repeated(part: Forced, least: int, most: int | None) -> Forced:
     return text_of(run) if least or most == 0 else optional(text_of(run))
 
 
-def forced_by(pattern: str) -> Forced:
+def forced_by(pattern: str) -> ForcedText:
     """Of an expression; in time in proportion to its length. What is wrong in it is not judged."""
-    ways: list[list[list[Forced]]] = [[[]]]
+    ways: list[list[list[ForcedText]]] = [[[]]]
     for found in _TOKEN.finditer(pattern):
         if found["open"]:
             ways.append([[]])

@@ -60,7 +60,7 @@ class GrammarLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Of one object in a schema: the work for optional properties grows with their square."""
     literal_bytes: int = MAX_FORCED_BYTES
     """Of a text that an answer has to repeat in one go: a literal, a choice, "a{20000}". Schemas
-    have the same bound by their walk, which knows where it is (`schema_forced`)."""
+    have the same bound by their walk, which knows where it is (`schema_runs`)."""
     productions: int = 40_000
     """Symbols in a compiled grammar."""
     step_fuel: int = 200_000

@@ -18,7 +18,7 @@ from headrace.errors import RequestError, shown
 from headrace.structured.forced_text import MAX_FORCED_BYTES
 from headrace.structured.patterns import PatternError, rewritten, unwritten
 from headrace.structured.schema_costs import Pointer, excess_of, target_of
-from headrace.structured.schema_forced import too_long
+from headrace.structured.schema_runs import too_long
 
 UNSUPPORTED_SCHEMA = "unsupported_schema"
 INVALID_SCHEMA = "invalid_schema"

@@ -16,7 +16,7 @@ import msgspec
 from headrace.structured.forced_text import (
     FREE,
     MAX_FORCED_BYTES,
-    Forced,
+    ForcedText,
     at_once,
     either,
     forced_by,
@@ -57,7 +57,7 @@ def too_long(schemas: Schemas) -> TooLong | None:
 
     schemas: every schema within one, by where it is; a reference is to one of them.
     """
-    counted: dict[Pointer, Forced] = {}
+    counted: dict[Pointer, ForcedText] = {}
     begun: set[Pointer] = set()
     pending: list[Pointer] = list(schemas)[::-1]
     while pending:
@@ -95,8 +95,8 @@ def _inner(pointer: Pointer, schema: Mapping[str, Any]) -> Iterator[Pointer]:
 
 
 def _forced(
-    pointer: Pointer, schema: Mapping[str, Any], forced: Callable[[Pointer], Forced]
-) -> Forced:
+    pointer: Pointer, schema: Mapping[str, Any], forced: Callable[[Pointer], ForcedText]
+) -> ForcedText:
     if "const" in schema:
         return text_of(_json_bytes(schema["const"]))
     if isinstance(values := schema.get("enum"), list):
@@ -115,8 +115,8 @@ def _forced(
 
 
 def _of_kinds(
-    pointer: Pointer, schema: Mapping[str, Any], forced: Callable[[Pointer], Forced]
-) -> Forced:
+    pointer: Pointer, schema: Mapping[str, Any], forced: Callable[[Pointer], ForcedText]
+) -> ForcedText:
     """By its type and the keywords of each; of any type where none is stated."""
     stated = schema.get("type")
     kinds = [stated] if isinstance(stated, str) else _listed(stated) or ["object", "array"]
@@ -131,8 +131,8 @@ def _of_kinds(
 
 
 def _of_object(
-    pointer: Pointer, schema: Mapping[str, Any], forced: Callable[[Pointer], Forced]
-) -> Forced:
+    pointer: Pointer, schema: Mapping[str, Any], forced: Callable[[Pointer], ForcedText]
+) -> ForcedText:
     required = {name for name in _listed(schema.get("required")) if isinstance(name, str)}
     properties, patterns = _named(schema.get("properties")), _named(schema.get("patternProperties"))
     parts = [text_of(1)]
@@ -152,8 +152,8 @@ def _of_object(
 
 
 def _of_array(
-    pointer: Pointer, schema: Mapping[str, Any], forced: Callable[[Pointer], Forced]
-) -> Forced:
+    pointer: Pointer, schema: Mapping[str, Any], forced: Callable[[Pointer], ForcedText]
+) -> ForcedText:
     prefix, rest = ("prefixItems", "items")
     if isinstance(schema.get("items"), list):
         prefix, rest = ("items", "additionalItems")
@@ -170,7 +170,7 @@ def _of_array(
     return joined((*parts, text_of(1)))
 
 
-def _of_pattern(pattern: str) -> Forced:
+def _of_pattern(pattern: str) -> ForcedText:
     if "{" in pattern or len(pattern) > _SHORT:
         return optional(forced_by(pattern))
     return optional(text_of(len(pattern) * _MOST_BYTES))
