@@ -1,8 +1,8 @@
 """The OpenAPI 3.1 document of a server, made from its routes and the structs of their bodies.
 
 Made at the first request for it: nothing here is imported before, so that it costs a start nothing.
-Knows the shape of a document; what a route is for says `openapi_operations`, what bodies look like
-`openapi_schemas`.
+Knows the shape of a document; what a route is for says `operations`, what bodies look like
+`schemas`; `responses` and `dialects` say both of the APIs that are not OpenAI's first ones.
 """
 
 from __future__ import annotations
