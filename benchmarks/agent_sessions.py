@@ -139,7 +139,7 @@ def judge(answers: list[Answer], cold: list[Answer] | None) -> list[Turn]:
 
 
 def _equal(answer: Answer, cold: Answer) -> bool:
-    if answer.said != cold.said:
+    if answer.visible != cold.visible:
         return False
     if answer.ids:
         return (answer.ids, answer.logprobs) == (cold.ids, cold.logprobs)

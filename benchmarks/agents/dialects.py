@@ -37,7 +37,7 @@ class Answer:
     response_id: str = ""
 
     @property
-    def said(self) -> tuple[str, str, list[tuple[str, str]]]:
+    def visible(self) -> tuple[str, str, list[tuple[str, str]]]:
         """What a client of any dialect sees."""
         return self.content, self.reasoning, self.calls
 
@@ -82,8 +82,8 @@ class Chat:
             for call in delta.get("tool_calls") or ():
                 grow_call(answer, call["function"])
             answer.ids += choice.get("token_ids") or ()
-            for told in (choice.get("logprobs") or {}).get("content") or ():
-                answer.logprobs.append(_logprobs(told))
+            for token in (choice.get("logprobs") or {}).get("content") or ():
+                answer.logprobs.append(_logprobs(token))
             some = some or bool(content or reasoning or choice.get("token_ids"))
         return some
 
@@ -241,8 +241,8 @@ def grow_call(answer: Answer, function: dict[str, Any]) -> None:
         answer.calls[-1] = name, before + arguments
 
 
-def _logprobs(told: dict[str, Any]) -> tuple[float, ...]:
-    return told["logprob"], *(other["logprob"] for other in told["top_logprobs"])
+def _logprobs(token: dict[str, Any]) -> tuple[float, ...]:
+    return token["logprob"], *(other["logprob"] for other in token["top_logprobs"])
 
 
 async def ask(client: httpx.AsyncClient, dialect: Dialect, body: dict[str, Any]) -> Answer:

@@ -77,8 +77,8 @@ async def _ask(client: httpx.AsyncClient, agent: Conversation, turn: int, tokens
                 answer.output_tokens = timings["predicted_n"]
             for choice in event.get("choices", ()):
                 delta = choice["delta"]
-                said = delta.get("content") or delta.get("reasoning_content")
-                if (said or delta.get("tool_calls")) and not first:
+                text = delta.get("content") or delta.get("reasoning_content")
+                if (text or delta.get("tool_calls")) and not first:
                     first = time.perf_counter()
     answer.ttft_s = (first or time.perf_counter()) - start
     return answer

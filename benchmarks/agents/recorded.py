@@ -60,26 +60,27 @@ def agents_of(conversations: Sequence[Conversation], count: int) -> list[Convers
     that no two say the same beyond system prompt and tools."""
     agents = []
     for number in range(count):
-        told = conversations[number % len(conversations)]
-        first = next(i for i, message in enumerate(told.messages) if message["role"] == "user")
-        text = f"(Agent {number}) {told.messages[first]['content']}"
-        messages = [*told.messages]
-        messages[first] = {**told.messages[first], "content": text}
-        agents.append(told._replace(messages=messages))
+        conversation = conversations[number % len(conversations)]
+        roles = [message["role"] for message in conversation.messages]
+        first = roles.index("user")
+        text = f"(Agent {number}) {conversation.messages[first]['content']}"
+        messages = [*conversation.messages]
+        messages[first] = {**conversation.messages[first], "content": text}
+        agents.append(conversation._replace(messages=messages))
     return agents
 
 
 def _shortened(message: Message, lengths: Lengths, one_text: bool) -> Message:
     role = message["role"]
     most = lengths.system_characters if role == "system" else lengths.text_characters
-    kept = {**message, "content": (message.get("content") or "")[:most]}
+    shortened = {**message, "content": (message.get("content") or "")[:most]}
     if thoughts := message.get("reasoning_content"):
-        kept["reasoning_content"] = thoughts[:most]
+        shortened["reasoning_content"] = thoughts[:most]
     if calls := message.get("tool_calls"):
-        kept["tool_calls"] = [_shortened_call(call, most) for call in calls]
+        shortened["tool_calls"] = [_shortened_call(call, most) for call in calls]
         if one_text:
-            kept["content"] = ""
-    return kept
+            shortened["content"] = ""
+    return shortened
 
 
 def _shortened_call(call: dict[str, Any], most: int) -> dict[str, Any]:

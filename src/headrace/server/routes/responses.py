@@ -49,10 +49,10 @@ _OURS = frozenset({*_REFUSED, "store", "previous_response_id", "truncation"})
 
 
 @dataclass
-class _Asked:
-    """A request, and what it continues."""
+class _TurnRequest:
+    """A request for a turn of a conversation, and the response that it continues."""
 
-    asked: ReadBody
+    body: ReadBody
     """Its call has all of the conversation, and none of the fields that concern the store."""
     input: Any
     """Its own input."""
@@ -66,23 +66,23 @@ async def create_response(call: Call) -> Response:
     """Answer a conversation, whole or as events, and keep the response."""
     side = _side()
     serving = call.state.generating(call.key)
-    read = await _read(call)
+    turn = await _read(call)
     try:
-        serving.model.check_name(read.asked.call.model)
-        response = await _answered(call, side, read)
+        serving.model.check_name(turn.body.call.model)
+        response = await _answered(call, side, turn)
     except BaseException:
-        read.release()
+        turn.release()
         raise
     if isinstance(response, EventStream):
         ended = response.on_end or (lambda: None)
 
         def release() -> None:
             ended()
-            read.release()
+            turn.release()
 
         response.on_end = release
     else:
-        read.release()
+        turn.release()
     return response
 
 
@@ -92,11 +92,11 @@ async def count_input_tokens(call: Call) -> Response:
 
     side = _side()
     model = call.state.serving().model
-    read = await _read(call)
-    read.release()
-    model.check_name(read.asked.call.model)
-    request = read.asked.request
-    with client_names(side.field_paths, read.asked.has):
+    turn = await _read(call)
+    turn.release()
+    model.check_name(turn.body.call.model)
+    request = turn.body.request
+    with client_names(side.field_paths, turn.body.has):
         rendering = await call.side_work(
             lambda: render(
                 model,
@@ -109,7 +109,7 @@ async def count_input_tokens(call: Call) -> Response:
     return Response(body, media_type="application/json")
 
 
-async def _answered(call: Call, side: OpenAIResponsesClient, read: _Asked) -> Response:
+async def _answered(call: Call, side: OpenAIResponsesClient, turn: _TurnRequest) -> Response:
     serving = call.state.serving()
     made: list[ResponsesReply] = []
 
@@ -125,49 +125,49 @@ async def _answered(call: Call, side: OpenAIResponsesClient, read: _Asked) -> Re
             tokenizer=serving.model.tokenizer,
             new_id=call.state.new_id,
         )
-        reply.stored = read.stores
+        reply.stored = turn.stores
         reply.seals_thoughts = asked.call.thought_signatures is True
         made.append(reply)
         return reply
 
-    response = await answer_asked(call, serving, side, read.asked, make_reply, prefix=_PREFIX)
-    if not read.stores:
+    response = await answer_asked(call, serving, side, turn.body, make_reply, prefix=_PREFIX)
+    if not turn.stores:
         return response
     if isinstance(response, EventStream):
         (reply,) = made
-        response.pass_through(partial(_kept_stream, call, read, reply))
+        response.pass_through(partial(_kept_stream, call, turn, reply))
     elif response.status_code == 200:
         body = bytes(response.body)
         whole = msgspec.json.decode(body)
-        if not await _is_kept(call, read, whole["id"], body):
+        if not await _is_kept(call, turn, whole["id"], body):
             response.body = msgspec.json.encode({**whole, "store": False})
             response.headers["content-length"] = str(len(response.body))
     return response
 
 
 async def _kept_stream(
-    call: Call, read: _Asked, reply: ResponsesReply, events: AsyncGenerator[bytes, None]
+    call: Call, turn: _TurnRequest, reply: ResponsesReply, events: AsyncGenerator[bytes, None]
 ) -> AsyncGenerator[bytes, None]:
     """The events, the last of which waits until the response is stored, or could not be."""
     async with aclosing(events):
         async for event in events:
             whole = reply.ended
             if whole is not None and not await _is_kept(
-                call, read, whole["id"], msgspec.json.encode(whole)
+                call, turn, whole["id"], msgspec.json.encode(whole)
             ):
                 event = reply.not_stored(event)
             yield event
 
 
-async def _is_kept(call: Call, read: _Asked, id: str, body: bytes) -> bool:
+async def _is_kept(call: Call, turn: _TurnRequest, id: str, body: bytes) -> bool:
     """Keep a response; False where that did not succeed."""
     from headrace.protocol.dialects.openai_responses.own_items import own_items
 
-    items = msgspec.json.encode(own_items(read.input, id))
-    return await call.state.responses_store.add(Turn(id, call.owner, read.previous, items, body))
+    items = msgspec.json.encode(own_items(turn.input, id))
+    return await call.state.responses_store.add(Turn(id, call.owner, turn.previous, items, body))
 
 
-async def _read(call: Call) -> _Asked:
+async def _read(call: Call) -> _TurnRequest:
     """The body of a call with the conversation that it continues.
 
     Raises RequestError naming the field at fault, ApiError 400 for a response that is not stored.
@@ -203,7 +203,7 @@ async def _read(call: Call) -> _Asked:
     own = fields.get("input")
     if asked is not None:
         call.note_ignored(asked.ignored)
-        return _Asked(asked, own, stores)
+        return _TurnRequest(asked, own, stores)
     store, limit = state.responses_store, state.config.max_body_bytes
     previous_id = fields["previous_response_id"]
     try:
@@ -231,7 +231,7 @@ async def _read(call: Call) -> _Asked:
         raise
     call.body_bytes = len(body) + sum(map(len, held.items))
     call.note_ignored(asked.ignored)
-    return _Asked(asked, own, stores, held.number, partial(store.release, held.number))
+    return _TurnRequest(asked, own, stores, held.number, partial(store.release, held.number))
 
 
 def _joined(fields: dict[str, Any], before: Items) -> bytes:
