@@ -36,7 +36,7 @@ class MasksView {
              " rows of logits");
     }
     for (const nb::handle mask : masks) {
-      views_.emplace_back(mask, "allowed_bits", 1).require(0, (width + 31) / 32);
+      views_.emplace_back(mask, "masks", 1).require(0, (width + 31) / 32);
     }
   }
 

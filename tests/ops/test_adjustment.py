@@ -224,5 +224,5 @@ def test_masks_of_another_shape_are_refused(backend: str, masks: Any) -> None:
     rows = SamplingRows(
         zeros + 1, np.zeros(2, np.int32), zeros + 1, zeros, np.zeros(2), masks=masks
     )
-    with pytest.raises(ValueError, match=r"masks|allowed_bits"):
+    with pytest.raises(ValueError, match="masks"):
         real_ops(backend).sample(np.zeros((2, WIDTH), np.float32), rows, WIDTH)

@@ -94,7 +94,7 @@ def check_masks(rows: SamplingRows, count: int, width: int) -> None:
     for mask in rows.masks:
         if mask is not None and (mask.dtype != np.uint32 or mask.shape != (words,)):
             raise ValueError(
-                f"allowed_bits are {mask.dtype}{list(mask.shape)}; {width} ids take uint32[{words}]"
+                f"masks have a {mask.dtype}{list(mask.shape)}; {width} ids take uint32[{words}]"
             )
 
 
