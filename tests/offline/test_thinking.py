@@ -13,9 +13,9 @@ import pytest
 from headrace import LLM, AsyncLLM, SamplingParams, ThinkingBudget
 from headrace.answer_formats.formats import choose_format
 from headrace.conversation.reading import AnswerReading, ReadChoice, ReasoningMarks
+from headrace.conversation.thinking import ends_in_reasoning
 from headrace.errors import ConfigError, RequestError
 from headrace.offline.results import GenerationDelta
-from headrace.offline.thinking import ends_in_reasoning
 from tests.tiny import write_tiny_hf
 
 TEMPLATE = (

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from headrace.answer_formats.formats import choose_format
 from headrace.text import ChatTemplate
 from tests.server.conftest import Running
@@ -122,3 +124,32 @@ def test_a_budget_of_a_model_that_does_not_reason_changes_nothing(start: Start) 
     engine = MockEngine(says("x"))
     start(engine).chat(thinking_token_budget=7)
     assert engine.submitted[0].params.thinking is None
+
+
+@pytest.mark.parametrize("prompt", ["a <think>b", [*b"a <think>b"]])
+def test_a_budget_of_a_completion_goes_by_the_last_mark_of_its_prompt(
+    start: Start, prompt: str | list[int]
+) -> None:
+    engine = MockEngine(says("x"))
+    server = thinking(start, engine)
+    server.complete(prompt=prompt, thinking_token_budget=7)
+    budget = engine.submitted[-1].params.thinking
+    assert budget is not None
+    assert (budget.max_tokens, budget.is_open, budget.begin_ids) == (7, True, ())
+    assert bytes(budget.end_ids) == b"</think>"
+    server.complete(prompt=prompt, thinking_token_budget=-1)
+    assert engine.submitted[-1].params.thinking is None
+
+
+def test_each_prompt_of_a_completion_has_its_own_budget(start: Start) -> None:
+    engine = MockEngine(says("x"))
+    prompts = ["<think>a</think>b", "c<think>", "d"]
+    thinking(start, engine).complete(prompt=prompts, n=2, thinking_token_budget=0)
+    opened = {}
+    for submit in engine.submitted:
+        budget = submit.params.thinking
+        assert budget is not None
+        opened[bytes(submit.prompt_token_ids).decode()] = budget.is_open
+    assert opened == dict(zip(prompts, (False, True, False), strict=True))
+    start(engine).complete(prompt="<think>", thinking_token_budget=0)
+    assert engine.submitted[-1].params.thinking is None  # of a model that does not reason

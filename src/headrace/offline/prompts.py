@@ -6,22 +6,23 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
 from headrace.config.settings import EngineConfig
 from headrace.conversation.reading import (
     AUTO,
     answer_format,
     call_marks,
     reading_of,
-    reasoning_marks,
     special_tokens,
 )
 from headrace.conversation.request import argument_schemas, template_tools
+from headrace.conversation.thinking import budget_after
 from headrace.engine.params import SamplingParams
 from headrace.engine.sampling_defaults import SamplingDefaults
 from headrace.errors import ConfigError, TemplateError
 from headrace.offline import arguments
 from headrace.offline.chat import ChatOptions, ChatPrompt
-from headrace.offline.thinking import bounded, ends_in_reasoning
 from headrace.structured.grammar_checks import GrammarChecks
 from headrace.text.no_tokenizer import tokenizer_or_none
 from headrace.text.tokenizer import Tokenizer
@@ -128,9 +129,8 @@ class PromptEncoder:
             return params
         self._read_template()
         assert self._format is not None
-        marks = reasoning_marks(self._format, self.tokenizer, with_calls=False)
-        is_open = marks is not None and ends_in_reasoning(token_ids, marks)
-        return bounded(params, max_tokens, marks, is_open=is_open)
+        thinking = budget_after(token_ids, max_tokens, self._format, self.tokenizer)
+        return params if thinking is None else msgspec.structs.replace(params, thinking=thinking)
 
     def _read_template(self) -> None:
         """Make the template, where there is one, and the format of answers; once."""

@@ -14,7 +14,7 @@ from headrace.engine.limits import (
     check_length,
     check_params,
 )
-from headrace.engine.params import MODEL_DEFAULTS, SAMPLERS, SamplingParams, ThinkingBudget
+from headrace.engine.params import MODEL_DEFAULTS, SAMPLERS, SamplingParams
 from headrace.engine.sampling_defaults import SamplingDefaults, completed
 from headrace.errors import ContextLengthError, RequestError, shown
 from headrace.protocol.openai.sampling import SamplingFields
@@ -77,13 +77,13 @@ def sampling_params(
     logprobs: int | None = None,
     bad_words: tuple[tuple[int, ...], ...] = (),
     grammar: Grammar | None = None,
-    thinking: ThinkingBudget | None = None,
 ) -> SamplingParams:
-    """The engine's parameters but for max_tokens, which depends on the prompt, and the choice.
+    """The engine's parameters but for what depends on the prompt (max_tokens, the budget of
+    reasoning), and the choice.
 
     defaults: the model's, of the fields that the request leaves out. bad_words: as ids. grammar: of
-    the answer. thinking: most of its reasoning. The seed
-    goes through as it is, so that a request gives the same tokens here as in process.
+    the answer. The seed goes through as it is, so that a request gives the same tokens here as in
+    process.
     Raises RequestError where the engine could not honour them.
     """
     check_bad_words(bad_words, limits, "bad_words")
@@ -104,7 +104,6 @@ def sampling_params(
         stop_token_ids=tuple(fields.stop_token_ids),
         ignore_eos=fields.ignore_eos,
         grammar=grammar,
-        thinking=thinking,
         logprobs=logprobs,
     )
     check_params(params, limits)

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from headrace.engine.limits import check_logprobs, check_priority, check_prompt
+from headrace.engine.limits import check_logprobs, check_priority, check_prompt, check_thinking
 from headrace.engine.messages import Submit
-from headrace.engine.params import ThinkingBudget
 from headrace.protocol.openai.sampling import SamplingFields
 from headrace.server.generation import LEAST_TIMEOUT_S
 from headrace.server.params import output_tokens, sampling_params
@@ -75,15 +74,13 @@ def make_plan(
     *,
     bad_words: tuple[tuple[int, ...], ...],
     grammar: Grammar | None = None,
-    thinking: ThinkingBudget | None = None,
     engine_id: str,
     timeout_s: float | None,
 ) -> SubmitPlan:
     """The requests of a call; raises RequestError for what the model or the engine cannot do.
 
-    bad_words: as ids. grammar: of every answer; None for free text. thinking: most of its
-    reasoning; None for any. engine_id: what the engine's names of them begin with. timeout_s: what
-    is left of the call's time.
+    bad_words: as ids. grammar: of every answer; None for free text. engine_id: what the
+    engine's names of them begin with. timeout_s: what is left of the call's time.
     """
     limits = model.limits
     check_logprobs(wanted.logprobs or 0, limits, wanted.logprobs_param)
@@ -96,11 +93,12 @@ def make_plan(
         logprobs=wanted.logprobs,
         bad_words=bad_words,
         grammar=grammar,
-        thinking=thinking,
     )
     submits: list[Submit] = []
     for prompt in prompts:
         check_prompt(prompt.token_ids, limits, prompt.param)
+        if prompt.thinking is not None:
+            check_thinking(prompt.thinking, limits)
         max_tokens = output_tokens(
             len(prompt.token_ids),
             wanted.max_tokens,
@@ -115,6 +113,7 @@ def make_plan(
                 base,
                 max_tokens=max_tokens,
                 choice=choice,
+                thinking=prompt.thinking,
                 prompt_logprobs=wanted.prompt_logprobs if choice == 0 else None,
             )
             submits.append(

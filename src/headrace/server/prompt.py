@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from headrace.conversation.request import template_tools
+from headrace.engine.params import ThinkingBudget
 from headrace.errors import RequestError
 from headrace.protocol.openai.chat import Message
 from headrace.protocol.openai.tools import ToolDefinition
@@ -42,6 +43,8 @@ class Prompt:
     text: str = ""
     text_offsets: tuple[int, ...] = ()
     """With `text`: what `echo` shows of it, and where in that each token begins."""
+    thinking: ThinkingBudget | None = None
+    """Most reasoning of answers to it; None for any."""
 
 
 TEXT_TOO_LONG = "text_too_long"

@@ -41,9 +41,6 @@ MESSAGE_KEYS = frozenset(
 
 ThinkingTokens = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
-NO_LIMIT = -1
-"""What clients of vLLM send for reasoning without a budget."""
-
 REASONING_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
@@ -127,13 +124,6 @@ class ChatCompletionRequest(SamplingFields, frozen=True, kw_only=True):
             "the reasoning from the reply."
         ),
     ] = None
-    thinking_token_budget: Annotated[
-        Annotated[int, Meta(ge=NO_LIMIT, le=2**31 - 1)] | None,
-        Meta(
-            description="Most tokens of reasoning; it is closed there, and the answer follows. -1: "
-            "no limit."
-        ),
-    ] = None
     include_reasoning: Annotated[
         bool, Meta(description="Return the model's reasoning, as `reasoning`.")
     ] = True
@@ -180,10 +170,8 @@ class ChatCompletionRequest(SamplingFields, frozen=True, kw_only=True):
     @property
     def thinking_tokens(self) -> int | None:
         """The most tokens of reasoning; None where nothing says so."""
-        if self.thinking_token_budget == NO_LIMIT:
-            return None
         if self.thinking_token_budget is not None or self.reasoning is None:
-            return self.thinking_token_budget
+            return super().thinking_tokens
         return self.reasoning.max_tokens
 
     @property

@@ -105,7 +105,6 @@ CHAT_KNOWN = _GENERATION | _table(
 
 COMPLETION_KNOWN = _GENERATION | _table(
     Known("suffix", ("",), "nothing follows", "`/infill`"),
-    Known("thinking_token_budget", (-1,), "no limit; conversations have reasoning"),
 )
 
 _TEMPLATE_KNOWN = _table(

@@ -47,6 +47,10 @@ class StreamOptions(msgspec.Struct, frozen=True, kw_only=True):
     continuous_usage_stats: bool | None = None
 
 
+NO_LIMIT = -1
+"""What clients of vLLM send for reasoning without a budget."""
+
+
 class SamplingFields(StructuredFields, frozen=True, kw_only=True):
     """Fields that both generation endpoints honour."""
 
@@ -211,6 +215,18 @@ class SamplingFields(StructuredFields, frozen=True, kw_only=True):
             "ones included) and `time_ms`. Only with `stream`."
         ),
     ] = False
+    thinking_token_budget: Annotated[
+        Annotated[int, Meta(ge=NO_LIMIT, le=2**31 - 1)] | None,
+        Meta(
+            description="Most tokens of reasoning; it is closed there, and the answer follows. -1: "
+            "no limit. A prompt of a completion is within reasoning if its last mark begins it."
+        ),
+    ] = None
+
+    @property
+    def thinking_tokens(self) -> int | None:
+        """The most tokens of reasoning; None where nothing says so."""
+        return None if self.thinking_token_budget == NO_LIMIT else self.thinking_token_budget
 
     @property
     def stop_strings(self) -> tuple[str, ...]:

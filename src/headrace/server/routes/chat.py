@@ -10,7 +10,7 @@ from starlette.responses import Response
 from headrace.conversation.answer_grammar import answer_grammar, has_grammar
 from headrace.conversation.reading import AnswerReading, call_marks, reading_of
 from headrace.conversation.request import argument_schemas, template_variables
-from headrace.engine.params import ThinkingBudget
+from headrace.conversation.thinking import budget_of_reading
 from headrace.protocol.openai.chat import ChatCompletionRequest
 from headrace.protocol.openai.fields import CHAT
 from headrace.server.admission import Ticket
@@ -85,7 +85,6 @@ async def answer_chat(
         wanted,
         bad_words=rendered.bad_words,
         grammar=grammar,
-        thinking=rendered.thinking,
         engine_id=ids.engine,
         timeout_s=timeout_s(call, request),
     )
@@ -112,7 +111,6 @@ class RenderedRequest(NamedTuple):
     prompt: Prompt
     bad_words: tuple[tuple[int, ...], ...]
     reading: AnswerReading | None
-    thinking: ThinkingBudget | None = None
 
 
 MakePrompt = Callable[[ServedModel, ChatCompletionRequest, EndpointOptions], RenderedRequest]
@@ -145,12 +143,8 @@ def rendered_request(
     # What a form holds does not call, and a mask beside its own would keep its spans from it.
     if conversation.tools and not may_call and not request.given_form:
         bad_words += call_marks(format, model.tokenizer)
-    return RenderedRequest(
-        Prompt(kept, _PARAM),
-        bad_words,
-        reading,
-        _budget(request.thinking_tokens, reading),
-    )
+    thinking = budget_of_reading(request.thinking_tokens, reading)
+    return RenderedRequest(Prompt(kept, _PARAM, thinking=thinking), bad_words, reading)
 
 
 def conversation_of(model: ServedModel, request: ChatCompletionRequest) -> Conversation:
@@ -163,13 +157,4 @@ def conversation_of(model: ServedModel, request: ChatCompletionRequest) -> Conve
         variables=template_variables(request.chat_template_kwargs, request.effort),
         template=request.chat_template,
         tools=request.tools if shows_tools else (),
-    )
-
-
-def _budget(max_tokens: int | None, reading: AnswerReading | None) -> ThinkingBudget | None:
-    """The budget of an answer's reasoning; None where there is none, or nothing to bound."""
-    if max_tokens is None or reading is None or reading.marks is None:
-        return None
-    return ThinkingBudget.between(
-        *reading.marks, max_tokens=max_tokens, is_open=reading.reasoning_opened
     )

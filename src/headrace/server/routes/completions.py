@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
+from headrace.conversation.thinking import budget_after
 from headrace.protocol.openai.completions import (
     DEFAULT_MAX_TOKENS,
     CompletionRequest,
@@ -123,4 +124,5 @@ def _prompt(
             model.tokenizer,
             skip_special_tokens=request.skip_special_tokens,
         )
-    return Prompt(kept, param, echo.text, echo.text_offsets)
+    thinking = budget_after(kept, request.thinking_tokens, model.answer_format, model.tokenizer)
+    return Prompt(kept, param, echo.text, echo.text_offsets, thinking)

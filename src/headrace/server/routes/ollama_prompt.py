@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import msgspec
 
@@ -125,7 +126,7 @@ def _after(context: list[int]) -> MakePrompt:
         check_token_ids(context, model.limits, "context")
         rendered = rendered_request(model, request, wanted)
         ids = context + rendered.prompt.token_ids
-        return rendered._replace(prompt=Prompt(ids, _PARAM))
+        return rendered._replace(prompt=replace(rendered.prompt, token_ids=ids, param=_PARAM))
 
     return make_prompt
 
