@@ -78,6 +78,15 @@ def test_a_prompt_of_ids_has_the_budget_of_the_conversation(llm: LLM) -> None:
     assert "".join(delta.text for delta in llm.stream(ids, budget)) == chat.text
 
 
+def test_a_budget_beside_a_form_is_refused_but_in_chat(llm: LLM) -> None:
+    both = params(thinking_token_budget=2, structured_outputs={"regex": "[0-9]{3}"})
+    with pytest.raises(RequestError, match="omit one of the two, or use chat") as caught:
+        llm.generate("a <think>", both)
+    assert caught.value.param == "thinking_token_budget"
+    result = llm.chat(HELLO, both, enable_thinking=True)
+    assert result.content is not None and len(result.content) == 3 and result.content.isdigit()
+
+
 def test_a_prompt_ends_in_reasoning_where_its_last_mark_begins_it() -> None:
     marks = ReasoningMarks((7, 8), (9,))
     ends = [

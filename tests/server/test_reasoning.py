@@ -153,3 +153,12 @@ def test_each_prompt_of_a_completion_has_its_own_budget(start: Start) -> None:
     assert opened == dict(zip(prompts, (False, True, False), strict=True))
     start(engine).complete(prompt="<think>", thinking_token_budget=0)
     assert engine.submitted[-1].params.thinking is None  # of a model that does not reason
+
+
+def test_a_budget_of_a_completion_is_refused_beside_a_form(start: Start) -> None:
+    server = thinking(start, MockEngine(says("x")))
+    body = {"prompt": "<think>", "thinking_token_budget": 7, "regex": "[0-9]"}
+    error = server.post("/v1/completions", body)
+    assert error.status_code == 400
+    assert error.json()["error"]["param"] == "thinking_token_budget"
+    server.complete(**{**body, "thinking_token_budget": -1})

@@ -20,7 +20,7 @@ from headrace.conversation.request import argument_schemas, template_tools
 from headrace.conversation.thinking import budget_after
 from headrace.engine.params import SamplingParams
 from headrace.engine.sampling_defaults import SamplingDefaults
-from headrace.errors import ConfigError, TemplateError
+from headrace.errors import ConfigError, RequestError, TemplateError
 from headrace.offline import arguments
 from headrace.offline.chat import ChatOptions, ChatPrompt
 from headrace.structured.grammar_checks import GrammarChecks
@@ -130,6 +130,13 @@ class PromptEncoder:
         self._read_template()
         assert self._format is not None
         thinking = budget_after(token_ids, max_tokens, self._format, self.tokenizer)
+        if thinking is not None and params.grammar is not None:
+            raise RequestError(
+                "thinking_token_budget: what follows a prompt has its form from its first token "
+                "on, so there is no reasoning to bound; omit one of the two, or use chat(), where "
+                "the form follows the reasoning",
+                param="thinking_token_budget",
+            )
         return params if thinking is None else msgspec.structs.replace(params, thinking=thinking)
 
     def _read_template(self) -> None:

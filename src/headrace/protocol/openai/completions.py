@@ -125,6 +125,13 @@ def check_completion(request: CompletionRequest) -> None:
             "return; raise best_of or lower n",
             param="best_of",
         )
+    if request.thinking_tokens is not None and request.given_form:
+        raise RequestError(
+            "thinking_token_budget: a completion has its form from its first token on, so there is "
+            "no reasoning to bound; omit one of the two, or use /v1/chat/completions, where the "
+            "form follows the reasoning",
+            param="thinking_token_budget",
+        )
     if request.ranks and request.stream:
         raise RequestError(
             f"best_of: {request.best_of} answers are compared when all are complete, so they "
