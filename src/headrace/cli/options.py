@@ -28,6 +28,9 @@ from headrace.config import (
 C = TypeVar("C", bound=msgspec.Struct)
 F = TypeVar("F", bound=Callable[..., Any])
 
+PARSERS = frozenset({"tool_call_parser", "reasoning_parser"})
+"""Settings of the server's that a conversation in this process has as well."""
+
 # What a --config file may hold: one file serves every command, each takes what is its own.
 CONFIGS: tuple[type[msgspec.Struct], ...] = (EngineConfig, ServerConfig)
 
@@ -85,11 +88,14 @@ def _option(flag: Flag, section: str | None) -> click.Option:
 
 
 def settings(
-    *configs: type[msgspec.Struct], skip: frozenset[str] = frozenset()
+    *configs: type[msgspec.Struct],
+    skip: frozenset[str] = frozenset(),
+    of_server: frozenset[str] = frozenset(),
 ) -> Callable[[F], F]:
     """Decorator: one option per setting of `configs`, and --config for a YAML file.
 
-    `skip`: settings the command takes in another way (the model, as an argument).
+    skip: settings the command takes in another way (the model, as an argument). of_server:
+    settings of `ServerConfig` that it takes as well.
     """
 
     def decorate(function: F) -> F:
@@ -106,6 +112,11 @@ def settings(
                 for flag, section in headings_of(flags_of(config))
                 if flag.name not in skip
             ]
+        params += [
+            _option(flag, section)
+            for flag, section in headings_of(flags_of(ServerConfig))
+            if flag.name in of_server
+        ]
         # click keeps decorated parameters in reverse order of decoration
         existing = getattr(function, "__click_params__", [])
         function.__click_params__ = list(reversed(params)) + existing  # type: ignore[attr-defined]
@@ -120,13 +131,15 @@ def collect(
     *,
     among: tuple[type[msgspec.Struct], ...] = (),
     overrides: dict[str, Any] | None = None,
+    only: frozenset[str] | None = None,
 ) -> C:
     """`config` from flags, the --config file, the environment and defaults, in order of weight.
 
     among: every config the command takes, whose settings the file may therefore name.
     overrides: values the command itself knows (the model argument); they count as typed flags.
+    only: the settings that the command takes; others keep their defaults. None for all.
     """
-    names = {flag.name for flag in flags_of(config)}
+    names = {flag.name for flag in flags_of(config) if only is None or flag.name in only}
     typed = {
         name: value
         for name, value in ctx.params.items()

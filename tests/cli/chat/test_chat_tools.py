@@ -214,3 +214,27 @@ def test_the_model_of_the_package_calls_and_goes_on(tmp_path: Path) -> None:
     for_people = chat(*lines, flags=())
     assert for_people.stdout == f"{answered['text']}\n"
     assert 'get_weather({"city": "Oslo"})' in for_people.stderr
+
+
+def test_formats_are_named_as_to_the_server(tmp_path: Path) -> None:
+    path = tmp_path / "tools.json"
+    path.write_text(json.dumps([WEATHER]), encoding="utf-8")
+    lines = (f"/tools {path}", "What is the weather in Oslo?")
+    flags = ("--json", "--tool-call-parser", "none")
+    [unread] = (json.loads(line) for line in chat(*lines, flags=flags).stdout.splitlines())
+    assert unread["tool_calls"] == []
+    assert "get_weather" in unread["text"]
+    config = tmp_path / "settings.yaml"
+    config.write_text("tool_call_parser: none\nport: 1\n", encoding="utf-8")
+    in_file = chat(*lines, flags=("--json", "--config", str(config))).stdout
+    assert json.loads(in_file)["text"] == unread["text"]
+
+
+@pytest.mark.parametrize("flag", ["--tool-call-parser", "--reasoning-parser"])
+def test_a_format_is_for_a_model_that_is_loaded_here(flag: str) -> None:
+    refused = CliRunner().invoke(cli, ["chat", "--url", "http://127.0.0.1:1", flag, "none"])
+    assert refused.exit_code == 2
+    assert f"{flag} is for a model that is loaded here" in refused.output
+    unknown = CliRunner().invoke(cli, ["chat", flag, "nope"])
+    assert unknown.exit_code != 0
+    assert isinstance(unknown.exception, ConfigError) or "nope" in unknown.output

@@ -10,10 +10,10 @@ import click
 from click.core import ParameterSource
 
 from headrace.cli.notes import note
-from headrace.cli.options import CONFIGS, collect, settings
+from headrace.cli.options import CONFIGS, PARSERS, collect, settings
 from headrace.cli.sampling import sampling_options, sampling_params
 from headrace.cli.sections import SectionedCommand
-from headrace.config import EngineConfig, flags_of
+from headrace.config import EngineConfig, ServerConfig, flags_of
 from headrace.errors import TemplateError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _HINT = "/help lists the commands, Ctrl-C stops an answer, Ctrl-D ends the chat.
 @click.argument("model", required=False)
 @click.option("--system", help="System message that the conversation starts with.")
 @sampling_options
-@settings(EngineConfig, skip=frozenset({"model"}))
+@settings(EngineConfig, skip=frozenset({"model"}), of_server=PARSERS)
 @click.option(
     "--url",
     help="Talk to the model of a running server (`headrace serve`, `headrace gateway` or another "
@@ -95,6 +95,8 @@ def chat(
 def _loaded(ctx: click.Context, model: str | None) -> tuple[ChatModel, str]:
     """A model in this process, and its name for people."""
     config = collect(ctx, EngineConfig, among=CONFIGS, overrides={"model": model})
+    of_server = collect(ctx, ServerConfig, among=CONFIGS, only=PARSERS)
+    parsers = {name: getattr(of_server, name) for name in PARSERS}
     from msgspec.structs import asdict
 
     from headrace.cli.obtain import obtain
@@ -103,7 +105,7 @@ def _loaded(ctx: click.Context, model: str | None) -> tuple[ChatModel, str]:
     from headrace.cli.chat.model import LocalModel
     from headrace.llm import LLM
 
-    llm = LLM(**asdict(config))
+    llm = LLM(**asdict(config), **parsers)
     if not llm.has_chat_template:
         raise TemplateError(
             f"{model} has no chat template; continue texts with `headrace generate`, "
@@ -114,7 +116,8 @@ def _loaded(ctx: click.Context, model: str | None) -> tuple[ChatModel, str]:
 
 def _served(ctx: click.Context, url: str, model: str | None) -> tuple[ChatModel, str]:
     """A server's model, and its name there."""
-    for flag in flags_of(EngineConfig):
+    of_server = [flag for flag in flags_of(ServerConfig) if flag.name in PARSERS]
+    for flag in (*flags_of(EngineConfig), *of_server):
         given = ctx.get_parameter_source(flag.name) is ParameterSource.COMMANDLINE
         if given and flag.name != "model":
             raise click.UsageError(
