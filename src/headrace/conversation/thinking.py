@@ -1,46 +1,44 @@
-"""The budget of an answer's reasoning, as the engine takes it.
+"""Whether an answer begins within reasoning, and between which ids the model reasons.
 
-The engine bounds reasoning between ids (`engine.params.ThinkingBudget`). Which ids those are is
-known from the model's format; whether an answer begins within reasoning is known from its prompt:
-from the text that a conversation is rendered to, or from the ids of a prompt without one.
+A budget of reasoning needs both. Which ids those are is known from the model's format; where an
+answer begins is known from its prompt: from the text that a conversation is rendered to, or from
+the ids of a prompt without one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.answer_formats.call_syntax import AnswerFormat
 from headrace.conversation.reading import AnswerReading, ReasoningMarks, reasoning_marks
-from headrace.engine.params import ThinkingBudget
 
 if TYPE_CHECKING:
     from headrace.text import Tokenizer
 
 
-def budget_of_reading(
-    max_tokens: int | None, reading: AnswerReading | None
-) -> ThinkingBudget | None:
-    """The budget of answers to a conversation; None where max_tokens is, or nothing is to bound."""
-    if max_tokens is None or reading is None or reading.marks is None:
-        return None
-    return ThinkingBudget.between(
-        *reading.marks, max_tokens=max_tokens, is_open=reading.reasoning_opened
-    )
+class ReasoningStart(NamedTuple):
+    """The place of reasoning in the answers to a prompt."""
+
+    marks: ReasoningMarks
+    is_open: bool
+    """Whether the prompt has begun it."""
 
 
-def budget_after(
-    token_ids: Sequence[int], max_tokens: int | None, format: AnswerFormat, tokenizer: Tokenizer
-) -> ThinkingBudget | None:
-    """The budget of what follows a prompt of ids, whose answers have no calls; None where
-    max_tokens is, or the model does not reason."""
-    if max_tokens is None or not tokenizer.has_text:
+def start_of_reading(reading: AnswerReading | None) -> ReasoningStart | None:
+    """That of answers to a conversation; None where the model does not reason."""
+    if reading is None or reading.marks is None:
         return None
-    marks = reasoning_marks(format, tokenizer, with_calls=False)
-    if marks is None:
-        return None
-    is_open = ends_in_reasoning(token_ids, marks)
-    return ThinkingBudget.between(*marks, max_tokens=max_tokens, is_open=is_open)
+    return ReasoningStart(reading.marks, reading.reasoning_opened)
+
+
+def start_after(
+    token_ids: Sequence[int], format: AnswerFormat, tokenizer: Tokenizer
+) -> ReasoningStart | None:
+    """That of what follows a prompt of ids, whose answers have no calls; None where the model does
+    not reason."""
+    marks = reasoning_marks(format, tokenizer, with_calls=False) if tokenizer.has_text else None
+    return None if marks is None else ReasoningStart(marks, ends_in_reasoning(token_ids, marks))
 
 
 def ends_in_reasoning(token_ids: Sequence[int], marks: ReasoningMarks) -> bool:

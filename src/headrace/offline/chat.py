@@ -18,11 +18,12 @@ from headrace.answer_formats.formats import AnswerFormat
 from headrace.conversation.answer_grammar import held_to
 from headrace.conversation.reading import AnswerReading, ReadChoice
 from headrace.conversation.request import template_variables
-from headrace.conversation.thinking import budget_of_reading
+from headrace.conversation.thinking import start_of_reading
 from headrace.engine.params import SamplingParams
 from headrace.errors import RequestError
 from headrace.offline import values
 from headrace.offline.results import AnswerEnd, GenerationDelta, ToolCall
+from headrace.offline.thinking import bounded
 from headrace.offline.values import items, unexpected
 from headrace.protocol.openai.tools import (
     ToolChoice,
@@ -48,8 +49,7 @@ class ChatPrompt(NamedTuple):
 
     def bound(self, params: SamplingParams, max_tokens: int | None) -> SamplingParams:
         """The parameters with at most so many tokens of reasoning in answers to it; None: any."""
-        thinking = budget_of_reading(max_tokens, self.reading)
-        return params if thinking is None else msgspec.structs.replace(params, thinking=thinking)
+        return bounded(params, max_tokens, start_of_reading(self.reading))
 
     def held(
         self, params: SamplingParams, options: ChatOptions, checks: GrammarChecks

@@ -6,8 +6,6 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
-
 from headrace.config.settings import EngineConfig
 from headrace.conversation.reading import (
     AUTO,
@@ -17,12 +15,13 @@ from headrace.conversation.reading import (
     special_tokens,
 )
 from headrace.conversation.request import argument_schemas, template_tools
-from headrace.conversation.thinking import budget_after
+from headrace.conversation.thinking import start_after
 from headrace.engine.params import SamplingParams
 from headrace.engine.sampling_defaults import SamplingDefaults
 from headrace.errors import ConfigError, RequestError, TemplateError
 from headrace.offline import arguments
 from headrace.offline.chat import ChatOptions, ChatPrompt
+from headrace.offline.thinking import bounded
 from headrace.structured.grammar_checks import GrammarChecks
 from headrace.text.no_tokenizer import tokenizer_or_none
 from headrace.text.tokenizer import Tokenizer
@@ -129,15 +128,15 @@ class PromptEncoder:
             return params
         self._read_template()
         assert self._format is not None
-        thinking = budget_after(token_ids, max_tokens, self._format, self.tokenizer)
-        if thinking is not None and params.grammar is not None:
+        start = start_after(token_ids, self._format, self.tokenizer)
+        if start is not None and params.grammar is not None:
             raise RequestError(
                 "thinking_token_budget: what follows a prompt has its form from its first token "
                 "on, so there is no reasoning to bound; omit one of the two, or use chat(), where "
                 "the form follows the reasoning",
                 param="thinking_token_budget",
             )
-        return params if thinking is None else msgspec.structs.replace(params, thinking=thinking)
+        return bounded(params, max_tokens, start)
 
     def _read_template(self) -> None:
         """Make the template, where there is one, and the format of answers; once."""

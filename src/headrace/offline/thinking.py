@@ -1,11 +1,14 @@
 """How much of an answer may be reasoning, as a caller in Python says it: a number of tokens.
 
-What the engine makes of it is `conversation.thinking`.
+Where an answer's reasoning begins and ends is known by `conversation.thinking`.
 """
 
 from __future__ import annotations
 
-from headrace.engine.params import RANGES, Range
+import msgspec
+
+from headrace.conversation.thinking import ReasoningStart
+from headrace.engine.params import RANGES, Range, SamplingParams, ThinkingBudget
 from headrace.errors import RequestError
 from headrace.offline.values import integer
 
@@ -38,3 +41,14 @@ def budget_tokens(value: object, thinking: object, prefix: str = "") -> int | No
             code="invalid_value",
         )
     return None if count == _NO_LIMIT else count
+
+
+def bounded(
+    params: SamplingParams, max_tokens: int | None, start: ReasoningStart | None
+) -> SamplingParams:
+    """The parameters with at most so many tokens of reasoning; as they are where max_tokens is None
+    or the model does not reason, as on the server."""
+    if max_tokens is None or start is None:
+        return params
+    thinking = ThinkingBudget.between(*start.marks, max_tokens=max_tokens, is_open=start.is_open)
+    return msgspec.structs.replace(params, thinking=thinking)

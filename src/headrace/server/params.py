@@ -8,13 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from headrace.conversation.thinking import ReasoningStart
 from headrace.engine.limits import (
     Limits,
     check_bad_words,
     check_length,
     check_params,
 )
-from headrace.engine.params import MODEL_DEFAULTS, SAMPLERS, SamplingParams
+from headrace.engine.params import MODEL_DEFAULTS, SAMPLERS, SamplingParams, ThinkingBudget
 from headrace.engine.sampling_defaults import SamplingDefaults, completed
 from headrace.errors import ContextLengthError, RequestError, shown
 from headrace.protocol.openai.sampling import SamplingFields
@@ -108,6 +109,13 @@ def sampling_params(
     )
     check_params(params, limits)
     return params
+
+
+def thinking_budget(max_tokens: int | None, start: ReasoningStart | None) -> ThinkingBudget | None:
+    """The budget of an answer's reasoning; None where there is none, or nothing to bound."""
+    if max_tokens is None or start is None:
+        return None
+    return ThinkingBudget.between(*start.marks, max_tokens=max_tokens, is_open=start.is_open)
 
 
 def _logit_bias(given: Mapping[str, float], limits: Limits) -> dict[int, float]:

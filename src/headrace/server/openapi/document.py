@@ -2,7 +2,7 @@
 
 Made at the first request for it: nothing here is imported before, so that it costs a start nothing.
 Knows the shape of a document; what a route is for says `operations`, what bodies look like
-`schemas`; `responses` and `dialects` say both of the APIs that are not OpenAI's first ones.
+`schemas`; `responses` and `dialects` say both of other APIs.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from headrace.conversation.answer_grammar import answer_grammar, has_grammar
 from headrace.conversation.reading import AnswerReading, call_marks, reading_of
 from headrace.conversation.request import argument_schemas, template_variables
-from headrace.conversation.thinking import budget_of_reading
+from headrace.conversation.thinking import start_of_reading
 from headrace.protocol.openai.chat import ChatCompletionRequest
 from headrace.protocol.openai.fields import CHAT
 from headrace.server.admission import Ticket
@@ -18,6 +18,7 @@ from headrace.server.answer import Ids, Reply, admitted, answer, head_of, timeou
 from headrace.server.bad_words import bad_word_ids
 from headrace.server.call import Call
 from headrace.server.chat_reply import ChatReply
+from headrace.server.params import thinking_budget
 from headrace.server.plan import EndpointOptions, make_plan
 from headrace.server.prompt import Conversation, Prompt, last_tokens, render
 from headrace.server.reply import Head, UsageEvents
@@ -143,7 +144,7 @@ def rendered_request(
     # What a form holds does not call, and a mask beside its own would keep its spans from it.
     if conversation.tools and not may_call and not request.given_form:
         bad_words += call_marks(format, model.tokenizer)
-    thinking = budget_of_reading(request.thinking_tokens, reading)
+    thinking = thinking_budget(request.thinking_tokens, start_of_reading(reading))
     return RenderedRequest(Prompt(kept, _PARAM, thinking=thinking), bad_words, reading)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from headrace.conversation.thinking import budget_after
+from headrace.conversation.thinking import start_after
 from headrace.protocol.openai.completions import (
     DEFAULT_MAX_TOKENS,
     CompletionRequest,
@@ -17,6 +17,7 @@ from headrace.server.bad_words import bad_word_ids
 from headrace.server.call import Call
 from headrace.server.completion_reply import CompletionReply
 from headrace.server.echo import Echo, echo_of
+from headrace.server.params import thinking_budget
 from headrace.server.plan import EndpointOptions, make_plan
 from headrace.server.prompt import Prompt, last_tokens, tokenize
 from headrace.server.reply import UsageEvents
@@ -124,5 +125,8 @@ def _prompt(
             model.tokenizer,
             skip_special_tokens=request.skip_special_tokens,
         )
-    thinking = budget_after(kept, request.thinking_tokens, model.answer_format, model.tokenizer)
+    thinking = None
+    if request.thinking_tokens is not None:
+        start = start_after(kept, model.answer_format, model.tokenizer)
+        thinking = thinking_budget(request.thinking_tokens, start)
     return Prompt(kept, param, echo.text, echo.text_offsets, thinking)
