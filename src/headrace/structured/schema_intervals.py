@@ -4,7 +4,7 @@ It lets an excluded whole number pass where the bound behind it, away from zero,
 away: 1 of {"exclusiveMinimum": 1, "maximum": 1.5}. The bound is then the next double; zero has none
 that could be written out, and is refused. The other bound may be of another schema that holds for
 the same value: of `allOf`, `anyOf`, `oneOf`, a `$ref`, or a property of the same name in one of
-these. What holds for the same value is taken to be more than it is where a definition is used twice.
+these. Where a definition is used twice, more schemas than do are taken to hold for one value.
 """
 
 from __future__ import annotations
@@ -69,10 +69,14 @@ class _Groups:
     def __init__(self, schemas: Mapping[Pointer, Mapping[str, Any]]) -> None:
         self._above = {pointer: pointer for pointer in schemas}
         self._inner: dict[Pointer, dict[Inner, Pointer]] = {pointer: {} for pointer in schemas}
+        alike: list[tuple[Pointer, Pointer]] = []
         for pointer, schema in schemas.items():
             place = _place(pointer)
             if schema and place is not None and place[0] in schemas:
-                self._put(place[0], place[1], pointer)
+                # Several that hold for what a schema does not name are taken to be one.
+                alike.append((self._inner[place[0]].setdefault(place[1], pointer), pointer))
+        for first, second in alike:
+            self._join(first, second)
         for pointer, schema in schemas.items():
             for other in _beside(pointer, schema):
                 if other in schemas:
@@ -85,13 +89,6 @@ class _Groups:
             above[pointer] = above[above[pointer]]
             pointer = above[pointer]
         return pointer
-
-    def _put(self, outer: Pointer, inner: Inner, pointer: Pointer) -> None:
-        """Of one schema: what holds for "any" of its values holds for those that it does not name,
-        and several such are taken to be one."""
-        held = self._inner[outer].setdefault(inner, pointer)
-        if held != pointer:
-            self._join(held, pointer)
 
     def _join(self, first: Pointer, second: Pointer) -> None:
         pending = [(first, second)]
