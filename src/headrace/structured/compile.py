@@ -76,6 +76,9 @@ class CompiledGrammar:
 
     def __init__(self, matcher: LLMatcher) -> None:
         self._matcher = matcher
+        self.is_spoiled = False
+        """Whether a matcher of it has failed. Matchers share what their expressions come to, and a
+        limit that is met there is met by all of them, from their first token on."""
 
     def matcher(self) -> LLMatcher:
         """A matcher at the beginning of an answer, which shares nothing with others."""

@@ -196,6 +196,7 @@ class Constraint:
         """Give up; `error` says why from then on."""
         first = reason.strip().splitlines()[0] if reason.strip() else "for no stated reason"
         self.verdict = "failed"
+        self._grammar.is_spoiled = True
         self.error = f"the grammar cannot be followed: {first[:400]}"
         self.error_code = GRAMMAR_TOO_LARGE if is_beyond_a_limit(first) else None
         self.rewind()
