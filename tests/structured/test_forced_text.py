@@ -116,3 +116,38 @@ def test_a_choice_counts_its_longest_text_and_repeats_multiply() -> None:
     assert {pattern: (each.fixed, each.run) for pattern, each in found.items()} == counted
     assert forced_by("a{99999999}" * 3 + "{99999999}" * 40).run > 1 << 30
     assert forced_by("(" * 1000 + "ab") == (2, 2, 2, 2, b"ab")
+
+
+def test_constants_of_a_sequence_are_one_text() -> None:
+    constant = {"type": "const_string", "value": "x" * 15_000}
+    letter = {"type": "regex", "pattern": "[ab]"}
+    for elements in ([constant] * 8, [letter, constant, constant]):
+        tag = {"type": "structural_tag", "format": {"type": "sequence", "elements": elements}}
+        with pytest.raises(RequestError, match="leaves no choice about 30000 bytes") as refused:
+            grammar_of({"structured_outputs": {"structural_tag": tag}})
+        assert refused.value.code == "grammar_too_large"
+    between = {"type": "sequence", "elements": [constant, letter, constant]}
+    tag = {"type": "structural_tag", "format": between}
+    assert grammar_of({"structured_outputs": {"structural_tag": tag}}) is not None
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["[a]{100000}", "(a|a){20000}", "(a|aa){20000}", "(ab|abab){9000}", "a{10000}a*a{10000}"],
+)
+def test_letters_that_agree_are_counted_behind_a_choice(pattern: str) -> None:
+    assert forced_by(pattern).run > MAX_FORCED_BYTES
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"anyOf": [{"const": "a" * 8}] * 2},
+        {"enum": ["a" * 8] * 2},
+        {"type": "null"},
+        {"type": "integer", "minimum": 10, "maximum": 10},
+    ],
+)
+def test_items_with_one_value_are_counted(item: dict[str, Any]) -> None:
+    with pytest.raises(RequestError, match="leaves no choice"):
+        check_schema({"type": "array", "minItems": 6000, "items": item}, "schema")
