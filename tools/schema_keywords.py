@@ -58,6 +58,8 @@ KEYWORDS = (
     Keyword("allOf", "all", {"allOf": [{"minimum": 1}, {"maximum": 2}], "type": "number"}, 1, 3),
     Keyword("anyOf", "all", {"anyOf": [{"type": "null"}, {"type": "boolean"}]}, None, 1),
     Keyword("const", "6 to 2020-12", {"const": [1]}, [1], [2]),
+    Keyword("const of more than 16 KiB, or as much other text without a choice", "all",
+            {"const": "a" * 20_000}),
     Keyword("contains", "6 to 2020-12", {"contains": {"const": 1}}, [1], [2]),
     Keyword("contentEncoding, contentMediaType, contentSchema", "7 to 2020-12",
             {"contentEncoding": "base64", "contentMediaType": "text/html", "contentSchema": {}}),
@@ -73,6 +75,8 @@ KEYWORDS = (
     Keyword("enum", "all", {"enum": [1, "a"]}, "a", "b"),
     Keyword("exclusiveMaximum", "6 to 2020-12", {"type": "number", "exclusiveMaximum": 2}, 1, 2),
     Keyword("exclusiveMinimum", "6 to 2020-12", {"type": "number", "exclusiveMinimum": 2}, 3, 2),
+    Keyword("exclusiveMinimum: 0 with the other bound less than 1 away", "6 to 2020-12",
+            {"type": "number", "exclusiveMinimum": 0, "maximum": 0.5}),
     Keyword("exclusiveMaximum: true", "4", {"type": "number", "maximum": 2,
             "exclusiveMaximum": True},
             1, 2),
@@ -147,6 +151,8 @@ A valid value is never written in these forms, though the schema has it:
 - **Texts**: one spelling for each character. Control characters other than `\\b \\f \\n \\r \\t`
   are not written, nor are other escapes.
 - **Formats**: no leap second, no name of a host in another alphabet, no rarer forms of addresses.
+- **The limit of a step**: a value of which one token takes more work than is allowed (many
+  alternatives that fit at once, counted texts) ends its request with `grammar_too_large`.
 - **GBNF and Lark**: of several words that may come next the longest is read and no way back is
   found, so a rule that can be read in two ways may lose one of them. llama.cpp's `arithmetic.gbnf`
   does: the end of a line is read as white space of the expression before it.

@@ -5,19 +5,25 @@ from __future__ import annotations
 import json
 import time
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from headrace.engine.grammars.vocabulary import vocabulary_maker
 from headrace.errors import RequestError
-from headrace.structured.compile import GrammarTokenizer, compile_grammar, validate
+from headrace.structured.compile import (
+    GrammarTokenizer,
+    _AsLlguidance,
+    compile_grammar,
+    validate,
+)
 from headrace.structured.composition import Composition
 from headrace.structured.grammar import Grammar
 from headrace.structured.limits import DEFAULT, depth_of
 from headrace.structured.vocabulary import Vocabulary
 from headrace.weights.tokenizer_data import TokenizerData
-from tests.text import vocabularies
+from tests.text import assets, vocabularies
 
 KINDS = {
     "byte_level": vocabularies.byte_level,
@@ -284,3 +290,32 @@ def test_what_llguidance_cannot_hold_is_refused_with_its_pointer(
         validate(Grammar("json_schema", json.dumps(schema)), param="guided_json")
     assert refused.value.code == "unsupported_schema"
     assert where in str(refused.value)
+
+
+LONG_TEXTS = {
+    "letters": "qwertyuiopasdfghjkl" * 160,
+    "one letter": "a" * 3000,
+    "digits": "3141592653589793" * 190,
+    "zeros": "0" * 3000,
+    "spaces": " " * 3000,
+    "Han": "的一是不了人我在有他这中大来上国" * 190,
+    "mixed": "word the12\n  é中==aXy34 " * 130,
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["gpt-2", "llama-spm", "gpt-neox json", "gpt-4o", "llama3 ranks"])
+def test_a_long_text_begins_with_the_ids_that_the_whole_text_has(
+    name: str, shared_assets: Path
+) -> None:
+    model = assets.vocabulary(shared_assets, name)
+    texts = LONG_TEXTS.values()
+    ids = [each for text in texts for each in model.encode_continuation(f"\x02 {text}")]
+    ids += [each for text in texts for each in model.encode_continuation(text)]
+    num_tokens = max(ids) + 1
+    pieces = [model.token_bytes(token_id) for token_id in range(num_tokens)]
+    words = Vocabulary(pieces, [], model.encode_continuation)
+    cut = _AsLlguidance(words, num_tokens)
+    for text in texts:
+        begun = cut(text)
+        assert begun and begun == words.ids_of(text)[: len(begun)]

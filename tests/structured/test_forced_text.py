@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -75,12 +74,15 @@ def test_long_answers_that_have_a_choice_are_accepted() -> None:
         check_schema(schema, "schema")
 
 
-LETTERS = st.sampled_from(["a", "b", "é", r"\.", r"\x41", "[ab]", ".", r"\d", "[^]]", ""])
+LETTERS = st.sampled_from(
+    ["a", "b", "é", r"\.", r"\x41", r"\u00e9", "[ab]", "[a]", "[b-b]", ".", r"\d", "[^]]", ""]
+)
 TIMES = st.sampled_from(["", "?", "*", "+", "{2}", "{0,2}", "{3,}", "{2,3}"])
 EXPRESSIONS = st.recursive(
     LETTERS,
     lambda inner: st.one_of(
         st.lists(inner, min_size=1, max_size=4).map("".join),
+        st.lists(inner, min_size=2, max_size=3).map(lambda ways: f"({'|'.join(ways)})"),
         st.tuples(inner, TIMES).map(lambda pair: f"({pair[0]}){pair[1]}"),
     ),
     max_leaves=8,
@@ -106,11 +108,46 @@ def test_never_is_more_forced_than_is_counted(pattern: str, seed: Any) -> None:
 
 def test_a_choice_counts_its_longest_text_and_repeats_multiply() -> None:
     counted = {
-        "abc": (3, 3), "a|bcd": (None, 3), "(ab){5}c?[d]ef": (None, 11), "a.b": (None, 1),
-        "a{9}{9}": (81, 81), "(a[bc]d){7}": (None, 2), "é": (2, 2), r"\u{e9}a": (2, 2),
+        "abc": (3, 3), "a|bcd": (None, 3), "(ab){5}c?[d]ef": (13, 13), "a.b": (None, 1),
+        "a{9}{9}": (81, 81), "(a[bc]d){7}": (None, 2), "é": (2, 2), r"\u{e9}a": (3, 3),
         "(?P<name>ab)c": (3, 3), "": (0, 0), "a{0}": (0, 0),
     }  # fmt: skip
     found = {pattern: forced_by(pattern) for pattern in counted}
     assert {pattern: (each.fixed, each.run) for pattern, each in found.items()} == counted
     assert forced_by("a{99999999}" * 3 + "{99999999}" * 40).run > 1 << 30
-    assert json.dumps(forced_by("(" * 1000 + "ab")) == "[2, 2, 2, 2]"
+    assert forced_by("(" * 1000 + "ab") == (2, 2, 2, 2, b"ab")
+
+
+def test_constants_of_a_sequence_are_one_text() -> None:
+    constant = {"type": "const_string", "value": "x" * 15_000}
+    letter = {"type": "regex", "pattern": "[ab]"}
+    for elements in ([constant] * 8, [letter, constant, constant]):
+        tag = {"type": "structural_tag", "format": {"type": "sequence", "elements": elements}}
+        with pytest.raises(RequestError, match="leaves no choice about 30000 bytes") as refused:
+            grammar_of({"structured_outputs": {"structural_tag": tag}})
+        assert refused.value.code == "grammar_too_large"
+    between = {"type": "sequence", "elements": [constant, letter, constant]}
+    tag = {"type": "structural_tag", "format": between}
+    assert grammar_of({"structured_outputs": {"structural_tag": tag}}) is not None
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["[a]{100000}", "(a|a){20000}", "(a|aa){20000}", "(ab|abab){9000}", "a{10000}a*a{10000}"],
+)
+def test_letters_that_agree_are_counted_behind_a_choice(pattern: str) -> None:
+    assert forced_by(pattern).run > MAX_FORCED_BYTES
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"anyOf": [{"const": "a" * 8}] * 2},
+        {"enum": ["a" * 8] * 2},
+        {"type": "null"},
+        {"type": "integer", "minimum": 10, "maximum": 10},
+    ],
+)
+def test_items_with_one_value_are_counted(item: dict[str, Any]) -> None:
+    with pytest.raises(RequestError, match="leaves no choice"):
+        check_schema({"type": "array", "minItems": 6000, "items": item}, "schema")

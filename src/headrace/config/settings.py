@@ -79,7 +79,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         bool,
         Meta(
             description="Compute text that a grammar leaves no choice of in one step, and not a "
-            "token at a time; answers are the same."
+            "token at a time; answers are the same. GBNF and Lark have no such text, since it may "
+            "be without end there."
         ),
     ] = True
     max_num_batched_tokens: Annotated[

@@ -76,6 +76,9 @@ class CompiledGrammar:
 
     def __init__(self, matcher: LLMatcher) -> None:
         self._matcher = matcher
+        self.is_spoiled = False
+        """Whether a matcher of it has failed. Matchers share what their expressions come to, and a
+        limit that is met there is met by all of them, from their first token on."""
 
     def matcher(self) -> LLMatcher:
         """A matcher at the beginning of an answer, which shares nothing with others."""
@@ -121,7 +124,10 @@ class _AsLlguidance:
         return list(self._ids_of(text))
 
     def _beginning(self, text: str) -> list[int]:
-        """The ids of a beginning of a text, as the whole text has them."""
+        """The ids of a beginning of a text, as the whole text has them where nothing more than
+        OVERLAP_CHARS behind an id changes it: so it is with every tokenizer that tests know, also
+        of texts without a space. Where it is not, the text is written with other ids of the same
+        bytes."""
         ids = self._ids_of.__wrapped__(text[:MAX_CUT_CHARS])
         certain = len(text[: MAX_CUT_CHARS - OVERLAP_CHARS].encode())
         ends = accumulate(len(self.tokens[token_id]) for token_id in ids)

@@ -33,6 +33,7 @@ each item with that."""
 _LEAST_STEP_ITEMS = 2000
 """Of a token, however many symbols there are: a grammar of 1,600 commands takes as many."""
 _MOST_ROW_OF_SYMBOLS = 1000
+"""Items at one place for rules of many symbols: pairs of them are looked at, 65 ms for as many."""
 _TOO_LARGE_WORDS = (
     "fuel",
     "lexer error",
@@ -60,7 +61,8 @@ class GrammarLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Of one object in a schema: the work for optional properties grows with their square."""
     literal_bytes: int = MAX_FORCED_BYTES
     """Of a text that an answer has to repeat in one go: a literal, a choice, "a{20000}". Schemas
-    have the same bound by their walk, which knows where it is (`schema_runs`)."""
+    have the same bound by their walk, which knows where it is (`schema_runs`). It is counted within
+    each part of a composed grammar: parts that follow each other are not added up."""
     productions: int = 40_000
     """Symbols in a compiled grammar."""
     step_fuel: int = 200_000
@@ -126,8 +128,8 @@ class GrammarLimits(msgspec.Struct, frozen=True, kw_only=True):
         if length > self.literal_bytes:
             raise _too_large(
                 f"{param} leaves no choice about {length} bytes of an answer; at most "
-                f"{self.literal_bytes} are accepted in one go. Shorten the text, or give it a "
-                "name and put it in yourself.",
+                f"{self.literal_bytes} are accepted in one go. Shorten the text, or allow "
+                "any text there and insert it yourself.",
                 param,
             )
 

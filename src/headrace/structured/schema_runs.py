@@ -2,8 +2,9 @@
 
 Counted bottom up over every schema within one: constants, names of required properties, items that
 have to be there, and what expressions spell out. A schema that is within itself is counted once:
-an answer that goes down another time has chosen to. What is counted is never less than what is
-forced; where schemas hold together it may be more.
+an answer that goes down another time has chosen to. This is a heuristic: where schemas hold
+together more may be counted than is forced; less, where they leave one value together that each of
+them leaves among others (two enumerations that share it), and of some expressions (`forced_text`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from headrace.structured.forced_text import (
     either,
     forced_by,
     joined,
-    num_bytes,
     optional,
     repeated,
     text_of,
@@ -34,12 +34,6 @@ _BLAMED = (
 )  # fmt: skip
 _OF_OBJECTS = frozenset({"properties", "required", "patternProperties", "additionalProperties"})
 _OF_ARRAYS = frozenset({"items", "prefixItems", "additionalItems"})
-_SHORT = 256
-"""Characters of an expression that is not looked at, where it has no counts."""
-_MOST_BYTES = 4
-"""Of a character."""
-_AROUND_NAME = 4
-"""Bytes of a name's quotes, its colon and a comma."""
 
 Schemas = Mapping[Pointer, Mapping[str, Any]]
 
@@ -98,9 +92,9 @@ def _forced(
     pointer: Pointer, schema: Mapping[str, Any], forced: Callable[[Pointer], ForcedText]
 ) -> ForcedText:
     if "const" in schema:
-        return text_of(_json_bytes(schema["const"]))
+        return text_of(_json(schema["const"]))
     if isinstance(values := schema.get("enum"), list):
-        return either(text_of(_json_bytes(value)) for value in values)
+        return either(text_of(_json(value)) for value in values)
     together = [
         forced((*pointer, "allOf", str(at))) for at in range(len(_listed(schema.get("allOf"))))
     ]
@@ -120,14 +114,30 @@ def _of_kinds(
     """By its type and the keywords of each; of any type where none is stated."""
     stated = schema.get("type")
     kinds = [stated] if isinstance(stated, str) else _listed(stated) or ["object", "array"]
+    if len(set(map(str, kinds))) == 1 and (only := _only_text(str(kinds[0]), schema)) is not None:
+        return text_of(only)
     ways = [FREE]
     if "object" in kinds and not _OF_OBJECTS.isdisjoint(schema):
         ways.append(_of_object(pointer, schema, forced))
     if "array" in kinds and not _OF_ARRAYS.isdisjoint(schema):
         ways.append(_of_array(pointer, schema, forced))
     if isinstance(pattern := schema.get("pattern"), str):
-        ways.append(_of_pattern(pattern))
-    return ways[1] if len(ways) == 2 and kinds in (["object"], ["array"]) else either(ways)
+        quote = text_of('"')
+        ways.append(joined((quote, forced_by(pattern), quote)))
+    is_one = len(ways) == 2 and kinds in (["object"], ["array"], ["string"])
+    return ways[1] if is_one else either(ways)
+
+
+def _only_text(kind: str, schema: Mapping[str, Any]) -> bytes | None:
+    """Of a type of which no other value is valid."""
+    if kind == "null":
+        return b"null"
+    if kind == "string" and schema.get("maxLength") == 0:
+        return b'""'
+    least = schema.get("minimum")
+    if kind in ("integer", "number") and least is not None and least == schema.get("maximum"):
+        return _json(least)
+    return None
 
 
 def _of_object(
@@ -135,20 +145,20 @@ def _of_object(
 ) -> ForcedText:
     required = {name for name in _listed(schema.get("required")) if isinstance(name, str)}
     properties, patterns = _named(schema.get("properties")), _named(schema.get("patternProperties"))
-    parts = [text_of(1)]
+    parts = [text_of("{")]
     for name in properties:
         value = forced((*pointer, "properties", name))
-        part = joined((text_of(num_bytes(name) + _AROUND_NAME), value))
+        part = joined((text_of(f'"{name}":'), value, text_of(",")))
         parts.append(part if name in required else optional(part))
-    parts += [text_of(num_bytes(name) + _AROUND_NAME) for name in required - properties.keys()]
+    parts += [text_of(f'"{name}":,') for name in sorted(required - properties.keys())]
     for name in patterns:
         value = forced((*pointer, "patternProperties", name))
-        parts.append(optional(joined((_of_pattern(name), value))))
+        parts.append(optional(joined((text_of('"'), forced_by(name), text_of('":'), value))))
     others = schema.get("additionalProperties")
     if others is not False:
         at = (*pointer, "additionalProperties")
         parts.append(optional(forced(at)) if isinstance(others, dict) else FREE)
-    return joined((*parts, text_of(1)))
+    return joined((*parts, text_of("}")))
 
 
 def _of_array(
@@ -159,21 +169,16 @@ def _of_array(
         prefix, rest = ("items", "additionalItems")
     least, most = _count(schema.get("minItems")) or 0, _count(schema.get("maxItems"))
     num_prefix = len(_listed(schema.get(prefix)))
-    parts = [text_of(1)]
-    for index in range(num_prefix):
-        item = joined((forced((*pointer, prefix, str(index))), text_of(1)))
+    parts = [text_of("[")]
+    for index in range(num_prefix if most is None else min(most, num_prefix)):
+        item = joined((forced((*pointer, prefix, str(index))), text_of(",")))
         parts.append(item if index < least else optional(item))
     if schema.get(rest) is not False and (most is None or most > num_prefix):
-        item = joined((forced((*pointer, rest)), text_of(1)))
+        item = joined((forced((*pointer, rest)), text_of(",")))
         left = None if most is None else most - num_prefix
-        parts.append(repeated(item, max(0, least - num_prefix), left))
-    return joined((*parts, text_of(1)))
-
-
-def _of_pattern(pattern: str) -> ForcedText:
-    if "{" in pattern or len(pattern) > _SHORT:
-        return optional(forced_by(pattern))
-    return optional(text_of(len(pattern) * _MOST_BYTES))
+        needed = max(0, least - num_prefix)
+        parts.append(repeated(item if needed else optional(item), needed, left))
+    return joined((*parts, text_of("]")))
 
 
 def _count(value: Any) -> int | None:
@@ -182,11 +187,11 @@ def _count(value: Any) -> int | None:
     return int(max(0, min(value, 1 << 32))) if is_number else None
 
 
-def _json_bytes(value: Any) -> int:
+def _json(value: Any) -> bytes:
     try:
-        return len(msgspec.json.encode(value))
+        return msgspec.json.encode(value)
     except (UnicodeEncodeError, TypeError, ValueError, RecursionError):
-        return 0  # what cannot be written is refused elsewhere
+        return b""  # what cannot be written is refused elsewhere
 
 
 def _listed(value: Any) -> list[Any]:

@@ -18,6 +18,7 @@ from headrace.errors import RequestError, shown
 from headrace.structured.forced_text import MAX_FORCED_BYTES
 from headrace.structured.patterns import PatternError, rewritten, unwritten
 from headrace.structured.schema_costs import Pointer, excess_of, target_of
+from headrace.structured.schema_intervals import exclude_bounds
 from headrace.structured.schema_runs import too_long
 
 UNSUPPORTED_SCHEMA = "unsupported_schema"
@@ -126,10 +127,6 @@ _NOT_UNIQUE = (
 )
 
 
-def _number(value: object) -> float | None:
-    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
-
-
 class _Walk:
     """The state of one walk: what was seen, and what was referred to."""
 
@@ -164,7 +161,7 @@ class _Walk:
                 pending.append((at, holder[key]))
             self._tighten(pointer, copy)
         self._check_references()
-        if (excess := excess_of(self.seen)) is not None:
+        if (excess := excess_of(self.seen) or exclude_bounds(self.seen)) is not None:
             raise self.refuse(*excess)
         if (forced := too_long(self.seen)) is not None:
             place = pointer_text((*forced.pointer, forced.keyword))
@@ -226,28 +223,6 @@ class _Walk:
             if reference != "#" and not reference.startswith("#/"):
                 raise self.refuse(pointer, "$ref", "is not a place within this schema (#/...)")
             self.references.append(((*pointer, "$ref"), target_of(reference)))
-
-    def _check_interval(self, pointer: Pointer, schema: dict[str, Any]) -> None:
-        """llguidance lets an excluded whole number pass where the bound behind it, away from zero,
-        is less than 1 away: 1 of {"exclusiveMinimum": 1, "maximum": 1.5}. The bound is then the
-        next double; zero has none that could be written out, and is refused."""
-        for excluding, including, others, sign in (
-            ("exclusiveMinimum", "minimum", ("maximum", "exclusiveMaximum"), 1),
-            ("exclusiveMaximum", "maximum", ("minimum", "exclusiveMinimum"), -1),
-        ):
-            bound = _number(schema.get(excluding))
-            limits = [each for name in others if (each := _number(schema.get(name))) is not None]
-            if bound is None or bound != int(bound) or sign * bound < 0:
-                continue
-            if not any(0 < sign * (limit - bound) < 1 for limit in limits):
-                continue
-            if not bound:
-                raise self.refuse(pointer, excluding, "is 0 with the other bound less than 1 away")
-            nearest = math.nextafter(bound, sign * math.inf)
-            stated = _number(schema.get(including))
-            del schema[excluding]
-            if stated is None or sign * (nearest - stated) > 0:
-                schema[including] = nearest
 
     def _check_format(self, pointer: Pointer, schema: dict[str, Any]) -> None:
         form = schema.get("format")
@@ -337,7 +312,6 @@ class _Walk:
             }
             if len(schema["patternProperties"]) != len(named):
                 raise self.refuse(pointer, "patternProperties", "has equal expressions")
-        self._check_interval(pointer, schema)
         stricter = stricter_than(schema.get("format"))
         if stricter is not None:
             parts = schema.get("allOf", [])

@@ -16,9 +16,11 @@ import msgspec
 
 from headrace.errors import RequestError, shown
 from headrace.structured.composition import Composition
+from headrace.structured.forced_text import MAX_FORCED_BYTES, num_bytes
 from headrace.structured.free_text import free_text, repeats_its_start
 from headrace.structured.gbnf import lark_of
 from headrace.structured.grammar import Grammar
+from headrace.structured.limits import GRAMMAR_TOO_LARGE
 from headrace.structured.schema_grammar import INVALID_VALUE, UNSUPPORTED, of_schema
 
 MAX_PARTS = 2000
@@ -139,6 +141,7 @@ class _Reading:
     def _sequence(self, part: dict[str, Any], param: str, ends: tuple[str, ...]) -> str:
         _check_keys(part, {"type", "elements"}, param)
         elements = _listed(part, "elements", param)
+        _check_length(elements, param)
         bodies: list[str] = []
         for index in reversed(range(len(elements))):
             bodies.append(self.read(elements[index], f"{param}.elements[{index}]", ends))
@@ -205,6 +208,24 @@ class _Reading:
                 code=UNSUPPORTED,
             )
         return free_text(self.rules, ends, excluded)
+
+
+def _check_length(elements: Sequence[Any], param: str) -> None:
+    """Constants that follow each other are one text, which is written in one go."""
+    length = 0
+    for element in elements:
+        match element:
+            case {"type": "const_string", "value": str() as text}:
+                length += num_bytes(text)
+            case _:
+                length = 0
+        if length > MAX_FORCED_BYTES:
+            raise RequestError(
+                f"{param}.elements leaves no choice about {length} bytes of an answer; at most "
+                f"{MAX_FORCED_BYTES} are accepted in one go. Shorten the constants.",
+                param=f"{param}.elements",
+                code=GRAMMAR_TOO_LARGE,
+            )
 
 
 def _begins(part: Any) -> tuple[str, ...]:

@@ -43,7 +43,7 @@ class Look(NamedTuple):
 
 MAX_IDS_SEEN = 8192
 """Ids that the search for one span may come by: each of its tokens is found with all that are
-forced behind it, so that a constant of 100,000 characters would hold up a step for a second."""
+forced behind it, as far as they are cut at once: 300 ids for each of them at a long text."""
 
 REFUSED = Look("failed", error="a draft before it is not of the grammar")
 """Of places that no answer reaches."""
@@ -196,6 +196,7 @@ class Constraint:
         """Give up; `error` says why from then on."""
         first = reason.strip().splitlines()[0] if reason.strip() else "for no stated reason"
         self.verdict = "failed"
+        self._grammar.is_spoiled = True
         self.error = f"the grammar cannot be followed: {first[:400]}"
         self.error_code = GRAMMAR_TOO_LARGE if is_beyond_a_limit(first) else None
         self.rewind()
