@@ -113,8 +113,8 @@ class Grammars:
     def _future(self, grammar: Grammar) -> Future[CompiledGrammar]:
         kept = self._kept
         future = kept.get(grammar)
-        if future is not None and future.done() and future.exception() is not None:
-            future = None  # whatever it was may be over, as the vocabulary's file being away
+        if future is not None and future.done() and not _is_usable(future):
+            future = None
         if future is None:
             if self._thread is None:
                 self._thread = ThreadPoolExecutor(1, thread_name_prefix="grammars")
@@ -137,3 +137,9 @@ class Grammars:
             assert self._vocabulary is not None
             self._tokenizer = GrammarTokenizer(self._vocabulary())
         return compile_grammar(grammar, self._tokenizer)
+
+
+def _is_usable(done: Future[CompiledGrammar]) -> bool:
+    """Whether matchers can be had of it: whatever an error was may be over, as the vocabulary's
+    file being away, and of a grammar that is full no answer can be written."""
+    return done.exception() is None and not done.result().is_full
