@@ -291,3 +291,16 @@ def test_an_engine_without_grammars_imports_nothing_for_them() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout.split() == ["False", "None"], done.stderr
+
+
+def test_a_grammar_that_is_full_is_compiled_again_for_the_next_request() -> None:
+    core = core_with_text()
+    grammar = regex("[a-d]{3}")
+    core.submit(submit("first", prompt(5), grammar=grammar))
+    drain(core)
+    (kept,) = core._grammars._kept.values()
+    kept.result().anew()
+    core.submit(submit("second", prompt(5), grammar=grammar))
+    assert len(drain(core)["second"].token_ids) == 3
+    (again,) = core._grammars._kept.values()
+    assert kept.result().is_full and not again.result().is_full

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from headrace.engine.grammars.constraint import Constraint
-from headrace.structured.compile import GrammarTokenizer, compile_grammar
+from headrace.structured.compile import CompiledGrammar, GrammarTokenizer, compile_grammar
 from headrace.structured.grammar import Grammar
+from headrace.structured.limits import GrammarLimits
 from headrace.structured.vocabulary import Vocabulary
 
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
@@ -26,8 +27,12 @@ VOCABULARY = Vocabulary([*(piece.encode() for piece in PIECES), b""], [END], _en
 
 
 def constraint_of(grammar: Grammar, tokenizer: GrammarTokenizer) -> Constraint:
+    return constraint_with(compile_grammar(grammar, tokenizer), tokenizer)
+
+
+def constraint_with(compiled: CompiledGrammar, tokenizer: GrammarTokenizer) -> Constraint:
     return Constraint(
-        compile_grammar(grammar, tokenizer),
+        compiled,
         num_prompt=len(PROMPT),
         grammar_end_id=tokenizer.end_id,
         vocab_size=END + 1,
@@ -76,3 +81,34 @@ def test_a_text_that_the_grammar_does_not_have_is_refused_however_it_is_read() -
     constraint = constraint_of(Grammar("regex", "[a-c]{9}"), GrammarTokenizer(VOCABULARY))
     look = constraint.look([*PROMPT, 0, 1, LETTERS.index("z")])
     assert look.verdict == "failed" and "cannot be followed" in look.error
+
+
+MANY_STATES = Grammar("regex", "(.*a.{9}){3}z")
+"""Each answer comes to some hundred states."""
+FEW = GrammarLimits(lexer_states=3000)
+
+
+def told(constraint: Constraint, token_ids: list[int], num_drafts: int = 0) -> list[str]:
+    """The verdict at each place of an answer, as a step finds it that has drafts behind each."""
+    verdicts = []
+    for end in range(len(PROMPT), len(token_ids) + 1):
+        drafts = token_ids[end : end + num_drafts]
+        look = constraint.look_along(token_ids[:end], drafts)[-1]
+        verdicts.append(look.error or look.verdict)
+    return verdicts
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("num_drafts", [0, 2])
+def test_a_limit_of_states_is_met_by_an_answer_and_not_by_all_of_a_grammar(num_drafts: int) -> None:
+    tokenizer = GrammarTokenizer(VOCABULARY)
+    rng = random.Random(2)
+    texts = [[*PROMPT, *rng.choices(range(4), k=length)] for length in [60] * 40 + [2500]]
+    shared = compile_grammar(MANY_STATES, tokenizer, FEW)
+    together = [told(constraint_with(shared, tokenizer), text, num_drafts) for text in texts]
+    assert shared.is_full
+    assert {verdict for verdicts in together[:-1] for verdict in verdicts} == {"open"}
+    if not num_drafts:
+        own = constraint_with(compile_grammar(MANY_STATES, tokenizer, FEW), tokenizer)
+        assert "too many states" in together[-1][-1]
+        assert told(own, texts[-1]) == together[-1]

@@ -72,17 +72,27 @@ EXACT: Any = {"lenient": False, "coerce_one_of": False}
 
 
 class CompiledGrammar:
-    """A grammar over the tokens of one model, ready to be matched any number of times."""
+    """A grammar over the tokens of one model, ready to be matched any number of times.
 
-    def __init__(self, matcher: LLMatcher) -> None:
-        self._matcher = matcher
-        self.is_spoiled = False
-        """Whether a matcher of it has failed. Matchers share what their expressions come to, and a
-        limit that is met there is met by all of them, from their first token on."""
+    Its matchers share the states that their expressions came to, and so the limit of these: one
+    that meets it has the grammar made `anew`, and whoever keeps the grammar gives it to no other.
+    """
+
+    def __init__(self, make: Callable[[], LLMatcher]) -> None:
+        """make: compiles it; called at once, and by `anew`."""
+        self.is_full = False
+        """Whether its matchers came to as many states as they may, so that none can go on."""
+        self._make = make
+        self._matcher = make()
 
     def matcher(self) -> LLMatcher:
-        """A matcher at the beginning of an answer, which shares nothing with others."""
+        """A matcher at the beginning of an answer."""
         return self._matcher.deep_copy()
+
+    def anew(self) -> CompiledGrammar:
+        """The same grammar without the states that answers came to; this one is full."""
+        self.is_full = True
+        return CompiledGrammar(self._make)
 
 
 class GrammarTokenizer:
@@ -146,7 +156,7 @@ def compile_grammar(
     Raises RequestError: "grammar_too_large" where it is beyond a limit, "invalid_grammar" where
     llguidance cannot read it or cannot hold an answer to it.
     """
-    return CompiledGrammar(_compiled(grammar, tokenizer.tokenizer, limits, param))
+    return CompiledGrammar(lambda: _compiled(grammar, tokenizer.tokenizer, limits, param))
 
 
 def validate(grammar: Grammar, limits: GrammarLimits = DEFAULT, param: str = "grammar") -> None:

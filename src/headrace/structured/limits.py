@@ -163,6 +163,12 @@ def is_beyond_a_limit(reason: str) -> bool:
     return any(word in lowered for word in _TOO_LARGE_WORDS)
 
 
+def is_of_states(reason: str) -> bool:
+    """Whether these words of llguidance are about `lexer_states`, which the answers of a grammar
+    come to together."""
+    return "too many states" in reason
+
+
 def _longest_literal(grammar: Grammar, param: str) -> int:
     """Bytes of the longest text that an answer has to repeat in one go; of schemas, none."""
     if grammar.kind == "choice":

@@ -4,6 +4,8 @@ A state of the grammar is a function of the request's output tokens and of nothi
 reads those that it has not read and takes back those that it has read and that did not come (drafts
 that were not accepted), so it may be dropped at any time (as a preempted request's is) and is made
 again from all of them. So bits do not depend on the batch, on preemption, on chunks or on drafts.
+Nor does it depend on them whether a limit is met: where the answers of a grammar together came to
+as many states as one may, a request goes on with a grammar of its own.
 
 Where the grammar leaves one token, llguidance's mask has that bit alone: the token by which the
 model's tokenizer writes the text that has to follow. `forced` gives those tokens one after another,
@@ -18,7 +20,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from headrace.structured.limits import GRAMMAR_TOO_LARGE, is_beyond_a_limit
+from headrace.structured.limits import GRAMMAR_TOO_LARGE, is_beyond_a_limit, is_of_states
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher
@@ -75,6 +77,8 @@ class Constraint:
         self.error_code: str | None = None
         """Of a RequestError where it "failed" by what the request asks for."""
         self._grammar = grammar
+        self._is_apart = False
+        """Whether that is of this request alone, since the one it had was full."""
         self._num_prompt = num_prompt
         self._matcher: LLMatcher | None = None
         self._num_read = 0
@@ -97,12 +101,14 @@ class Constraint:
 
     def look_after(self, token_ids: Sequence[int], drafts: Sequence[int]) -> Look:
         """What may follow a text and drafts that are certain; never raises."""
-        if self.verdict == "open":
+        while self.verdict == "open":
             try:
                 matcher = self._matcher_at(token_ids, drafts)
-                return self._look(matcher, 0, is_own=True)
+                look = self._look(matcher, 0, is_own=True)
             except BaseException as error:  # a panic of Rust code is not an Exception
-                self._fail_by(error)
+                look = self._fail_by(error)
+            if look.verdict != "failed" or not self._goes_apart():
+                return look
         return self._own()
 
     def look_along(self, token_ids: Sequence[int], drafts: Sequence[int]) -> list[Look]:
@@ -113,13 +119,19 @@ class Constraint:
                 self._look_along(drafts, looks)
             except BaseException as error:  # a panic of Rust code is not an Exception
                 self._fail_by(error)
+                if self._goes_apart():
+                    return self.look_along(token_ids, drafts)
         return looks + [REFUSED] * (1 + len(drafts) - len(looks))
 
     def _look_along(self, drafts: Sequence[int], looks: list[Look]) -> None:
         matcher = self._matcher
         assert matcher is not None, "it has looked at the place before"
         for row, token_id in enumerate(drafts, 1):
-            if looks[-1].verdict != "open" or not matcher.try_consume_tokens([token_id]):
+            if looks[-1].verdict != "open":
+                return
+            if not matcher.try_consume_tokens([token_id]):
+                if matcher.is_error():
+                    self._failed(matcher.get_error(), is_own=False)
                 return
             self._ahead.append(token_id)
             looks.append(self._look(matcher, row, is_own=False))
@@ -159,6 +171,8 @@ class Constraint:
                     self.verdict = "ended"
             except BaseException as error:  # a panic of Rust code is not an Exception
                 self._fail_by(error)
+                if self._goes_apart():
+                    return self.take(token_ids)
         return self.verdict
 
     def forced(self, token_ids: Sequence[int], most: int) -> tuple[list[int], bool]:
@@ -182,6 +196,7 @@ class Constraint:
             return span, bool(span) and matcher.is_stopped() and not matcher.is_error()
         except BaseException as error:  # a panic of Rust code is not an Exception
             self._fail_by(error)
+            self._goes_apart()
         return [], False
 
     def rewind(self) -> None:
@@ -196,10 +211,23 @@ class Constraint:
         """Give up; `error` says why from then on."""
         first = reason.strip().splitlines()[0] if reason.strip() else "for no stated reason"
         self.verdict = "failed"
-        self._grammar.is_spoiled = True
         self.error = f"the grammar cannot be followed: {first[:400]}"
         self.error_code = GRAMMAR_TOO_LARGE if is_beyond_a_limit(first) else None
         self.rewind()
+
+    def _goes_apart(self) -> bool:
+        """Where the last failure was that the answers of the grammar came to as many states as one
+        may: open again, with a grammar of its own. Once, so that a request fails where its own
+        answer comes to so many, whatever others came to."""
+        if self._is_apart or not is_of_states(self.error):
+            return False
+        self._is_apart = True
+        try:
+            self._grammar = self._grammar.anew()
+        except BaseException:  # a panic of Rust code is not an Exception
+            return False  # it stays failed, for the reason it has
+        self.verdict, self.error, self.error_code = "open", "", None
+        return True
 
     def _own(self) -> Look:
         """Of the request's own tokens, whose verdict is not "open"."""
@@ -207,13 +235,16 @@ class Constraint:
 
     def _failed(self, reason: str, *, is_own: bool) -> Look:
         if not is_own:
+            if is_of_states(reason) and not self._is_apart:
+                raise _RefusedError(reason)
             return REFUSED
         self.fail(reason)
         return self._own()
 
-    def _fail_by(self, error: BaseException) -> None:
+    def _fail_by(self, error: BaseException) -> Look:
         is_refusal = isinstance(error, _RefusedError)
         self.fail(str(error) if is_refusal else f"{type(error).__name__}: {error}")
+        return self._own()
 
     def _matcher_at(self, token_ids: Sequence[int], drafts: Sequence[int] = ()) -> LLMatcher:
         """The matcher behind a text and drafts. _RefusedError where the grammar refuses it."""
@@ -238,6 +269,19 @@ class Constraint:
         new = wanted[same:]
         self._num_read = num_output
         self._ahead = list(drafts)
-        if new and not matcher.consume_tokens(new):
+        if new and not self._read(matcher, new):
             raise _RefusedError(matcher.get_error())
         return matcher
+
+    def _read(self, matcher: LLMatcher, new: list[int]) -> bool:
+        """Whether a matcher takes these tokens. One of a grammar of its own meets their states for
+        the first time: what it may take is counted from one mask to the next, so that it makes
+        them, and comes to the states to which it would have come alone."""
+        if not self._is_apart:
+            return matcher.consume_tokens(new)
+        words = np.zeros(self._num_words, np.uint32)
+        for token_id in new:
+            matcher.unsafe_compute_mask_ptr(words.ctypes.data, words.nbytes)
+            if not matcher.consume_token(token_id):
+                return False
+        return True

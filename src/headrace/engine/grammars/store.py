@@ -113,7 +113,7 @@ class Grammars:
     def _future(self, grammar: Grammar) -> Future[CompiledGrammar]:
         kept = self._kept
         future = kept.get(grammar)
-        if future is not None and future.done() and _is_of_no_use(future):
+        if future is not None and future.done() and not _is_usable(future):
             future = None
         if future is None:
             if self._thread is None:
@@ -139,7 +139,7 @@ class Grammars:
         return compile_grammar(grammar, self._tokenizer)
 
 
-def _is_of_no_use(done: Future[CompiledGrammar]) -> bool:
-    """Whether a grammar has to be compiled again: what refused it may be over, as the vocabulary's
-    file being away, and one that failed an answer would fail the next at its first token."""
-    return done.exception() is not None or done.result().is_spoiled
+def _is_usable(done: Future[CompiledGrammar]) -> bool:
+    """Whether matchers can be had of it: whatever an error was may be over, as the vocabulary's
+    file being away, and of a grammar that is full no answer can be written."""
+    return done.exception() is None and not done.result().is_full
