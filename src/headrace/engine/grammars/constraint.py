@@ -213,6 +213,8 @@ class Constraint:
         self.verdict = "failed"
         self.error = f"the grammar cannot be followed: {first[:400]}"
         self.error_code = GRAMMAR_TOO_LARGE if is_beyond_a_limit(first) else None
+        # What met a limit is shared by all matchers of the grammar: the next would fail at once.
+        self._grammar.is_full |= self.error_code is not None
         self.rewind()
 
     def _goes_apart(self) -> bool:
