@@ -129,6 +129,27 @@ def test_a_form_holds_after_reasoning_and_is_the_same_whatever_runs_beside(
     assert alone.message.content == many[0].message.content
 
 
+@pytest.mark.parametrize(
+    "off", [{"reasoning_effort": "none"}, {"chat_template_kwargs": {"enable_thinking": False}}]
+)
+def test_an_answer_within_a_form_has_no_reasoning_where_it_is_off(
+    client: openai.OpenAI, off: dict[str, Any]
+) -> None:
+    properties = {"function": {"type": "string"}, "returns": {"type": "string"}}
+    schema = {"type": "object", "properties": properties, "required": list(properties)}
+    reply = client.chat.completions.create(
+        model="headrace-base",
+        messages=[{"role": "user", "content": "What does os.path.isdir return?"}],
+        response_format={"type": "json_schema", "json_schema": {"name": "f", "schema": schema}},
+        temperature=0,
+        max_tokens=60,
+        extra_body=off,
+    )
+    answer: Any = reply.choices[0]
+    assert getattr(answer.message, "reasoning", None) is None
+    assert answer.message.content.startswith('{"function"')
+
+
 def test_a_budget_closes_reasoning_and_the_answer_goes_on(client: openai.OpenAI) -> None:
     settings: Any = {
         "model": "headrace-base", "max_tokens": 300, "seed": 2, "temperature": 1,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from headrace.answer_formats.call_syntax import AnswerFormat, ThinkTags
 from headrace.protocol.openai.tools import ToolDefinition
 
 _SWITCHES = ("enable_thinking", "thinking")
@@ -42,3 +43,17 @@ def template_variables(given: Mapping[str, Any], effort: str | None) -> dict[str
         for switch in _SWITCHES:
             variables.setdefault(switch, effort != "none")
     return variables
+
+
+def allowed_format(
+    format: AnswerFormat, variables: Mapping[str, Any], *, opened: bool
+) -> AnswerFormat:
+    """The format that a grammar allows an answer: without the tags of reasoning where a switch of
+    the template turned that off, or a model would open them by itself.
+
+    variables: of the template. opened: the prompt ended within reasoning all the same. Harmony's
+    channels are its form of every answer, and stay.
+    """
+    is_off = any(variables.get(switch) is False for switch in _SWITCHES)
+    tagged = format.reasoning is not None and isinstance(format.reasoning.tags, ThinkTags)
+    return AnswerFormat(format.calls, None) if is_off and tagged and not opened else format

@@ -17,7 +17,7 @@ from headrace.answer_formats.deltas import CallDelta, CallEnd, CallStart, Conten
 from headrace.answer_formats.formats import AnswerFormat
 from headrace.conversation.answer_grammar import held_to
 from headrace.conversation.reading import AnswerReading, ReadChoice
-from headrace.conversation.request import template_variables
+from headrace.conversation.request import allowed_format, template_variables
 from headrace.conversation.thinking import start_of_reading
 from headrace.engine.params import SamplingParams
 from headrace.errors import RequestError
@@ -63,7 +63,8 @@ class ChatPrompt(NamedTuple):
         if form is None and not options.tools:
             return params
         opened = self.reading is not None and self.reading.reasoning_opened
-        found = held_to(form, options, self.format, opened=opened, special=self.special)
+        format = allowed_format(self.format, options.variables, opened=opened)
+        found = held_to(form, options, format, opened=opened, special=self.special)
         if found is None:
             return params
         checks.check(*found)

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from headrace.conversation.answer_grammar import answer_grammar, has_grammar
 from headrace.conversation.reading import AnswerReading, call_marks, reading_of
-from headrace.conversation.request import argument_schemas, template_variables
+from headrace.conversation.request import allowed_format, argument_schemas, template_variables
 from headrace.conversation.thinking import start_of_reading
 from headrace.protocol.openai.chat import ChatCompletionRequest
 from headrace.protocol.openai.fields import CHAT
@@ -70,10 +70,16 @@ async def answer_chat(
     grammar = None
     if has_grammar(request):
         opened = rendered.reading is not None and rendered.reading.reasoning_opened
+        own = template_variables(request.chat_template_kwargs, request.effort)
+        format = allowed_format(
+            model.format_of(request.chat_template),
+            {**model.template_defaults, **own},
+            opened=opened,
+        )
         grammar = await call.grammar_work(
             lambda: answer_grammar(
                 request,
-                model.format_of(request.chat_template),
+                format,
                 opened=opened,
                 special=model.special_tokens,
             )
