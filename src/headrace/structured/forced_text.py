@@ -130,8 +130,11 @@ def either(parts: Iterable[ForcedText]) -> ForcedText:
 def _same_beginning(texts: list[bytes]) -> bytes:
     """Of all of them: that of the two which differ most."""
     first, last = min(texts), max(texts)
-    pairs = enumerate(zip(first, last, strict=False))
-    return first[: next((at for at, (one, other) in pairs if one != other), len(first))]
+    return first[
+        : next(
+            (at for at, byte in enumerate(first) if last[at : at + 1] != bytes([byte])), len(first)
+        )
+    ]
 
 
 def repeated(part: ForcedText, least: int, most: int | None) -> ForcedText:
