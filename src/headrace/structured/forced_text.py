@@ -130,11 +130,10 @@ def either(parts: Iterable[ForcedText]) -> ForcedText:
 def _same_beginning(texts: list[bytes]) -> bytes:
     """Of all of them: that of the two which differ most."""
     first, last = min(texts), max(texts)
-    return first[
-        : next(
-            (at for at, byte in enumerate(first) if last[at : at + 1] != bytes([byte])), len(first)
-        )
-    ]
+    length = 0
+    while length < min(len(first), len(last)) and first[length] == last[length]:
+        length += 1
+    return first[:length]
 
 
 def repeated(part: ForcedText, least: int, most: int | None) -> ForcedText:
