@@ -157,7 +157,7 @@ def test_the_snippets_of_the_readme_work(server: RunningServer, language: str) -
         pytest.skip("the README's shell example needs curl")
     text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
     blocks = re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
-    [snippet] = [block for block in blocks if "127.0.0.1:8000" in block]
+    snippet = next(block for block in blocks if "127.0.0.1:8000" in block)
     snippet = snippet.replace("http://127.0.0.1:8000", server.url)
     command = [sys.executable, "-c", snippet] if language == "python" else ["sh", "-c", snippet]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
