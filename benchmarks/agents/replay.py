@@ -57,8 +57,7 @@ class Replay:
                 body = self._dialect.body(prompt, agent.tools, turn)
             if self._stored:
                 # A call of the model's own would need a result, which the record does not have.
-                # The prompt then has no tools.
-                body["tool_choice"] = "none"
+                del body["tools"]
             body |= self._settings | self._dialect.limit(self._tokens)
             answer = await ask(client, self._dialect, {**body, "cache_salt": self._salt})
             self.prompts[number].append(prompt)
