@@ -179,6 +179,10 @@ def test_the_engine_in_a_process_of_its_own_reads_the_same(path: Path, llm: LLM)
     chat, generated = asyncio.run(answers())
     # What is cached depends on what was asked before.
     same = llm.chat(HELLO, budget, enable_thinking=True)
-    assert (chat.text, chat.token_ids, chat.reasoning) == (same.text, same.token_ids, same.reasoning)
+    assert (chat.text, chat.token_ids, chat.reasoning) == (
+        same.text,
+        same.token_ids,
+        same.reasoning,
+    )
     assert chat.reasoning_tokens == same.reasoning_tokens
     assert generated.token_ids == chat.token_ids
