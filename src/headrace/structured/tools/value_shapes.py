@@ -120,7 +120,7 @@ def members_rule(rules: Composition, members: Sequence[tuple[str, bool]], separa
 def items_rule(
     rules: Composition, shape: ListShape, first: Sequence[str], rest: str | None, separator: str
 ) -> str | None:
-    """A rule for the items of a list; None where there is no list.
+    """A rule for the items of a list; None where the value is not a list.
 
     first: rules of the first items, up to one that has no value. rest: of all further ones, None
     where there are none. separator: between two items.
