@@ -83,10 +83,8 @@ def derive_format(render: Render) -> CallFormat | None:
 def derive_reasoning(render: Render) -> ReasoningFormat | None:
     """The format in which a template writes the reasoning of an answer; None where it omits it."""
     answer = {"role": "assistant", "content": _SAID, "reasoning_content": _THOUGHT}
-    try:
-        text = render([_USER, answer], [])
-        prompt = render([_USER], [])
-    except Exception:
+    text, prompt = _rendered(render, [_USER, answer], []), _rendered(render, [_USER], [])
+    if text is None or prompt is None:
         return None
     before, thought, after = text.partition(_THOUGHT)
     between, said, _ = after.partition(_SAID)
@@ -105,12 +103,20 @@ def derive_reasoning(render: Render) -> ReasoningFormat | None:
     return format if read.reasoning == _THOUGHT and read.content.startswith(_SAID) else None
 
 
+def _rendered(render: Render, messages: Messages, tools: Messages) -> str | None:
+    """What a template writes; None where it refuses. It is a program of strangers, which refuses
+    what it does not know with any error at all."""
+    try:
+        return render(messages, tools)
+    except Exception:
+        return None
+
+
 def _written(render: Render) -> RenderedCalls | None:
     """What the template writes; None where no call is in it."""
-    try:
-        prompt = render([_USER], _TOOLS)
-        plain = render([_USER, {"role": "assistant", "content": _SAID}], _TOOLS)
-    except Exception:
+    said = {"role": "assistant", "content": _SAID}
+    prompt, plain = _rendered(render, [_USER], _TOOLS), _rendered(render, [_USER, said], _TOOLS)
+    if prompt is None or plain is None:
         return None
     answers: list[str] = []
     for count in (1, 2):
@@ -122,15 +128,13 @@ def _written(render: Render) -> RenderedCalls | None:
             }
             for id, (name, arguments) in zip(IDS[:count], CALLS, strict=False)
         ]
-        text = ""
+        text = None
         for content in ("", None):
             answer = {"role": "assistant", "content": content, "tool_calls": calls}
-            try:
-                text = render([_USER, answer], _TOOLS)
-            except Exception:
-                continue
-            break
-        answers.append(_answer_of(text, prompt, plain))
+            text = _rendered(render, [_USER, answer], _TOOLS)
+            if text is not None:
+                break
+        answers.append(_answer_of(text or "", prompt, plain))
     one, two = answers
     if CALLS[0][0] not in one:
         return None
