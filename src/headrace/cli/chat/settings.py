@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from headrace.engine.params import RANGES
-from headrace.engine.sampling_defaults import SamplingDefaults, in_full
+from headrace.engine.sampling.defaults import SamplingDefaults, in_full
 from headrace.errors import ConfigError
 from headrace.offline.params import SamplingParams
 from headrace.offline.structured import StructuredOutputsParams
