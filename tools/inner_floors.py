@@ -60,7 +60,7 @@ _FLOORS: Mapping[str, tuple[str, ...]] = {
     ),
     "server": (
         "api_error responses_store",
-        "admission connection model observing",
+        "admission connection model observability",
         "generation service_messages state",
         "openapi prompts",
         "lifecycle replies",

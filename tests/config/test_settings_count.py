@@ -83,13 +83,13 @@ SHOWN = {
     "::test_a_log_of_json_has_nothing_else_and_no_secrets",
     "enable_log_requests": "server/lifecycle/test_run_seeing.py"
     "::test_a_text_log_is_lines_with_times",
-    "enable_log_outputs": "server/observing/test_access_log.py"
+    "enable_log_outputs": "server/observability/test_access_log.py"
     "::test_texts_where_both_settings_ask_for_them",
-    "max_log_len": "server/observing/test_access_log.py"
+    "max_log_len": "server/observability/test_access_log.py"
     "::test_texts_where_both_settings_ask_for_them",
     "status_interval": "server/lifecycle/test_run_seeing.py"
     "::test_a_log_of_json_has_nothing_else_and_no_secrets",
-    "otlp_traces_endpoint": "server/observing/test_tracing.py::test_a_call_over_http",
+    "otlp_traces_endpoint": "server/observability/test_tracing.py::test_a_call_over_http",
 }
 
 

@@ -18,7 +18,7 @@ from headrace.server.auth import KeyGuard
 from headrace.server.call import EndpointApp, Handler
 from headrace.server.cors import with_cors
 from headrace.server.dialects.dialect_paths import error_at
-from headrace.server.observing.access_log import Observed, tell_refused
+from headrace.server.observability.access_log import Observed, tell_refused
 from headrace.server.routes import admin, ollama
 from headrace.server.routes.apply_template import apply_template
 from headrace.server.routes.chat import chat_completions

@@ -27,7 +27,7 @@ from headrace.http.tls import tls_context
 from headrace.server.lifecycle.announce import Times, announce, warn_of_strangers
 from headrace.server.lifecycle.ending import finish_accepted
 from headrace.server.lifecycle.loading_line import LoadingLine
-from headrace.server.observing.tracing import require_tracing
+from headrace.server.observability.tracing import require_tracing
 from headrace.telemetry.logs import configure_logging
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ async def _serve(
         from headrace.http.client_limits import ClientLimits
         from headrace.http.server import HttpServer
         from headrace.server.app import build_app
-        from headrace.server.observing.status_line import tell_status
+        from headrace.server.observability.status_line import tell_status
         from headrace.server.state import ServerState
 
         imported_s = time.perf_counter()

@@ -26,7 +26,7 @@ from headrace.server.admission.open_calls import OpenCalls
 from headrace.server.admission.side_work import SideWork
 from headrace.server.api_error import engine_trouble, model_is_loading
 from headrace.server.model.served import ServedModel
-from headrace.server.observing.tracing import open_tracing
+from headrace.server.observability.tracing import open_tracing
 from headrace.server.responses_store.store import ResponsesStore
 from headrace.structured.grammar_checks import GrammarChecks
 from headrace.telemetry.engine_collector import EngineCollector

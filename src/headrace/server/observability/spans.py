@@ -15,7 +15,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from opentelemetry.util.types import AttributeValue
 
 from headrace import __version__
-from headrace.server.observing.access_log import summary
+from headrace.server.observability.access_log import summary
 from headrace.telemetry.call import CallRecord, Timeline
 from headrace.telemetry.span_export import shut_down, tracer_provider
 

@@ -15,8 +15,8 @@ import pytest
 
 from headrace.config import ServerConfig
 from headrace.engine.messages import Output, Submit
-from headrace.server.observing import access_log
-from headrace.server.observing.access_log import MAX_ID_CHARS, summary
+from headrace.server.observability import access_log
+from headrace.server.observability.access_log import MAX_ID_CHARS, summary
 from headrace.telemetry.call import CallRecord, Timeline
 from headrace.telemetry.logs import CallFilter, LogFormat, formatter
 from tests.server.conftest import Running

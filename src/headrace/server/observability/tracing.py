@@ -39,6 +39,6 @@ def open_tracing(endpoint: str | None) -> Tracing | None:
     if endpoint is None:
         return None
     require_tracing(endpoint)
-    from headrace.server.observing.spans import open_spans
+    from headrace.server.observability.spans import open_spans
 
     return open_spans(traces_url(endpoint, SETTING))

@@ -21,9 +21,9 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from headrace.config import ServerConfig
 from headrace.errors import ConfigError
-from headrace.server.observing import tracing
-from headrace.server.observing.access_log import summary
-from headrace.server.observing.spans import Spans, open_spans
+from headrace.server.observability import tracing
+from headrace.server.observability.access_log import summary
+from headrace.server.observability.spans import Spans, open_spans
 from headrace.telemetry import traces_address
 from headrace.telemetry.call import CallRecord, Timeline
 from headrace.telemetry.span_export import QuietExporter

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.config.server_settings import ServerConfig
 from headrace.engine.messages import Stats
-from headrace.server.observing.status_line import StatusLine, tell_status
+from headrace.server.observability.status_line import StatusLine, tell_status
 from headrace.server.state import ServerState
 from tests.server.conftest import served_model
 from tests.server.mock_engine import INFO, MockEngine, says
