@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from headrace.answer_formats.call_formats import CALL_FORMATS
+from headrace.answer_formats.call_formats.known_formats import CALL_FORMATS
 from headrace.answer_formats.call_syntax import AnswerFormat, CallFormat, ReasoningFormat
 from headrace.answer_formats.derivation.derive import Render, derive_format, derive_reasoning
 from headrace.answer_formats.reasoning_formats import REASONING_FORMATS

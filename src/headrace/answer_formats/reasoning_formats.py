@@ -1,8 +1,8 @@
-"""The formats of reasoning that are known, most particular first, as in call_formats.py."""
+"""The formats of reasoning that are known, most particular first, as in call_formats/."""
 
 from __future__ import annotations
 
-from headrace.answer_formats.call_formats import COMMAND_RESPONSE
+from headrace.answer_formats.call_formats.json_formats import COMMAND_RESPONSE
 from headrace.answer_formats.call_syntax import HarmonyCalls, ReasoningFormat, ThinkTags
 
 _CALLS_END_REASONING = (

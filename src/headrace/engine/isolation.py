@@ -31,7 +31,7 @@ class IsolatingRunner(Runner):
         """Compute the rows together; if that raises, each alone."""
         try:
             return super().run(rows)
-        except Exception as error:
+        except Exception as error:  # of a model, a backend or one row: each row alone shows whose
             self.failed_steps += 1
             if len(rows) == 1:
                 return [_failed(rows[0], error)]

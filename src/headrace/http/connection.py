@@ -31,12 +31,10 @@ from headrace.http.host_names import HostNames
 from headrace.http.refusal import FAILED, Refusal
 from headrace.http.reply_transport import ReplyTransport
 from headrace.http.request_id import random_id
-from headrace.http.request_meter import RefusedError, RequestMeter
+from headrace.http.request_meter import RefusedError, RequestMeter, has_body, head_of_body
 from headrace.http.starts import Starts
 
 logger = logging.getLogger(__name__)
-
-_BODY_FRAMING = (b"content-length", b"transfer-encoding")
 
 
 class _Cycle(RequestResponseCycle):
@@ -193,10 +191,8 @@ class Connection(HttpToolsProtocol):
         self.parser = httptools.HttpRequestParser(self)
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
         if self._receiving:
-            lines = [b"POST / HTTP/1.1"]
-            lines += [b": ".join(header) for header in self.headers if header[0] in _BODY_FRAMING]
             self._muted = True
-            self.parser.feed_data(b"\r\n".join([*lines, b"", b""]))
+            self.parser.feed_data(head_of_body(self.headers))
             self._muted = False
 
     def on_message_begin(self) -> None:
@@ -245,17 +241,11 @@ class Connection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """The request is whole, unless its body was skipped for an upgrade."""
-        if self.parser.should_upgrade() and self._has_body():
+        if self.parser.should_upgrade() and has_body(self.headers):
             return
         self._receiving = False
         self._stop_waiting()
         super().on_message_complete()
-
-    def _has_body(self) -> bool:
-        return any(
-            name == b"transfer-encoding" or (name == b"content-length" and int(value) > 0)
-            for name, value in self.headers
-        )
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         self._running = cycle

@@ -8,6 +8,7 @@ said anything are counted too. Nothing here reads the connection.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from headrace.http.client_limits import MAX_HEADERS, MAX_URL_BYTES
 from headrace.http.host_names import HostNames
@@ -17,6 +18,9 @@ from headrace.http.refusal import NOT_HTTP, Refusal
 _KEY_HEADERS = (b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key")
 # Of a number of 64 bits. The parser takes any count of zeros before it, which int() does not.
 _MAX_DIGITS = 20
+_BODY_FRAMING = (b"content-length", b"transfer-encoding")
+
+Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 
 
 class RefusedError(Exception):
@@ -85,9 +89,7 @@ class RequestMeter:
             message = f"{what} more than {self._most} bytes (--max-header-bytes)"
             self._refuse(Refusal(431, message, code="headers_too_large"))
 
-    def head_complete(
-        self, version: str, method: bytes, headers: Sequence[tuple[bytes, bytes]]
-    ) -> None:
+    def head_complete(self, version: str, method: bytes, headers: Headers) -> None:
         """Refuse what proxies on the way may read in another way than this server does."""
         self._spoke = True
         if version not in ("1.0", "1.1"):
@@ -122,3 +124,18 @@ class RequestMeter:
     def _refuse(self, refusal: Refusal) -> None:
         self.refusal = refusal
         raise RefusedError
+
+
+def has_body(headers: Headers) -> bool:
+    """Whether a request with these headers, which the parser has taken, has a body."""
+    return any(
+        name == b"transfer-encoding" or (name == b"content-length" and int(value) > 0)
+        for name, value in headers
+    )
+
+
+def head_of_body(headers: Headers) -> bytes:
+    """The head of a request whose body is framed alike, and that says nothing else."""
+    lines = [b"POST / HTTP/1.1"]
+    lines += [b": ".join(header) for header in headers if header[0] in _BODY_FRAMING]
+    return b"\r\n".join([*lines, b"", b""])

@@ -37,25 +37,35 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JsonLayout(Section):
-    """Calls whose arguments are a JSON object."""
+class NamedCalls(Section):
+    """Calls that a text announces before the function's name."""
 
     before_name: tuple[Piece, ...]
     """From the call's beginning to the function's name."""
-    before_arguments: tuple[Piece, ...]
-    """From the name to the arguments."""
     after_arguments: tuple[Piece, ...] = ()
     """From the arguments to the call's end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaggedLayout(Section):
-    """Calls whose parameters are tags."""
+class ParameterCalls(NamedCalls):
+    """Calls whose parameters are written one by one."""
 
-    before_name: tuple[Piece, ...]
-    """From the call's beginning to the function's name."""
     after_name: tuple[Piece, ...]
     """From the name to the first parameter or the call's end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JsonLayout(NamedCalls):
+    """Calls whose arguments are a JSON object."""
+
+    before_arguments: tuple[Piece, ...]
+    """From the name to the arguments."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaggedLayout(ParameterCalls):
+    """Calls whose parameters are tags."""
+
     before_key: str
     """From there to a parameter's name."""
     before_value: str
@@ -70,8 +80,6 @@ class TaggedLayout(Section):
     """Between a value and its marks, at both sides."""
     not_first: str = ""
     """Characters that no text of a value begins with, since its reader takes them for a mark."""
-    after_parameters: tuple[Piece, ...] = ()
-    """The call's end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,33 +88,25 @@ class PythonLayout(Section):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BareKeyLayout(Section):
-    """Calls of arguments in braces whose keys and strings have no quotes of JSON."""
+class BareKeyLayout(NamedCalls):
+    """Calls of arguments in braces, right behind the name, whose keys and strings have no quotes of
+    JSON."""
 
-    before_name: tuple[Piece, ...]
-    """From the call's beginning to the function's name; the arguments follow the name."""
     quote: str
     """The mark on both sides of a string, which no string has."""
     quoted_json: bool = False
     """Whether a reader takes a string for JSON where that is of a type that its schema allows."""
-    after_arguments: tuple[Piece, ...] = ()
-    """From the arguments to the call's end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NestedLayout(Section):
+class NestedLayout(ParameterCalls):
     """Calls whose parameters are elements named after them, nested where a value has members."""
 
-    before_name: tuple[Piece, ...]
-    """From the call's beginning to the function's name."""
-    after_name: tuple[Piece, ...]
-    """From the name to the first element or the call's end."""
     prefix: str
     """What every tag begins with; no text has it before "<"."""
     item: str
     """The element of a list."""
-    after_parameters: tuple[Piece, ...] = ()
-    """The call's end."""
 
 
-Layout: TypeAlias = JsonLayout | TaggedLayout | PythonLayout | BareKeyLayout | NestedLayout
+NamedLayout: TypeAlias = JsonLayout | TaggedLayout | BareKeyLayout | NestedLayout
+Layout: TypeAlias = NamedLayout | PythonLayout

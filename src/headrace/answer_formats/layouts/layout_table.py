@@ -40,7 +40,7 @@ _FUNCTION = TaggedLayout(
     before_value=">",
     value_end="</parameter>",
     after_value="\n",
-    after_parameters=("</function>\n",),
+    after_arguments=("</function>\n",),
 )
 _INVOKE = TaggedLayout(
     before_name=('<invoke name="',),
@@ -48,7 +48,7 @@ _INVOKE = TaggedLayout(
     before_key='<parameter name="',
     before_value='">',
     value_end="</parameter>",
-    after_parameters=("</invoke>",),
+    after_arguments=("</invoke>",),
 )
 _MINIMAX = "]<]minimax[>["
 _DEEPSEEK_BEGIN = "<｜tool▁call▁begin｜>"
@@ -153,7 +153,7 @@ LAYOUTS: dict[str, tuple[Layout, ...]] = {
             _FUNCTION,
             before_name=("<tool_call>\n<function=",),
             padding="\n",
-            after_parameters=("</function>\n</tool_call>",),
+            after_arguments=("</function>\n</tool_call>",),
             between=("\n",),
         ),
     ),
@@ -161,7 +161,7 @@ LAYOUTS: dict[str, tuple[Layout, ...]] = {
         replace(
             _FUNCTION,
             before_name=("<seed:tool_call>\n<function=",),
-            after_parameters=("</function>\n</seed:tool_call>",),
+            after_arguments=("</function>\n</seed:tool_call>",),
             between=("\n",),
         ),
     ),
@@ -187,7 +187,7 @@ LAYOUTS: dict[str, tuple[Layout, ...]] = {
             after_name=('">',),
             prefix=_MINIMAX,
             item="item",
-            after_parameters=(f"{_MINIMAX}</invoke>\n",),
+            after_arguments=(f"{_MINIMAX}</invoke>\n",),
             closing=(f"{_MINIMAX}</tool_call>",),
         ),
     ),
@@ -200,7 +200,7 @@ LAYOUTS: dict[str, tuple[Layout, ...]] = {
             before_value='">',
             value_end="</parameter>",
             after_value="\n",
-            after_parameters=("</invoke>",),
+            after_arguments=("</invoke>",),
             between=("\n",),
             closing=("\n</minimax:tool_call>",),
         ),
@@ -213,7 +213,7 @@ LAYOUTS: dict[str, tuple[Layout, ...]] = {
             before_value="</arg_key>\n<arg_value>",
             value_end="</arg_value>",
             after_value="\n",
-            after_parameters=("</tool_call>",),
+            after_arguments=("</tool_call>",),
             between=("\n",),
         ),
     ),
@@ -247,7 +247,7 @@ LAYOUTS: dict[str, tuple[Layout, ...]] = {
             types={name: 'true">' if name == "string" else 'false">' for name in TYPES},
             value_end="</｜DSML｜parameter>",
             after_value="\n",
-            after_parameters=("</｜DSML｜invoke>\n",),
+            after_arguments=("</｜DSML｜invoke>\n",),
             closing=(f"</｜DSML｜{section}>",),
         )
         for section in ("function_calls", "tool_calls")
@@ -271,7 +271,7 @@ LAYOUTS: dict[str, tuple[Layout, ...]] = {
             before_value=f"</arg_key>{space}<arg_value>",
             value_end="</arg_value>",
             after_value=space,
-            after_parameters=(f"</tool_call>{space}",),
+            after_arguments=(f"</tool_call>{space}",),
             closing=("</tool_calls>",),
         )
         for space in ("\n", "")
@@ -301,7 +301,7 @@ LAYOUTS: dict[str, tuple[Layout, ...]] = {
             before_key="<ifm|arg_key>",
             before_value="</ifm|arg_key><ifm|arg_value>",
             value_end="</ifm|arg_value>",
-            after_parameters=("</ifm|tool_call>",),
+            after_arguments=("</ifm|tool_call>",),
             between=("\n",),
             closing=("</ifm|tool_calls>",),
         ),
@@ -317,7 +317,7 @@ LAYOUTS: dict[str, tuple[Layout, ...]] = {
                 name: f'{"number" if name == "integer" else name}"<|sep|>' for name in TYPES
             },
             value_end="<|close|>argument<|sep|>",
-            after_parameters=("<|close|>call<|sep|>",),
+            after_arguments=("<|close|>call<|sep|>",),
             closing=("<|close|>tools<|sep|>",),
         ),
     ),
@@ -337,7 +337,7 @@ LAYOUTS: dict[str, tuple[Layout, ...]] = {
             before_value='">',
             value_end="</param>",
             not_first="<",
-            after_parameters=("</function>",),
+            after_arguments=("</function>",),
             between=("\n",),
         ),
     ),
@@ -362,7 +362,7 @@ LAYOUTS: dict[str, tuple[Layout, ...]] = {
             before_name=(f'<｜tool_call_begin｜>{kind}<steptml:invoke name="',),
             before_key='<steptml:parameter name="',
             value_end="</steptml:parameter>",
-            after_parameters=("</steptml:invoke><｜tool_call_end｜>",),
+            after_arguments=("</steptml:invoke><｜tool_call_end｜>",),
             between=between,
             closing=("<｜tool_calls_end｜>",),
         )

@@ -17,8 +17,10 @@ from headrace.answer_formats.call_syntax import BareKeyCalls
 from headrace.answer_formats.readers.call_reading import (
     CUT_OFF,
     MAX_NAME_CHARS,
+    BrokenArgumentsError,
     CallReading,
     NotACallError,
+    check_depth,
 )
 from headrace.answer_formats.readers.tagged_calls import (
     declared_item,
@@ -32,11 +34,6 @@ _BARE = re.compile(r"[^,\[\]{}<]*")
 _CLOSING = {"[": "]", "{": "}"}
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+\-]?\d+)?", re.ASCII)
 _WORDS = {"true": "true", "false": "false", "null": "null", "none": "null"}
-_MAX_DEPTH = 64
-
-
-class _NotAValueError(Exception):
-    """The arguments break; the text says why."""
 
 
 def read_bare_key_section(reading: CallReading, syntax: BareKeyCalls) -> Step[None]:
@@ -55,7 +52,7 @@ def read_bare_key_section(reading: CallReading, syntax: BareKeyCalls) -> Step[No
     source.unread(1)
     try:
         yield from _container(reading, syntax, reading.tools.get(written), 0)
-    except _NotAValueError as error:
+    except BrokenArgumentsError as error:
         reading.answer.end_call(str(error))
         return
     reading.answer.end_call()
@@ -68,8 +65,7 @@ def _container(
 ) -> Step[None]:
     """An object or a list. schema: of the whole, as far as it is known."""
     source, answer = reading.source, reading.answer
-    if depth == _MAX_DEPTH:
-        raise _NotAValueError(f"the arguments are nested deeper than {_MAX_DEPTH}")
+    check_depth(depth)
     bracket = yield from source.take(1)
     closing = _CLOSING[bracket]
     answer.arguments(bracket)
@@ -82,7 +78,7 @@ def _container(
         if separator:
             if not (yield from source.at((",",))):
                 character = yield from source.peek()
-                raise _NotAValueError(
+                raise BrokenArgumentsError(
                     f"{character!r} is where ',' belongs" if character else CUT_OFF
                 )
             yield from source.skip_space()
@@ -105,7 +101,7 @@ def _key(reading: CallReading, syntax: BareKeyCalls) -> Step[str]:
     source = reading.source
     pieces: list[str] = []
     if not (yield from source.until((":",), pieces.append, limit=MAX_NAME_CHARS)):
-        raise _NotAValueError("a key has no end" if (yield from source.peek()) else CUT_OFF)
+        raise BrokenArgumentsError("a key has no end" if (yield from source.peek()) else CUT_OFF)
     return (
         "".join(pieces)
         .strip(SPACE)
@@ -119,7 +115,7 @@ def _value(reading: CallReading, syntax: BareKeyCalls, declared: object, depth: 
     source, answer = reading.source, reading.answer
     character = yield from source.peek()
     if not character:
-        raise _NotAValueError(CUT_OFF)
+        raise BrokenArgumentsError(CUT_OFF)
     if character in _CLOSING:
         yield from _container(reading, syntax, declared, depth + 1)
     elif (yield from source.at((syntax.quote,))):
@@ -136,7 +132,7 @@ def _value(reading: CallReading, syntax: BareKeyCalls, declared: object, depth: 
             )
             answer.arguments('"' if ended else "")
         if not ended:
-            raise _NotAValueError(CUT_OFF)
+            raise BrokenArgumentsError(CUT_OFF)
     else:
         yield from _bare(reading)
 
@@ -146,10 +142,10 @@ def _bare(reading: CallReading) -> Step[None]:
     pieces: list[str] = []
     yield from source.run(_BARE, pieces.append)
     if not (yield from source.peek()):
-        raise _NotAValueError(CUT_OFF)
+        raise BrokenArgumentsError(CUT_OFF)
     atom = "".join(pieces).strip(SPACE)
     if not atom:
-        raise _NotAValueError("a value is missing")
+        raise BrokenArgumentsError("a value is missing")
     known = atom if _NUMBER.fullmatch(atom) else _WORDS.get(atom.lower())
     answer.arguments(known if known is not None else _quoted(atom.strip("\"'")))
 

@@ -20,6 +20,8 @@ MAX_HELD_CHARS = 32768
 """Of a call whose name has not come; longer text is content."""
 MAX_NAME_CHARS = 256
 CUT_OFF = "the answer ends within the call"
+MAX_DEPTH = 64
+"""Lists and objects of arguments within one another."""
 
 _IN_STRING = re.compile(r'[^"\\]*')
 _OUT_OF_STRING = re.compile(r"[\s:,\w.+\-]*")
@@ -29,6 +31,16 @@ _NAME = re.compile(r"[A-Za-z_][\w.\-:/]{0,255}")
 
 class NotACallError(Exception):
     """A text that looked like a call and is content."""
+
+
+class BrokenArgumentsError(Exception):
+    """The arguments of a call break; the text says why."""
+
+
+def check_depth(depth: int) -> None:
+    """Raises BrokenArgumentsError for arguments nested deeper than MAX_DEPTH."""
+    if depth == MAX_DEPTH:
+        raise BrokenArgumentsError(f"the arguments are nested deeper than {MAX_DEPTH}")
 
 
 @dataclass(frozen=True, slots=True)

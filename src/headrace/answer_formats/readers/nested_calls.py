@@ -24,8 +24,10 @@ from headrace.answer_formats.call_syntax import NestedCalls
 from headrace.answer_formats.readers.call_reading import (
     CUT_OFF,
     MAX_NAME_CHARS,
+    BrokenArgumentsError,
     CallReading,
     NotACallError,
+    check_depth,
 )
 from headrace.answer_formats.readers.tagged_calls import (
     declared_item,
@@ -35,12 +37,6 @@ from headrace.answer_formats.readers.tagged_calls import (
     typed_value,
 )
 from headrace.answer_formats.text_source import Step
-
-_MAX_DEPTH = 64
-
-
-class _BrokenError(Exception):
-    """The arguments break; the text says why."""
 
 
 def read_nested_section(reading: CallReading, syntax: NestedCalls) -> Step[None]:
@@ -63,7 +59,7 @@ def read_nested_section(reading: CallReading, syntax: NestedCalls) -> Step[None]
         reading.start(written)
         try:
             text = yield from _members(reading, syntax, reading.tools.get(written), syntax.end, 0)
-        except _BrokenError as error:
+        except BrokenArgumentsError as error:
             reading.answer.end_call(str(error))
             return
         reading.answer.arguments(text or "{}")
@@ -75,8 +71,7 @@ def _members(
 ) -> Step[str]:
     """The elements up to an end, which is read, as JSON; "" where there are none."""
     source = reading.source
-    if depth == _MAX_DEPTH:
-        raise _BrokenError(f"the arguments are nested deeper than {_MAX_DEPTH}")
+    check_depth(depth)
     members: dict[str, list[str]] = {}
     while True:
         yield from source.skip_space()
@@ -84,12 +79,12 @@ def _members(
         if mark == end:
             break
         if not mark:
-            raise _BrokenError(
+            raise BrokenArgumentsError(
                 "an element or the end belongs here" if (yield from source.peek()) else CUT_OFF
             )
         pieces: list[str] = []
         if not (yield from source.until((">",), pieces.append, limit=MAX_NAME_CHARS)):
-            raise _BrokenError(
+            raise BrokenArgumentsError(
                 "an element's name has no end" if (yield from source.peek()) else CUT_OFF
             )
         key = "".join(pieces).strip(SPACE)
@@ -141,7 +136,7 @@ def _value(
         mark = yield from source.until(marks, pieces.append)
     text = "".join(pieces)
     if not mark:
-        raise _BrokenError(CUT_OFF)
+        raise BrokenArgumentsError(CUT_OFF)
     if mark == end:
         if not text.strip(SPACE) and types and "string" not in types:
             empty = "[]" if "array" in types else "{}" if "object" in types else ""
@@ -150,5 +145,5 @@ def _value(
         return typed_value(text, types)
     source.unread(len(mark))
     if text.strip(SPACE):
-        raise _BrokenError("an element within a text")
+        raise BrokenArgumentsError("an element within a text")
     return (yield from _members(reading, syntax, schema, end, depth))

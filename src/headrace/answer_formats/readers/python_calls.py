@@ -9,8 +9,10 @@ from headrace.answer_formats.call_syntax import PythonCalls
 from headrace.answer_formats.readers.call_reading import (
     CUT_OFF,
     MAX_NAME_CHARS,
+    BrokenArgumentsError,
     CallReading,
     NotACallError,
+    check_depth,
 )
 from headrace.answer_formats.text_source import Sink, Step
 
@@ -27,11 +29,6 @@ _ESCAPES = {
 }  # fmt: skip
 _HEX_DIGITS = {"x": 2, "u": 4, "U": 8}
 _CLOSING = {"[": "]", "(": ")", "{": "}"}
-_MAX_DEPTH = 64
-
-
-class _NoLiteralError(Exception):
-    """The arguments break; the text says why."""
 
 
 def read_python_section(reading: CallReading, syntax: PythonCalls, *, bare: bool) -> Step[None]:
@@ -67,7 +64,7 @@ def read_python_section(reading: CallReading, syntax: PythonCalls, *, bare: bool
         reading.start("".join(name), known=bare)
         try:
             yield from _arguments(reading)
-        except _NoLiteralError as error:
+        except BrokenArgumentsError as error:
             reading.answer.end_call(str(error))
             return
         reading.answer.end_call()
@@ -92,9 +89,9 @@ def _arguments(reading: CallReading) -> Step[None]:
         name: list[str] = []
         yield from source.run(_NAME, name.append)
         if not (yield from source.peek()):
-            raise _NoLiteralError(CUT_OFF)
+            raise BrokenArgumentsError(CUT_OFF)
         if not name:
-            raise _NoLiteralError("an argument without a name")
+            raise BrokenArgumentsError("an argument without a name")
         yield from source.skip_space()
         yield from _expect(reading, "=")
         answer.arguments(f"{separator}{json.dumps(''.join(name), ensure_ascii=False)}: ")
@@ -107,7 +104,9 @@ def _expect(reading: CallReading, character: str) -> Step[None]:
     source = reading.source
     if not (yield from source.at((character,))):
         found = yield from source.peek()
-        raise _NoLiteralError(f"{found!r} is where {character!r} belongs" if found else CUT_OFF)
+        raise BrokenArgumentsError(
+            f"{found!r} is where {character!r} belongs" if found else CUT_OFF
+        )
     yield from source.skip_space()
 
 
@@ -115,23 +114,22 @@ def _value(reading: CallReading, depth: int) -> Step[None]:
     source, answer = reading.source, reading.answer
     start = yield from source.peek()
     if not start:
-        raise _NoLiteralError(CUT_OFF)
+        raise BrokenArgumentsError(CUT_OFF)
     if start in "'\"":
         yield from _string(reading, answer.arguments)
     elif start in _CLOSING:
-        if depth == _MAX_DEPTH:
-            raise _NoLiteralError(f"the arguments are nested deeper than {_MAX_DEPTH}")
+        check_depth(depth)
         yield from _container(reading, depth + 1)
     else:
         pieces: list[str] = []
         yield from source.run(_ATOM, pieces.append)
         atom = "".join(pieces)
         if not (yield from source.peek()):
-            raise _NoLiteralError(CUT_OFF)
+            raise BrokenArgumentsError(CUT_OFF)
         number = _LEADING_ZEROS.sub("", atom)
         text = number if _NUMBER.fullmatch(number) else _WORDS.get(atom.lower())
         if text is None:
-            raise _NoLiteralError(f"{atom or start!r} is not a literal")
+            raise BrokenArgumentsError(f"{atom or start!r} is not a literal")
         answer.arguments(text)
     yield from source.skip_space()
 
@@ -157,7 +155,7 @@ def _container(reading: CallReading, depth: int) -> Step[None]:
             break
         if bracket == "{":
             if (yield from source.peek()) not in ("'", '"'):
-                raise _NoLiteralError(
+                raise BrokenArgumentsError(
                     "a key is not a string" if (yield from source.peek()) else CUT_OFF
                 )
             pieces: list[str] = []
@@ -191,7 +189,7 @@ def _string(reading: CallReading, sink: Sink) -> Step[None]:
         yield from source.run(_PLAIN, lambda text: sink(_inner(text)))
         character = yield from source.take(1)
         if not character:
-            raise _NoLiteralError(CUT_OFF)
+            raise BrokenArgumentsError(CUT_OFF)
         if character == quote:
             source.hold()
             yield from source.skip_space()
@@ -212,7 +210,7 @@ def _escape(reading: CallReading) -> Step[str]:
         try:
             return chr(int(digits, 16))
         except (ValueError, OverflowError):
-            raise _NoLiteralError(f"\\{character}{digits} is not a character") from None
+            raise BrokenArgumentsError(f"\\{character}{digits} is not a character") from None
     return _ESCAPES.get(character, "\\" + character)
 
 

@@ -96,7 +96,7 @@ class Grammars:
             self._constrain(request, future.result())
         except HeadraceError as error:
             return error
-        except Exception as error:
+        except Exception as error:  # a fault of compiling ends this request and no other
             return HeadraceError(f"{type(error).__name__} in the engine: {error}")
         return None
 

@@ -156,7 +156,7 @@ def main() -> int:
     except HeadraceError as error:
         link.send([Failed(str(error))])
         return 1
-    except Exception as error:
+    except Exception as error:  # the parent learns of whatever ended it, before this process ends
         logger.exception("the engine ends")
         link.send([Failed(f"{type(error).__name__} in the engine: {error}")])
         return 1

@@ -141,12 +141,14 @@ class RedisStore:
         self._writing_bytes -= size
 
     async def _close(self) -> None:
+        from redis.exceptions import RedisError
+
         if self._writing:
             await asyncio.wait(tuple(self._writing), timeout=_WRITE_S)
         try:
             await self._client.aclose()
             await self._client.connection_pool.disconnect()
-        except Exception as error:  # a server that is gone: nothing is left to close
+        except (RedisError, OSError) as error:  # a server that is gone: nothing is left to close
             logger.debug("the cache in Redis was not closed cleanly: %s", type(error).__name__)
 
     def _name(self, key: bytes) -> str:

@@ -95,7 +95,7 @@ class EventStream(Response):
             try:
                 async for event in self._events:
                     await self._write(send, event)
-            except Exception as failure:
+            except Exception as failure:  # sent as an event, and logged by api_error if unforeseen
                 error = api_error(failure, self._request_id)
                 await self._write(send, self._form.error(error))
         await self._finish(send)

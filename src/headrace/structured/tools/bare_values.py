@@ -15,15 +15,11 @@ from headrace.answer_formats.layouts.call_layout import TYPES, BareKeyLayout
 from headrace.answer_formats.readers.tagged_calls import (
     declared_item,
     declared_member,
-    declared_types,
 )
-from headrace.errors import RequestError, shown
 from headrace.structured.composition import Composition, quoted
 from headrace.structured.json_schema.grammar import COMPACT, of_schema
-from headrace.structured.json_schema.walk import UNSUPPORTED_SCHEMA
-from headrace.structured.tools.marked_texts import MarkedTexts
+from headrace.structured.tools.declared_values import MAX_CONTAINERS, DeclaredValues
 from headrace.structured.tools.parameters import parameters_of
-from headrace.structured.tools.value_kinds import ValueKinds
 from headrace.structured.tools.value_shapes import (
     ShapeError,
     items_rule,
@@ -32,10 +28,6 @@ from headrace.structured.tools.value_shapes import (
     object_shape,
 )
 
-MAX_CONTAINERS = 16
-"""Lists and objects within one another; the reader takes 64, and each level has rules of its
-own."""
-MAX_NAME_CHARS = 200
 ANY_NAME = "/[A-Za-z_][A-Za-z0-9_]{0,63}/"
 WORDS = {True: "true", False: "false", None: "null"}
 
@@ -52,66 +44,42 @@ def bare_arguments(
         return rules.rule(values.container("object", {"type": "object"}, None, 0) or "")
     root, parameters = parameters_of(schema, param)
     values = BareValues(rules, root, layout, param)
-    members: list[tuple[str, bool]] = []
-    for parameter in parameters:
-        values.check_name(parameter.name)
-        declared = declared_member(schema, parameter.name)
-        value = values.value(parameter.schema, declared, 1)
-        if value is None and parameter.required:
-            raise values.refusal(parameter.name, "allows no value that can be written")
-        if value is not None:
-            members.append((f"{quoted(parameter.name + ':')} {value}", parameter.required))
+    members = list(values.members(schema, parameters, values.member))
     return rules.rule(f'"{{" {members_rule(rules, members, ",")} "}}"')
 
 
-class BareValues:
+class BareValues(DeclaredValues):
     """The values of one tool's arguments."""
 
     def __init__(
         self, rules: Composition, root: Mapping[str, Any], layout: BareKeyLayout, param: str
     ) -> None:
         """root: the schema of all arguments, walked. param: where the request has the schema."""
-        self._rules = rules
-        self._kinds = ValueKinds(root, param)
-        self.refusal = self._kinds.refusal
-        self._texts = MarkedTexts(rules, layout.quote, self._kinds.refusal)
-        self._mark = layout.quote
-        self._quote = rules.text(layout.quote)
+        super().__init__(rules, root, layout.quote, param)
         self._quoted_json = layout.quoted_json
-        self._param = param
-        self._made: dict[tuple[str, str, int], str | None] = {}
 
-    def check_name(self, name: str) -> None:
-        """Raises RequestError for a name that would be read as another one."""
+    def member(self, name: str, schema: Any, declared: object, depth: int) -> str | None:
+        """A rule's body for a member of an object; None where its value cannot be written.
+
+        Raises RequestError for a name that would be read as another one.
+        """
+        self._check_key(name)
+        value = self.value(schema, declared, depth)
+        return None if value is None else f"{quoted(name + ':')} {value}"
+
+    def _check_key(self, name: str) -> None:
         unreadable = ":" in name or self._mark in name or name.startswith("}")
-        if not name or name.strip(" \t\r\n\"'") != name or unreadable or len(name) > MAX_NAME_CHARS:
-            raise RequestError(
-                f"{self._param}: the property {shown(name)} cannot be written without quotes, as "
-                "calls of this model are; rename it",
-                param=self._param,
-                code=UNSUPPORTED_SCHEMA,
-            )
+        self._check_name(name, " \t\r\n\"'", unreadable, "without quotes")
 
     def value(self, schema: Any, declared: object, depth: int) -> str | None:
-        """A rule for a value of a schema; None where none can be written.
-
-        declared: the schema as the reader has it. depth: containers around it.
-        """
-        read_as = declared if self._quoted_json else None
-        key = (json.dumps(schema), json.dumps(read_as), depth)
-        if key not in self._made:
-            bodies = self._bodies(schema, read_as, depth)
-            self._made[key] = self._rules.rule(" | ".join(bodies)) if bodies else None
-        return self._made[key]
+        """As of every format; the reader knows schemas only where it takes strings for JSON."""
+        return super().value(schema, declared if self._quoted_json else None, depth)
 
     def _bodies(self, schema: Any, declared: object, depth: int) -> list[str]:
         values = self._kinds.of(schema)
-        mistaken: set[str] = set()
-        if self._quoted_json and declared_types(declared) != {"string"}:
-            types = set(declared_types(declared) or TYPES)
-            mistaken = types - {"string"} - values.free_types()
+        mistaken = self._mistaken(values, declared) if self._quoted_json else set()
         texts = filter(None, (self._texts.body(each, mistaken) for each in values.strings))
-        bodies = [f"{self._quote} ({text})" for text in texts]
+        bodies = [f"{self._mark_rule} ({text})" for text in texts]
         for kind, each in values.by_type():
             match kind:
                 case "enum":
@@ -138,7 +106,7 @@ class BareValues:
                 return self._list(schema, declared, depth)
             return self._object(schema, declared, depth)
         except ShapeError as error:
-            raise self._kinds.refusal(error.keyword, "cannot be held") from None
+            raise self._refusal(error.keyword, "cannot be held") from None
 
     def _list(self, schema: dict[str, Any], declared: object, depth: int) -> str | None:
         shape = list_shape(schema)
@@ -158,12 +126,11 @@ class BareValues:
         shape = object_shape(schema)
         members: list[tuple[str, bool]] = []
         for name, each, required in shape.members:
-            value = None
+            member = None
             if each is not False:
-                self.check_name(name)
-                value = self.value(each, declared_member(declared, name), depth + 1)
-            if value is not None:
-                members.append((f"{quoted(name + ':')} {value}", required))
+                member = self.member(name, each, declared_member(declared, name), depth + 1)
+            if member is not None:
+                members.append((member, required))
             elif required:
                 return None
         inner = members_rule(self._rules, members, ",")
@@ -187,7 +154,7 @@ class BareValues:
             mistaken = TYPES if self._quoted_json else ()
             if not self._texts.is_plain(value, mistaken):
                 return None
-            return " ".join(filter(None, (self._quote, quoted(value), self._quote)))
+            return " ".join(filter(None, (self._mark_rule, quoted(value), self._mark_rule)))
         if value is None or isinstance(value, bool):
             return quoted(WORDS[value])
         if isinstance(value, list):
@@ -196,7 +163,7 @@ class BareValues:
         if isinstance(value, dict):
             members: list[str | None] = []
             for key, each in value.items():
-                self.check_name(key)
+                self._check_key(key)
                 inner = self._written(each)
                 members.append(None if inner is None else f"{quoted(key + ':')} {inner}")
             return self._joined("{", members, "}")

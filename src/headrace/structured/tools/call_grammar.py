@@ -29,6 +29,7 @@ from headrace.answer_formats.layouts.call_layout import (
     Expression,
     JsonLayout,
     Layout,
+    NamedLayout,
     NestedLayout,
     Piece,
     PythonLayout,
@@ -230,17 +231,9 @@ class _Calls:
 
     def section(self, layout: Layout, parallel: bool) -> str:
         """A rule for a call, or for several, and what stands around them."""
-        match layout:
-            case JsonLayout():
-                before, call = layout.before_name, self._json_calls(layout)
-            case TaggedLayout():
-                before, call = layout.before_name, self._tagged_calls(layout)
-            case BareKeyLayout():
-                before, call = layout.before_name, self._bare_calls(layout)
-            case NestedLayout():
-                before, call = layout.before_name, self._nested_calls(layout)
-            case PythonLayout():
-                return self._python_section(layout, parallel)
+        if isinstance(layout, PythonLayout):
+            return self._python_section(layout, parallel)
+        before, call = layout.before_name, self._calls(layout)
         # What is between two calls is one text with the beginning of the second, so that what ends
         # the section may begin alike.
         first = self._pieces((*layout.opening, *before))
@@ -254,36 +247,29 @@ class _Calls:
         first = next((piece for piece in (*layout.opening, *layout.before_name) if piece), "")
         return [first] if isinstance(first, str) and first else []
 
-    def _json_calls(self, layout: JsonLayout) -> str:
-        calls = [
-            f"{self._pieces((tool.name, *layout.before_arguments))} {self._arguments(tool)}"
-            for tool in self._tools
-        ]
-        return self._rules.rule(f"({' | '.join(calls)}) {self._pieces(layout.after_arguments)}")
+    def _calls(self, layout: NamedLayout) -> str:
+        """A rule for a call of any tool, from the name to the call's end."""
+        calls = " | ".join(self._call(layout, tool) for tool in self._tools)
+        return self._rules.rule(f"({calls}) {self._pieces(layout.after_arguments)}")
 
-    def _tagged_calls(self, layout: TaggedLayout) -> str:
-        calls = [
-            f"{self._pieces((tool.name, *layout.after_name))} "
-            f"{tagged_parameters(self._rules, layout, tool.held_schema(), tool.param)}"
-            for tool in self._tools
-        ]
-        return self._rules.rule(f"({' | '.join(calls)}) {self._pieces(layout.after_parameters)}")
-
-    def _bare_calls(self, layout: BareKeyLayout) -> str:
-        calls: list[str] = []
-        for tool in self._tools:
-            schema, param = tool.held_schema(), f"{tool.param}.parameters"
-            arguments = bare_arguments(self._rules, layout, schema, param)
-            calls.append(f"{self._pieces((tool.name,))} {arguments}")
-        return self._rules.rule(f"({' | '.join(calls)}) {self._pieces(layout.after_arguments)}")
-
-    def _nested_calls(self, layout: NestedLayout) -> str:
-        calls: list[str] = []
-        for tool in self._tools:
-            schema, param = tool.named_schema(), f"{tool.param}.parameters"
-            elements = nested_elements(self._rules, layout, schema, param)
-            calls.append(f"{self._pieces((tool.name, *layout.after_name))} {elements}")
-        return self._rules.rule(f"({' | '.join(calls)}) {self._pieces(layout.after_parameters)}")
+    def _call(self, layout: NamedLayout, tool: CallableTool) -> str:
+        """A tool's name and its arguments."""
+        rules, param = self._rules, f"{tool.param}.parameters"
+        match layout:
+            case JsonLayout():
+                after, inner = layout.before_arguments, self._arguments(tool)
+            case TaggedLayout():
+                schema = tool.held_schema()
+                after, inner = (
+                    layout.after_name,
+                    tagged_parameters(rules, layout, schema, tool.param),
+                )
+            case NestedLayout():
+                schema = tool.named_schema()
+                after, inner = layout.after_name, nested_elements(rules, layout, schema, param)
+            case BareKeyLayout():
+                after, inner = (), bare_arguments(rules, layout, tool.held_schema(), param)
+        return f"{self._pieces((tool.name, *after))} {inner}"
 
     def _python_section(self, layout: PythonLayout, parallel: bool) -> str:
         """Of a call that nothing announces, the bracket and the name are one text, its mark."""

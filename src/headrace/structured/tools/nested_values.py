@@ -14,20 +14,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from headrace.answer_formats.layouts.call_layout import TYPES, NestedLayout
+from headrace.answer_formats.layouts.call_layout import NestedLayout
 from headrace.answer_formats.readers.nested_calls import may_be_list
 from headrace.answer_formats.readers.tagged_calls import (
     declared_item,
     declared_member,
     declared_types,
 )
-from headrace.errors import RequestError, shown
 from headrace.structured.composition import Composition, quoted
 from headrace.structured.json_schema.grammar import SPACED, of_schema
-from headrace.structured.json_schema.walk import UNSUPPORTED_SCHEMA
-from headrace.structured.tools.marked_texts import MarkedTexts
+from headrace.structured.tools.declared_values import MAX_CONTAINERS, DeclaredValues
 from headrace.structured.tools.parameters import parameters_of
-from headrace.structured.tools.value_kinds import ValueKinds
 from headrace.structured.tools.value_shapes import (
     NOTHING,
     ListShape,
@@ -38,11 +35,6 @@ from headrace.structured.tools.value_shapes import (
     members_rule,
     object_shape,
 )
-
-MAX_CONTAINERS = 16
-"""Elements within one another; the reader takes 64, each level has rules of its own, and what is
-deeper is JSON."""
-_MAX_NAME_CHARS = 200
 
 
 def nested_elements(
@@ -55,18 +47,12 @@ def nested_elements(
     """
     root, parameters = parameters_of(schema, param)
     values = NestedValues(rules, root, layout, param)
-    out: list[str] = []
-    for parameter in parameters:
-        declared = declared_member(schema, parameter.name)
-        element = values.element(parameter.name, parameter.schema, declared, 1)
-        if element is None and parameter.required:
-            raise values.refusal(parameter.name, "allows no value that can be written")
-        if element is not None:
-            out.append(element if parameter.required else f"({element})?")
+    members = values.members(schema, parameters, values.element)
+    out = [element if required else f"({element})?" for element, required in members]
     return rules.rule(" ".join(out) or NOTHING)
 
 
-class NestedValues:
+class NestedValues(DeclaredValues):
     """The elements of one tool's arguments.
 
     The rule of a value goes on to where the next tag has its "<", since that is the mark which ends
@@ -77,47 +63,24 @@ class NestedValues:
         self, rules: Composition, root: Mapping[str, Any], layout: NestedLayout, param: str
     ) -> None:
         """root: the schema of all arguments, walked. param: where the request has the schema."""
-        self._rules = rules
-        self._root = root
-        self._kinds = ValueKinds(root, param)
-        self.refusal = self._kinds.refusal
-        self._tag = f"{layout.prefix}<"
-        self._tag_rule = rules.text(self._tag)
+        super().__init__(rules, root, f"{layout.prefix}<", param)
         self._item = layout.item
-        self._texts = MarkedTexts(rules, self._tag, self._kinds.refusal)
-        self._param = param
-        self._made: dict[tuple[str, str, int], str | None] = {}
 
     def element(self, name: str, schema: Any, declared: object, depth: int) -> str | None:
         """A rule's body for an element with a value of a schema; None where none can be written.
 
         declared: the schema as the reader has it. depth: elements around it, the call being one.
         """
-        unreadable = ">" in name or name.startswith("/") or self._tag in name
-        if not name or name.strip() != name or unreadable or len(name) > _MAX_NAME_CHARS:
-            raise RequestError(
-                f"{self._param}: the property {shown(name)} cannot be written as a tag, as calls "
-                "of this model are; rename it",
-                param=self._param,
-                code=UNSUPPORTED_SCHEMA,
-            )
-        value = self._value(schema, declared, depth)
+        unreadable = ">" in name or name.startswith("/") or self._mark in name
+        self._check_name(name, None, unreadable, "as a tag")
+        value = self.value(schema, declared, depth)
         if value is None:
             return None
-        return f"{self._tag_rule} {quoted(f'{name}>')} {value} {quoted(f'/{name}>')}"
-
-    def _value(self, schema: Any, declared: object, depth: int) -> str | None:
-        key = (json.dumps(schema), json.dumps(declared), depth)
-        if key not in self._made:
-            bodies = self._bodies(schema, declared, depth)
-            self._made[key] = self._rules.rule(" | ".join(bodies)) if bodies else None
-        return self._made[key]
+        return f"{self._mark_rule} {quoted(f'{name}>')} {value} {quoted(f'/{name}>')}"
 
     def _bodies(self, schema: Any, declared: object, depth: int) -> list[str]:
         values = self._kinds.of(schema)
-        read_as = set(declared_types(declared) or TYPES)
-        # What reads as JSON of a type that is free is as valid as the string would have been.
-        mistaken = read_as - {"string"} - values.free_types()
+        mistaken = self._mistaken(values, declared)
         bodies = [*filter(None, (self._texts.body(each, mistaken) for each in values.strings))]
         free = bool(values.strings) and not values.strings[0]
         for kind, each in values.by_type():
@@ -149,10 +112,12 @@ class NestedValues:
             return None
         some = replace(shape, least=max(1, shape.least))
         items = items_rule(self._rules, some, (), self._rules.rule(item), "")
-        body = f"{items} {self._tag_rule}"
+        body = f"{items} {self._mark_rule}"
         if shape.least:
             return body
-        empty = self._tag_rule if self._reads_empty(declared, "array") else f'"[]" {self._tag_rule}'
+        empty = (
+            self._mark_rule if self._reads_empty(declared, "array") else f'"[]" {self._mark_rule}'
+        )
         return f"{body} | {empty}"
 
     def _object(self, shape: ObjectShape, declared: object, depth: int) -> str | None:
@@ -173,7 +138,7 @@ class NestedValues:
                 return None
             if element is not None:
                 members.append((element, required))
-        return f"{members_rule(self._rules, members, '')} {self._tag_rule}"
+        return f"{members_rule(self._rules, members, '')} {self._mark_rule}"
 
     def _reads_empty(self, declared: object, kind: str) -> bool:
         """Whether an element without anything in it is a list, or an object."""
@@ -184,4 +149,4 @@ class NestedValues:
         if "$ref" in json.dumps(schema):
             shared = {key: self._root[key] for key in ("$defs", "definitions") if key in self._root}
             schema = {**shared, **schema}
-        return f"{self._rules.part(of_schema(schema, self._param, SPACED))} {self._tag_rule}"
+        return f"{self._rules.part(of_schema(schema, self._param, SPACED))} {self._mark_rule}"
