@@ -16,6 +16,9 @@ from headrace.engine.params import SamplingParams
 
 FinishReason = Literal["stop", "length", "timeout", "abort", "error"]
 
+NO_TOKEN_LEFT = "no_token_left"
+"""The code of a request whose own masks leave no token to come."""
+
 
 class Submit(msgspec.Struct, frozen=True, tag=True):
     """A new request."""
