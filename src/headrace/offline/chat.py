@@ -28,6 +28,7 @@ from headrace.offline.values import items, unexpected
 from headrace.protocol.openai.tools import (
     ToolChoice,
     ToolDefinition,
+    check_tool_shape,
     check_tools,
     tool_choice_of,
 )
@@ -120,6 +121,8 @@ def _tools(value: object) -> list[ToolDefinition]:
     given = items(value, "tools", "a list of tools or None")
     tools = []
     for index, tool in enumerate(given):
+        if isinstance(tool, Mapping):
+            check_tool_shape(tool, f"tools[{index}]")
         try:
             tools.append(msgspec.convert(tool, ToolDefinition))
         except msgspec.ValidationError as error:
