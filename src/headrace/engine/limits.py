@@ -11,7 +11,14 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from headrace.engine.messages import NO_TOKEN_LEFT, EngineInfo, Submit
-from headrace.engine.params import MAX_LOGIT_BIAS, RANGES, SAMPLERS, SamplingParams, ThinkingBudget
+from headrace.engine.params import (
+    MAX_LOGIT_BIAS,
+    RANGES,
+    SAMPLERS,
+    Range,
+    SamplingParams,
+    ThinkingBudget,
+)
 from headrace.engine.sampling.sampler_order import NEUTRAL, acting
 from headrace.errors import ContextLengthError, RequestError
 from headrace.structured.limits import DEFAULT as GRAMMAR_LIMITS
@@ -124,8 +131,8 @@ def _check_left(allowed: Sequence[int], bad_words: Sequence[Sequence[int]]) -> N
     banned = {word[0] for word in bad_words if len(word) == 1}
     if banned.issuperset(allowed):
         raise RequestError(
-            f"allowed_token_ids, bad_words: each of the {len(set(allowed))} allowed ids is a bad "
-            "word, so that no token could come; allow another, or omit one of the two",
+            f"allowed_token_ids: each of the {len(set(allowed))} ids is one of bad_words, so that no "
+            "token could come; allow another, or omit one of the two",
             param="allowed_token_ids",
             code=NO_TOKEN_LEFT,
         )
@@ -227,7 +234,19 @@ def check_ranges(fields: object) -> None:
     for name, allowed in RANGES.items():
         value = getattr(fields, name, None)
         if value is not None and value not in allowed:
-            raise _refuse(name, f"is {_shown(value)}; it must be {allowed}")
+            raise RequestError(
+                f"{name} is {_shown(value)}; it must be {allowed}",
+                param=name,
+                code=_range_code(value, allowed),
+            )
+
+
+def _range_code(value: object, allowed: Range) -> str:
+    """OpenAI's code of a value that is not within a range."""
+    if not isinstance(value, int | float) or value != value:
+        return "invalid_value"
+    kind = "integer" if isinstance(value, int) and isinstance(allowed.low, int) else "decimal"
+    return f"{kind}_below_min_value" if value < allowed.low else f"{kind}_above_max_value"
 
 
 def check_prompt(token_ids: Sequence[int], limits: Limits, param: str = "prompt") -> None:

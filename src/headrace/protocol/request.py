@@ -203,7 +203,9 @@ def _readable(message: str, values: object) -> RequestError:
     return RequestError(f"{path or 'body'}: {message}", param=path or None, code=code)
 
 
-_BOUND = re.compile(r"^expected `(?P<type>int|float|str|array|object)` (?P<bound>of length )?(?P<side>[<>])")
+_BOUND = re.compile(
+    r"^expected `(?P<type>int|float|str|array|object)` (?P<bound>of length )?(?P<side>[<>])"
+)
 _BOUNDED = {"int": "integer", "float": "decimal", "str": "string"}
 
 

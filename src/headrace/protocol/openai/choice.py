@@ -45,7 +45,8 @@ class ChoiceMetrics(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
     e2e_s: Annotated[float, Meta(description="From arrival to the end.")]
     output_tokens_per_s: Annotated[
-        float | None, Meta(description="Of the tokens after the first step; null where there was one.")
+        float | None,
+        Meta(description="Of the tokens after the first step; null where there was one."),
     ] = None
     cached_tokens: Annotated[int, Meta(description="Prompt tokens found in the prefix cache.")] = 0
     cache_miss: Annotated[str | None, Meta(description="Why there were not more.")] = None
