@@ -131,7 +131,7 @@ def _check_left(allowed: Sequence[int], bad_words: Sequence[Sequence[int]]) -> N
     banned = {word[0] for word in bad_words if len(word) == 1}
     if banned.issuperset(allowed):
         raise RequestError(
-            f"allowed_token_ids: each of the {len(set(allowed))} ids is one of bad_words, so that no "
+            f"allowed_token_ids: each of the {len(set(allowed))} ids is a bad word, so that no "
             "token could come; allow another, or omit one of the two",
             param="allowed_token_ids",
             code=NO_TOKEN_LEFT,
@@ -237,15 +237,20 @@ def check_ranges(fields: object) -> None:
             raise RequestError(
                 f"{name} is {_shown(value)}; it must be {allowed}",
                 param=name,
-                code=_range_code(value, allowed),
+                code=_range_code(name, value, allowed),
             )
 
 
-def _range_code(value: object, allowed: Range) -> str:
+_NEUTRAL = SamplingParams()
+"""Its values show which fields are decimals."""
+
+
+def _range_code(name: str, value: object, allowed: Range) -> str:
     """OpenAI's code of a value that is not within a range."""
     if not isinstance(value, int | float) or value != value:
         return "invalid_value"
-    kind = "integer" if isinstance(value, int) and isinstance(allowed.low, int) else "decimal"
+    is_whole = isinstance(value, int) and not isinstance(getattr(_NEUTRAL, name, 0.0), float)
+    kind = "integer" if is_whole else "decimal"
     return f"{kind}_below_min_value" if value < allowed.low else f"{kind}_above_max_value"
 
 

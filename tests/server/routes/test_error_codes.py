@@ -36,7 +36,6 @@ def refused(server: Running, path: str, body: dict[str, Any]) -> dict[str, Any]:
          "invalid_tool"),
         ({"temperature": "hot"}, "temperature", "invalid_type"),
         ({"n": 0}, "n", "integer_below_min_value"),
-        ({"top_p": 2}, "top_p", "decimal_above_max_value"),
         ({"stream_options": {"include_usage": True}}, "stream_options", "invalid_value"),
         ({"allowed_token_ids": [120], "bad_words": ["x"]}, "allowed_token_ids", "no_token_left"),
         ({"tools": [WEATHER], "tool_choice": "any"}, "tool_choice", "unsupported"),
@@ -91,3 +90,8 @@ def test_a_field_that_another_does_the_work_of(
     error = refused(server, path, {**body, **fields})
     assert error["code"] == "unsupported"
     assert f"is not supported; use {instead} (" in error["message"]
+
+
+def test_a_number_that_the_engine_holds_against_its_range(start: Start) -> None:
+    error = refused(start(MockEngine(says("x"))), CHAT, {"messages": HELLO, "top_p": 2})
+    assert (error["param"], error["code"]) == ("top_p", "decimal_above_max_value")
