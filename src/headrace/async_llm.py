@@ -251,12 +251,13 @@ class AsyncLLM(OfflineModel):
         prompt = self._encoder.chat_prompt(messages, options)
         defaults, checks = self._defaults, self._grammar_checks
 
-        def held() -> EngineParams:
+        def bound() -> EngineParams:
             own = arguments.sampling_params(params, defaults, checks)
-            bounded = prompt.bound(own, arguments.thinking_tokens_of(params))
-            return prompt.held(bounded, options, checks)
+            held = prompt.held(own, options, checks)
+            max_tokens = arguments.thinking_tokens_of(params)
+            return prompt.bound(held, max_tokens, self._encoder.tokenizer)
 
-        return prompt, await asyncio.to_thread(held)
+        return prompt, await asyncio.to_thread(bound)
 
     async def _prepared(
         self, prompts: Sequence[str | list[int]], params: object

@@ -163,3 +163,24 @@ def test_a_prompt_that_ends_with_the_mark_opens_reasoning(prompt: str, opened: b
 def test_reasoning_is_assumed_where_the_prompt_does_not_end_it(prompt: str, opened: bool) -> None:
     format = AnswerFormat(reasoning=reasoning_format("deepseek_r1"))
     assert format.opens_reasoning(prompt) is opened
+
+
+def test_a_mark_that_ends_reasoning_again_is_no_content() -> None:
+    format = AnswerFormat(None, reasoning_format("think"))
+    for text in ("Hm.</think></think>Yes.", "Hm.\n</think>\n\n</think>\n </think>\n\nYes."):
+        answer = parsed(format, text, True)
+        assert (answer.reasoning, answer.content) == ("Hm.", "Yes.")
+    said = parsed(format, "Hm.</think>The mark is </think>.", True)
+    assert said.content == "The mark is </think>.", "an answer may speak of the mark"
+    assert parsed(format, "</think>Yes.", False).content == "</think>Yes."
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_mention_of_a_call_that_names_no_tool_stays_reasoning(name: str) -> None:
+    format = AnswerFormat(call_format(name), reasoning_format("think"))
+    for mention in (
+        "<tool_call> is a mark", "<tool_call>\n<function=", "<tool_call>get_time is a tool",
+        '<tool_call>\n{"name": "get_time"} has no arguments',
+    ):  # fmt: skip
+        answer = parsed(format, f"{mention}\n</think>\nYes.", True)
+        assert (answer.reasoning, answer.content, answer.calls) == (mention, "Yes.", ())

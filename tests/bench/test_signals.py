@@ -3,6 +3,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
 import uvloop
@@ -14,18 +16,38 @@ from headrace.errors import HeadraceError
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_first_signal_stops_and_the_second_is_as_ever(number: signal.Signals) -> None:
-    asked = []
+def test_the_first_signal_stops_and_afterwards_they_are_as_ever(number: signal.Signals) -> None:
+    asked, before = [], signal.getsignal(number)
 
     async def hear() -> None:
         with stops_at_signal(lambda: asked.append(number)) as stopped:
             os.kill(os.getpid(), number)
             await asyncio.wait_for(stopped.wait(), 10)
-            assert signal.getsignal(number) in (signal.default_int_handler, signal.SIG_DFL)
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(hear())
-    assert asked == [number]
+    assert asked == [number] and signal.getsignal(number) is before
+
+
+TWICE = """
+import asyncio, os, signal, uvloop
+from headrace.bench.signals import stops_at_signal
+
+async def hear():
+    with stops_at_signal(lambda: None) as stopped:
+        os.kill(os.getpid(), signal.SIGINT)
+        await stopped.wait()
+        asyncio.get_running_loop().call_soon(os.kill, os.getpid(), signal.SIGINT)
+        await asyncio.sleep(20)
+
+uvloop.run(hear())
+"""
+
+
+@pytest.mark.process
+def test_a_second_ctrl_c_ends_the_process_without_a_word() -> None:
+    done = subprocess.run([sys.executable, "-c", TWICE], capture_output=True, timeout=30)
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
 
 
 def test_an_address_that_cannot_be_listened_at_leaves_ctrl_c_as_it_was() -> None:

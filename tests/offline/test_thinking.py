@@ -11,11 +11,20 @@ from typing import Any
 import pytest
 
 from headrace import LLM, AsyncLLM, SamplingParams, ThinkingBudget
-from headrace.answer_formats.formats import choose_format
-from headrace.conversation.reading import AnswerReading, ReadChoice, ReasoningMarks
-from headrace.conversation.thinking import ends_in_reasoning
+from headrace.answer_formats.formats import (
+    AnswerFormat,
+    call_format,
+    choose_format,
+    reasoning_format,
+)
+from headrace.conversation.reading import AnswerReading, ReadChoice, ReasoningMarks, reading_of
+from headrace.conversation.thinking import ends_in_reasoning, start_of_reading
+from headrace.embedded import embedded_model
+from headrace.engine.drafts.thinking import Thinking
 from headrace.errors import ConfigError, RequestError
 from headrace.offline.results import GenerationDelta
+from headrace.text import load_tokenizer
+from headrace.weights.open import open_checkpoint
 from tests.tiny import write_tiny_hf
 
 TEMPLATE = (
@@ -186,3 +195,37 @@ def test_the_engine_in_a_process_of_its_own_reads_the_same(path: Path, llm: LLM)
     )
     assert chat.reasoning_tokens == same.reasoning_tokens
     assert generated.token_ids == chat.token_ids
+
+
+TOOLS: dict[str, dict[str, Any]] = {"get_time": {}, "get_time_now": {}}
+THOUGHTS = {
+    "a <tool_call>\n<function=get_time>\n<parameter=zone>\n1\n</parameter>": "qwen3_coder",
+    "a <tool_call><function=get_time></function>": "qwen3_coder",
+    '<tool_call>\n{"name": "get_time", "arguments": {}}': "qwen3_coder",
+    '<tool_call>{"name":"get_time_now","arguments":{"a":1}}': "qwen3_coder",
+    "<tool_call>get_time\n<arg_key>a</arg_key>": "glm",
+    "<tool_call><tool_call>get_time_now</tool_call>": "glm",
+    "<tool_call> is a mark, a": "",
+    "<tool_call>\n<function=get_tide>\n<parameter=a>": "",
+    "<tool_call>get_time is one, get_timer</tool_call>": "",
+    "<tool_call>get_time_no\n<arg_key>": "",
+    '<tool_call>\n{"name": "get_tide", "arguments": {}}': "",
+    "a </think>b": "qwen3_coder glm",
+    "a <tool_call>\n<function=get_time</think>": "qwen3_coder glm",
+}
+"""Texts within reasoning, and of which formats of calls they end it."""
+
+
+@pytest.mark.parametrize("name", ["qwen3_coder", "glm"])
+@pytest.mark.parametrize("text", THOUGHTS)
+def test_the_same_texts_end_reasoning_for_its_budget_and_its_reader(name: str, text: str) -> None:
+    tokenizer = load_tokenizer(open_checkpoint(embedded_model()).tokenizer)
+    format = AnswerFormat(call_format(name), reasoning_format("think"))
+    reading = reading_of(format, tokenizer, tools=TOOLS, prompt="<think>", continues=False)
+    start = start_of_reading(reading, tokenizer, is_held=False)
+    assert reading is not None and start is not None and start.is_open
+    thinking = Thinking(ThinkingBudget.between(*start.marks, max_tokens=99, is_open=True), 0)
+    parser = reading.parser()
+    parser.feed(text)
+    is_over = thinking.left(tokenizer.encode(text, add_special_tokens=False)) is None
+    assert is_over == (not parser.in_reasoning) == (name in THOUGHTS[text])

@@ -178,7 +178,8 @@ class CallFormat:
     """The mark at the end of the prompt, which answers begin behind."""
     ends_reasoning: tuple[str, ...] = ()
     """Marks of a section that ends reasoning too, where a call of one of the request's tools
-    follows: models omit the closing mark. Elsewhere in reasoning they mean nothing."""
+    follows (call_heads.py): models omit the closing mark. Elsewhere in reasoning they mean nothing.
+    """
     layouts: tuple[Layout, ...] = ()
     """How calls were seen to be written, of a format that no list has."""
 

@@ -25,8 +25,9 @@ The promise: however the text is cut into pieces, the deltas joined are the same
   CallEnd has a fault; what follows the break is content. A server should report "length" or an
   error then, not "tool_calls".
 - Reasoning is recognised at the beginning of the answer only, and marks of calls within it mean
-  nothing, except those that a format lists: some end it as they stand, some where a call of one of
-  the request's tools follows. The mark that ends reasoning is dropped if it follows such a call.
+  nothing, except those that a format lists: some end it as they stand, some as the head of a call
+  of one of the request's tools (call_heads.py). The mark that ends reasoning is dropped if it
+  follows such a call, or if nothing but white space and such marks stand between it and the end.
 - Without tools in the request, marks of calls are content.
 - White space between parts is dropped (see answer_writer.py).
 """
@@ -40,9 +41,11 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from headrace.answer_formats.answer_writer import AnswerWriter
+from headrace.answer_formats.call_heads import call_heads
 from headrace.answer_formats.call_syntax import (
     AnswerFormat,
     BareKeyCalls,
+    CallFormat,
     CallSyntax,
     HarmonyCalls,
     HeadedCalls,
@@ -161,8 +164,10 @@ class AnswerParser:
             dropped = (*dropped, *chain(*reasoning.wraps), *reasoning.dropped)
         if reasoning is not None and isinstance(reasoning.tags, ThinkTags):
             tags = reasoning.tags
-            marks = () if not syntaxes or format.calls is None else format.calls.ends_reasoning
-            yield from self._read_reasoning(tags, opened, syntaxes, marks)
+            heads: dict[str, tuple[str, ...]] = {}
+            if syntaxes and format.calls is not None:
+                heads = _heads(format.calls, tuple(self._reading.tools))
+            yield from self._read_reasoning(tags, opened, syntaxes, heads)
             if self._answer.num_calls:
                 dropped = (*dropped, tags.end, *tags.other_ends)
         yield from self._read_content(syntaxes, tuple(dict.fromkeys(dropped)))
@@ -172,9 +177,9 @@ class AnswerParser:
         tags: ThinkTags,
         opened: bool,
         syntaxes: tuple[CallSyntax, ...],
-        calls: tuple[str, ...],
+        heads: Mapping[str, tuple[str, ...]],
     ) -> Step[None]:
-        """Reasoning and what ends it. calls: marks that do where calls of the syntaxes follow."""
+        """Reasoning and what ends it. heads: of calls of the syntaxes that do, by their mark."""
         source, answer = self._source, self._answer
         source.hold()
         answer.in_reasoning = opened
@@ -187,19 +192,39 @@ class AnswerParser:
             return
         answer.in_reasoning = True
         ends = (tags.end, *tags.other_ends, *tags.also_ended_by)
-        marks = tuple(dict.fromkeys((*ends, *calls)))
+        marks = tuple(dict.fromkeys((*ends, *heads)))
         self._run = run = _run(marks, ReasoningDelta)
         while (mark := (yield from source.until(marks, answer.reasoning))) and mark not in ends:
             self._run = None
-            yield from self._read_section(syntaxes, mark)
+            source.unread(len(mark))
+            source.hold()
+            head = yield from source.at(heads[mark])
+            source.rewind(len(mark))
+            if head:
+                yield from self._read_section(syntaxes, mark)
+            else:
+                answer.reasoning(mark)
             if not answer.in_reasoning:
                 return
             self._run = run
         self._run = None
-        if mark in tags.also_ended_by:
-            source.unread(len(mark))
         answer.end_reasoning()
         answer.in_reasoning = not mark
+        if mark in tags.also_ended_by:
+            source.unread(len(mark))
+        elif mark:
+            yield from self._skip_marks((tags.end, *tags.other_ends))
+
+    def _skip_marks(self, marks: tuple[str, ...]) -> Step[None]:
+        """Marks that come again, with white space before them."""
+        source = self._source
+        while True:
+            source.hold()
+            yield from source.skip_space()
+            if not (yield from source.at(marks)):
+                source.rewind(0)
+                return
+            source.release()
 
     def _read_content(
         self, syntaxes: tuple[CallSyntax, ...], dropped: tuple[str, ...]
@@ -256,6 +281,14 @@ class AnswerParser:
                 yield from read_nested_section(self._reading, syntax)
             case PythonCalls():
                 yield from read_python_section(self._reading, syntax, bare=bare)
+
+
+def _heads(calls: CallFormat, tools: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """The heads of calls that end reasoning, by the mark that each begins with."""
+    return {
+        mark: tuple(head.text for name in tools for head in call_heads(calls, mark, name))
+        for mark in calls.ends_reasoning
+    }
 
 
 def _bare(syntax: CallSyntax) -> tuple[str, ...]:

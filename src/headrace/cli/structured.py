@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,8 +22,18 @@ F = TypeVar("F", bound=Callable[..., Any])
 MAX_FILE_BYTES = 1 << 20
 """Of a schema or a grammar: twice what is compiled."""
 
+_FIELD = re.compile(r"^structured_outputs(?:\.(?:json|regex|choice|grammar))?:? ")
+"""What an error about a form begins with; here the option or the file says which it is."""
+
 _OPTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("--schema", {"metavar": "FILE", "help": "Hold the answer to the JSON schema in a file."}),
+    (
+        "--schema",
+        {
+            "metavar": "FILE",
+            "help": "Hold the answer to the JSON schema in a file, or to the one that is written "
+            "here: '{\"type\": ...}'.",
+        },
+    ),
     ("--regex", {"metavar": "TEXT", "help": "Hold the answer to a regular expression."}),
     (
         "--choice",
@@ -68,8 +79,8 @@ def structured_outputs(values: dict[str, Any]) -> StructuredOutputsParams | None
         return schema_form(value, flag)
     if flag == "--grammar":
         text = read_text_file(Path(value).expanduser(), flag, MAX_FILE_BYTES)
-        form = StructuredOutputsParams(grammar=text)
-    elif flag == "--choice":
+        return _compiled(StructuredOutputsParams(grammar=text), f"{flag} {value}")
+    if flag == "--choice":
         form = StructuredOutputsParams(choice=value)
     else:
         form = StructuredOutputsParams(regex=value)
@@ -79,24 +90,26 @@ def structured_outputs(values: dict[str, Any]) -> StructuredOutputsParams | None
 def schema_form(source: str, flag: str) -> StructuredOutputsParams:
     """The form of a JSON schema. source: a file, or JSON itself where it begins with a brace.
 
-    Raises ConfigError, naming `flag`, where it cannot be read or no answer can be held to it.
+    Raises ConfigError, naming `flag` and the file, where it cannot be read or no answer can be held
+    to it.
     """
-    return form_of_schema(json_source(source, "{", flag), flag)
+    schema = json_source(source, "{", flag)
+    return form_of_schema(schema, flag if _is_json(source, "{") else f"{flag} {source}")
 
 
-def form_of_schema(schema: Any, flag: str) -> StructuredOutputsParams:
-    """The form of a JSON schema. Raises ConfigError, naming `flag`, where there is none."""
+def form_of_schema(schema: Any, place: str) -> StructuredOutputsParams:
+    """The form of a JSON schema. Raises ConfigError, naming the place, where there is none."""
     from headrace.offline.structured import StructuredOutputsParams
 
-    return _compiled(StructuredOutputsParams(json=schema), flag)
+    return _compiled(StructuredOutputsParams(json=schema), place)
 
 
 def json_source(source: str, opening: str, flag: str) -> Any:
     """What a JSON file holds. source: its name, or the JSON itself where it begins with `opening`.
 
-    Raises ConfigError, naming `flag`, where it cannot be read.
+    Raises ConfigError, naming `flag` and the file, where it cannot be read.
     """
-    is_json = source.lstrip().startswith(opening)
+    is_json = _is_json(source, opening)
     text = source if is_json else read_text_file(Path(source).expanduser(), flag, MAX_FILE_BYTES)
     try:
         return msgspec.json.decode(text)
@@ -105,8 +118,13 @@ def json_source(source: str, opening: str, flag: str) -> Any:
         raise ConfigError(f"{flag}{place}: is not JSON: {error}") from None
 
 
-def _compiled(form: StructuredOutputsParams, flag: str) -> StructuredOutputsParams:
-    """The form, once its grammar compiles: before a model is loaded for it."""
+def _is_json(source: str, opening: str) -> bool:
+    return source.lstrip().startswith(opening)
+
+
+def _compiled(form: StructuredOutputsParams, place: str) -> StructuredOutputsParams:
+    """The form, once its grammar compiles: before a model is loaded for it. place: what errors
+    begin with."""
     from headrace.errors import RequestError
     from headrace.offline.structured import grammar_of
     from headrace.structured.compile import validate
@@ -116,6 +134,5 @@ def _compiled(form: StructuredOutputsParams, flag: str) -> StructuredOutputsPara
         if grammar is not None:
             validate(grammar, param="structured_outputs")
     except RequestError as error:
-        problem = str(error).removeprefix("structured_outputs").lstrip(". ")
-        raise ConfigError(f"{flag}: {problem}") from None
+        raise ConfigError(f"{place}: {_FIELD.sub('', str(error), count=1)}") from None
     return form

@@ -7,11 +7,12 @@ without reasoning to a request without tools is content as it stands, and nothin
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from headrace.answer_formats.call_heads import CallHead, call_heads
 from headrace.answer_formats.call_syntax import (
     NO_FORMAT,
     AnswerFormat,
@@ -91,7 +92,9 @@ class ReasoningMarks(NamedTuple):
     begin_ids: tuple[int, ...]
     end_ids: tuple[int, ...]
     other_end_ids: tuple[tuple[int, ...], ...] = ()
-    """Of marks that end it as well."""
+    """Of what ends it as well: other marks, and heads of calls."""
+    spent_ids: tuple[int, ...] = ()
+    """Of marks that end it, are a token each, and mean nothing afterwards."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +147,7 @@ def reading_of(
         read_tools,
         reasoning_opened=_opened(format, prompt, continues=continues),
         kept_ids=mark_ids(format, tokenizer),
-        marks=reasoning_marks(format, tokenizer, with_calls=read_tools is not None),
+        marks=reasoning_marks(format, tokenizer),
     )
 
 
@@ -161,11 +164,9 @@ def call_marks(format: AnswerFormat, tokenizer: Tokenizer) -> tuple[tuple[int, .
     return tuple(dict.fromkeys(ids for ids in found if any(map(tokenizer.is_literal, ids))))
 
 
-def reasoning_marks(
-    format: AnswerFormat, tokenizer: Tokenizer, *, with_calls: bool = True
-) -> ReasoningMarks | None:
+def reasoning_marks(format: AnswerFormat, tokenizer: Tokenizer) -> ReasoningMarks | None:
     """The marks of a model's reasoning; None where it has none. What ends harmony's is all that
-    leads to the final channel. with_calls: whether its calls are read, whose marks may end it."""
+    leads to the final channel. What ends it as a call is `call_end_ids`."""
 
     def ids_of(mark: str) -> tuple[int, ...]:
         return _ids_of(mark, tokenizer)
@@ -177,13 +178,49 @@ def reasoning_marks(
         "<|channel|>analysis<|message|>",
         "<|end|><|start|>assistant<|channel|>final<|message|>",
     )
-    others: tuple[str, ...] = ()
-    if isinstance(tags, ThinkTags):
-        begin, end = tags.begin, tags.end
-        others = (*tags.other_ends, *tags.also_ended_by)
-        if with_calls and format.calls is not None:
-            others = (*others, *format.calls.ends_reasoning)
-    return ReasoningMarks(ids_of(begin), ids_of(end), tuple(map(ids_of, others)))
+    if not isinstance(tags, ThinkTags):
+        return ReasoningMarks(ids_of(begin), ids_of(end))
+    others = (*tags.other_ends, *tags.also_ended_by)
+    used = {*chain(*format.reasoning.wraps), *format.reasoning.dropped}
+    spent = [ids_of(mark) for mark in (tags.end, *tags.other_ends) if mark not in used]
+    return ReasoningMarks(
+        ids_of(tags.begin),
+        ids_of(tags.end),
+        tuple(map(ids_of, others)),
+        tuple(ids[0] for ids in spent if len(ids) == 1 and tokenizer.is_literal(ids[0])),
+    )
+
+
+def call_end_ids(
+    reading: AnswerReading, tokenizer: Tokenizer, *, is_held: bool
+) -> tuple[tuple[int, ...], ...]:
+    """What ends reasoning as the beginning of a call, as ids: the heads that the answer's reader
+    looks for, with what else the last token of each may have.
+
+    is_held: whether a grammar holds the calls. None of their marks can be without a call then, and
+    a call may begin in other ways, so that the marks are what ends it.
+    """
+    calls, tools = reading.format.calls, reading.tools
+    if calls is None or not tools:
+        return ()
+    if is_held:
+        return tuple(_ids_of(mark, tokenizer) for mark in calls.ends_reasoning)
+    heads = (
+        head for mark in calls.ends_reasoning for name in tools
+        for head in call_heads(calls, mark, name)
+    )  # fmt: skip
+    return tuple(dict.fromkeys(ids for head in heads for ids in _head_ids(head, tokenizer)))
+
+
+def _head_ids(head: CallHead, tokenizer: Tokenizer) -> Iterator[tuple[int, ...]]:
+    """The ids of a head, up to the token that has its last character, by what follows it."""
+    for follower in head.followers:
+        ids = tokenizer.encode(head.text + follower, add_special_tokens=False)
+        beyond = len(follower.encode())
+        while (size := len(tokenizer.token_bytes(ids[-1]))) <= beyond:
+            beyond -= size
+            ids.pop()
+        yield tuple(ids)
 
 
 def _ids_of(mark: str, tokenizer: Tokenizer) -> tuple[int, ...]:

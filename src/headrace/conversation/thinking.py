@@ -11,7 +11,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.answer_formats.call_syntax import AnswerFormat
-from headrace.conversation.reading import AnswerReading, ReasoningMarks, reasoning_marks
+from headrace.conversation.reading import (
+    AnswerReading,
+    ReasoningMarks,
+    call_end_ids,
+    reasoning_marks,
+)
 
 if TYPE_CHECKING:
     from headrace.text import Tokenizer
@@ -25,11 +30,17 @@ class ReasoningStart(NamedTuple):
     """Whether the prompt has begun it."""
 
 
-def start_of_reading(reading: AnswerReading | None) -> ReasoningStart | None:
-    """That of answers to a conversation; None where the model does not reason."""
+def start_of_reading(
+    reading: AnswerReading | None, tokenizer: Tokenizer, *, is_held: bool
+) -> ReasoningStart | None:
+    """That of answers to a conversation; None where the model does not reason. is_held: whether
+    the answers are held to a grammar."""
     if reading is None or reading.marks is None:
         return None
-    return ReasoningStart(reading.marks, reading.reasoning_opened)
+    marks, calls = reading.marks, call_end_ids(reading, tokenizer, is_held=is_held)
+    return ReasoningStart(
+        marks._replace(other_end_ids=(*marks.other_end_ids, *calls)), reading.reasoning_opened
+    )
 
 
 def start_after(
@@ -37,7 +48,7 @@ def start_after(
 ) -> ReasoningStart | None:
     """That of what follows a prompt of ids, whose answers have no calls; None where the model does
     not reason."""
-    marks = reasoning_marks(format, tokenizer, with_calls=False) if tokenizer.has_text else None
+    marks = reasoning_marks(format, tokenizer) if tokenizer.has_text else None
     return None if marks is None else ReasoningStart(marks, ends_in_reasoning(token_ids, marks))
 
 

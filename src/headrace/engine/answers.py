@@ -55,6 +55,11 @@ def output(
         cached_tokens=request.cached_tokens if first_s is not None else 0,
         num_preemptions=request.num_preemptions,
     )
+    later_tokens = request.num_wanted - request.num_prompt - request.num_first_tokens
+    if first_s is not None and later_tokens > 0:
+        said = msgspec.structs.replace(
+            said, decode_s=request.last_token_s - first_s, decode_tokens=later_tokens
+        )
     if not is_first or first_s is None or admitted_s is None:
         return said
     scores, request.prompt_logprobs = request.prompt_logprobs, None

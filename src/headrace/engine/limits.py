@@ -10,8 +10,15 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from headrace.engine.messages import EngineInfo, Submit
-from headrace.engine.params import MAX_LOGIT_BIAS, RANGES, SAMPLERS, SamplingParams, ThinkingBudget
+from headrace.engine.messages import NO_TOKEN_LEFT, EngineInfo, Submit
+from headrace.engine.params import (
+    MAX_LOGIT_BIAS,
+    RANGES,
+    SAMPLERS,
+    Range,
+    SamplingParams,
+    ThinkingBudget,
+)
 from headrace.engine.sampling.sampler_order import NEUTRAL, acting
 from headrace.errors import ContextLengthError, RequestError
 from headrace.structured.limits import DEFAULT as GRAMMAR_LIMITS
@@ -21,6 +28,10 @@ MAX_STOP_TOKEN_IDS = 1024
 
 MAX_THINKING_IDS = 64
 """Of a sequence that begins or ends reasoning: a tag, or a sentence."""
+
+MAX_OTHER_END_IDS = 1 << 18
+"""In all sequences together that end reasoning beside its mark: a dozen ways in which a call may
+begin, of some fifteen ids each, for each of a thousand tools."""
 
 MAX_BAD_WORDS_IDS = 1 << 14
 """In all sequences together. Those that wait for the same token are compared one by one: so many,
@@ -98,6 +109,8 @@ def check_params(params: SamplingParams, limits: Limits) -> None:
         _check_count(len(allowed), limits.vocab_size, "allowed_token_ids", "ids")
         check_token_ids(allowed, limits, "allowed_token_ids")
     check_bad_words(params.bad_words_token_ids, limits)
+    if allowed is not None:
+        _check_left(allowed, params.bad_words_token_ids)
     if params.max_tokens is not None and params.min_tokens > params.max_tokens:
         raise _refuse(
             "min_tokens", f"is {params.min_tokens}, more than max_tokens, {params.max_tokens}"
@@ -111,6 +124,18 @@ def check_params(params: SamplingParams, limits: Limits) -> None:
         check_logprobs(params.logprobs, limits)
     if params.prompt_logprobs is not None:
         check_logprobs(params.prompt_logprobs, limits, "prompt_logprobs")
+
+
+def _check_left(allowed: Sequence[int], bad_words: Sequence[Sequence[int]]) -> None:
+    """Some id may come that is not a bad word by itself."""
+    banned = {word[0] for word in bad_words if len(word) == 1}
+    if banned.issuperset(allowed):
+        raise RequestError(
+            f"allowed_token_ids: each of the {len(set(allowed))} ids is a bad word, so that no "
+            "token could come; allow another, or omit one of the two",
+            param="allowed_token_ids",
+            code=NO_TOKEN_LEFT,
+        )
 
 
 def check_logit_bias(bias: Mapping[int, float], limits: Limits, param: str = "logit_bias") -> None:
@@ -147,10 +172,17 @@ def check_thinking(budget: ThinkingBudget, limits: Limits, param: str = "thinkin
             f"{param}.max_tokens",
             f"is {_shown(budget.max_tokens)}; it must be {RANGES['max_tokens']}",
         )
-    _check_count(len(budget.other_end_ids), MAX_THINKING_IDS, f"{param}.other_end_ids", "sequences")
+    num_others = sum(map(len, budget.other_end_ids))
+    _check_count(num_others, MAX_OTHER_END_IDS, f"{param}.other_end_ids", "ids in all")
     others = [(f"other_end_ids[{at}]", ids) for at, ids in enumerate(budget.other_end_ids)]
-    for name, ids in (("end_ids", budget.end_ids), ("begin_ids", budget.begin_ids), *others):
+    for name, ids in (
+        ("end_ids", budget.end_ids),
+        ("begin_ids", budget.begin_ids),
+        ("masked_ids", budget.masked_ids),
+    ):
         _check_count(len(ids), MAX_THINKING_IDS, f"{param}.{name}", "ids")
+        check_token_ids(ids, limits, f"{param}.{name}")
+    for name, ids in others:
         check_token_ids(ids, limits, f"{param}.{name}")
     for name, ids in (("end_ids", budget.end_ids), *others):
         if not ids:
@@ -202,7 +234,24 @@ def check_ranges(fields: object) -> None:
     for name, allowed in RANGES.items():
         value = getattr(fields, name, None)
         if value is not None and value not in allowed:
-            raise _refuse(name, f"is {_shown(value)}; it must be {allowed}")
+            raise RequestError(
+                f"{name} is {_shown(value)}; it must be {allowed}",
+                param=name,
+                code=_range_code(name, value, allowed),
+            )
+
+
+_NEUTRAL = SamplingParams()
+"""Its values show which fields are decimals."""
+
+
+def _range_code(name: str, value: object, allowed: Range) -> str:
+    """OpenAI's code of a value that is not within a range."""
+    if not isinstance(value, int | float) or value != value:
+        return "invalid_value"
+    is_whole = isinstance(value, int) and not isinstance(getattr(_NEUTRAL, name, 0.0), float)
+    kind = "integer" if is_whole else "decimal"
+    return f"{kind}_below_min_value" if value < allowed.low else f"{kind}_above_max_value"
 
 
 def check_prompt(token_ids: Sequence[int], limits: Limits, param: str = "prompt") -> None:

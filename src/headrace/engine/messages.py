@@ -16,6 +16,9 @@ from headrace.engine.params import SamplingParams
 
 FinishReason = Literal["stop", "length", "timeout", "abort", "error"]
 
+NO_TOKEN_LEFT = "no_token_left"
+"""The code of a request whose own masks leave no token to come."""
+
 
 class Submit(msgspec.Struct, frozen=True, tag=True):
     """A new request."""
@@ -119,6 +122,10 @@ class Output(msgspec.Struct, frozen=True, tag=True):
     prefill_s: float = 0.0
     """With `queue_s`: on the first token's Output, seconds waited and spent until it; 0
     otherwise."""
+    decode_s: float = 0.0
+    decode_tokens: int = 0
+    """With `decode_s`: how many tokens came so far after the step of the first, and the seconds
+    from the end of that step to the end of the last."""
     cache_miss: str | None = None
     """On the first token's Output, why no more of the prompt was cached ("no_match at token 37";
     the reasons are those of Stats.miss_reasons); None otherwise or if all was."""

@@ -78,7 +78,12 @@ class ThinkingBudget(msgspec.Struct, frozen=True, kw_only=True):
     begin_ids: tuple[int, ...] = ()
     """The sequence that begins it where the prompt has not."""
     other_end_ids: tuple[tuple[int, ...], ...] = ()
-    """Sequences that end it as well, such as the mark of a call; no budget makes them come."""
+    """Sequences that end it as well, such as the head of a call; no budget makes them come, and
+    where one has begun none comes within it."""
+    masked_ids: tuple[int, ...] = ()
+    """Ids that cannot come once the budget has ended it: a model that was cut short goes on to
+    write the mark that it had in mind, which would be content. An answer within a grammar or of
+    `allowed_token_ids` has no such mask."""
 
     @classmethod
     def between(
@@ -86,6 +91,7 @@ class ThinkingBudget(msgspec.Struct, frozen=True, kw_only=True):
         begin_ids: tuple[int, ...],
         end_ids: tuple[int, ...],
         other_end_ids: tuple[tuple[int, ...], ...],
+        masked_ids: tuple[int, ...],
         *,
         max_tokens: int,
         is_open: bool,
@@ -96,6 +102,7 @@ class ThinkingBudget(msgspec.Struct, frozen=True, kw_only=True):
             begin_ids=() if is_open else begin_ids,
             end_ids=end_ids,
             other_end_ids=other_end_ids,
+            masked_ids=masked_ids,
             is_open=is_open,
         )
 

@@ -101,6 +101,10 @@ class Request:
     admitted_s: float | None = None
     first_token_s: float | None = None
     """When its first token was drawn, or its prompt read where nothing is to be drawn."""
+    num_first_tokens: int = 0
+    """How many came in that step."""
+    last_token_s: float = 0.0
+    """When its last token was drawn."""
     reports_prefill: bool = False
     """Whether its reader is to know how much of the prompt is computed."""
     num_scored: int = 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
 
@@ -28,10 +28,14 @@ from headrace.offline.values import items, unexpected
 from headrace.protocol.openai.tools import (
     ToolChoice,
     ToolDefinition,
+    check_tool_shape,
     check_tools,
     tool_choice_of,
 )
 from headrace.structured.grammar_checks import GrammarChecks
+
+if TYPE_CHECKING:
+    from headrace.text import Tokenizer
 
 
 class ChatPrompt(NamedTuple):
@@ -47,9 +51,15 @@ class ChatPrompt(NamedTuple):
     call_marks: tuple[tuple[int, ...], ...] = ()
     """The ids of marks that begin calls, where the prompt shows tools and none may be called."""
 
-    def bound(self, params: SamplingParams, max_tokens: int | None) -> SamplingParams:
-        """The parameters with at most so many tokens of reasoning in answers to it; None: any."""
-        return bounded(params, max_tokens, start_of_reading(self.reading))
+    def bound(
+        self, params: SamplingParams, max_tokens: int | None, tokenizer: Tokenizer
+    ) -> SamplingParams:
+        """The parameters, whose grammar is that of the answers, with at most so many tokens of
+        reasoning; None: any number."""
+        if max_tokens is None:
+            return params
+        start = start_of_reading(self.reading, tokenizer, is_held=params.grammar is not None)
+        return bounded(params, max_tokens, start)
 
     def held(
         self, params: SamplingParams, options: ChatOptions, checks: GrammarChecks
@@ -111,6 +121,8 @@ def _tools(value: object) -> list[ToolDefinition]:
     given = items(value, "tools", "a list of tools or None")
     tools = []
     for index, tool in enumerate(given):
+        if isinstance(tool, Mapping):
+            check_tool_shape(tool, f"tools[{index}]")
         try:
             tools.append(msgspec.convert(tool, ToolDefinition))
         except msgspec.ValidationError as error:

@@ -130,6 +130,7 @@ def _thinking_or_none(value: object, param: str) -> ThinkingBudget | None:
         is_open=boolean(value.is_open, f"{param}.is_open"),
         begin_ids=_stop_ids(value.begin_ids, f"{param}.begin_ids"),
         other_end_ids=_sequences(value.other_end_ids, f"{param}.other_end_ids"),
+        masked_ids=_stop_ids(value.masked_ids, f"{param}.masked_ids"),
     )
 
 

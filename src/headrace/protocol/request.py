@@ -22,7 +22,9 @@ from headrace.protocol.body_json import decode_object
 
 T = TypeVar("T", bound=msgspec.Struct)
 
-MISSING_FIELD = "missing_field"
+MISSING_FIELD = "missing_required_parameter"
+INVALID_TYPE = "invalid_type"
+INVALID_VALUE = "invalid_value"
 
 _PATH = re.compile(r" - at `(?:key in )?\$?(.*)`$")
 _REQUIRED = re.compile(r"^Object missing required field `([^`]+)`$")
@@ -80,6 +82,9 @@ class Nested:
     honoured: frozenset[str]
     known: Mapping[str, Known] = field(default_factory=dict)
     nested: Mapping[str, Nested] = field(default_factory=dict)
+    check: Callable[[Mapping[str, Any], str], None] | None = None
+    """A rule over the keys of an object before its types are looked at: it is given their values
+    and the object's path, and raises RequestError."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,6 +173,8 @@ def _look_into(value: object, rules: Nested, path: str, name: str, ignored: set[
         return
     if not isinstance(value, dict):
         return
+    if rules.check is not None:
+        rules.check(value, path)
     for key, inner in value.items():
         if inner is None:
             continue
@@ -192,7 +199,26 @@ def _readable(message: str, values: object) -> RequestError:
     found, value = _value_at(values, path)
     if found:
         message = f"{message.partition(', got ')[0]}, got {_shown(value)}"
-    return RequestError(f"{path or 'body'}: {message}", param=path or None)
+    code = _code_of(message)
+    return RequestError(f"{path or 'body'}: {message}", param=path or None, code=code)
+
+
+_BOUND = re.compile(
+    r"^expected `(?P<type>int|float|str|array|object)` (?P<bound>of length )?(?P<side>[<>])"
+)
+_BOUNDED = {"int": "integer", "float": "decimal", "str": "string"}
+
+
+def _code_of(message: str) -> str:
+    """OpenAI's code of what msgspec found: a type, a bound of a number or of a length, or a value
+    that is none of some."""
+    bound = _BOUND.match(message)
+    if bound is not None:
+        kind = _BOUNDED.get(bound["type"], bound["type"])
+        what = "length" if bound["bound"] else "value"
+        return f"{kind}_{'above_max' if bound['side'] == '<' else 'below_min'}_{what}"
+    is_type = message.startswith("expected ") and " matching " not in message
+    return INVALID_TYPE if is_type else INVALID_VALUE
 
 
 def _value_at(values: object, path: str) -> tuple[bool, object]:

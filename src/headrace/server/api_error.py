@@ -162,7 +162,9 @@ def api_error(
         )
     if isinstance(failure, RequestError):
         status = 404 if failure.code == MODEL_NOT_FOUND else 400
-        return ApiError(status, str(failure), param=failure.param, code=failure.code)
+        # A rule that has no code of its own is broken by a value, where it names a field.
+        code = failure.code or (None if failure.param is None else "invalid_value")
+        return ApiError(status, str(failure), param=failure.param, code=code)
     if isinstance(failure, TemplateError):
         return ApiError(400, str(failure), param="messages", code="template_error")
     if isinstance(failure, EngineRestartingError):

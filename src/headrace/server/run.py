@@ -230,6 +230,8 @@ def _set_model(
     model = ServedModel(
         names=text.names,
         root=text.root,
+        file_format=text.file_format,
+        num_parameters=text.num_parameters,
         engine=engine,
         tokenizer=text.tokenizer,
         template=text.template,

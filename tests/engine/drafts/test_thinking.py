@@ -59,7 +59,21 @@ def test_what_else_ends_reasoning_is_followed_by_no_ids_that_close_it() -> None:
     free = answer_of(None)
     held = budget(4, other_end_ids=((1, 2, 3), tuple(free[2:4])))
     assert answer_of(held) == free
-    assert answer_of(budget(3, other_end_ids=(tuple(free[2:4]),)))[:5] == [*free[:3], *CLOSE]
+    assert answer_of(budget(3, other_end_ids=(tuple(free[2:4]),))) == free, "it had begun"
+    begun = (free[2], VOCAB - 1)
+    assert answer_of(budget(3, other_end_ids=(begun,)))[:6] == [*free[:4], *CLOSE], "no more than"
+
+
+def test_the_marks_of_reasoning_cannot_come_once_the_budget_has_ended_it() -> None:
+    bias = {7: 100.0}
+    free = answer_of(budget(2), logit_bias=bias)
+    assert free == [7, 7, *CLOSE, *[7] * 8]
+    held = answer_of(budget(2, masked_ids=(7,)), logit_bias=bias)
+    assert held[:4] == [7, 7, *CLOSE] and 7 not in held[4:]
+    own = budget(9, end_ids=(7,), masked_ids=(7,))
+    assert answer_of(own, logit_bias=bias) == [7] * 12, "what the model ended itself is its own"
+    chosen = answer_of(budget(2, masked_ids=(7,)), allowed_token_ids=(7,))
+    assert chosen == [7, 7, *CLOSE, *[7] * 8], "nothing else may come"
 
 
 def test_reasoning_that_the_answer_opens_counts_from_there() -> None:
@@ -129,6 +143,11 @@ def made(count: int, seed: int) -> list[Submit]:
             end_ids=tuple(rng.sample(range(NUM_TOKENS), rng.choice([1, 2, 3]))),
             is_open=is_open,
             begin_ids=() if is_open else (rng.randrange(NUM_TOKENS),),
+            other_end_ids=tuple(
+                tuple(rng.sample(range(NUM_TOKENS), rng.choice([2, 3])))
+                for _ in range(rng.choice([0, 9]))
+            ),
+            masked_ids=tuple(rng.sample(range(NUM_TOKENS), rng.choice([0, 9]))),
         )
         submits.append(
             submit(
@@ -148,7 +167,7 @@ def check(count: int, seed: int) -> None:
     for each in submits:
         thinking, got = each.params.thinking, alone[each.request_id]
         assert thinking is not None
-        if thinking.is_open and got.finish_reason == "length":
+        if thinking.is_open and got.finish_reason == "length" and not thinking.other_end_ids:
             end = list(thinking.end_ids)
             whole = thinking.max_tokens + len(end)
             text = got.token_ids[:whole]
@@ -182,7 +201,12 @@ def test_the_state_is_a_function_of_the_tokens_however_they_come() -> None:
         slowly = Thinking(thinking, 3)
         for length in range(3, 21):
             whole = Thinking(thinking, 3)
+            ahead = slowly.was_closed_by_force(tokens[: length + 2])
             assert slowly.left(tokens[:length]) == whole.left(tokens[:length])
+            for drafts in (0, 2):
+                text = tokens[: length + drafts]
+                assert slowly.was_closed_by_force(text) == whole.was_closed_by_force(text)
+            assert ahead == slowly.was_closed_by_force(tokens[: length + 2])
 
 
 @pytest.mark.parametrize(

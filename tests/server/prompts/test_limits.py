@@ -179,7 +179,7 @@ def test_sampling_numbers_out_of_range_are_refused_in_the_engines_words(
     reply = server.post("/v1/completions", {"prompt": "a", name: value})
     assert reply.status_code == 400
     error = reply.json()["error"]
-    assert (error["param"], error["code"]) == (name, "invalid_value")
+    assert error["param"] == name and error["code"].endswith(("_min_value", "_max_value"))
     assert f"{value}; it must be {RANGES[name]}" in error["message"]
     submit = Submit("a", [1], SamplingParams(**{name: value}))  # type: ignore[arg-type]
     with pytest.raises(RequestError) as caught:

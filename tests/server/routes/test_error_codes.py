@@ -30,6 +30,14 @@ def refused(server: Running, path: str, body: dict[str, Any]) -> dict[str, Any]:
         ({"tool_choice": "required"}, "tool_choice", "invalid_tool_choice"),
         ({"tools": [WEATHER], "tool_choice": OTHER}, "tool_choice.function.name",
          "invalid_tool_choice"),
+        ({"tool_choice": "f"}, "tool_choice", "unsupported"),
+        ({"tools": [{"type": "web_search"}]}, "tools[0].type", "unsupported"),
+        ({"tools": [{"type": "function", "name": "f", "parameters": {}}]}, "tools[0].function",
+         "invalid_tool"),
+        ({"temperature": "hot"}, "temperature", "invalid_type"),
+        ({"n": 0}, "n", "integer_below_min_value"),
+        ({"stream_options": {"include_usage": True}}, "stream_options", "invalid_value"),
+        ({"allowed_token_ids": [120], "bad_words": ["x"]}, "allowed_token_ids", "no_token_left"),
         ({"tools": [WEATHER], "tool_choice": "any"}, "tool_choice", "unsupported"),
         ({"tools": [WEATHER], "tool_choice": {"type": "custom"}}, "tool_choice", "unsupported"),
         ({"tools": [WEATHER],
@@ -44,8 +52,8 @@ def refused(server: Running, path: str, body: dict[str, Any]) -> dict[str, Any]:
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
          "messages[0].content[0].type", "unsupported"),
         ({"messages": [{"role": "nobody", "content": "x"}]}, "messages[0].role", "unsupported"),
-        ({"messages": None}, "messages", "missing_field"),
-        ({"messages": [{"content": "x"}]}, "messages[0].role", "missing_field"),
+        ({"messages": None}, "messages", "missing_required_parameter"),
+        ({"messages": [{"content": "x"}]}, "messages[0].role", "missing_required_parameter"),
     ],
 )  # fmt: skip
 def test_a_conversation(start: Start, fields: dict[str, Any], param: str, code: str) -> None:
@@ -82,3 +90,8 @@ def test_a_field_that_another_does_the_work_of(
     error = refused(server, path, {**body, **fields})
     assert error["code"] == "unsupported"
     assert f"is not supported; use {instead} (" in error["message"]
+
+
+def test_a_number_that_the_engine_holds_against_its_range(start: Start) -> None:
+    error = refused(start(MockEngine(says("x"))), CHAT, {"messages": HELLO, "top_p": 2})
+    assert (error["param"], error["code"]) == ("top_p", "decimal_above_max_value")

@@ -47,12 +47,17 @@ def test_llama_servers_fields_tokenize_and_back(start: Start) -> None:
     assert told["tokens"] == ids
     assert server.post("/detokenize", {"tokens": ids}).json() == {"prompt": text, "content": text}
     for fields, param, code in (
-        ({}, "prompt", "missing_field"),
+        ({}, "prompt", "missing_required_parameter"),
         ({"content": "x", "prompt": "x"}, "content", "invalid_value"),
         ({"content": "x", "messages": HELLO}, "content", "invalid_value"),
         ({"content": "x", "with_pieces": True}, "with_pieces", "unsupported"),
         ({"content": "x", "parse_special": False}, "parse_special", "unsupported"),
-        ({"content": ["x", 5]}, "content", None),
+        ({"content": ["x", 5]}, "content", "invalid_type"),
+        (
+            {"prompt": "x", "add_special": True, "add_special_tokens": False},
+            "add_special",
+            "invalid_value",
+        ),
     ):
         reply = server.post("/tokenize", fields)
         error = reply.json()["error"]

@@ -2,14 +2,16 @@
 
 A function of the request's tokens, so it does not depend on steps, drafts or preemption. Reasoning
 is what comes behind its beginning (the prompt's end, or the first `begin_ids`) and before the first
-`end_ids` after that, or the first of `other_end_ids`. Where it has as many tokens as the budget
-allows, the ids that are missing of `end_ids` come next, whatever the logits are. What comes after
-its end is not counted.
+`end_ids` after that, or behind the first of `other_end_ids`. Where it has as many tokens as the
+budget allows, the ids that are missing of `end_ids` come next, whatever the logits are, unless one
+of `other_end_ids` has begun within the budget: nothing may come within the head of a call, so the
+ids are due with the first token that it does not have. What comes after the end is not counted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 
 from headrace.engine.params import ThinkingBudget
 
@@ -22,12 +24,18 @@ class Thinking:
         self._most = budget.max_tokens
         self._begin = list(budget.begin_ids)
         self._end = list(budget.end_ids)
-        self._ends = [self._end, *map(list, budget.other_end_ids)]
+        self._others: dict[int, list[tuple[int, ...]]] = {}
+        """The other sequences that end it, by their first id."""
+        for ids in budget.other_end_ids:
+            self._others.setdefault(ids[0], []).append(ids)
         self._num_prompt = num_prompt
         self._num_read = num_prompt
         self._start = num_prompt if budget.is_open else -1
         """Of the reasoning, among all tokens; -1 before it."""
+        self._begun: list[tuple[int, list[tuple[int, ...]]]] = []
+        """How many tokens have come of other sequences that end it, and which these may become."""
         self._is_closed = False
+        self._was_closed_by_force = False
 
     def left(self, token_ids: Sequence[int]) -> int | None:
         """How many tokens may come before it has to be closed; 0 where that is due, None where it
@@ -39,11 +47,21 @@ class Thinking:
         if self._start < 0:
             begun = _overlap(token_ids, self._num_prompt, self._begin)
             return len(self._begin) - begun + self._most
-        return max(0, self._most - (len(token_ids) - self._start))
+        left = self._most - (len(token_ids) - self._start)
+        return max(left, 1 if self._begun else 0)
 
     def closing(self, token_ids: Sequence[int]) -> list[int]:
         """What of `end_ids` has not come yet, of a text at whose end it is due."""
         return self._end[_overlap(token_ids, self._start, self._end) :]
+
+    def was_closed_by_force(self, token_ids: Sequence[int]) -> bool:
+        """Whether the budget ended the reasoning within a text: the request's tokens, and drafts
+        that may be taken back."""
+        if self._is_closed or len(token_ids) == self._num_read:
+            return self._was_closed_by_force
+        ahead = copy(self)
+        ahead._read(token_ids)
+        return ahead._was_closed_by_force
 
     def _read(self, token_ids: Sequence[int]) -> None:
         while self._num_read < len(token_ids) and not self._is_closed:
@@ -52,11 +70,26 @@ class Thinking:
                 first = stop - len(self._begin)
                 if first >= self._num_prompt and token_ids[first:stop] == self._begin:
                     self._start = stop
+                continue
+            first = stop - len(self._end)
+            if first >= self._start and token_ids[first:stop] == self._end:
+                self._is_closed = True
+                # The model's own is within the budget, which it does not wait for.
+                self._was_closed_by_force = stop - self._start > self._most
             else:
-                firsts = ((stop - len(end), end) for end in self._ends)
-                self._is_closed = any(
-                    first >= self._start and token_ids[first:stop] == end for first, end in firsts
-                )
+                within = stop - self._start <= self._most
+                self._is_closed = self._ends_otherwise(token_ids[stop - 1], within=within)
+
+    def _ends_otherwise(self, token_id: int, *, within: bool) -> bool:
+        """Whether one of the other sequences is whole with a token, which is read. within: the
+        token is within the budget; one beyond it begins none, so that the budget holds."""
+        begun = [(0, self._others[token_id])] if within and token_id in self._others else []
+        for count, sequences in self._begun:
+            going_on = [ids for ids in sequences if ids[count] == token_id]
+            if going_on:
+                begun.append((count, going_on))
+        self._begun = [(count + 1, sequences) for count, sequences in begun]
+        return any(len(ids) == count for count, sequences in self._begun for ids in sequences)
 
 
 def _overlap(token_ids: Sequence[int], start: int, sought: list[int]) -> int:

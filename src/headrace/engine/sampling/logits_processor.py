@@ -13,12 +13,14 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
+from headrace.engine.drafts.thinking import Thinking
 from headrace.engine.params import SAMPLERS, SamplingParams
 from headrace.engine.sampling.sampler_order import acts, order_of
 from headrace.engine.sampling.token_counts import TokenCounts
 from headrace.ops.sampling_rows import Chain, LogitsEdit, Penalties, Stage
 
 I32 = npt.NDArray[np.int32]
+Bits = npt.NDArray[np.uint32]
 
 _NO_IDS: I32 = np.zeros(0, np.int32)
 
@@ -27,11 +29,18 @@ class LogitsProcessor:
     """The edits and sampler chains of one request, for its text at any length."""
 
     def __init__(
-        self, params: SamplingParams, prompt: list[int], end_ids: frozenset[int], num_tokens: int
+        self,
+        params: SamplingParams,
+        prompt: list[int],
+        end_ids: frozenset[int],
+        num_tokens: int,
+        thinking: Thinking | None = None,
     ) -> None:
-        """num_tokens: ids below it can be drawn; an end id from there on needs no mask."""
+        """num_tokens: ids below it can be drawn; an end id from there on needs no mask. thinking:
+        of a request whose budget has `masked_ids`."""
         self._params = params
         self._num_prompt = len(prompt)
+        self._num_tokens = num_tokens
         order = order_of(params)
         # Penalties that come first are an edit, and the rest may be the order of the backend.
         self._penalties_first = order[:1] == ("penalties",)
@@ -49,6 +58,9 @@ class LogitsProcessor:
         self._end_ids = _array(ends) if params.min_tokens and ends else None
         words = params.bad_words_token_ids
         self._banned = _array({word[0] for word in words if len(word) == 1})
+        self._thinking = thinking if _masks_after_thinking(params) else None
+        masked = () if params.thinking is None else params.thinking.masked_ids
+        self._after_thinking = _array(token_id for token_id in masked if token_id < num_tokens)
         self._words: dict[int, list[list[int]]] = {}
         for word in words:
             if len(word) > 1:
@@ -75,11 +87,38 @@ class LogitsProcessor:
             return None
         return LogitsEdit(row, self._bias_ids, self._bias, self._allowed, masked, penalties)
 
+    def masks_all(self, token_ids: list[int], bits: Bits | None) -> tuple[str, ...]:
+        """The fields which together leave no id to follow a text; none of them where one is left.
+
+        bits: what the grammar allows there, a bit of each id; None without one.
+        """
+        left = np.ones(self._num_tokens, np.bool_)
+        if self._allowed is not None:
+            left[:] = False
+            left[self._allowed[self._allowed < self._num_tokens]] = True
+        if bits is not None:
+            left &= np.unpackbits(bits.view(np.uint8), bitorder="little")[: len(left)] != 0
+        masked = self._masked(token_ids)
+        left[masked[masked < self._num_tokens]] = False
+        if left.any():
+            return ()
+        params = self._params
+        masks_ends = len(token_ids) - self._num_prompt < params.min_tokens
+        fields = {
+            "the form of the answer": bits is not None,
+            "allowed_token_ids": params.allowed_token_ids is not None,
+            "bad_words": bool(params.bad_words_token_ids),
+            "min_tokens": self._end_ids is not None and masks_ends,
+        }
+        return tuple(name for name, is_given in fields.items() if is_given)
+
     def _masked(self, token_ids: list[int]) -> I32:
         parts = [self._banned] if len(self._banned) else []
         length = len(token_ids) - self._num_prompt
         if self._end_ids is not None and length < self._params.min_tokens:
             parts.append(self._end_ids)
+        if self._thinking is not None and self._thinking.was_closed_by_force(token_ids):
+            parts.append(self._after_thinking)
         if length and self._words:
             completed = [
                 word[-1]
@@ -118,6 +157,19 @@ def needs_logits_processor(params: SamplingParams) -> bool:
         or params.allowed_token_ids is not None
         or params.bad_words_token_ids
         or params.min_tokens
+        or _masks_after_thinking(params)
+    )
+
+
+def _masks_after_thinking(params: SamplingParams) -> bool:
+    """Whether ids are masked once the budget has ended the reasoning. What else says which ids
+    may come might leave these alone."""
+    thinking = params.thinking
+    return bool(
+        thinking is not None
+        and thinking.masked_ids
+        and params.grammar is None
+        and params.allowed_token_ids is None
     )
 
 

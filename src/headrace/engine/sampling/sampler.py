@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.engine.grammars.constraint import Look
-from headrace.engine.messages import TokenLogprob
+from headrace.engine.messages import NO_TOKEN_LEFT, TokenLogprob
 from headrace.engine.params import SamplingParams
 from headrace.engine.request import Request
 from headrace.engine.sampling.logits_processor import LogitsProcessor, needs_logits_processor
@@ -114,6 +114,9 @@ class Sampler:
         masks = tuple(None if look is None else look.bits for look in looks) if any(looks) else ()
         rows = _sampling_rows(places, tuple(chains), masks)
         draws = self._draws(_Batch(logits, raw, rows, wanted))
+        for row, processor, place in edited:
+            if draws[row].error is not None:
+                draws[row] = _masked_out(processor, place) or draws[row]
         if masks:
             for row, look in enumerate(looks):
                 if look is not None and look.verdict != "open":
@@ -165,6 +168,7 @@ class Sampler:
                 request.token_ids[: request.num_prompt],
                 request.end_ids,
                 self._num_tokens,
+                request.thinking,
             )
         return request.logits_processor
 
@@ -244,6 +248,19 @@ def uniform(seed: int, choice: int, position: int) -> float:
 
 def _unusable(error: UnusableLogitsError) -> SampledToken:
     return SampledToken(error=f"the model's output cannot be sampled from: {error}")
+
+
+def _masked_out(processor: LogitsProcessor, place: DrawPosition) -> SampledToken | None:
+    """The error of a row that has no distribution because the request leaves it none."""
+    fields = processor.masks_all(place.token_ids, None if place.look is None else place.look.bits)
+    if not fields:
+        return None
+    count = len(place.token_ids) - place.request.num_prompt
+    return SampledToken(
+        error=f"{', '.join(fields)}: together they leave no token to come after {count} tokens of "
+        "the answer; allow more, or omit one of them",
+        error_code=NO_TOKEN_LEFT,
+    )
 
 
 def _verdict(look: Look) -> SampledToken:

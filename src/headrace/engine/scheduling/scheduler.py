@@ -178,6 +178,9 @@ class Scheduler:
                 continue
             if request.first_token_s is None and (token_ids or reason != "error"):
                 request.first_token_s = now_s
+                request.num_first_tokens = request.num_wanted - num_before
+            if request.num_wanted > num_before:
+                request.last_token_s = now_s
             if row.drafts is not NO_DRAFTS:
                 self.totals.count_drafts(row.drafts, request.token_ids[num_before:])
             if reason is not None:

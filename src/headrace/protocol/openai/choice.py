@@ -40,10 +40,13 @@ class ChoiceMetrics(msgspec.Struct, frozen=True, kw_only=True):
     ttft_s: Annotated[
         float | None, Meta(description="From the request's arrival to the first token.")
     ] = None
-    decode_s: Annotated[float | None, Meta(description="From the first token to the last.")] = None
+    decode_s: Annotated[
+        float | None, Meta(description="From the first token to the last, by the engine's clock.")
+    ] = None
     e2e_s: Annotated[float, Meta(description="From arrival to the end.")]
     output_tokens_per_s: Annotated[
-        float | None, Meta(description="Of the tokens after the first.")
+        float | None,
+        Meta(description="Of the tokens after the first step; null where there was one."),
     ] = None
     cached_tokens: Annotated[int, Meta(description="Prompt tokens found in the prefix cache.")] = 0
     cache_miss: Annotated[str | None, Meta(description="Why there were not more.")] = None

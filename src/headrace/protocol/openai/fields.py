@@ -16,6 +16,7 @@ from headrace.protocol.openai.tokenize import (
     TokenizeRequest,
     check_tokenize,
 )
+from headrace.protocol.openai.tools import check_tool_shape
 from headrace.protocol.request import Endpoint, Known, Nested
 
 _REFUSED: tuple[object, ...] = ()
@@ -131,6 +132,7 @@ _TOOLS = Nested(
     frozenset({"type", "function"}),
     {},
     {"function": Nested(frozenset({"name", "description", "parameters", "strict"}))},
+    check_tool_shape,
 )
 _STREAM_OPTIONS = Nested(
     frozenset({"include_usage", "continuous_usage_stats"}), STREAM_OPTIONS_KNOWN

@@ -20,7 +20,7 @@ from headrace.protocol.openai.template import (
     opens_turn,
 )
 from headrace.protocol.openai.tools import Tools, check_tools
-from headrace.protocol.request import MISSING_FIELD
+from headrace.protocol.request import INVALID_VALUE, MISSING_FIELD
 
 _TEXTS = ("prompt", "messages", "content")
 
@@ -42,12 +42,12 @@ class TokenizeRequest(msgspec.Struct, frozen=True, kw_only=True):
         bool | None,
         Meta(
             description="Let the tokenizer add its own tokens. "
-            "Default: true for a prompt, false for messages, `add_special` for content."
+            "Default: true for a prompt, false for messages and content."
         ),
     ] = None
     add_special: Annotated[
-        bool, Meta(description="llama-server's: let the tokenizer add its own tokens to `content`.")
-    ] = False
+        bool | None, Meta(description="llama-server's name of `add_special_tokens`.")
+    ] = None
     add_generation_prompt: AddGenerationPrompt = None
     continue_final_message: ContinueFinalMessage = False
     chat_template: OwnTemplate = None
@@ -65,9 +65,8 @@ class TokenizeRequest(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def adds_special_tokens(self) -> bool:
         """Whether the tokenizer is to add its own tokens."""
-        if self.add_special_tokens is not None:
-            return self.add_special_tokens
-        return self.prompt is not None or (self.content is not None and self.add_special)
+        given = self.add_special if self.add_special_tokens is None else self.add_special_tokens
+        return self.prompt is not None if given is None else given
 
 
 def check_tokenize(request: TokenizeRequest) -> None:
@@ -84,12 +83,24 @@ def check_tokenize(request: TokenizeRequest) -> None:
         raise RequestError(
             f"{' and '.join(given)}: one text is tokenized at a time; give one of them",
             param=given[1],
-            code="invalid_value",
+            code=INVALID_VALUE,
+        )
+    flags = (request.add_special_tokens, request.add_special)
+    if None not in flags and flags[0] != flags[1]:
+        raise RequestError(
+            f"add_special: {_json(flags[1])} contradicts add_special_tokens, {_json(flags[0])}, "
+            "which is the same field; give one of them",
+            param="add_special",
+            code=INVALID_VALUE,
         )
     check_turn(request.add_generation_prompt, request.continue_final_message)
     check_tools(request.tools)
     if request.messages is not None:
         check_messages(request.messages)
+
+
+def _json(flag: bool | None) -> str:
+    return "true" if flag else "false"
 
 
 class TokenizeReply(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -17,6 +18,9 @@ MAX_TOOLS = 1024
 
 # OpenAI takes letters, digits, _ and -, at most 64; names of MCP servers have dots and slashes.
 ToolName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.:/-]{1,256}(?!\n)$")]
+
+_FLAT = ("name", "description", "parameters", "input_schema", "strict")
+"""Keys of a tool that other APIs have beside its type."""
 
 CHOICES = ("none", "auto", "required")
 
@@ -82,7 +86,7 @@ class ReplyToolCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_tools(tools: list[ToolDefinition]) -> None:
-    """Raise RequestError for kinds of tools that are not supported, and for a name given twice."""
+    """Raise RequestError for too many, and for a name given twice."""
     if len(tools) > MAX_TOOLS:
         raise RequestError(
             f"tools: {len(tools)} tools given, at most {MAX_TOOLS} are accepted",
@@ -91,12 +95,6 @@ def check_tools(tools: list[ToolDefinition]) -> None:
         )
     names: set[str] = set()
     for index, tool in enumerate(tools):
-        if tool.type != "function":
-            raise RequestError(
-                f"tools[{index}].type: {shown(tool.type)} is not supported; accepted: 'function'",
-                param=f"tools[{index}].type",
-                code="unsupported",
-            )
         name = tool.function.name
         if name in names:
             raise RequestError(
@@ -108,6 +106,31 @@ def check_tools(tools: list[ToolDefinition]) -> None:
         names.add(name)
 
 
+def check_tool_shape(tool: Mapping[str, Any], path: str) -> None:
+    """Raise RequestError for a tool that is of another kind or of another API, with what it has to
+    be; what is of a wrong type is left to the reading of the fields."""
+    kind = tool.get("type", "function")
+    if isinstance(kind, str) and kind != "function":
+        name = tool.get("name")
+        named = f" (named {shown(name)})" if isinstance(name, str) else ""
+        raise RequestError(
+            f"{path}.type: {shown(kind)}{named} is not supported: this server runs no tools of its "
+            'own. Describe a function that your program calls: {"type": "function", "function": '
+            '{"name": ..., "parameters": ...}}',
+            param=f"{path}.type",
+            code="unsupported",
+        )
+    if tool.get("function") is None and "name" in tool:
+        found = ", ".join(name for name in _FLAT if name in tool)
+        raise RequestError(
+            f"{path}.function: this field is required, and {found} beside `type` found: that is "
+            "how /v1/responses and /v1/messages have a tool. Put them into `function`: "
+            '{"type": "function", "function": {"name": ..., "parameters": ...}}',
+            param=f"{path}.function",
+            code=INVALID_TOOL,
+        )
+
+
 def tool_choice_of(choice: Any, tools: list[ToolDefinition]) -> ToolChoice:
     """The choice as a value: auto where it is None, none where there are no tools.
 
@@ -116,7 +139,7 @@ def tool_choice_of(choice: Any, tools: list[ToolDefinition]) -> ToolChoice:
     """
     if choice is None or choice == "auto" or (choice == "none" and not tools):
         return ToolChoice("auto" if tools else "none")
-    if not tools:
+    if not tools and (isinstance(choice, dict) or choice in CHOICES):
         raise RequestError(
             f"tool_choice: {shown(choice)} needs `tools`; send tools, or omit it",
             param="tool_choice",
@@ -172,6 +195,7 @@ def _name_alone(name: str) -> RequestError:
         f"tool_choice: {shown(name)} is the name of a tool; to require a call of it, give "
         f'{{"type": "function", "function": {{"name": "{name}"}}}}',
         param="tool_choice",
+        code=INVALID_CHOICE,
     )
 
 

@@ -97,6 +97,10 @@ class _Choice:
         self._cached_tokens = 0
         self._cache_miss: str | None = None
         self._num_preemptions = 0
+        self._decode_s = 0.0
+        self._decode_tokens = 0
+        self._first_tokens = 0
+        """How many came at once with the first."""
         self._turn_wait_s = 0.0
 
     def started(self, queue_s: float) -> None:
@@ -175,6 +179,9 @@ class _Choice:
         if output.cached_tokens > self._cached_tokens:
             self._cached_tokens = output.cached_tokens
         self._num_preemptions = output.num_preemptions
+        self._first_tokens = self._first_tokens or len(output.token_ids)
+        if output.decode_tokens:
+            self._decode_s, self._decode_tokens = output.decode_s, output.decode_tokens
         if output.cache_miss is not None:
             self._cache_miss = output.cache_miss
             request_id = self._job.submit.request_id
@@ -192,10 +199,13 @@ class _Choice:
         )
 
     def _figures(self, timeline: Timeline) -> ChoiceMetrics:
-        """The choice's metrics, at its end."""
+        """The choice's metrics, at its end. The rate is that of the engine's steps: tokens wait for
+        a busy reader and come at once, and the times at which they come have nothing of it."""
         first_s, last_s = timeline.first_token_s, timeline.last_token_s
         decode_s = None if first_s is None else last_s - first_s
-        later_tokens = timeline.generated_tokens - 1
+        later_tokens = timeline.generated_tokens - self._first_tokens
+        if self._decode_tokens:
+            decode_s, later_tokens = self._decode_s, self._decode_tokens
         return ChoiceMetrics(
             queue_s=None if timeline.started_s is None else timeline.queue_s,
             prefill_s=None if first_s is None else timeline.prefill_s,

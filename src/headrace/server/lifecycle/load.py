@@ -6,6 +6,7 @@ Loaded in the server's process while the engine's process loads the weights.
 from __future__ import annotations
 
 import hashlib
+import math
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -42,6 +43,9 @@ class TextSide:
 
     names: tuple[str, ...]
     root: str
+    file_format: str
+    num_parameters: int
+    """Of all tensors."""
     tokenizer: Tokenizer
     template: ChatTemplate | None
     """None for a model without one."""
@@ -74,6 +78,8 @@ def load_text(engine_config: EngineConfig, server_config: ServerConfig) -> TextS
     return TextSide(
         names=server_config.served_model_name or default_names(engine_config.model, path),
         root=_last_part(path),
+        file_format=checkpoint.format,
+        num_parameters=sum(math.prod(tensor.shape) for tensor in checkpoint.tensors.values()),
         tokenizer=tokenizer,
         template=template,
         template_defaults=template_defaults(server_config.default_chat_template_kwargs, TAKEN),

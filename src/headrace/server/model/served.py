@@ -48,6 +48,10 @@ class ServedModel:
     max_logprobs: int
     root: str = ""
     """Name of the file or folder."""
+    file_format: str = ""
+    """"gguf" or "safetensors"."""
+    num_parameters: int = 0
+    """Of all tensors of the files; 0 where that is not known."""
     template_defaults: Mapping[str, Any] = field(default_factory=dict)
     """Variables of every rendering."""
     left_out: str = ""

@@ -150,7 +150,10 @@ def rendered_request(
     # What a form holds does not call, and a mask beside its own would keep its spans from it.
     if conversation.tools and not may_call and not request.given_form:
         bad_words += call_marks(format, model.tokenizer)
-    thinking = thinking_budget(request.thinking_tokens, start_of_reading(reading))
+    thinking = None
+    if request.thinking_tokens is not None:
+        start = start_of_reading(reading, model.tokenizer, is_held=has_grammar(request))
+        thinking = thinking_budget(request.thinking_tokens, start)
     return RenderedRequest(Prompt(kept, _PARAM, thinking=thinking), bad_words, reading)
 
 

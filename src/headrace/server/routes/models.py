@@ -12,8 +12,12 @@ from headrace.server.replies.reply import json_reply
 
 
 async def list_models(call: Call) -> Response:
-    """Every served name."""
+    """Every served name, in Anthropic's form for its clients."""
     model = call.state.serving().model
+    if _is_anthropic(call):
+        from headrace.protocol.dialects.anthropic.models import write_models
+
+        return _json(write_models(model.names, model.created_s))
     return json_reply(ModelList(data=[_entry(model, name) for name in model.names]))
 
 
@@ -22,7 +26,21 @@ async def one_model(call: Call) -> Response:
     model = call.state.serving().model
     name = call.http.path_params["model"]
     model.check_name(name)
+    if _is_anthropic(call):
+        from headrace.protocol.dialects.anthropic.models import write_model
+
+        return _json(write_model(name, model.created_s))
     return json_reply(_entry(model, name))
+
+
+def _is_anthropic(call: Call) -> bool:
+    """Whether the client is one of Anthropic's, whose list has the same path as OpenAI's: all of
+    them send the version of its API."""
+    return "anthropic-version" in call.http.headers
+
+
+def _json(body: bytes) -> Response:
+    return Response(body, media_type="application/json")
 
 
 def _entry(model: ServedModel, name: str) -> Model:

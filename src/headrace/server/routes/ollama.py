@@ -200,6 +200,8 @@ def _facts(model: ServedModel) -> ModelFacts:
         family=info.model_type,
         quantization=info.weight_codec,
         context_tokens=model.limits.context_tokens,
+        file_format=model.file_format,
+        num_parameters=model.num_parameters,
     )
 
 

@@ -35,6 +35,10 @@ class ModelFacts(NamedTuple):
     quantization: str = ""
     context_tokens: int = 0
     """As served."""
+    file_format: str = ""
+    """"gguf" or "safetensors"."""
+    num_parameters: int = 0
+    """Of all tensors; 0 where that is not known."""
 
 
 NO_FACTS = ModelFacts()
@@ -114,12 +118,20 @@ def _summary(name: str, modified_at: str, facts: ModelFacts) -> dict[str, Any]:
     }
 
 
+def parameter_size(count: int) -> str:
+    """A number of parameters as Ollama writes it: "8.0B", "5.8M", "260K"; "" for 0."""
+    for size, letter, digits in ((10**9, "B", 1), (10**6, "M", 1), (10**3, "K", 0)):
+        if count >= size:
+            return f"{count / size:.{digits}f}{letter}"
+    return str(count) if count else ""
+
+
 def _details(facts: ModelFacts) -> dict[str, Any]:
     return {
         "parent_model": "",
-        "format": "",
+        "format": facts.file_format,
         "family": facts.family,
         "families": [facts.family],
-        "parameter_size": "",
+        "parameter_size": parameter_size(facts.num_parameters),
         "quantization_level": facts.quantization,
     }
