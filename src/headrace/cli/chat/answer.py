@@ -106,8 +106,7 @@ def receive(
         for delta in deltas:
             if ttft_s is None and delta.output_tokens:
                 ttft_s = clock() - start_s
-            if show:
-                _print(delta, after_reasoning=not pieces and bool(reasoning or delta.reasoning))
+            after_reasoning = not pieces and bool(reasoning or delta.reasoning)
             if delta.text:
                 pieces.append(delta.text)
             if delta.reasoning:
@@ -118,6 +117,8 @@ def receive(
             if delta.prompt_tokens is not None:
                 prompt_tokens = delta.prompt_tokens
             finish_reason = delta.finish_reason or finish_reason
+            if show:  # last: whoever sees a text and stops the answer there keeps that text
+                _print(delta, after_reasoning=after_reasoning)
     except KeyboardInterrupt:
         pass  # the person has read enough; closing cancels the request
     finally:
