@@ -15,7 +15,8 @@ from typing import Any, Literal
 
 from headrace.errors import ConfigError, UnsupportedModelError, shown
 from headrace.weights.config_reader import ConfigReader
-from headrace.weights.storage.statement import KEY, read_storage
+from headrace.weights.quantisation import KEY
+from headrace.weights.storage.statement import read_storage
 from headrace.weights.storage.storage import WeightFormat
 
 Part = Literal["attention", "ffn"]

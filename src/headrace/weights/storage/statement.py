@@ -24,10 +24,9 @@ from dataclasses import replace
 from typing import Any
 
 from headrace.weights.config_reader import ConfigReader
+from headrace.weights.quantisation import KEY
 from headrace.weights.storage.module_names import ModuleNames
 from headrace.weights.storage.storage import Activations, Layout, Number, Storage, WeightFormat
-
-KEY = "quantization_config"
 
 # Keys that list what is left as it was, by program.
 _UNQUANTISED = (
@@ -353,8 +352,11 @@ def _dynamic(
             continue
         changed = _changes(stated, "dynamic", name, changes)
         bits, columns = changed.size("bits", stored.bits, most=8), changed.raw("group_size")
-        other: dict[str, Any] = {"bits": bits, "symmetric": changed.get("sym", bool, stored.symmetric),
-                 "act_order": changed.get("desc_act", bool, stored.act_order)}  # fmt: skip
+        other: dict[str, Any] = {
+            "bits": bits,
+            "symmetric": changed.get("sym", bool, stored.symmetric),
+            "act_order": changed.get("desc_act", bool, stored.act_order),
+        }
         if isinstance(columns, int):
             other |= _scope(changed, columns)
         changed.finish()
