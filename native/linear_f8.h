@@ -68,8 +68,8 @@ HEADRACE_UNROLL
 }
 
 // Few rows: each panel is read once, front to back.
-static void stream_scaled(const LinearArgs& a, int64_t panel, int64_t row, int64_t rows,
-                          float* sums) {
+static inline void stream_scaled(const LinearArgs& a, int64_t panel, int64_t row, int64_t rows,
+                                 float* sums) {
   const float* x = a.x.values + row * a.x.stride;
   with_rows<kStreamRows>(rows, [&]<int MR>() {
     scaled_tiles<MR, 1, F8Pairs, true>(x, a.x.stride, scaled_values(a, panel, 0), 0,
@@ -78,8 +78,8 @@ static void stream_scaled(const LinearArgs& a, int64_t panel, int64_t row, int64
 }
 
 // Many rows: a run of k at a time, decoded to f32, and blocks of rows within it.
-static void block_scaled(const LinearArgs& a, int64_t panel, int64_t count, int64_t row,
-                         int64_t rows, float* weights, float* sums) {
+static inline void block_scaled(const LinearArgs& a, int64_t panel, int64_t count, int64_t row,
+                                int64_t rows, float* weights, float* sums) {
   const int64_t all = a.weight.tiles, stride = a.weight.panel_bytes;
   for (int64_t tile = 0; tile < all; tile += kScaledTiles) {
     const int64_t tiles = all - tile < kScaledTiles ? all - tile : kScaledTiles;

@@ -23,7 +23,7 @@ constexpr int64_t kRows = 40, kOut = 40;
 constexpr int64_t kIn = 512;
 // A trial that takes this long is stuck.
 constexpr unsigned kSeconds = 5;
-constexpr Codec kTried[] = {Codec::bf16, Codec::q8_0, Codec::q4_k, Codec::q6_k};
+constexpr Codec kTried[] = {Codec::bf16, Codec::f8_e4m3, Codec::q8_0, Codec::q4_k, Codec::q6_k};
 
 class Trial {
  public:

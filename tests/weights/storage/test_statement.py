@@ -13,6 +13,7 @@ from headrace.weights.quantisation import stated_quantisation, with_quantisation
 from headrace.weights.storage.statement import read_storage
 from headrace.weights.storage.storage import Storage, WeightFormat
 from tools.count_models import published_configs
+from tools.fuzz import harness, quantization_config
 
 NVFP4 = WeightFormat(
     "e2m1", 4, "group", columns=16, scale="e4m3", layout="modelopt", activations="dynamic"
@@ -201,3 +202,9 @@ def test_every_published_statement_is_read_whole(shared_assets: Path) -> None:
     oss = found["openai--gpt-oss-20b"]
     assert oss.format_of("model.layers.0.self_attn.q_proj") is None
     assert oss.format_of("model.layers.0.mlp.experts") is oss.default
+
+
+def test_the_fuzzer_of_statements_finds_nothing_in_a_short_run() -> None:
+    report = harness.run(quantization_config.make_target(), seed=3, iterations=300, limit_s=5)
+    assert not report.findings, next(iter(report.findings.values())).text
+    assert {"UnsupportedModelError", "read"} <= set(report.outcomes)
