@@ -39,7 +39,7 @@ ACTIVATION_SCALES = (
 
 LEAST_SCALE, MOST_SCALE = 2.0**-117, 2.0**119
 """Between them every product with a code is a normal float32, so that kernels which read denormals
-as zero have it exactly. Published scales are from 1e-7 to 1."""
+as zero have it exactly."""
 
 RUN = 128
 """Columns that share a scale in the kernels; blocks are multiples of it, or whole rows."""
