@@ -14,11 +14,15 @@ constexpr int64_t kLanes = 16;
 // Values of k that are summed on their own before they join the row's sum; also the block in which
 // activations are quantised.
 constexpr int64_t kTile = 32;
+// Values of a row of F8_E4M3 that share a scale, from multiples of it on; the last run may be
+// shorter.
+constexpr int64_t kRun = 128;
+static constexpr int64_t runs_of(int64_t width) { return (width + kRun - 1) / kRun; }
 
 enum class Codec : int32_t {
-  f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1, q2_k, q3_k, q4_k, q5_k, q6_k, iq4_nl, iq4_xs, mxfp4
+  f32, f16, bf16, f8_e4m3, q8_0, q4_0, q4_1, q5_0, q5_1, q2_k, q3_k, q4_k, q5_k, q6_k, iq4_nl, iq4_xs, mxfp4
 };
-constexpr int kCodecs = 16;
+constexpr int kCodecs = 17;
 
 // How a packed block holds the scales of its groups.
 enum class Scales : uint8_t {
@@ -33,7 +37,7 @@ enum class Scales : uint8_t {
 enum class Table : uint8_t { none, nonlinear, float4 };
 
 struct CodecFacts {
-  const char* name;  // as in GGUF
+  const char* name;  // as in GGUF; F8_E4M3 as in safetensors
   int64_t stored_elements, stored_bytes;  // of one stored block
 
   // Quantised kinds: a stored block is `tiles` tiles of k, a tile one group or two of 16, each with
@@ -50,6 +54,7 @@ constexpr CodecFacts kCodecFacts[kCodecs] = {
     {"F32", 1, 4, 0, 0, false, 0, 0, Scales::none, 0, 0, Table::none},
     {"F16", 1, 2, 0, 0, false, 0, 0, Scales::none, 0, 0, Table::none},
     {"BF16", 1, 2, 0, 0, false, 0, 0, Scales::none, 0, 0, Table::none},
+    {"F8_E4M3", 1, 1, 0, 0, false, 0, 0, Scales::none, 0, 0, Table::none},
     {"Q8_0", 32, 34, 1, 1, false, 128, 255, Scales::half, 8, 0, Table::none},
     {"Q4_0", 32, 18, 1, 1, false, 8, 15, Scales::half, 4, 0, Table::none},
     {"Q4_1", 32, 20, 1, 1, true, 0, 15, Scales::half, 4, 0, Table::none},
@@ -69,6 +74,11 @@ static constexpr const CodecFacts& facts(Codec codec) {
   return kCodecFacts[static_cast<int>(codec)];
 }
 static constexpr bool is_quantised(Codec codec) { return facts(codec).groups > 0; }
+
+// Whether products round activations to bfloat16.
+static constexpr bool rounds_activations(Codec codec) {
+  return codec == Codec::bf16 || codec == Codec::f8_e4m3;
+}
 
 // Entries as bytes, zero point included. IQ4_NL's and IQ4_XS's levels (ggml-common.h, kvalues_iq4nl)
 // and twice the numbers of E2M1 (OCP Microscaling Formats 1.0, section 5.3.3).

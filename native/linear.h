@@ -9,6 +9,7 @@
 
 #include "chains.h"
 #include "kernels.h"
+#include "linear_f8.h"
 #include "linear_int8.h"
 #include "row_blocks.h"
 
@@ -151,6 +152,7 @@ static void linear(const LinearArgs& a, int64_t panel_begin, int64_t panel_end, 
         if (codec == Codec::f32) stream_float<F32Pairs>(a, panel, row, rows, s->sums);
         if (codec == Codec::f16) stream_float<F16Pairs>(a, panel, row, rows, s->sums);
         if (codec == Codec::bf16) stream_float<BF16Pairs>(a, panel, row, rows, s->sums);
+        if (codec == Codec::f8_e4m3) stream_scaled(a, panel, row, rows, s->sums);
         if (is_quantised(codec)) {
           headrace::with_quantised(codec, [&]<Codec C>() {
             stream_int8<C>(a, panel, row, rows, s->sums);
@@ -160,6 +162,9 @@ static void linear(const LinearArgs& a, int64_t panel_begin, int64_t panel_end, 
         if (codec == Codec::f32) block_float<F32Pairs>(a, panel, count, row, rows, s);
         if (codec == Codec::f16) block_float<F16Pairs>(a, panel, count, row, rows, s);
         if (codec == Codec::bf16) block_float<BF16Pairs>(a, panel, count, row, rows, s);
+        if (codec == Codec::f8_e4m3) {
+          block_scaled(a, panel, count, row, rows, s->weights, s->sums);
+        }
         if (is_quantised(codec)) {
           headrace::with_quantised(codec, [&]<Codec C>() {
             block_int8<C>(a, panel, count, row, rows, s->unpacked, s->sums);

@@ -159,6 +159,17 @@ HEADRACE_INLINE F load_bf16(const uint16_t* p) {
                    _mm256_slli_epi32(_mm256_cvtepu16_epi32(load_16(p + 8)), 16)});
 }
 HEADRACE_INLINE F whole_to_float(I x) { return {_mm256_cvtepi32_ps(x.a), _mm256_cvtepi32_ps(x.b)}; }
+HEADRACE_INLINE void load_f8_pairs(const uint8_t* p, F& first_of, F& second_of) {
+  const __m256i pairs = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  const __m256i kept = _mm256_set1_epi16(static_cast<int16_t>(0xbf80));
+  const __m256i high = _mm256_and_si256(_mm256_srai_epi16(pairs, 1), kept);
+  const __m256i low =
+      _mm256_and_si256(_mm256_srai_epi16(_mm256_slli_epi16(pairs, 8), 1), kept);
+  first_of = {_mm256_cvtph_ps(_mm256_castsi256_si128(low)),
+              _mm256_cvtph_ps(_mm256_extracti128_si256(low, 1))};
+  second_of = {_mm256_cvtph_ps(_mm256_castsi256_si128(high)),
+               _mm256_cvtph_ps(_mm256_extracti128_si256(high, 1))};
+}
 HEADRACE_INLINE F load_i8(const int8_t* p) {
   return whole_to_float({_mm256_cvtepi8_epi32(load_8(p)), _mm256_cvtepi8_epi32(load_8(p + 8))});
 }

@@ -167,6 +167,19 @@ HEADRACE_INLINE F load_bf16(const uint16_t* p) {
   };
   return {four(p), four(p + 4), four(p + 8), four(p + 12)};
 }
+HEADRACE_INLINE void load_f8_pairs(const uint8_t* p, F& first_of, F& second_of) {
+  const int16x8_t a = vreinterpretq_s16_u8(vld1q_u8(p)), b = vreinterpretq_s16_u8(vld1q_u8(p + 16));
+  const int16x8_t kept = vdupq_n_s16(static_cast<int16_t>(0xbf80));
+  const auto half = [kept](int16x8_t x) {
+    return vreinterpretq_f16_s16(vandq_s16(vshrq_n_s16(x, 1), kept));
+  };
+  const auto all = [](float16x8_t x, float16x8_t y) {
+    return F{vcvt_f32_f16(vget_low_f16(x)), vcvt_f32_f16(vget_high_f16(x)),
+             vcvt_f32_f16(vget_low_f16(y)), vcvt_f32_f16(vget_high_f16(y))};
+  };
+  first_of = all(half(vshlq_n_s16(a, 8)), half(vshlq_n_s16(b, 8)));
+  second_of = all(half(a), half(b));
+}
 HEADRACE_INLINE F load_i8(const int8_t* p) {
   const int8x16_t bytes = vld1q_s8(p);
   const int16x8_t low = vmovl_s8(vget_low_s8(bytes)), high = vmovl_s8(vget_high_s8(bytes));

@@ -123,6 +123,13 @@ HEADRACE_INLINE F load_f16(const uint16_t* p) {
 HEADRACE_INLINE F load_bf16(const uint16_t* p) {
   return as_float(__builtin_convertvector(load_as<Half>(p), I) << 16);
 }
+HEADRACE_INLINE void load_f8_pairs(const uint8_t* p, F& first_of, F& second_of) {
+  const Half pairs = load_as<Half>(p), low = pairs << 8;
+  const Half halves[2] = {(low & 0x8000) | ((low >> 1) & 0x3f80),
+                          (pairs & 0x8000) | ((pairs >> 1) & 0x3f80)};
+  first_of = load_f16(reinterpret_cast<const uint16_t*>(&halves[0]));
+  second_of = load_f16(reinterpret_cast<const uint16_t*>(&halves[1]));
+}
 HEADRACE_INLINE F load_i8(const int8_t* p) { return __builtin_convertvector(load_as<Byte>(p), F); }
 HEADRACE_INLINE F load_u8(const uint8_t* p) { return __builtin_convertvector(load_as<UByte>(p), F); }
 HEADRACE_INLINE F load_low_nibbles(const uint8_t* p) {

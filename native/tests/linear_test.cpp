@@ -19,9 +19,8 @@ constexpr Shape kBlocksOf256[] = {{1, 256}, {33, 512}, {18, 1280}};
 constexpr Shape kTails[] = {{3, 1}, {17, 2}, {48, 33}, {31, 172}, {64, 47}};
 
 PackedLinear packed(Backend& backend, const StoredMatrix& w, std::vector<float> bias) {
-  std::vector<const uint8_t*> rows;
-  for (int64_t i = 0; i < w.out; ++i) rows.push_back(w.row(i));
-  return PackedLinear(backend.pool(), w.codec, w.in, rows, std::move(bias));
+  const StoredRows rows{w.bytes.data(), nullptr, w.out, w.row_bytes};
+  return PackedLinear(backend.pool(), w.codec, w.in, {rows}, std::move(bias));
 }
 
 std::vector<float> rows_of(const std::vector<float>& x, int64_t width, int64_t begin, int64_t end) {

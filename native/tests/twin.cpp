@@ -6,6 +6,7 @@
 #include <string>
 
 #include "check.h"
+#include "pack.h"
 #include "stored.h"
 
 namespace headrace::tests {
@@ -27,6 +28,13 @@ float from_f16(uint16_t bits) {
 }
 
 float from_bf16(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
+
+float from_e4m3(uint8_t bits) {
+  const int exponent = bits >> 3 & 15, rest = bits & 7;
+  const float size = exponent == 0 ? std::ldexp(static_cast<float>(rest), -9)
+                                   : std::ldexp(static_cast<float>(8 + rest), exponent - 10);
+  return bits >> 7 != 0 ? -size : size;
+}
 
 float to_bf16(float x) {
   if (std::isnan(x)) return x;
@@ -109,13 +117,33 @@ void add_block(StoredMatrix& w, Random& random, uint8_t* block) {
   }
 }
 
+// Scales of any size that are no powers of two, then values, subnormal ones and zeros among them.
+void add_scaled_row(StoredMatrix& w, Random& random, uint8_t* row) {
+  for (int64_t run = 0; run < runs_of(w.in); ++run, row += 4) {
+    const float scale = std::ldexp(1.0f + 0.9f * std::fabs(random.value()),
+                                   -8 - static_cast<int>(random.below(8)));
+    w.scales.push_back(scale);
+    std::memcpy(row, &scale, 4);
+  }
+  for (int64_t k = 0; k < w.in; ++k) {
+    do {
+      row[k] = static_cast<uint8_t>(random.bits());
+    } while ((row[k] & 0x7f) == 0x7f);
+    w.values.push_back(from_e4m3(row[k]));
+  }
+}
+
 }  // namespace
 
 StoredMatrix random_matrix(Codec codec, int64_t out, int64_t in, uint64_t seed) {
   Random random(seed);
   const CodecFacts& f = facts(codec);
-  StoredMatrix w{codec, out, in, in / f.stored_elements * f.stored_bytes, {}, {}, {}, {}, {}};
+  StoredMatrix w{codec, out, in, row_bytes(codec, in), {}, {}, {}, {}, {}};
   w.bytes.resize(static_cast<size_t>(out * w.row_bytes));
+  if (codec == Codec::f8_e4m3) {
+    for (int64_t i = 0; i < out; ++i) add_scaled_row(w, random, w.bytes.data() + i * w.row_bytes);
+    return w;
+  }
   for (size_t at = 0; at < w.bytes.size(); at += static_cast<size_t>(f.stored_bytes)) {
     uint8_t* block = w.bytes.data() + at;
     if (codec == Codec::f32) {
@@ -143,6 +171,18 @@ float float_product(const Rounding& r, const float* w, const float* x, int64_t i
     EvenOdd chains;
     for (int64_t k = tile; k < in && k < tile + kTile; ++k) chains.add(r, k - tile, x[k], w[k]);
     sum = sum + chains.sum();
+  }
+  return sum;
+}
+
+// Values without their scales, which each tile's sum meets.
+float scaled_product(const Rounding& r, const float* w, const float* scales, const float* x,
+                     int64_t in) {
+  float sum = 0;
+  for (int64_t tile = 0; tile < in; tile += kTile) {
+    EvenOdd chains;
+    for (int64_t k = tile; k < in && k < tile + kTile; ++k) chains.add(r, k - tile, x[k], w[k]);
+    sum = r.multiply_add(chains.sum(), scales[tile / kRun], sum);
   }
   return sum;
 }
@@ -194,15 +234,19 @@ std::vector<float> product_twin(const Kernels& kernels, const StoredMatrix& w,
   std::vector<float> y(static_cast<size_t>(rows * w.out));
   for (int64_t row = 0; row < rows; ++row) {
     std::vector<float> of(x.begin() + row * w.in, x.begin() + (row + 1) * w.in);
-    if (w.codec == Codec::bf16) {
+    if (rounds_activations(w.codec)) {
       for (float& v : of) v = to_bf16(v);
     }
     for (int64_t i = 0; i < w.out; ++i) {
+      const float* const values = w.values.data() + i * w.in;
       float sum = is_quantised(w.codec)
                       ? int8_product(r, w, i, of.data())
+                  : w.codec == Codec::f8_e4m3
+                      ? scaled_product(r, values, w.scales.data() + i * runs_of(w.in), of.data(),
+                                       w.in)
                   : r.pairs && w.codec == Codec::bf16
-                      ? pair_product(w.values.data() + i * w.in, of.data(), w.in)
-                      : float_product(r, w.values.data() + i * w.in, of.data(), w.in);
+                      ? pair_product(values, of.data(), w.in)
+                      : float_product(r, values, of.data(), w.in);
       if (bias != nullptr) sum += bias[i];
       sum *= scale;
       if (residual != nullptr) sum += residual[row * w.out + i];

@@ -21,6 +21,7 @@ Rounding rounding_of(const Kernels& kernels);
 
 float from_f16(uint16_t bits);
 float from_bf16(uint16_t bits);
+float from_e4m3(uint8_t bits);  // OCP 8-bit floats; no NaN
 float to_bf16(float x);  // nearest even, as f32
 
 // Two chains of even and odd terms.
@@ -39,7 +40,7 @@ struct StoredMatrix {
   int64_t out, in;
   int64_t row_bytes;
   std::vector<uint8_t> bytes;
-  std::vector<float> values;  // [out][in]
+  std::vector<float> values;  // [out][in]; F8_E4M3: without scales, which are [out][runs]
   // Quantised kinds: values are scale * whole - min, groups as the kind has them.
   std::vector<int32_t> whole;       // [out][in]
   std::vector<float> scales, mins;  // [out][in / 32 * groups]

@@ -15,14 +15,24 @@ from typing import Any
 from headrace.errors import CheckpointError, shown
 from headrace.weights.architectures import Architecture, known_architecture
 from headrace.weights.checkpoint import Checkpoint, Conventions
+from headrace.weights.codecs import F8_E4M3
+from headrace.weights.config_reader import ConfigReader
 from headrace.weights.expert_stacks import unstacked_folder
 from headrace.weights.folder_forms import canonical_tensors
 from headrace.weights.hf_names import INDEX, SINGLE
 from headrace.weights.json_file import read_json_object, read_text
-from headrace.weights.quantisation import BESIDE, with_quantisation
+from headrace.weights.quantisation import (
+    BESIDE,
+    KEY,
+    stated_quantisation,
+    with_quantisation,
+)
 from headrace.weights.safetensors_file import read_safetensors
 from headrace.weights.sentencepiece_model import sentencepiece_entries, stated_flags
 from headrace.weights.small_file import is_named
+from headrace.weights.storage.float8 import with_scales
+from headrace.weights.storage.statement import read_storage
+from headrace.weights.storage.storage import Storage
 from headrace.weights.tensor import Tensor
 from headrace.weights.text_part import text_config, text_part
 from headrace.weights.tokenizer_data import TokenizerData, token_text
@@ -45,7 +55,7 @@ def open_hf_folder(folder: Path) -> Checkpoint:
     architecture = known_architecture(config.get("model_type"))
     with_bytes = architecture is not None and architecture.turned_stacks == "in_turn"
     stored, metadata = _read_tensors(folder, with_bytes)
-    part = text_part(stated, stored)
+    part = text_part(stated, with_scales(folder, stored, _storage(stated, stored)))
     tensors = part.tensors
     if architecture is not None:
         tensors = _prefixed(tensors, architecture)
@@ -75,6 +85,13 @@ def open_hf_folder(folder: Path) -> Checkpoint:
         metadata=metadata,
         left_out=part.left_out,
     )
+
+
+def _storage(stated: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Storage | None:
+    """How FP8 is scaled; None without any tensor of it, whatever else the config states."""
+    if not any(tensor.codec is F8_E4M3 for tensor in tensors.values()):
+        return None
+    return read_storage(ConfigReader({KEY: stated_quantisation(stated)}))
 
 
 def weight_files(folder: Path) -> list[Path]:

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import CheckpointError, shown
-from headrace.weights.codecs import BYTES, codec_of_safetensors_dtype
+from headrace.weights.codecs import BYTES, F8_E4M3, codec_of_safetensors_dtype
 from headrace.weights.json_file import parse_json
 from headrace.weights.mapped import map_file
 from headrace.weights.no_effect import is_derived
@@ -44,6 +44,7 @@ def read_safetensors(path: Path | str, *, with_bytes: bool = False) -> Safetenso
     """Map `path` and read its header.
 
     with_bytes: whether tensors of plain bytes (U8) are taken, which nobody can compute with.
+    Those of F8_E4M3 always are: whoever opens the folder has to find their scales.
 
     Raises CheckpointError naming the file, the tensor, the value and the limit where the header is
     damaged, sizes do not match, ranges overlap, or a dtype has no codec. Tensors that follow from
@@ -127,7 +128,10 @@ def _read_entry(
     try:
         dtype = str(entry["dtype"])
         raw = with_bytes and dtype == BYTES.safetensors_dtype
-        codec = BYTES if raw else codec_of_safetensors_dtype(dtype)
+        if dtype == F8_E4M3.safetensors_dtype:
+            codec = F8_E4M3
+        else:
+            codec = BYTES if raw else codec_of_safetensors_dtype(dtype)
     except CheckpointError as error:
         if is_derived(name):
             return name, None, offsets[0], offsets[1]

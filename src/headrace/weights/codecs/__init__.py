@@ -1,8 +1,8 @@
 """The storage kinds there are, by name, by GGUF type id and by safetensors dtype.
 
 One file per group: `floats` (F32, F16, BF16), `linear` (32 values on a line), `k_kinds` (256 values
-with sub-scales), `tables` (4-bit codes looked up), `raw` (bytes, in no registry). `codec` says
-what a codec is.
+with sub-scales), `tables` (4-bit codes looked up), `raw` (bytes) and `float8`, which have
+their scales elsewhere and are in no registry. `codec` says what a codec is.
 
 Source: gguf-py constants.py (type ids).
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from headrace.errors import CheckpointError, shown
 from headrace.weights.codecs.codec import Bytes, Codec, Floats
+from headrace.weights.codecs.float8 import F8_E4M3
 from headrace.weights.codecs.floats import BF16, F16, F32
 from headrace.weights.codecs.k_kinds import Q2_K, Q3_K, Q4_K, Q5_K, Q6_K
 from headrace.weights.codecs.linear import Q4_0, Q4_1, Q5_0, Q5_1, Q8_0
@@ -18,9 +19,9 @@ from headrace.weights.codecs.raw import BYTES
 from headrace.weights.codecs.tables import IQ4_NL, IQ4_XS, MXFP4
 
 __all__ = [
-    "BF16", "BYTES", "CODECS", "F16", "F32", "IQ4_NL", "IQ4_XS", "MXFP4", "Q2_K", "Q3_K", "Q4_0",
-    "Q4_1", "Q4_K", "Q5_0", "Q5_1", "Q5_K", "Q6_K", "Q8_0", "Bytes", "Codec", "Floats",
-    "codec_of_gguf_type", "codec_of_safetensors_dtype", "get_codec",
+    "BF16", "BYTES", "CODECS", "F8_E4M3", "F16", "F32", "IQ4_NL", "IQ4_XS", "MXFP4", "Q2_K",
+    "Q3_K", "Q4_0", "Q4_1", "Q4_K", "Q5_0", "Q5_1", "Q5_K", "Q6_K", "Q8_0", "Bytes", "Codec",
+    "Floats", "codec_of_gguf_type", "codec_of_safetensors_dtype", "get_codec",
 ]  # fmt: skip
 
 CODECS: dict[str, Codec] = {
