@@ -13,8 +13,12 @@ LANES = 16
 TILE = 32
 """Values that are summed together; rows of floats are padded to whole tiles."""
 
-_BLOCK_BYTES = {"Q3_K": 1824, "Q4_K": 2368, "Q5_K": 2880, "IQ4_XS": 2208}
-"""Of a block of 16 rows, in the kinds whose scales are unpacked; in all others it is as stored."""
+_BLOCK_BYTES = {
+    "Q3_K": 1824, "Q4_K": 2368, "Q5_K": 2880, "IQ4_XS": 2208, "TQ1_0": 1056, "IQ3_S": 1824,
+    "IQ1_M": 928,
+}  # fmt: skip
+"""Of a block of 16 rows, in the kinds whose scales or digits are unpacked; in all others it is as
+stored."""
 
 
 def packed_bytes(codec: Codec, rows: int, width: int) -> int:
