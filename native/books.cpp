@@ -32,13 +32,36 @@ constexpr Book<4096> with_shifts(const Book<2048>& book) {
   return both;
 }
 
+template <int kLength, int kPoints>
+constexpr ByteBook<kPoints> as_planes(const Book<kPoints>& book) {
+  ByteBook<kPoints> bytes = {};
+  for (int p = 0; p < kPoints; ++p) {
+    for (int i = 0; i < kLength; ++i) {
+      const uint32_t level = book.points[p] >> (8 * (i % 4) + 4 * (i / 4)) & 15;
+      if (kLength == 8) {
+        bytes.planes[i / 4][p] |= static_cast<uint8_t>(level << (2 * (i % 4)));
+      } else {
+        bytes.planes[0][p] |= static_cast<uint8_t>((level & 3) << (2 * i));
+        bytes.planes[1][p] |= static_cast<uint8_t>((level >> 2) << (2 + i));
+      }
+    }
+  }
+  return bytes;
+}
+
 }  // namespace
 
-constinit const Book<4096> kIq1Book = with_shifts(read_book<2048, 3, 8>(kIQ1_S));
-constinit const Book<1024> kIq2SBook = read_book<1024, 3, 8>(kIQ2_S);
-constinit const Book<512> kIq2XsBook = read_book<512, 3, 8>(kIQ2_XS);
-constinit const Book<256> kIq2XxsBook = read_book<256, 3, 8>(kIQ2_XXS);
-constinit const Book<512> kIq3SBook = read_book<512, 8, 4>(kIQ3_S);
-constinit const Book<256> kIq3XxsBook = read_book<256, 8, 4>(kIQ3_XXS);
+constexpr Book<4096> kIq1Book = with_shifts(read_book<2048, 3, 8>(kIQ1_S));
+constexpr Book<1024> kIq2SBook = read_book<1024, 3, 8>(kIQ2_S);
+constexpr Book<512> kIq2XsBook = read_book<512, 3, 8>(kIQ2_XS);
+constexpr Book<256> kIq2XxsBook = read_book<256, 3, 8>(kIQ2_XXS);
+constexpr Book<512> kIq3SBook = read_book<512, 8, 4>(kIQ3_S);
+constexpr Book<256> kIq3XxsBook = read_book<256, 8, 4>(kIQ3_XXS);
+
+alignas(64) constinit const ByteBook<1024> kIq2SByteBook = as_planes<8>(kIq2SBook);
+alignas(64) constinit const ByteBook<512> kIq2XsByteBook = as_planes<8>(kIq2XsBook);
+alignas(64) constinit const ByteBook<256> kIq2XxsByteBook = as_planes<8>(kIq2XxsBook);
+alignas(64) constinit const ByteBook<512> kIq3SByteBook = as_planes<4>(kIq3SBook);
+alignas(64) constinit const ByteBook<256> kIq3XxsByteBook = as_planes<4>(kIq3XxsBook);
 
 }  // namespace headrace

@@ -17,12 +17,25 @@ struct Book {
   uint32_t points[kPoints];
 };
 
+// The same points as bytes of two planes. Eight levels: the first four and the others, two bits each.
+// Four: their two low bits, and the third of level j in bit 2 + j.
+template <int kPoints>
+struct ByteBook {
+  uint8_t planes[2][kPoints];
+};
+
 extern const Book<4096> kIq1Book;
 extern const Book<1024> kIq2SBook;
 extern const Book<512> kIq2XsBook;
 extern const Book<256> kIq2XxsBook;
 extern const Book<512> kIq3SBook;
 extern const Book<256> kIq3XxsBook;
+
+extern const ByteBook<1024> kIq2SByteBook;
+extern const ByteBook<512> kIq2XsByteBook;
+extern const ByteBook<256> kIq2XxsByteBook;
+extern const ByteBook<512> kIq3SByteBook;
+extern const ByteBook<256> kIq3XxsByteBook;
 
 constexpr int kIq1ShiftBit = 11;  // of an index
 
@@ -34,6 +47,15 @@ static inline const uint32_t* points_of() {
   if constexpr (C == Codec::iq2_xxs) return kIq2XxsBook.points;
   if constexpr (C == Codec::iq3_s) return kIq3SBook.points;
   if constexpr (C == Codec::iq3_xxs) return kIq3XxsBook.points;
+  return nullptr;
+}
+template <Codec C>
+static inline const uint8_t* planes_of() {
+  if constexpr (C == Codec::iq2_s) return kIq2SByteBook.planes[0];
+  if constexpr (C == Codec::iq2_xs) return kIq2XsByteBook.planes[0];
+  if constexpr (C == Codec::iq2_xxs) return kIq2XxsByteBook.planes[0];
+  if constexpr (C == Codec::iq3_s) return kIq3SByteBook.planes[0];
+  if constexpr (C == Codec::iq3_xxs) return kIq3XxsByteBook.planes[0];
   return nullptr;
 }
 

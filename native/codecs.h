@@ -176,16 +176,21 @@ static constexpr int64_t block_bytes(const CodecFacts& f) {
   return header_bytes(f) + f.tiles * tile_bytes(f);
 }
 
-// Calls fn<C>() for C = codec, a quantised one.
-template <int kFirst = static_cast<int>(Codec::q8_0), class Fn>
+// Calls fn<C>() for C = codec, a quantised one, of those from kFirst to before kEnd.
+template <int kFirst = static_cast<int>(Codec::q8_0), int kEnd = kCodecs, class Fn>
 static inline __attribute__((always_inline)) void with_quantised(Codec codec, const Fn& fn) {
-  if constexpr (kFirst < kCodecs) {
+  if constexpr (kFirst < kEnd) {
     if (static_cast<int>(codec) == kFirst) {
       fn.template operator()<static_cast<Codec>(kFirst)>();
     } else {
-      with_quantised<kFirst + 1>(codec, fn);
+      with_quantised<kFirst + 1, kEnd>(codec, fn);
     }
   }
+}
+
+// The kinds whose books are small enough for tables of bytes.
+static constexpr bool has_byte_book(Codec codec) {
+  return codec >= Codec::iq3_s && codec <= Codec::iq2_xxs;
 }
 
 }  // namespace headrace

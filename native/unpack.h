@@ -7,6 +7,9 @@
 
 #include "kernels.h"
 #include "unpack_books.h"
+#ifdef HEADRACE_BYTE_BOOKS
+#include "unpack_byte_books.h"
+#endif
 #include "unpack_planes.h"
 
 namespace {
@@ -18,8 +21,13 @@ struct PackedOf {
 };
 template <>
 struct PackedOf<true> {
+#ifdef HEADRACE_BYTE_BOOKS
+  template <Codec C>
+  using Type = PackedByteBooks<C>;
+#else
   template <Codec C>
   using Type = PackedBooks<C>;
+#endif
 };
 template <Codec C>
 using Packed = typename PackedOf<(facts(C).book.length > 0)>::template Type<C>;

@@ -42,18 +42,21 @@ struct PackedBooks {
 
   F d;  // of the block, times the kind's factor
 
-  struct Tile {
+  struct Words {
     Bytes indices[kBook.words()];
-    Bytes points[kLong ? kPoints : 1];
     Bytes signs, stored_signs, more;
+  };
+  struct Tile : Words {
+    Bytes points[kLong ? kPoints : 1];
   };
 
   HEADRACE_INLINE PackedBooks open(const uint8_t* block) {
     return {mul(load_f16(reinterpret_cast<const uint16_t*>(block)), splat(kBook.factor))};
   }
 
-  HEADRACE_INLINE Tile open_tile(const uint8_t* block, const uint8_t* tile, int64_t t) {
-    Tile x;
+  // All of a tile but its points.
+  HEADRACE_INLINE Words open_words(const uint8_t* block, const uint8_t* tile, int64_t t) {
+    Words x;
     for (int i = 0; i < kBook.words(); ++i) x.indices[i] = load_bytes(tile + i * kFourBytes);
     const uint8_t* at = block + 2 * kLanes;
     if constexpr (kMoreBytes >= 2) {
@@ -76,6 +79,12 @@ struct PackedBooks {
       odd = differing(odd, word_field<1>(odd, 0x7f));
       x.signs = with_word_field<-25>(seven, odd, kEighths);
     }
+    return x;
+  }
+
+  HEADRACE_INLINE Tile open_tile(const uint8_t* block, const uint8_t* tile, int64_t t) {
+    Tile x;
+    static_cast<Words&>(x) = open_words(block, tile, t);
     if constexpr (kLong) {
       unrolled<0, kPoints>([&]<int kPoint>() __attribute__((always_inline)) {
         x.points[kPoint] = point<kPoint>(x);
@@ -85,7 +94,7 @@ struct PackedBooks {
   }
 
   template <int kPoint>
-  HEADRACE_INLINE Bytes point(const Tile& x) {
+  HEADRACE_INLINE Bytes point(const Words& x) {
     constexpr uint32_t kHighMask = (1u << kBook.high_bits) - 1;
     Bytes index = word_field<kPoint % 4 * 8>(x.indices[kPoint / 4], 0xff);
     if constexpr (kHighInSigns) {
@@ -102,7 +111,7 @@ struct PackedBooks {
   }
 
   template <int kGroup>
-  HEADRACE_INLINE F scale(const PackedBooks& p, const Tile& x, const uint8_t*, int64_t) {
+  HEADRACE_INLINE F scale(const PackedBooks& p, const Words& x, const uint8_t*, int64_t) {
     constexpr uint32_t kMask = (1u << kBook.scale_bits) - 1;
     Bytes twice;
     if constexpr (kScaleInSigns) {

@@ -28,7 +28,10 @@ ALLOWED = {
 TABLES = r"headrace::(\w+_kernels\(\)|kIq\w+Book)"
 """What it may need of headrace: tables of other levels, and data."""
 
-WIDE = {"avx2": "zmm", "avx512": "tmm", "avx512_bf16": "tmm", "amx": "none of them"}
+WIDE = {
+    "avx2": "zmm", "avx512": "tmm", "avx512_vbmi": "tmm", "avx512_bf16": "tmm",
+    "amx": "none of them",
+}  # fmt: skip
 """Registers a level must not touch; every other unit must not touch ymm either."""
 
 
