@@ -11,6 +11,8 @@ Sources: ggml-common.h (layouts, ksigns_iq2xs), gguf-py quants.py (bit order).
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -43,9 +45,10 @@ _IQ3_S_POINTS = _points("IQ3_S", [1, 3, 5, 7, 9, 11, 13, 15])
 _IQ1_POINTS = _points("IQ1_S", [-1, 0, 1])
 
 
-def _odd(numbers: npt.NDArray[np.unsignedinteger]) -> Floats:
+def _odd(numbers: npt.NDArray[Any]) -> Floats:
     """2 s + 1 of small whole numbers s."""
-    return numbers.astype(np.float32) * np.float32(2) + np.float32(1)
+    odd: Floats = numbers.astype(np.float32) * np.float32(2) + np.float32(1)
+    return odd
 
 
 def _split(packed: Bytes, shifts: Bytes) -> Bytes:
@@ -55,7 +58,8 @@ def _split(packed: Bytes, shifts: Bytes) -> Bytes:
 
 def _signs_of(words: npt.NDArray[np.uint32]) -> Bytes:
     """uint8[n, 32]: the sign bits of 32 runs of words uint32[n, 8], seven bits a run."""
-    return _SIGNS[(words[..., None] >> _SEVENS).reshape(len(words), 32) & np.uint32(127)]
+    signs: Bytes = _SIGNS[(words[..., None] >> _SEVENS).reshape(len(words), 32) & np.uint32(127)]
+    return signs
 
 
 def _signed(points: Floats, signs: Bytes) -> Floats:

@@ -70,7 +70,8 @@ def _packed_digits(codes: Bytes, length: int) -> Bytes:
     """uint8[n, bytes] of codes uint8[n, digits * bytes]: the least byte whose digits these are."""
     digits = codes.reshape(len(codes), -1, length)
     number = (digits * _POWERS[::-1][: digits.shape[1]]).sum(axis=1, dtype=np.uint16)
-    return ((number * np.uint16(256) + np.uint16(242)) // np.uint16(243)).astype(np.uint8)
+    packed: Bytes = ((number * np.uint16(256) + np.uint16(242)) // np.uint16(243)).astype(np.uint8)
+    return packed
 
 
 def _encode_tq1_0(values: Floats, blocks: Blocks) -> None:
