@@ -14,7 +14,7 @@
 #include "row_blocks.h"
 
 namespace headrace {
-const Kernels& avx512_kernels();
+const Kernels& best_avx512_kernels();
 }  // namespace headrace
 
 namespace {
@@ -348,14 +348,14 @@ struct AmxLevel {
   static const Product& product(Codec codec, bool many_rows) {
     if (many_rows && rounds_activations(codec)) return kBf16;
     if (many_rows && is_quantised(codec)) return kInt8;
-    return headrace::avx512_kernels().product(codec, many_rows);
+    return headrace::best_avx512_kernels().product(codec, many_rows);
   }
   static float probe_multiply(Operands kind, int64_t rounds) {
-    return kind == Operands::f32 ? headrace::avx512_kernels().probe_multiply(kind, rounds)
+    return kind == Operands::f32 ? headrace::best_avx512_kernels().probe_multiply(kind, rounds)
                                  : probe_tiles<Tiles>(kind == Operands::int8, rounds);
   }
   static Kernels kernels(const char* level) {
-    Kernels kernels = headrace::avx512_kernels();
+    Kernels kernels = headrace::best_avx512_kernels();
     kernels.level = level;
     kernels.product = product;
     kernels.probe_multiply = probe_multiply;

@@ -131,6 +131,10 @@ void pack_scales(const StoredBlock& block, int64_t row, uint8_t* to) {
     to[row] = static_cast<uint8_t>(block.d);
     return;
   }
+  if constexpr (f.scales == Scales::small) {
+    for (int64_t g = 0; g < f.tiles * f.groups; ++g) to[g * kLanes + row] = block.scales[g];
+    return;
+  }
   std::memcpy(to + row * 2, &block.d, 2);
   if constexpr (f.mins) std::memcpy(to + 2 * kLanes + row * 2, &block.m, 2);
   constexpr int64_t kGroups = f.tiles * f.groups;
@@ -141,6 +145,74 @@ void pack_scales(const StoredBlock& block, int64_t row, uint8_t* to) {
     } else if constexpr (f.scales == Scales::bytes) {
       bytes[g * kLanes] = block.scales[g];
       if constexpr (f.mins) bytes[(kGroups + g) * kLanes] = block.mins[g];
+    }
+  }
+}
+
+// What a tile of one output has beside its indices and signs, as BookFacts orders it.
+template <Codec C>
+uint32_t book_bits(const BookBlock& block, int64_t tile) {
+  constexpr CodecFacts f = facts(C);
+  constexpr int kPoints = f.book.points();
+  uint32_t bits = 0;
+  int at = 0;
+  const auto add = [&](uint32_t value, int width) {
+    bits |= value << at;
+    at += width;
+  };
+  for (int i = 0; i < kPoints; ++i) add(block.index[tile * kPoints + i] >> 8, f.book.high_bits);
+  for (int64_t g = 0; g < f.groups; ++g) add(block.scales[tile * f.groups + g], f.book.scale_bits);
+  for (int i = 0; i < f.book.shifts; ++i) add(block.shifts[tile * f.book.shifts + i], 1);
+  return bits;
+}
+
+// The signs of a tile as a plane of one bit: bit f of byte j is that of value 4 f + j.
+uint32_t sign_plane(const uint8_t* signs) {
+  uint32_t plane = 0;
+  for (int k = 0; k < kTile; ++k) {
+    plane |= static_cast<uint32_t>(signs[k / 8] >> (k % 8) & 1) << (k % 4 * 8 + k / 4);
+  }
+  return plane;
+}
+
+template <Codec C>
+void pack_books(Rows rows, int64_t blocks, uint8_t* to) {
+  constexpr CodecFacts f = facts(C);
+  constexpr int kPoints = f.book.points(), kIndexWords = f.book.words();
+  constexpr int64_t kOfTile = tile_bytes(f) / (4 * kLanes);
+  constexpr int kMoreBytes = (f.book.header_bits(f.groups) + 7) / 8;
+  BookBlock block;
+  for (int64_t b = 0; b < blocks; ++b, to += block_bytes(f)) {
+    for (int64_t row = 0; row < kLanes; ++row) {
+      if (rows[row] == nullptr) continue;
+      read_book_block<C>(rows[row] + b * f.stored_bytes, block);
+      std::memcpy(to + row * 2, &block.d, 2);
+      for (int64_t t = 0; t < f.tiles; ++t) {
+        uint32_t words[kOfTile] = {}, more = book_bits<C>(block, t);
+        for (int i = 0; i < kPoints; ++i) {
+          words[i / 4] |= static_cast<uint32_t>(block.index[t * kPoints + i] & 255) << (i % 4 * 8);
+        }
+        if constexpr (f.book.signs != Signs::none) {
+          words[kIndexWords] = sign_plane(block.signs + 4 * t);
+        }
+        if constexpr (f.book.signs == Signs::even) {
+          for (int i = 0; i < 4; ++i) {
+            const int at = 25 + 2 * i;
+            words[kIndexWords] = (words[kIndexWords] & ~(1u << at)) | (more >> i & 1) << at;
+          }
+          more >>= 4;
+        }
+        uint8_t* halves = to + 2 * kLanes;
+        uint8_t* bytes = halves + (kMoreBytes >= 2 ? f.tiles * 2 * kLanes : 0);
+        if constexpr (kMoreBytes >= 2) std::memcpy(halves + (t * kLanes + row) * 2, &more, 2);
+        if constexpr (kMoreBytes % 2 == 1) {
+          bytes[t * kLanes + row] = static_cast<uint8_t>(more >> (kMoreBytes == 3 ? 16 : 0));
+        }
+        uint8_t* tile = to + header_bytes(f) + t * tile_bytes(f);
+        for (int64_t i = 0; i < kOfTile; ++i) {
+          std::memcpy(tile + (i * kLanes + row) * 4, &words[i], 4);
+        }
+      }
     }
   }
 }
@@ -184,7 +256,12 @@ int64_t panel_bytes(Codec codec, int64_t tiles) {
 void pack_panel(Codec codec, int64_t in, const uint8_t* const* rows, uint8_t* to) {
   if (is_quantised(codec)) {
     with_quantised(codec, [&]<Codec C>() {
-      pack_blocks<C>(rows, in / facts(C).stored_elements, to);
+      const int64_t blocks = in / facts(C).stored_elements;
+      if constexpr (facts(C).book.length > 0) {
+        pack_books<C>(rows, blocks, to);
+      } else {
+        pack_blocks<C>(rows, blocks, to);
+      }
     });
   } else if (codec == Codec::f16) {
     pack_halves(rows, in, to);

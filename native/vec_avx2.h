@@ -191,6 +191,12 @@ HEADRACE_INLINE F load_half_e8m0(const uint8_t* p) {
   return as_float({_mm256_slli_epi32(_mm256_cvtepu8_epi32(biased), 23),
                    _mm256_slli_epi32(_mm256_cvtepu8_epi32(_mm_srli_si128(biased, 8)), 23)});
 }
+HEADRACE_INLINE F load_half_e4m3(const uint8_t* p) {
+  const __m256i half = _mm256_slli_epi16(_mm256_cvtepu8_epi16(load_16(p)), 7);
+  const __m256 factor = _mm256_set1_ps(128.0f);
+  return {_mm256_mul_ps(_mm256_cvtph_ps(_mm256_castsi256_si128(half)), factor),
+          _mm256_mul_ps(_mm256_cvtph_ps(_mm256_extracti128_si256(half, 1)), factor)};
+}
 
 HEADRACE_INLINE I load_pairs(const uint16_t* p) {
   return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)),
@@ -280,6 +286,29 @@ HEADRACE_INLINE Bytes load_table(const uint8_t* sixteen) {
 }
 HEADRACE_INLINE Bytes lookup(Bytes table, Bytes index) {
   return {_mm256_shuffle_epi8(table.a, index.a), _mm256_shuffle_epi8(table.b, index.b)};
+}
+
+HEADRACE_INLINE Bytes widen_u8(const uint8_t* p) {
+  return {_mm256_cvtepu8_epi32(load_8(p)), _mm256_cvtepu8_epi32(load_8(p + 8))};
+}
+HEADRACE_INLINE Bytes widen_u16(const uint8_t* p) {
+  return {_mm256_cvtepu16_epi32(load_16(p)), _mm256_cvtepu16_epi32(load_16(p + 16))};
+}
+template <int kRight>
+HEADRACE_INLINE Bytes word_field(Bytes x, uint32_t mask) {
+  return field<kRight>(x, whole(static_cast<int32_t>(mask)));
+}
+template <int kRight>
+HEADRACE_INLINE Bytes with_word_field(Bytes base, Bytes x, uint32_t mask) {
+  return with_field<kRight>(base, x, whole(static_cast<int32_t>(mask)));
+}
+HEADRACE_INLINE Bytes differing(Bytes x, Bytes y) {
+  return {_mm256_xor_si256(x.a, y.a), _mm256_xor_si256(x.b, y.b)};
+}
+HEADRACE_INLINE F words_to_float(Bytes x) { return whole_to_float(x); }
+HEADRACE_INLINE Bytes gather(const uint32_t* table, Bytes index) {
+  const int* entries = reinterpret_cast<const int*>(table);
+  return {_mm256_i32gather_epi32(entries, index.a, 4), _mm256_i32gather_epi32(entries, index.b, 4)};
 }
 
 HEADRACE_INLINE Quads quads(Bytes x) { return x; }

@@ -121,6 +121,12 @@ HEADRACE_INLINE F load_half_e8m0(const uint8_t* p) {
   const __m128i biased = _mm_subs_epu8(bytes, _mm_set1_epi8(1));
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu8_epi32(biased), 23));
 }
+// 16 halves of E4M3 numbers without a sign (seven bits): as halves they are 2^8 / 2 too small.
+HEADRACE_INLINE F load_half_e4m3(const uint8_t* p) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  const __m256i half = _mm256_slli_epi16(_mm256_cvtepu8_epi16(bytes), 7);
+  return _mm512_mul_ps(_mm512_cvtph_ps(half), _mm512_set1_ps(128.0f));
+}
 
 // 16 pairs of bf16, and the first or second of each pair as f32.
 HEADRACE_INLINE I load_pairs(const uint16_t* p) { return _mm512_loadu_si512(p); }
@@ -186,6 +192,28 @@ HEADRACE_INLINE Bytes load_table(const uint8_t* sixteen) {
 }
 HEADRACE_INLINE Bytes lookup(Bytes table, Bytes index) {
   return _mm512_shuffle_epi8(table, index);
+}
+
+// Bytes as 16 words: bytes and halves widened, (x >> kRight) & mask as field's but of words, base | it,
+// bits that differ, small numbers as f32, and table entries at indices that are in the table.
+HEADRACE_INLINE Bytes widen_u8(const uint8_t* p) {
+  return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+HEADRACE_INLINE Bytes widen_u16(const uint8_t* p) {
+  return _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+}
+template <int kRight>
+HEADRACE_INLINE Bytes word_field(Bytes x, uint32_t mask) {
+  return field<kRight>(x, _mm512_set1_epi32(static_cast<int32_t>(mask)));
+}
+template <int kRight>
+HEADRACE_INLINE Bytes with_word_field(Bytes base, Bytes x, uint32_t mask) {
+  return with_field<kRight>(base, x, _mm512_set1_epi32(static_cast<int32_t>(mask)));
+}
+HEADRACE_INLINE Bytes differing(Bytes x, Bytes y) { return _mm512_xor_si512(x, y); }
+HEADRACE_INLINE F words_to_float(Bytes x) { return _mm512_cvtepi32_ps(x); }
+HEADRACE_INLINE Bytes gather(const uint32_t* table, Bytes index) {
+  return _mm512_i32gather_epi32(index, table, 4);
 }
 
 HEADRACE_INLINE Quads quads(Bytes x) { return x; }

@@ -209,6 +209,13 @@ HEADRACE_INLINE F load_half_e8m0(const uint8_t* p) {
     return vreinterpretq_f32_s32(vshlq_n_s32(v, 23));
   });
 }
+HEADRACE_INLINE F load_half_e4m3(const uint8_t* p) {
+  const uint8x16_t bytes = vld1q_u8(p);
+  uint16_t half[16];
+  vst1q_u16(half, vshll_n_u8(vget_low_u8(bytes), 7));
+  vst1q_u16(half + 8, vshll_n_u8(vget_high_u8(bytes), 7));
+  return mul(load_f16(half), splat(128.0f));
+}
 
 HEADRACE_INLINE I load_pairs(const uint16_t* p) {
   const auto four = [](const uint16_t* at) { return vreinterpretq_s32_u16(vld1q_u16(at)); };
@@ -297,6 +304,50 @@ HEADRACE_INLINE Bytes load_table(const uint8_t* sixteen) {
 }
 HEADRACE_INLINE Bytes lookup(Bytes table, Bytes index) {
   return each<Bytes>(table, index, vqtbl1q_u8);
+}
+
+HEADRACE_INLINE Bytes as_bytes(I x) {
+  return {vreinterpretq_u8_s32(x.a), vreinterpretq_u8_s32(x.b), vreinterpretq_u8_s32(x.c),
+          vreinterpretq_u8_s32(x.d)};
+}
+HEADRACE_INLINE Bytes widen_u8(const uint8_t* p) { return as_bytes(widen(vld1q_u8(p))); }
+HEADRACE_INLINE Bytes widen_u16(const uint8_t* p) {
+  const uint16x8_t low = vreinterpretq_u16_u8(vld1q_u8(p));
+  const uint16x8_t high = vreinterpretq_u16_u8(vld1q_u8(p + 16));
+  const auto four = [](uint16x4_t v) { return vreinterpretq_u8_u32(vmovl_u16(v)); };
+  return {four(vget_low_u16(low)), four(vget_high_u16(low)), four(vget_low_u16(high)),
+          four(vget_high_u16(high))};
+}
+template <int kRight>
+HEADRACE_INLINE Bytes word_field(Bytes x, uint32_t mask) {
+  const uint32x4_t all = vdupq_n_u32(mask);
+  const auto four = [all](uint8x16_t v) {
+    uint32x4_t words = vreinterpretq_u32_u8(v);
+    if constexpr (kRight > 0) words = vshrq_n_u32(words, kRight);
+    if constexpr (kRight < 0) words = vshlq_n_u32(words, -kRight);
+    return vreinterpretq_u8_u32(vandq_u32(words, all));
+  };
+  return {four(x.a), four(x.b), four(x.c), four(x.d)};
+}
+template <int kRight>
+HEADRACE_INLINE Bytes with_word_field(Bytes base, Bytes x, uint32_t mask) {
+  return each<Bytes>(base, word_field<kRight>(x, mask), vorrq_u8);
+}
+HEADRACE_INLINE Bytes differing(Bytes x, Bytes y) { return each<Bytes>(x, y, veorq_u8); }
+HEADRACE_INLINE F words_to_float(Bytes x) {
+  const auto four = [](uint8x16_t v) { return vcvtq_f32_u32(vreinterpretq_u32_u8(v)); };
+  return {four(x.a), four(x.b), four(x.c), four(x.d)};
+}
+HEADRACE_INLINE Bytes gather(const uint32_t* table, Bytes index) {
+  const auto four = [table](uint8x16_t v) {
+    const uint32x4_t at = vreinterpretq_u32_u8(v);
+    uint32x4_t x = vdupq_n_u32(table[vgetq_lane_u32(at, 0)]);
+    x = vsetq_lane_u32(table[vgetq_lane_u32(at, 1)], x, 1);
+    x = vsetq_lane_u32(table[vgetq_lane_u32(at, 2)], x, 2);
+    x = vsetq_lane_u32(table[vgetq_lane_u32(at, 3)], x, 3);
+    return vreinterpretq_u8_u32(x);
+  };
+  return {four(index.a), four(index.b), four(index.c), four(index.d)};
 }
 
 HEADRACE_INLINE Quads quads(Bytes x) { return x; }

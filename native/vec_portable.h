@@ -142,6 +142,10 @@ HEADRACE_INLINE F load_half_e8m0(const uint8_t* p) {
   const I e = __builtin_convertvector(load_as<UByte>(p), I);
   return as_float((e - 1 + (e == 0 ? whole(1) : whole(0))) << 23);
 }
+HEADRACE_INLINE F load_half_e4m3(const uint8_t* p) {
+  const Half half = __builtin_convertvector(load_as<UByte>(p), Half) << 7;
+  return load_f16(reinterpret_cast<const uint16_t*>(&half)) * 128.0f;
+}
 
 HEADRACE_INLINE I load_pairs(const uint16_t* p) { return load_as<I>(p); }
 HEADRACE_INLINE F even(I pairs) { return as_float(pairs << 16); }
@@ -207,6 +211,31 @@ HEADRACE_APART Bytes lookup(const Bytes& table, const Bytes& index) {
         reinterpret_cast<const uint8_t*>(&table)[reinterpret_cast<const uint8_t*>(&index)[i] & 15];
   }
   return x;
+}
+
+HEADRACE_INLINE Bytes widen_u8(const uint8_t* p) {
+  return reinterpret_cast<Bytes>(__builtin_convertvector(load_as<UByte>(p), I));
+}
+HEADRACE_INLINE Bytes widen_u16(const uint8_t* p) {
+  return reinterpret_cast<Bytes>(__builtin_convertvector(load_as<Half>(p), I));
+}
+template <int kRight>
+HEADRACE_INLINE Bytes word_field(Bytes x, uint32_t mask) {
+  return field<kRight>(x, reinterpret_cast<Bytes>(whole(static_cast<int32_t>(mask))));
+}
+template <int kRight>
+HEADRACE_INLINE Bytes with_word_field(Bytes base, Bytes x, uint32_t mask) {
+  return base | word_field<kRight>(x, mask);
+}
+HEADRACE_INLINE Bytes differing(Bytes x, Bytes y) { return x ^ y; }
+HEADRACE_INLINE F words_to_float(Bytes x) {
+  return __builtin_convertvector(reinterpret_cast<I>(x), F);
+}
+HEADRACE_APART Bytes gather(const uint32_t* table, const Bytes& index) {
+  const I at = reinterpret_cast<I>(index);
+  I x;
+  for (int i = 0; i < 16; ++i) x[i] = static_cast<int32_t>(table[at[i]]);
+  return reinterpret_cast<Bytes>(x);
 }
 
 HEADRACE_APART Quads quads(const Bytes& x) {

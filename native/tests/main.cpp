@@ -11,12 +11,14 @@
 namespace headrace {
 #if defined(__x86_64__)
 const Kernels& amx_twin_kernels();
+const Kernels& avx512_kernels();
 #endif
 }  // namespace headrace
 
 namespace {
 
-// Those of the machine, and the twin of amx where its other kernels can run.
+// Those of the machine, avx512 as it is without VBMI, and the twin of amx where its other kernels can
+// run.
 std::vector<headrace::Level> levels_and_twins() {
   std::vector<headrace::Level> all = headrace::levels();
 #if defined(__x86_64__)
@@ -24,6 +26,7 @@ std::vector<headrace::Level> levels_and_twins() {
   for (const auto& level : all) {
     avx512 |= level.usable && std::strcmp(level.name, "avx512") == 0;
   }
+  all.push_back({"avx512", headrace::avx512_kernels, avx512});
   all.push_back({"amx_twin", headrace::amx_twin_kernels, avx512});
 #endif
   return all;

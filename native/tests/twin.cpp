@@ -75,9 +75,18 @@ HalfPlaces half_places(Codec codec) {
     case Codec::q2_k: return {80, 82};
     case Codec::q3_k: return {108, -1};
     case Codec::q6_k: return {208, -1};
+    case Codec::tq1_0: return {52, -1};
+    case Codec::tq2_0: return {64, -1};
     case Codec::q4_1: case Codec::q5_1: case Codec::q4_k: case Codec::q5_k: return {0, 2};
     default: return {0, -1};
   }
+}
+
+// Half of a number of four bits of exponent and three of fraction.
+float half_of_e4m3(uint8_t bits) {
+  const int exponent = bits >> 3, rest = bits & 7;
+  return std::ldexp(static_cast<float>(exponent == 0 ? rest : 8 + rest),
+                    (exponent == 0 ? 1 : exponent) - 11);
 }
 
 template <Codec C>
@@ -88,22 +97,33 @@ void add_block(StoredMatrix& w, Random& random, uint8_t* block) {
   const uint16_t d = random_f16(random), m = random_f16(random);
   if constexpr (f.scales == Scales::exponent) {
     block[0] = static_cast<uint8_t>(random.below(8) == 0 ? random.below(4) : 120 + random.below(9));
-  } else {
+  } else if constexpr (C == Codec::iq1_m) {
+    // The high four bits of each of four words; the low ones are scales.
+    for (int i = 0; i < 4; ++i) {
+      uint8_t& high = block[49 + 2 * i];
+      high = static_cast<uint8_t>((high & 15) | (d >> (4 * i) & 15) << 4);
+    }
+  } else if constexpr (f.scales != Scales::small) {
     std::memcpy(block + places.d, &d, 2);
     if (places.m >= 0) std::memcpy(block + places.m, &m, 2);
   }
   StoredBlock stored;
   read_block<C>(block, stored);
-  const bool scaled = f.scales == Scales::bytes || f.scales == Scales::nibbles;
+  const bool scaled =
+      f.scales == Scales::bytes || f.scales == Scales::nibbles || f.scales == Scales::odd;
   for (int64_t i = 0; i < f.stored_elements; ++i) {
     const int64_t per_group = kTile / f.groups;
     if (i % per_group == 0) {
       const float of_group =
           scaled ? static_cast<float>(static_cast<int8_t>(stored.scales[i / per_group])) : 1.0f;
       // An exponent of 0 or 1 would be a denormal number, which is zero here.
-      const float block_scale = f.scales == Scales::exponent
-                                    ? (stored.d < 2 ? 0.0f : std::ldexp(1.0f, stored.d - 128))
-                                    : from_f16(stored.d);
+      float block_scale = from_f16(stored.d) * f.book.factor;
+      if constexpr (f.scales == Scales::exponent) {
+        block_scale = stored.d < 2 ? 0.0f : std::ldexp(1.0f, stored.d - 128);
+      }
+      if constexpr (f.scales == Scales::small) {
+        block_scale = half_of_e4m3(stored.scales[i / per_group]);
+      }
       w.scales.push_back(block_scale * of_group);
       w.mins.push_back(f.mins ? from_f16(stored.m) *
                                     (scaled ? static_cast<float>(stored.mins[i / per_group]) : 1.0f)

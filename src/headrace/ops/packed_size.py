@@ -16,8 +16,12 @@ TILE = 32
 RUN, _SCALE_BYTES = 128, 4
 """Values of a row of F8_E4M3 that share a scale, which is float32."""
 
-_BLOCK_BYTES = {"Q3_K": 1824, "Q4_K": 2368, "Q5_K": 2880, "IQ4_XS": 2208}
-"""Of a block of 16 rows, in the kinds whose scales are unpacked; in all others it is as stored."""
+_BLOCK_BYTES = {
+    "Q3_K": 1824, "Q4_K": 2368, "Q5_K": 2880, "IQ4_XS": 2208, "TQ1_0": 1056, "IQ3_S": 1824,
+    "IQ1_M": 928,
+}  # fmt: skip
+"""Of a block of 16 rows, in the kinds whose scales or digits are unpacked; in all others it is as
+stored."""
 
 
 def packed_bytes(codec: Codec, rows: int, width: int) -> int:

@@ -27,7 +27,8 @@ F32 = npt.NDArray[np.float32]
 LEVELS = CpuOps.levels()
 QUANTISED = (
     "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL",
-    "IQ4_XS", "MXFP4",
+    "IQ4_XS", "MXFP4", "NVFP4", "Q1_0", "Q2_0", "TQ1_0", "TQ2_0", "IQ3_S", "IQ3_XXS", "IQ2_S",
+    "IQ2_XS", "IQ2_XXS", "IQ1_M", "IQ1_S",
 )  # fmt: skip
 CODECS = ("F32", "F16", "BF16", "F8_E4M3", *QUANTISED)
 TABLES = ("F32", "F16", "BF16", *QUANTISED)
