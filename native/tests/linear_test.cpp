@@ -39,11 +39,12 @@ void check_shape(const Kernels& kernels, Checks& checks, Codec codec, const Shap
   const std::vector<float> want =
       product_twin(kernels, w, x, all, bias.data(), 0.7f, residual.data());
   for (const int threads : {1, 3}) {
+    if (threads > 1 && !stands_for_others(codec)) continue;
     Backend backend(kernels, threads);
     const PackedLinear weight = packed(backend, w, bias);
     for (const int64_t rows : {int64_t{1}, int64_t{2}, int64_t{5}, int64_t{8}, int64_t{9}, int64_t{16},
                                int64_t{17}, int64_t{33}, all}) {
-      if (threads > 1 && rows != 1 && rows != all) continue;
+      if ((threads > 1 || !stands_for_others(codec)) && rows != 1 && rows != all) continue;
       const int64_t begin = all - rows;
       std::vector<float> y(static_cast<size_t>(rows * shape.out));
       backend.linear(weight.view(), x.data() + begin * shape.in, rows, {},
@@ -134,6 +135,10 @@ void linear_suite(const Kernels& kernels, Checks& checks) {
   for (int i = 0; i < kCodecs; ++i) {
     const Codec codec = static_cast<Codec>(i);
     const int64_t block = facts(codec).stored_elements;
+    if (!stands_for_others(codec)) {
+      check_shape(kernels, checks, codec, kBlocksOf256[1]);
+      continue;
+    }
     for (const Shape& shape : kBlocksOf256) check_shape(kernels, checks, codec, shape);
     for (const Shape& shape : kShapes) {
       if (block <= kTile) check_shape(kernels, checks, codec, shape);
@@ -145,6 +150,13 @@ void linear_suite(const Kernels& kernels, Checks& checks) {
     check_not_finite(kernels, checks, codec);
   }
   check_extremes(kernels, checks);
+}
+
+void books_suite(const Kernels& kernels, Checks& checks) {
+  for (int i = 0; i < kCodecs; ++i) {
+    const Codec codec = static_cast<Codec>(i);
+    if (has_byte_book(codec)) check_shape(kernels, checks, codec, kBlocksOf256[1]);
+  }
 }
 
 }  // namespace headrace::tests

@@ -155,6 +155,25 @@ void add_scaled_row(StoredMatrix& w, Random& random, uint8_t* row) {
 
 }  // namespace
 
+bool stands_for_others(Codec codec) {
+  switch (codec) {
+    case Codec::f32: case Codec::f16: case Codec::bf16: case Codec::f8_e4m3:
+    case Codec::q8_0:     // halves, whole bytes
+    case Codec::q4_1:     // halves with minimums
+    case Codec::q5_0:     // two planes
+    case Codec::mxfp4:    // exponents and a table
+    case Codec::q2_k:     // nibbles, two groups in a tile
+    case Codec::q4_k:     // bytes with minimums
+    case Codec::q6_k:     // bytes, two planes of more than one bit
+    case Codec::nvfp4:    // small floats
+    case Codec::iq3_s:    // a book of four values, signs of each
+    case Codec::iq2_xs:   // a book of eight, even signs
+    case Codec::iq1_m:    // a book with shifts
+      return true;
+    default: return false;
+  }
+}
+
 StoredMatrix random_matrix(Codec codec, int64_t out, int64_t in, uint64_t seed) {
   Random random(seed);
   const CodecFacts& f = facts(codec);

@@ -49,6 +49,11 @@ struct StoredMatrix {
 };
 StoredMatrix random_matrix(Codec codec, int64_t out, int64_t in, uint64_t seed);
 
+// Whether a kind is checked over every shape, batch and number of threads: the floats and one kind of
+// each way to hold scales, values and points. The others share the code of one of these and are
+// checked bit for bit once with few rows and once with many.
+bool stands_for_others(Codec codec);
+
 // y[rows][out] of x[rows][in].
 std::vector<float> product_twin(const Kernels& kernels, const StoredMatrix& w,
                                 const std::vector<float>& x, int64_t rows, const float* bias,
