@@ -32,7 +32,7 @@ class Layout(NamedTuple):
     block: tuple[int, int]
     """Rows and columns that share a scale; 0 for all of them."""
     shape: str = "blocks"
-    """Of the tensor of scales: "blocks", "scalar", "one", "rows" or "column"."""
+    """Of the tensor of scales: "blocks", "spread", "scalar", "one", "rows" or "column"."""
     codec: Codec = F32
 
 
@@ -63,6 +63,10 @@ LAYOUTS: dict[str, Layout] = {
     "modelopt": Layout(
         {"quant_algo": "FP8", "kv_cache_scheme": "FP8", "ignore": ["lm_head"],
          "producer": {"name": "modelopt"}}, "weight_scale", (0, 0), "scalar",
+    ),
+    "modelopt block": Layout(
+        {"quant_method": "modelopt", "quant_algo": "fp8_pb_wo", "ignore": ["lm_head"]},
+        "weight_scale", (128, 128), "spread",
     ),
     "compressed tensor": Layout(compressed("tensor"), "weight_scale", (0, 0), "one", BF16),
     "compressed channel": Layout(compressed("channel"), "weight_scale", (1, 0), "column", BF16),
@@ -111,7 +115,8 @@ def quantise(
 def scale_source(name: str, scales: Floats, layout: Layout, rows: tuple[int, ...]) -> TensorSource:
     """The tensor of scales as the layout has it. rows: of the weights, experts in front."""
     shape = {
-        "blocks": scales.shape, "scalar": (), "one": (1,), "rows": rows, "column": (*rows, 1),
+        "blocks": scales.shape, "spread": (len(scales), 1, scales.shape[1], 1), "scalar": (),
+        "one": (1,), "rows": rows, "column": (*rows, 1),
     }[layout.shape]  # fmt: skip
     return source_of_array(scales.reshape(shape), name, layout.codec)
 

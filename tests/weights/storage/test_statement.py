@@ -140,6 +140,36 @@ def test_whole_numbers_of_gptq_awq_and_auto_round() -> None:
     assert rounded.format_of("model.layers.0.mlp.gate") is None
 
 
+def test_what_makers_write_beside_is_read_too() -> None:
+    """The words of transformers, GPTQModel and AutoRound, as their own classes save them."""
+    gptq = read(
+        quant_method="gptq", bits=4, group_size=128, desc_act=False, act_group_aware=True, sym=True,
+        format="gptq", checkpoint_format="gptq", pack_dtype="int32", lm_head=False, method="gptq",
+        meta={"quantizer": ["gptqmodel:5.0"]}, dynamic={"+:.*v_proj": {"bits": 8, "mse": 2.4}},
+    )  # fmt: skip
+    assert gptq.default == WeightFormat("int", 4, "group", columns=128, layout="gptq")
+    awq = read(
+        quant_method="awq", bits=4, group_size=128, zero_point=True, version="gemm", format="gemm",
+        sym=False, desc_act=False, lm_head=False, pack_dtype="int32", meta={},
+        dynamic={"-:.*router.*": {}},
+    )  # fmt: skip
+    assert awq.default == WeightFormat(
+        "int", 4, "group", columns=128, symmetric=False, layout="awq"
+    )
+    assert awq.format_of("model.layers.0.router") is None
+    rounded = read(
+        quant_method="auto-round", bits=4, group_size=128, sym=True, act_bits=16,
+        act_data_type="float", act_dynamic=True, act_group_size=128, act_sym=True,
+        packing_format="auto_round:auto_awq", block_name_to_quantize="model.layers",
+    )  # fmt: skip
+    assert rounded.default is not None and rounded.default.layout == "awq"
+    rows = read(quant_method="compressed-tensors", run_compressed=True,
+                config_groups={"a": group(group_size=-1)})  # fmt: skip
+    assert rows.default is not None and rows.default.scope == "channel"
+    whole = read(quant_method="fp8", weight_block_size=[128, 128], dequantize=False)
+    assert whole.default is not None and whole.default.scope == "block"
+
+
 def test_bitsandbytes_tables_and_bytes() -> None:
     four = read(quant_method="bitsandbytes", load_in_4bit=True, bnb_4bit_quant_type="nf4",
                 bnb_4bit_use_double_quant=True, llm_int8_skip_modules=["lm_head"])  # fmt: skip
@@ -161,6 +191,10 @@ def test_bitsandbytes_tables_and_bytes() -> None:
         ({"quant_method": "fp8", "modules_to_not_convert": "a"}, "modules_to_not_convert"),
         ({"quant_method": "awq", "version": "gemv"}, "version = 'gemv'"),
         ({"quant_method": "gptq", "checkpoint_format": "marlin"}, "checkpoint_format"),
+        ({"quant_method": "gptq", "format": "marlin"}, "format = 'marlin'"),
+        ({"quant_method": "gptq", "pack_dtype": "int16"}, "pack_dtype = 'int16'"),
+        ({"quant_method": "awq", "format": "llm-awq"}, "format = 'llm-awq'"),
+        ({"quant_method": "auto-round", "data_type": "mx_fp"}, "data_type = 'mx_fp'"),
         ({"quant_method": "gptq", "group_size": 0}, "group_size = 0"),
         ({"quant_method": "gptq", "dynamic": {"+:a": 3}}, "dynamic.+:a = 3"),
         ({"quant_method": "gptq", "dynamic": {"+:a": {"odd": 3}}}, "dynamic.+:a.odd = 3"),

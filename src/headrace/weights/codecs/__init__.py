@@ -21,8 +21,8 @@ from headrace.weights.codecs.books import (
     IQ3_XXS,
 )
 from headrace.weights.codecs.codec import Bytes, Codec, Floats
-from headrace.weights.codecs.float8 import F8_E4M3
 from headrace.weights.codecs.few_bits import Q1_0, Q2_0, TQ1_0, TQ2_0
+from headrace.weights.codecs.float8 import F8_E4M3
 from headrace.weights.codecs.floats import BF16, F16, F32
 from headrace.weights.codecs.k_kinds import Q2_K, Q3_K, Q4_K, Q5_K, Q6_K
 from headrace.weights.codecs.linear import Q4_0, Q4_1, Q5_0, Q5_1, Q8_0

@@ -4,7 +4,8 @@
                             whose scales have one dimension more in front
     NAME.weight_scale_inv   of blocks, [rows / R, columns / C] rounded up (DeepSeek, Qwen, MiniMax)
     NAME.weight_scale       one, [] or [1]; of rows, [rows] or [rows, 1]; of blocks (compressed-
-                            tensors, modelopt, AutoFP8)
+                            tensors, modelopt, AutoFP8); modelopt's of blocks may be
+                            [rows / R, 1, columns / C, 1]
 
 Whatever the name, values are multiplied by the scale. Which shape there is to be the folder's
 config states. Scales of activations and of the KV cache are left out: nothing here is rounded by
@@ -12,7 +13,7 @@ them.
 
 Sources: DeepSeek-V3's weight documentation (README_WEIGHTS.md), transformers
 integrations/finegrained_fp8.py, compressed-tensors compressors (naive_quantized), modelopt
-export/quant_utils.py.
+export/quant_utils.py, vLLM layers/quantization (fp8.py, modelopt.py).
 """
 
 from __future__ import annotations
@@ -135,7 +136,8 @@ def _block(folder: Path, tensor: Tensor, scale: Tensor, stored: WeightFormat) ->
                 f"{stored.columns}; the columns of a block have to be a multiple of {RUN}, or all "
                 f"{columns} of tensor {shown(tensor.name)}. Use another checkpoint of the model"
             )
-        expected = [[*stack, -(-rows // stored.rows), -(-columns // stored.columns)]]
+        count = -(-rows // stored.rows), -(-columns // stored.columns)
+        expected = [[*stack, *count], [*stack, count[0], 1, count[1], 1]]
         block = stored.rows, stored.columns
     else:
         expected = [stack, [*stack, 1], [*stack, 1, 1]] if stored.scope == "tensor" else []

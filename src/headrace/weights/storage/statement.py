@@ -12,9 +12,10 @@ Every key is read by name: those that say how weights are stored decide, those t
 were made or how activations and caches are rounded are marked as of no effect, and any other is
 left for `ConfigReader.finish` to stop the load.
 
-Sources: transformers utils/quantization_config.py, compressed-tensors quantization/quant_scheme.py
-and quant_args.py, modelopt's hf_quant_config.json, GPTQModel's and AutoRound's quantization
-configs, published configs.
+Sources: transformers utils/quantization_config.py (GPTQConfig, AwqConfig, FineGrainedFP8Config),
+compressed-tensors quantization/quant_config.py and quant_args.py, GPTQModel and AutoGPTQ
+quantization/config.py, vLLM layers/quantization (auto_gptq.py, auto_awq.py, auto_round.py,
+modelopt.py), modelopt's hf_quant_config.json, published configs.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ _MOST_GROUPS = 1 << 16
 
 _BLOCK = (128, 128)
 _E4M3 = ("e4m3", "float8_e4m3fn")
+# What GPTQ and AWQ pack into; others would be another layout.
+_WORDS = ("int32", "torch.int32")
 # Of compressed-tensors and modelopt: how weights were made, not what they are.
 _HOW_MADE = ("observer", "observer_kwargs", "block_structure", "dynamic")
 # Of GPTQ, AWQ and AutoRound: the same, and which kernels their own engines take.
@@ -46,10 +49,11 @@ _GPTQ_MAKING = (
     "tokenizer", "batch_size", "model_name_or_path", "model_file_base_name", "meta", "quantizer",
     "cache_block_outputs", "module_name_preceding_first_block", "pad_token_id", "use_cuda_fp16",
     "use_exllama", "disable_exllama", "exllama_config", "max_input_length", "model_seqlen",
-    "backend", "pack_dtype", "mse", "adapter",
+    "backend", "mse", "adapter", "act_group_aware", "method",
 )  # fmt: skip
 _AWQ_MAKING = (
-    "do_fuse", "fuse_max_seq_len", "modules_to_fuse", "exllama_config", "backend",
+    "do_fuse", "fuse_max_seq_len", "modules_to_fuse", "exllama_config", "backend", "desc_act",
+    "sym", "meta", "method",
 )  # fmt: skip
 _ROUND_MAKING = (
     "amp", "autoround_version", "batch_size", "dataset", "enable_minmax_tuning",
@@ -57,6 +61,7 @@ _ROUND_MAKING = (
     "low_gpu_mem_usage", "lr", "minmax_lr", "nsamples", "scale_dtype", "seqlen", "train_bs",
     "block_name_to_quantize", "to_quant_block_names", "quant_block_list", "backend", "desc_act",
     "true_sequential", "damp_percent", "quant_lm_head", "super_bits", "super_group_size",
+    "act_data_type", "act_dynamic", "act_group_size", "act_sym",
 )  # fmt: skip
 # `quant_algo`, modelopt's word for all modules or for one.
 _ALGORITHMS: Mapping[str, WeightFormat] = {
@@ -112,6 +117,7 @@ def _method(reader: ConfigReader, stated: ConfigReader) -> str:
 
 
 def _fp8(stated: ConfigReader, method: str) -> Storage:
+    stated.unused("dequantize")
     stated.expect("fmt", str, _E4M3, "e4m3")
     stated.expect("scale_fmt", str, ("float", "ue8m0"), "float")
     activations = _activations(stated)
@@ -131,12 +137,15 @@ def _fbgemm(stated: ConfigReader, method: str) -> Storage:
 
 
 def _mxfp4(stated: ConfigReader, method: str) -> Storage:
+    stated.unused("dequantize")
     stored = WeightFormat("e2m1", 4, "group", columns=32, scale="e8m0", layout="mxfp4")
     return Storage(method, stored, unquantised=_unquantised(stated))
 
 
 def _compressed(stated: ConfigReader, method: str) -> Storage:
-    stated.unused("quantization_status", "global_compression_ratio", "version", "producer")
+    stated.unused(
+        "quantization_status", "global_compression_ratio", "version", "producer", "run_compressed"
+    )
     # Weights that are sparse, or rotated, would be other weights.
     for key in ("sparsity_config", "transform_config"):
         if value := stated.raw(key):
@@ -231,7 +240,8 @@ def _weights(
     columns = weights.optional("group_size", int) or 0
     block = _block(weights, "block_structure")
     if scope is None:
-        scope = "group" if columns > 0 else "tensor"
+        # A size of -1 is a whole row.
+        scope = "group" if columns > 0 else "channel" if columns == -1 else "tensor"
     if scope == "tensor_group":
         scope = "group"
     if scope not in ("tensor", "channel", "group", "block"):
@@ -314,8 +324,11 @@ def _grouped(
 def _gptq(stated: ConfigReader, method: str) -> Storage:
     stated.unused(*_GPTQ_MAKING, "block_name_to_quantize", "quant_method")
     layout: Layout = "gptq"
-    if stated.expect("checkpoint_format", str, ("gptq", "gptq_v2"), "gptq") == "gptq_v2":
-        layout = "gptq_v2"
+    # GPTQModel's name of it is `format`, which older versions and others do not know.
+    for key in ("format", "checkpoint_format"):
+        if stated.expect(key, str, ("gptq", "gptq_v2"), "gptq") == "gptq_v2":
+            layout = "gptq_v2"
+    stated.expect("pack_dtype", str, _WORDS, "int32")
     stated.expect("is_marlin_format", bool, (False,), False)
     stated.expect("lm_head", bool, (False, True), False)
     only = stated.raw("modules_in_block_to_quantize")
@@ -359,6 +372,7 @@ def _dynamic(
         }
         if isinstance(columns, int):
             other |= _scope(changed, columns)
+        changed.unused(*_GPTQ_MAKING)
         changed.finish()
         groups.append((ModuleNames([expression]), replace(stored, **other)))
     return ModuleNames(plain), tuple(groups)
@@ -366,13 +380,18 @@ def _dynamic(
 
 def _awq(stated: ConfigReader, method: str) -> Storage:
     stated.unused(*_AWQ_MAKING)
-    stated.expect("version", str, ("gemm", "GEMM"), "gemm")
+    # Of gemv and of llm-awq the words lie otherwise.
+    for key in ("version", "format", "checkpoint_format"):
+        stated.expect(key, str, ("gemm", "GEMM"), "gemm")
+    stated.expect("pack_dtype", str, _WORDS, "int32")
+    stated.expect("lm_head", bool, (False, True), False)
     bits = stated.size("w_bit", 4, most=8) if stated.states("w_bit") else None
     stored = _whole_numbers(
         stated, bits or stated.size("bits", 4, most=8), "awq",
         symmetric=not stated.get("zero_point", bool, True), key="q_group_size",
     )  # fmt: skip
-    return Storage(method, stored, unquantised=_unquantised(stated))
+    plain, groups = _dynamic(stated, stored)
+    return Storage(method, stored, groups, unquantised=plain)
 
 
 def _auto_round(stated: ConfigReader, method: str) -> Storage:
