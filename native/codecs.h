@@ -21,16 +21,19 @@ static constexpr int64_t runs_of(int64_t width) { return (width + kRun - 1) / kR
 
 enum class Codec : int32_t {
   f32, f16, bf16, f8_e4m3, q8_0, q4_0, q4_1, q5_0, q5_1, q2_k, q3_k, q4_k, q5_k, q6_k, iq4_nl, iq4_xs,
-  mxfp4, nvfp4, q1_0, q2_0, tq1_0, tq2_0, iq3_s, iq3_xxs, iq2_s, iq2_xs, iq2_xxs, iq1_m, iq1_s
+  mxfp4, nvfp4, q1_0, q2_0, tq1_0, tq2_0, iq3_s, iq3_xxs, iq2_s, iq2_xs, iq2_xxs, iq1_m, iq1_s,
+  i4_32, i4_128, u4_32, u4_128, e2m1_64, e2m1_128
 };
-constexpr int kCodecs = 29;
+constexpr int kCodecs = 35;
 
 // How a packed block holds the scales of its groups.
 enum class Scales : uint8_t {
   none,      // no quantised kind
   half,      // f16 d[16], where there are mins f16 m[16]: one group
+  single,    // f32 d[16], where there are mins u8 z[16]: one group, whose min is d * z
   exponent,  // u8 e[16]: 2^(e - 128)
   small,     // u8 [group][16]: half of an E4M3 number without a sign
+  folded,    // f32 d[16], u8 [group][16]: d times half of such a number
   bytes,     // f16 d[16] (m[16]), i8 scale[group][16] (u8 min[group][16]): d * scale, m * min
   nibbles,   // f16 d[16], m[16], u8 [group][16]: the scale in the low nibble, the min in the high
   odd,       // f16 d[16], and s in bits of a tile's own (BookFacts): d * factor * (2 s + 1)
@@ -69,7 +72,7 @@ struct BookFacts {
 };
 
 struct CodecFacts {
-  const char* name;  // as in GGUF; F8_E4M3 as in safetensors
+  const char* name;  // as in GGUF; F8_E4M3 as in safetensors; I4, U4 and E2M1 are folders'
   int64_t stored_elements, stored_bytes;  // of one stored block
 
   // Quantised kinds: a stored block is `tiles` tiles of k, a tile one group or two of 16, each with
@@ -120,6 +123,12 @@ constexpr CodecFacts kCodecFacts[kCodecs] = {
      {8, 3, 3, Signs::none, 4, 0.125f}},
     {"IQ1_S", 256, 50, 8, 1, false, 9, 18, Scales::odd, 0, 0, Table::iq1,
      {8, 3, 3, Signs::none, 1, 0.125f}},
+    {"I4_32", 32, 20, 1, 1, false, 8, 15, Scales::single, 4, 0, Table::none},
+    {"I4_128", 128, 68, 4, 1, false, 8, 15, Scales::single, 4, 0, Table::none},
+    {"U4_32", 32, 21, 1, 1, true, 0, 15, Scales::single, 4, 0, Table::none},
+    {"U4_128", 128, 69, 4, 1, true, 0, 15, Scales::single, 4, 0, Table::none},
+    {"E2M1_64", 64, 40, 2, 2, false, 12, 24, Scales::folded, 4, 0, Table::float4},
+    {"E2M1_128", 128, 76, 4, 2, false, 12, 24, Scales::folded, 4, 0, Table::float4},
 };
 
 static constexpr const CodecFacts& facts(Codec codec) {
@@ -168,8 +177,10 @@ static constexpr int64_t header_bytes(const CodecFacts& f) {
   switch (f.scales) {
     case Scales::none: return 0;
     case Scales::half: return halves;
+    case Scales::single: return f.mins ? 5 * kLanes : 4 * kLanes;
     case Scales::exponent: return kLanes;
     case Scales::small: return groups;
+    case Scales::folded: return 4 * kLanes + groups;
     case Scales::odd: return halves + f.tiles * kLanes * ((f.book.header_bits(f.groups) + 7) / 8);
     case Scales::bytes: return halves + (f.mins ? 2 : 1) * groups;
     case Scales::nibbles: return halves + groups;

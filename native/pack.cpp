@@ -131,7 +131,16 @@ void pack_scales(const StoredBlock& block, int64_t row, uint8_t* to) {
     to[row] = static_cast<uint8_t>(block.d);
     return;
   }
-  if constexpr (f.scales == Scales::small) {
+  if constexpr (f.scales == Scales::single) {
+    std::memcpy(to + row * 4, &block.single, 4);
+    if constexpr (f.mins) to[4 * kLanes + row] = block.mins[0];
+    return;
+  }
+  if constexpr (f.scales == Scales::folded) {
+    std::memcpy(to + row * 4, &block.single, 4);
+    to += 4 * kLanes;
+  }
+  if constexpr (f.scales == Scales::small || f.scales == Scales::folded) {
     for (int64_t g = 0; g < f.tiles * f.groups; ++g) to[g * kLanes + row] = block.scales[g];
     return;
   }

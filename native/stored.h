@@ -18,8 +18,11 @@ using headrace::Codec;
 // A block as unsigned numbers: `q` is 4 values a word, in the order of k (codes where the kind has a
 // table); `scales` and `mins` one of each group. d and m are halves (MXFP4: d is the exponent; NVFP4
 // has its scales alone, of seven bits); a value is (d * scale) * (q - zero) - m * min, without scale
-// and min where the kind has none, and times the factor of a book.
+// and min where the kind has none, and times the factor of a book. Kinds of a float32 scale have it in
+// `single`, and a zero point in mins[0]: a value is single * (q - zero) - single * mins[0]; E2M1's is
+(single * scale) * (q - zero).
 struct StoredBlock {
+  float single;
   uint16_t d, m;
   uint8_t scales[16], mins[16];
   uint32_t q[64];
@@ -170,6 +173,20 @@ static inline void read_block(const uint8_t* p, StoredBlock& b) {
     BookBlock book;
     read_book_block<C>(p, book);
     read_points<C>(book, b);
+  } else if constexpr (headrace::facts(C).scales == headrace::Scales::folded) {
+    constexpr headrace::CodecFacts f = headrace::facts(C);
+    __builtin_memcpy(&b.single, p, 4);
+    __builtin_memcpy(b.scales, p + 4, f.tiles * f.groups);
+    for (int64_t t = 0; t < f.tiles; ++t) {
+      read_nibbles(p + 4 + f.tiles * f.groups + 16 * t, b.q + 8 * t);
+    }
+  } else if constexpr (headrace::facts(C).scales == headrace::Scales::single) {
+    constexpr headrace::CodecFacts f = headrace::facts(C);
+    __builtin_memcpy(&b.single, p, 4);
+    if constexpr (f.mins) b.mins[0] = p[4];
+    for (int64_t t = 0; t < f.tiles; ++t) {
+      read_nibbles(p + (f.mins ? 5 : 4) + 16 * t, b.q + 8 * t);
+    }
   } else if constexpr (C == Codec::q2_k) {
     b.d = stored_u16(p + 80);
     b.m = stored_u16(p + 82);

@@ -55,10 +55,18 @@ struct PackedPlanes {
       p.d = load_half_e8m0(block);
     } else if constexpr (kFacts.scales == Scales::small) {
       p.d = zero();
+    } else if constexpr (kFacts.scales == Scales::single || kFacts.scales == Scales::folded) {
+      p.d = load(reinterpret_cast<const float*>(block));
     } else {
       p.d = load_f16(reinterpret_cast<const uint16_t*>(block));
     }
-    p.m = kMins ? load_f16(reinterpret_cast<const uint16_t*>(block) + kLanes) : zero();
+    if constexpr (!kMins) {
+      p.m = zero();
+    } else if constexpr (kFacts.scales == Scales::single) {
+      p.m = mul(p.d, load_u8(block + 4 * kLanes));
+    } else {
+      p.m = load_f16(reinterpret_cast<const uint16_t*>(block) + kLanes);
+    }
     return p;
   }
 
@@ -75,6 +83,8 @@ struct PackedPlanes {
       return mul(p.d, load_low_nibbles(at));
     } else if constexpr (kFacts.scales == Scales::small) {
       return load_half_e4m3(block + group * kLanes);
+    } else if constexpr (kFacts.scales == Scales::folded) {
+      return mul(p.d, load_half_e4m3(block + (4 + group) * kLanes));
     } else {
       return p.d;
     }

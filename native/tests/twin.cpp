@@ -103,6 +103,16 @@ void add_block(StoredMatrix& w, Random& random, uint8_t* block) {
       uint8_t& high = block[49 + 2 * i];
       high = static_cast<uint8_t>((high & 15) | (d >> (4 * i) & 15) << 4);
     }
+  } else if constexpr (f.scales == Scales::single) {
+    const float single = from_f16(d) * 1.37f;
+    std::memcpy(block, &single, 4);
+    if constexpr (f.mins) block[4] = static_cast<uint8_t>(random.below(17));
+  } else if constexpr (f.scales == Scales::folded) {
+    const float single = from_f16(d) * 1.37f;
+    std::memcpy(block, &single, 4);
+    for (int64_t g = 0; g < f.tiles * f.groups; ++g) {
+      block[4 + g] = static_cast<uint8_t>(random.below(0x7f));
+    }
   } else if constexpr (f.scales != Scales::small) {
     std::memcpy(block + places.d, &d, 2);
     if (places.m >= 0) std::memcpy(block + places.m, &m, 2);
@@ -124,10 +134,17 @@ void add_block(StoredMatrix& w, Random& random, uint8_t* block) {
       if constexpr (f.scales == Scales::small) {
         block_scale = half_of_e4m3(stored.scales[i / per_group]);
       }
+      if constexpr (f.scales == Scales::single) block_scale = stored.single;
+      if constexpr (f.scales == Scales::folded) {
+        block_scale = stored.single * half_of_e4m3(stored.scales[i / per_group]);
+      }
       w.scales.push_back(block_scale * of_group);
-      w.mins.push_back(f.mins ? from_f16(stored.m) *
-                                    (scaled ? static_cast<float>(stored.mins[i / per_group]) : 1.0f)
-                              : 0.0f);
+      const float times = scaled ? static_cast<float>(stored.mins[i / per_group]) : 1.0f;
+      float min = f.mins ? from_f16(stored.m) * times : 0.0f;
+      if constexpr (f.scales == Scales::single && f.mins) {
+        min = block_scale * static_cast<float>(stored.mins[0]);
+      }
+      w.mins.push_back(min);
     }
     int32_t byte = stored.q[i / 4] >> (8 * (i % 4)) & 255;
     if (f.table != Table::none) byte = table_of(f.table)[byte];
@@ -166,6 +183,8 @@ bool stands_for_others(Codec codec) {
     case Codec::q4_k:     // bytes with minimums
     case Codec::q6_k:     // bytes, two planes of more than one bit
     case Codec::nvfp4:    // small floats
+    case Codec::u4_128:   // float32 scales and zero points
+    case Codec::e2m1_64:  // float32 times small floats
     case Codec::iq3_s:    // a book of four values, signs of each
     case Codec::iq2_xs:   // a book of eight, even signs
     case Codec::iq1_m:    // a book with shifts

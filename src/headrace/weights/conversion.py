@@ -15,10 +15,11 @@ import numpy.typing as npt
 from headrace.errors import CheckpointError
 from headrace.weights.architectures import Architecture
 from headrace.weights.checkpoint import Checkpoint, Conventions
-from headrace.weights.codecs import F32, Codec
+from headrace.weights.codecs import F32, GROUPED, Codec
 from headrace.weights.config_reader import ConfigReader
 from headrace.weights.fused_rows import grouped_to_joined, joined_to_grouped
 from headrace.weights.gguf_metadata import head_dim_of
+from headrace.weights.grouped_tensor import GroupedTensor
 from headrace.weights.no_effect import is_derived
 from headrace.weights.quantisation import KEY
 from headrace.weights.rope_config import RopeConfig
@@ -83,9 +84,9 @@ class Reordering:
 
     def codec(self, tensor: Tensor) -> Codec:
         """The codec the tensor can keep: transposed blocks are other blocks, so they become F32.
-        So does FP8, whose scales no other file has a place for.
+        So do FP8 and 4 bits of a folder, whose scales no other file has a place for.
         """
-        if isinstance(tensor, ScaledTensor):
+        if _is_folders_own(tensor):
             return F32
         blocks = tensor.codec.block_elements > 1
         in_layer = self._architecture.in_layer(tensor.name) is not None
@@ -145,11 +146,17 @@ def _fused_order(
 
 
 def unscaled(checkpoint: Checkpoint) -> Checkpoint:
-    """The checkpoint with a config that fits what is written of it: numbers, where it holds FP8."""
-    if not any(isinstance(tensor, ScaledTensor) for tensor in checkpoint.tensors.values()):
+    """The checkpoint with a config that fits what is written of it: numbers, where it holds FP8 or
+    4 bits.
+    """
+    if not any(map(_is_folders_own, checkpoint.tensors.values())):
         return checkpoint
     config = {key: value for key, value in checkpoint.config.items() if key != KEY}
     return replace(checkpoint, config=config)
+
+
+def _is_folders_own(tensor: Tensor) -> bool:
+    return isinstance(tensor, (ScaledTensor, GroupedTensor)) or tensor.codec.name in GROUPED
 
 
 def is_redundant(checkpoint: Checkpoint, name: str, notes: list[str]) -> bool:

@@ -19,6 +19,7 @@ import numpy as np
 
 from headrace.errors import CheckpointError
 from headrace.weights.codecs import F32
+from headrace.weights.pieces import PiecedTensor
 from headrace.weights.scaled_tensor import ScaledTensor
 from headrace.weights.tensor import Tensor
 
@@ -37,6 +38,8 @@ def single_heads(stacked: Tensor) -> list[Tensor]:
 def split(joined: Tensor, heads: int, nope: int, value: int) -> tuple[list[Tensor], list[Tensor]]:
     """Keys (latent, nope) and values (value, latent) of every head of `kv_b_proj`."""
     latent = joined.shape[1]
+    if isinstance(joined, PiecedTensor):
+        joined = Tensor(joined.name, joined.shape, joined.codec, joined.data)
     keys: list[Tensor] = []
     values: list[Tensor] = []
     for head in range(heads):

@@ -2,8 +2,9 @@
 
 One file per group: `floats` (F32, F16, BF16), `linear` (32 values on a line), `k_kinds` (256 values
 with sub-scales), `tables` (4-bit codes looked up), `books` (runs looked up in code books),
-`few_bits` (one bit, two, or three levels), `raw` (bytes) and `float8`, which have their scales
-elsewhere and are in no registry. `codec` says what a codec is.
+`few_bits` (one bit, two, or three levels). In no registry, as no file holds a tensor of them alone:
+`raw` (bytes and words), `float8` and `grouped`, whose scales folders store on their own. `codec`
+says what a codec is.
 
 Sources: gguf-py constants.py and ggml.h (type ids).
 """
@@ -24,16 +25,68 @@ from headrace.weights.codecs.codec import Bytes, Codec, Floats
 from headrace.weights.codecs.few_bits import Q1_0, Q2_0, TQ1_0, TQ2_0
 from headrace.weights.codecs.float8 import F8_E4M3
 from headrace.weights.codecs.floats import BF16, F16, F32
+from headrace.weights.codecs.grouped import (
+    E2M1_64,
+    E2M1_128,
+    GROUPED,
+    I4_32,
+    I4_128,
+    U4_32,
+    U4_128,
+)
 from headrace.weights.codecs.k_kinds import Q2_K, Q3_K, Q4_K, Q5_K, Q6_K
 from headrace.weights.codecs.linear import Q4_0, Q4_1, Q5_0, Q5_1, Q8_0
-from headrace.weights.codecs.raw import BYTES
+from headrace.weights.codecs.raw import BYTES, LONG_WORDS, RAW, WORDS
 from headrace.weights.codecs.tables import IQ4_NL, IQ4_XS, MXFP4, NVFP4
 
 __all__ = [
-    "BF16", "BYTES", "CODECS", "F8_E4M3", "F16", "F32", "IQ1_M", "IQ1_S", "IQ2_S", "IQ2_XS",
-    "IQ2_XXS", "IQ3_S", "IQ3_XXS", "IQ4_NL", "IQ4_XS", "MXFP4", "NVFP4", "Q1_0", "Q2_0", "Q2_K",
-    "Q3_K", "Q4_0", "Q4_1", "Q4_K", "Q5_0", "Q5_1", "Q5_K", "Q6_K", "Q8_0", "TQ1_0", "TQ2_0",
-    "Bytes", "Codec", "Floats", "codec_of_gguf_type", "codec_of_safetensors_dtype", "get_codec",
+    "BF16",
+    "BYTES",
+    "CODECS",
+    "E2M1_64",
+    "E2M1_128",
+    "F8_E4M3",
+    "F16",
+    "F32",
+    "GROUPED",
+    "I4_32",
+    "I4_128",
+    "IQ1_M",
+    "IQ1_S",
+    "IQ2_S",
+    "IQ2_XS",
+    "IQ2_XXS",
+    "IQ3_S",
+    "IQ3_XXS",
+    "IQ4_NL",
+    "IQ4_XS",
+    "LONG_WORDS",
+    "MXFP4",
+    "NVFP4",
+    "Q1_0",
+    "Q2_0",
+    "Q2_K",
+    "Q3_K",
+    "Q4_0",
+    "Q4_1",
+    "Q4_K",
+    "Q5_0",
+    "Q5_1",
+    "Q5_K",
+    "Q6_K",
+    "Q8_0",
+    "RAW",
+    "TQ1_0",
+    "TQ2_0",
+    "U4_32",
+    "U4_128",
+    "WORDS",
+    "Bytes",
+    "Codec",
+    "Floats",
+    "codec_of_gguf_type",
+    "codec_of_safetensors_dtype",
+    "get_codec",
 ]  # fmt: skip
 
 CODECS: dict[str, Codec] = {

@@ -21,7 +21,7 @@ _NON_LINEAR = np.array(
     [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], np.float32
 )
 # E2M1, doubled; code 8 is minus zero there, and plain zero here and in ggml.
-_E2M1 = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], np.float32)
+E2M1_DOUBLED = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], np.float32)
 _EXPONENTS = np.arange(256, dtype=np.uint32)
 # 2 ** (e - 128); the two smallest are subnormal, and 255 is not NaN as in the OCP document.
 _E8M0_HALVED = np.where(
@@ -29,10 +29,10 @@ _E8M0_HALVED = np.where(
 ).view(np.float32)
 # Half of E4M3, whose top bit is not looked at; its NaN without the top bit is zero, with it 240.
 _CODES = np.arange(256) & 127
-_E4M3_HALVED = np.where(
+E4M3_HALVED = np.where(
     _CODES < 8, _CODES * 2.0**-10, (8 + _CODES % 8) * 2.0 ** (_CODES // 8 - 11)
 ).astype(np.float32)
-_E4M3_HALVED[127] = 0
+E4M3_HALVED[127] = 0
 _PAIRS = np.arange(0, 16, 2, dtype=np.uint16)
 
 
@@ -52,13 +52,13 @@ def _decode_iq4_xs(blocks: Blocks, out: Floats) -> None:
 
 
 def _decode_mxfp4(blocks: Blocks, out: Floats) -> None:
-    np.multiply(_E8M0_HALVED[blocks["e"]][:, None], _E2M1[nibbles(blocks["qs"])], out=out)
+    np.multiply(_E8M0_HALVED[blocks["e"]][:, None], E2M1_DOUBLED[nibbles(blocks["qs"])], out=out)
 
 
 def _decode_nvfp4(blocks: Blocks, out: Floats) -> None:
     n = len(blocks)
-    values = _E2M1[nibbles(blocks["qs"].reshape(n, 4, 8))]
-    np.multiply(_E4M3_HALVED[blocks["d"]][..., None], values, out=out.reshape(n, 4, 16))
+    values = E2M1_DOUBLED[nibbles(blocks["qs"].reshape(n, 4, 8))]
+    np.multiply(E4M3_HALVED[blocks["d"]][..., None], values, out=out.reshape(n, 4, 16))
 
 
 def _encode_mxfp4(values: Floats, blocks: Blocks) -> None:
@@ -83,7 +83,7 @@ def _encode_mxfp4(values: Floats, blocks: Blocks) -> None:
     for index in range(1, 16):
         # Values near the largest float minus an entry of the other sign: infinitely far is right.
         with np.errstate(over="ignore"):
-            error = np.abs(scale * _E2M1[index] - values)
+            error = np.abs(scale * E2M1_DOUBLED[index] - values)
         closer = error < least
         best[closer] = index
         least = np.minimum(error, least)
