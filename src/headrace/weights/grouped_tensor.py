@@ -1,6 +1,6 @@
 """Matrices of 4-bit numbers whose scales, and zero points, a folder stores in tensors of their own.
 
-They are views: `data` puts the rows of blocks together (`codecs/grouped.py`) at each access, in
+They are views: `data` puts the rows of blocks together (`codecs/four_bits.py`) at each access, in
 slices, so that a reader who takes one matrix after another needs the memory of one.
 
 How numbers of 4 bits lie in little-endian words of 32, the first in the lowest bits:

@@ -3,7 +3,7 @@
 One file per group: `floats` (F32, F16, BF16), `linear` (32 values on a line), `k_kinds` (256 values
 with sub-scales), `tables` (4-bit codes looked up), `books` (runs looked up in code books),
 `few_bits` (one bit, two, or three levels). In no registry, as no file holds a tensor of them alone:
-`raw` (bytes and words), `float8` and `grouped`, whose scales folders store on their own. `codec`
+`raw` (bytes and words), `float8` and `four_bits`, whose scales folders store on their own. `codec`
 says what a codec is.
 
 Sources: gguf-py constants.py and ggml.h (type ids).
@@ -25,7 +25,7 @@ from headrace.weights.codecs.codec import Bytes, Codec, Floats
 from headrace.weights.codecs.few_bits import Q1_0, Q2_0, TQ1_0, TQ2_0
 from headrace.weights.codecs.float8 import F8_E4M3
 from headrace.weights.codecs.floats import BF16, F16, F32
-from headrace.weights.codecs.grouped import (
+from headrace.weights.codecs.four_bits import (
     E2M1_64,
     E2M1_128,
     GROUPED,
