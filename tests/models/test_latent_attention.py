@@ -171,14 +171,16 @@ def test_glm_5_2_as_nvidia_states_it_is_the_vendors(shared_assets: Path) -> None
     assert entries["glm-dsa.expert_count"] == 256
 
 
-def test_folders_of_fp8_are_read_and_others_refused_by_the_name_of_the_kind(
+def test_quantised_folders_are_read_and_others_refused_by_the_name_of_the_kind(
     shared_assets: Path,
 ) -> None:
     path = shared_assets / "model-configs" / "hf-config" / "deepseek-ai--DeepSeek-V3_config.json"
     stated = json.loads(path.read_text(encoding="utf-8"))
     assert read(stated).num_layers == 61
     stated["quantization_config"] = {"quant_method": "modelopt", "quant_algo": "NVFP4"}
-    with pytest.raises(UnsupportedModelError, match="quantization_config = 'NVFP4'"):
+    assert read(stated).num_layers == 61
+    stated["quantization_config"]["quant_algo"] = "INT4_AWQ"
+    with pytest.raises(UnsupportedModelError, match="quantization_config = 'INT4_AWQ'"):
         read(stated)
 
 
