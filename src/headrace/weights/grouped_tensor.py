@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -46,12 +47,12 @@ class Groups:
 
     codes: Codes
     """Numbers of some rows."""
-    scales: Callable[[], npt.NDArray[np.generic]]
+    scales: Callable[[], npt.NDArray[Any]]
     """float32[rows, groups]; of E2M1 the codes uint8[rows, groups] of E4M3."""
     zeros: Callable[[], Bytes] | None = None
     """uint8[rows, groups], where there are zero points."""
-    scale: np.float32 = np.float32(1)  # noqa: RUF009
-    """Scale of the whole matrix, of E2M1."""
+    scale: float = 1.0
+    """Scale of the whole matrix, a float32; of E2M1."""
     columns: int = 0
     """Columns of a group; 0 for a whole row."""
     nbytes: int = 0
@@ -96,7 +97,7 @@ class GroupedTensor(PiecedTensor):
             out["z"] = parts.zeros()[:, group]
         return out.view(np.uint8).reshape(rows, -1)
 
-    def _check(self, good: npt.NDArray[np.bool_], scales: npt.NDArray[np.generic]) -> None:
+    def _check(self, good: npt.NDArray[np.bool_], scales: npt.NDArray[Any]) -> None:
         if not good.all():
             place = tuple(int(index) for index in np.argwhere(~good)[0])
             raise CheckpointError(

@@ -18,18 +18,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from headrace.weights.codecs.codec import Blocks, Codec, Floats, nibbles
+from headrace.weights.codecs.codec import Blocks, Bytes, Codec, Floats, nibbles
 from headrace.weights.codecs.tables import E2M1_DOUBLED, E4M3_HALVED
 
 GROUP = 16
 """Values of E2M1 that share a scale."""
 
 
-def _codes(blocks: Blocks) -> Floats:
+def _codes(blocks: Blocks) -> Bytes:
     """[n, values] in the order of k."""
     packed = blocks["qs"]
-    values: Floats = nibbles(packed.reshape(len(packed), -1, 16)).reshape(len(packed), -1)
-    return values
+    return nibbles(packed.reshape(len(packed), -1, 16)).reshape(len(packed), -1)
 
 
 def _decode_signed(blocks: Blocks, out: Floats) -> None:
@@ -50,8 +49,10 @@ def _decode_e2m1(blocks: Blocks, out: Floats) -> None:
 
 
 def _codec(name: str, elements: int, fields: list[tuple[str, str]]) -> Codec:
-    more = [("e", "u1", (elements // GROUP,))] if name.startswith("E2M1") else []
-    layout = np.dtype([*fields, *more, ("qs", "u1", (elements // 2,))])
+    more: list[tuple[str, str, tuple[int]]] = [("qs", "u1", (elements // 2,))]
+    if name.startswith("E2M1"):
+        more.insert(0, ("e", "u1", (elements // GROUP,)))
+    layout = np.dtype([*fields, *more])
     decode = {"I": _decode_signed, "U": _decode_unsigned, "E": _decode_e2m1}[name[0]]
     return Codec(name, elements, layout, -1, decode)
 

@@ -168,6 +168,11 @@ class _Folder:
         zeros = self.tensors.get(f"{module}.qzeros")
         parts = [numbers, scales]
         if zeros is not None or not stored.symmetric:
+            if rows % 8:
+                raise CheckpointError(
+                    f"{self.path}: tensor {shown(numbers.name)} has {rows} rows; zero points lie "
+                    "in words of eight, so rows have to be a multiple of 8"
+                )
             zeros = self._part(f"{module}.qzeros", ("I32",), [groups, rows // 8])
             parts.append(zeros)
         if f"{module}.g_idx" in self.tensors:
@@ -229,7 +234,7 @@ class _Folder:
         divides = numbers.name.endswith(PACKED)
         ending = "weight_global_scale" if divides else "weight_scale_2"
         whole = self._part(f"{module}.{ending}", ("F32",), [], [1])
-        scale = whole.to_f32().reshape(())[()]
+        scale = np.float32(whole.to_f32().reshape(-1)[0])
         if not (np.isfinite(scale) and scale > 0):
             raise CheckpointError(
                 f"{self.path}: tensor {shown(whole.name)} is {scale:g}; it has to be above 0 and "
@@ -239,7 +244,7 @@ class _Folder:
             name, (rows, columns), codec,
             Groups(
                 in_pairs(pairs), lambda: scales.data.reshape(shape),
-                scale=np.float32(1) / scale if divides else scale,
+                scale=float(np.float32(1) / scale if divides else scale),
                 nbytes=numbers.nbytes + scales.nbytes + whole.nbytes,
             ),
         )  # fmt: skip
