@@ -137,8 +137,8 @@ def measured(model: Path, share: float | None) -> Figures:
     """
     from headrace.bench.engine import Case, run_case
     from headrace.config import EngineConfig
-    from headrace.engine.expert_memory import plan_weights
     from headrace.engine.load import load_engine
+    from headrace.engine.memory.expert_memory import plan_weights
     from headrace.ops.cpu import CpuOps
     from headrace.weights.open import open_checkpoint
 

@@ -27,7 +27,7 @@ import uvloop
 from rich.console import Console
 from rich.table import Table
 
-from headrace.server.served import FURTHER_VALUES, MIN_TEXT_TOKENS
+from headrace.server.model.served import FURTHER_VALUES, MIN_TEXT_TOKENS
 from tests.system.conftest import RunningServer, start_server, stop_server
 
 MAX_GAP_S = 0.3

@@ -20,7 +20,7 @@ import msgspec
 
 from headrace.config.settings import EngineConfig
 from headrace.engine.messages import EngineInfo, Output, Ready, Started, Stats, Submit
-from headrace.engine.process import Link, serve
+from headrace.engine.process.__main__ import Link, serve
 
 MAX_MODEL_LEN = 4096
 

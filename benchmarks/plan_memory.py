@@ -29,7 +29,7 @@ import httpx
 from benchmarks.markdown import number, surroundings, surroundings_line, table, tell
 from benchmarks.process_memory import Peak, Resident, children, resident
 from headrace.catalog import Catalog
-from headrace.engine.weight_memory import copied_bytes
+from headrace.engine.memory.weight_memory import copied_bytes
 from headrace.plan.machine.hardware_memory import DeviceMemory, place_of
 from headrace.plan.memory.kv_cache import kv_kind
 from headrace.plan.memory.memory import Load, MemoryPlan, Storage, memory_plan

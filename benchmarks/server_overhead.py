@@ -79,7 +79,7 @@ APIS = {
 
 def serve_with_mock(model: str, samples: Path | None) -> None:
     """The server's process; with `samples`, its main thread is looked at every SAMPLE_S."""
-    import headrace.engine.client as client
+    import headrace.engine.process.client as client
     from headrace.cli.main import cli
 
     real = subprocess.Popen

@@ -30,7 +30,7 @@ from benchmarks.markdown import surroundings, surroundings_line, table, tell
 from headrace.engine.grammars.vocabulary import vocabulary_maker
 from headrace.errors import RequestError
 from headrace.structured.compile import GrammarTokenizer, compile_grammar
-from headrace.structured.schema_grammar import of_schema
+from headrace.structured.json_schema.grammar import of_schema
 from headrace.structured.vocabulary import Vocabulary
 from headrace.weights.tokenizer_data import TokenizerData
 from tools.structured.language import Language, LimitError, Splits

@@ -59,15 +59,13 @@ _FLOORS: Mapping[str, tuple[str, ...]] = {
         "providers",
     ),
     "server": (
-        "announce api_error bad_words echo engine engine_turns fill_in heap "
-        "loading_line logprobs off_loop params status_line templates "
-        "responses_store",
-        "access_log admission connection drain ending generation open_calls served side_work",
-        "merge prompt reply service_messages spans",
-        "chat_reply completion_reply cors dialects event_stream load long_reply plan tracing "
-        "llamacpp",
-        "auth state",
-        "openapi",
+        "api_error responses_store",
+        "admission connection model observability",
+        "generation service_messages state",
+        "openapi prompts",
+        "lifecycle replies",
+        "cors dialects llamacpp",
+        "auth",
         "call",
         "answer",
         "routes",

@@ -11,8 +11,8 @@ import json
 from typing import Any, NamedTuple
 
 from headrace.errors import RequestError
-from headrace.structured.schema_grammar import of_schema
-from headrace.structured.schema_walk import FORMATS
+from headrace.structured.json_schema.grammar import of_schema
+from headrace.structured.json_schema.walk import FORMATS
 from tools.structured.language import Language
 
 _NOTHING = object()

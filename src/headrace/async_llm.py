@@ -21,10 +21,10 @@ from typing import Any
 
 from headrace.config.settings import EngineConfig
 from headrace.conversation.reading import AUTO
-from headrace.engine.client import EngineClient
 from headrace.engine.messages import EngineInfo, Loading, Output, Stats
 from headrace.engine.params import SamplingParams as EngineParams
-from headrace.engine.sampling_defaults import SamplingDefaults, sampling_defaults
+from headrace.engine.process.client import EngineClient
+from headrace.engine.sampling.defaults import SamplingDefaults, sampling_defaults
 from headrace.offline import arguments
 from headrace.offline.chat import ChatOptions, ChatPrompt
 from headrace.offline.model import OfflineModel

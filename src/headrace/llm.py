@@ -19,7 +19,7 @@ from headrace.conversation.reading import AUTO
 from headrace.engine.load import load_engine
 from headrace.engine.messages import EngineInfo, Stats
 from headrace.engine.params import SamplingParams as EngineParams
-from headrace.engine.sampling_defaults import sampling_defaults, stated_defaults
+from headrace.engine.sampling.defaults import sampling_defaults, stated_defaults
 from headrace.offline import arguments
 from headrace.offline.chat import ChatOptions, ChatPrompt
 from headrace.offline.interrupt import DeferredInterrupt

@@ -94,7 +94,7 @@ def test_a_technique_has_headrace_exactly_where_it_runs(known: Catalog) -> None:
     assert supported == runs
     assert "multi-lora" not in supported and "continuous-batching" in supported
     fact = known.techniques["continuous-batching"].fact("runtimes")
-    assert "headrace: tests/engine/test_scheduler.py" in fact.note
+    assert "headrace: tests/engine/scheduling/test_scheduler.py" in fact.note
     assert fact.source != "own-tests", "the other runtimes keep their source"
     assert known.techniques["preemption"].fact("runtimes").source == "own-tests"
 

@@ -137,9 +137,19 @@ def test_what_examples_print_is_on_the_pages() -> None:
     """`python -m tools.example_outputs` writes it, after the embedded model has changed."""
     texts = [(ROOT / name).read_text(encoding="utf-8") for name in PAGES]
     found = [re.findall(rf"{re.escape(MARK)}\n```\n(.*?)```\n", text, re.DOTALL) for text in texts]
-    assert [len(outputs) for outputs in found] == [4, 3]
+    assert [len(outputs) for outputs in found] == [5, 3]
     for output in (output for outputs in found for output in outputs):
         assert 0 < len(output.splitlines()) <= MAX_LINES
+
+
+@pytest.mark.process
+def test_the_readme_runs_without_a_server(tmp_path: Path) -> None:
+    """The snippet in process needs nothing that the package lacks."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    [snippet] = re.findall(r"```python\n(from headrace import LLM.*?)```", readme, re.DOTALL)
+    printed = Reader(tmp_path).run("python", snippet)
+    assert printed.startswith("def add(a, b):\n    return a + b\n")
+    assert "try:\n    value = int(text)\nexcept" in printed
 
 
 def test_outputs_are_written_behind_their_programs() -> None:

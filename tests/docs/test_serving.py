@@ -6,7 +6,7 @@ import re
 
 from headrace.config import ServerConfig
 from headrace.http.server import IDLE_CONNECTION_S
-from headrace.server.admission import RETRY_LEAST_S, RETRY_MOST_S
+from headrace.server.admission.admission import RETRY_LEAST_S, RETRY_MOST_S
 from tests.docs.pages import ROOT, page
 
 PAGE = page("serving.md")

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from headrace.engine.messages import Submit, TokenLogprob
 from headrace.engine.params import SAMPLERS, SamplingParams
-from headrace.engine.sampler import Sampler, uniform
+from headrace.engine.sampling.sampler import Sampler, uniform
 from headrace.ops.reference import sampling
 from headrace.ops.sampling_rows import Chain, Penalties, SamplingRows, UnusableLogitsError
 from tests.engine.mock import EOS, NUM_TOKENS, VOCAB, MockOps, logits_of, mix

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from headrace.engine.core import EngineCore
-from headrace.engine.plan import RowTokens, StepPlan
 from headrace.engine.request import Request
+from headrace.engine.scheduling.plan import RowTokens, StepPlan
 
 
 def request(core: EngineCore, name: str) -> Request:

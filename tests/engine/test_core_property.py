@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 
 from headrace.engine.messages import Submit
 from headrace.engine.request import RESERVE_AFTER_PREEMPTIONS
-from headrace.engine.step_rows import PROMPT_LOGIT_ROWS
+from headrace.engine.scheduling.step_rows import PROMPT_LOGIT_ROWS
 from tests.engine.expected import answer, prompt_scores
 from tests.engine.mock import NUM_TOKENS, Collected, MockModel, collect, drain, make_core, submit
 

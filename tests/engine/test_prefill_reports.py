@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from headrace.engine.messages import Output, Prefill
-from headrace.engine.output_buffer import SEPARATE, OutputBuffer
+from headrace.engine.process.output_buffer import SEPARATE, OutputBuffer
 from tests.engine.expected import answer
 from tests.engine.mock import drain, make_core, submit
 from tests.engine.plans import prompt

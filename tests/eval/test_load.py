@@ -11,9 +11,14 @@ from click.testing import CliRunner
 
 from headrace.cli.main import cli
 from headrace.config.settings import EngineConfig
-from headrace.engine import memory, weight_memory
-from headrace.engine.expert_memory import PlannedModel, WeightPlan, plan_together, plan_weights
-from headrace.engine.memory import REST_BYTES
+from headrace.engine.memory import kv_memory, weight_memory
+from headrace.engine.memory.expert_memory import (
+    PlannedModel,
+    WeightPlan,
+    plan_together,
+    plan_weights,
+)
+from headrace.engine.memory.kv_memory import REST_BYTES
 from headrace.errors import ConfigError
 from headrace.eval.load import LoadedModels, load_models
 from headrace.eval.perplexity import perplexity
@@ -120,7 +125,7 @@ def test_the_command_leaves_experts_in_the_file_too(
     commands = (("perplexity", str(path)), ("kl", str(path), "--base", str(path)))
     expected = [measured(*command) for command in commands]
     available = half(open_checkpoint(path))
-    for module in (weight_memory, memory):
+    for module in (weight_memory, kv_memory):
         monkeypatch.setattr(module, "available_memory_bytes", lambda: available)
     limits: list[int | None] = []
 

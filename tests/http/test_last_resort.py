@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from headrace.http.client_limits import ClientLimits
-from tests.server.raw import serving
+from tests.server.connections.raw import serving
 
 
 async def raises(scope: Any, receive: Any, send: Any) -> None:

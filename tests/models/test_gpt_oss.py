@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from headrace.config.settings import EngineConfig
-from headrace.engine.expert_memory import plan_weights
+from headrace.engine.memory.expert_memory import plan_weights
 from headrace.errors import ConfigError, UnsupportedModelError
 from headrace.models import DecoderConfig, Model, load_model, read_config
 from headrace.ops.experts import Routing

@@ -26,7 +26,7 @@ from headrace.weights.safetensors_file import read_safetensors
 from headrace.weights.source import TensorSource, source_of_array, source_of_tensor
 from headrace.weights.tensor import Tensor
 from headrace.weights.text_part import text_config
-from tests.engine.test_groups import held_bytes
+from tests.engine.kv.test_groups import held_bytes
 from tests.models.cases import CASES, Session, prompt
 from tests.models.make_goldens import COLUMN_STEP
 from tests.models.test_parity import golden

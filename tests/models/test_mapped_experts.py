@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from headrace.config.settings import EngineConfig
-from headrace.engine.expert_memory import plan_weights
+from headrace.engine.memory.expert_memory import plan_weights
 from headrace.models import load_model
 from headrace.ops import make_ops
 from headrace.weights.open import open_checkpoint

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pytest
 
 from headrace.config.settings import EngineConfig
-from headrace.engine.expert_memory import plan_weights
+from headrace.engine.memory.expert_memory import plan_weights
 from headrace.errors import CheckpointError, UnsupportedModelError
 from headrace.models import load_model
 from headrace.ops import make_ops

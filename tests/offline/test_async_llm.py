@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from headrace import LLM, AsyncLLM, SamplingParams
-from headrace.engine import wire
+from headrace.engine.process import wire
 from headrace.errors import ConfigError, EngineDeadError, FetchError, HeadraceError, RequestError
 from headrace.offline.progress import GenerationProgress
 from tests.tiny import write_tiny_gguf, write_tiny_hf

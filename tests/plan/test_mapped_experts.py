@@ -14,8 +14,8 @@ from headrace import LLM
 from headrace.catalog import Catalog
 from headrace.cli.plan.group import plan as plan_command
 from headrace.config.settings import EngineConfig
-from headrace.engine import memory, weight_memory
-from headrace.engine.expert_memory import WeightPlan, plan_weights
+from headrace.engine.memory import kv_memory, weight_memory
+from headrace.engine.memory.expert_memory import WeightPlan, plan_weights
 from headrace.plan.machine import hardware_memory
 from headrace.plan.machine.hardware_memory import DeviceMemory
 from headrace.plan.memory.fit import Fit, fit
@@ -62,7 +62,7 @@ def half(shape: ModelShape) -> int:
     """Memory in which half of the experts fit beside all else."""
     parts = whole(shape)
     kv_bytes = round(found(shape, 1 << 40).memory.cache.request_bytes(128) * 2)
-    fixed = parts.dense_bytes + parts.scratch_bytes + kv_bytes + memory.REST_BYTES
+    fixed = parts.dense_bytes + parts.scratch_bytes + kv_bytes + kv_memory.REST_BYTES
     return runtime_bytes(shape) + fixed + parts.expert_bytes // 2
 
 
@@ -78,7 +78,7 @@ def test_it_is_what_the_engine_decides(shape: ModelShape, monkeypatch: pytest.Mo
         "max_model_len": LOAD.context_tokens, "threads": 1,
     }  # fmt: skip
     # The machine has that memory: an engine that loads the file.
-    for module in (weight_memory, memory):
+    for module in (weight_memory, kv_memory):
         monkeypatch.setattr(module, "available_memory_bytes", lambda: experts.available_bytes)
     llm = LLM(str(shape.checkpoint.path), **settings)
     assert llm.info.expert_cache_bytes == experts.cache_bytes

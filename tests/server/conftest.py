@@ -22,7 +22,7 @@ from headrace.http.host_names import HostNames
 from headrace.http.listen import listen, url_of
 from headrace.http.server import HttpServer
 from headrace.server.app import build_app
-from headrace.server.served import ServedModel
+from headrace.server.model.served import ServedModel
 from headrace.server.state import ServerState
 from headrace.text import ChatTemplate, Tokenizer, load_tokenizer
 from headrace.weights.checkpoint import TokenizerData

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 
 from headrace.engine.messages import EngineInfo, FinishReason, Output, Stats, Submit, TokenLogprob
-from headrace.engine.status import EngineStatus
+from headrace.engine.process.status import EngineStatus
 from headrace.errors import EngineDeadError
 from tests.tiny import EOS
 

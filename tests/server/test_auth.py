@@ -20,8 +20,8 @@ from headrace.server.app import ROUTES, build_app
 from headrace.server.auth import KeyRing
 from headrace.server.state import ServerState
 from tests.server.conftest import Running
+from tests.server.connections.raw import JSON, RawClient
 from tests.server.mock_engine import MockEngine, says
-from tests.server.raw import JSON, RawClient
 
 Start = Callable[..., Running]
 KEYS = ("sk-alpha-1", "sk-beta-2")

@@ -21,7 +21,7 @@ from headrace.engine.limits import Limits
 from headrace.errors import RequestError
 from headrace.protocol.openai.fields import CHAT, COMPLETIONS
 from headrace.protocol.request import Endpoint, parse_request
-from headrace.server.served import FURTHER_VALUES, MIN_TEXT_TOKENS, ServedModel
+from headrace.server.model.served import FURTHER_VALUES, MIN_TEXT_TOKENS, ServedModel
 from headrace.text import ChatTemplate
 from tests.tiny import CHAT_TEMPLATE
 

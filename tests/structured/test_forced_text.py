@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from headrace.errors import RequestError
 from headrace.structured.compile import compile_grammar
 from headrace.structured.forced_text import MAX_FORCED_BYTES, forced_by
+from headrace.structured.json_schema.walk import check_schema
 from headrace.structured.request import grammar_of
-from headrace.structured.schema_walk import check_schema
 from tools.structured.language import byte_tokenizer
 
 LONG = "x" * (MAX_FORCED_BYTES + 1)

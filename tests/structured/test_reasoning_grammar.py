@@ -10,8 +10,8 @@ from headrace.answer_formats.call_syntax import ReasoningFormat, ThinkTags
 from headrace.answer_formats.formats import REASONING_FORMATS, reasoning_format
 from headrace.structured.compile import compile_grammar, validate
 from headrace.structured.grammar import Grammar
+from headrace.structured.json_schema.grammar import of_schema
 from headrace.structured.reasoning import after_reasoning
-from headrace.structured.schema_grammar import of_schema
 from tests.structured.matching import Language
 from tests.structured.walking import special_of, walker_over_bytes
 

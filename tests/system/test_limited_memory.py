@@ -15,7 +15,7 @@ import pytest
 
 from headrace.config import ServerConfig
 from headrace.server.app import ROUTES
-from headrace.server.served import MIN_TEXT_TOKENS
+from headrace.server.model.served import MIN_TEXT_TOKENS
 from tests.system.conftest import RunningServer, start_server, stop_server
 from tests.waiting import runs, wait_until
 

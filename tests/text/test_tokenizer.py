@@ -17,7 +17,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 from headrace.config import EngineConfig, ServerConfig
 from headrace.errors import CheckpointError, UnsupportedModelError
 from headrace.llm import LLM
-from headrace.server.load import load_text
+from headrace.server.lifecycle.load import load_text
 from headrace.text import Tokenizer, load_tokenizer
 from headrace.text.byte_alphabet import BYTE_OF_CHAR
 from headrace.weights.checkpoint import TokenizerData

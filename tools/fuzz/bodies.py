@@ -22,7 +22,7 @@ from headrace.http.headers import MAX_VALUE_CHARS, ignored_params
 from headrace.protocol.openai.fields import ENDPOINTS
 from headrace.protocol.request import Endpoint, parse_request
 from headrace.server.api_error import api_error
-from headrace.server.reply import encode
+from headrace.server.replies.reply import encode
 from tools.fuzz.harness import Target, main
 
 # Of an error: room for a path, a value cut to 80 characters, a list of names and a remedy.

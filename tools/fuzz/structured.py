@@ -17,8 +17,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from headrace.errors import RequestError
+from headrace.structured.json_schema.bounds import MOST
 from headrace.structured.request import grammar_of
-from headrace.structured.schema_bounds import MOST
 from tools.fuzz.harness import Target, main
 from tools.structured import random_grammars, random_schemas
 from tools.structured.gbnf import Gbnf

@@ -20,7 +20,7 @@ from headrace.bench.machine import Spread
 from headrace.engine.core import EngineCore
 from headrace.engine.messages import Submit
 from headrace.engine.params import SamplingParams
-from headrace.engine.scheduler import watermark_blocks
+from headrace.engine.scheduling.scheduler import watermark_blocks
 from headrace.errors import ConfigError, HeadraceError
 
 

@@ -53,7 +53,7 @@ def show(model: str, with_tensors: bool, with_template: bool, as_json: bool) -> 
 
 def describe(checkpoint: Checkpoint) -> dict[str, Any]:
     """What is worth knowing of a checkpoint, ready for JSON; sizes in bytes."""
-    from headrace.engine.sampling_defaults import model_defaults
+    from headrace.engine.sampling.defaults import model_defaults
     from headrace.weights.pretokenizers import splitting_of
 
     bytes_by_codec: Counter[str] = Counter()
@@ -78,7 +78,7 @@ def describe(checkpoint: Checkpoint) -> dict[str, Any]:
 
 def _memory(checkpoint: Checkpoint) -> dict[str, Any] | None:
     """What would fit on this machine; None where the model or the memory is not known."""
-    from headrace.engine.fit import fit
+    from headrace.engine.memory.fit import fit
     from headrace.errors import ConfigError
 
     try:
@@ -96,7 +96,7 @@ def _plain(value: Any) -> Any:
 
 
 def _print(facts: dict[str, Any]) -> None:
-    from headrace.engine.sampling_defaults import described
+    from headrace.engine.sampling.defaults import described
     from headrace.weights.checkpoint import left_out_words
 
     rows = [

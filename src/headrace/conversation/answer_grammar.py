@@ -13,9 +13,9 @@ from headrace.answer_formats.formats import AnswerFormat
 from headrace.errors import RequestError
 from headrace.protocol.openai.tools import ToolChoice, ToolDefinition
 from headrace.structured.grammar import Grammar
+from headrace.structured.json_schema.walk import UNSUPPORTED_SCHEMA, check_schema
 from headrace.structured.reasoning import after_reasoning
 from headrace.structured.request import constraint_of
-from headrace.structured.schema_walk import UNSUPPORTED_SCHEMA, check_schema
 from headrace.structured.tools.call_grammar import CallableTool, either_grammar, tool_call_grammar
 
 

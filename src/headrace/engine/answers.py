@@ -8,7 +8,7 @@ import msgspec
 
 from headrace.engine.messages import Output, Prefill, Started
 from headrace.engine.request import Request
-from headrace.engine.sampler import SampledToken
+from headrace.engine.sampling.sampler import SampledToken
 
 
 def started(request: Request) -> Started:

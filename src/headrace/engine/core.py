@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from headrace.config.settings import EngineConfig
 from headrace.engine.answers import output, prefilled, started
-from headrace.engine.deadlines import Deadlines
 from headrace.engine.drafts.forced_spans import ForcedSpans
 from headrace.engine.drafts.proposer import Drafter, Proposer
 from headrace.engine.drafts.thinking import Thinking
@@ -26,7 +25,7 @@ from headrace.engine.grammars.store import Grammars
 from headrace.engine.isolation import IsolatingRunner
 from headrace.engine.kv.kv_cache import KVCache
 from headrace.engine.limits import Limits, check_submit
-from headrace.engine.memory import CachePlan, allocate, plan_kv_cache
+from headrace.engine.memory.kv_memory import CachePlan, allocate, plan_kv_cache
 from headrace.engine.messages import (
     EngineInfo,
     FinishReason,
@@ -37,10 +36,11 @@ from headrace.engine.messages import (
 )
 from headrace.engine.model import Model
 from headrace.engine.params import SamplingParams
-from headrace.engine.plan import Row
 from headrace.engine.request import GroupTable, Request, State
-from headrace.engine.sampler import SampledToken, Sampler
-from headrace.engine.scheduler import Scheduler
+from headrace.engine.sampling.sampler import SampledToken, Sampler
+from headrace.engine.scheduling.deadlines import Deadlines
+from headrace.engine.scheduling.plan import Row
+from headrace.engine.scheduling.scheduler import Scheduler
 from headrace.errors import HeadraceError, RequestError
 from headrace.ops.interface import Ops
 from headrace.telemetry.machine import Machine

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from headrace.engine.kv.kv_cache import KVCache
 from headrace.engine.kv.kv_sizes import most_held
 from headrace.engine.limits import Limits
-from headrace.engine.memory import CachePlan
+from headrace.engine.memory.kv_memory import CachePlan
 from headrace.engine.messages import EngineInfo, KVGroup
 from headrace.engine.model import Model
 from headrace.ops.interface import Ops

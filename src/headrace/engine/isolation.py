@@ -10,9 +10,9 @@ import logging
 from collections.abc import Sequence
 
 from headrace.engine.model import Model
-from headrace.engine.plan import Row
 from headrace.engine.runner import RowResult, Runner
-from headrace.engine.sampler import SampledToken, Sampler
+from headrace.engine.sampling.sampler import SampledToken, Sampler
+from headrace.engine.scheduling.plan import Row
 from headrace.ops.interface import Ops
 from headrace.ops.kv import KVCacheArrays
 

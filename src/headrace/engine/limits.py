@@ -12,7 +12,7 @@ import msgspec
 
 from headrace.engine.messages import EngineInfo, Submit
 from headrace.engine.params import MAX_LOGIT_BIAS, RANGES, SAMPLERS, SamplingParams, ThinkingBudget
-from headrace.engine.sampler_order import NEUTRAL, acting
+from headrace.engine.sampling.sampler_order import NEUTRAL, acting
 from headrace.errors import ContextLengthError, RequestError
 from headrace.structured.limits import DEFAULT as GRAMMAR_LIMITS
 

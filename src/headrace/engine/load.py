@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from headrace.config.settings import EngineConfig
 from headrace.engine.core import EngineCore
-from headrace.engine.expert_memory import plan_weights
 from headrace.engine.grammars.vocabulary import vocabulary_maker
-from headrace.engine.memory import plan_kv_cache
+from headrace.engine.memory.expert_memory import plan_weights
+from headrace.engine.memory.kv_memory import plan_kv_cache
 from headrace.models import load_model
 from headrace.ops import make_ops
 from headrace.telemetry.machine import stored_machine

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from headrace.engine.drafts.thinking import Thinking
     from headrace.engine.grammars.constraint import Constraint
     from headrace.engine.kv.prefix_tree import BlockSet, Node, Promise
-    from headrace.engine.logits_processor import LogitsProcessor
     from headrace.engine.messages import FinishReason, TokenLogprob
     from headrace.engine.params import SamplingParams
+    from headrace.engine.sampling.logits_processor import LogitsProcessor
 
 
 NO_POSITIONS = range(0)

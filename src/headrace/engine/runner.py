@@ -19,8 +19,8 @@ from headrace.engine.kv.block_tables import BlockTables
 from headrace.engine.kv.kv_cache import Copy
 from headrace.engine.messages import TokenLogprob
 from headrace.engine.model import Model
-from headrace.engine.plan import Row, RowTokens
-from headrace.engine.sampler import DrawPosition, SampledToken, Sampler
+from headrace.engine.sampling.sampler import DrawPosition, SampledToken, Sampler
+from headrace.engine.scheduling.plan import Row, RowTokens
 from headrace.ops.interface import Array, Ops
 from headrace.ops.kv import KVCacheArrays, RaggedBatch
 from headrace.ops.sampling_rows import UnusableLogitsError

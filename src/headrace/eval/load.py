@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from headrace.config.settings import EngineConfig
-from headrace.engine.expert_memory import PlannedModel, plan_together
+from headrace.engine.memory.expert_memory import PlannedModel, plan_together
 from headrace.errors import UnsupportedModelError
 from headrace.eval.windows import BLOCK_TOKENS, PIECE_TOKENS
 from headrace.models import Model, load_model, read_config

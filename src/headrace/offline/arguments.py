@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headrace.engine.params import MODEL_DEFAULTS, SAMPLERS, RequestParams, SamplingParams
-from headrace.engine.sampling_defaults import SamplingDefaults, completed
+from headrace.engine.sampling.defaults import SamplingDefaults, completed
 from headrace.errors import RequestError
 from headrace.offline.params import FIELDS
 from headrace.offline.structured import grammar_of

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from headrace.engine.sampling_defaults import SamplingDefaults
+from headrace.engine.sampling.defaults import SamplingDefaults
 from headrace.offline.chat import ChatOptions
 from headrace.offline.prompts import Message, PromptEncoder
 from headrace.offline.vllm_names import ClassOfVllm, no_attribute

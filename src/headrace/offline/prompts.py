@@ -17,7 +17,7 @@ from headrace.conversation.reading import (
 from headrace.conversation.request import argument_schemas, template_tools
 from headrace.conversation.thinking import start_after
 from headrace.engine.params import SamplingParams
-from headrace.engine.sampling_defaults import SamplingDefaults
+from headrace.engine.sampling.defaults import SamplingDefaults
 from headrace.errors import ConfigError, RequestError, TemplateError
 from headrace.offline import arguments
 from headrace.offline.chat import ChatOptions, ChatPrompt

@@ -15,14 +15,14 @@ import msgspec
 from starlette.responses import Response
 
 from headrace.protocol.openai.sampling import SamplingFields
-from headrace.server.admission import Ticket
+from headrace.server.admission.admission import Ticket
 from headrace.server.call import Call
 from headrace.server.connection import unless_gone
-from headrace.server.event_stream import EventStream
-from headrace.server.generation import Job, Piece, generate
-from headrace.server.merge import Pieces, merge, with_prompt_logprobs
-from headrace.server.plan import SubmitPlan, time_left_s
-from headrace.server.reply import Head, StreamForm, json_reply
+from headrace.server.generation.merge import Pieces, merge, with_prompt_logprobs
+from headrace.server.generation.pieces import Job, Piece, generate
+from headrace.server.prompts.plan import SubmitPlan, time_left_s
+from headrace.server.replies.event_stream import EventStream
+from headrace.server.replies.reply import Head, StreamForm, json_reply
 from headrace.server.state import Serving
 
 # Makes the engine's names of equal request ids differ.

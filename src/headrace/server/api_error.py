@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from msgspec import UNSET, UnsetType
 
-from headrace.engine.status import EngineStatus
+from headrace.engine.process.status import EngineStatus
 from headrace.errors import (
     ContextLengthError,
     EngineDeadError,

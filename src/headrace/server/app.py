@@ -13,12 +13,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from headrace.errors import shown
 from headrace.http.headers import REQUEST_ID, request_id_from
 from headrace.http.unknown_path import unknown_path
-from headrace.server.access_log import Observed, tell_refused
 from headrace.server.api_error import ApiError
 from headrace.server.auth import KeyGuard
 from headrace.server.call import EndpointApp, Handler
 from headrace.server.cors import with_cors
 from headrace.server.dialects.dialect_paths import error_at
+from headrace.server.observability.access_log import Observed, tell_refused
 from headrace.server.routes import admin, ollama
 from headrace.server.routes.apply_template import apply_template
 from headrace.server.routes.chat import chat_completions

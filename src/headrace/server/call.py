@@ -21,13 +21,13 @@ from starlette.types import Receive, Scope, Send
 from headrace.engine.limits import check_ranges
 from headrace.http.headers import IGNORED_PARAMS, REQUEST_ID, ignored_params, request_id_from
 from headrace.protocol.request import Endpoint, parse_request
+from headrace.server.admission.off_loop import off_loop
+from headrace.server.admission.open_calls import OpenCall, cancelled
 from headrace.server.api_error import CLIENT_GONE, ClientGoneError, api_error
 from headrace.server.auth import key_digest_of, key_of
 from headrace.server.connection import read_json, unless_gone
 from headrace.server.dialects.dialect_paths import error_at, own_headers
-from headrace.server.event_stream import EventStream
-from headrace.server.off_loop import off_loop
-from headrace.server.open_calls import OpenCall, cancelled
+from headrace.server.replies.event_stream import EventStream
 from headrace.server.state import ServerState
 from headrace.structured.grammar import Grammar
 from headrace.telemetry.call import CallRecord, current_call, name_call

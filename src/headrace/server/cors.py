@@ -17,7 +17,7 @@ from starlette.types import ASGIApp
 from headrace.config.server_settings import ServerConfig
 from headrace.http.headers import IGNORED_PARAMS, REQUEST_ID, request_id_from
 from headrace.server.api_error import ApiError
-from headrace.server.reply import error_reply
+from headrace.server.replies.reply import error_reply
 
 DEFAULT_METHODS = ("GET", "POST", "OPTIONS")
 EXPOSED = (REQUEST_ID, IGNORED_PARAMS, "retry-after")

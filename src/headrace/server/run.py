@@ -2,7 +2,7 @@
 
 The engine starts first and loads weights while this process imports the HTTP side and loads the
 tokenizer. The server listens at once and answers 503 until the model is there. At the first SIGINT
-or SIGTERM what was accepted is answered, then everything ends (server/ending.py).
+or SIGTERM what was accepted is answered, then everything ends (server/lifecycle/ending.py).
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from headrace.http.file_limit import raise_file_limit
 from headrace.http.listen import Listener
 from headrace.http.signals import signals
 from headrace.http.tls import tls_context
-from headrace.server.announce import Times, announce, warn_of_strangers
-from headrace.server.ending import finish_accepted
-from headrace.server.loading_line import LoadingLine
-from headrace.server.tracing import require_tracing
+from headrace.server.lifecycle.announce import Times, announce, warn_of_strangers
+from headrace.server.lifecycle.ending import finish_accepted
+from headrace.server.lifecycle.loading_line import LoadingLine
+from headrace.server.observability.tracing import require_tracing
 from headrace.telemetry.logs import configure_logging
 
 if TYPE_CHECKING:
     import ssl
 
     from headrace.engine.messages import Loading
-    from headrace.engine.supervisor import SupervisedEngine
-    from headrace.engine.supervisor_events import Event
-    from headrace.server.load import TextSide
+    from headrace.engine.process.supervisor import SupervisedEngine
+    from headrace.engine.process.supervisor_events import Event
+    from headrace.server.lifecycle.load import TextSide
     from headrace.server.state import ServerState
 
 logger = logging.getLogger(__name__)
@@ -90,8 +90,8 @@ async def _serve(
     as_json: bool,
 ) -> None:
     with signals() as heard:
-        from headrace.engine.supervisor import SupervisedEngine
-        from headrace.engine.supervisor_events import Supervision
+        from headrace.engine.process.supervisor import SupervisedEngine
+        from headrace.engine.process.supervisor_events import Supervision
         from headrace.server.responses_store.store import ResponsesStore
 
         # Before anything is started that would have to be ended: a file may be damaged.
@@ -110,8 +110,8 @@ async def _serve(
         from headrace.http.client_limits import ClientLimits
         from headrace.http.server import HttpServer
         from headrace.server.app import build_app
+        from headrace.server.observability.status_line import tell_status
         from headrace.server.state import ServerState
-        from headrace.server.status_line import tell_status
 
         imported_s = time.perf_counter()
         state = progress.state = ServerState(
@@ -191,7 +191,7 @@ class _Progress:
 
 
 def _load_text(engine_config: EngineConfig, server_config: ServerConfig) -> TextSide:
-    from headrace.server.load import load_text
+    from headrace.server.lifecycle.load import load_text
 
     return load_text(engine_config, server_config)
 
@@ -224,8 +224,8 @@ async def _done_before(work: asyncio.Future[Any], stop: asyncio.Event) -> bool:
 def _set_model(
     state: ServerState, engine: SupervisedEngine, text: TextSide, config: EngineConfig
 ) -> None:
-    from headrace.server.load import fingerprint
-    from headrace.server.served import ServedModel
+    from headrace.server.lifecycle.load import fingerprint
+    from headrace.server.model.served import ServedModel
 
     model = ServedModel(
         names=text.names,

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from headrace.protocol.openai.error import ErrorDetail
 from headrace.protocol.request import Endpoint
-from headrace.server.open_calls import OpenCallFacts
+from headrace.server.admission.open_calls import OpenCallFacts
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -15,19 +15,19 @@ from headrace import __version__
 from headrace.config.server_settings import ServerConfig
 from headrace.config.settings import EngineConfig
 from headrace.engine.messages import Loading
-from headrace.engine.supervisor_events import EngineRecovered, EngineRestarting, Event
+from headrace.engine.process.supervisor_events import EngineRecovered, EngineRestarting, Event
 from headrace.http.large_bodies import LargeBodies
 from headrace.http.request_id import random_id
 from headrace.protocol.body_bounds import DEFAULT_BOUNDS, BodyBounds
-from headrace.server.admission import Admission
+from headrace.server.admission.admission import Admission
+from headrace.server.admission.drain import Drain
+from headrace.server.admission.heap import HeapTrim
+from headrace.server.admission.open_calls import OpenCalls
+from headrace.server.admission.side_work import SideWork
 from headrace.server.api_error import engine_trouble, model_is_loading
-from headrace.server.drain import Drain
-from headrace.server.heap import HeapTrim
-from headrace.server.open_calls import OpenCalls
+from headrace.server.model.served import ServedModel
+from headrace.server.observability.tracing import open_tracing
 from headrace.server.responses_store.store import ResponsesStore
-from headrace.server.served import ServedModel
-from headrace.server.side_work import SideWork
-from headrace.server.tracing import open_tracing
 from headrace.structured.grammar_checks import GrammarChecks
 from headrace.telemetry.engine_collector import EngineCollector
 from headrace.telemetry.http import HttpMetrics

@@ -20,6 +20,8 @@ import numpy as np
 from headrace.errors import RequestError
 from headrace.structured.composition import UNFORCED
 from headrace.structured.grammar import Grammar
+from headrace.structured.json_schema.fault import place_of
+from headrace.structured.json_schema.walk import UNSUPPORTED_SCHEMA, pointer_text
 from headrace.structured.limits import (
     DEFAULT,
     GRAMMAR_TOO_LARGE,
@@ -28,8 +30,6 @@ from headrace.structured.limits import (
     is_beyond_a_limit,
     json_of,
 )
-from headrace.structured.schema_fault import place_of
-from headrace.structured.schema_walk import UNSUPPORTED_SCHEMA, pointer_text
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer

@@ -13,8 +13,7 @@ from typing import Any
 from headrace.errors import RequestError, shown
 from headrace.structured.gbnf import lark_of
 from headrace.structured.grammar import Grammar
-from headrace.structured.lark import checked_lark
-from headrace.structured.schema_grammar import (
+from headrace.structured.json_schema.grammar import (
     COMPACT,
     INVALID_VALUE,
     UNSUPPORTED,
@@ -23,7 +22,8 @@ from headrace.structured.schema_grammar import (
     of_schema,
     spaced_by,
 )
-from headrace.structured.schema_grammar import walked as walked
+from headrace.structured.json_schema.grammar import walked as walked
+from headrace.structured.lark import checked_lark
 from headrace.structured.structural_tag import of_structural_tag
 
 CONFLICT = "several_grammars"

@@ -20,8 +20,8 @@ from headrace.structured.forced_text import MAX_FORCED_BYTES, num_bytes
 from headrace.structured.free_text import free_text, repeats_its_start
 from headrace.structured.gbnf import lark_of
 from headrace.structured.grammar import Grammar
+from headrace.structured.json_schema.grammar import INVALID_VALUE, UNSUPPORTED, of_schema
 from headrace.structured.limits import GRAMMAR_TOO_LARGE
-from headrace.structured.schema_grammar import INVALID_VALUE, UNSUPPORTED, of_schema
 
 MAX_PARTS = 2000
 """Of a whole tag."""

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from headrace import LLM
 from headrace.cli.chat import settings as chat_settings
 from headrace.cli.chat.answer import Answer, receive
+from headrace.cli.chat.commands import COMMANDS
 from headrace.cli.chat.conversation import (
     Conversation,
     Message,
@@ -32,6 +33,7 @@ from headrace.engine.params import SamplingParams as EngineParams
 from headrace.errors import ConfigError, HeadraceError
 from headrace.offline.params import SamplingParams
 from headrace.offline.results import GenerationDelta
+from headrace.protocol.openai.chat import REASONING_EFFORTS
 
 
 def reader(lines: list[str | type[BaseException]], prompts: list[str]) -> Callable[[str], str]:
@@ -322,6 +324,12 @@ def test_reasoning_is_shown_before_the_answer_and_kept_apart(
 )
 def test_efforts(word: str, effort: str | None) -> None:
     assert effort_of(word) == effort
+
+
+@pytest.mark.parametrize("word", REASONING_EFFORTS)
+def test_every_effort_of_the_api_is_one_of_the_chat(word: str) -> None:
+    assert effort_of(word) == word
+    assert word in COMMANDS["think"].help
 
 
 def test_an_effort_that_there_is_not_is_named() -> None:

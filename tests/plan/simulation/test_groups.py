@@ -10,7 +10,7 @@ from headrace.catalog import Catalog
 from headrace.engine.kv.kv_cache import KVCache
 from headrace.engine.params import SamplingParams
 from headrace.engine.request import Request
-from headrace.engine.scheduler import Scheduler
+from headrace.engine.scheduling.scheduler import Scheduler
 from headrace.models.layer_cache import LayerKV, cache_layout
 from headrace.plan.memory.kv_cache import kv_kind
 from headrace.plan.memory.memory import Storage as MemoryStorage

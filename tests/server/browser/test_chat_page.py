@@ -16,6 +16,7 @@ from headrace.answer_formats.formats import choose_format
 from headrace.config import ServerConfig
 from headrace.embedded import embedded_model
 from headrace.engine.messages import Output, Stats, Submit
+from headrace.protocol.openai.chat import REASONING_EFFORTS
 from tests.server.browser.page import ChatPage, chat_page
 from tests.server.conftest import Running
 from tests.server.mock_engine import INFO, MockEngine, says
@@ -235,7 +236,7 @@ async def test_tokens_have_colours_and_rivals(start: Start, tmp_path: Path) -> N
         await part.get_by_label("Rivals of each token").fill("3")
         answer = await chat.say("x")
         tokens = answer.get_by_role("group", name="Tokens")
-        assert (await tokens.inner_text()).startswith("grün"), "a letter may be cut between tokens"
+        assert await tokens.inner_text() == "grün", "a letter may be cut between tokens"
         await tokens.focus()
         await chat.page.keyboard.press("ArrowRight")
         tip = chat.page.get_by_role("tooltip")
@@ -244,6 +245,145 @@ async def test_tokens_have_colours_and_rivals(start: Start, tmp_path: Path) -> N
         assert f"{100 * 2.718281828**-0.103:.1f} %" in await tip.inner_text()
         await chat.page.keyboard.press("Escape")
         await tip.wait_for(state="detached")
+
+
+async def test_a_token_outside_the_text_is_not_shown_as_text(start: Start, tmp_path: Path) -> None:
+    said = "<think>\nso</think>\n\nyes, <|im_end|> is a mark"
+    server = start(MockEngine(says(said, cut=3)), answer_format=choose_format("<think>"))
+    async with chat_page(tmp_path, server.url) as chat:
+        part = await chat.open_part("Log probabilities")
+        await part.get_by_label("Colour tokens").check()
+        answer = await chat.say("x")
+        tokens = answer.get_by_role("group", name="Tokens")
+        assert await tokens.inner_text() == "yes, <|im_end|> is a mark", "as it was said"
+        await answer.locator(".thought summary").click()
+        assert await answer.locator(".thought .tokens").inner_text() == "so"
+        others = answer.locator("details.apart")
+        marks = len("<think>\n</think>\n\n") + 1
+        await others.get_by_text(f"{marks} tokens outside the text").click()
+        spans = await others.locator(".token").all_inner_texts()
+        assert len(spans) == marks
+        assert spans[-1] not in ("", "k"), "the token that ended the answer has a name"
+
+
+async def test_a_note_covers_nothing_that_is_pressed(start: Start, tmp_path: Path) -> None:
+    server = start(MockEngine(says("x")))
+    async with chat_page(tmp_path, server.url) as chat:
+        part = await chat.open_part("Tools")
+        await part.get_by_label("Offer tools to the model").check()
+        await part.get_by_label("Tools (JSON)").fill("[{")
+        for width in (390, 700, 1400):
+            await chat.page.set_viewport_size({"width": width, "height": 800})
+            if not await chat.question.is_visible():
+                await chat.button("Close").click()
+            await chat.question.fill("anything")
+            await chat.page.keyboard.press("Enter")
+            note = chat.page.locator("#notes").get_by_text("Tools: ").last
+            await note.wait_for()
+            assert await chat.page.evaluate("document.activeElement.id") == "tools-text"
+            if width <= 700:
+                await chat.button("Close").click()
+            await note.wait_for()
+            # Where there is something over it, the browser does not press it.
+            await chat.button("Send").click(trial=True, timeout=2000)
+            boxes = [await note.bounding_box(), await chat.button("Send").bounding_box()]
+            over, send = (box for box in boxes if box is not None)
+            assert over["y"] + over["height"] < send["y"], width
+
+
+async def test_an_example_is_inserted_and_turned_on_by_one_click(
+    served: Process, tmp_path: Path
+) -> None:
+    async with chat_page(tmp_path, served.url) as chat:
+        assert await chat.page.get_by_label("strict").count() == 0
+        await chat.set_more('{"seed": 1, "max_tokens": 60}')
+        parts = (("Answer's schema", "JSON Schema"), ("Tools", "Tools (JSON)"))
+        for title, label in parts:
+            part = await chat.open_part(title)
+            field = part.get_by_label(label)
+            placeholder = json.loads(str(await field.get_attribute("placeholder")))
+            await chat.button("Insert an example", part).click()
+            assert json.loads(await field.input_value()) == placeholder
+            box = part.get_by_role("checkbox")
+            assert await box.is_checked()
+            answer = await chat.say("x")
+            assert await answer.get_by_role("alert").all_inner_texts() == []
+            await chat.button("Raw", answer).click()
+            raw = json.loads(await chat.page.locator("pre.raw").inner_text())
+            assert placeholder in (
+                raw.get("tools"),
+                raw.get("response_format", {}).get("json_schema", {}).get("schema"),
+            )
+            await chat.page.keyboard.press("Escape")
+            await box.uncheck()
+            await chat.button("New").click()
+            await chat.button("Delete and start").click()
+
+
+async def test_a_new_conversation_shows_what_can_be_tried(start: Start, tmp_path: Path) -> None:
+    server = start(MockEngine(says("grün")))
+    async with chat_page(tmp_path, server.url) as chat:
+        await chat.page.get_by_text("Context: 0 of").wait_for()
+        await chat.button("Colour tokens by probability").click()
+        assert await chat.question.input_value() == "What does zip do in Python?"
+        await chat.page.keyboard.press("Enter")
+        await chat.whole(chat.messages("Model"))
+        assert await chat.messages("Model").get_by_role("group", name="Tokens").count() == 1
+
+
+async def test_the_efforts_are_those_of_the_server(start: Start, tmp_path: Path) -> None:
+    server = start(MockEngine(says("x")))
+    async with chat_page(tmp_path, server.url) as chat:
+        choice = chat.page.get_by_label("Reasoning effort")
+        options = choice.locator("option")
+        values = [await option.get_attribute("value") for option in await options.all()]
+        assert values == ["", *REASONING_EFFORTS]
+        for effort in REASONING_EFFORTS:
+            await choice.select_option(effort)
+            answer = await chat.say("x")
+            assert await answer.get_by_role("alert").count() == 0, effort
+
+
+async def test_a_long_conversation_opens_at_its_end(start: Start, tmp_path: Path) -> None:
+    server = start(MockEngine(says("x")))
+    turns = [
+        {"role": role, "content": f"{role} {n}"}
+        for n in range(50)
+        for role in ("user", "assistant")
+    ]
+    async with chat_page(tmp_path, server.url) as chat:
+        kept = json.dumps({"messages": turns})
+        # From another page: the chat itself keeps what it has when it is left.
+        await chat.page.goto(f"{server.url}/docs")
+        await chat.page.evaluate("text => { localStorage['headrace-chat'] = text; }", kept)
+        await chat.page.goto(f"{server.url}/")
+        last = chat.messages("Model").last
+        gap = "e => e.scrollHeight - e.scrollTop - e.clientHeight"
+        conversation = chat.page.locator("#conversation")
+        assert await conversation.evaluate(gap) < 2
+        assert await chat.button("Latest message").count() == 0
+        await conversation.evaluate("e => { e.scrollTop = 0; }")
+        await chat.button("Latest message").click()
+        assert await conversation.evaluate(gap) < 2
+        assert await last.locator(".answer").inner_text() == "assistant 49"
+
+
+async def test_figures_stay_in_their_places_while_an_answer_arrives(
+    start: Start, tmp_path: Path
+) -> None:
+    server = start(MockEngine(says("word " * 30, cut=4, delay_s=0.02)))
+    async with chat_page(tmp_path, server.url) as chat:
+        answer = await chat.say("go on", answered=False)
+        places = "e => [...e.children].slice(0, 5).map((d) => [d.children[0].innerText, "
+        places += "d.offsetLeft])"
+        took = answer.locator(".took")
+        await took.get_by_text("Tokens/s").wait_for()
+        seen = []
+        while await answer.get_attribute("aria-busy") == "true":
+            seen.append(await took.evaluate(places))
+        assert len(seen) > 3
+        assert all(places == seen[0] for places in seen)
+        assert [name for name, _ in seen[0]] == ["Tokens/s", "TTFT", "Output", "Prompt", "Cached"]
 
 
 async def test_mbu_is_of_the_steps_of_an_answer(start: Start, tmp_path: Path) -> None:
@@ -277,6 +417,9 @@ MARKDOWN = {
     "> q\n> - i\n\n***": "<blockquote><p>q</p><ul><li>i</li></ul></blockquote><hr>",
     "a | b\n- | -\n1 | *2*": '<div class="scroll"><table><thead><tr><th>a</th><th>b</th></tr>'
     "</thead><tbody><tr><td>1</td><td><em>2</em></td></tr></tbody></table></div>",
+    "|a|b|\n|:-:|-:|\n|1|2|": '<div class="scroll"><table><thead><tr><th class="center">a</th>'
+    '<th class="end">b</th></tr></thead><tbody><tr><td class="center">1</td><td class="end">2</td>'
+    "</tr></tbody></table></div>",
     "![i](http://x/y.png) <b>": "<p>![i](http://x/y.png) &lt;b&gt;</p>",
 }
 HOSTILE = ("*", "`", "> ", "- ", "_a", "*a ", "~~a ", "|-", "#", "\\", "``` ", "\n", "1. ", "[(")

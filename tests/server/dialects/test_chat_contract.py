@@ -23,10 +23,10 @@ from headrace.protocol.neutral.event import Event, ReplyEnd, ReplyStart
 from headrace.protocol.neutral.part import Text, Thinking, ToolCall
 from headrace.protocol.neutral.reply import ChatReply as NeutralAnswer
 from headrace.protocol.openai.chat import ChatCompletionRequest, Message
-from headrace.server.chat_reply import ChatReply
 from headrace.server.dialects.neutral_reply import NeutralReply
-from headrace.server.generation import Piece
-from headrace.server.reply import Head, UsageEvents, encode
+from headrace.server.generation.pieces import Piece
+from headrace.server.replies.chat_reply import ChatReply
+from headrace.server.replies.reply import Head, UsageEvents, encode
 from headrace.text import Tokenizer
 from tests.protocol.neutral.streams import assert_grammar, read_stream
 from tests.server.dialects.conftest import CALLS, FORMAT, SAYS, SCHEMA, THINKS

@@ -18,7 +18,7 @@ from headrace.protocol.neutral.event import (
 )
 from headrace.server.dialects.events import ChoiceEvents
 from headrace.server.dialects.thought_signature import SHOWN_THOUGHT, sealed_thought
-from headrace.server.generation import Piece
+from headrace.server.generation.pieces import Piece
 from headrace.text import Tokenizer
 from tests.server.dialects.conftest import CALLS, FORMAT, SAYS, SCHEMA, THINKS
 

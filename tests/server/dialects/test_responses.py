@@ -15,10 +15,10 @@ from headrace.answer_formats.formats import choose_format
 from headrace.config import ServerConfig
 from headrace.engine.messages import Output
 from headrace.text import ChatTemplate
+from tests.server.chat.test_reasoning import THOUGHT, thinking
+from tests.server.chat.test_tools import CALL, TEMPLATE
 from tests.server.conftest import MODEL, Running
 from tests.server.mock_engine import INFO, MockEngine, output, says
-from tests.server.test_reasoning import THOUGHT, thinking
-from tests.server.test_tools import CALL, TEMPLATE
 
 Start = Callable[..., Running]
 

@@ -66,7 +66,7 @@ def chat(
     from headrace.cli.chat.conversation import Conversation
     from headrace.cli.chat.input import entries, line_editing, read_entry, read_line
     from headrace.cli.chat.session import Session
-    from headrace.engine.sampling_defaults import described
+    from headrace.engine.sampling.defaults import described
 
     if sys.stdin.isatty() and not as_json:
         note(_HINT)

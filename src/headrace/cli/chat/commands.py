@@ -16,6 +16,7 @@ from headrace.cli.chat.tools import checked, names, read_tools
 from headrace.cli.notes import note
 from headrace.cli.structured import form_of_schema, schema_form
 from headrace.errors import ConfigError, HeadraceError
+from headrace.protocol.openai.chat import REASONING_EFFORTS
 
 _LINE = re.compile(r"/([a-z]+)(?:\s+(.*))?", re.DOTALL)
 
@@ -224,7 +225,9 @@ COMMANDS = {
         "offer tools, whose results you type, off ends that; or show them",
     ),
     "think": Command(
-        _think, "[on|off|LEVEL]", "set the reasoning effort (low, high, ..., default); or show it"
+        _think,
+        "[on|off|LEVEL]",
+        f"set the reasoning effort ({', '.join(REASONING_EFFORTS)} or default); or show it",
     ),
     "show": Command(_show, "", "show the model, the settings and the context used"),
     "tokens": Command(_tokens, "", "count the tokens of the conversation"),

@@ -10,7 +10,7 @@ from headrace.errors import HeadraceError
 
 if TYPE_CHECKING:
     from headrace.cli.chat.tools import Tool
-    from headrace.engine.sampling_defaults import SamplingDefaults
+    from headrace.engine.sampling.defaults import SamplingDefaults
     from headrace.llm import LLM
     from headrace.offline.params import SamplingParams
 

@@ -24,7 +24,7 @@ from headrace.protocol.sse import DONE_DATA, Event, SSEReader, StreamTooLargeErr
 
 if TYPE_CHECKING:
     from headrace.cli.chat.tools import Tool
-    from headrace.engine.sampling_defaults import SamplingDefaults
+    from headrace.engine.sampling.defaults import SamplingDefaults
     from headrace.offline.params import SamplingParams
 
 _CONNECT_S = 10.0

@@ -8,10 +8,11 @@ from typing import Any
 import msgspec
 
 from headrace.engine.params import RANGES
-from headrace.engine.sampling_defaults import SamplingDefaults, in_full
+from headrace.engine.sampling.defaults import SamplingDefaults, in_full
 from headrace.errors import ConfigError
 from headrace.offline.params import SamplingParams
 from headrace.offline.structured import StructuredOutputsParams
+from headrace.protocol.openai.chat import REASONING_EFFORTS
 
 _FIELDS = {field.name: field for field in msgspec.structs.fields(SamplingParams)}
 
@@ -51,19 +52,17 @@ def _number(name: str, value: object) -> float:
     return number
 
 
-EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
-"""How much a model may reason, as in OpenAI's API."""
-
 _SWITCHED = {"on": "medium", "off": "none"}
 
 
 def effort_of(word: str) -> str | None:
-    """The effort that `/think` means by a word; None for the model's own. Raises ConfigError."""
+    """The effort that `/think` means by a word, one of those that the server takes too; None for
+    the model's own. Raises ConfigError."""
     effort = _SWITCHED.get(word, word)
     if effort == "default":
         return None
-    if effort not in EFFORTS:
-        levels = ", ".join(EFFORTS)
+    if effort not in REASONING_EFFORTS:
+        levels = ", ".join(REASONING_EFFORTS)
         raise ConfigError(f"/think {word}: it must be on, off, default or one of {levels}")
     return effort
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from headrace.engine.grammars.constraint import Look
-from headrace.engine.plan import Row
+from headrace.engine.scheduling.plan import Row
 
 Looks = dict[int, Sequence[Look]]
 """By the row's place in its step, a look for each token that it draws."""

@@ -5,7 +5,7 @@ import { MarkdownView } from "./markdown.js";
 
 export class AnswerView {
   constructor() {
-    this.body = h("div", { class: "answer" });
+    this.body = h("div", { class: "answer", dir: "auto" });
     this.thought = h(
       "details",
       { class: "thought", hidden: true },
@@ -50,12 +50,14 @@ export class AnswerView {
     this.problem.textContent = message;
   }
 
-  // pairs: [name, value, title].
+  // pairs: [name, value, title, width], the width of the value being in characters.
   figures(pairs) {
     this.took.replaceChildren(
-      ...pairs.map(([name, value, title]) =>
-        h("div", { title }, h("dt", {}, name), h("dd", {}, value)),
-      ),
+      ...pairs.map(([name, value, title, width]) => {
+        const shown = h("dd", {}, value);
+        if (width) shown.style.setProperty("--width", String(width));
+        return h("div", { title }, h("dt", {}, name), shown);
+      }),
     );
   }
 }

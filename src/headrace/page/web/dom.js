@@ -109,11 +109,13 @@ export function tableRow(columns, cells, attributes = {}) {
 export const empty = (title, ...words) =>
   h("div", { class: "empty" }, h("h3", {}, title), h("p", {}, words));
 
-// Copies a text; where the page is no secure context there is no clipboard but the selection's.
+// Copies a text; where the page is not a secure context there is no clipboard but the selection's.
 async function copyText(text) {
-  if (navigator.clipboard) {
+  try {
     await navigator.clipboard.writeText(text);
     return;
+  } catch {
+    /* there is none, or it is not permitted here */
   }
   const area = h("textarea", { class: "unseen", value: text, "aria-hidden": "true" });
   document.body.append(area);

@@ -156,12 +156,16 @@ function list(lines, depth) {
   );
 }
 
-function table([head, , ...rows]) {
+function table([head, divider, ...rows]) {
   const cells = (line) =>
     line
       .trim()
       .replace(/^\||\|$/g, "")
       .split("|");
+  const sides = cells(divider).map((cell) => {
+    const [from, to] = [cell.trim().startsWith(":"), cell.trim().endsWith(":")];
+    return to && (from ? "center" : "end");
+  });
   return h(
     "div",
     { class: "scroll" },
@@ -174,7 +178,7 @@ function table([head, , ...rows]) {
         h(
           "tr",
           {},
-          cells(head).map((cell) => h("th", {}, inline(cell.trim()))),
+          cells(head).map((cell, at) => h("th", { class: sides[at] }, inline(cell.trim()))),
         ),
       ),
       h(
@@ -184,7 +188,7 @@ function table([head, , ...rows]) {
           h(
             "tr",
             {},
-            cells(row).map((cell) => h("td", {}, inline(cell.trim()))),
+            cells(row).map((cell, at) => h("td", { class: sides[at] }, inline(cell.trim()))),
           ),
         ),
       ),

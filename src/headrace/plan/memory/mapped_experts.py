@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 from headrace.config.settings import EngineConfig
-from headrace.engine.expert_memory import plan_weights
+from headrace.engine.memory.expert_memory import plan_weights
 from headrace.errors import ConfigError, UnsupportedModelError
 from headrace.plan.memory.memory import Load, MemoryPlan, Storage
 from headrace.plan.model.model_shape import ModelShape

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from itertools import takewhile
 
 from headrace.engine.drafts.proposer import Proposal
-from headrace.engine.plan import Row
 from headrace.engine.request import Request
-from headrace.engine.sampler import uniform
+from headrace.engine.sampling.sampler import uniform
+from headrace.engine.scheduling.plan import Row
 from headrace.plan.simulation.arrival import own_token
 
 _WRONG = 1 << 62

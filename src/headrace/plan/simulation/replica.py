@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from enum import Enum
 
 from headrace.engine.drafts.proposer import Drafter
-from headrace.engine.fast_forward import fast_forward, steps_alike, steps_until_released
 from headrace.engine.kv.kv_cache import KVCache
 from headrace.engine.params import SamplingParams
-from headrace.engine.plan import RowTokens, StepPlan, Totals
 from headrace.engine.request import Request, State
-from headrace.engine.scheduler import Scheduler, watermark_blocks
+from headrace.engine.scheduling.fast_forward import fast_forward, steps_alike, steps_until_released
+from headrace.engine.scheduling.plan import RowTokens, StepPlan, Totals
+from headrace.engine.scheduling.scheduler import Scheduler, watermark_blocks
 from headrace.plan.simulation.arrival import own_token
 from headrace.plan.simulation.call import Call
 from headrace.plan.simulation.drafts import Guesses, given_by

@@ -13,7 +13,7 @@ from headrace.http.headers import REQUEST_ID
 from headrace.protocol.neutral.dialect import ClientSide
 from headrace.protocol.neutral.failure import Failure, FailureKind
 from headrace.server.api_error import ApiError
-from headrace.server.reply import error_reply
+from headrace.server.replies.reply import error_reply
 
 _DIALECTS: tuple[tuple[str, str], ...] = (
     ("/v1/messages", "anthropic"),

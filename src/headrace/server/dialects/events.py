@@ -26,8 +26,8 @@ from headrace.protocol.neutral.event import ChoiceEnd, Event, Kind, PartDelta, P
 from headrace.protocol.neutral.part import Signature
 from headrace.protocol.neutral.reply import Finish
 from headrace.server.dialects.thought_signature import SHOWN_THOUGHT, sealed_thought
-from headrace.server.generation import Piece
-from headrace.server.logprobs import TokenTable, chat_logprobs
+from headrace.server.generation.logprobs import TokenTable, chat_logprobs
+from headrace.server.generation.pieces import Piece
 
 _FINISHES: dict[str, Finish] = {"stop": "stop", "length": "length", "tool_calls": "tool_calls"}
 

@@ -25,9 +25,9 @@ from headrace.protocol.openai.error import SERVER_ERROR
 from headrace.server.api_error import ApiError
 from headrace.server.dialects.dialect_paths import failure_of
 from headrace.server.dialects.events import ChoiceEvents
-from headrace.server.generation import Piece
-from headrace.server.logprobs import TokenTable
-from headrace.server.reply import Head, StreamForm, Tally
+from headrace.server.generation.logprobs import TokenTable
+from headrace.server.generation.pieces import Piece
+from headrace.server.replies.reply import Head, StreamForm, Tally
 
 DIALECT = "headrace"
 """The name under which this server's own answers are events."""

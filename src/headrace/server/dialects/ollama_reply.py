@@ -10,9 +10,9 @@ from headrace.protocol.dialects.ollama import Durations, OllamaClient
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.openai.choice import ChoiceMetrics
 from headrace.server.dialects.neutral_reply import NeutralReply
-from headrace.server.generation import Piece
-from headrace.server.logprobs import TokenTable
-from headrace.server.reply import Head
+from headrace.server.generation.logprobs import TokenTable
+from headrace.server.generation.pieces import Piece
+from headrace.server.replies.reply import Head
 
 _NS = 1_000_000_000
 

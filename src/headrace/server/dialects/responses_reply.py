@@ -11,7 +11,7 @@ from headrace.protocol.neutral.event import Event, PartDelta, PartEnd, PartStart
 from headrace.server.api_error import ApiError
 from headrace.server.dialects.neutral_reply import NeutralReply
 from headrace.server.dialects.thought_signature import sealed_thought
-from headrace.server.generation import Piece
+from headrace.server.generation.pieces import Piece
 
 if TYPE_CHECKING:
     from headrace.protocol.dialects.openai_responses.stream_writer import ResponsesStreamWriter

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from headrace.engine.limits import check_token_ids
 from headrace.errors import RequestError
 from headrace.protocol.llamacpp.request import InfillBody, PromptPart
-from headrace.server.fill_in import fill_in_marks
-from headrace.server.params import exceeds_context
-from headrace.server.prompt import tokenize
-from headrace.server.served import ServedModel
+from headrace.server.model.served import ServedModel
+from headrace.server.prompts.fill_in import fill_in_marks
+from headrace.server.prompts.params import exceeds_context
+from headrace.server.prompts.prompt import tokenize
 from headrace.text.library import naming
 
 if TYPE_CHECKING:

@@ -19,10 +19,10 @@ from headrace.protocol.llamacpp.reply import (
 )
 from headrace.protocol.llamacpp.request import NativeFields
 from headrace.protocol.openai.choice import ChoiceMetrics
-from headrace.server.generation import Piece
-from headrace.server.logprobs import TokenTable, floored
-from headrace.server.prompt import Prompt
-from headrace.server.reply import OPENAI_FORM, WholeChoice, progress_of
+from headrace.server.generation.logprobs import TokenTable, floored
+from headrace.server.generation.pieces import Piece
+from headrace.server.prompts.prompt import Prompt
+from headrace.server.replies.reply import OPENAI_FORM, WholeChoice, progress_of
 
 _MS_PER_S = 1000.0
 

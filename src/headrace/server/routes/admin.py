@@ -10,7 +10,7 @@ from starlette.responses import Response
 from headrace.config.masked import masked
 from headrace.server.api_error import ApiError
 from headrace.server.call import Call
-from headrace.server.reply import json_reply
+from headrace.server.replies.reply import json_reply
 from headrace.server.service_messages import (
     CANCEL,
     Cancelled,

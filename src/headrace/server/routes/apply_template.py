@@ -7,8 +7,8 @@ from starlette.responses import Response
 from headrace.protocol.openai.apply_template import ApplyTemplateReply
 from headrace.protocol.openai.fields import APPLY_TEMPLATE
 from headrace.server.call import Call
-from headrace.server.prompt import Conversation, render_text
-from headrace.server.reply import json_reply
+from headrace.server.prompts.prompt import Conversation, render_text
+from headrace.server.replies.reply import json_reply
 
 
 async def apply_template(call: Call) -> Response:

@@ -13,16 +13,16 @@ from headrace.conversation.request import allowed_format, argument_schemas, temp
 from headrace.conversation.thinking import start_of_reading
 from headrace.protocol.openai.chat import ChatCompletionRequest
 from headrace.protocol.openai.fields import CHAT
-from headrace.server.admission import Ticket
+from headrace.server.admission.admission import Ticket
 from headrace.server.answer import Ids, Reply, admitted, answer, head_of, timeout_s
-from headrace.server.bad_words import bad_word_ids
 from headrace.server.call import Call
-from headrace.server.chat_reply import ChatReply
-from headrace.server.params import thinking_budget
-from headrace.server.plan import EndpointOptions, make_plan
-from headrace.server.prompt import Conversation, Prompt, last_tokens, render
-from headrace.server.reply import Head, UsageEvents
-from headrace.server.served import ServedModel
+from headrace.server.model.served import ServedModel
+from headrace.server.prompts.bad_words import bad_word_ids
+from headrace.server.prompts.params import thinking_budget
+from headrace.server.prompts.plan import EndpointOptions, make_plan
+from headrace.server.prompts.prompt import Conversation, Prompt, last_tokens, render
+from headrace.server.replies.chat_reply import ChatReply
+from headrace.server.replies.reply import Head, UsageEvents
 from headrace.server.state import Serving
 
 _PARAM = "messages"

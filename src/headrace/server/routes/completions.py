@@ -11,17 +11,17 @@ from headrace.protocol.openai.completions import (
     prompts_of,
 )
 from headrace.protocol.openai.fields import COMPLETIONS
-from headrace.server.admission import Ticket
+from headrace.server.admission.admission import Ticket
 from headrace.server.answer import Ids, admitted, answer, head_of, timeout_s
-from headrace.server.bad_words import bad_word_ids
 from headrace.server.call import Call
-from headrace.server.completion_reply import CompletionReply
-from headrace.server.echo import Echo, echo_of
-from headrace.server.params import thinking_budget
-from headrace.server.plan import EndpointOptions, make_plan
-from headrace.server.prompt import Prompt, last_tokens, tokenize
-from headrace.server.reply import UsageEvents
-from headrace.server.served import ServedModel
+from headrace.server.model.served import ServedModel
+from headrace.server.prompts.bad_words import bad_word_ids
+from headrace.server.prompts.params import thinking_budget
+from headrace.server.prompts.plan import EndpointOptions, make_plan
+from headrace.server.prompts.prompt import Prompt, last_tokens, tokenize
+from headrace.server.replies.completion_reply import CompletionReply
+from headrace.server.replies.echo import Echo, echo_of
+from headrace.server.replies.reply import UsageEvents
 from headrace.server.state import Serving
 from headrace.structured.request import constraint_of
 

@@ -16,7 +16,7 @@ from headrace.server.call import Call
 from headrace.server.dialects.client_names import client_names
 from headrace.server.dialects.neutral_reply import NeutralReply
 from headrace.server.dialects.read_body import ReadBody, read_body
-from headrace.server.reply import Head
+from headrace.server.replies.reply import Head
 from headrace.server.routes.chat import MakePrompt, answer_chat, endpoint_options
 from headrace.server.state import Serving
 

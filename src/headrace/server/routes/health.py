@@ -18,7 +18,7 @@ from headrace.server.api_error import (
     server_is_ending,
 )
 from headrace.server.call import Call
-from headrace.server.reply import json_reply
+from headrace.server.replies.reply import json_reply
 from headrace.server.service_messages import Health, Load, Version
 
 

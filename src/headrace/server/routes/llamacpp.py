@@ -13,15 +13,15 @@ from headrace.errors import RequestError
 from headrace.protocol.llamacpp.fields import COMPLETION, INFILL
 from headrace.protocol.llamacpp.request import NativeFields, native_prompts
 from headrace.protocol.openai.completions import CompletionRequest
-from headrace.server.admission import Ticket
+from headrace.server.admission.admission import Ticket
 from headrace.server.answer import Ids, admitted, answer, timeout_s
 from headrace.server.call import Call
 from headrace.server.llamacpp.prompts import infill_ids, prompt_ids
 from headrace.server.llamacpp.reply import NativeReplies
 from headrace.server.llamacpp.request import completion_request
-from headrace.server.plan import EndpointOptions, make_plan
-from headrace.server.prompt import Prompt
-from headrace.server.served import ServedModel
+from headrace.server.model.served import ServedModel
+from headrace.server.prompts.plan import EndpointOptions, make_plan
+from headrace.server.prompts.prompt import Prompt
 from headrace.server.state import Serving
 from headrace.structured.request import constraint_of
 

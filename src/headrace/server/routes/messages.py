@@ -15,8 +15,8 @@ from headrace.server.call import Call
 from headrace.server.dialects.client_names import client_names
 from headrace.server.dialects.neutral_reply import NeutralReply
 from headrace.server.dialects.read_body import ReadBody
-from headrace.server.prompt import render
-from headrace.server.reply import Head
+from headrace.server.prompts.prompt import render
+from headrace.server.replies.reply import Head
 from headrace.server.routes.chat import conversation_of
 from headrace.server.routes.dialect_chat import answer_asked, read_call
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from headrace.engine.sampling_defaults import in_full
+from headrace.engine.sampling.defaults import in_full
 from headrace.protocol.openai.models import Model, ModelList
 from headrace.server.call import Call
-from headrace.server.reply import json_reply
-from headrace.server.served import ServedModel
+from headrace.server.model.served import ServedModel
+from headrace.server.replies.reply import json_reply
 
 
 async def list_models(call: Call) -> Response:

@@ -18,11 +18,11 @@ from headrace.server.api_error import ApiError
 from headrace.server.call import Call, Handler
 from headrace.server.dialects.neutral_reply import NeutralReply
 from headrace.server.dialects.read_body import ReadBody as AskedBody
-from headrace.server.fill_in import fill_in_marks
-from headrace.server.reply import Head
+from headrace.server.model.served import ServedModel
+from headrace.server.prompts.fill_in import fill_in_marks
+from headrace.server.replies.reply import Head
 from headrace.server.routes.dialect_chat import answer_asked, read_call
 from headrace.server.routes.ollama_prompt import FIELDS, prompt_of, with_turn
-from headrace.server.served import ServedModel
 from headrace.server.state import ServerState
 
 if TYPE_CHECKING:

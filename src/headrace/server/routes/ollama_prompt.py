@@ -16,12 +16,12 @@ from headrace.errors import RequestError, shown
 from headrace.protocol.neutral.call import ChatCall, Message
 from headrace.protocol.neutral.part import Text
 from headrace.protocol.openai.chat import ChatCompletionRequest
-from headrace.server.bad_words import bad_word_ids
-from headrace.server.fill_in import fill_in_marks, fill_in_prompt
-from headrace.server.plan import EndpointOptions
-from headrace.server.prompt import Prompt, encoded, tokenize
+from headrace.server.model.served import ServedModel
+from headrace.server.prompts.bad_words import bad_word_ids
+from headrace.server.prompts.fill_in import fill_in_marks, fill_in_prompt
+from headrace.server.prompts.plan import EndpointOptions
+from headrace.server.prompts.prompt import Prompt, encoded, tokenize
 from headrace.server.routes.chat import MakePrompt, RenderedRequest, rendered_request
-from headrace.server.served import ServedModel
 
 FIELDS = frozenset({"raw", "suffix", "context", "template"})
 """Those of a call that are read here."""

@@ -25,9 +25,9 @@ from headrace.server.call import Call
 from headrace.server.dialects.client_names import client_names
 from headrace.server.dialects.read_body import ReadBody, read_body
 from headrace.server.dialects.responses_reply import ResponsesReply
-from headrace.server.event_stream import EventStream
-from headrace.server.prompt import render
-from headrace.server.reply import Head
+from headrace.server.prompts.prompt import render
+from headrace.server.replies.event_stream import EventStream
+from headrace.server.replies.reply import Head
 from headrace.server.responses_store.rows import Items, TooLongError, Turn
 from headrace.server.routes.chat import conversation_of
 from headrace.server.routes.dialect_chat import answer_asked

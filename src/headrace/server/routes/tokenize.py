@@ -16,7 +16,9 @@ from headrace.protocol.openai.tokenize import (
     TokenizeRequest,
 )
 from headrace.server.call import Call
-from headrace.server.long_reply import (
+from headrace.server.model.served import ServedModel
+from headrace.server.prompts.prompt import TEXT_TOO_LONG, Conversation, render, tokenize
+from headrace.server.replies.long_reply import (
     PART_ITEMS,
     LongReply,
     filled,
@@ -24,9 +26,7 @@ from headrace.server.long_reply import (
     list_parts,
     text_parts,
 )
-from headrace.server.prompt import TEXT_TOO_LONG, Conversation, render, tokenize
-from headrace.server.reply import json_reply
-from headrace.server.served import ServedModel
+from headrace.server.replies.reply import json_reply
 from headrace.text import Detokenizer
 from headrace.text.no_tokenizer import no_tokenizer
 

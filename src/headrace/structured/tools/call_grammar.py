@@ -39,9 +39,9 @@ from headrace.errors import RequestError, shown
 from headrace.structured.composition import Composition, slashed
 from headrace.structured.free_text import SPACE, free_text
 from headrace.structured.grammar import Grammar
+from headrace.structured.json_schema.grammar import SPACED, of_schema
+from headrace.structured.json_schema.walk import UNSUPPORTED_SCHEMA
 from headrace.structured.reasoning import Straight, around, harmony_messages, reasoned
-from headrace.structured.schema_grammar import SPACED, of_schema
-from headrace.structured.schema_walk import UNSUPPORTED_SCHEMA
 from headrace.structured.tools.bare_values import bare_arguments
 from headrace.structured.tools.nested_values import nested_elements
 from headrace.structured.tools.python_arguments import python_arguments

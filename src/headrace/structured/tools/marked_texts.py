@@ -15,7 +15,7 @@ from headrace.answer_formats.readers.tagged_calls import types_of
 from headrace.errors import RequestError
 from headrace.structured.composition import Composition, expression, quoted, slashed
 from headrace.structured.free_text import free_text, in_class
-from headrace.structured.patterns import PatternError
+from headrace.structured.json_schema.patterns import PatternError
 from headrace.structured.tools.text_patterns import FORMAT_PATTERNS, anchored
 
 _FIRST_CHARACTERS = {"array": r"\[", "integer": r"0-9\-", "number": r"0-9\-", "object": "{"}

@@ -23,8 +23,8 @@ from headrace.answer_formats.readers.tagged_calls import (
 )
 from headrace.errors import RequestError, shown
 from headrace.structured.composition import Composition, quoted
-from headrace.structured.schema_grammar import SPACED, of_schema
-from headrace.structured.schema_walk import UNSUPPORTED_SCHEMA
+from headrace.structured.json_schema.grammar import SPACED, of_schema
+from headrace.structured.json_schema.walk import UNSUPPORTED_SCHEMA
 from headrace.structured.tools.marked_texts import MarkedTexts
 from headrace.structured.tools.parameters import parameters_of
 from headrace.structured.tools.value_kinds import ValueKinds

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.errors import RequestError, shown
-from headrace.structured.schema_walk import UNSUPPORTED_SCHEMA, check_schema
+from headrace.structured.json_schema.walk import UNSUPPORTED_SCHEMA, check_schema
 
 _PER_OBJECT = (
     "$ref", "allOf", "anyOf", "const", "enum", "maxProperties", "minProperties", "oneOf",

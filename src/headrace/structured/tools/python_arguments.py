@@ -14,8 +14,8 @@ from typing import Any
 from headrace.errors import RequestError, shown
 from headrace.structured.composition import Composition, quoted
 from headrace.structured.grammar import Grammar
-from headrace.structured.schema_grammar import SPACED, of_schema
-from headrace.structured.schema_walk import UNSUPPORTED_SCHEMA
+from headrace.structured.json_schema.grammar import SPACED, of_schema
+from headrace.structured.json_schema.walk import UNSUPPORTED_SCHEMA
 from headrace.structured.tools.parameters import parameters_of
 from headrace.structured.tools.value_shapes import members_rule
 

@@ -9,7 +9,7 @@ from headrace.answer_formats.layouts.call_layout import TaggedLayout
 from headrace.errors import RequestError, shown
 from headrace.structured.composition import Composition, slashed
 from headrace.structured.free_text import free_text
-from headrace.structured.schema_walk import UNSUPPORTED_SCHEMA
+from headrace.structured.json_schema.walk import UNSUPPORTED_SCHEMA
 from headrace.structured.tools.parameters import Parameter, parameters_of
 from headrace.structured.tools.tagged_values import TaggedValues
 

@@ -13,7 +13,7 @@ from typing import Any
 from headrace.answer_formats.layouts.call_layout import TYPES, TaggedLayout
 from headrace.answer_formats.readers.tagged_calls import declared_types, types_of
 from headrace.structured.composition import Composition
-from headrace.structured.schema_grammar import SPACED, of_schema
+from headrace.structured.json_schema.grammar import SPACED, of_schema
 from headrace.structured.tools.marked_texts import MarkedTexts
 from headrace.structured.tools.value_kinds import ValueKinds, listed
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.structured.patterns import PatternError
+from headrace.structured.json_schema.patterns import PatternError
 
 _LABEL = "[A-Za-z0-9]{1,30}(-[A-Za-z0-9]{1,30})?"
 _HOST = rf"{_LABEL}(\.{_LABEL}){{0,3}}"

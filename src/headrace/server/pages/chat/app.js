@@ -5,7 +5,7 @@ import { count } from "./shared/format.js";
 import { schemeSelect } from "./shared/scheme.js";
 import { models } from "./client.js";
 import { Conversation } from "./conversation.js";
-import { drawSettings, reveal, toggleSettings } from "./settings.js";
+import { drawSettings, reveal, toggleSettings, tryPart } from "./settings.js";
 import { save, state, STORED_SCHEME } from "./store.js";
 
 const RETRY_MS = 2000;
@@ -20,6 +20,7 @@ const stop = h(
 const question = h("textarea", {
   id: "question",
   rows: 1,
+  dir: "auto",
   placeholder: "Message",
   "aria-label": "Message",
   autocomplete: "off",
@@ -27,6 +28,11 @@ const question = h("textarea", {
 const status = h("p", { class: "status", role: "status" });
 
 const conversation = new Conversation(at("conversation"), {
+  onTry: (part) => {
+    question.value = tryPart(part);
+    grow();
+    if (question.checkVisibility()) question.focus();
+  },
   onRunning: (running) => {
     const free = [document.body, stop].includes(document.activeElement);
     [send.hidden, stop.hidden] = [running, !running];
@@ -138,6 +144,7 @@ at("tools").append(
   h("a", { href: "docs" }, "API"),
 );
 at("composer").append(
+  conversation.latest,
   h("form", { onsubmit: submit }, question, h("div", { class: "sends" }, send, stop)),
   h("div", { class: "row foot" }, status, h("small", {}, "Enter sends, Shift+Enter starts a line")),
 );
@@ -147,4 +154,5 @@ document.body.classList.toggle("with-settings", innerWidth >= 1000);
 drawSettings(at("settings"), undefined, load);
 at("settings-button").setAttribute("aria-expanded", String(innerWidth >= 1000));
 question.focus();
+conversation.toEnd();
 load();

@@ -23,18 +23,37 @@ const SUGGESTIONS = [
   "How do I read a file line by line?",
 ];
 
+// What else can be tried: its name, and the section of the settings that turns it on.
+const TRIALS = [
+  ["Answer in JSON of a schema", "schema"],
+  ["Call a tool", "tools"],
+  ["Colour tokens by probability", "logprobs"],
+];
+
 export class Conversation {
-  // onRunning: called with whether an answer is arriving; onFigures: when its figures have changed;
+  // onTry: called with a section of the settings; onRunning: called with whether an answer is arriving; onFigures: when its figures have changed;
   // onRefused: with an error's status.
-  constructor(root, { onRunning, onFigures, onRefused }) {
+  constructor(root, { onTry, onRunning, onFigures, onRefused }) {
     this.root = root;
+    this.onTry = onTry;
     this.onRunning = onRunning;
     this.onFigures = onFigures;
     this.onRefused = onRefused;
     this.views = new Map();
     this.control = null;
-    this.engine = null;
+    this.latest = h(
+      "button",
+      { type: "button", id: "latest", hidden: true, onclick: () => this.toEnd() },
+      "Latest message",
+    );
+    root.addEventListener("scroll", () => {
+      this.latest.hidden = this.isNearEnd();
+    });
     this.draw();
+  }
+
+  toEnd() {
+    this.root.scrollTop = this.root.scrollHeight;
   }
 
   get running() {
@@ -68,12 +87,24 @@ export class Conversation {
       "div",
       { class: "welcome" },
       h("h2", {}, "Ask the model something"),
-      h("p", { class: "quiet" }, "The conversation stays in this browser."),
+      h(
+        "p",
+        { class: "quiet" },
+        "The conversation stays in this browser. Esc stops an answer; Settings has the rest.",
+      ),
       h(
         "ul",
         {},
         SUGGESTIONS.map((text) =>
           h("li", {}, h("button", { type: "button", onclick: () => this.say(text) }, text)),
+        ),
+      ),
+      h("h3", {}, "Or see more of it"),
+      h(
+        "ul",
+        {},
+        TRIALS.map(([name, part]) =>
+          h("li", {}, h("button", { type: "button", onclick: () => this.onTry(part) }, name)),
         ),
       ),
     );
@@ -96,9 +127,6 @@ export class Conversation {
     return {
       edit: (text, send) => {
         const changed = change(() => {
-          const exchange = exchangeOf(message);
-          // Its tokens are those of the text before.
-          if (exchange && text !== message.content) exchange.tokens = null;
           message.content = text;
           if (send) cut(at() + 1);
         });
@@ -176,7 +204,7 @@ export class Conversation {
     if (body === null) return;
     const schema = body.response_format?.json_schema?.schema;
     const message = { role: "assistant", content: "", ...(schema !== undefined && { schema }) };
-    keepExchange(message, { body, events: [], length: 0, tokens: null });
+    keepExchange(message, { body, events: [], length: 0 });
     state.messages.push(message);
     this.draw();
     const view = this.views.get(message);
@@ -203,7 +231,7 @@ export class Conversation {
     this.keep();
     const follows = this.isNearEnd();
     this.draw();
-    if (follows) this.root.scrollTop = this.root.scrollHeight;
+    if (follows) this.toEnd();
     const { tokens } = message.figures || {};
     announce(
       message.error ? "There is no answer." : `The answer is complete: ${count(tokens)} tokens.`,
@@ -216,9 +244,11 @@ export class Conversation {
     const watch = new Stopwatch(performance.now());
     const engine = new EngineWatch();
     let figures = null;
+    let ended = false;
     const update = (final) => {
       message.figures = { ...watch.figures(final), mbu: engine.share };
-      if (watch.first_ms !== undefined) view.answer.figures(shown(message.figures));
+      const arrives = { arriving: !ended, measured: engine.measures };
+      view.answer.figures(shown(message.figures, arrives));
       this.onFigures();
     };
     // At most once a frame: tokens may arrive faster.
@@ -238,6 +268,7 @@ export class Conversation {
     try {
       await engine.read();
       watch.started_ms = performance.now();
+      update(null);
       for await (const chunk of chat(body, signal, raw)) {
         const progress = chunk.prompt_progress;
         if (progress && watch.first_ms === undefined)
@@ -247,7 +278,7 @@ export class Conversation {
         const choice = chunk.choices?.[0];
         const piece = pieceOf(choice);
         watch.take(chunk, piece !== null, performance.now());
-        if (piece) this.grow(message, view, exchange, piece);
+        if (piece) this.grow(message, view, piece);
         if (choice?.finish_reason) message.finish = choice.finish_reason;
         figures = choice?.metrics || figures;
         if (piece || chunk.usage) updateSoon();
@@ -256,22 +287,20 @@ export class Conversation {
       clearInterval(ticks);
       await engine.read();
       cancelAnimationFrame(frame);
+      ended = true;
       update(figures);
     }
   }
 
-  grow(message, view, exchange, piece) {
+  grow(message, view, piece) {
     const follows = this.isNearEnd();
     if (!message.content && !message.reasoning && !message.calls) view.waiting("");
     if (piece.reasoning) message.reasoning = (message.reasoning || "") + piece.reasoning;
     if (piece.content) message.content += piece.content;
     if (piece.calls) addCalls((message.calls ??= []), piece.calls);
-    if (piece.tokens) (exchange.tokens ??= []).push(...piece.tokens);
     view.grow(piece);
     if (follows)
-      requestAnimationFrame(() => {
-        this.root.scrollTop = this.root.scrollHeight;
-      });
+      requestAnimationFrame(() => this.toEnd());
   }
 
   isNearEnd() {
@@ -301,6 +330,11 @@ class EngineWatch {
     this.first = null;
     this.share = undefined;
     this.useless = false;
+  }
+
+  // Whether there will be a share.
+  get measures() {
+    return this.first !== null && !this.useless;
   }
 
   async read() {

@@ -1,6 +1,6 @@
 // What an answer takes: by this page's clock while it arrives, by the server's once it is there.
 
-import { count, known, ms, percent } from "./shared/format.js";
+import { count, known, ms, NONE, percent } from "./shared/format.js";
 
 const SAMPLES = {
   limit: "headrace:read_limit_bytes_per_second",
@@ -58,33 +58,43 @@ export class Stopwatch {
   }
 }
 
-// Pairs of name and value with an explanation, of those that are known.
-export function shown(figures) {
+// Of each figure: name, value, an explanation, and the characters that its value may take. Those that
+// are not known are omitted, or, while the answer arrives, a dash where they will be. measured:
+// whether MBU will be known.
+export function shown(figures, { arriving = false, measured = false } = {}) {
   const { tokens, rate, ttft_ms, queue_ms, prompt, cached, thoughts, mbu: share, miss } = figures;
   const cachedTitle = `Prompt tokens found in the prefix cache${miss ? `; no more because: ${miss}` : ""}`;
-  return [
+  const pairs = [
     [
       "Tokens/s",
       known(rate) && rate.toFixed(rate < 10 ? 1 : 0),
       "Tokens after the first, by the second",
+      5,
     ],
     [
       "TTFT",
       known(ttft_ms) && ms(ttft_ms),
       `Time to the first token${known(queue_ms) ? `, ${ms(queue_ms)} of it waiting` : ""}`,
+      7,
     ],
-    ["Output", known(tokens) && count(tokens), "Tokens of the answer"],
-    ["Thoughts", thoughts > 0 && count(thoughts), "Tokens of reasoning, part of the output"],
-    ["Prompt", known(prompt) && count(prompt), "Tokens of the prompt"],
+    ["Output", known(tokens) && count(tokens), "Tokens of the answer", 5],
+    ["Prompt", known(prompt) && count(prompt), "Tokens of the prompt", 5],
     [
       "Cached",
       known(cached) && known(prompt) && `${count(cached)} (${percent(cached, prompt)})`,
       cachedTitle,
+      11,
     ],
     [
       "MBU",
       known(share) && percent(share, 1),
       "Memory bandwidth utilization of the engine's steps meanwhile, of what this machine reads at most",
+      5,
     ],
-  ].filter(([, value]) => value);
+    ["Thoughts", thoughts > 0 && count(thoughts), "Tokens of reasoning, part of the output", 4],
+  ];
+  const awaited = (name) => arriving && name !== "Thoughts" && (name !== "MBU" || measured);
+  return pairs
+    .filter(([name, value]) => value || awaited(name))
+    .map(([name, value, ...rest]) => [name, value || NONE, ...rest]);
 }

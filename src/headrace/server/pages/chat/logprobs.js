@@ -2,6 +2,7 @@
 // under the pointer, or chosen with the arrow keys, shows its rivals.
 
 import { h } from "./shared/dom.js";
+import { Placing } from "./placing.js";
 
 const share = (logprob) => {
   const value = 100 * Math.exp(logprob);
@@ -9,41 +10,56 @@ const share = (logprob) => {
 };
 const visible = (text) => JSON.stringify(text).slice(1, -1).replaceAll('\\"', '"') || "(nothing)";
 
-// Bytes of tokens become text together: a character may be cut between tokens.
-export function tokenTexts(tokens) {
-  const decoder = new TextDecoder();
-  return tokens.map(({ bytes, token }, at) =>
-    bytes ? decoder.decode(new Uint8Array(bytes), { stream: at + 1 < tokens.length }) : token,
-  );
+// The tokens of an answer: those of its thoughts, those of its text, and the others, folded.
+export class TokensView {
+  constructor() {
+    this.placing = new Placing();
+    this.reasoning = new TokenRow("Thoughts by probability");
+    this.content = new TokenRow("Tokens");
+    this.apart = new TokenRow("Outside the text");
+    this.summary = h("summary", {});
+    this.others = h("details", { class: "apart", hidden: true }, this.summary, this.apart.element);
+  }
+
+  // piece: {reasoning, content, tokens}; final: nothing more arrives.
+  take(piece, final = false) {
+    for (const [place, text, token] of this.placing.take(piece, final)) {
+      if (place === "apart") this.apart.append(visible(text), token);
+      else this[place].append(text, token);
+    }
+    const count = this.apart.spans.length;
+    this.others.hidden = !count;
+    this.summary.textContent = `${count} ${count === 1 ? "token" : "tokens"} outside the text`;
+    if (!final) return;
+    // What no token has written, such as a text that the server has changed, is shown as it is.
+    const { left } = this.placing;
+    for (const name of ["reasoning", "content"]) this[name].element.append(left[name]);
+    left.reasoning = left.content = "";
+  }
 }
 
-export class TokensView {
-  constructor(element) {
-    this.element = element;
+class TokenRow {
+  constructor(name) {
     this.tip = h("div", { class: "tip", role: "tooltip", id: "token-tip", hidden: true });
     this.spans = [];
     this.at = -1;
-    this.decoder = new TextDecoder();
-    element.className = "tokens";
-    element.tabIndex = 0;
-    element.setAttribute("role", "group");
-    element.setAttribute("aria-label", "Tokens; arrow keys show their probabilities");
-    element.addEventListener("keydown", (event) => this.move(event));
-    element.addEventListener("blur", () => this.hide());
-    element.addEventListener("mouseover", (event) => this.hover(event));
-    element.addEventListener("mouseleave", () => this.hide());
+    this.element = h("div", {
+      class: "tokens",
+      tabindex: "0",
+      role: "group",
+      "aria-label": `${name}; arrow keys show their probabilities`,
+      onkeydown: (event) => this.move(event),
+      onblur: () => this.hide(),
+      onmouseover: (event) => this.hover(event),
+      onmouseleave: () => this.hide(),
+    });
   }
 
-  append(tokens) {
-    for (const token of tokens) {
-      const text = token.bytes
-        ? this.decoder.decode(new Uint8Array(token.bytes), { stream: true })
-        : token.token;
-      const span = h("span", { class: "token" }, text);
-      span.style.setProperty("--p", String(Math.exp(token.logprob)));
-      this.spans.push([span, token]);
-      this.element.append(span);
-    }
+  append(text, token) {
+    const span = h("span", { class: "token" }, text);
+    span.style.setProperty("--p", String(Math.exp(token.logprob)));
+    this.spans.push([span, token]);
+    this.element.append(span);
   }
 
   hover({ target }) {

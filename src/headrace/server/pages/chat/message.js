@@ -46,7 +46,7 @@ function drawJson(answer, message, tokens) {
   } catch {
     block = codeBlock(message.content, "text");
   }
-  answer.replace(tokens ? tokens.element : block, judgement(message));
+  answer.replace(...(tokens ? [tokens.content.element, tokens.others] : [block]), judgement(message));
 }
 
 export class MessageView {
@@ -75,14 +75,15 @@ export class MessageView {
     const { thought } = this.answer;
     // Thoughts are open until the answer itself begins, unless they were folded by hand.
     if (reasoning && thought.hidden) thought.open = true;
-    if (reasoning) this.answer.reason(reasoning);
+    if (reasoning && !tokens && !this.tokens) this.answer.reason(reasoning);
     if ((content || calls) && !this.begun) {
       this.begun = true;
       thought.open = false;
     }
-    if (tokens) {
-      this.tokens ??= this.startTokens();
-      this.tokens.append(tokens);
+    if (tokens) this.tokens ??= this.startTokens();
+    if (this.tokens) {
+      this.answer.thought.hidden &&= !reasoning;
+      this.tokens.take({ reasoning, content, tokens });
     }
     if (content && !this.tokens) this.answer.append(content);
     if (calls)
@@ -93,9 +94,10 @@ export class MessageView {
   }
 
   startTokens() {
-    const element = h("div");
-    this.answer.replace(element);
-    return new TokensView(element);
+    const tokens = new TokensView();
+    this.answer.replace(tokens.content.element, tokens.others);
+    this.answer.thought.lastChild.replaceChildren(tokens.reasoning.element);
+    return tokens;
   }
 
   waiting(words) {
@@ -121,17 +123,13 @@ export class MessageView {
 
   drawAnswer(last) {
     const { message, answer } = this;
-    const exchange = exchangeOf(message);
     answer.thought.hidden = !message.reasoning;
-    answer.thought.lastChild.textContent = message.reasoning || "";
-    if (exchange?.tokens && !this.tokens) {
-      this.tokens = this.startTokens();
-      this.tokens.append(exchange.tokens);
-    }
+    if (this.tokens) this.tokens.take({}, true);
+    else answer.thought.lastChild.textContent = message.reasoning || "";
     answer.text = message.content;
     const hasSchema = message.schema !== undefined;
     if (hasSchema && message.content) drawJson(answer, message, this.tokens);
-    else if (this.tokens) answer.replace(this.tokens.element);
+    else if (this.tokens) answer.replace(this.tokens.content.element, this.tokens.others);
     else answer.draw();
     if (hasSchema && !message.content && message.reasoning && message.finish === "length")
       answer.replace(mark("warn", "Reasoning took all tokens. Limit its tokens in Sampling."));

@@ -31,9 +31,10 @@ function toolsOf({ text }) {
   );
 }
 
-function schemaOf({ text, strict }) {
+// Answers are held to it in any case; `strict` says so to other servers, for whoever copies it.
+function schemaOf({ text }) {
   const schema = parsed("schema-text", "Answer's schema", text);
-  return { type: "json_schema", json_schema: { name: "answer", schema, strict } };
+  return { type: "json_schema", json_schema: { name: "answer", schema, strict: true } };
 }
 
 const call = ({ id, name, arguments: given }) => ({

@@ -5,7 +5,10 @@ import { bound, moreField, parameterFields } from "./shared/parameters.js";
 import { REASONING, SAMPLING } from "./request.js";
 import { key, save, state } from "./store.js";
 
-const EFFORTS = ["none", "minimal", "low", "medium", "high", "xhigh"];
+// As the server takes them.
+const EFFORTS = ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
+// Where the settings take the place of the conversation, as in style/frame.css.
+const NARROW_PX = 700;
 const CHOICES = [
   ["auto", "The model decides"],
   ["required", "At least one call"],
@@ -19,7 +22,7 @@ const EXAMPLE_TOOLS = [
       description: "The weather of a city at this moment.",
       parameters: {
         type: "object",
-        properties: { city: { type: "string" } },
+        properties: { city: { type: "string", minLength: 1 } },
         required: ["city"],
         additionalProperties: false,
       },
@@ -44,24 +47,26 @@ function section(id, title, open, ...content) {
   return h("details", { id, open: isOpen }, h("summary", {}, title), inside);
 }
 
-// A checkbox that keeps kept[name].
-function check(label, kept, name, changed) {
+// A checkbox that keeps kept.on.
+function check(label, kept, changed, id = unique("check")) {
   const input = h("input", {
     type: "checkbox",
-    id: unique("check"),
-    checked: kept[name],
+    id,
+    checked: kept.on,
     onchange: () => {
-      kept[name] = input.checked;
+      kept.on = input.checked;
       changed();
     },
   });
   return h("div", { class: "field check" }, input, h("label", { for: input.id }, label));
 }
 
-// A field of JSON that says where it is wrong as soon as it is left.
+// A field of JSON that says where it is wrong as soon as it is left. fill: puts the example there.
 function jsonField(id, label, kept, help, example, changed) {
   const problem = h("small", { class: "bad", id: `${id}-problem`, role: "alert" });
-  const input = bound(kept, "text", { rows: 8, spellcheck: "false", class: "code", id }, changed);
+  const placeholder = JSON.stringify(example);
+  const attributes = { rows: 8, spellcheck: "false", class: "code", id, placeholder };
+  const input = bound(kept, "text", attributes, changed);
   const judge = () => {
     problem.textContent = "";
     try {
@@ -76,10 +81,11 @@ function jsonField(id, label, kept, help, example, changed) {
     "button",
     {
       type: "button",
-      class: "quiet",
+      class: "quiet example",
       onclick: () => {
         input.value = JSON.stringify(example, null, 2);
         kept.text = input.value;
+        kept.on = document.getElementById(`${id}-on`).checked = true;
         judge();
         changed();
       },
@@ -161,7 +167,7 @@ export function drawSettings(root, model, onKey) {
       "tools-part",
       "Tools",
       state.tools.on,
-      check("Offer tools to the model", state.tools, "on", changed),
+      check("Offer tools to the model", state.tools, changed, "tools-text-on"),
       jsonField(
         "tools-text",
         "Tools (JSON)",
@@ -176,22 +182,21 @@ export function drawSettings(root, model, onKey) {
       "schema-part",
       "Answer's schema",
       state.schema.on,
-      check("Answer in JSON of this schema", state.schema, "on", changed),
+      check("Answer in JSON of this schema", state.schema, changed, "schema-text-on"),
       jsonField(
         "schema-text",
         "JSON Schema",
         state.schema,
-        "Sent as response_format.",
+        "Sent as response_format. Every answer is held to it, whatever the model would write.",
         EXAMPLE_SCHEMA,
         changed,
       ),
-      check("strict", state.schema, "strict", changed),
     ),
     logprobs: section(
       "logprobs-part",
       "Log probabilities",
       state.logprobs.on,
-      check("Colour tokens by their probability", state.logprobs, "on", changed),
+      check("Colour tokens by their probability", state.logprobs, changed, "logprobs-on"),
       field(
         "Rivals of each token",
         bound(state.logprobs, "rivals", { type: "number", min: 0, max: 20, step: 1 }, changed),
@@ -236,6 +241,27 @@ export function toggleSettings(open) {
   showSettings(open);
   if (open) document.querySelector("#settings summary").focus();
   else document.getElementById("settings-button").focus();
+}
+
+// What a question for a part of the settings may be.
+const QUESTIONS = {
+  schema: "Describe the function zip.",
+  tools: "What is the weather in Paris?",
+  logprobs: "What does zip do in Python?",
+};
+
+// Turns on a part of the settings, with its example where it has a field that is empty; returns a
+// question to try it with.
+export function tryPart(name) {
+  const part = document.getElementById(`${name}-part`);
+  const text = part.querySelector("textarea");
+  showSettings(innerWidth > NARROW_PX);
+  part.open = true;
+  if (text && !text.value.trim()) part.querySelector("button.example").click();
+  const on = part.querySelector("[type=checkbox]");
+  if (!on.checked) on.click();
+  part.scrollIntoView({ block: "nearest" });
+  return QUESTIONS[name];
 }
 
 // Opens what holds a control and puts the focus there.

@@ -17,7 +17,7 @@ const fresh = () => ({
   effort: "",
   more: "",
   tools: { on: false, text: "", choice: "auto" },
-  schema: { on: false, text: "", strict: true },
+  schema: { on: false, text: "" },
   logprobs: { on: false, rivals: "5" },
   messages: [],
 });

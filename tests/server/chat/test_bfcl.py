@@ -1,0 +1,81 @@
+"""Questions of the Berkeley Function Calling Leaderboard sent to a server: whole and streamed, a
+reply has the calls that the model's text is, in every format that --tool-call-parser names."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from headrace.answer_formats.call_syntax import CallFormat
+from headrace.answer_formats.formats import CALL_FORMATS
+from headrace.config import ServerConfig
+from headrace.conversation.reading import answer_format
+from headrace.text import ChatTemplate
+from tests.answer_formats.bfcl import PARTS, Question, questions, writer
+from tests.server.conftest import Running
+from tests.server.mock_engine import INFO, MockEngine, says
+from tests.server.routes.test_completions import events_of
+
+pytestmark = pytest.mark.matrix
+
+PATH = "/v1/chat/completions"
+TEMPLATE = ChatTemplate("{{ messages[0].content }}")
+LONGEST = msgspec.structs.replace(INFO, max_model_len=4096, pool_tokens=4096)
+"""Longer than any of the answers, whose tokens are bytes."""
+
+
+def body_of(question: Question) -> dict[str, Any]:
+    tools = [{"type": "function", "function": function} for function in question.functions]
+    return {"messages": [{"role": "user", "content": "x"}], "tools": tools}
+
+
+def calls_of(calls: list[Any]) -> list[tuple[str, Any]]:
+    functions = [call["function"] for call in calls]
+    return [(function["name"], json.loads(function["arguments"])) for function in functions]
+
+
+def streamed(server: Running, body: dict[str, Any]) -> tuple[list[Any], str, str | None]:
+    """The calls, the content and the finish reason that a stream adds up to."""
+    calls: list[Any] = []
+    content, reason = "", None
+    for event in events_of(server.post(PATH, {**body, "stream": True})):
+        (choice,) = event["choices"]
+        reason = choice["finish_reason"] or reason
+        content += choice["delta"].get("content") or ""
+        for delta in choice["delta"].get("tool_calls", ()):
+            if delta["index"] == len(calls):
+                calls.append({"function": {"name": delta["function"]["name"], "arguments": ""}})
+            more = delta["function"].get("arguments") or ""
+            calls[delta["index"]]["function"]["arguments"] += more
+    return calls, content, reason
+
+
+@pytest.mark.parametrize("format", CALL_FORMATS, ids=lambda format: str(format.name))
+def test_a_reply_has_the_calls_of_the_answer_whole_and_streamed(
+    shared_assets: Path, start: Callable[..., Running], format: CallFormat
+) -> None:
+    config = ServerConfig(tool_call_parser=format.name)
+    engine = MockEngine(says(""), info=LONGEST)
+    reads = answer_format(TEMPLATE, calls=config.tool_call_parser)
+    server = start(engine, config=config, template=TEMPLATE, answer_format=reads)
+    write, draw = writer(shared_assets, format), random.Random(5)
+    num_questions = 0
+    for question in questions(shared_assets, per_part=1):
+        text = write(question)
+        engine.reply = says(text, cut=[draw.randint(1, 40) for _ in range(len(text) // 10)])
+        reply = server.post(PATH, body_of(question))
+        assert reply.status_code == 200, reply.text
+        (choice,) = reply.json()["choices"]
+        assert calls_of(choice["message"]["tool_calls"]) == question.calls, text
+        assert (choice["message"]["content"] or "").strip() == ""
+        assert choice["finish_reason"] == "tool_calls"
+        calls, content, reason = streamed(server, body_of(question))
+        assert (calls_of(calls), content.strip(), reason) == (question.calls, "", "tool_calls")
+        num_questions += 1
+    assert num_questions == len(PARTS)
