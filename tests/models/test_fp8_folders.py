@@ -17,8 +17,8 @@ import pytest
 
 from headrace import LLM, SamplingParams
 from headrace.config.settings import EngineConfig
-from headrace.engine.expert_memory import plan_weights
-from headrace.engine.weight_memory import copied_bytes
+from headrace.engine.memory.expert_memory import plan_weights
+from headrace.engine.memory.weight_memory import copied_bytes
 from headrace.errors import CheckpointError, UnsupportedModelError
 from headrace.models import load_model
 from headrace.ops import make_ops
