@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 
 import numpy as np
@@ -186,3 +187,36 @@ def test_scales_that_are_no_numbers_stop_the_load(tmp_path: Path, kernels: Ops) 
     zero = source_of_array(np.zeros((), np.float32), name)
     with pytest.raises(CheckpointError, match=r"weight_scale_2' is 0; it has to be above 0"):
         open_checkpoint(changed(made, {name: zero}))
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_headers_that_were_changed_are_read_or_refused(name: str, tmp_path: Path) -> None:
+    """Shapes and dtypes of some tensor, and tensors in each other's place: never another error."""
+    made = write_four_bits(tmp_path, "qwen3", LAYOUTS[name], hidden=64, intermediate=64, layers=1)
+    path, rng = made.small / "model.safetensors", random.Random(name)
+    whole = path.read_bytes()
+    end = 8 + int.from_bytes(whole[:8], "little")
+    for _ in range(25):
+        header = json.loads(whole[8:end])
+        header.pop("__metadata__", None)
+        name_of, other = rng.sample([*header], 2)
+        entry, shape = header[name_of], header[name_of]["shape"]
+        size = int(np.prod(shape))
+        match rng.randrange(4):
+            case 0:
+                entry["shape"] = rng.choice(
+                    [[size], [1, size], [size, 1], [1, *shape], shape[::-1]]
+                )
+            case 1:
+                entry["dtype"] = rng.choice(["F32", "F16", "BF16", "I32", "U8", "F8_E4M3"])
+            case 2:
+                header[name_of], header[other] = header[other], header[name_of]
+            case _:
+                header[f"{name_of}_2"] = header.pop(name_of)
+        text = json.dumps(header).encode()
+        path.write_bytes(len(text).to_bytes(8, "little") + text + whole[end:])
+        try:
+            for tensor in open_checkpoint(made.small).tensors.values():
+                tensor.to_f32()
+        except (CheckpointError, UnsupportedModelError) as error:
+            assert str(path.parent) in str(error) or "tensor " in str(error)
