@@ -35,10 +35,18 @@ AWQ_ORDER = (0, 2, 4, 6, 1, 3, 5, 7)
 """Of eight rows, the one whose number is in bits 4 i of a word."""
 
 _SLICE_VALUES = 1 << 22
+# Four bits of a word to eight of a double one, by halves.
+_SPREAD = tuple(
+    (np.uint64(shift), np.uint64(mask))
+    for shift, mask in (
+        (16, 0x0000FFFF0000FFFF), (8, 0x00FF00FF00FF00FF), (4, 0x0F0F0F0F0F0F0F0F),
+    )
+)  # fmt: skip
 _SHIFTS = np.arange(0, 32, 4, dtype=np.uint32)
 
 Codes = Callable[[int, int], Bytes]
-"""uint8[last - first, columns] of rows [first, last), each a number of 4 bits."""
+"""uint8[last - first, columns / 32, 16] of rows [first, last): of each 32 numbers the first 16 are
+low halves of bytes, the others high halves."""
 
 
 @dataclass(frozen=True)
@@ -82,9 +90,8 @@ class GroupedTensor(PiecedTensor):
         step = max(1, _SLICE_VALUES // columns)
         for first in range(0, rows, step):
             last = min(first + step, rows)
-            runs = parts.codes(first, last).reshape(last - first, -1, 2, 16)
-            packed = runs[:, :, 0] | runs[:, :, 1] << np.uint8(4)
-            out["qs"][first:last] = packed.reshape(last - first, count, block // 2)
+            runs = parts.codes(first, last)
+            out["qs"][first:last] = runs.reshape(last - first, count, block // 2)
         scales = parts.scales()
         if "e" in (self.codec.layout.names or ()):
             self._check((scales & np.uint8(127)) != 127, scales)
@@ -112,23 +119,26 @@ def _numbers(words: Words) -> Bytes:
     return ((words[..., None] >> _SHIFTS) & np.uint32(15)).astype(np.uint8)
 
 
+def _runs(words: Words) -> Bytes:
+    """The runs of words[rows, columns / 8], the number in the lowest bits first."""
+    spread = words.astype("<u8", order="C")
+    for shift, mask in _SPREAD:
+        spread |= spread << shift
+        spread &= mask
+    fours = spread.reshape(len(words), -1, 4)
+    joined = fours[:, :, :2] | fours[:, :, 2:] << np.uint64(4)
+    return joined.view(np.uint8).reshape(len(words), -1, 16)
+
+
 def along_rows(words: Words) -> Codes:
     """Numbers of words[rows, columns / 8]."""
-
-    def codes(first: int, last: int) -> Bytes:
-        return _numbers(words[first:last]).reshape(last - first, -1)
-
-    return codes
+    return lambda first, last: _runs(words[first:last])
 
 
 def along_columns(words: Words) -> Codes:
     """Numbers of words[columns / 8, rows]."""
 
-    def codes(first: int, last: int) -> Bytes:
-        part = np.ascontiguousarray(words[:, first:last].T)
-        return _numbers(part).reshape(last - first, -1)
-
-    return codes
+    return lambda first, last: _runs(words[:, first:last].T)
 
 
 def across_rows(words: Words) -> Codes:
@@ -137,7 +147,10 @@ def across_rows(words: Words) -> Codes:
     def codes(first: int, last: int) -> Bytes:
         begin, end = first // 8, -(-last // 8)
         part = np.ascontiguousarray(words[:, begin:end].T)
-        return _by_row(part)[first - 8 * begin : last - 8 * begin]
+        numbers = _by_row(part)[first - 8 * begin : last - 8 * begin]
+        runs = numbers.reshape(last - first, -1, 2, 16)
+        packed: Bytes = runs[:, :, 0] | runs[:, :, 1] << np.uint8(4)
+        return packed
 
     return codes
 
@@ -154,11 +167,7 @@ def _by_row(words: Words) -> Bytes:
 def in_pairs(pairs: Bytes) -> Codes:
     """Numbers of bytes[rows, columns / 2], the first of two in the low half."""
 
-    def codes(first: int, last: int) -> Bytes:
-        part = pairs[first:last]
-        return np.stack([part & 15, part >> 4], axis=-1).reshape(last - first, -1)
-
-    return codes
+    return along_rows(np.ascontiguousarray(pairs).view("<u4"))
 
 
 def zeros_of_gptq(words: Words, more: int) -> Callable[[], Bytes]:
