@@ -126,7 +126,7 @@ def _runs(words: Words) -> Bytes:
         spread |= spread << shift
         spread &= mask
     fours = spread.reshape(len(words), -1, 4)
-    joined = fours[:, :, :2] | fours[:, :, 2:] << np.uint64(4)
+    joined: npt.NDArray[np.uint64] = fours[:, :, :2] | fours[:, :, 2:] << np.uint64(4)
     return joined.view(np.uint8).reshape(len(words), -1, 16)
 
 
