@@ -19,6 +19,12 @@ _MINIMUMS = {
     "Q4_1": ("m", -7.5), "Q5_1": ("m", -15.5), "Q2_K": ("dmin", 1.5), "Q4_K": ("dmin", 7.5),
     "Q5_K": ("dmin", 15.5),
 }  # fmt: skip
+# Half way between one half of an E4M3 number and the next: what an index into it is nearest to.
+_E4M3_CODES = np.arange(127)
+_E4M3_VALUES = np.where(
+    _E4M3_CODES < 8, _E4M3_CODES * 2.0**-10, (8 + _E4M3_CODES % 8) * 2.0 ** (_E4M3_CODES // 8 - 11)
+)
+_E4M3_STEPS = (_E4M3_VALUES[1:] + _E4M3_VALUES[:-1]) / 2
 _CALIBRATION_BLOCKS = 4096
 # Block scales vary by this factor to both sides, because a kernel that takes one block's scale for
 # another's must not get away with it.
@@ -44,6 +50,11 @@ def random_rows(
         exponent = 128 + round(float(np.log2(std / unit)))
         blocks["e"] = np.clip(exponent + rng.integers(-1, 2, len(blocks)), 0, 254)
         return out
+    if codec.name == "NVFP4":
+        factor = rng.uniform(1 - _SPREAD, 1 + _SPREAD, blocks["d"].shape)
+        wanted = factor / (1 + _SPREAD**2 / 3) ** 0.5 * (std / unit)
+        blocks["d"] = np.clip(np.searchsorted(_E4M3_STEPS, wanted), 1, 126)
+        return out
     factor = rng.uniform(1 - _SPREAD, 1 + _SPREAD, len(blocks)) / (1 + _SPREAD**2 / 3) ** 0.5
     if codec.name not in _MINIMUMS:
         factor *= rng.choice([-1.0, 1.0], len(blocks))
@@ -54,6 +65,14 @@ def random_rows(
 def _set_scales(
     blocks: npt.NDArray[np.void], name: str, scale: npt.NDArray[np.float64] | float
 ) -> None:
+    if name == "IQ1_M":
+        # The F16 lies in the four high bits of four words, its lowest bits in the first.
+        bits = np.asarray(scale, "<f2").view("<u2")[..., None] >> np.arange(0, 16, 4, dtype="<u2")
+        blocks["scales"] = blocks["scales"] & 0x0FFF | (bits & 15) << 12
+        return
+    if name == "NVFP4":
+        blocks["d"] = 0x40  # half of 2
+        return
     blocks["d"] = scale
     if name in _MINIMUMS:
         minimum, ratio = _MINIMUMS[name]

@@ -62,6 +62,7 @@ class Rows : public MatrixRows {
  public:
   Rows(const std::string& codec, int64_t width, nanobind::object data, nanobind::object order)
       : MatrixRows(codec_of(codec), width), data_(data, "data", 2), order_(order, "row_order", 1) {
+    if (this->codec() == Codec::f8_e4m3) refuse("rows of F8_E4M3 have scales: ScaledRows");
     const int64_t bytes = row_bytes(this->codec(), width);
     data_.require(1, bytes);
     if (order_) order_.view().require_below(data_.size(0));
@@ -120,6 +121,46 @@ class SplitRows : public MatrixRows {
   }
 
   std::unique_ptr<StridedView> pairs_, exponents_;
+};
+
+// A matrix of F8_E4M3, uint8[rows, columns], and its scales, float32[row blocks, column blocks].
+class ScaledRows : public MatrixRows {
+ public:
+  ScaledRows(nanobind::object values, nanobind::object scales, int64_t block_rows,
+             int64_t block_columns, nanobind::object order)
+      : ScaledRows(std::make_unique<View<uint8_t>>(values, "values", 2), scales, block_rows,
+                   block_columns, order) {}
+
+ private:
+  ScaledRows(std::unique_ptr<View<uint8_t>> values, nanobind::object scales, int64_t block_rows,
+             int64_t block_columns, nanobind::object order)
+      : MatrixRows(Codec::f8_e4m3, values->size(1)),
+        values_(std::move(values)),
+        scales_(scales, "scales", 2),
+        order_(order, "row_order", 1) {
+    const int64_t rows = values_->size(0), width = values_->size(1);
+    const auto check = [](const char* name, int64_t value, bool good, const char* rule) {
+      if (!good) refuse(std::string(name) + " " + std::to_string(value) + " is not " + rule);
+    };
+    check("block_rows", block_rows, block_rows >= 1, "at least 1");
+    check("block_columns", block_columns,
+          block_columns >= 1 && (block_columns % kRun == 0 || block_columns >= width),
+          "a multiple of 128, or all columns");
+    scales_.require(0, (rows + block_rows - 1) / block_rows);
+    scales_.require(1, (width + block_columns - 1) / block_columns);
+    if (order_) order_.view().require_below(rows);
+    stored_ = {values_->data(), order_.data(), order_ ? order_.view().size(0) : rows,
+               headrace::row_bytes(Codec::f8_e4m3, width), {}};
+    stored_.pieces.bytes = width;
+    stored_.pieces.scales = scales_.data();
+    stored_.pieces.scales_stride = scales_.size(1);
+    stored_.pieces.block_rows = block_rows;
+    stored_.pieces.block_columns = block_columns;
+  }
+
+  std::unique_ptr<View<uint8_t>> values_;
+  View<float> scales_;
+  OptionalView<int32_t> order_;
 };
 
 template <class T>

@@ -39,6 +39,13 @@ struct BF16Pairs {
   }
 };
 
+// F8_E4M3, as 2^-8 of what the values are.
+struct F8Pairs {
+  using T = uint8_t;
+  static constexpr int kPair = 32;
+  HEADRACE_INLINE void read(const T* p, F& e, F& o) { load_f8_pairs(p, e, o); }
+};
+
 // Chains of `MR` rows of x with `NP` panels. Rows of x are `stride` apart, panels `panel` apart.
 template <int MR, int NP, class Pairs>
 struct Chains {

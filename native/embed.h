@@ -29,11 +29,21 @@ static void embed_block(const uint8_t* from, float* y) {
     uint8_t same[kLanes];
     __builtin_memset(same, block.d, sizeof same);
     d = load_half_e8m0(same);
+  } else if constexpr (P::kFacts.scales == Scales::single ||
+                       P::kFacts.scales == Scales::folded) {
+    d = splat(block.single);
   } else {
-    d = splat_half(block.d);
+    d = mul(splat_half(block.d), splat(P::kFacts.book.factor));  // by 1 it stays what it is
   }
-  const F m = P::kMins ? splat_half(block.m) : zero();
-  constexpr bool kScaled = P::kFacts.scales == Scales::bytes || P::kFacts.scales == Scales::nibbles;
+  F m = zero();
+  if constexpr (P::kMins && P::kFacts.scales == Scales::single) {
+    m = mul(d, splat(static_cast<float>(block.mins[0])));
+  } else if constexpr (P::kMins) {
+    m = splat_half(block.m);
+  }
+  constexpr Scales kScales = P::kFacts.scales;
+  constexpr bool kScaled =
+      kScales == Scales::bytes || kScales == Scales::nibbles || kScales == Scales::odd;
   for (int64_t i = 0; i < P::kTiles * kTile; i += kLanes) {
     const int64_t group = i * P::kGroups / kTile;
     uint8_t q[kLanes];
@@ -45,6 +55,12 @@ static void embed_block(const uint8_t* from, float* y) {
     if constexpr (kScaled) {
       scale = mul(d, splat(static_cast<float>(static_cast<int8_t>(block.scales[group]))));
       if constexpr (P::kMins) min = mul(m, splat(static_cast<float>(block.mins[group])));
+    }
+    if constexpr (kScales == Scales::small || kScales == Scales::folded) {
+      uint8_t same[kLanes];
+      __builtin_memset(same, block.scales[group], sizeof same);
+      scale = load_half_e4m3(same);
+      if constexpr (kScales == Scales::folded) scale = mul(d, scale);
     }
     F v = mul(scale, sub(load_u8(q), splat(static_cast<float>(P::kFacts.zero))));
     if constexpr (P::kMins) v = sub(v, min);

@@ -1,7 +1,5 @@
 #include "expert_weights.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -9,72 +7,6 @@
 #include "pack.h"
 
 namespace headrace {
-namespace {
-
-constexpr int64_t kPage = 4096;
-
-int64_t rows_of(const std::vector<StoredRows>& parts) {
-  int64_t rows = 0;
-  for (const StoredRows& part : parts) rows += part.count;
-  return rows;
-}
-
-// A block of MXFP4 from 16 bytes of two neighbouring values each: value i goes to the low half of
-// byte i, value i + 16 to the high half.
-void join_block(uint8_t exponent, const uint8_t* pairs, uint8_t* to) {
-  *to++ = exponent;
-  for (int i = 0; i < 8; ++i) {
-    const uint8_t low = pairs[i], high = pairs[i + 8];
-    *to++ = static_cast<uint8_t>((low & 15) | high << 4);
-    *to++ = static_cast<uint8_t>(low >> 4 | (high & 0xf0));
-  }
-}
-
-// Values of kBytes each, turned: neighbouring rows lie near each other.
-template <int kBytes>
-void gather_values(const StoredRows& stored, int64_t first, int64_t rows, uint8_t* to) {
-  const Pieces& p = stored.pieces;
-  const uint8_t* from = stored.data + first * p.row_stride;
-  const int64_t columns = stored.row_bytes / kBytes;
-  for (int64_t k = 0; k < columns; ++k, from += p.stride, to += kBytes) {
-    for (int64_t row = 0; row < rows; ++row) {
-      std::memcpy(to + row * stored.row_bytes, from + row * p.row_stride, kBytes);
-    }
-  }
-}
-
-void ask_for(const uint8_t* data, int64_t bytes) {
-  const uintptr_t begin = reinterpret_cast<uintptr_t>(data) / kPage * kPage;
-  const uintptr_t end = reinterpret_cast<uintptr_t>(data + bytes);
-  madvise(reinterpret_cast<void*>(begin), end - begin, MADV_WILLNEED);  // a wish
-}
-
-}  // namespace
-
-void StoredRows::gather(int64_t first, int64_t rows, uint8_t* to) const {
-  if (pieces.exponents == nullptr) {
-    if (pieces.bytes == 2) return gather_values<2>(*this, first, rows, to);
-    return gather_values<4>(*this, first, rows, to);
-  }
-  const int64_t block = facts(Codec::mxfp4).stored_bytes, blocks = row_bytes / block;
-  for (int64_t row = first; row < first + rows; ++row) {
-    const uint8_t* from = data + row * pieces.row_stride;
-    const uint8_t* exponents = pieces.exponents + row * pieces.exponents_stride;
-    for (int64_t b = 0; b < blocks; ++b, from += pieces.stride, to += block) {
-      join_block(exponents[b], from, to);
-    }
-  }
-}
-
-void StoredRows::read_ahead() const {
-  if (order != nullptr || count == 0 || row_bytes == 0) return;
-  if (!in_pieces()) return ask_for(data, count * row_bytes);
-  const bool apart = pieces.exponents != nullptr;
-  const int64_t each = row_bytes / (apart ? facts(Codec::mxfp4).stored_bytes : pieces.bytes);
-  ask_for(data, (count - 1) * pieces.row_stride + (each - 1) * pieces.stride + pieces.bytes);
-  if (apart) ask_for(pieces.exponents, (count - 1) * pieces.exponents_stride + each);
-}
-
 ExpertCacheStats ExpertCache::stats() const {
   return {limit_, held_.load(), hits_.load(), misses_.load(), read_bytes_.load()};
 }
@@ -114,9 +46,7 @@ ExpertMatrices::ExpertMatrices(ThreadPool& pool, Codec codec, int64_t in,
   shape_ = {codec, out, in, tiles, panel_bytes(codec, tiles), nullptr, nullptr};
   panels_ = (out + kLanes - 1) / kLanes;
   row_bytes_ = row_bytes(codec, in);
-  for (const std::vector<StoredRows>& parts : experts_) {
-    for (const StoredRows& part : parts) in_pieces_ |= part.in_pieces();
-  }
+  for (const std::vector<StoredRows>& parts : experts_) in_pieces_ |= any_in_pieces(parts);
   expert_bytes_ = panels_ * shape_.panel_bytes;
   if (!bias.empty()) {
     bias_.resize(static_cast<size_t>(count() * panels_ * kLanes));
@@ -134,8 +64,9 @@ ExpertMatrices::ExpertMatrices(ThreadPool& pool, Codec codec, int64_t in,
   // Pieces of about 1 MiB: enough of them to even out the threads, each long enough to stream.
   pool.for_ranges(every, all_.bytes() >> 20, [&](int64_t begin, int64_t end, int thread) {
     for (int64_t panel = begin; panel < end; ++panel) {
-      pack(panel / panels_, panel % panels_, gathered.data() + thread * gathered_bytes(),
-           all_.data() + panel * shape_.panel_bytes);
+      pack_rows(codec, in, experts_[static_cast<size_t>(panel / panels_)], panel % panels_,
+                gathered.data() + thread * gathered_bytes(),
+                all_.data() + panel * shape_.panel_bytes);
     }
   });
   for (std::vector<StoredRows>& parts : experts_) parts.clear();  // not needed any more
@@ -147,24 +78,6 @@ ExpertMatrices::~ExpertMatrices() {
   for (const ExpertCache::Place slot : slots_) {
     if (slot != cache_->slots_.end()) cache_->drop(slot);
   }
-}
-
-void ExpertMatrices::pack(int64_t expert, int64_t panel, uint8_t* gathered, uint8_t* to) const {
-  const uint8_t* rows[kLanes] = {};
-  int64_t before = 0;
-  for (const StoredRows& part : experts_[static_cast<size_t>(expert)]) {
-    const int64_t first = panel * kLanes - before;
-    const int64_t begin = std::max<int64_t>(0, -first);  // of the lanes that are rows of the part
-    const int64_t end = std::min(kLanes, part.count - first);
-    if (part.in_pieces() && begin < end) {
-      part.gather(first + begin, end - begin, gathered + begin * row_bytes_);
-    }
-    for (int64_t lane = begin; lane < end; ++lane) {
-      rows[lane] = part.in_pieces() ? gathered + lane * row_bytes_ : part.row(first + lane);
-    }
-    before += part.count;
-  }
-  pack_panel(shape_.codec, shape_.in, rows, to);
 }
 
 PackedMatrix ExpertMatrices::view(int64_t expert) const {
@@ -222,7 +135,8 @@ int64_t ExpertMatrices::pack_group(ThreadPool& pool, const std::vector<int32_t>&
       uint8_t* const panels = slots_[static_cast<size_t>(expert)]->memory.data();
       uint8_t* const to = panels + i % panels_ * shape_.panel_bytes;
       std::memset(to, 0, static_cast<size_t>(shape_.panel_bytes));  // may hold another expert's
-      pack(expert, i % panels_, gathered + thread * gathered_bytes(), to);
+      pack_rows(shape_.codec, shape_.in, experts_[static_cast<size_t>(expert)], i % panels_,
+                gathered + thread * gathered_bytes(), to);
     }
   });
   return taken;

@@ -12,36 +12,10 @@
 
 #include "buffer.h"
 #include "kernels.h"
+#include "stored_rows.h"
 #include "thread_pool.h"
 
 namespace headrace {
-
-// How a row is put together that is stored in pieces.
-struct Pieces {
-  int64_t bytes = 0;   // of a piece; 0 where rows lie in one piece each
-  int64_t stride = 0;  // from one piece to the next
-  int64_t row_stride = 0;
-  // MXFP4 apart: pieces are 32 values, two neighbours in a byte, and these are the exponents.
-  const uint8_t* exponents = nullptr;
-  int64_t exponents_stride = 0;  // from one row to the next
-};
-
-// Rows of a matrix as they are stored; whoever makes it keeps the memory alive.
-struct StoredRows {
-  const uint8_t* data;
-  const int32_t* order;  // stored row of each row, or null; none where rows are in pieces
-  int64_t count;
-  int64_t row_bytes;  // as the codec has them
-  Pieces pieces = {};
-
-  bool in_pieces() const { return pieces.bytes != 0; }
-  // Of rows in one piece.
-  const uint8_t* row(int64_t i) const { return data + (order == nullptr ? i : order[i]) * row_bytes; }
-  // Of rows in pieces: `rows` of them from `first` on, one after another as the codec has them.
-  void gather(int64_t first, int64_t rows, uint8_t* to) const;
-  // Asks the system for the pages, so that several reads are under way at a time.
-  void read_ahead() const;
-};
 
 class ExpertMatrices;
 
@@ -113,8 +87,6 @@ class ExpertMatrices {
 
  private:
   friend class ExpertCache;
-  // gathered: memory for the rows of a panel, used where they are in pieces.
-  void pack(int64_t expert, int64_t panel, uint8_t* gathered, uint8_t* to) const;
   int64_t gathered_bytes() const { return in_pieces_ ? kLanes * row_bytes_ : 0; }
 
   PackedMatrix shape_;

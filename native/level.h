@@ -15,7 +15,8 @@
 namespace {
 
 constexpr headrace::Product kProduct = {
-    .half_operand = false, .scratch_bytes = sizeof(LinearScratch), .linear = linear};
+    .half_operand = false, .scratch_bytes = sizeof(LinearScratch),
+    .linear = linear_of<true, static_cast<int>(headrace::Codec::q8_0), headrace::kCodecs>};
 
 static const headrace::Product& product(Codec, bool) { return kProduct; }
 

@@ -6,7 +6,7 @@
 
 namespace headrace {
 
-const Kernels& avx512_kernels();
+const Kernels& best_avx512_kernels();
 
 namespace {
 
@@ -14,16 +14,16 @@ constexpr Product kPairProduct = {
     .half_operand = true, .scratch_bytes = sizeof(PairScratch), .linear = linear_pairs};
 
 const Product& product(Codec codec, bool many_rows) {
-  return codec == Codec::bf16 ? kPairProduct : avx512_kernels().product(codec, many_rows);
+  return codec == Codec::bf16 ? kPairProduct : best_avx512_kernels().product(codec, many_rows);
 }
 
 float probe_multiply(Operands kind, int64_t rounds) {
   return kind == Operands::bf16 ? probe_pairs(rounds)
-                                : avx512_kernels().probe_multiply(kind, rounds);
+                                : best_avx512_kernels().probe_multiply(kind, rounds);
 }
 
 Kernels extended() {
-  Kernels kernels = avx512_kernels();
+  Kernels kernels = best_avx512_kernels();
   kernels.level = "avx512_bf16";
   kernels.product = product;
   kernels.probe_multiply = probe_multiply;

@@ -19,11 +19,19 @@ const Kernels& portable_kernels();
 #if defined(__x86_64__)
 const Kernels& avx2_kernels();
 const Kernels& avx512_kernels();
+const Kernels& avx512_vbmi_kernels();
 const Kernels& avx512_bf16_kernels();
 const Kernels& amx_kernels();
 #elif defined(__aarch64__)
 const Kernels& neon_kernels();
 const Kernels& neon_dotprod_kernels();
+#endif
+
+#if defined(__x86_64__)
+// What the level avx512 is on this machine: one name and the same bits, with or without VBMI.
+const Kernels& best_avx512_kernels() {
+  return __builtin_cpu_supports("avx512vbmi") ? avx512_vbmi_kernels() : avx512_kernels();
+}
 #endif
 
 namespace {
@@ -73,7 +81,7 @@ std::vector<Level> levels() {
 #if defined(__x86_64__)
       {"amx", amx_kernels, has_amx()},
       {"avx512_bf16", avx512_bf16_kernels, has_avx512_bf16()},
-      {"avx512", avx512_kernels, has_avx512()},
+      {"avx512", best_avx512_kernels, has_avx512()},
       {"avx2", avx2_kernels, has_avx2()},
 #elif defined(__aarch64__)
       {"neon_dotprod", neon_dotprod_kernels, has_dot_product()},

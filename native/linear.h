@@ -9,6 +9,7 @@
 
 #include "chains.h"
 #include "kernels.h"
+#include "linear_f8.h"
 #include "linear_int8.h"
 #include "row_blocks.h"
 
@@ -135,7 +136,9 @@ static void block_float(const LinearArgs& a, int64_t panel, int64_t count, int64
   }
 }
 
-static void linear(const LinearArgs& a, int64_t panel_begin, int64_t panel_end, int64_t row_begin,
+// Of floats, and of the quantised kinds from kFirst to before kEnd.
+template <bool kFloats, int kFirst, int kEnd>
+static void linear_of(const LinearArgs& a, int64_t panel_begin, int64_t panel_end, int64_t row_begin,
                    int64_t row_end, void* scratch) {
   LinearScratch* s = static_cast<LinearScratch*>(scratch);
   const Codec codec = a.weight.codec;
@@ -148,20 +151,28 @@ static void linear(const LinearArgs& a, int64_t panel_begin, int64_t panel_end, 
       const int64_t count = panel_end - panel < step ? panel_end - panel : step;
       clear_sums(s->sums, rows);
       if (few) {
-        if (codec == Codec::f32) stream_float<F32Pairs>(a, panel, row, rows, s->sums);
-        if (codec == Codec::f16) stream_float<F16Pairs>(a, panel, row, rows, s->sums);
-        if (codec == Codec::bf16) stream_float<BF16Pairs>(a, panel, row, rows, s->sums);
+        if constexpr (kFloats) {
+          if (codec == Codec::f32) stream_float<F32Pairs>(a, panel, row, rows, s->sums);
+          if (codec == Codec::f16) stream_float<F16Pairs>(a, panel, row, rows, s->sums);
+          if (codec == Codec::bf16) stream_float<BF16Pairs>(a, panel, row, rows, s->sums);
+          if (codec == Codec::f8_e4m3) stream_scaled(a, panel, row, rows, s->sums);
+        }
         if (is_quantised(codec)) {
-          headrace::with_quantised(codec, [&]<Codec C>() {
+          headrace::with_quantised<kFirst, kEnd>(codec, [&]<Codec C>() {
             stream_int8<C>(a, panel, row, rows, s->sums);
           });
         }
       } else {
-        if (codec == Codec::f32) block_float<F32Pairs>(a, panel, count, row, rows, s);
-        if (codec == Codec::f16) block_float<F16Pairs>(a, panel, count, row, rows, s);
-        if (codec == Codec::bf16) block_float<BF16Pairs>(a, panel, count, row, rows, s);
+        if constexpr (kFloats) {
+          if (codec == Codec::f32) block_float<F32Pairs>(a, panel, count, row, rows, s);
+          if (codec == Codec::f16) block_float<F16Pairs>(a, panel, count, row, rows, s);
+          if (codec == Codec::bf16) block_float<BF16Pairs>(a, panel, count, row, rows, s);
+          if (codec == Codec::f8_e4m3) {
+            block_scaled(a, panel, count, row, rows, s->weights, s->sums);
+          }
+        }
         if (is_quantised(codec)) {
-          headrace::with_quantised(codec, [&]<Codec C>() {
+          headrace::with_quantised<kFirst, kEnd>(codec, [&]<Codec C>() {
             block_int8<C>(a, panel, count, row, rows, s->unpacked, s->sums);
           });
         }

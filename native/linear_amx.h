@@ -1,5 +1,5 @@
 // y = W x for many rows by tile products, bit for bit what avx512 computes: TDPBF16PS adds as the
-// chains of even and odd terms do (chains.h), and sums of bytes are exact integers, which then meet
+// chains of even and odd terms do (chains.h; F8_E4M3 is decoded to bf16), and sums of bytes are exact integers, which then meet
 // their scales as in linear_int8.h.
 //
 // `Tiles` are the instructions (amx_tiles.h), or their twin in the tests. A block of rows is two
@@ -9,17 +9,19 @@
 
 #include "amx_tiles.h"
 #include "kernels.h"
+#include "linear_f8.h"
 #include "linear_int8.h"
 #include "row_blocks.h"
 
 namespace headrace {
-const Kernels& avx512_kernels();
+const Kernels& best_avx512_kernels();
 }  // namespace headrace
 
 namespace {
 
 using headrace::is_quantised;
 using headrace::Kernels;
+using headrace::rounds_activations;
 using headrace::Operands;
 using headrace::Product;
 
@@ -130,6 +132,77 @@ static void panels_bf16(const LinearArgs& a, int64_t panel, int64_t count, int64
   }
 }
 
+// Weights of one run of F8_E4M3 as pairs of bf16, 2^-8 of what they are: [panel][k / 2][16][2].
+constexpr int64_t kRunPairBytes = kRun * kLanes * 2;
+static_assert(kBlockPanels * kRunPairBytes <= kUnpackedBytes);
+
+static void decode_run(const LinearArgs& a, int64_t panel, int64_t count, int64_t tile,
+                       int64_t tiles, uint8_t* to) {
+  for (int64_t j = 0; j < count; ++j) {
+    const uint8_t* w = scaled_values(a, panel + j, tile);
+    uint8_t* pairs = to + j * kRunPairBytes;
+    for (int64_t p = 0; p < tiles * kTile / 2; ++p, w += F8Pairs::kPair, pairs += kTileRowBytes) {
+      F e, o;
+      F8Pairs::read(w, e, o);
+      const I low = _mm512_srli_epi32(_mm512_castps_si512(e), 16);
+      const I high = _mm512_and_si512(_mm512_castps_si512(o), _mm512_set1_epi32(-65536));
+      _mm512_storeu_si512(pairs, _mm512_or_si512(low, high));
+    }
+  }
+}
+
+// sums += scale * (x * w) over the tiles of one run: the chains of a tile of k at a time.
+template <class Tiles, bool kTwoRows, bool kTwoPanels>
+static void scaled_block(const uint16_t* x, int64_t stride, const uint8_t* w, const float* scales,
+                         int64_t scale_panel, int64_t tiles, int64_t rows, float* of_tile,
+                         float* sums) {
+  constexpr int64_t kWeightBytes = kTile * kLanes * 2;
+  const int64_t row_bytes = stride * 2;
+  for (int64_t t = 0; t < tiles; ++t, x += kTile, w += kWeightBytes) {
+    for_sums<kTwoRows, kTwoPanels>([&]<int kSum>(int, int) { Tiles::template zero<kSum>(); });
+    Tiles::template load<4>(x, row_bytes);
+    if constexpr (kTwoRows) Tiles::template load<5>(x + kTileRows * stride, row_bytes);
+    Tiles::template load<6>(w, kTileRowBytes);
+    if constexpr (kTwoPanels) Tiles::template load<7>(w + kRunPairBytes, kTileRowBytes);
+    Tiles::template multiply_bf16<0, 4, 6>();
+    if constexpr (kTwoPanels) Tiles::template multiply_bf16<1, 4, 7>();
+    if constexpr (kTwoRows) Tiles::template multiply_bf16<2, 5, 6>();
+    if constexpr (kTwoRows && kTwoPanels) Tiles::template multiply_bf16<3, 5, 7>();
+    for_sums<kTwoRows, kTwoPanels>([&]<int kSum>(int row_tile, int panel) {
+      Tiles::template store<kSum>(
+          of_tile + (row_tile * kTileRows * kBlockPanels + panel) * kLanes, kSumStride);
+    });
+    for (int64_t j = 0; j < (kTwoPanels ? 2 : 1); ++j) {
+      const F scale = load(scales + j * scale_panel);
+      for (int64_t i = 0; i < rows; ++i) {
+        const int64_t at = (i * kBlockPanels + j) * kLanes;
+        store(sums + at, fma(load(of_tile + at), scale, load(sums + at)));
+      }
+    }
+  }
+}
+
+template <class Tiles>
+static void panels_scaled(const LinearArgs& a, int64_t panel, int64_t count, int64_t row,
+                          int64_t rows, AmxScratch* s) {
+  const int64_t all = a.weight.tiles, stride = a.x.stride;
+  const int64_t scale_panel = a.weight.panel_bytes / static_cast<int64_t>(sizeof(float));
+  float* const of_tile = reinterpret_cast<float*>(s->whole);
+  for (int64_t tile = 0; tile < all; tile += kRunTiles) {
+    const int64_t tiles = all - tile < kRunTiles ? all - tile : kRunTiles;
+    const float* scales = run_scales(a, panel) + tile / kRunTiles * kLanes;
+    decode_run(a, panel, count, tile, tiles, s->unpacked);
+    for_row_blocks<Tiles>(rows, kTileRowBytes, [&](int64_t i, int64_t n) {
+      const uint16_t* x = a.x.half + (row + i) * stride + tile * kTile;
+      float* sums = s->sums + i * kBlockPanels * kLanes;
+      with_shape(n, count, [&]<bool kTwoRows, bool kTwoPanels>() {
+        scaled_block<Tiles, kTwoRows, kTwoPanels>(x, stride, s->unpacked, scales, scale_panel,
+                                                  tiles, n, of_tile, sums);
+      });
+    });
+  }
+}
+
 // The integer sums of `rows` rows and one group meet their scales: as unpacked_tiles does.
 template <int G, bool kMins>
 HEADRACE_INLINE void scale_group(const int32_t* whole, const Int8Rows& x,
@@ -208,7 +281,7 @@ static void panels_int8(const LinearArgs& a, int64_t panel, int64_t count, int64
   }
 }
 
-// BF16 (activations as bf16) and quantised weights. The tiles are configured on entry and released
+// BF16 and F8_E4M3 (activations as bf16) and quantised weights. The tiles are configured on entry and released
 // at the end: a thread that sleeps has none that the system would have to save.
 template <class Tiles>
 static void linear_amx(const LinearArgs& a, int64_t panel_begin, int64_t panel_end,
@@ -222,6 +295,8 @@ static void linear_amx(const LinearArgs& a, int64_t panel_begin, int64_t panel_e
       clear_sums(s->sums, rows);
       if (a.weight.codec == Codec::bf16) {
         panels_bf16<Tiles>(a, panel, count, row, rows, s);
+      } else if (a.weight.codec == Codec::f8_e4m3) {
+        panels_scaled<Tiles>(a, panel, count, row, rows, s);
       } else {
         headrace::with_quantised(a.weight.codec, [&]<Codec C>() {
           panels_int8<Tiles, C>(a, panel, count, row, rows, s);
@@ -262,7 +337,7 @@ static float probe_tiles(bool int8, int64_t rounds) {
 constexpr int64_t kTileOpsBf16 = 4 * kTileRows * kLanes * kTile * 2;
 constexpr int64_t kTileOpsInt8 = 2 * kTileOpsBf16;
 
-// The level avx512 with tile products for many rows of BF16 and quantised weights.
+// The level avx512 with tile products for many rows of BF16, F8_E4M3 and quantised weights.
 template <class Tiles>
 struct AmxLevel {
   static constexpr Product kBf16 = {
@@ -271,16 +346,16 @@ struct AmxLevel {
       .half_operand = false, .scratch_bytes = sizeof(AmxScratch), .linear = linear_amx<Tiles>};
 
   static const Product& product(Codec codec, bool many_rows) {
-    if (many_rows && codec == Codec::bf16) return kBf16;
+    if (many_rows && rounds_activations(codec)) return kBf16;
     if (many_rows && is_quantised(codec)) return kInt8;
-    return headrace::avx512_kernels().product(codec, many_rows);
+    return headrace::best_avx512_kernels().product(codec, many_rows);
   }
   static float probe_multiply(Operands kind, int64_t rounds) {
-    return kind == Operands::f32 ? headrace::avx512_kernels().probe_multiply(kind, rounds)
+    return kind == Operands::f32 ? headrace::best_avx512_kernels().probe_multiply(kind, rounds)
                                  : probe_tiles<Tiles>(kind == Operands::int8, rounds);
   }
   static Kernels kernels(const char* level) {
-    Kernels kernels = headrace::avx512_kernels();
+    Kernels kernels = headrace::best_avx512_kernels();
     kernels.level = level;
     kernels.product = product;
     kernels.probe_multiply = probe_multiply;

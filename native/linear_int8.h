@@ -57,18 +57,19 @@ HEADRACE_UNROLL
     for (int64_t at = 0; at < P::kHeaderBytes; at += 64) prefetch(block + kPrefetchBytes + at);
     for (int t = 0; t < P::kTiles; ++t, tile += P::kTileBytes) {
       for (int64_t at = 0; at < P::kTileBytes; at += 64) prefetch(tile + kPrefetchBytes + at);
+      const auto w_tile = P::open_tile(block, tile, t);
       unrolled<0, G>([&]<int g>() __attribute__((always_inline)) {
         ISum s[MR];
 HEADRACE_UNROLL
         for (int i = 0; i < MR; ++i) s[i] = isum(P::kStarts ? start[i * tiles * G + g] : 0);
         unrolled<g * kOfGroup, (g + 1) * kOfGroup>([&]<int kFour>() __attribute__((always_inline)) {
-          const Quads w = quads(P::template four<kFour>(tile));
+          const Quads w = quads(P::template four<kFour>(w_tile));
 HEADRACE_UNROLL
           for (int i = 0; i < MR; ++i) {
             s[i] = dot<P::kWide>(s[i], w, q + i * tiles * kTile + kFour * 4);
           }
         });
-        const F scale = P::scale(p, block, t * G + g);
+        const F scale = P::template scale<g>(p, w_tile, block, t * G + g);
 HEADRACE_UNROLL
         for (int i = 0; i < MR; ++i) {
           total[i] = fma(to_float(s[i]), mul(scale, splat(d[i * tiles])), total[i]);

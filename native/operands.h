@@ -41,7 +41,7 @@ static void prepare(const PrepareArgs& a, int64_t row_begin, int64_t row_end) {
         store_bf16(to + kLanes, round_bf16(high));
       } else {
         float* to = a.to.values + row * a.to.stride + t * kTile;
-        const bool round = a.codec == Codec::bf16;
+        const bool round = headrace::rounds_activations(a.codec);
         store(to, round ? round_bf16(low) : low);
         store(to + kLanes, round ? round_bf16(high) : high);
       }

@@ -1,5 +1,6 @@
 #include "pack.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -46,6 +47,32 @@ void pack_halves(Rows rows, int64_t width, uint8_t* to) {
       for (int64_t k = begin; k < end; ++k) {
         std::memcpy(to + (k * kLanes + row) * 2, rows[row] + k * 2, 2);
       }
+    }
+  }
+}
+
+// F8_E4M3: the scales of all runs, [run] by 16, then [k / 2] by 16 pairs. A run with a NaN among its
+// values has a scale that is NaN: sums over it are, as they would be by the value.
+void pack_scaled(Rows rows, int64_t width, int64_t tiles, uint8_t* to) {
+  const int64_t runs = runs_of(width);
+  uint8_t* const values = to + runs_of(tiles * kTile) * kLanes * static_cast<int64_t>(sizeof(float));
+  for (int64_t row = 0; row < kLanes; ++row) {
+    if (rows[row] == nullptr) continue;
+    const uint8_t* from = rows[row] + runs * static_cast<int64_t>(sizeof(float));
+    for (int64_t run = 0; run < runs; ++run) {
+      const int64_t begin = run * kRun, end = width - begin < kRun ? width : begin + kRun;
+      float scale;
+      std::memcpy(&scale, rows[row] + run * static_cast<int64_t>(sizeof(float)), sizeof scale);
+      // Values are read as 2^-8 of what they are.
+      scale *= 256.0f;
+      uint8_t nan = 0;
+      for (int64_t k = begin; k < end; ++k) {
+        nan |= (from[k] & 0x7f) == 0x7f;
+        values[(k / 2 * kLanes + row) * 2 + k % 2] = from[k];
+      }
+      if (nan != 0) scale = __builtin_nanf("");
+      std::memcpy(to + (run * kLanes + row) * static_cast<int64_t>(sizeof(float)), &scale,
+                  sizeof scale);
     }
   }
 }
@@ -104,6 +131,19 @@ void pack_scales(const StoredBlock& block, int64_t row, uint8_t* to) {
     to[row] = static_cast<uint8_t>(block.d);
     return;
   }
+  if constexpr (f.scales == Scales::single) {
+    std::memcpy(to + row * 4, &block.single, 4);
+    if constexpr (f.mins) to[4 * kLanes + row] = block.mins[0];
+    return;
+  }
+  if constexpr (f.scales == Scales::folded) {
+    std::memcpy(to + row * 4, &block.single, 4);
+    to += 4 * kLanes;
+  }
+  if constexpr (f.scales == Scales::small || f.scales == Scales::folded) {
+    for (int64_t g = 0; g < f.tiles * f.groups; ++g) to[g * kLanes + row] = block.scales[g];
+    return;
+  }
   std::memcpy(to + row * 2, &block.d, 2);
   if constexpr (f.mins) std::memcpy(to + 2 * kLanes + row * 2, &block.m, 2);
   constexpr int64_t kGroups = f.tiles * f.groups;
@@ -114,6 +154,74 @@ void pack_scales(const StoredBlock& block, int64_t row, uint8_t* to) {
     } else if constexpr (f.scales == Scales::bytes) {
       bytes[g * kLanes] = block.scales[g];
       if constexpr (f.mins) bytes[(kGroups + g) * kLanes] = block.mins[g];
+    }
+  }
+}
+
+// What a tile of one output has beside its indices and signs, as BookFacts orders it.
+template <Codec C>
+uint32_t book_bits(const BookBlock& block, int64_t tile) {
+  constexpr CodecFacts f = facts(C);
+  constexpr int kPoints = f.book.points();
+  uint32_t bits = 0;
+  int at = 0;
+  const auto add = [&](uint32_t value, int width) {
+    bits |= value << at;
+    at += width;
+  };
+  for (int i = 0; i < kPoints; ++i) add(block.index[tile * kPoints + i] >> 8, f.book.high_bits);
+  for (int64_t g = 0; g < f.groups; ++g) add(block.scales[tile * f.groups + g], f.book.scale_bits);
+  for (int i = 0; i < f.book.shifts; ++i) add(block.shifts[tile * f.book.shifts + i], 1);
+  return bits;
+}
+
+// The signs of a tile as a plane of one bit: bit f of byte j is that of value 4 f + j.
+uint32_t sign_plane(const uint8_t* signs) {
+  uint32_t plane = 0;
+  for (int k = 0; k < kTile; ++k) {
+    plane |= static_cast<uint32_t>(signs[k / 8] >> (k % 8) & 1) << (k % 4 * 8 + k / 4);
+  }
+  return plane;
+}
+
+template <Codec C>
+void pack_books(Rows rows, int64_t blocks, uint8_t* to) {
+  constexpr CodecFacts f = facts(C);
+  constexpr int kPoints = f.book.points(), kIndexWords = f.book.words();
+  constexpr int64_t kOfTile = tile_bytes(f) / (4 * kLanes);
+  constexpr int kMoreBytes = (f.book.header_bits(f.groups) + 7) / 8;
+  BookBlock block;
+  for (int64_t b = 0; b < blocks; ++b, to += block_bytes(f)) {
+    for (int64_t row = 0; row < kLanes; ++row) {
+      if (rows[row] == nullptr) continue;
+      read_book_block<C>(rows[row] + b * f.stored_bytes, block);
+      std::memcpy(to + row * 2, &block.d, 2);
+      for (int64_t t = 0; t < f.tiles; ++t) {
+        uint32_t words[kOfTile] = {}, more = book_bits<C>(block, t);
+        for (int i = 0; i < kPoints; ++i) {
+          words[i / 4] |= static_cast<uint32_t>(block.index[t * kPoints + i] & 255) << (i % 4 * 8);
+        }
+        if constexpr (f.book.signs != Signs::none) {
+          words[kIndexWords] = sign_plane(block.signs + 4 * t);
+        }
+        if constexpr (f.book.signs == Signs::even) {
+          for (int i = 0; i < 4; ++i) {
+            const int at = 25 + 2 * i;
+            words[kIndexWords] = (words[kIndexWords] & ~(1u << at)) | (more >> i & 1) << at;
+          }
+          more >>= 4;
+        }
+        uint8_t* halves = to + 2 * kLanes;
+        uint8_t* bytes = halves + (kMoreBytes >= 2 ? f.tiles * 2 * kLanes : 0);
+        if constexpr (kMoreBytes >= 2) std::memcpy(halves + (t * kLanes + row) * 2, &more, 2);
+        if constexpr (kMoreBytes % 2 == 1) {
+          bytes[t * kLanes + row] = static_cast<uint8_t>(more >> (kMoreBytes == 3 ? 16 : 0));
+        }
+        uint8_t* tile = to + header_bytes(f) + t * tile_bytes(f);
+        for (int64_t i = 0; i < kOfTile; ++i) {
+          std::memcpy(tile + (i * kLanes + row) * 4, &words[i], 4);
+        }
+      }
     }
   }
 }
@@ -148,43 +256,75 @@ void pack_blocks(Rows rows, int64_t blocks, uint8_t* to) {
 int64_t panel_bytes(Codec codec, int64_t tiles) {
   const CodecFacts& f = facts(codec);
   if (is_quantised(codec)) return tiles / f.tiles * block_bytes(f);
+  if (codec == Codec::f8_e4m3) {
+    return (runs_of(tiles * kTile) * static_cast<int64_t>(sizeof(float)) + tiles * kTile) * kLanes;
+  }
   return tiles * kTile * kLanes * f.stored_bytes;
 }
 
 void pack_panel(Codec codec, int64_t in, const uint8_t* const* rows, uint8_t* to) {
   if (is_quantised(codec)) {
     with_quantised(codec, [&]<Codec C>() {
-      pack_blocks<C>(rows, in / facts(C).stored_elements, to);
+      const int64_t blocks = in / facts(C).stored_elements;
+      if constexpr (facts(C).book.length > 0) {
+        pack_books<C>(rows, blocks, to);
+      } else {
+        pack_blocks<C>(rows, blocks, to);
+      }
     });
   } else if (codec == Codec::f16) {
     pack_halves(rows, in, to);
+  } else if (codec == Codec::f8_e4m3) {
+    pack_scaled(rows, in, (in + kTile - 1) / kTile, to);
   } else {
     pack_words(rows, row_bytes(codec, in), to);
   }
 }
 
+void pack_rows(Codec codec, int64_t in, const std::vector<StoredRows>& parts, int64_t panel,
+               uint8_t* gathered, uint8_t* to) {
+  const int64_t bytes = row_bytes(codec, in);
+  const uint8_t* rows[kLanes] = {};
+  int64_t before = 0;
+  for (const StoredRows& part : parts) {
+    const int64_t first = panel * kLanes - before;
+    const int64_t begin = std::max<int64_t>(0, -first);  // of the lanes that are rows of the part
+    const int64_t end = std::min(kLanes, part.count - first);
+    if (part.in_pieces() && begin < end) {
+      part.gather(first + begin, end - begin, gathered + begin * bytes);
+    }
+    for (int64_t lane = begin; lane < end; ++lane) {
+      rows[lane] = part.in_pieces() ? gathered + lane * bytes : part.row(first + lane);
+    }
+    before += part.count;
+  }
+  pack_panel(codec, in, rows, to);
+}
+
 int64_t row_bytes(Codec codec, int64_t width) {
+  if (codec == Codec::f8_e4m3) {
+    return width + runs_of(width) * static_cast<int64_t>(sizeof(float));
+  }
   return width / facts(codec).stored_elements * facts(codec).stored_bytes;
 }
 
 PackedLinear::PackedLinear(ThreadPool& pool, Codec codec, int64_t in,
-                           const std::vector<const uint8_t*>& rows, std::vector<float> bias)
+                           const std::vector<StoredRows>& parts, std::vector<float> bias)
     : codec_(codec),
-      out_(static_cast<int64_t>(rows.size())),
+      out_(rows_of(parts)),
       in_(in),
       tiles_((in + kTile - 1) / kTile),
       panel_bytes_(headrace::panel_bytes(codec, tiles_)),
       panels_((out_ + kLanes - 1) / kLanes * panel_bytes_),
       bias_(std::move(bias)) {
   const int64_t panels = (out_ + kLanes - 1) / kLanes;
+  const int64_t of_panel = any_in_pieces(parts) ? kLanes * row_bytes(codec, in) : 0;
+  Buffer gathered(pool.size() * of_panel);
   // Pieces of about 1 MiB: enough of them to even out the threads, each long enough to stream.
-  pool.for_ranges(panels, panels_.bytes() >> 20, [&](int64_t begin, int64_t end, int) {
+  pool.for_ranges(panels, panels_.bytes() >> 20, [&](int64_t begin, int64_t end, int thread) {
     for (int64_t panel = begin; panel < end; ++panel) {
-      const uint8_t* of_panel[kLanes] = {};
-      for (int64_t i = 0; i < kLanes && panel * kLanes + i < out_; ++i) {
-        of_panel[i] = rows[static_cast<size_t>(panel * kLanes + i)];
-      }
-      pack_panel(codec, in, of_panel, panels_.data() + panel * panel_bytes_);
+      pack_rows(codec, in, parts, panel, gathered.data() + thread * of_panel,
+                panels_.data() + panel * panel_bytes_);
     }
   });
 }

@@ -25,7 +25,7 @@ struct Session {
 
 // Whether products read rows of x where they lie.
 inline bool reads_rows_as_they_are(const PackedMatrix& weight) {
-  return !is_quantised(weight.codec) && weight.codec != Codec::bf16 &&
+  return !is_quantised(weight.codec) && !rounds_activations(weight.codec) &&
          weight.in == weight.tiles * kTile;
 }
 

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "books.h"
 #include "codecs.h"
 
 namespace {
@@ -15,9 +16,13 @@ namespace {
 using headrace::Codec;
 
 // A block as unsigned numbers: `q` is 4 values a word, in the order of k (codes where the kind has a
-// table); `scales` and `mins` one of each group. d and m are halves (MXFP4: d is the exponent);
-// a value is (d * scale) * (q - zero) - m * min, without scale and min where the kind has none.
+// table); `scales` and `mins` one of each group. d and m are halves (MXFP4: d is the exponent; NVFP4
+// has its scales alone, of seven bits); a value is (d * scale) * (q - zero) - m * min, without scale
+// and min where the kind has none, and times the factor of a book. Kinds of a float32 scale have it in
+// `single`, and a zero point in mins[0]: a value is single * (q - zero) - single * mins[0]; E2M1's is
+// (single * scale) * (q - zero).
 struct StoredBlock {
+  float single;
   uint16_t d, m;
   uint8_t scales[16], mins[16];
   uint32_t q[64];
@@ -89,6 +94,16 @@ static inline void add_bits(const uint8_t* p, int to, uint32_t* q) {
   }
 }
 
+// Five digits of base 3 of each of `count` bytes, the first of all of them first; `digits` of them.
+static inline void read_digits(const uint8_t* p, int count, int digits, uint8_t* to) {
+  constexpr uint8_t kPowers[5] = {1, 3, 9, 27, 81};
+  for (int n = 0; n < digits; ++n) {
+    for (int i = 0; i < count; ++i) {
+      *to++ = static_cast<uint8_t>(static_cast<uint8_t>(p[i] * kPowers[n]) * 3 >> 8);
+    }
+  }
+}
+
 // Eight scales and mins of 6 bits in 12 bytes (Q4_K, Q5_K).
 static inline void read_scales_and_mins(const uint8_t* p, StoredBlock& b) {
   for (int j = 0; j < 4; ++j) {
@@ -124,6 +139,54 @@ static inline void read_block(const uint8_t* p, StoredBlock& b) {
   } else if constexpr (C == Codec::mxfp4) {
     b.d = p[0];
     read_nibbles(p + 1, b.q);
+  } else if constexpr (C == Codec::nvfp4) {
+    b.d = 0;
+    for (int g = 0; g < 4; ++g) {
+      b.scales[g] = p[g] == 0x7f ? 0 : p[g] & 0x7f;  // only without a sign is the highest a NaN
+      for (int i = 0; i < 2; ++i) {
+        const uint32_t word = stored_u32(p + 4 + 8 * g + 4 * i);
+        b.q[4 * g + i] = word & 0x0f0f0f0f;
+        b.q[4 * g + 2 + i] = (word >> 4) & 0x0f0f0f0f;
+      }
+    }
+  } else if constexpr (C == Codec::q1_0) {
+    b.d = stored_u16(p);
+    for (int i = 0; i < 32; ++i) {
+      b.q[i] = ((p[2 + i / 2] >> (i % 2 * 4) & 15) * 0x00204081) & 0x01010101;
+    }
+  } else if constexpr (C == Codec::q2_0) {
+    b.d = stored_u16(p);
+    for (int i = 0; i < 16; ++i) {
+      const uint32_t four = p[2 + i];
+      b.q[i] = (four | four << 6 | four << 12 | four << 18) & 0x03030303;
+    }
+  } else if constexpr (C == Codec::tq1_0) {
+    b.d = stored_u16(p + 52);
+    uint8_t* q = reinterpret_cast<uint8_t*>(b.q);
+    read_digits(p, 32, 5, q);
+    read_digits(p + 32, 16, 5, q + 160);
+    read_digits(p + 48, 4, 4, q + 240);
+  } else if constexpr (C == Codec::tq2_0) {
+    b.d = stored_u16(p + 64);
+    read_pairs(p, b.q);
+  } else if constexpr (headrace::facts(C).book.length != 0) {
+    BookBlock book;
+    read_book_block<C>(p, book);
+    read_points<C>(book, b);
+  } else if constexpr (headrace::facts(C).scales == headrace::Scales::folded) {
+    constexpr headrace::CodecFacts f = headrace::facts(C);
+    __builtin_memcpy(&b.single, p, 4);
+    __builtin_memcpy(b.scales, p + 4, f.tiles * f.groups);
+    for (int64_t t = 0; t < f.tiles; ++t) {
+      read_nibbles(p + 4 + f.tiles * f.groups + 16 * t, b.q + 8 * t);
+    }
+  } else if constexpr (headrace::facts(C).scales == headrace::Scales::single) {
+    constexpr headrace::CodecFacts f = headrace::facts(C);
+    __builtin_memcpy(&b.single, p, 4);
+    if constexpr (f.mins) b.mins[0] = p[4];
+    for (int64_t t = 0; t < f.tiles; ++t) {
+      read_nibbles(p + (f.mins ? 5 : 4) + 16 * t, b.q + 8 * t);
+    }
   } else if constexpr (C == Codec::q2_k) {
     b.d = stored_u16(p + 80);
     b.m = stored_u16(p + 82);

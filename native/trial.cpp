@@ -23,14 +23,14 @@ constexpr int64_t kRows = 40, kOut = 40;
 constexpr int64_t kIn = 512;
 // A trial that takes this long is stuck.
 constexpr unsigned kSeconds = 5;
-constexpr Codec kTried[] = {Codec::bf16, Codec::q8_0, Codec::q4_k, Codec::q6_k};
+constexpr Codec kTried[] = {Codec::bf16, Codec::f8_e4m3, Codec::q8_0, Codec::q4_k, Codec::q6_k};
 
 class Trial {
  public:
   Trial(ThreadPool& pool, Codec codec)
       : stored_(static_cast<size_t>(kOut * row_bytes(codec, kIn))),
         x_(static_cast<size_t>(kRows * kIn)),
-        weight_(pool, codec, kIn, filled(codec), {}),
+        weight_(pool, codec, kIn, {filled(codec)}, {}),
         operand_(kRows * kIn * 16),
         y_(2 * static_cast<size_t>(kRows * kOut)) {}
 
@@ -46,14 +46,12 @@ class Trial {
 
  private:
   // Bytes whose highest bits are clear: every 16-bit float among them is finite and positive.
-  std::vector<const uint8_t*> filled(Codec codec) {
+  StoredRows filled(Codec codec) {
     uint32_t state = 1;
     const auto next = [&] { return (state = state * 1664525u + 1013904223u) >> 16; };
     for (uint8_t& byte : stored_) byte = next() & 0x3b;
     for (float& value : x_) value = static_cast<float>(static_cast<int>(next() % 4096) - 2048) / 512;
-    std::vector<const uint8_t*> rows;
-    for (int64_t i = 0; i < kOut; ++i) rows.push_back(stored_.data() + i * row_bytes(codec, kIn));
-    return rows;
+    return {stored_.data(), nullptr, kOut, row_bytes(codec, kIn)};
   }
 
   void multiply(const Kernels& kernels, const Product& product, int64_t step, void* scratch,

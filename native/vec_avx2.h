@@ -159,6 +159,17 @@ HEADRACE_INLINE F load_bf16(const uint16_t* p) {
                    _mm256_slli_epi32(_mm256_cvtepu16_epi32(load_16(p + 8)), 16)});
 }
 HEADRACE_INLINE F whole_to_float(I x) { return {_mm256_cvtepi32_ps(x.a), _mm256_cvtepi32_ps(x.b)}; }
+HEADRACE_INLINE void load_f8_pairs(const uint8_t* p, F& first_of, F& second_of) {
+  const __m256i pairs = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  const __m256i kept = _mm256_set1_epi16(static_cast<int16_t>(0xbf80));
+  const __m256i high = _mm256_and_si256(_mm256_srai_epi16(pairs, 1), kept);
+  const __m256i low =
+      _mm256_and_si256(_mm256_srai_epi16(_mm256_slli_epi16(pairs, 8), 1), kept);
+  first_of = {_mm256_cvtph_ps(_mm256_castsi256_si128(low)),
+              _mm256_cvtph_ps(_mm256_extracti128_si256(low, 1))};
+  second_of = {_mm256_cvtph_ps(_mm256_castsi256_si128(high)),
+               _mm256_cvtph_ps(_mm256_extracti128_si256(high, 1))};
+}
 HEADRACE_INLINE F load_i8(const int8_t* p) {
   return whole_to_float({_mm256_cvtepi8_epi32(load_8(p)), _mm256_cvtepi8_epi32(load_8(p + 8))});
 }
@@ -179,6 +190,12 @@ HEADRACE_INLINE F load_half_e8m0(const uint8_t* p) {
   const __m128i biased = _mm_subs_epu8(load_16(p), _mm_set1_epi8(1));
   return as_float({_mm256_slli_epi32(_mm256_cvtepu8_epi32(biased), 23),
                    _mm256_slli_epi32(_mm256_cvtepu8_epi32(_mm_srli_si128(biased, 8)), 23)});
+}
+HEADRACE_INLINE F load_half_e4m3(const uint8_t* p) {
+  const __m256i half = _mm256_slli_epi16(_mm256_cvtepu8_epi16(load_16(p)), 7);
+  const __m256 factor = _mm256_set1_ps(128.0f);
+  return {_mm256_mul_ps(_mm256_cvtph_ps(_mm256_castsi256_si128(half)), factor),
+          _mm256_mul_ps(_mm256_cvtph_ps(_mm256_extracti128_si256(half, 1)), factor)};
 }
 
 HEADRACE_INLINE I load_pairs(const uint16_t* p) {
@@ -269,6 +286,29 @@ HEADRACE_INLINE Bytes load_table(const uint8_t* sixteen) {
 }
 HEADRACE_INLINE Bytes lookup(Bytes table, Bytes index) {
   return {_mm256_shuffle_epi8(table.a, index.a), _mm256_shuffle_epi8(table.b, index.b)};
+}
+
+HEADRACE_INLINE Bytes widen_u8(const uint8_t* p) {
+  return {_mm256_cvtepu8_epi32(load_8(p)), _mm256_cvtepu8_epi32(load_8(p + 8))};
+}
+HEADRACE_INLINE Bytes widen_u16(const uint8_t* p) {
+  return {_mm256_cvtepu16_epi32(load_16(p)), _mm256_cvtepu16_epi32(load_16(p + 16))};
+}
+template <int kRight>
+HEADRACE_INLINE Bytes word_field(Bytes x, uint32_t mask) {
+  return field<kRight>(x, whole(static_cast<int32_t>(mask)));
+}
+template <int kRight>
+HEADRACE_INLINE Bytes with_word_field(Bytes base, Bytes x, uint32_t mask) {
+  return with_field<kRight>(base, x, whole(static_cast<int32_t>(mask)));
+}
+HEADRACE_INLINE Bytes differing(Bytes x, Bytes y) {
+  return {_mm256_xor_si256(x.a, y.a), _mm256_xor_si256(x.b, y.b)};
+}
+HEADRACE_INLINE F words_to_float(Bytes x) { return whole_to_float(x); }
+HEADRACE_INLINE Bytes gather(const uint32_t* table, Bytes index) {
+  const int* entries = reinterpret_cast<const int*>(table);
+  return {_mm256_i32gather_epi32(entries, index.a, 4), _mm256_i32gather_epi32(entries, index.b, 4)};
 }
 
 HEADRACE_INLINE Quads quads(Bytes x) { return x; }

@@ -89,6 +89,16 @@ HEADRACE_INLINE F load_bf16(const uint16_t* p) {
   const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
 }
+// 16 pairs of e4m3, the first and the second of each pair as 2^-8 of what they are: shifted by one
+// bit they are halves, whose exponents are 8 less. NaN codes are 480.
+HEADRACE_INLINE void load_f8_pairs(const uint8_t* p, F& first_of, F& second_of) {
+  const __m256i pairs = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  const __m256i kept = _mm256_set1_epi16(static_cast<int16_t>(0xbf80));
+  const __m256i high = _mm256_srai_epi16(pairs, 1);
+  const __m256i low = _mm256_srai_epi16(_mm256_slli_epi16(pairs, 8), 1);
+  first_of = _mm512_cvtph_ps(_mm256_and_si256(low, kept));
+  second_of = _mm512_cvtph_ps(_mm256_and_si256(high, kept));
+}
 HEADRACE_INLINE F load_i8(const int8_t* p) {
   const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
   return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
@@ -110,6 +120,12 @@ HEADRACE_INLINE F load_half_e8m0(const uint8_t* p) {
   const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
   const __m128i biased = _mm_subs_epu8(bytes, _mm_set1_epi8(1));
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu8_epi32(biased), 23));
+}
+// 16 halves of E4M3 numbers without a sign (seven bits): as halves they are 2^8 / 2 too small.
+HEADRACE_INLINE F load_half_e4m3(const uint8_t* p) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  const __m256i half = _mm256_slli_epi16(_mm256_cvtepu8_epi16(bytes), 7);
+  return _mm512_mul_ps(_mm512_cvtph_ps(half), _mm512_set1_ps(128.0f));
 }
 
 // 16 pairs of bf16, and the first or second of each pair as f32.
@@ -176,6 +192,28 @@ HEADRACE_INLINE Bytes load_table(const uint8_t* sixteen) {
 }
 HEADRACE_INLINE Bytes lookup(Bytes table, Bytes index) {
   return _mm512_shuffle_epi8(table, index);
+}
+
+// Bytes as 16 words: bytes and halves widened, (x >> kRight) & mask as field's but of words, base | it,
+// bits that differ, small numbers as f32, and table entries at indices that are in the table.
+HEADRACE_INLINE Bytes widen_u8(const uint8_t* p) {
+  return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+HEADRACE_INLINE Bytes widen_u16(const uint8_t* p) {
+  return _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+}
+template <int kRight>
+HEADRACE_INLINE Bytes word_field(Bytes x, uint32_t mask) {
+  return field<kRight>(x, _mm512_set1_epi32(static_cast<int32_t>(mask)));
+}
+template <int kRight>
+HEADRACE_INLINE Bytes with_word_field(Bytes base, Bytes x, uint32_t mask) {
+  return with_field<kRight>(base, x, _mm512_set1_epi32(static_cast<int32_t>(mask)));
+}
+HEADRACE_INLINE Bytes differing(Bytes x, Bytes y) { return _mm512_xor_si512(x, y); }
+HEADRACE_INLINE F words_to_float(Bytes x) { return _mm512_cvtepi32_ps(x); }
+HEADRACE_INLINE Bytes gather(const uint32_t* table, Bytes index) {
+  return _mm512_i32gather_epi32(index, table, 4);
 }
 
 HEADRACE_INLINE Quads quads(Bytes x) { return x; }

@@ -167,6 +167,19 @@ HEADRACE_INLINE F load_bf16(const uint16_t* p) {
   };
   return {four(p), four(p + 4), four(p + 8), four(p + 12)};
 }
+HEADRACE_INLINE void load_f8_pairs(const uint8_t* p, F& first_of, F& second_of) {
+  const int16x8_t a = vreinterpretq_s16_u8(vld1q_u8(p)), b = vreinterpretq_s16_u8(vld1q_u8(p + 16));
+  const int16x8_t kept = vdupq_n_s16(static_cast<int16_t>(0xbf80));
+  const auto half = [kept](int16x8_t x) {
+    return vreinterpretq_f16_s16(vandq_s16(vshrq_n_s16(x, 1), kept));
+  };
+  const auto all = [](float16x8_t x, float16x8_t y) {
+    return F{vcvt_f32_f16(vget_low_f16(x)), vcvt_f32_f16(vget_high_f16(x)),
+             vcvt_f32_f16(vget_low_f16(y)), vcvt_f32_f16(vget_high_f16(y))};
+  };
+  first_of = all(half(vshlq_n_s16(a, 8)), half(vshlq_n_s16(b, 8)));
+  second_of = all(half(a), half(b));
+}
 HEADRACE_INLINE F load_i8(const int8_t* p) {
   const int8x16_t bytes = vld1q_s8(p);
   const int16x8_t low = vmovl_s8(vget_low_s8(bytes)), high = vmovl_s8(vget_high_s8(bytes));
@@ -195,6 +208,13 @@ HEADRACE_INLINE F load_half_e8m0(const uint8_t* p) {
   return each<F>(widen(vqsubq_u8(vld1q_u8(p), vdupq_n_u8(1))), [](int32x4_t v) {
     return vreinterpretq_f32_s32(vshlq_n_s32(v, 23));
   });
+}
+HEADRACE_INLINE F load_half_e4m3(const uint8_t* p) {
+  const uint8x16_t bytes = vld1q_u8(p);
+  uint16_t half[16];
+  vst1q_u16(half, vshll_n_u8(vget_low_u8(bytes), 7));
+  vst1q_u16(half + 8, vshll_n_u8(vget_high_u8(bytes), 7));
+  return mul(load_f16(half), splat(128.0f));
 }
 
 HEADRACE_INLINE I load_pairs(const uint16_t* p) {
@@ -284,6 +304,50 @@ HEADRACE_INLINE Bytes load_table(const uint8_t* sixteen) {
 }
 HEADRACE_INLINE Bytes lookup(Bytes table, Bytes index) {
   return each<Bytes>(table, index, vqtbl1q_u8);
+}
+
+HEADRACE_INLINE Bytes as_bytes(I x) {
+  return {vreinterpretq_u8_s32(x.a), vreinterpretq_u8_s32(x.b), vreinterpretq_u8_s32(x.c),
+          vreinterpretq_u8_s32(x.d)};
+}
+HEADRACE_INLINE Bytes widen_u8(const uint8_t* p) { return as_bytes(widen(vld1q_u8(p))); }
+HEADRACE_INLINE Bytes widen_u16(const uint8_t* p) {
+  const uint16x8_t low = vreinterpretq_u16_u8(vld1q_u8(p));
+  const uint16x8_t high = vreinterpretq_u16_u8(vld1q_u8(p + 16));
+  const auto four = [](uint16x4_t v) { return vreinterpretq_u8_u32(vmovl_u16(v)); };
+  return {four(vget_low_u16(low)), four(vget_high_u16(low)), four(vget_low_u16(high)),
+          four(vget_high_u16(high))};
+}
+template <int kRight>
+HEADRACE_INLINE Bytes word_field(Bytes x, uint32_t mask) {
+  const uint32x4_t all = vdupq_n_u32(mask);
+  const auto four = [all](uint8x16_t v) {
+    uint32x4_t words = vreinterpretq_u32_u8(v);
+    if constexpr (kRight > 0) words = vshrq_n_u32(words, kRight);
+    if constexpr (kRight < 0) words = vshlq_n_u32(words, -kRight);
+    return vreinterpretq_u8_u32(vandq_u32(words, all));
+  };
+  return {four(x.a), four(x.b), four(x.c), four(x.d)};
+}
+template <int kRight>
+HEADRACE_INLINE Bytes with_word_field(Bytes base, Bytes x, uint32_t mask) {
+  return each<Bytes>(base, word_field<kRight>(x, mask), vorrq_u8);
+}
+HEADRACE_INLINE Bytes differing(Bytes x, Bytes y) { return each<Bytes>(x, y, veorq_u8); }
+HEADRACE_INLINE F words_to_float(Bytes x) {
+  const auto four = [](uint8x16_t v) { return vcvtq_f32_u32(vreinterpretq_u32_u8(v)); };
+  return {four(x.a), four(x.b), four(x.c), four(x.d)};
+}
+HEADRACE_INLINE Bytes gather(const uint32_t* table, Bytes index) {
+  const auto four = [table](uint8x16_t v) {
+    const uint32x4_t at = vreinterpretq_u32_u8(v);
+    uint32x4_t x = vdupq_n_u32(table[vgetq_lane_u32(at, 0)]);
+    x = vsetq_lane_u32(table[vgetq_lane_u32(at, 1)], x, 1);
+    x = vsetq_lane_u32(table[vgetq_lane_u32(at, 2)], x, 2);
+    x = vsetq_lane_u32(table[vgetq_lane_u32(at, 3)], x, 3);
+    return vreinterpretq_u8_u32(x);
+  };
+  return {four(index.a), four(index.b), four(index.c), four(index.d)};
 }
 
 HEADRACE_INLINE Quads quads(Bytes x) { return x; }

@@ -123,6 +123,13 @@ HEADRACE_INLINE F load_f16(const uint16_t* p) {
 HEADRACE_INLINE F load_bf16(const uint16_t* p) {
   return as_float(__builtin_convertvector(load_as<Half>(p), I) << 16);
 }
+HEADRACE_INLINE void load_f8_pairs(const uint8_t* p, F& first_of, F& second_of) {
+  const Half pairs = load_as<Half>(p), low = pairs << 8;
+  const Half halves[2] = {(low & 0x8000) | ((low >> 1) & 0x3f80),
+                          (pairs & 0x8000) | ((pairs >> 1) & 0x3f80)};
+  first_of = load_f16(reinterpret_cast<const uint16_t*>(&halves[0]));
+  second_of = load_f16(reinterpret_cast<const uint16_t*>(&halves[1]));
+}
 HEADRACE_INLINE F load_i8(const int8_t* p) { return __builtin_convertvector(load_as<Byte>(p), F); }
 HEADRACE_INLINE F load_u8(const uint8_t* p) { return __builtin_convertvector(load_as<UByte>(p), F); }
 HEADRACE_INLINE F load_low_nibbles(const uint8_t* p) {
@@ -134,6 +141,10 @@ HEADRACE_INLINE F load_high_nibbles(const uint8_t* p) {
 HEADRACE_INLINE F load_half_e8m0(const uint8_t* p) {
   const I e = __builtin_convertvector(load_as<UByte>(p), I);
   return as_float((e - 1 + (e == 0 ? whole(1) : whole(0))) << 23);
+}
+HEADRACE_INLINE F load_half_e4m3(const uint8_t* p) {
+  const Half half = __builtin_convertvector(load_as<UByte>(p), Half) << 7;
+  return load_f16(reinterpret_cast<const uint16_t*>(&half)) * 128.0f;
 }
 
 HEADRACE_INLINE I load_pairs(const uint16_t* p) { return load_as<I>(p); }
@@ -200,6 +211,31 @@ HEADRACE_APART Bytes lookup(const Bytes& table, const Bytes& index) {
         reinterpret_cast<const uint8_t*>(&table)[reinterpret_cast<const uint8_t*>(&index)[i] & 15];
   }
   return x;
+}
+
+HEADRACE_INLINE Bytes widen_u8(const uint8_t* p) {
+  return reinterpret_cast<Bytes>(__builtin_convertvector(load_as<UByte>(p), I));
+}
+HEADRACE_INLINE Bytes widen_u16(const uint8_t* p) {
+  return reinterpret_cast<Bytes>(__builtin_convertvector(load_as<Half>(p), I));
+}
+template <int kRight>
+HEADRACE_INLINE Bytes word_field(Bytes x, uint32_t mask) {
+  return field<kRight>(x, reinterpret_cast<Bytes>(whole(static_cast<int32_t>(mask))));
+}
+template <int kRight>
+HEADRACE_INLINE Bytes with_word_field(Bytes base, Bytes x, uint32_t mask) {
+  return base | word_field<kRight>(x, mask);
+}
+HEADRACE_INLINE Bytes differing(Bytes x, Bytes y) { return x ^ y; }
+HEADRACE_INLINE F words_to_float(Bytes x) {
+  return __builtin_convertvector(reinterpret_cast<I>(x), F);
+}
+HEADRACE_APART Bytes gather(const uint32_t* table, const Bytes& index) {
+  const I at = reinterpret_cast<I>(index);
+  I x;
+  for (int i = 0; i < 16; ++i) x[i] = static_cast<int32_t>(table[at[i]]);
+  return reinterpret_cast<Bytes>(x);
 }
 
 HEADRACE_APART Quads quads(const Bytes& x) {

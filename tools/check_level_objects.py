@@ -1,9 +1,9 @@
 """Checks that nothing compiled for one dispatch level can be linked into the path of another.
 
 Reads the object files of the kernels in a build folder with nm (and objdump on x86-64): a level's
-unit defines one symbol for others, its table; it needs nothing but the C library and the tables of
-other levels; units without -m flags hold no instruction on wide registers. Exits 1 naming what does
-not hold.
+unit defines one symbol for others, its table; it needs nothing but the C library, the tables of
+other levels and the code books; units without -m flags hold no instruction on wide registers. Exits
+1 naming what does not hold.
 usage: python tools/check_level_objects.py BUILD_FOLDER [--prefix aarch64-linux-gnu-]
 """
 
@@ -25,7 +25,13 @@ ALLOWED = {
 }
 """What a level may call: none of it is inline, so none of it is compiled with the level's flags."""
 
-WIDE = {"avx2": "zmm", "avx512": "tmm", "avx512_bf16": "tmm", "amx": "none of them"}
+TABLES = r"headrace::(\w+_kernels\(\)|kIq\w+Book)"
+"""What it may need of headrace: tables of other levels, and data."""
+
+WIDE = {
+    "avx2": "zmm", "avx512": "tmm", "avx512_vbmi": "tmm", "avx512_bf16": "tmm",
+    "amx": "none of them",
+}  # fmt: skip
 """Registers a level must not touch; every other unit must not touch ymm either."""
 
 
@@ -43,7 +49,7 @@ def symbol_faults(path: Path, level: str, prefix: str) -> list[str]:
             continue
         kind, name = found.groups()
         if kind == "U":
-            if name not in ALLOWED and not re.fullmatch(r"headrace::\w+_kernels\(\)", name):
+            if name not in ALLOWED and not re.fullmatch(TABLES, name):
                 faults.append(f"{path.name} needs {name}")
         elif (kind.isupper() or kind in "wvu") and name != own:
             faults.append(f"{path.name} defines {name} ({kind}) for others")

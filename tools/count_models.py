@@ -117,7 +117,8 @@ def count_catalog() -> Iterator[Outcome]:
         kinds = tuple(row.checkpoints or ())
         plain = not kinds or any(kind in FLOATS for kind in kinds)
         quantised = "" if plain else kinds[0]
-        opens = plain or quantised in getattr(FAMILIES.get(known), "quant_methods", ())
+        methods = ("fp8", *getattr(FAMILIES.get(known), "quant_methods", ()))
+        opens = plain or quantised in methods
         reason = tiny or ("" if opens else f"published in {quantised} alone")
         yield Outcome(row.id, architecture, quantised, tiny, reason)
 

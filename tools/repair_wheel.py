@@ -23,7 +23,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parents[1] / "src" / "headrace"
 MODULE = re.compile(r"headrace/ops/cpu/_native\.[\w.-]+\.so")
 LEVELS = {
-    "x86_64": ("portable", "avx2", "avx512", "avx512_bf16", "amx"),
+    "x86_64": ("portable", "avx2", "avx512", "avx512_vbmi", "avx512_bf16", "amx"),
     "aarch64": ("portable", "neon", "neon_dotprod"),
 }
 NOT_PACKED = {".so", ".pyc"}

@@ -12,25 +12,26 @@
 namespace headrace {
 namespace {
 
-PackedLinear* pack(Backend& backend, const std::vector<const Rows*>& parts, nb::object bias) {
+PackedLinear* pack(Backend& backend, const std::vector<const MatrixRows*>& parts,
+                   nb::object bias) {
   if (parts.empty()) refuse("a linear weight needs at least one part");
-  std::vector<const uint8_t*> rows;
-  for (const Rows* part : parts) {
+  std::vector<StoredRows> stored;
+  for (const MatrixRows* part : parts) {
     if (part == nullptr) refuse("a part of a linear weight is None");
     if (part->codec() != parts[0]->codec() || part->width() != parts[0]->width()) {
       refuse("parts of a linear weight must have one codec and one width");
     }
-    for (int64_t i = 0; i < part->count(); ++i) rows.push_back(part->row(i));
+    stored.push_back(part->stored());
   }
   std::vector<float> values;
   if (!bias.is_none()) {
     const View<float> view(bias, "bias", 1);
-    view.require(0, static_cast<int64_t>(rows.size()));
-    values.assign(view.data(), view.data() + rows.size());
+    view.require(0, rows_of(stored));
+    values.assign(view.data(), view.data() + view.size(0));
   }
   const nb::gil_scoped_release release;
   const auto lock = backend.pool().acquire();
-  return new PackedLinear(backend.pool(), parts[0]->codec(), parts[0]->width(), rows,
+  return new PackedLinear(backend.pool(), parts[0]->codec(), parts[0]->width(), stored,
                           std::move(values));
 }
 
@@ -78,6 +79,10 @@ void bind_linear(nb::module_& m, nb::class_<Backend>& backend) {
       .def(nb::init<const std::string&, nb::object>(), nb::arg("codec"), nb::arg("values"));
   nb::class_<SplitRows, MatrixRows>(m, "SplitRows")
       .def(nb::init<nb::object, nb::object>(), nb::arg("pairs"), nb::arg("exponents"));
+  nb::class_<ScaledRows, MatrixRows>(m, "ScaledRows")
+      .def(nb::init<nb::object, nb::object, int64_t, int64_t, nb::object>(), nb::arg("values"),
+           nb::arg("scales"), nb::arg("block_rows"), nb::arg("block_columns"),
+           nb::arg("row_order").none());
   nb::class_<PackedLinear>(m, "PackedLinear").def_prop_ro("nbytes", &PackedLinear::bytes);
 
   backend

@@ -170,6 +170,7 @@ void check_rope(const Kernels& kernels, Checks& checks) {
 void check_embed(const Kernels& kernels, Checks& checks) {
   Backend backend(kernels, 2);
   for (int i = 0; i < kCodecs; ++i) {
+    if (static_cast<Codec>(i) == Codec::f8_e4m3) continue;  // no table is of it
     const Codec codec = static_cast<Codec>(i);
     for (const int64_t width : {32, 96, 33, 7, 256, 512}) {
       if (width % facts(codec).stored_elements != 0) continue;

@@ -19,9 +19,8 @@ constexpr Shape kBlocksOf256[] = {{1, 256}, {33, 512}, {18, 1280}};
 constexpr Shape kTails[] = {{3, 1}, {17, 2}, {48, 33}, {31, 172}, {64, 47}};
 
 PackedLinear packed(Backend& backend, const StoredMatrix& w, std::vector<float> bias) {
-  std::vector<const uint8_t*> rows;
-  for (int64_t i = 0; i < w.out; ++i) rows.push_back(w.row(i));
-  return PackedLinear(backend.pool(), w.codec, w.in, rows, std::move(bias));
+  const StoredRows rows{w.bytes.data(), nullptr, w.out, w.row_bytes};
+  return PackedLinear(backend.pool(), w.codec, w.in, {rows}, std::move(bias));
 }
 
 std::vector<float> rows_of(const std::vector<float>& x, int64_t width, int64_t begin, int64_t end) {
@@ -40,11 +39,12 @@ void check_shape(const Kernels& kernels, Checks& checks, Codec codec, const Shap
   const std::vector<float> want =
       product_twin(kernels, w, x, all, bias.data(), 0.7f, residual.data());
   for (const int threads : {1, 3}) {
+    if (threads > 1 && !stands_for_others(codec)) continue;
     Backend backend(kernels, threads);
     const PackedLinear weight = packed(backend, w, bias);
     for (const int64_t rows : {int64_t{1}, int64_t{2}, int64_t{5}, int64_t{8}, int64_t{9}, int64_t{16},
                                int64_t{17}, int64_t{33}, all}) {
-      if (threads > 1 && rows != 1 && rows != all) continue;
+      if ((threads > 1 || !stands_for_others(codec)) && rows != 1 && rows != all) continue;
       const int64_t begin = all - rows;
       std::vector<float> y(static_cast<size_t>(rows * shape.out));
       backend.linear(weight.view(), x.data() + begin * shape.in, rows, {},
@@ -59,7 +59,7 @@ void check_shape(const Kernels& kernels, Checks& checks, Codec codec, const Shap
 // A fused norm is the norm and then the product.
 void check_norm(const Kernels& kernels, Checks& checks, Codec codec) {
   constexpr int64_t kOut = 20, kRows = 19;
-  const int64_t width = facts(codec).stored_elements == 256 ? 512 : 352;
+  const int64_t width = facts(codec).stored_elements > 32 ? 512 : 352;
   Random random(3);
   Backend backend(kernels, 2);
   const StoredMatrix w = random_matrix(codec, kOut, width, 4);
@@ -135,6 +135,10 @@ void linear_suite(const Kernels& kernels, Checks& checks) {
   for (int i = 0; i < kCodecs; ++i) {
     const Codec codec = static_cast<Codec>(i);
     const int64_t block = facts(codec).stored_elements;
+    if (!stands_for_others(codec)) {
+      check_shape(kernels, checks, codec, kBlocksOf256[1]);
+      continue;
+    }
     for (const Shape& shape : kBlocksOf256) check_shape(kernels, checks, codec, shape);
     for (const Shape& shape : kShapes) {
       if (block <= kTile) check_shape(kernels, checks, codec, shape);
@@ -146,6 +150,13 @@ void linear_suite(const Kernels& kernels, Checks& checks) {
     check_not_finite(kernels, checks, codec);
   }
   check_extremes(kernels, checks);
+}
+
+void books_suite(const Kernels& kernels, Checks& checks) {
+  for (int i = 0; i < kCodecs; ++i) {
+    const Codec codec = static_cast<Codec>(i);
+    if (has_byte_book(codec)) check_shape(kernels, checks, codec, kBlocksOf256[1]);
+  }
 }
 
 }  // namespace headrace::tests

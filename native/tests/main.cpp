@@ -11,6 +11,7 @@
 namespace headrace {
 #if defined(__x86_64__)
 const Kernels& amx_twin_kernels();
+const Kernels& avx512_kernels();
 #endif
 }  // namespace headrace
 
@@ -60,6 +61,10 @@ int main(int count, char** arguments) {
     tests::experts_suite(kernels, checks);
     tests::heads_suite(kernels, checks);
     tests::trial_suite(kernels, checks);
+#if defined(__x86_64__)
+    // The level as it is on a processor without VBMI.
+    if (std::strcmp(level.name, "avx512") == 0) tests::books_suite(avx512_kernels(), checks);
+#endif
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
     std::printf("%s: %lld checks, %lld failed, %.1f s\n", kernels.level,
                 static_cast<long long>(checks.made()), static_cast<long long>(checks.failed()),

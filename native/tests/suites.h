@@ -8,6 +8,8 @@
 namespace headrace::tests {
 
 void linear_suite(const Kernels& kernels, Checks& checks);
+// Products of the kinds that a processor with VBMI looks up in another way.
+void books_suite(const Kernels& kernels, Checks& checks);
 void elementwise_suite(const Kernels& kernels, Checks& checks);
 void attention_suite(const Kernels& kernels, Checks& checks);
 void sample_suite(const Kernels& kernels, Checks& checks);

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "check.h"
+#include "pack.h"
 #include "stored.h"
 
 namespace headrace::tests {
@@ -27,6 +28,13 @@ float from_f16(uint16_t bits) {
 }
 
 float from_bf16(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
+
+float from_e4m3(uint8_t bits) {
+  const int exponent = bits >> 3 & 15, rest = bits & 7;
+  const float size = exponent == 0 ? std::ldexp(static_cast<float>(rest), -9)
+                                   : std::ldexp(static_cast<float>(8 + rest), exponent - 10);
+  return bits >> 7 != 0 ? -size : size;
+}
 
 float to_bf16(float x) {
   if (std::isnan(x)) return x;
@@ -67,9 +75,18 @@ HalfPlaces half_places(Codec codec) {
     case Codec::q2_k: return {80, 82};
     case Codec::q3_k: return {108, -1};
     case Codec::q6_k: return {208, -1};
+    case Codec::tq1_0: return {52, -1};
+    case Codec::tq2_0: return {64, -1};
     case Codec::q4_1: case Codec::q5_1: case Codec::q4_k: case Codec::q5_k: return {0, 2};
     default: return {0, -1};
   }
+}
+
+// Half of a number of four bits of exponent and three of fraction.
+float half_of_e4m3(uint8_t bits) {
+  const int exponent = bits >> 3, rest = bits & 7;
+  return std::ldexp(static_cast<float>(exponent == 0 ? rest : 8 + rest),
+                    (exponent == 0 ? 1 : exponent) - 11);
 }
 
 template <Codec C>
@@ -80,26 +97,54 @@ void add_block(StoredMatrix& w, Random& random, uint8_t* block) {
   const uint16_t d = random_f16(random), m = random_f16(random);
   if constexpr (f.scales == Scales::exponent) {
     block[0] = static_cast<uint8_t>(random.below(8) == 0 ? random.below(4) : 120 + random.below(9));
-  } else {
+  } else if constexpr (C == Codec::iq1_m) {
+    // The high four bits of each of four words; the low ones are scales.
+    for (int i = 0; i < 4; ++i) {
+      uint8_t& high = block[49 + 2 * i];
+      high = static_cast<uint8_t>((high & 15) | (d >> (4 * i) & 15) << 4);
+    }
+  } else if constexpr (f.scales == Scales::single) {
+    const float single = from_f16(d) * 1.37f;
+    std::memcpy(block, &single, 4);
+    if constexpr (f.mins) block[4] = static_cast<uint8_t>(random.below(17));
+  } else if constexpr (f.scales == Scales::folded) {
+    const float single = from_f16(d) * 1.37f;
+    std::memcpy(block, &single, 4);
+    for (int64_t g = 0; g < f.tiles * f.groups; ++g) {
+      block[4 + g] = static_cast<uint8_t>(random.below(0x7f));
+    }
+  } else if constexpr (f.scales != Scales::small) {
     std::memcpy(block + places.d, &d, 2);
     if (places.m >= 0) std::memcpy(block + places.m, &m, 2);
   }
   StoredBlock stored;
   read_block<C>(block, stored);
-  const bool scaled = f.scales == Scales::bytes || f.scales == Scales::nibbles;
+  const bool scaled =
+      f.scales == Scales::bytes || f.scales == Scales::nibbles || f.scales == Scales::odd;
   for (int64_t i = 0; i < f.stored_elements; ++i) {
     const int64_t per_group = kTile / f.groups;
     if (i % per_group == 0) {
       const float of_group =
           scaled ? static_cast<float>(static_cast<int8_t>(stored.scales[i / per_group])) : 1.0f;
       // An exponent of 0 or 1 would be a denormal number, which is zero here.
-      const float block_scale = f.scales == Scales::exponent
-                                    ? (stored.d < 2 ? 0.0f : std::ldexp(1.0f, stored.d - 128))
-                                    : from_f16(stored.d);
+      float block_scale = from_f16(stored.d) * f.book.factor;
+      if constexpr (f.scales == Scales::exponent) {
+        block_scale = stored.d < 2 ? 0.0f : std::ldexp(1.0f, stored.d - 128);
+      }
+      if constexpr (f.scales == Scales::small) {
+        block_scale = half_of_e4m3(stored.scales[i / per_group]);
+      }
+      if constexpr (f.scales == Scales::single) block_scale = stored.single;
+      if constexpr (f.scales == Scales::folded) {
+        block_scale = stored.single * half_of_e4m3(stored.scales[i / per_group]);
+      }
       w.scales.push_back(block_scale * of_group);
-      w.mins.push_back(f.mins ? from_f16(stored.m) *
-                                    (scaled ? static_cast<float>(stored.mins[i / per_group]) : 1.0f)
-                              : 0.0f);
+      const float times = scaled ? static_cast<float>(stored.mins[i / per_group]) : 1.0f;
+      float min = f.mins ? from_f16(stored.m) * times : 0.0f;
+      if constexpr (f.scales == Scales::single && f.mins) {
+        min = block_scale * static_cast<float>(stored.mins[0]);
+      }
+      w.mins.push_back(min);
     }
     int32_t byte = stored.q[i / 4] >> (8 * (i % 4)) & 255;
     if (f.table != Table::none) byte = table_of(f.table)[byte];
@@ -109,13 +154,54 @@ void add_block(StoredMatrix& w, Random& random, uint8_t* block) {
   }
 }
 
+// Scales of any size that are no powers of two, then values, subnormal ones and zeros among them.
+void add_scaled_row(StoredMatrix& w, Random& random, uint8_t* row) {
+  for (int64_t run = 0; run < runs_of(w.in); ++run, row += 4) {
+    const float scale = std::ldexp(1.0f + 0.9f * std::fabs(random.value()),
+                                   -8 - static_cast<int>(random.below(8)));
+    w.scales.push_back(scale);
+    std::memcpy(row, &scale, 4);
+  }
+  for (int64_t k = 0; k < w.in; ++k) {
+    do {
+      row[k] = static_cast<uint8_t>(random.bits());
+    } while ((row[k] & 0x7f) == 0x7f);
+    w.values.push_back(from_e4m3(row[k]));
+  }
+}
+
 }  // namespace
+
+bool stands_for_others(Codec codec) {
+  switch (codec) {
+    case Codec::f32: case Codec::f16: case Codec::bf16: case Codec::f8_e4m3:
+    case Codec::q8_0:     // halves, whole bytes
+    case Codec::q4_1:     // halves with minimums
+    case Codec::q5_0:     // two planes
+    case Codec::mxfp4:    // exponents and a table
+    case Codec::q2_k:     // nibbles, two groups in a tile
+    case Codec::q4_k:     // bytes with minimums
+    case Codec::q6_k:     // bytes, two planes of more than one bit
+    case Codec::nvfp4:    // small floats
+    case Codec::u4_128:   // float32 scales and zero points
+    case Codec::e2m1_64:  // float32 times small floats
+    case Codec::iq3_s:    // a book of four values, signs of each
+    case Codec::iq2_xs:   // a book of eight, even signs
+    case Codec::iq1_m:    // a book with shifts
+      return true;
+    default: return false;
+  }
+}
 
 StoredMatrix random_matrix(Codec codec, int64_t out, int64_t in, uint64_t seed) {
   Random random(seed);
   const CodecFacts& f = facts(codec);
-  StoredMatrix w{codec, out, in, in / f.stored_elements * f.stored_bytes, {}, {}, {}, {}, {}};
+  StoredMatrix w{codec, out, in, row_bytes(codec, in), {}, {}, {}, {}, {}};
   w.bytes.resize(static_cast<size_t>(out * w.row_bytes));
+  if (codec == Codec::f8_e4m3) {
+    for (int64_t i = 0; i < out; ++i) add_scaled_row(w, random, w.bytes.data() + i * w.row_bytes);
+    return w;
+  }
   for (size_t at = 0; at < w.bytes.size(); at += static_cast<size_t>(f.stored_bytes)) {
     uint8_t* block = w.bytes.data() + at;
     if (codec == Codec::f32) {
@@ -143,6 +229,18 @@ float float_product(const Rounding& r, const float* w, const float* x, int64_t i
     EvenOdd chains;
     for (int64_t k = tile; k < in && k < tile + kTile; ++k) chains.add(r, k - tile, x[k], w[k]);
     sum = sum + chains.sum();
+  }
+  return sum;
+}
+
+// Values without their scales, which each tile's sum meets.
+float scaled_product(const Rounding& r, const float* w, const float* scales, const float* x,
+                     int64_t in) {
+  float sum = 0;
+  for (int64_t tile = 0; tile < in; tile += kTile) {
+    EvenOdd chains;
+    for (int64_t k = tile; k < in && k < tile + kTile; ++k) chains.add(r, k - tile, x[k], w[k]);
+    sum = r.multiply_add(chains.sum(), scales[tile / kRun], sum);
   }
   return sum;
 }
@@ -194,15 +292,19 @@ std::vector<float> product_twin(const Kernels& kernels, const StoredMatrix& w,
   std::vector<float> y(static_cast<size_t>(rows * w.out));
   for (int64_t row = 0; row < rows; ++row) {
     std::vector<float> of(x.begin() + row * w.in, x.begin() + (row + 1) * w.in);
-    if (w.codec == Codec::bf16) {
+    if (rounds_activations(w.codec)) {
       for (float& v : of) v = to_bf16(v);
     }
     for (int64_t i = 0; i < w.out; ++i) {
+      const float* const values = w.values.data() + i * w.in;
       float sum = is_quantised(w.codec)
                       ? int8_product(r, w, i, of.data())
+                  : w.codec == Codec::f8_e4m3
+                      ? scaled_product(r, values, w.scales.data() + i * runs_of(w.in), of.data(),
+                                       w.in)
                   : r.pairs && w.codec == Codec::bf16
-                      ? pair_product(w.values.data() + i * w.in, of.data(), w.in)
-                      : float_product(r, w.values.data() + i * w.in, of.data(), w.in);
+                      ? pair_product(values, of.data(), w.in)
+                      : float_product(r, values, of.data(), w.in);
       if (bias != nullptr) sum += bias[i];
       sum *= scale;
       if (residual != nullptr) sum += residual[row * w.out + i];

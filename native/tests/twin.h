@@ -21,6 +21,7 @@ Rounding rounding_of(const Kernels& kernels);
 
 float from_f16(uint16_t bits);
 float from_bf16(uint16_t bits);
+float from_e4m3(uint8_t bits);  // OCP 8-bit floats; no NaN
 float to_bf16(float x);  // nearest even, as f32
 
 // Two chains of even and odd terms.
@@ -39,7 +40,7 @@ struct StoredMatrix {
   int64_t out, in;
   int64_t row_bytes;
   std::vector<uint8_t> bytes;
-  std::vector<float> values;  // [out][in]
+  std::vector<float> values;  // [out][in]; F8_E4M3: without scales, which are [out][runs]
   // Quantised kinds: values are scale * whole - min, groups as the kind has them.
   std::vector<int32_t> whole;       // [out][in]
   std::vector<float> scales, mins;  // [out][in / 32 * groups]
@@ -47,6 +48,11 @@ struct StoredMatrix {
   const uint8_t* row(int64_t i) const { return bytes.data() + i * row_bytes; }
 };
 StoredMatrix random_matrix(Codec codec, int64_t out, int64_t in, uint64_t seed);
+
+// Whether a kind is checked over every shape, batch and number of threads: the floats and one kind of
+// each way to hold scales, values and points. The others share the code of one of these and are
+// checked bit for bit once with few rows and once with many.
+bool stands_for_others(Codec codec);
 
 // y[rows][out] of x[rows][in].
 std::vector<float> product_twin(const Kernels& kernels, const StoredMatrix& w,

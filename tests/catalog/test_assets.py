@@ -125,11 +125,14 @@ def test_kinds_have_the_bits_of_ggml(known: Catalog) -> None:
     compared = 0
     for row in known.quantizations:
         if row.family in ("gguf", "float"):
+            if row.id == "q2-0":
+                assert row.name not in by_name  # newer than gguf-py; tests/weights has its sizes
+                continue
             compared += 1
             elements, size = by_name[row.name]
             assert row.bits_per_weight == 8 * size / elements, row.id
             assert row.block_weights in (None, elements), row.id
-    assert compared == 24
+    assert compared == 25
 
 
 def test_sizes_are_weights_times_bits(known: Catalog) -> None:

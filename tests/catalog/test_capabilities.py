@@ -23,10 +23,11 @@ from headrace.weights.codecs import CODECS
 from tests.catalog.test_coverage import _exists, _is_test
 
 FILE = DATA / "capabilities.toml"
-# What "Q4_0 to Q5_1", "K-quants" and "IQ4" stand for in the name of the capability.
+# What "Q4_0 to Q5_1", "K-quants", "IQ1 to IQ3" and the like stand for in the names of capabilities.
 GGUF_KINDS = {
     "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL",
-    "IQ4_XS", "MXFP4",
+    "IQ4_XS", "MXFP4", "NVFP4", "IQ3_S", "IQ3_XXS", "IQ2_S", "IQ2_XS", "IQ2_XXS", "IQ1_M", "IQ1_S",
+    "TQ1_0", "TQ2_0", "Q1_0", "Q2_0",
 }  # fmt: skip
 ONE = """
 [[capability]]

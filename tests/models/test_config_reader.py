@@ -263,12 +263,20 @@ def test_real_configs_are_read_or_refused_by_name(shared_assets: Path) -> None:
         "nvidia--Llama-3_3-Nemotron-Super-49B-v1",
         "stepfun-ai--Step-3.7-Flash",
         *(f"zai-org--GLM-{version}" for version in ("5", "5.1", "5.2")),
+        *(f"MiniMaxAI--MiniMax-M2.{minor}" for minor in (5, 7)),
+        *(f"Qwen--Qwen3-{size}-FP8" for size in ("32B", "30B-A3B", "235B-A22B")),
+        "Qwen--Qwen3-32B-FP8-Static-PerTensor",
+        "XiaomiMiMo--MiMo-V2-Flash",
+        *(f"deepseek-ai--DeepSeek-{version}" for version in ("V3", "V3.2", "R1")),
+        "moonshotai--Kimi-K2-Instruct",
+        "stepfun-ai--Step-3.7-Flash-FP8",
+        *(f"zai-org--GLM-{version}-FP8" for version in ("5", "5.1", "5.2")),
         # Only their tensors say what they are.
         *(f"nvidia--DeepSeek-V{version}-NVFP4" for version in ("3.1", "3.2")),
         "nvidia--GLM-5-NVFP4",
         "nvidia--Llama-3.1-70B-Instruct-FP8",
         "nvidia--Qwen3-235B-A22B-NVFP4",
+        *(f"nvidia--GLM-{version}-NVFP4" for version in ("5.1", "5.2")),
+        *(f"nvidia--MiniMax-M2.{minor}-NVFP4" for minor in (5, 7)),
     }
-    assert "quantization_config = 'fp8'" in str(outcomes["Qwen--Qwen3-32B-FP8"])
-    assert "quantization_config = 'fp8'" in str(outcomes["Qwen--Qwen3-30B-A3B-FP8"])
     assert "'deepseek_v4'" in str(outcomes["deepseek-ai--DeepSeek-V4-Flash"])

@@ -66,7 +66,7 @@ def test_published_configs_are_read(
         ({"num_local_experts": 1 << 30}, "num_local_experts = 1073741824"),
         ({"num_experts_per_tok": 7}, "num_experts_per_tok = 7"),
         ({"rope_scaling": None}, "rope_scaling = None"),
-        ({"quantization_config": {"quant_method": "awq"}}, "quantization_config = 'awq'"),
+        ({"quantization_config": {"quant_method": "hqq"}}, "quantization_config = 'hqq'"),
         (
             {"quantization_config": {"quant_method": "mxfp4", "bits": 8}},
             r"quantization_config\.bits = 8",

@@ -171,10 +171,17 @@ def test_glm_5_2_as_nvidia_states_it_is_the_vendors(shared_assets: Path) -> None
     assert entries["glm-dsa.expert_count"] == 256
 
 
-def test_quantised_folders_are_refused_by_the_name_of_the_kind(shared_assets: Path) -> None:
+def test_quantised_folders_are_read_and_others_refused_by_the_name_of_the_kind(
+    shared_assets: Path,
+) -> None:
     path = shared_assets / "model-configs" / "hf-config" / "deepseek-ai--DeepSeek-V3_config.json"
-    with pytest.raises(UnsupportedModelError, match="quantization_config = 'fp8'"):
-        read(json.loads(path.read_text(encoding="utf-8")))
+    stated = json.loads(path.read_text(encoding="utf-8"))
+    assert read(stated).num_layers == 61
+    stated["quantization_config"] = {"quant_method": "modelopt", "quant_algo": "NVFP4"}
+    assert read(stated).num_layers == 61
+    stated["quantization_config"]["quant_algo"] = "INT4_AWQ"
+    with pytest.raises(UnsupportedModelError, match="quantization_config = 'INT4_AWQ'"):
+        read(stated)
 
 
 def test_kinds_of_layers_that_no_version_names_are_refused() -> None:

@@ -185,7 +185,7 @@ def test_a_folder_in_mxfp4_is_what_transformers_makes_of_it(tmp_path: Path) -> N
 def changed_folder(tmp_path: Path, change: dict[str, TensorSource | None]) -> Path:
     """A published folder in which tensors are others, or missing."""
     made = write_published(tmp_path)
-    stored = read_safetensors(made.folder / "model.safetensors", with_bytes=True).tensors
+    stored = read_safetensors(made.folder / "model.safetensors", raw=("U8",)).tensors
     sources: dict[str, TensorSource | None] = {
         name: source_of_tensor(tensor, name, tensor.codec) for name, tensor in stored.items()
     }

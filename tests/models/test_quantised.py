@@ -11,17 +11,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
+from benchmarks.random_rows import random_rows
 from headrace.models import load_model, read_config
 from headrace.ops import make_ops
 from headrace.ops.interface import Ops
 from headrace.weights.checkpoint import Checkpoint
-from headrace.weights.codecs import get_codec
+from headrace.weights.codecs import CODECS, get_codec
+from headrace.weights.convert import write_gguf
+from headrace.weights.open import open_checkpoint
 from headrace.weights.tensor import Tensor
 from tests.models.cases import Session, prompt
 from tests.models.test_batches import run_mixed
@@ -85,25 +89,18 @@ def wide(family: str, codec: str, **changes: Any) -> Checkpoint:
     checkpoint = tiny_checkpoint(family, "Q8_0", **shape, **changes)
     rng = np.random.default_rng(0)
     tensors = {
-        name: random_q4_k(rng, tensor) if tensor.codec.name == "Q8_0" else tensor
+        name: random_blocks(rng, tensor, codec) if tensor.codec.name == "Q8_0" else tensor
         for name, tensor in checkpoint.tensors.items()
     }
     return replace(checkpoint, tensors=tensors)
 
 
-def random_q4_k(rng: np.random.Generator, tensor: Tensor) -> Tensor:
+def random_blocks(rng: np.random.Generator, tensor: Tensor, codec: str) -> Tensor:
     """Blocks of random bits whose values have the spread of the tensor's and lie around 0."""
     *stacked, width = tensor.shape
-    rows = math.prod(stacked)
-    codec = get_codec("Q4_K")
-    data = rng.integers(0, 256, (rows, codec.row_bytes(width)), np.uint8)
-    blocks = data.reshape(rows, width // codec.block_elements, codec.block_bytes)
-    # d * scale * q - dmin * min, with scale and min 0 to 63 and q 0 to 15: d and dmin as float16.
-    blocks[..., :4] = np.array([1.0, 7.5], np.float16).view(np.uint8)
-    plain = Tensor(tensor.name, tensor.shape, codec, data)
-    share = float(tensor.to_f32().std()) / float(plain.to_f32().std())
-    blocks[..., :4] = np.array([share, 7.5 * share], np.float16).view(np.uint8)
-    return plain
+    kind, spread = get_codec(codec), float(tensor.to_f32().std())
+    rows = random_rows(kind, rng, math.prod(stacked), width, spread)
+    return Tensor(tensor.name, tensor.shape, kind, rows)
 
 
 def run(checkpoint: Checkpoint, ops: Ops, count: int = 40) -> npt.NDArray[np.float32]:
@@ -134,6 +131,24 @@ def test_kernels_compute_what_the_reference_does(family: str, reference: Ops) ->
 def test_every_kind_and_level_computes_what_the_reference_does(family: str, reference: Ops) -> None:
     for codec in BLOCK_CODECS:
         check_against_the_reference(family, codec, levels(), reference)
+
+
+@needs_kernels
+@pytest.mark.parametrize("codec", [name for name in CODECS if CODECS[name].block_elements > 1])
+def test_every_kind_of_gguf_computes_what_the_reference_does(
+    codec: str, tmp_path: Path, reference: Ops
+) -> None:
+    """A file of each kind, opened, and one level in turn; `tests/ops/cpu` has every bit of all."""
+    path = tmp_path / "m.gguf"
+    write_gguf(wide("llama", codec), path)
+    checkpoint = open_checkpoint(path)
+    assert load_model(checkpoint, reference).weight_codec == codec
+    expected = run(checkpoint, reference, 24)
+    level = levels()[list(CODECS).index(codec) % len(levels())]
+    logits = run(checkpoint, make_ops("cpu", cpu_level=level, threads=2), 24)
+    rms, largest = apart(logits, expected)
+    assert np.isfinite(expected).all() and expected.std() > 0.01
+    assert rms < RMS_BOUND and largest < LARGEST_BOUND, level
 
 
 def check_against_the_reference(family: str, codec: str, chosen: list[str], reference: Ops) -> None:

@@ -21,6 +21,7 @@ from headrace.weights.codecs import (
     codec_of_safetensors_dtype,
     get_codec,
 )
+from headrace.weights.codecs.code_books import code_book
 from headrace.weights.tensor import Tensor
 
 NAMES = tuple(CODECS)
@@ -33,12 +34,30 @@ HALVES = np.array(
 )  # fmt: skip
 
 
+# What ggml.h and ggml-common.h say of a kind that gguf-py lacks: type id, values and bytes a block.
+NOT_IN_GGUF_PY = {"Q2_0": (42, 64, 18)}
+
+
 def library_type(name: str) -> gguf.GGMLQuantizationType:
     return gguf.GGMLQuantizationType[name]
 
 
+def ggml_low_bits(rows: npt.NDArray[np.uint8], bits: int) -> npt.NDArray[np.float32]:
+    """Q1_0 and Q2_0 value by value, as ggml-quants.c's dequantize_row_q1_0 and _q2_0 do: gguf-py
+    knows one by name and neither by value."""
+    out = []
+    for block in rows.reshape(-1, 18):
+        d = block[:2].view("<f2").astype(np.float32)[0]
+        for at in range(128 // bits):
+            code = int(block[2 + at * bits // 8]) >> (at * bits % 8) & (1 << bits) - 1
+            out.append((d if code else -d) if bits == 1 else np.float32(code - 1) * d)
+    return np.array(out, np.float32).reshape(len(rows), -1)
+
+
 def library_floats(rows: npt.NDArray[np.uint8], name: str) -> npt.NDArray[np.float32]:
     with np.errstate(all="ignore"):
+        if name in ("Q1_0", "Q2_0"):
+            return ggml_low_bits(rows, int(name[1]))
         return np.asarray(gguf.dequantize(rows.copy(), library_type(name)), np.float32)
 
 
@@ -55,9 +74,14 @@ def assert_same_bits(codec: Codec, rows: npt.NDArray[np.uint8]) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_facts_match_gguf_py(name: str) -> None:
     codec = get_codec(name)
-    elements, n_bytes = gguf.GGML_QUANT_SIZES[library_type(name)]
+    if name in NOT_IN_GGUF_PY:
+        type_id, elements, n_bytes = NOT_IN_GGUF_PY[name]
+        assert name not in gguf.GGMLQuantizationType.__members__
+    else:
+        type_id = library_type(name).value
+        elements, n_bytes = gguf.GGML_QUANT_SIZES[library_type(name)]
     assert (codec.block_elements, codec.block_bytes) == (elements, n_bytes)
-    assert codec.gguf_type == library_type(name).value
+    assert codec.gguf_type == type_id
     assert codec.bits_per_weight == 8 * n_bytes / elements
     assert codec_of_gguf_type(codec.gguf_type) is codec
     assert codec.row_bytes(WIDTH) == WIDTH // elements * n_bytes
@@ -67,7 +91,8 @@ def test_facts_match_gguf_py(name: str) -> None:
 def test_many_random_blocks_decode_as_gguf_py(name: str) -> None:
     codec = get_codec(name)
     rng = np.random.default_rng(len(name) + codec.gguf_type)
-    assert_same_bits(codec, rng.integers(0, 256, (2000, codec.row_bytes(WIDTH)), np.uint8))
+    rows = 100 if name in ("Q1_0", "Q2_0") else 2000  # whose reference goes value by value
+    assert_same_bits(codec, rng.integers(0, 256, (rows, codec.row_bytes(WIDTH)), np.uint8))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -94,6 +119,15 @@ def test_every_byte_of_every_field_decodes_as_gguf_py(name: str) -> None:
         rows = random_rows(codec, rng, len(HALVES), codec.block_elements, 1.0)
         rows.view(codec.layout)[key][:, 0] = HALVES.view("<f2")
         assert_same_bits(codec, rows)
+
+
+@pytest.mark.parametrize("name", ["IQ1_S", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S"])
+def test_code_books_are_gguf_pys(name: str) -> None:
+    """Every point of a book, in order; IQ1_M has that of IQ1_S."""
+    kind = getattr(gguf.quants, name)
+    kind.init_grid()
+    points = kind.grid.reshape(kind.grid_shape)
+    assert np.array_equal(np.array(kind.grid_map)[code_book(name)], points)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -181,8 +215,8 @@ def test_errors_name_width_block_and_value() -> None:
         get_codec("Q8_0").decode(np.zeros((2, 35), np.uint8))
     with pytest.raises(CheckpointError, match="'Q5_X' is not supported; supported: F32, F16"):
         get_codec("Q5_X")
-    with pytest.raises(CheckpointError, match=r"16 \(IQ2_XXS\) is not supported"):
-        codec_of_gguf_type(16)
+    with pytest.raises(CheckpointError, match=r"15 \(Q8_K\) is not supported"):
+        codec_of_gguf_type(15)
     with pytest.raises(CheckpointError, match="999 is unknown"):
         codec_of_gguf_type(999)
     with pytest.raises(CheckpointError, match="'I64' is not supported"):

@@ -69,7 +69,10 @@ def test_file_types_are_llama_cpps(tmp_path: Path) -> None:
     from headrace.weights.gguf_values import FILE_TYPES
 
     assert set(FILE_TYPES) == set(CODECS)
+    assert FILE_TYPES["Q2_0"] == 41 and 41 not in set(gguf.LlamaFileType)  # llama.h alone has it
     for name, number in FILE_TYPES.items():
+        if name == "Q2_0":
+            continue
         assert name.split("_M")[0] in gguf.LlamaFileType(number).name
     folder = write_hf(tmp_path / "hf", hf_arrays(), hf_config())
     for name in ("Q4_0", "Q5_1"):

@@ -239,7 +239,7 @@ def test_damaged_metadata(tmp_path: Path, entries: list[bytes], pattern: str) ->
         ([tensor_info("a", (1, 1, 1, 1, 1))], "has 5 dimensions"),
         ([tensor_info("a", n=2**31)], "dimensions; 1 to 4"),
         ([tensor_info("a", (4, 0))], "each must be at least 1"),
-        ([tensor_info("a", kind=16)], r"'a': tensor type 16 \(IQ2_XXS\) is not supported"),
+        ([tensor_info("a", kind=15)], r"'a': tensor type 15 \(Q8_K\) is not supported"),
         ([tensor_info("a", (128,), kind=12)], "'a': a row of width 128 cannot be Q4_K"),
         ([tensor_info("a", kind=77)], "'a': tensor type 77 is unknown"),
         ([tensor_info("a", (20,), kind=8)], "'a': a row of width 20 cannot be Q8_0"),

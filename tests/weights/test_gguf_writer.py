@@ -42,12 +42,13 @@ METADATA = {
 
 def test_gguf_py_reads_what_is_written(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    rows = {name: random_rows(codec, rng, 5, 512, 0.1) for name, codec in CODECS.items()}
+    known = {name: CODECS[name] for name in CODECS if name in gguf.GGMLQuantizationType.__members__}
+    rows = {name: random_rows(codec, rng, 5, 512, 0.1) for name, codec in known.items()}
     path = tmp_path / "m.gguf"
     size = write_gguf_file(
         path,
         {key: value for key, value in METADATA.items() if key != "a.nested"},
-        [source_of_rows(rows[name], (5, 512), name, codec) for name, codec in CODECS.items()],
+        [source_of_rows(rows[name], (5, 512), name, codec) for name, codec in known.items()],
     )
     assert size == path.stat().st_size
     library = gguf.GGUFReader(path)
@@ -56,13 +57,15 @@ def test_gguf_py_reads_what_is_written(tmp_path: Path) -> None:
     assert library.fields["a.int"].types == [gguf.GGUFValueType.UINT32]
     assert library.fields["a.negative"].contents() == -7
     ours = read_gguf(path).tensors
-    assert [tensor.name for tensor in library.tensors] == list(CODECS)
+    assert [tensor.name for tensor in library.tensors] == list(known)
     for tensor in library.tensors:
         assert tensor.tensor_type.name == tensor.name
         assert tensor.shape.tolist() == [512, 5]
         stored = np.ascontiguousarray(tensor.data).view(np.uint8).reshape(5, -1)
         assert np.array_equal(stored, rows[tensor.name])
         assert np.array_equal(ours[tensor.name].data, rows[tensor.name])
+        if tensor.name == "Q1_0":
+            continue  # gguf-py has its sizes and not its values
         assert np.array_equal(
             ours[tensor.name].to_f32(), gguf.dequantize(tensor.data, tensor.tensor_type)
         )
@@ -71,7 +74,7 @@ def test_gguf_py_reads_what_is_written(tmp_path: Path) -> None:
 def test_gguf_py_reads_values_encoded_on_the_way(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     made = {name: codec for name, codec in CODECS.items() if codec.can_encode}
-    values = {name: rng.standard_normal((5, 64), np.float32) for name in made}
+    values = {name: rng.standard_normal((5, 256), np.float32) for name in made}
     path = tmp_path / "m.gguf"
     sources = [source_of_array(values[name], name, codec) for name, codec in made.items()]
     write_gguf_file(path, {"general.architecture": "llama"}, sources)

@@ -146,7 +146,7 @@ def test_a_text_part_of_another_family_is_refused_by_its_name(tmp_path: Path) ->
 
 
 def test_what_lies_around_the_text_config_still_counts(tmp_path: Path) -> None:
-    path = write_outer(tmp_path, {}, quantization_config={"quant_method": "awq"})
+    path = write_outer(tmp_path, {}, quantization_config={"quant_method": "hqq"})
     with pytest.raises(UnsupportedModelError, match="quantization_config"):
         load_model(open_checkpoint(path), make_ops("reference"))
 

@@ -30,7 +30,7 @@ from tools.fuzz.mutations import Span, damage
 WIDTH, FFN, VOCABULARY, HEADS = 256, 256, 40, 4
 MAX_ERROR_CHARACTERS = 4000
 # Most of the tensors' bytes are the same to the reader; seeds stay small so that inputs are many.
-_KINDS = ("F32", "F16", "Q8_0", "Q4_K", "Q6_K", "MXFP4", "IQ4_XS")
+_KINDS = ("F32", "F16", "Q8_0", "Q4_K", "Q6_K", "MXFP4", "IQ4_XS", "IQ2_XXS", "TQ1_0", "NVFP4")
 _WORDS = (
     "llama", "qwen3", "qwen2", "gemma2", "gemma3", "phi3", "cohere2", "glm4", "gpt2", "falcon",
     "starcoder", "olmo2", "smollm3", "granite", "none", "linear", "yarn", "longrope", "llama3",

@@ -88,8 +88,8 @@ def tiny_models(folder: Path) -> dict[str, Mapping[str, Tensor]]:
     for name, (family, overrides) in cases().items():
         path = write_tiny_hf(folder / name, family, **overrides)
         stored = known_architecture(family)
-        with_bytes = stored is not None and stored.turned_stacks
-        file = read_safetensors(path / "model.safetensors", with_bytes=with_bytes)
+        raw = ("U8",) if stored is not None and stored.turned_stacks else ()
+        file = read_safetensors(path / "model.safetensors", raw=raw)
         models[name] = file.tensors
     return models
 

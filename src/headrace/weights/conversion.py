@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,13 +15,16 @@ import numpy.typing as npt
 from headrace.errors import CheckpointError
 from headrace.weights.architectures import Architecture
 from headrace.weights.checkpoint import Checkpoint, Conventions
-from headrace.weights.codecs import F32, Codec
+from headrace.weights.codecs import F32, GROUPED, Codec
 from headrace.weights.config_reader import ConfigReader
 from headrace.weights.fused_rows import grouped_to_joined, joined_to_grouped
 from headrace.weights.gguf_metadata import head_dim_of
+from headrace.weights.grouped_tensor import GroupedTensor
 from headrace.weights.no_effect import is_derived
+from headrace.weights.quantisation import KEY
 from headrace.weights.rope_config import RopeConfig
 from headrace.weights.rope_rows import heads_to_half, heads_to_interleaved
+from headrace.weights.scaled_tensor import ScaledTensor
 from headrace.weights.source import TensorSource, source_of_array, source_of_tensor
 from headrace.weights.tensor import Tensor
 
@@ -80,7 +83,11 @@ class Reordering:
         return source_of_tensor(tensor, name, codec, self._order(tensor))
 
     def codec(self, tensor: Tensor) -> Codec:
-        """The codec the tensor can keep: transposed blocks are other blocks, so they become F32."""
+        """The codec the tensor can keep: transposed blocks are other blocks, so they become F32.
+        So do FP8 and 4 bits of a folder, whose scales no other file has a place for.
+        """
+        if _is_folders_own(tensor):
+            return F32
         blocks = tensor.codec.block_elements > 1
         in_layer = self._architecture.in_layer(tensor.name) is not None
         return F32 if self._transposed and in_layer and blocks else tensor.codec
@@ -136,6 +143,20 @@ def _fused_order(
     heads, kv_heads = architecture.fused_heads(ConfigReader(checkpoint.config))
     order = grouped_to_joined if target.qkv_layout == "joined" else joined_to_grouped
     return order(heads, kv_heads, head_dim_of(checkpoint.config, architecture))
+
+
+def unscaled(checkpoint: Checkpoint) -> Checkpoint:
+    """The checkpoint with a config that fits what is written of it: numbers, where it holds FP8 or
+    4 bits.
+    """
+    if not any(map(_is_folders_own, checkpoint.tensors.values())):
+        return checkpoint
+    config = {key: value for key, value in checkpoint.config.items() if key != KEY}
+    return replace(checkpoint, config=config)
+
+
+def _is_folders_own(tensor: Tensor) -> bool:
+    return isinstance(tensor, (ScaledTensor, GroupedTensor)) or tensor.codec.name in GROUPED
 
 
 def is_redundant(checkpoint: Checkpoint, name: str, notes: list[str]) -> bool:

@@ -22,6 +22,7 @@ import numpy.typing as npt
 from headrace.errors import CheckpointError
 from headrace.weights.architectures import Architecture, GGUFKeys
 from headrace.weights.codecs import BYTES
+from headrace.weights.scaled_tensor import ScaledTensor
 from headrace.weights.source import TensorSource
 from headrace.weights.tensor import Tensor
 from headrace.weights.turned_stacks import (
@@ -141,6 +142,9 @@ def _parts(stored: Tensor, names: Sequence[str]) -> Iterator[Tensor]:
     rows = len(stored.data) // max(1, count)
     for index in range(count):
         number, part = divmod(index, len(names))
+        if isinstance(stored, ScaledTensor):
+            yield stored.part(names[part].format(number), (rows, stored.shape[-1]), index * rows)
+            continue
         data = stored.data[index * rows : (index + 1) * rows]
         yield _part(stored, names[part].format(number), shape, data)
 

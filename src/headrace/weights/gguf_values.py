@@ -55,7 +55,8 @@ NUMBER_DTYPES: Mapping[ValueType, np.dtype[Any]] = {
 FILE_TYPES: Mapping[str, int] = {
     "F32": 0, "F16": 1, "Q4_0": 2, "Q4_1": 3, "Q8_0": 7, "Q5_0": 8, "Q5_1": 9, "Q2_K": 10,
     "Q3_K": 12, "Q4_K": 15, "Q5_K": 17, "Q6_K": 18, "IQ4_NL": 25, "IQ4_XS": 30, "BF16": 32,
-    "MXFP4": 38,
+    "MXFP4": 38, "NVFP4": 39, "IQ3_S": 26, "IQ3_XXS": 23, "IQ2_S": 28, "IQ2_XS": 20, "IQ2_XXS": 19,
+    "IQ1_M": 31, "IQ1_S": 24, "TQ1_0": 36, "TQ2_0": 37, "Q1_0": 40, "Q2_0": 41,
 }  # fmt: skip
 """general.file_type by the codec of most matrices (llama.cpp's llama_ftype). Where llama.cpp has
 several mixtures of one codec, the number is the one it guesses itself, the medium one."""

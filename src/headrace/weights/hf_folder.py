@@ -7,22 +7,33 @@ Pickled weights (pytorch_model.bin) are never opened, because reading them runs 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from headrace.errors import CheckpointError, shown
+from headrace.errors import CheckpointError, UnsupportedModelError, shown
 from headrace.weights.architectures import Architecture, known_architecture
 from headrace.weights.checkpoint import Checkpoint, Conventions
+from headrace.weights.codecs import BYTES, RAW
+from headrace.weights.config_reader import ConfigReader
 from headrace.weights.expert_stacks import unstacked_folder
 from headrace.weights.folder_forms import canonical_tensors
 from headrace.weights.hf_names import INDEX, SINGLE
 from headrace.weights.json_file import read_json_object, read_text
-from headrace.weights.quantisation import BESIDE, with_quantisation
+from headrace.weights.quantisation import (
+    BESIDE,
+    KEY,
+    stated_quantisation,
+    with_quantisation,
+)
 from headrace.weights.safetensors_file import read_safetensors
 from headrace.weights.sentencepiece_model import sentencepiece_entries, stated_flags
 from headrace.weights.small_file import is_named
+from headrace.weights.storage.float8 import with_scales
+from headrace.weights.storage.four_bits import is_four_bits, with_groups
+from headrace.weights.storage.statement import read_storage
+from headrace.weights.storage.storage import Storage
 from headrace.weights.tensor import Tensor
 from headrace.weights.text_part import text_config, text_part
 from headrace.weights.tokenizer_data import TokenizerData, token_text
@@ -43,9 +54,15 @@ def open_hf_folder(folder: Path) -> Checkpoint:
     config = text_config(stated)
     generation = read_json_object(folder / "generation_config.json", required=False)
     architecture = known_architecture(config.get("model_type"))
-    with_bytes = architecture is not None and architecture.turned_stacks == "in_turn"
-    stored, metadata = _read_tensors(folder, with_bytes)
-    part = text_part(stated, stored)
+    storage = _storage(stated)
+    raw: Collection[str] = ()
+    if architecture is not None and architecture.turned_stacks == "in_turn":
+        raw = (BYTES.name,)
+    if storage is not None and any(map(is_four_bits, storage.formats)):
+        raw = RAW
+    stored, metadata = _read_tensors(folder, raw)
+    joined = with_scales(folder, with_groups(folder, stored, storage), storage)
+    part = text_part(stated, joined)
     tensors = part.tensors
     if architecture is not None:
         tensors = _prefixed(tensors, architecture)
@@ -75,6 +92,14 @@ def open_hf_folder(folder: Path) -> Checkpoint:
         metadata=metadata,
         left_out=part.left_out,
     )
+
+
+def _storage(stated: Mapping[str, Any]) -> Storage | None:
+    """How weights are stored; None for plain numbers, and for what a family refuses by name."""
+    try:
+        return read_storage(ConfigReader({KEY: stated_quantisation(stated)}))
+    except UnsupportedModelError:
+        return None
 
 
 def weight_files(folder: Path) -> list[Path]:
@@ -133,11 +158,11 @@ def _is_file_name(name: str) -> bool:
     )
 
 
-def _read_tensors(folder: Path, with_bytes: bool) -> tuple[dict[str, Tensor], dict[str, str]]:
+def _read_tensors(folder: Path, raw: Collection[str]) -> tuple[dict[str, Tensor], dict[str, str]]:
     tensors: dict[str, Tensor] = {}
     metadata: dict[str, str] = {}
     for path in weight_files(folder):
-        part = read_safetensors(path, with_bytes=with_bytes)
+        part = read_safetensors(path, raw=raw)
         if twice := tensors.keys() & part.tensors.keys():
             raise CheckpointError(
                 f"{path}: tensor {shown(min(twice))} is in another file as well; the files are "

@@ -3,7 +3,8 @@
 Folders hold `kv_b_proj` of shape [heads * (nope + value), latent]: of each head the rows that make
 its keys, then those that make its values. GGUF files hold `k_b_proj` [heads, latent, nope], which
 is turned, and `v_b_proj` [heads, value, latent]; older ones hold what folders hold. Turning is
-exact in kinds without blocks; of others the keys are decoded to F32, which is exact too.
+exact in kinds without blocks; of others, and of FP8, the keys are decoded to F32, which is exact
+too.
 
 Source: llama.cpp conversion/deepseek.py (DeepseekV2Model.modify_tensors), models/deepseek2.cpp.
 """
@@ -18,6 +19,8 @@ import numpy as np
 
 from headrace.errors import CheckpointError
 from headrace.weights.codecs import F32
+from headrace.weights.pieces import PiecedTensor
+from headrace.weights.scaled_tensor import ScaledTensor
 from headrace.weights.tensor import Tensor
 
 JOINED, KEYS, VALUES = "kv_b_proj.weight", "k_b_proj.weight", "v_b_proj.weight"
@@ -35,9 +38,20 @@ def single_heads(stacked: Tensor) -> list[Tensor]:
 def split(joined: Tensor, heads: int, nope: int, value: int) -> tuple[list[Tensor], list[Tensor]]:
     """Keys (latent, nope) and values (value, latent) of every head of `kv_b_proj`."""
     latent = joined.shape[1]
-    keys, values = [], []
+    if isinstance(joined, PiecedTensor):
+        joined = Tensor(joined.name, joined.shape, joined.codec, joined.data)
+    keys: list[Tensor] = []
+    values: list[Tensor] = []
     for head in range(heads):
         at = head * (nope + value)
+        if isinstance(joined, ScaledTensor):
+            # Scales stay with the rows as stored.
+            order = np.arange(at, at + nope + value, dtype=np.int32)
+            key = joined.select_rows(order[:nope])
+            exact = F32.encode(key.to_f32())
+            keys.append(Tensor(joined.name, key.shape, F32, exact).transposed())
+            values.append(joined.select_rows(order[nope:]))
+            continue
         key = replace(joined, shape=(nope, latent), data=joined.data[at : at + nope])
         if joined.codec.block_elements > 1:
             key = replace(key, codec=F32, data=F32.encode(key.to_f32()))
@@ -102,6 +116,10 @@ def with_joined_heads(
 
 
 def _stacked(name: str, matrices: list[Tensor]) -> Tensor:
+    if isinstance(matrices[0], ScaledTensor):
+        matrices = [
+            Tensor(name, matrix.shape, F32, F32.encode(matrix.to_f32())) for matrix in matrices
+        ]
     first = matrices[0]
     data = np.concatenate([matrix.data for matrix in matrices])
     return Tensor(name, (len(matrices), *first.shape), first.codec, data)

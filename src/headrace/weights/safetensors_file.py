@@ -10,7 +10,7 @@ Source: the safetensors format (README of huggingface/safetensors).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import CheckpointError, shown
-from headrace.weights.codecs import BYTES, codec_of_safetensors_dtype
+from headrace.weights.codecs import F8_E4M3, RAW, Codec, codec_of_safetensors_dtype
 from headrace.weights.json_file import parse_json
 from headrace.weights.mapped import map_file
 from headrace.weights.no_effect import is_derived
@@ -40,10 +40,11 @@ class SafetensorsFile:
     metadata: Mapping[str, str]
 
 
-def read_safetensors(path: Path | str, *, with_bytes: bool = False) -> SafetensorsFile:
+def read_safetensors(path: Path | str, *, raw: Collection[str] = ()) -> SafetensorsFile:
     """Map `path` and read its header.
 
-    with_bytes: whether tensors of plain bytes (U8) are taken, which nobody can compute with.
+    raw: dtypes of tensors that are taken although nobody can compute with them, of `RAW`.
+    Those of F8_E4M3 always are: whoever opens the folder has to find their scales.
 
     Raises CheckpointError naming the file, the tensor, the value and the limit where the header is
     damaged, sizes do not match, ranges overlap, or a dtype has no codec. Tensors that follow from
@@ -55,7 +56,7 @@ def read_safetensors(path: Path | str, *, with_bytes: bool = False) -> Safetenso
     metadata = header.pop("__metadata__", {})
     if not _is_strings(metadata):
         raise CheckpointError(f"{path}: __metadata__ must map strings to strings")
-    entries = [_read_entry(path, name, entry, with_bytes) for name, entry in header.items()]
+    entries = [_read_entry(path, name, entry, raw) for name, entry in header.items()]
     entries.sort(key=lambda entry: (entry[2], entry[3]))
     tensors, expected = {}, 0
     for name, tensor, begin, end in entries:
@@ -105,7 +106,7 @@ def _is_strings(value: object) -> bool:
 
 
 def _read_entry(
-    path: Path, name: str, entry: object, with_bytes: bool
+    path: Path, name: str, entry: object, raw: Collection[str]
 ) -> tuple[str, Tensor | None, int, int]:
     """The name, the tensor without its bytes (None: left out), and where they lie."""
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
@@ -126,8 +127,11 @@ def _read_entry(
         )
     try:
         dtype = str(entry["dtype"])
-        raw = with_bytes and dtype == BYTES.safetensors_dtype
-        codec = BYTES if raw else codec_of_safetensors_dtype(dtype)
+        codec: Codec
+        if dtype == F8_E4M3.safetensors_dtype:
+            codec = F8_E4M3
+        else:
+            codec = RAW[dtype] if dtype in raw else codec_of_safetensors_dtype(dtype)
     except CheckpointError as error:
         if is_derived(name):
             return name, None, offsets[0], offsets[1]

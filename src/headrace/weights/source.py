@@ -74,10 +74,13 @@ def source_of_tensor(
         width = tensor.shape[-1] if tensor.shape else 1
         step = max(1, PIECE_ELEMENTS // max(1, width))
         for first in range(0, n_rows, step):
-            rows = data[first : first + step]
+            places = np.arange(first, min(first + step, n_rows))
             if tensor.row_order is not None:
-                rows = data[tensor.row_order[first : first + step]]
-            yield rows if codec is tensor.codec else _recode(tensor, codec, rows)
+                places = tensor.row_order[first : first + step].astype(np.int64)
+                rows = data[places]
+            else:
+                rows = data[first : first + step]
+            yield rows if codec is tensor.codec else _recode(tensor, codec, rows, places)
 
     return TensorSource(name, tensor.shape, codec, pieces)
 
@@ -94,8 +97,10 @@ def source_of_rows(
     return TensorSource(name, shape, codec, lambda: [rows])
 
 
-def _recode(tensor: Tensor, codec: Codec, rows: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+def _recode(
+    tensor: Tensor, codec: Codec, rows: npt.NDArray[np.uint8], places: npt.NDArray[np.int64]
+) -> npt.NDArray[np.uint8]:
     try:
-        return codec.encode(tensor.codec.decode(rows))
+        return codec.encode(tensor.decoded(rows, places))
     except CheckpointError as error:
         raise CheckpointError(f"tensor {tensor.name!r}: {error}") from error

@@ -70,5 +70,14 @@ class Tensor:
 
     def to_f32(self) -> npt.NDArray[np.float32]:
         """The values as float32[shape]: the codec's exact decoding, in a fresh array."""
-        rows = self.data if self.row_order is None else self.data[self.row_order]
-        return self.codec.decode(rows).reshape(self.shape)
+        data = self.data
+        rows = data if self.row_order is None else data[self.row_order]
+        places = np.arange(len(data)) if self.row_order is None else self.row_order
+        return self.decoded(rows, places.astype(np.int64)).reshape(self.shape)
+
+    def decoded(
+        self, rows: npt.NDArray[np.uint8], places: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.float32]:
+        """float32[n, width] of stored rows uint8[n, row_bytes] that are rows `places` of `data`."""
+        del places
+        return self.codec.decode(rows)

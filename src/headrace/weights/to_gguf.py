@@ -20,6 +20,7 @@ from headrace.weights.conversion import (
     Reordering,
     count_codecs,
     is_redundant,
+    unscaled,
 )
 from headrace.weights.expert_stacks import Stacks
 from headrace.weights.gguf_metadata import metadata_of_config, sampling_metadata
@@ -67,7 +68,7 @@ def write_gguf(
     pre: name of the pre-tokenizer where tokenizer.json has an unusual one.
     Raises UnsupportedModelError or CheckpointError naming what GGUF cannot hold.
     """
-    path = Path(path)
+    path, checkpoint = Path(path), unscaled(checkpoint)
     target = None if codec is None else get_codec(codec)
     if target is not None:
         target.check_can_encode()

@@ -17,12 +17,13 @@ from headrace.weights.architectures import (
     architecture_of_config,
 )
 from headrace.weights.checkpoint import Checkpoint
-from headrace.weights.codecs import F32, get_codec
+from headrace.weights.codecs import BF16, F16, F32, get_codec
 from headrace.weights.conversion import (
     ConversionResult,
     Reordering,
     count_codecs,
     is_redundant,
+    unscaled,
 )
 from headrace.weights.expert_stacks import Stacks
 from headrace.weights.folder_forms import folder_sources
@@ -30,6 +31,8 @@ from headrace.weights.json_file import read_text
 from headrace.weights.latent_heads import with_joined_heads
 from headrace.weights.rope_rows import llama3_scaling_of
 from headrace.weights.safetensors_writer import write_safetensors_file
+
+_NUMBERS = (F32, F16, BF16)
 
 
 def write_hf_folder(
@@ -47,7 +50,7 @@ def write_hf_folder(
     makes it). `folder` is created.
     Raises UnsupportedModelError or CheckpointError naming what such a folder cannot hold.
     """
-    folder = Path(folder)
+    folder, checkpoint = Path(folder), unscaled(checkpoint)
     target = None if codec is None else get_codec(codec)
     architecture = architecture_of_config(checkpoint.config.get("model_type"))
     notes: list[str] = []
@@ -65,7 +68,7 @@ def write_hf_folder(
         other = place is not None and place[1].rpartition(".")[0] in architecture.gguf_only
         if other or name.startswith(UNKNOWN_PREFIX):
             raise UnsupportedModelError(f"tensor {name!r} has no name in Hugging Face folders")
-        chosen = target or (tensor.codec if tensor.codec.safetensors_dtype else F32)
+        chosen = target or (tensor.codec if tensor.codec in _NUMBERS else F32)
         if place is not None and place[1] in architecture.vectors.values():
             chosen = F32
         source = reordering.source(tensor, name, chosen)

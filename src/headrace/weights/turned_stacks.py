@@ -23,6 +23,7 @@ import numpy.typing as npt
 from headrace.errors import CheckpointError
 from headrace.weights.codecs import BYTES, MXFP4
 from headrace.weights.pieces import SplitTensor, TurnedTensor
+from headrace.weights.scaled_tensor import ScaledTensor
 from headrace.weights.source import TensorSource
 from headrace.weights.tensor import Tensor
 
@@ -47,6 +48,7 @@ def turned_parts(
         or stored.shape[-1] % parts
         or stored.codec.block_elements > 1
         or stored.codec is BYTES
+        or isinstance(stored, ScaledTensor)
     ):
         form = "[experts, rows]" if vector else "[experts, columns, rows]"
         raise CheckpointError(

@@ -10,6 +10,9 @@ from click.testing import CliRunner, Result
 
 from headrace.cli.plan.group import plan
 from headrace.errors import HeadraceError
+from headrace.weights.codecs import F32
+from headrace.weights.safetensors_file import read_safetensors
+from tests.models.fp8_folders import LAYOUTS, write_fp8
 
 
 def run(*words: str) -> Result:
@@ -48,6 +51,22 @@ def test_a_file_needs_no_quantization(shared_assets: Path) -> None:
     weights = next(one for one in found["quantities"] if one["id"] == "weights")
     assert found["model_source"] == "GGUF header" and weights["value"] == 292_800 * 4
     assert found["fits"] and found["context_tokens"] == 2048
+
+
+@pytest.mark.parametrize("name", ["AutoFP8", "compressed channel", "block"])
+def test_a_folder_of_fp8_counts_the_bytes_it_holds(name: str, tmp_path: Path) -> None:
+    """One a weight, its scales, and what is not FP8 as it is; not two bytes a weight."""
+    made = write_fp8(tmp_path, "qwen3", LAYOUTS[name], hidden=192, intermediate=320, layers=2)
+    found = json.loads(run(str(made.fp8), "--json").output)
+    weights = next(quantity for quantity in found["quantities"] if quantity["id"] == "weights")
+    tensors = read_safetensors(made.fp8 / "model.safetensors").tensors
+    stored = sum(
+        tensor.nbytes for name, tensor in tensors.items() if not name.endswith("input_scale")
+    )
+    assert weights["value"] == stored
+    twice = sum(2 * values.size for values in made.values.values())
+    others = sum(tensor.nbytes for tensor in tensors.values() if tensor.codec is F32)
+    assert stored < twice + others
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,8 @@ import pytest
 from benchmarks.random_rows import random_rows
 from headrace.ops.cpu import CpuOps
 from headrace.ops.kv import AttentionShape, KVCodec, RaggedBatch
-from headrace.weights.codecs import get_codec
+from headrace.weights.codecs import F8_E4M3, Codec, get_codec
+from headrace.weights.scaled_tensor import ScaledTensor
 from headrace.weights.tensor import Tensor
 
 F32 = npt.NDArray[np.float32]
@@ -26,9 +27,12 @@ F32 = npt.NDArray[np.float32]
 LEVELS = CpuOps.levels()
 QUANTISED = (
     "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL",
-    "IQ4_XS", "MXFP4",
+    "IQ4_XS", "MXFP4", "NVFP4", "Q1_0", "Q2_0", "TQ1_0", "TQ2_0", "IQ3_S", "IQ3_XXS", "IQ2_S",
+    "IQ2_XS", "IQ2_XXS", "IQ1_M", "IQ1_S",
 )  # fmt: skip
-CODECS = ("F32", "F16", "BF16", *QUANTISED)
+CODECS = ("F32", "F16", "BF16", "F8_E4M3", *QUANTISED)
+TABLES = ("F32", "F16", "BF16", *QUANTISED)
+"""Codecs of tables that are looked up."""
 
 UNIT = 2.0**-24
 """Largest relative error of one float32 rounding."""
@@ -90,15 +94,38 @@ def normal(seed: int, *shape: int) -> F32:
 @lru_cache(maxsize=256)
 def matrix(seed: int, out: int, width: int, codec: str = "F32") -> Tensor:
     """Random rows in the codec's own bytes, of standard deviation 1 / sqrt(width)."""
+    if codec == F8_E4M3.name:
+        return _scaled(seed, out, width)
     kind = get_codec(codec)
     data = random_rows(kind, np.random.default_rng(seed), out, width, width**-0.5)
     data.flags.writeable = False
     return Tensor(f"matrix{seed}", (out, width), kind, data)
 
 
+def _scaled(seed: int, out: int, width: int) -> Tensor:
+    """FP8 of any bits but NaN, with scales of blocks, of rows or of all of it, as the seed says."""
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(0, 256, (out, width), np.uint8)
+    codes[(codes & 0x7F) == 0x7F] = 1
+    block = ((128, 128), (1, width), (out, width), (16, 256))[seed % 4]
+    blocks = (-(-out // block[0]), -(-width // block[1]))
+    # Codes alone have a standard deviation of about 106.
+    scales = (rng.uniform(0.5, 2, blocks) / 106 * width**-0.5).astype(np.float32)
+    codes.flags.writeable = False
+    return ScaledTensor(
+        f"matrix{seed}", (out, width), F8_E4M3, codes, scales=scales, block=block,
+        scale_bytes=scales.nbytes,
+    )  # fmt: skip
+
+
+def kind_of(codec: str) -> Codec:
+    """The codec of this name, those included that a file stores scales of elsewhere."""
+    return F8_E4M3 if codec == F8_E4M3.name else get_codec(codec)
+
+
 def whole_blocks(codec: str, width: int) -> int:
     """The least width from `width` on that is whole blocks of the codec."""
-    block = get_codec(codec).block_elements
+    block = kind_of(codec).block_elements
     return -(-width // block) * block
 
 

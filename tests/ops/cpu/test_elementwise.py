@@ -11,8 +11,8 @@ from headrace.ops.reference import ReferenceOps
 from headrace.weights.codecs import get_codec
 from headrace.weights.tensor import Tensor
 from tests.ops.cpu.cases import (
-    CODECS,
     LEVELS,
+    TABLES,
     UNIT,
     matrix,
     named,
@@ -124,7 +124,7 @@ def test_embedding_decodes_exactly(level: str) -> None:
     ops = CpuOps(level, 2)
     ids = np.random.default_rng(2).integers(0, 50, 333).astype(np.int32)
     order = np.random.default_rng(3).permutation(50).astype(np.int32)
-    for codec in CODECS:
+    for codec in TABLES:
         for width in dict.fromkeys(whole_blocks(codec, width) for width in (64, 172, 5)):
             with named(codec=codec, width=width):
                 table = matrix(1, 50, width, codec)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import gguf
 import numpy as np
 import numpy.typing as npt
 
@@ -47,10 +48,30 @@ def split(name: str, data: npt.NDArray[np.uint8]) -> Split:
 
 def _split_blocks(name, blocks):  # type: ignore[no-untyped-def]
     n = len(blocks)
+    if name.startswith(("IQ1", "IQ2", "IQ3")):
+        return _split_books(name, blocks.view(np.uint8).reshape(n, -1))
+    if name == "NVFP4":
+        codes = blocks["d"].astype(np.int64)
+        scale = np.array([_half_of_e4m3(code) for code in range(256)])[codes]
+        return FLOAT4[_halves(blocks["qs"].reshape(n, 4, 8))], scale, None
     fields = blocks.dtype.names
     d = blocks["d"].astype(np.float32)[:, None] if "d" in fields else None
     if name == "Q8_0":
         return blocks["qs"], d, None
+    if name == "Q1_0":
+        return 2 * _low_bits(blocks["qs"], 1) - 1, d.repeat(4, axis=1), None
+    if name == "Q2_0":
+        return _low_bits(blocks["qs"], 2) - 1, d.repeat(2, axis=1), None
+    if name == "TQ2_0":
+        return _pairs(blocks["qs"]).reshape(n, 8, 32) - 1, d.repeat(8, axis=1), None
+    if name == "TQ1_0":
+        parts = (blocks["qs"][:, :32], blocks["qs"][:, 32:], blocks["qh"])
+        digits = [
+            (part.astype(np.int32) * 3**place % 256 * 3) >> 8
+            for part, places in zip(parts, (5, 5, 4), strict=True)
+            for place in range(places)
+        ]
+        return np.concatenate(digits, axis=1) - 1, d.repeat(8, axis=1), None
     if name == "MXFP4":
         exponents = blocks["e"].astype(np.int64)
         scale = np.where(exponents < 2, 0, 2.0 ** (exponents - 128.0))  # denormals are zero
@@ -94,6 +115,91 @@ def _split_blocks(name, blocks):  # type: ignore[no-untyped-def]
     if name == "Q5_K":
         q = q + 16 * _bits(blocks["qh"])
     return q, d * scales, dmin * minimums
+
+
+def _split_books(name, raw):  # type: ignore[no-untyped-def]
+    """uint8[n, bytes of a block] of a kind with a code book: the books are gguf-py's."""
+    kind = getattr(gguf.quants, name)
+    kind.init_grid()
+    book = kind.grid.reshape(kind.grid_shape).astype(np.int32)
+    n, word = len(raw), raw.astype(np.int64)
+
+    def u16(at: int, count: int) -> npt.NDArray[np.int64]:
+        return word[:, at : at + 2 * count : 2] + 256 * word[:, at + 1 : at + 2 * count : 2]
+
+    def nibbles(at: int, count: int) -> npt.NDArray[np.int64]:
+        return np.stack([(word[:, at + j // 2] >> 4 * (j % 2)) & 15 for j in range(count)], 1)
+
+    if name.startswith("IQ1"):
+        eighths, factor = 8 * book, 0.125
+        if name == "IQ1_S":
+            d, high = raw[:, :2], u16(34, 8)
+            codes = [
+                word[:, 2 + j] + 256 * ((high[:, j // 4] >> 3 * (j % 4)) & 7) for j in range(32)
+            ]
+            scales = high >> 12 & 7
+            shifts = np.repeat(high >> 15, 4, axis=1)
+        else:
+            packed, high = u16(48, 4), nibbles(32, 32)
+            d = sum((packed[:, i] >> 12) << 4 * i for i in range(4)).astype("<u2")
+            d = d[:, None].view(np.uint8)
+            codes = [word[:, j] + 256 * (high[:, j] & 7) for j in range(32)]
+            scales = np.stack([(packed[:, g // 4] >> 3 * (g % 4)) & 7 for g in range(16)], 1)
+            shifts = high >> 3
+        q = eighths[np.stack(codes, 1)] + np.where(shifts, -1, 1)[..., None]
+    else:
+        d, factor = raw[:, :2], {"IQ2": 0.125, "IQ3": 0.25}[name[:3]]
+        if name.endswith("XXS"):
+            first, step = (6, 8) if name == "IQ2_XXS" else (66, 4)
+            words = [
+                sum(word[:, first + step * t + i] << 8 * i for i in range(4)) for t in range(8)
+            ]
+            signs = [_even(words[j // 4] >> 7 * (j % 4)) for j in range(32)]
+            scales = np.stack(words, 1) >> 28
+            at = [2 + j + (4 * (j // 4) if name == "IQ2_XXS" else 0) for j in range(len(book) // 4)]
+            codes = word[:, at[: 32 if name == "IQ2_XXS" else 64]]
+        elif name == "IQ2_XS":
+            both = u16(2, 32)
+            codes, scales = both & 511, nibbles(66, 16)
+            signs = [_even(both[:, j] >> 9) for j in range(32)]
+        elif name == "IQ2_S":
+            codes = np.stack(
+                [
+                    word[:, 2 + j] + 256 * ((word[:, 66 + j // 4] >> 2 * (j % 4)) & 3)
+                    for j in range(32)
+                ],
+                1,
+            )
+            signs, scales = [word[:, 34 + j] for j in range(32)], nibbles(74, 16)
+        else:
+            codes = np.stack(
+                [word[:, 2 + j] + 256 * ((word[:, 66 + j // 8] >> j % 8) & 1) for j in range(64)], 1
+            )
+            signs, scales, factor = [word[:, 74 + j] for j in range(32)], nibbles(106, 8), 1.0
+        negative = np.stack([(byte >> bit) & 1 for byte in signs for bit in range(8)], 1)
+        q = book[codes].reshape(n, 256) * np.where(negative, -1, 1)
+    d = np.ascontiguousarray(d).view("<f2").astype(np.float32)
+    return q.reshape(n, 8, 32), d * np.float32(factor) * (2 * scales + 1).astype(np.float32), None
+
+
+def _even(code: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Eight sign bits of the lowest seven: an even number of them is set."""
+    seven = code & 127
+    return seven | (sum(seven >> bit for bit in range(7)) & 1) << 7
+
+
+def _half_of_e4m3(code: int) -> float:
+    exponent, rest = code >> 3 & 15, code & 7
+    if code == 0x7F:
+        return 0.0
+    return rest * 2.0**-10 if exponent == 0 else (8 + rest) * 2.0 ** (exponent - 11)
+
+
+def _low_bits(packed: npt.NDArray[np.uint8], bits: int) -> npt.NDArray[np.int32]:
+    """Whole numbers of `bits` bits, the lowest of a byte first; tiles of 32."""
+    shifts = np.arange(0, 8, bits)
+    values = (packed[..., None].astype(np.int32) >> shifts) & (1 << bits) - 1
+    return values.reshape(len(packed), -1, 32)
 
 
 def _halves(packed: npt.NDArray[np.uint8]) -> npt.NDArray[np.int32]:

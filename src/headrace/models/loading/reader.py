@@ -18,6 +18,7 @@ from headrace.ops.interface import Array, Ops
 from headrace.weights.architectures import LONGROPE_FACTORS, ROPE_FACTORS
 from headrace.weights.checkpoint import Checkpoint
 from headrace.weights.no_effect import is_derived
+from headrace.weights.scaled_tensor import ScaledTensor
 from headrace.weights.tensor import Tensor
 
 Progress = Callable[[int, int], None]
@@ -214,7 +215,7 @@ class TensorReader:
         if not self._conventions.transposed:
             return self.tensor(name, out, width)
         stored = self.tensor(name, width, out)
-        if stored.codec.block_elements > 1:
+        if stored.codec.block_elements > 1 or isinstance(stored, ScaledTensor):
             raise UnsupportedModelError(
                 f"{self._checkpoint.path}: tensor {name} is {stored.codec.name} and stored "
                 "(in, out), whose blocks cannot be turned; use F32, F16 or BF16, or a GGUF file"

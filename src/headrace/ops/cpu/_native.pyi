@@ -41,6 +41,18 @@ class SplitRows(MatrixRows):
 
     def __init__(self, pairs: U8, exponents: U8) -> None: ...
 
+class ScaledRows(MatrixRows):
+    """A matrix of F8_E4M3 [rows, columns] and its scales [row blocks, column blocks]."""
+
+    def __init__(
+        self,
+        values: U8,
+        scales: F32,
+        block_rows: int,
+        block_columns: int,
+        row_order: I32 | None,
+    ) -> None: ...
+
 class PackedLinear:
     @property
     def nbytes(self) -> int: ...
@@ -106,7 +118,7 @@ class Backend:
         0 where the level does not multiply that kind.
         """
 
-    def pack(self, parts: list[Rows], bias: F32 | None) -> PackedLinear: ...
+    def pack(self, parts: list[MatrixRows], bias: F32 | None) -> PackedLinear: ...
     def pack_experts(self, experts: list[list[MatrixRows]], bias: F32 | None) -> ExpertMatrices: ...
     def map_experts(self, experts: list[list[MatrixRows]], bias: F32 | None) -> ExpertMatrices:
         """The same, packed on demand into the cache; the rows are kept alive and read later."""

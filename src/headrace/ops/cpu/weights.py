@@ -25,6 +25,7 @@ from headrace.ops.shared import (
     stacked_bias,
 )
 from headrace.weights.pieces import SplitTensor, TurnedTensor
+from headrace.weights.scaled_tensor import ScaledTensor
 from headrace.weights.tensor import Tensor
 
 F32 = npt.NDArray[np.float32]
@@ -81,7 +82,9 @@ class CpuWeights(Ops):
         self, parts: Sequence[Tensor], *, bias: Sequence[Tensor | None] | None = None
     ) -> LinearWeight:
         codec, width = fused_codec(parts)
-        packed = self._native.pack([_rows(part) for part in parts], stacked_bias(parts, bias))
+        packed = self._native.pack(
+            [_matrix_rows(part) for part in parts], stacked_bias(parts, bias)
+        )
         return LinearWeight(
             out_features=sum(part.shape[0] for part in parts),
             in_features=width,
@@ -101,7 +104,7 @@ class CpuWeights(Ops):
         mapped = self._caches_experts and len(experts) > 1
         give = self._native.map_experts if mapped else self._native.pack_experts
         packed = give(
-            [[_expert_rows(part) for part in parts] for parts in experts],
+            [[_matrix_rows(part) for part in parts] for parts in experts],
             expert_biases(experts, bias),
         )
         return ExpertWeight(
@@ -115,7 +118,7 @@ class CpuWeights(Ops):
 
     def head_weight(self, heads: Sequence[Tensor]) -> HeadWeight:
         codec, out, width = head_shape(heads)
-        packed = self._native.pack_experts([[_rows(head)] for head in heads], None)
+        packed = self._native.pack_experts([[_matrix_rows(head)] for head in heads], None)
         return HeadWeight(
             num_heads=len(heads),
             out_features=out,
@@ -136,8 +139,12 @@ def _rows(tensor: Tensor) -> _native.Rows:
     return _native.Rows(tensor.codec.name, tensor.shape[1], tensor.data, tensor.row_order)
 
 
-def _expert_rows(tensor: Tensor) -> _native.MatrixRows:
-    """The same of an expert's matrix, which may be stored in pieces; these are not put together."""
+def _matrix_rows(tensor: Tensor) -> _native.MatrixRows:
+    """The same of a matrix that is multiplied by, which may be stored in pieces; these are not put
+    together.
+    """
+    if isinstance(tensor, ScaledTensor):
+        return _native.ScaledRows(tensor.data, tensor.scales, *tensor.block, tensor.row_order)
     if isinstance(tensor, TurnedTensor):
         return _native.TurnedRows(tensor.codec.name, tensor.values)
     if isinstance(tensor, SplitTensor):

@@ -57,8 +57,10 @@ from headrace.ops.shared import (
 )
 from headrace.weights.tensor import Tensor
 
-_FLOATS = frozenset({"F32", "F16", "BF16"})
-"""Codecs without scales; activations that meet any other are quantised."""
+_FLOATS = frozenset({"F32", "F16", "BF16", "F8_E4M3"})
+"""Codecs of floats; activations that meet any other are quantised."""
+_ROUNDED = frozenset({"BF16", "F8_E4M3"})
+"""Those whose activations are rounded to bfloat16."""
 
 
 @dataclass(frozen=True)
@@ -337,5 +339,5 @@ class ReferenceOps(Ops):
 def _product(matrix: F32, codec: str, row: F32) -> F64:
     """One row against the weights, its operands rounded as the codec demands."""
     if codec in _FLOATS:
-        return dense_product(matrix, round_bf16(row) if codec == "BF16" else row)
+        return dense_product(matrix, round_bf16(row) if codec in _ROUNDED else row)
     return dense_product(matrix, round_quantised(row))

@@ -1,33 +1,100 @@
 """The storage kinds there are, by name, by GGUF type id and by safetensors dtype.
 
 One file per group: `floats` (F32, F16, BF16), `linear` (32 values on a line), `k_kinds` (256 values
-with sub-scales), `tables` (4-bit codes looked up), `raw` (bytes, in no registry). `codec` says
-what a codec is.
+with sub-scales), `tables` (4-bit codes looked up), `books` (runs looked up in code books),
+`few_bits` (one bit, two, or three levels). In no registry, as no file holds a tensor of them alone:
+`raw` (bytes and words), `float8` and `four_bits`, whose scales folders store on their own. `codec`
+says what a codec is.
 
-Source: gguf-py constants.py (type ids).
+Sources: gguf-py constants.py and ggml.h (type ids).
 """
 
 from __future__ import annotations
 
 from headrace.errors import CheckpointError, shown
+from headrace.weights.codecs.books import (
+    IQ1_M,
+    IQ1_S,
+    IQ2_S,
+    IQ2_XS,
+    IQ2_XXS,
+    IQ3_S,
+    IQ3_XXS,
+)
 from headrace.weights.codecs.codec import Bytes, Codec, Floats
+from headrace.weights.codecs.few_bits import Q1_0, Q2_0, TQ1_0, TQ2_0
+from headrace.weights.codecs.float8 import F8_E4M3
 from headrace.weights.codecs.floats import BF16, F16, F32
+from headrace.weights.codecs.four_bits import (
+    E2M1_64,
+    E2M1_128,
+    GROUPED,
+    I4_32,
+    I4_128,
+    U4_32,
+    U4_128,
+)
 from headrace.weights.codecs.k_kinds import Q2_K, Q3_K, Q4_K, Q5_K, Q6_K
 from headrace.weights.codecs.linear import Q4_0, Q4_1, Q5_0, Q5_1, Q8_0
-from headrace.weights.codecs.raw import BYTES
-from headrace.weights.codecs.tables import IQ4_NL, IQ4_XS, MXFP4
+from headrace.weights.codecs.raw import BYTES, LONG_WORDS, RAW, WORDS
+from headrace.weights.codecs.tables import IQ4_NL, IQ4_XS, MXFP4, NVFP4
 
 __all__ = [
-    "BF16", "BYTES", "CODECS", "F16", "F32", "IQ4_NL", "IQ4_XS", "MXFP4", "Q2_K", "Q3_K", "Q4_0",
-    "Q4_1", "Q4_K", "Q5_0", "Q5_1", "Q5_K", "Q6_K", "Q8_0", "Bytes", "Codec", "Floats",
-    "codec_of_gguf_type", "codec_of_safetensors_dtype", "get_codec",
+    "BF16",
+    "BYTES",
+    "CODECS",
+    "E2M1_64",
+    "E2M1_128",
+    "F8_E4M3",
+    "F16",
+    "F32",
+    "GROUPED",
+    "I4_32",
+    "I4_128",
+    "IQ1_M",
+    "IQ1_S",
+    "IQ2_S",
+    "IQ2_XS",
+    "IQ2_XXS",
+    "IQ3_S",
+    "IQ3_XXS",
+    "IQ4_NL",
+    "IQ4_XS",
+    "LONG_WORDS",
+    "MXFP4",
+    "NVFP4",
+    "Q1_0",
+    "Q2_0",
+    "Q2_K",
+    "Q3_K",
+    "Q4_0",
+    "Q4_1",
+    "Q4_K",
+    "Q5_0",
+    "Q5_1",
+    "Q5_K",
+    "Q6_K",
+    "Q8_0",
+    "RAW",
+    "TQ1_0",
+    "TQ2_0",
+    "U4_32",
+    "U4_128",
+    "WORDS",
+    "Bytes",
+    "Codec",
+    "Floats",
+    "codec_of_gguf_type",
+    "codec_of_safetensors_dtype",
+    "get_codec",
 ]  # fmt: skip
 
 CODECS: dict[str, Codec] = {
     codec.name: codec
     for codec in (
         F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS,
-        MXFP4,
+        MXFP4, NVFP4, IQ3_S, IQ3_XXS, IQ2_S, IQ2_XS, IQ2_XXS, IQ1_M, IQ1_S, TQ1_0, TQ2_0, Q1_0,
+        Q2_0,
     )
 }  # fmt: skip
 _BY_GGUF_TYPE = {codec.gguf_type: codec for codec in CODECS.values()}
@@ -38,9 +105,7 @@ _BY_SAFETENSORS = {
 # Names of the GGUF type ids that have no codec here, only so that a refusal can say which it was
 # (gguf-py constants.py, GGMLQuantizationType).
 _OTHER_GGUF_TYPES = {
-    9: "Q8_1", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S", 21: "IQ3_S",
-    22: "IQ2_S", 24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64", 29: "IQ1_M", 34: "TQ1_0",
-    35: "TQ2_0", 40: "NVFP4", 41: "Q1_0", 42: "Q2_0",
+    9: "Q8_1", 15: "Q8_K", 24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64",
 }  # fmt: skip
 
 

@@ -46,7 +46,9 @@ def _decode_q8_0(blocks: Blocks, out: Floats) -> None:
     np.multiply(blocks["qs"], f32_column(blocks, "d"), out=out)
 
 
-def _store_half(values: Floats, blocks: Blocks, name: str, kind: str, source: Floats) -> None:
+def store_half(values: Floats, blocks: Blocks, name: str, kind: str, source: Floats) -> None:
+    """values[n, 1] into the F16 field `name`; CheckpointError naming `source` and `kind` where one
+    is not finite there."""
     with np.errstate(over="ignore"):
         halves = values[:, 0].astype("<f2")
     bad = ~np.isfinite(halves)
@@ -59,15 +61,23 @@ def _store_half(values: Floats, blocks: Blocks, name: str, kind: str, source: Fl
     blocks[name] = halves
 
 
-def _inverse(scale: Floats) -> Floats:
+def inverse(scale: Floats) -> Floats:
     """1 / scale, and 0 where that is infinite: such blocks are stored as their zero.
 
     gguf-py has undefined casts there (magnitudes below about 1e-37); the stored scale is 0.
     """
     with np.errstate(divide="ignore", over="ignore"):
-        inverse = np.float32(1) / scale
-    inverse[~np.isfinite(inverse)] = 0
-    return inverse
+        quotient = np.float32(1) / scale
+    quotient[~np.isfinite(quotient)] = 0
+    return quotient
+
+
+def round_half_away(values: Floats) -> Floats:
+    """The nearest whole numbers, halves away from 0."""
+    magnitude = np.abs(values)
+    whole = np.floor(magnitude)
+    whole += (magnitude - whole) >= np.float32(0.5)
+    return np.copysign(whole, values)
 
 
 def _store_bits(quants: Bytes, blocks: Blocks) -> None:
@@ -82,8 +92,8 @@ def _encode_around_zero(values: Floats, blocks: Blocks, kind: str, half_range: i
     """Scale so that the value of largest magnitude (the first of equals) becomes -half_range."""
     at = np.abs(values).argmax(axis=1)[:, None]
     scale = np.take_along_axis(values, at, axis=1) / np.float32(-half_range)
-    _store_half(scale, blocks, "d", kind, values)
-    quants = np.trunc(values * _inverse(scale) + np.float32(half_range + 0.5)).astype(np.uint8)
+    store_half(scale, blocks, "d", kind, values)
+    quants = np.trunc(values * inverse(scale) + np.float32(half_range + 0.5)).astype(np.uint8)
     _store_bits(np.minimum(quants, np.uint8(2 * half_range - 1)), blocks)
 
 
@@ -92,9 +102,9 @@ def _encode_from_minimum(values: Floats, blocks: Blocks, kind: str, levels: int)
     low = values.min(axis=1, keepdims=True)
     with np.errstate(over="ignore", invalid="ignore"):
         scale = (values.max(axis=1, keepdims=True) - low) / np.float32(levels)
-    _store_half(scale, blocks, "d", kind, values)
-    _store_half(low, blocks, "m", kind, values)
-    quants = np.trunc((values - low) * _inverse(scale) + np.float32(0.5)).astype(np.uint8)
+    store_half(scale, blocks, "d", kind, values)
+    store_half(low, blocks, "m", kind, values)
+    quants = np.trunc((values - low) * inverse(scale) + np.float32(0.5)).astype(np.uint8)
     _store_bits(np.minimum(quants, np.uint8(levels)), blocks)
 
 
@@ -120,12 +130,8 @@ def _encode_q8_0(values: Floats, blocks: Blocks) -> None:
     The quants use the float32 d, not the F16 one it is stored as (quantize_row_q8_0_ref).
     """
     scale = np.abs(values).max(axis=1, keepdims=True) / np.float32(127)
-    _store_half(scale, blocks, "d", "Q8_0", values)
-    scaled = values * _inverse(scale)
-    magnitude = np.abs(scaled)
-    whole = np.floor(magnitude)
-    whole += (magnitude - whole) >= np.float32(0.5)
-    blocks["qs"] = np.copysign(whole, scaled).astype(np.int8)
+    store_half(scale, blocks, "d", "Q8_0", values)
+    blocks["qs"] = round_half_away(values * inverse(scale)).astype(np.int8)
 
 
 _HALF, _NIBBLES, _FIFTH = ("d", "<f2"), ("qs", "u1", (16,)), ("qh", "u1", (4,))

@@ -1,11 +1,13 @@
-"""Codecs whose 4-bit codes are looked up in a table: IQ4_NL, IQ4_XS, MXFP4.
+"""Codecs whose 4-bit codes are looked up in a table: IQ4_NL, IQ4_XS, MXFP4, NVFP4.
 
 Codes of values 0-15 of 32 are the low halves of `qs`, those of values 16-31 the high halves.
 IQ4_XS has 256 values per block and a 6-bit scale in every 32. MXFP4's scale is a power of two
-alone; its table holds doubled values and its scale half of what the exponent says.
+alone; its table holds doubled values and its scale half of what the exponent says. NVFP4 has 64
+values per block, four runs of 16 with the same table and a scale in E4M3 without a sign, halved.
 
 Sources: ggml-common.h (layouts, kvalues_iq4nl, kvalues_mxfp4), ggml-impl.h
-(ggml_e8m0_to_fp32_half), gguf-py quants.py (the order of operations), OCP Microscaling Formats 1.0.
+(ggml_e8m0_to_fp32_half, ggml_ue4m3_to_fp32), gguf-py quants.py (the order of operations), OCP
+Microscaling Formats 1.0.
 """
 
 from __future__ import annotations
@@ -19,12 +21,18 @@ _NON_LINEAR = np.array(
     [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], np.float32
 )
 # E2M1, doubled; code 8 is minus zero there, and plain zero here and in ggml.
-_E2M1 = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], np.float32)
+E2M1_DOUBLED = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], np.float32)
 _EXPONENTS = np.arange(256, dtype=np.uint32)
 # 2 ** (e - 128); the two smallest are subnormal, and 255 is not NaN as in the OCP document.
 _E8M0_HALVED = np.where(
     _EXPONENTS < 2, np.uint32(0x00200000) << _EXPONENTS % 2, (_EXPONENTS - 1) << np.uint32(23)
 ).view(np.float32)
+# Half of E4M3, whose top bit is not looked at; its NaN without the top bit is zero, with it 240.
+_CODES = np.arange(256) & 127
+E4M3_HALVED = np.where(
+    _CODES < 8, _CODES * 2.0**-10, (8 + _CODES % 8) * 2.0 ** (_CODES // 8 - 11)
+).astype(np.float32)
+E4M3_HALVED[127] = 0
 _PAIRS = np.arange(0, 16, 2, dtype=np.uint16)
 
 
@@ -44,7 +52,13 @@ def _decode_iq4_xs(blocks: Blocks, out: Floats) -> None:
 
 
 def _decode_mxfp4(blocks: Blocks, out: Floats) -> None:
-    np.multiply(_E8M0_HALVED[blocks["e"]][:, None], _E2M1[nibbles(blocks["qs"])], out=out)
+    np.multiply(_E8M0_HALVED[blocks["e"]][:, None], E2M1_DOUBLED[nibbles(blocks["qs"])], out=out)
+
+
+def _decode_nvfp4(blocks: Blocks, out: Floats) -> None:
+    n = len(blocks)
+    values = E2M1_DOUBLED[nibbles(blocks["qs"].reshape(n, 4, 8))]
+    np.multiply(E4M3_HALVED[blocks["d"]][..., None], values, out=out.reshape(n, 4, 16))
 
 
 def _encode_mxfp4(values: Floats, blocks: Blocks) -> None:
@@ -69,7 +83,7 @@ def _encode_mxfp4(values: Floats, blocks: Blocks) -> None:
     for index in range(1, 16):
         # Values near the largest float minus an entry of the other sign: infinitely far is right.
         with np.errstate(over="ignore"):
-            error = np.abs(scale * _E2M1[index] - values)
+            error = np.abs(scale * E2M1_DOUBLED[index] - values)
         closer = error < least
         best[closer] = index
         least = np.minimum(error, least)
@@ -86,3 +100,4 @@ IQ4_XS = Codec(
 MXFP4 = Codec(
     "MXFP4", 32, np.dtype([("e", "u1"), ("qs", "u1", (16,))]), 39, _decode_mxfp4, _encode_mxfp4
 )
+NVFP4 = Codec("NVFP4", 64, np.dtype([("d", "u1", (4,)), ("qs", "u1", (32,))]), 40, _decode_nvfp4)

@@ -1,0 +1,302 @@
+"""Folders of 4 bits: matrices put together with the scales and zero points that stand beside them.
+
+    NAME.qweight            I32: gptq [columns / 8, rows], awq [columns, rows / 8]
+      .scales               F16, BF16 or F32 [groups, rows]
+      .qzeros               I32 [groups, rows / 8]; gptq stores them less one, gptq_v2 as they are
+      .g_idx                I32 [columns], the group of each; only in order
+    NAME.weight_packed      I32 [rows, columns / 8] of compressed-tensors, or U8 [rows, columns / 2]
+      .weight_scale         [rows, groups]; F8_E4M3 of NVFP4, U8 (powers of two) of MXFP4
+      .weight_zero_point    I32 [rows / 8, groups]
+      .weight_global_scale  F32 [1]; values of NVFP4 are divided by it
+      .weight_shape         rows and columns
+    NAME.weight             U8 [rows, columns / 2] of modelopt's NVFP4
+      .weight_scale         F8_E4M3 [rows, columns / 16]
+      .weight_scale_2       F32, one; values are multiplied by it
+
+A value is (number - zero point) * scale; of symmetric ones the zero point is 8. Scales of
+activations are left out.
+
+Sources: those of `headrace.weights.grouped_tensor`, vLLM layers/quantization (auto_gptq.py,
+auto_awq.py, modelopt.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.errors import CheckpointError, UnsupportedModelError, shown
+from headrace.weights.codecs import BYTES, F8_E4M3, GROUPED, RAW, WORDS, Codec
+from headrace.weights.grouped_tensor import (
+    GroupedTensor,
+    Groups,
+    across_rows,
+    along_columns,
+    along_rows,
+    in_pairs,
+    zeros_of_awq,
+    zeros_of_compressed,
+    zeros_of_gptq,
+)
+from headrace.weights.pieces import SplitTensor
+from headrace.weights.storage.float8 import ACTIVATION_SCALES
+from headrace.weights.storage.storage import Storage, WeightFormat
+from headrace.weights.tensor import Tensor
+
+QWEIGHT, PACKED, WEIGHT = ".qweight", ".weight_packed", ".weight"
+_OF_ACTIVATIONS = (*ACTIVATION_SCALES, ".input_global_scale")
+_OF_GROUP = 16
+"""Columns that share a scale of NVFP4."""
+
+
+def is_four_bits(stored: WeightFormat) -> bool:
+    """Whether matrices of this format are read here."""
+    if stored.bits != 4:
+        return False
+    if stored.number == "int":
+        in_groups = stored.scope == "channel" or (
+            stored.scope == "group" and stored.columns % 32 == 0
+        )
+        return in_groups and stored.layout in ("compressed", "gptq", "gptq_v2", "awq")
+    if stored.number != "e2m1" or stored.layout not in ("compressed", "modelopt"):
+        return False
+    if stored.scale == "e8m0":
+        return stored.columns == 32 and stored.layout == "compressed"
+    return stored.scale == "e4m3" and stored.columns == _OF_GROUP
+
+
+def with_groups(
+    folder: Path, tensors: Mapping[str, Tensor], storage: Storage | None
+) -> Mapping[str, Tensor]:
+    """The tensors of a folder, those of 4 bits put together under the names of their weights.
+
+    Raises CheckpointError where a part is missing or has another shape than the config states;
+    UnsupportedModelError for numbers that are read in no layout here.
+    """
+    formats = () if storage is None else tuple(filter(is_four_bits, storage.formats))
+    if storage is None or not formats:
+        return tensors
+    found = _Folder(folder, tensors, storage, formats)
+    joined: dict[str, Tensor] = {}
+    for tensor in tensors.values():
+        module = found.module_of(tensor)
+        if module is not None:
+            weight = found.matrix(module, tensor)
+            joined[weight.name] = weight
+    for name, tensor in tensors.items():
+        if name in found.used or name.endswith(_OF_ACTIVATIONS):
+            continue
+        if tensor.codec.name in RAW:
+            raise CheckpointError(
+                f"{folder}: tensor {shown(name)} is {tensor.codec.name} and part of no matrix that "
+                "quantization_config states. The folder is incomplete or damaged, fetch it again"
+            )
+        joined[name] = tensor
+    return joined
+
+
+@dataclass
+class _Folder:
+    """A folder whose matrices are put together; remembers which tensors they are made of."""
+
+    path: Path
+    tensors: Mapping[str, Tensor]
+    storage: Storage
+    formats: tuple[WeightFormat, ...]
+    used: set[str] = field(default_factory=set)
+
+    def module_of(self, tensor: Tensor) -> str | None:
+        """The module whose numbers the tensor holds; None for any other tensor."""
+        for ending in (QWEIGHT, PACKED):
+            if tensor.name.endswith(ending) and tensor.codec.name in RAW:
+                return tensor.name.removesuffix(ending)
+        if tensor.name.endswith(WEIGHT) and tensor.codec is BYTES:
+            return tensor.name.removesuffix(WEIGHT)
+        return None
+
+    def matrix(self, module: str, numbers: Tensor) -> Tensor:
+        """The weight of a module."""
+        if len(numbers.shape) != 2:
+            raise UnsupportedModelError(
+                f"{self.path}: tensor {shown(numbers.name)} has shape {list(numbers.shape)}; "
+                "numbers of 4 bits are read of matrices, not of stacks. Use a folder with a tensor "
+                "for each expert, or a GGUF file of the model"
+            )
+        self.used.add(numbers.name)
+        stored = self.storage.format_of(module)
+        if stored is None or not is_four_bits(stored):
+            stored = self.formats[0]
+        if stored.number == "int":
+            return self._whole(module, numbers, stored)
+        return self._floats(module, numbers, stored)
+
+    def _part(self, name: str, codecs: tuple[str, ...], *shapes: list[int]) -> Tensor:
+        tensor = self.tensors.get(name)
+        wanted = " or ".join(map(str, shapes))
+        if tensor is None:
+            raise CheckpointError(
+                f"{self.path}: tensor {shown(name)} is missing; {wanted} of {' or '.join(codecs)} "
+                "is required. The folder is incomplete, fetch it again"
+            )
+        if list(tensor.shape) not in shapes or tensor.codec.name not in codecs:
+            raise CheckpointError(
+                f"{self.path}: tensor {shown(name)} is {tensor.codec.name} of shape "
+                f"{list(tensor.shape)}; as quantization_config states, it has to be {wanted} of "
+                f"{' or '.join(codecs)}. The files are not of one model, fetch the folder again"
+            )
+        self.used.add(name)
+        return tensor
+
+    def _whole(self, module: str, numbers: Tensor, stored: WeightFormat) -> Tensor:
+        if numbers.codec is not WORDS:
+            raise CheckpointError(
+                f"{self.path}: tensor {shown(numbers.name)} is {numbers.codec.name}; numbers of 4 "
+                "bits lie in words of I32"
+            )
+        if numbers.name.endswith(PACKED):
+            return self._compressed(module, numbers, stored)
+        words = _words(numbers)
+        down, across = numbers.shape
+        of_awq = stored.layout == "awq"
+        rows, columns = (8 * across, down) if of_awq else (across, 8 * down)
+        codec, groups = self._blocks(numbers, columns, stored)
+        scales = self._part(f"{module}.scales", ("F16", "BF16", "F32"), [groups, rows])
+        zeros = self.tensors.get(f"{module}.qzeros")
+        parts = [numbers, scales]
+        if zeros is not None or not stored.symmetric:
+            if rows % 8:
+                raise CheckpointError(
+                    f"{self.path}: tensor {shown(numbers.name)} has {rows} rows; zero points lie "
+                    "in words of eight, so rows have to be a multiple of 8"
+                )
+            zeros = self._part(f"{module}.qzeros", ("I32",), [groups, rows // 8])
+            parts.append(zeros)
+        if f"{module}.g_idx" in self.tensors:
+            self._check_order(f"{module}.g_idx", columns, stored)
+        of_zeros = None
+        if codec.name.startswith("U") and zeros is not None:
+            of_zeros = (
+                zeros_of_awq(_words(zeros)) if of_awq
+                else zeros_of_gptq(_words(zeros), stored.layout == "gptq")
+            )  # fmt: skip
+        return GroupedTensor(
+            f"{module}{WEIGHT}", (rows, columns), codec,
+            Groups(
+                (across_rows if of_awq else along_columns)(words), lambda: scales.to_f32().T,
+                of_zeros, columns=stored.columns, nbytes=sum(part.nbytes for part in parts),
+            ),
+        )  # fmt: skip
+
+    def _compressed(self, module: str, numbers: Tensor, stored: WeightFormat) -> Tensor:
+        rows, columns = numbers.shape[0], 8 * numbers.shape[1]
+        codec, groups = self._blocks(numbers, columns, stored)
+        self._check_shape(module, rows, columns)
+        shapes = [[rows, groups]] + ([[rows]] if groups == 1 else [])
+        scales = self._part(f"{module}.weight_scale", ("F16", "BF16", "F32"), *shapes)
+        parts, of_zeros = [numbers, scales], None
+        if not stored.symmetric:
+            zeros = self._part(f"{module}.weight_zero_point", ("I32",), [-(-rows // 8), groups])
+            parts.append(zeros)
+            of_zeros = zeros_of_compressed(_words(zeros), rows)
+        if f"{module}.weight_g_idx" in self.tensors:
+            self._check_order(f"{module}.weight_g_idx", columns, stored)
+        return GroupedTensor(
+            f"{module}{WEIGHT}", (rows, columns), codec,
+            Groups(
+                along_rows(_words(numbers)), lambda: scales.to_f32().reshape(rows, groups),
+                of_zeros, columns=stored.columns, nbytes=sum(part.nbytes for part in parts),
+            ),
+        )  # fmt: skip
+
+    def _floats(self, module: str, numbers: Tensor, stored: WeightFormat) -> Tensor:
+        rows, columns = numbers.shape[0], 2 * numbers.shape[1]
+        name = f"{module}{WEIGHT}"
+        if numbers.codec is not BYTES:
+            raise CheckpointError(
+                f"{self.path}: tensor {shown(numbers.name)} is {numbers.codec.name}; numbers of "
+                "E2M1 lie in bytes (U8)"
+            )
+        pairs = numbers.data.reshape(rows, columns // 2)
+        self._check_shape(module, rows, columns)
+        if stored.scale == "e8m0":
+            self._check_width(numbers, columns, 32)
+            exponents = self._part(f"{module}.weight_scale", ("U8",), [rows, columns // 32])
+            blocks = pairs.reshape(rows, columns // 32, 16)
+            return SplitTensor(name, blocks, exponents.data.reshape(rows, columns // 32))
+        self._check_width(numbers, columns, 64)
+        codec = GROUPED["E2M1_128" if columns % 128 == 0 else "E2M1_64"]
+        shape = [rows, columns // _OF_GROUP]
+        scales = self._part(f"{module}.weight_scale", (F8_E4M3.name,), shape)
+        divides = numbers.name.endswith(PACKED)
+        ending = "weight_global_scale" if divides else "weight_scale_2"
+        whole = self._part(f"{module}.{ending}", ("F32",), [], [1])
+        scale = np.float32(whole.to_f32().reshape(-1)[0])
+        if not (np.isfinite(scale) and scale > 0):
+            raise CheckpointError(
+                f"{self.path}: tensor {shown(whole.name)} is {scale:g}; it has to be above 0 and "
+                "finite. The file is damaged, fetch it again"
+            )
+        return GroupedTensor(
+            name, (rows, columns), codec,
+            Groups(
+                in_pairs(pairs), lambda: scales.data.reshape(shape),
+                scale=float(np.float32(1) / scale if divides else scale),
+                nbytes=numbers.nbytes + scales.nbytes + whole.nbytes,
+            ),
+        )  # fmt: skip
+
+    def _blocks(self, numbers: Tensor, columns: int, stored: WeightFormat) -> tuple[Codec, int]:
+        """The codec of a matrix, and how many groups a row has."""
+        size = stored.columns if stored.scope == "group" else columns
+        self._check_width(numbers, columns, 32)
+        if size == 0 or columns % size:
+            raise CheckpointError(
+                f"{self.path}: tensor {shown(numbers.name)} has rows of {columns}; "
+                f"quantization_config states groups of {size}, of which rows have to be whole"
+            )
+        kind = "I4" if stored.symmetric else "U4"
+        return GROUPED[f"{kind}_{128 if size % 128 == 0 else 32}"], columns // size
+
+    def _check_width(self, numbers: Tensor, columns: int, of: int) -> None:
+        if columns % of or not columns or not numbers.shape[0]:
+            raise UnsupportedModelError(
+                f"{self.path}: tensor {shown(numbers.name)} has rows of {columns}; numbers of 4 "
+                f"bits are read in rows of a multiple of {of}. Use another checkpoint of the model"
+            )
+
+    def _check_shape(self, module: str, rows: int, columns: int) -> None:
+        name = f"{module}.weight_shape"
+        stated = self.tensors.get(name)
+        if stated is None:
+            return
+        self._part(name, ("I64", "I32"), [2])
+        size = 8 if stated.codec.name == "I64" else 4
+        values = stated.data.reshape(-1).view(f"<i{size}").tolist()
+        if values != [rows, columns]:
+            raise CheckpointError(
+                f"{self.path}: tensor {shown(name)} states {values}, and the numbers are of "
+                f"{[rows, columns]}. The files are not of one model, fetch the folder again"
+            )
+
+    def _check_order(self, name: str, columns: int, stored: WeightFormat) -> None:
+        """Raise UnsupportedModelError where columns are in an order of their own."""
+        order = self._part(name, ("I32",), [columns])
+        values = _words(order).reshape(-1).view(np.int32)
+        size = stored.columns if stored.scope == "group" else columns
+        in_order = np.arange(columns) // size
+        if not np.array_equal(values, in_order) and (values != -1).any():
+            raise UnsupportedModelError(
+                f"{self.path}: tensor {shown(name)} has columns in an order of their own "
+                "(desc_act, actorder), which is not read. Use a folder made without it, or a GGUF "
+                "file of the model"
+            )
+
+
+def _words(tensor: Tensor) -> npt.NDArray[np.uint32]:
+    """Its words, wherever in memory they begin."""
+    words: npt.NDArray[np.uint32] = tensor.data.view("<u4").reshape(tensor.shape)
+    return words

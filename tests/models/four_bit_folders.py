@@ -1,0 +1,241 @@
+"""Tiny folders of 4 bits in every layout that is read, and the values they stand for.
+
+Written here from the formats' own descriptions, a number at a time where it costs nothing, with
+nothing of the readers: numbers are chosen, packed as the format has it, and dequantised by its
+formula in float32.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from headrace.weights.codecs import BF16, BYTES, F8_E4M3, F16, F32, RAW, Codec
+from headrace.weights.safetensors_file import read_safetensors
+from headrace.weights.safetensors_writer import write_safetensors_file
+from headrace.weights.source import TensorSource, source_of_array, source_of_rows
+from tests.models.fp8_folders import is_quantised
+from tests.tiny import write_tiny_hf
+
+Floats = npt.NDArray[np.float32]
+Ints = npt.NDArray[np.int64]
+E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
+AWQ_ROWS = (0, 2, 4, 6, 1, 3, 5, 7)
+
+
+class Layout(NamedTuple):
+    """A way to write 4 bits: what config.json states, and how numbers and scales lie."""
+
+    stated: dict[str, Any]
+    kind: str
+    """"gptq", "awq", "compressed", "modelopt", "nvfp4" or "mxfp4"."""
+    columns: int
+    """Of a group; 0 for a whole row."""
+    symmetric: bool = True
+    codec: Codec = F16
+    """Of the scales."""
+    less: int = 0
+    """What stored zero points lack."""
+
+
+def compressed(format: str, **weights: Any) -> dict[str, Any]:
+    group = {"targets": ["Linear"], "input_activations": None, "output_activations": None,
+             "weights": {"num_bits": 4, "symmetric": True, "dynamic": False,
+                         **weights}}  # fmt: skip
+    return {"quant_method": "compressed-tensors", "format": format, "ignore": ["lm_head"],
+            "quantization_status": "compressed", "config_groups": {"group_0": group}}  # fmt: skip
+
+
+def gptq(**stated: Any) -> dict[str, Any]:
+    return {"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": False, "sym": True,
+            "checkpoint_format": "gptq", "lm_head": False, **stated}  # fmt: skip
+
+
+LAYOUTS: dict[str, Layout] = {
+    "W4A16": Layout(
+        compressed("pack-quantized", type="int", strategy="group", group_size=32),
+        "compressed", 32, codec=BF16,
+    ),
+    "W4A16 asymmetric": Layout(
+        compressed("pack-quantized", type="int", strategy="group", group_size=64, symmetric=False),
+        "compressed", 64, symmetric=False, codec=BF16,
+    ),
+    "W4A16 rows": Layout(
+        compressed("pack-quantized", type="int", strategy="channel"), "compressed", 0, codec=BF16
+    ),
+    "GPTQ": Layout(gptq(), "gptq", 32, less=1),
+    "GPTQ asymmetric": Layout(gptq(sym=False), "gptq", 32, symmetric=False, less=1),
+    "GPTQ v2": Layout(
+        gptq(sym=False, checkpoint_format="gptq_v2"), "gptq", 32, symmetric=False
+    ),
+    "AutoRound": Layout(
+        {"quant_method": "auto-round", "bits": 4, "group_size": 64, "sym": True,
+         "packing_format": "auto_round:auto_gptq"}, "gptq", 64, less=1,
+    ),
+    "AWQ": Layout(
+        {"quant_method": "awq", "bits": 4, "group_size": 64, "zero_point": True,
+         "version": "gemm"}, "awq", 64, symmetric=False,
+    ),
+    "NVFP4 of modelopt": Layout(
+        {"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["lm_head"]}, "modelopt", 16
+    ),
+    "NVFP4 of compressed-tensors": Layout(
+        compressed("nvfp4-pack-quantized", type="float", strategy="tensor_group", group_size=16,
+                   scale_dtype="torch.float8_e4m3fn"), "nvfp4", 16,
+    ),
+    "MXFP4 of compressed-tensors": Layout(
+        compressed("mxfp4-pack-quantized", type="float", strategy="group", group_size=32,
+                   scale_dtype="torch.uint8"), "mxfp4", 32,
+    ),
+}  # fmt: skip
+
+
+class Folders(NamedTuple):
+    """A folder of 4 bits and one of the same values."""
+
+    small: Path
+    plain: Path
+    values: dict[str, Floats]
+    """What each matrix of 4 bits stands for, by name."""
+
+
+def words(numbers: Ints) -> npt.NDArray[np.uint8]:
+    """Bytes of words of the numbers [..., n, 8] of 4 bits, the first in the lowest bits."""
+    total = np.zeros(numbers.shape[:-1], np.int64)
+    for place in range(8):
+        total += numbers[..., place] << (4 * place)
+    return np.ascontiguousarray(total.astype("<u4")).view(np.uint8).reshape(len(total), -1)
+
+
+def raw(name: str, rows: npt.NDArray[np.uint8], shape: tuple[int, ...], dtype: str) -> TensorSource:
+    return source_of_rows(rows, shape, name, RAW[dtype])
+
+
+def whole_numbers(
+    module: str, values: Floats, layout: Layout, rng: np.random.Generator
+) -> tuple[list[TensorSource], Floats]:
+    """Tensors of a matrix in integers, and the values by the format's formula."""
+    rows, columns = values.shape
+    size = layout.columns or columns
+    groups = columns // size
+    peaks = np.abs(values.reshape(rows, groups, size)).max(axis=2)
+    scales = layout.codec.decode(layout.codec.encode((peaks / np.float32(7)).astype(np.float32)))
+    zeros = np.full((rows, groups), 8, np.int64)
+    if not layout.symmetric:
+        zeros = rng.integers(5, 16 + layout.less, (rows, groups))
+        zeros[0, 0] = 15 + layout.less
+    spread, middle = scales.repeat(size, axis=1), zeros.repeat(size, axis=1)
+    numbers = np.clip(np.rint(values / spread) + middle, 0, 15).astype(np.int64)
+    exact = (numbers - middle).astype(np.float32) * spread
+    stored = zeros - layout.less
+    if layout.kind == "compressed":
+        packed = words(numbers.reshape(rows, -1, 8))
+        tensors = [
+            raw(f"{module}weight_packed", packed, (rows, columns // 8), "I32"),
+            source_of_array(scales, f"{module}weight_scale", layout.codec),
+            raw(f"{module}weight_shape",
+                np.array([[rows, columns]], "<i8").view(np.uint8), (2,), "I64"),
+        ]  # fmt: skip
+        if not layout.symmetric:
+            padded = np.zeros((-(-rows // 8) * 8, groups), np.int64)
+            padded[:rows] = stored
+            across = padded.reshape(-1, 8, groups).swapaxes(1, 2)
+            shape = (len(across), groups)
+            tensors.append(raw(f"{module}weight_zero_point", words(across), shape, "I32"))
+        return tensors, exact
+    if layout.kind == "gptq":
+        packed = words(numbers.T.reshape(columns // 8, 8, rows).swapaxes(1, 2))
+        shape = (columns // 8, rows)
+        of_zeros = words(stored.T.reshape(groups, rows // 8, 8))
+        order = np.array([[column // size for column in range(columns)]], "<i4").view(np.uint8)
+        more = [raw(f"{module}g_idx", order, (columns,), "I32")]
+    else:
+        packed = words(numbers.T.reshape(columns, rows // 8, 8)[:, :, AWQ_ROWS])
+        shape = (columns, rows // 8)
+        of_zeros = words(stored.T.reshape(groups, rows // 8, 8)[:, :, AWQ_ROWS])
+        more = []
+    return [
+        raw(f"{module}qweight", packed, shape, "I32"),
+        raw(f"{module}qzeros", of_zeros, (groups, rows // 8), "I32"),
+        source_of_array(np.ascontiguousarray(scales.T), f"{module}scales", layout.codec),
+        *more,
+    ], exact
+
+
+def small_floats(
+    module: str, values: Floats, layout: Layout, rng: np.random.Generator
+) -> tuple[list[TensorSource], Floats]:
+    """The same of a matrix in E2M1."""
+    rows, columns = values.shape
+    groups = columns // layout.columns
+    peaks = np.abs(values.reshape(rows, groups, -1)).max(axis=2)
+    whole = np.float32(rng.uniform(0.5, 2) / 448)
+    if layout.kind == "mxfp4":
+        exponents = np.clip(np.ceil(np.log2(peaks / 6)) + 127, 1, 254).astype(np.uint8)
+        scales = np.exp2(exponents.astype(np.float32) - 127).astype(np.float32)
+    else:
+        codes = np.maximum(peaks / 6 / whole, 2.0**-9).astype(ml_dtypes.float8_e4m3fn)
+        given = np.float32(1) / whole
+        factor = np.float32(1) / given if layout.kind == "nvfp4" else whole
+        scales = codes.astype(np.float32) * factor
+    spread = scales.repeat(layout.columns, axis=1)
+    table = np.array([*E2M1, *(-number for number in E2M1)], np.float32)
+    numbers = np.abs(values[:, :, None] / spread[:, :, None] - table).argmin(axis=2)
+    exact = table[numbers] * spread
+    pairs = (numbers[:, ::2] | numbers[:, 1::2] << 4).astype(np.uint8)
+    name = "weight" if layout.kind == "modelopt" else "weight_packed"
+    tensors = [source_of_rows(pairs, pairs.shape, f"{module}{name}", BYTES)]
+    if layout.kind == "mxfp4":
+        tensors.append(source_of_rows(exponents, scales.shape, f"{module}weight_scale", BYTES))
+        return tensors, exact
+    of_groups = codes.view(np.uint8)
+    tensors.append(source_of_rows(of_groups, scales.shape, f"{module}weight_scale", F8_E4M3))
+    if layout.kind == "modelopt":
+        tensors.append(source_of_array(whole.reshape(()), f"{module}weight_scale_2"))
+        tensors.append(source_of_array(np.float32(0.1).reshape(()), f"{module}input_scale"))
+    else:
+        tensors.append(source_of_array(given.reshape(1), f"{module}weight_global_scale"))
+        tensors.append(source_of_array(np.ones(1, np.float32), f"{module}input_global_scale"))
+    return tensors, exact
+
+
+def _written(
+    plain: Path, layout: Layout, seed: int
+) -> Iterator[tuple[str, list[TensorSource], Floats | None]]:
+    rng = np.random.default_rng(seed)
+    for name, tensor in read_safetensors(plain / "model.safetensors").tensors.items():
+        exact = tensor.to_f32()
+        if not is_quantised(name, exact) or not name.endswith(".weight"):
+            yield name, [source_of_array(exact, name)], None
+            continue
+        make = whole_numbers if layout.kind in ("compressed", "gptq", "awq") else small_floats
+        yield name, *make(name.removesuffix("weight"), exact, layout, rng)
+
+
+def write_four_bits(folder: Path, family: str, layout: Layout, **options: Any) -> Folders:
+    """A tiny model of a family in 4 bits, and one with the same values in F32."""
+    path = write_tiny_hf(folder / "plain", family, **options)  # type: ignore[arg-type]
+    packed, same, values = [], [], {}
+    for name, tensors, exact in _written(path, layout, 0):
+        packed += tensors
+        if exact is None:
+            same += tensors
+        else:
+            values[name] = exact
+            same.append(source_of_array(exact, name, F32))
+    write_safetensors_file(path / "model.safetensors", same)
+    small = folder / "small"
+    small.mkdir(parents=True)
+    for file in ("tokenizer.json", "tokenizer_config.json", "generation_config.json"):
+        (small / file).write_bytes((path / file).read_bytes())
+    config = json.loads((path / "config.json").read_text(encoding="utf-8"))
+    stated = {**config, "quantization_config": layout.stated}
+    (small / "config.json").write_text(json.dumps(stated), encoding="utf-8")
+    write_safetensors_file(small / "model.safetensors", packed)
+    return Folders(small, path, values)

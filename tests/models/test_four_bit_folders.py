@@ -1,0 +1,222 @@
+"""Folders of 4 bits: their values to the last bit, their runs, their bytes, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from headrace import LLM, SamplingParams
+from headrace.errors import CheckpointError, UnsupportedModelError
+from headrace.models import load_model
+from headrace.ops import make_ops
+from headrace.ops.interface import Ops
+from headrace.plan.header import bytes_by_codec
+from headrace.weights.codecs import GROUPED, MXFP4, RAW
+from headrace.weights.convert import write_gguf, write_hf_folder
+from headrace.weights.open import open_checkpoint
+from headrace.weights.safetensors_file import read_safetensors
+from headrace.weights.safetensors_writer import write_safetensors_file
+from headrace.weights.source import TensorSource, source_of_array, source_of_tensor
+from tests.models.cases import Session, greedy, prompt
+from tests.models.four_bit_folders import LAYOUTS, Folders, raw, write_four_bits
+from tests.models.test_quantised import apart
+
+WIDE = {"hidden": 192, "intermediate": 320, "layers": 2}
+"""Rows of whole groups of 64, and of no whole 128."""
+IDS = prompt(0)[:24]
+Q_PROJ = "model.layers.0.self_attn.q_proj."
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize("hidden", [192, 256])
+def test_every_layout_has_the_values_of_its_formats_formula(
+    name: str, hidden: int, tmp_path: Path
+) -> None:
+    made = write_four_bits(tmp_path, "qwen3", LAYOUTS[name], **WIDE | {"hidden": hidden})
+    checkpoint = open_checkpoint(made.small)
+    assert set(checkpoint.tensors) == set(open_checkpoint(made.plain).tensors)
+    for tensor_name, values in made.values.items():
+        tensor = checkpoint.tensors[tensor_name]
+        assert tensor.codec.name in GROUPED or tensor.codec is MXFP4
+        assert np.array_equal(tensor.to_f32(), values), tensor_name
+        order = np.array([3, 0, 3], np.int32)
+        assert np.array_equal(tensor.select_rows(order).to_f32(), values[order])
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_every_layout_runs_near_the_same_numbers(
+    name: str, tmp_path: Path, reference: Ops, kernels: Ops
+) -> None:
+    """Activations are rounded to 8 bits for each 32, as for every kind of 4 bits; both backends."""
+    made = write_four_bits(tmp_path, "llama", LAYOUTS[name], **WIDE)
+    plain = Session(load_model(open_checkpoint(made.plain), reference), reference).feed(IDS[:8])
+    small = Session(load_model(open_checkpoint(made.small), reference), reference).feed(IDS[:8])
+    assert 0 < apart(small, plain)[0] < 0.05
+    native = Session(load_model(open_checkpoint(made.small), kernels), kernels).feed(IDS[:8])
+    assert apart(native, small)[0] < 0.01
+
+
+EXPERTS: dict[str, dict[str, int]] = {
+    "qwen3_moe": {"moe_intermediate_size": 64},
+    "deepseek_v3": {"moe_intermediate_size": 64, "q_lora_rank": 64},
+    "minimax_m2": {"intermediate": 64},
+    "glm4_moe": {"moe_intermediate_size": 64},
+}
+"""Families with experts, of widths that are whole blocks."""
+
+
+@pytest.mark.parametrize("family", EXPERTS)
+@pytest.mark.parametrize("name", ["W4A16", "NVFP4 of modelopt"])
+def test_experts_and_latent_attention_run_too(
+    family: str, name: str, tmp_path: Path, reference: Ops, kernels: Ops
+) -> None:
+    """As on the reference backend: with a plain twin they may choose other experts."""
+    widths = {"hidden": 128, "intermediate": 128, **EXPERTS[family]}
+    made = write_four_bits(tmp_path, family, LAYOUTS[name], **widths)
+    checkpoint = open_checkpoint(made.small)
+    model, other = load_model(checkpoint, kernels), load_model(checkpoint, reference)
+    small = Session(model, kernels).feed(IDS)
+    assert apart(small, Session(other, reference).feed(IDS))[0] < 0.01
+    assert np.array_equal(small, Session(model, kernels).feed_in_chunks(IDS, 5))
+
+
+def test_a_folder_is_served_end_to_end(tmp_path: Path, kernels: Ops) -> None:
+    del kernels
+    made = write_four_bits(tmp_path, "qwen3", LAYOUTS["GPTQ"], **WIDE)
+    ops = make_ops("cpu")
+    expected = greedy(Session(load_model(open_checkpoint(made.small), ops), ops), IDS, 6)
+    llm = LLM(made.small, backend="cpu", num_gpu_blocks_override=16, kv_cache_dtype="f32")
+    params = SamplingParams(temperature=0.0, max_tokens=6, ignore_eos=True)
+    (result,) = llm.generate([IDS], params)
+    assert list(result.token_ids) == expected
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_bytes_are_those_of_the_file(name: str, tmp_path: Path, kernels: Ops) -> None:
+    """For the planner; the kernels hold it at the same width, a float32 scale for a group."""
+    made = write_four_bits(tmp_path, "qwen3", LAYOUTS[name], **WIDE)
+    checkpoint = open_checkpoint(made.small)
+    tensors = read_safetensors(made.small / "model.safetensors", raw=RAW).tensors
+    beside = ("g_idx", "weight_shape", "input_scale", "input_global_scale")
+    stored = sum(tensor.nbytes for name, tensor in tensors.items() if not name.endswith(beside))
+    assert sum(bytes_by_codec(checkpoint.tensors.values()).values()) == stored
+    weights = sum(values.size for values in made.values.values())
+    linear = kernels.linear_weight([checkpoint.tensors[f"{Q_PROJ}weight"]])
+    assert linear.nbytes * 8 <= 5.3 * made.values[f"{Q_PROJ}weight"].size
+    others = sum(
+        tensor.nbytes
+        for tensor_name, tensor in checkpoint.tensors.items()
+        if tensor_name not in made.values
+    )
+    assert 4 * weights < 8 * (stored - others) < 5.3 * weights
+
+
+def test_it_is_written_as_numbers(tmp_path: Path) -> None:
+    """Other containers have no place for the scales; F32 holds the values exactly."""
+    made = write_four_bits(tmp_path, "qwen3", LAYOUTS["AWQ"], **WIDE)
+    checkpoint = open_checkpoint(made.small)
+    write_hf_folder(checkpoint, tmp_path / "back")
+    write_gguf(checkpoint, tmp_path / "m.gguf", None)
+    back, file = open_checkpoint(tmp_path / "back"), open_checkpoint(tmp_path / "m.gguf")
+    assert "quantization_config" not in back.config
+    for name, values in made.values.items():
+        assert np.array_equal(back.tensors[name].to_f32(), values)
+        assert file.tensors[name].codec.name == "F32"
+
+
+def changed(made: Folders, change: dict[str, TensorSource | None], **stated: object) -> Path:
+    """The folder with tensors that are others, or missing, or a config that says otherwise."""
+    file = made.small / "model.safetensors"
+    sources: dict[str, TensorSource | None] = {
+        name: source_of_tensor(tensor, name, tensor.codec)
+        for name, tensor in read_safetensors(file, raw=RAW).tensors.items()
+    }
+    sources |= change
+    write_safetensors_file(file, [source for source in sources.values() if source is not None])
+    path = made.small / "config.json"
+    config = json.loads(path.read_text(encoding="utf-8"))
+    config["quantization_config"] |= stated
+    path.write_text(json.dumps(config), encoding="utf-8")
+    return made.small
+
+
+def order_of(columns: int, last: int) -> TensorSource:
+    values = np.arange(columns, dtype="<i4") // 32
+    values[-1] = last
+    return raw(f"{Q_PROJ}g_idx", values.view(np.uint8)[None], (columns,), "I32")
+
+
+@pytest.mark.parametrize(
+    ("change", "stated", "words"),
+    [
+        ({f"{Q_PROJ}scales": None}, {}, r"q_proj\.scales' is missing; \[6, \d+\] of F16"),
+        ({f"{Q_PROJ}qweight": None}, {}, r"is I32 and part of no matrix"),
+        ({}, {"group_size": 64}, r"is F16 of shape \[(6|10), 192\].*it has to be \[(3|5), 192\]"),
+        ({}, {"group_size": 96}, "groups of 96"),
+        ({f"{Q_PROJ}g_idx": order_of(192, 0)}, {}, "in an order of their own"),
+        ({f"{Q_PROJ}scales": source_of_array(np.ones((6, 8), np.float32), f"{Q_PROJ}scales")}, {},
+         r"q_proj\.scales' is F32 of shape \[6, 8\]"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_stops_the_load(
+    tmp_path: Path,
+    change: dict[str, TensorSource | None],
+    stated: dict[str, object],
+    words: str,
+) -> None:
+    made = write_four_bits(tmp_path, "qwen3", LAYOUTS["GPTQ"], **WIDE)
+    with pytest.raises((CheckpointError, UnsupportedModelError), match=words):
+        open_checkpoint(changed(made, change, **stated))
+
+
+def test_scales_that_are_no_numbers_stop_the_load(tmp_path: Path, kernels: Ops) -> None:
+    made = write_four_bits(tmp_path, "qwen3", LAYOUTS["GPTQ"], **WIDE)
+    rows = made.values[f"{Q_PROJ}weight"].shape[0]
+    scales = np.full((6, rows), 0.01, np.float32)
+    scales[4, 3] = np.nan
+    source = source_of_array(scales, f"{Q_PROJ}scales")
+    folder = changed(made, {f"{Q_PROJ}scales": source})
+    with pytest.raises(CheckpointError, match=r"q_proj\.weight: the scale of row 3, group 4 is na"):
+        load_model(open_checkpoint(folder), kernels)
+    made = write_four_bits(tmp_path / "n", "qwen3", LAYOUTS["NVFP4 of modelopt"], **WIDE)
+    name = f"{Q_PROJ}weight_scale_2"
+    zero = source_of_array(np.zeros((), np.float32), name)
+    with pytest.raises(CheckpointError, match=r"weight_scale_2' is 0; it has to be above 0"):
+        open_checkpoint(changed(made, {name: zero}))
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_headers_that_were_changed_are_read_or_refused(name: str, tmp_path: Path) -> None:
+    """Shapes and dtypes of some tensor, and tensors in each other's place: never another error."""
+    made = write_four_bits(tmp_path, "qwen3", LAYOUTS[name], hidden=64, intermediate=64, layers=1)
+    path, rng = made.small / "model.safetensors", random.Random(name)
+    whole = path.read_bytes()
+    end = 8 + int.from_bytes(whole[:8], "little")
+    for _ in range(25):
+        header = json.loads(whole[8:end])
+        header.pop("__metadata__", None)
+        name_of, other = rng.sample([*header], 2)
+        entry, shape = header[name_of], header[name_of]["shape"]
+        size = int(np.prod(shape))
+        match rng.randrange(4):
+            case 0:
+                entry["shape"] = rng.choice(
+                    [[size], [1, size], [size, 1], [1, *shape], shape[::-1]]
+                )
+            case 1:
+                entry["dtype"] = rng.choice(["F32", "F16", "BF16", "I32", "U8", "F8_E4M3"])
+            case 2:
+                header[name_of], header[other] = header[other], header[name_of]
+            case _:
+                header[f"{name_of}_2"] = header.pop(name_of)
+        text = json.dumps(header).encode()
+        path.write_bytes(len(text).to_bytes(8, "little") + text + whole[end:])
+        try:
+            for tensor in open_checkpoint(made.small).tensors.values():
+                tensor.to_f32()
+        except (CheckpointError, UnsupportedModelError) as error:
+            assert str(path.parent) in str(error) or "tensor " in str(error)
