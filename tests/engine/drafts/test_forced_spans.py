@@ -230,7 +230,7 @@ def test_where_something_else_masks_ids_there_are_no_spans_and_errors_are_the_sa
         core.submit(submit("r", prompt(5), grammar=grammar, max_tokens=9, **params))
         got = drain(core)["r"]
         assert (got.finish_reason, got.token_ids) == ("error", [name])
-        assert "its mask allows no token" in str(got.outputs[-1].error)
+        assert "no token is left to come" in str(got.outputs[-1].error)
 
 
 def test_a_request_is_cancelled_within_a_span() -> None:

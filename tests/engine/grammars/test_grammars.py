@@ -113,12 +113,10 @@ def test_other_masks_hold_within_the_grammar_and_what_leaves_nothing_is_an_error
     nothing = run(regex("a{3}"), bad_words_token_ids=((a,),))
     assert nothing.finish_reason == "error"
     last = nothing.outputs[-1]
-    assert str(last.error).startswith("the form of the answer, bad_words: together they leave no")
+    assert str(last.error).startswith("the form of the answer, bad_words: no token is left")
     assert last.error_code == "no_token_left", "the request's own fault"
     within = run(regex("ba{3}"), allowed_token_ids=(b,)).outputs[-1]
-    assert "allowed_token_ids: together they leave no token to come after 1 tok" in str(
-        within.error
-    )
+    assert "allowed_token_ids: no token is left to come after 1 tok" in str(within.error)
 
 
 def test_log_probabilities_are_those_of_the_model_without_the_grammar() -> None:

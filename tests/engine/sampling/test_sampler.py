@@ -206,7 +206,7 @@ def test_a_row_that_fails_leaves_the_others_adjusted_once(backend: str) -> None:
     draws = chosen.sample(spoiled, [masked, *(bent(params) for params in BENDING)])
     assert draws[1:] == expected
     assert draws[0].token_id is None
-    assert "its mask allows no token" in (draws[0].error or "")
+    assert "no token is left to come" in (draws[0].error or "")
 
 
 def test_requests_that_ask_for_nothing_are_left_alone() -> None:

@@ -257,8 +257,8 @@ def _masked_out(processor: LogitsProcessor, place: DrawPosition) -> SampledToken
         return None
     count = len(place.token_ids) - place.request.num_prompt
     return SampledToken(
-        error=f"{', '.join(fields)}: together they leave no token to come after {count} tokens of "
-        "the answer; allow more, or omit one of them",
+        error=f"{', '.join(fields)}: no token is left to come after {count} tokens of the answer; "
+        f"allow more, or omit {'one of them' if len(fields) > 1 else 'it'}",
         error_code=NO_TOKEN_LEFT,
     )
 
