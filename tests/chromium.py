@@ -19,32 +19,41 @@ TIMEOUT_MS = 15_000
 
 
 @asynccontextmanager
-async def opened(folder: Path, own: str, **options: Any) -> AsyncIterator[tuple[Any, list[str]]]:
-    """A Playwright page of a browser of its own, and the addresses that it requests.
-
-    Skips where there is no browser. Fails at the end where a script failed or where anything was
-    requested from elsewhere. folder: for the browser's profile. own: how the page's own addresses
-    begin. options: of the browser's context.
-    """
+async def launched() -> AsyncIterator[Any]:
+    """A Playwright browser. Skips where there is none."""
     async_api = pytest.importorskip("playwright.async_api", reason="playwright is not installed")
     if not CHROMIUM.exists():
         pytest.skip(f"{CHROMIUM} is missing: apt-get install chromium")
     async with async_api.async_playwright() as playwright:
-        context = await playwright.chromium.launch_persistent_context(
-            str(folder / "profile"), executable_path=str(CHROMIUM), args=list(ARGUMENTS),
-            env={**os.environ}, timezone_id="UTC", locale="en-US", **options,
-        )  # fmt: skip
-        context.set_default_timeout(TIMEOUT_MS)
-        page = await context.new_page()
-        requested: list[str] = []
-        failed: list[str] = []
-        page.on("request", lambda request: requested.append(request.url))
-        page.on("pageerror", lambda error: failed.append(str(error)))
-        await page.route(lambda url: not url.startswith(own), lambda route: route.abort())
+        browser = await playwright.chromium.launch(
+            executable_path=str(CHROMIUM), args=list(ARGUMENTS), env={**os.environ}
+        )
         try:
-            yield page, requested
+            yield browser
         finally:
-            await context.close()
-        assert failed == []
-        others = [url for url in requested if not url.startswith((own, "blob:"))]
-        assert others == [], "the page needs nothing from elsewhere"
+            await browser.close()
+
+
+@asynccontextmanager
+async def opened(browser: Any, own: str, **options: Any) -> AsyncIterator[tuple[Any, list[str]]]:
+    """A Playwright page in a context of its own, and the addresses that it requests.
+
+    A context is a profile: it shares no storage, cookies or cache with those before it. Fails at
+    the end where a script failed or where anything was requested from elsewhere. own: how the
+    page's own addresses begin. options: of the context.
+    """
+    context = await browser.new_context(timezone_id="UTC", locale="en-US", **options)
+    context.set_default_timeout(TIMEOUT_MS)
+    page = await context.new_page()
+    requested: list[str] = []
+    failed: list[str] = []
+    page.on("request", lambda request: requested.append(request.url))
+    page.on("pageerror", lambda error: failed.append(str(error)))
+    await page.route(lambda url: not url.startswith(own), lambda route: route.abort())
+    try:
+        yield page, requested
+    finally:
+        await context.close()
+    assert failed == []
+    others = [url for url in requested if not url.startswith((own, "blob:"))]
+    assert others == [], "the page needs nothing from elsewhere"

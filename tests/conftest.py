@@ -26,10 +26,15 @@ hypothesis.settings.load_profile("headrace")
 
 # The files that take longest; each runs in one process, which the others should not wait for.
 START_FIRST = (
+    "tests/system/test_exact_under_load.py",
     "tests/training/test_family.py",
     "tests/models/test_parity.py",
+    "tests/structured/tools/test_tool_grammar.py",
+    "tests/engine/test_exactness.py",
+    "tests/server/browser/test_chat_page.py",
     "tests/ops/cpu/test_windows.py",
-    "tests/system/test_exact_under_load.py",
+    "tests/system/test_limited_memory.py",
+    "tests/tools/test_count_models.py",
     "tests/models/test_containers.py",
     "tests/gateway/admin/browser/test_page.py",
     "tests/clients/test_tours.py",

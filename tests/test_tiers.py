@@ -98,6 +98,24 @@ def test_a_module_that_is_marked_as_a_whole_is_not_imported(pytester: pytest.Pyt
     assert names(run(pytester, "--tier=quick")) == {"test_plain", "test_smoke"}
 
 
+def test_a_module_without_a_marker_is_not_imported_by_the_rest(pytester: pytest.Pytester) -> None:
+    plain = "def test_plain(): pass\nraise RuntimeError\n"
+    pytester.makepyfile(test_suite=SUITE, test_plain=plain)
+    assert names(run(pytester, "--tier=rest")) == {"test_dear"}
+
+
+@pytest.mark.parametrize("tier", ["quick", "all"])
+def test_a_marker_of_another_module_has_to_be_named(pytester: pytest.Pytester, tier: str) -> None:
+    """The rest would leave the test out, and quick does not run it either."""
+    pytester.makepyfile(
+        elsewhere="import pytest\ndear = pytest.mark.process\n",
+        test_it="from elsewhere import dear\n@dear\ndef test_it(): pass\n",
+    )
+    result = run(pytester, f"--tier={tier}")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*name no marker of their tests: *test_it.py::test_it*"])
+
+
 @pytest.mark.parametrize(
     ("source", "whole"),
     [

@@ -52,6 +52,11 @@ def marked_as_a_whole(source: str) -> bool:
     return any(f"mark.{name}" in found["marks"] for name in MARKERS)
 
 
+def names_a_marker(source: str) -> bool:
+    """Whether a module's text has a tier marker; without one, all of its tests are quick."""
+    return any(f"mark.{name}" in source for name in MARKERS)
+
+
 class Tiers:
     """The pytest plugin that selects a tier."""
 
@@ -59,20 +64,35 @@ class Tiers:
         self._tier: str = config.getoption("--tier")
 
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
-        """Leave modules unimported whose tests are all outside the quick tier."""
-        if self._tier != "quick" or not collection_path.name.startswith("test_"):
+        """Leave modules unimported whose tests are all outside the tier."""
+        if self._tier == "all" or not collection_path.name.startswith("test_"):
             return None
         if collection_path.suffix != ".py" or not collection_path.is_file():
             return None
-        return marked_as_a_whole(collection_path.read_text(encoding="utf-8")) or None
+        source = collection_path.read_text(encoding="utf-8")
+        outside = marked_as_a_whole(source) if self._tier == "quick" else not names_a_marker(source)
+        return outside or None
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(
         self, config: pytest.Config, items: list[pytest.Item]
     ) -> None:
-        """Deselect what belongs to the other tier; a smoke test without a marker is an error."""
+        """Deselect what belongs to the other tier; a smoke test without a marker is an error.
+
+        So is a marker that comes to a test from another module alone: `--tier rest`, which goes by
+        the text of a module, would leave it out.
+        """
+        marked: dict[Path, str] = {}
         for item in items:
             item.user_properties.append((MARKS, " ".join(sorted(tier_marks(item)))))
+            if tier_marks(item):
+                marked[item.path] = item.nodeid
+        if hidden := [
+            nodeid
+            for path, nodeid in marked.items()
+            if not names_a_marker(path.read_text(encoding="utf-8"))
+        ]:
+            raise pytest.UsageError(f"modules that name no marker of their tests: {hidden}")
         if stray := [item.nodeid for item in items if is_stray_smoke(item)]:
             raise pytest.UsageError(f"smoke tests without one of {sorted(MARKERS)}: {stray}")
         if self._tier != "quick" and config.args_source is pytest.Config.ArgsSource.TESTPATHS:

@@ -16,6 +16,18 @@ def shown(value: object) -> str:
     return f"{text[:_SHOWN_CHARACTERS]}... ({len(text)} characters)"
 
 
+BOUNDED = {
+    "integer": "value", "decimal": "value", "string": "length", "array": "length",
+    "object": "length",
+}  # fmt: skip
+"""What is bounded of a field, by its kind."""
+
+
+def bound_code(kind: str, *, is_below: bool) -> str:
+    """OpenAI's code of a field of one of the kinds of BOUNDED beyond a bound."""
+    return f"{kind}_{'below_min' if is_below else 'above_max'}_{BOUNDED[kind]}"
+
+
 class HeadraceError(Exception):
     """Base of every error raised on purpose; its text is shown without a traceback."""
 

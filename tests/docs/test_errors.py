@@ -20,9 +20,6 @@ from tests.docs.pages import SOURCE, page, part, rows
 PAGE = page("errors.md")
 # A RequestError is a 400, but for this one; `unavailable` is a 503.
 NOT_FOUND = {MODEL_NOT_FOUND: 404}
-# Only of objects a Python caller hands in: JSON of a wrong type has no code.
-IN_PYTHON_ONLY = {"invalid_type"}
-
 
 # The gateway's codes are its own, and stand in docs/gateway.md.
 ELSEWHERE = ("gateway", "protocol/dialects")
@@ -85,7 +82,7 @@ def raised() -> Iterator[tuple[int, str]]:
                 yield first.value, code
         elif call.func.id == "unavailable":
             yield 503, code
-        elif code not in IN_PYTHON_ONLY:
+        else:
             yield NOT_FOUND.get(code, 400), code
 
 
@@ -102,12 +99,17 @@ def test_every_code_has_a_row_with_its_status() -> None:
     assert len(there) > 20
     # The routes' own: app.py chooses between the two by the status.
     there |= {(404, "not_found"), (405, "method_not_allowed")}
+    there |= {
+        (400, errors.bound_code(kind, is_below=is_below))
+        for kind in errors.BOUNDED
+        for is_below in (True, False)
+    }
     assert there == documented()
 
 
 def test_no_code_escapes_the_search() -> None:
     """Every `code=` that is a text is one of those found; others pass on what was found."""
-    found = {code for _, code in raised()} | IN_PYTHON_ONLY
+    found = {code for _, code in raised()}
     for node in nodes():
         if isinstance(node, ast.keyword) and node.arg == "code":
             code = _text(node.value)

@@ -96,6 +96,19 @@ def held_s(work: Callable[[], object]) -> float:
     return worst_s
 
 
+def least_held_s(work: Callable[[], object], bound_s: float) -> float:
+    """The least of up to three counts of `held_s`, of as many as it takes to be below a bound.
+
+    This thread may have to wait for a core while the other goes on, which only adds.
+    """
+    least_s = held_s(work)
+    for _ in range(2):
+        if least_s < bound_s:
+            break
+        least_s = min(least_s, held_s(work))
+    return least_s
+
+
 @pytest.mark.parametrize("name", BODIES)
 def test_no_body_holds_the_lock_for_long(name: str) -> None:
     limits = Limits(
@@ -111,8 +124,7 @@ def test_no_body_holds_the_lock_for_long(name: str) -> None:
         with suppress(RequestError):
             parse_request(body, endpoint, bounds)
 
-    # This thread may have to wait for a core while the other goes on: the least of three counts.
-    assert min(held_s(read) for _ in range(3)) < MOST_HELD_S
+    assert least_held_s(read, MOST_HELD_S) < MOST_HELD_S
 
 
 @pytest.mark.parametrize("unit", ["<", "ab < cd ", "<|im_end|>"])
@@ -126,7 +138,7 @@ def test_no_conversation_holds_the_lock_for_long(unit: str) -> None:
     def render() -> None:
         template.render_segments(messages, control_tokens=("<|im_start|>", "<|im_end|>"))
 
-    assert min(held_s(render) for _ in range(3)) < MOST_HELD_S / 2
+    assert least_held_s(render, MOST_HELD_S / 2) < MOST_HELD_S / 2
 
 
 def test_what_holds_the_lock_is_seen() -> None:

@@ -20,7 +20,7 @@ from headrace.engine.params import (
     ThinkingBudget,
 )
 from headrace.engine.sampling.sampler_order import NEUTRAL, acting
-from headrace.errors import ContextLengthError, RequestError
+from headrace.errors import ContextLengthError, RequestError, bound_code
 from headrace.structured.limits import DEFAULT as GRAMMAR_LIMITS
 
 MAX_STOP_TOKEN_IDS = 1024
@@ -250,8 +250,7 @@ def _range_code(name: str, value: object, allowed: Range) -> str:
     if not isinstance(value, int | float) or value != value:
         return "invalid_value"
     is_whole = isinstance(value, int) and not isinstance(getattr(_NEUTRAL, name, 0.0), float)
-    kind = "integer" if is_whole else "decimal"
-    return f"{kind}_below_min_value" if value < allowed.low else f"{kind}_above_max_value"
+    return bound_code("integer" if is_whole else "decimal", is_below=value < allowed.low)
 
 
 def check_prompt(token_ids: Sequence[int], limits: Limits, param: str = "prompt") -> None:

@@ -16,7 +16,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from headrace.errors import RequestError
+from headrace.errors import RequestError, bound_code
 from headrace.protocol.body_bounds import DEFAULT_BOUNDS, BodyBounds
 from headrace.protocol.body_json import decode_object
 
@@ -203,10 +203,8 @@ def _readable(message: str, values: object) -> RequestError:
     return RequestError(f"{path or 'body'}: {message}", param=path or None, code=code)
 
 
-_BOUND = re.compile(
-    r"^expected `(?P<type>int|float|str|array|object)` (?P<bound>of length )?(?P<side>[<>])"
-)
-_BOUNDED = {"int": "integer", "float": "decimal", "str": "string"}
+_BOUND = re.compile(r"^expected `(int|float|str|array|object)` (?:of length )?([<>])")
+_KINDS = {"int": "integer", "float": "decimal", "str": "string"}
 
 
 def _code_of(message: str) -> str:
@@ -214,9 +212,8 @@ def _code_of(message: str) -> str:
     that is none of some."""
     bound = _BOUND.match(message)
     if bound is not None:
-        kind = _BOUNDED.get(bound["type"], bound["type"])
-        what = "length" if bound["bound"] else "value"
-        return f"{kind}_{'above_max' if bound['side'] == '<' else 'below_min'}_{what}"
+        kind, side = bound.groups()
+        return bound_code(_KINDS.get(kind, kind), is_below=side == ">")
     is_type = message.startswith("expected ") and " matching " not in message
     return INVALID_TYPE if is_type else INVALID_VALUE
 

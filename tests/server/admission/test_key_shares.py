@@ -204,10 +204,10 @@ def test_a_crowd_of_one_key_beside_another_key(
 
         ask(STRANGER, 1, 1)
         with ThreadPoolExecutor(17) as clients:
-            asked = [clients.submit(ask, CROWD, 4, 200) for _ in range(16)]
+            asked = [clients.submit(ask, CROWD, 4, 64) for _ in range(16)]
             wait_until(lambda: queued() >= 44, "the crowd waits")
             done = len(ended)
-            asked.append(clients.submit(ask, STRANGER, 1, 200))
+            asked.append(clients.submit(ask, STRANGER, 1, 64))
             for work in asked:
                 work.result(120)
     before = ended.index(STRANGER, 1) - done

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 from tests.chromium import opened
@@ -65,8 +64,8 @@ class ChatPage:
 
 
 @asynccontextmanager
-async def chat_page(folder: Path, url: str, **options: Any) -> AsyncIterator[ChatPage]:
+async def chat_page(browser: Any, url: str, **options: Any) -> AsyncIterator[ChatPage]:
     """The page of the server at `url`, its model known. options: of the browser's context."""
-    async with opened(folder, url, **options) as (page, _):
+    async with opened(browser, url, **options) as (page, _):
         await page.goto(f"{url}/")
         yield ChatPage(page)

@@ -6,7 +6,7 @@ import asyncio
 import json
 import shlex
 from collections.abc import AsyncIterator, Callable, Iterator
-from pathlib import Path
+from typing import Any
 
 import httpx
 import msgspec
@@ -22,7 +22,7 @@ from tests.server.conftest import Running
 from tests.server.mock_engine import INFO, MockEngine, says
 from tests.server.serve_process import Process, spawn
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
 Start = Callable[..., Running]
 HTML = "<script>window.broken = true</script><img src=x onerror='window.broken = true'>"
@@ -42,8 +42,8 @@ def served() -> Iterator[Process]:
 
 
 @pytest.mark.smoke
-async def test_a_conversation_streams_and_stays(served: Process, tmp_path: Path) -> None:
-    async with chat_page(tmp_path, served.url) as chat:
+async def test_a_conversation_streams_and_stays(served: Process, browser: Any) -> None:
+    async with chat_page(browser, served.url) as chat:
         await chat.set_more(GREEDY)
         answer = await chat.say("What does zip do in Python?")
         asked = [{"role": "user", "content": "What does zip do in Python?"}]
@@ -75,8 +75,8 @@ async def test_a_conversation_streams_and_stays(served: Process, tmp_path: Path)
         ) == 0  # fmt: skip
 
 
-async def test_tools_are_played_by_hand(served: Process, tmp_path: Path) -> None:
-    async with chat_page(tmp_path, served.url) as chat:
+async def test_tools_are_played_by_hand(served: Process, browser: Any) -> None:
+    async with chat_page(browser, served.url) as chat:
         await chat.set_more(GREEDY)
         part = await chat.open_part("Tools")
         await part.get_by_label("Offer tools to the model").check()
@@ -109,9 +109,9 @@ async def test_tools_are_played_by_hand(served: Process, tmp_path: Path) -> None
 
 
 async def test_an_answer_follows_a_schema_or_the_schema_is_refused(
-    served: Process, tmp_path: Path
+    served: Process, browser: Any
 ) -> None:
-    async with chat_page(tmp_path, served.url) as chat:
+    async with chat_page(browser, served.url) as chat:
         await chat.set_more('{"seed": 1}')
         part = await chat.open_part("Answer's schema")
         await part.get_by_label("Answer in JSON of this schema").check()
@@ -136,10 +136,10 @@ async def test_an_answer_follows_a_schema_or_the_schema_is_refused(
         assert "HTTP 400 · unsupported_schema · field response_format" in problem
 
 
-async def test_an_answer_is_stopped_and_tried_again(start: Start, tmp_path: Path) -> None:
+async def test_an_answer_is_stopped_and_tried_again(start: Start, browser: Any) -> None:
     engine = MockEngine(says("word " * 40, cut=5, delay_s=0.05))
     server = start(engine)
-    async with chat_page(tmp_path, server.url) as chat:
+    async with chat_page(browser, server.url) as chat:
         for stop in (chat.button("Stop").click, lambda: chat.page.keyboard.press("Escape")):
             answer = await chat.say("go on", answered=False)
             await answer.get_by_text("word word").wait_for()
@@ -155,12 +155,12 @@ async def test_an_answer_is_stopped_and_tried_again(start: Start, tmp_path: Path
         assert await chat.messages("Model").count() == 2
 
 
-async def test_what_is_written_is_text_and_markdown_is_drawn(start: Start, tmp_path: Path) -> None:
+async def test_what_is_written_is_text_and_markdown_is_drawn(start: Start, browser: Any) -> None:
     said = f"# Head\n\n{HTML} **bold** `a*b`\n\n- one\n  1. two\n\n[link](javascript:x)\n\n"
     said += f"```js\n{HTML}"
     info = msgspec.structs.replace(INFO, max_model_len=2048)
     server = start(MockEngine(says(said, cut=7), info=info))
-    async with chat_page(tmp_path, server.url) as chat:
+    async with chat_page(browser, server.url) as chat:
         await chat.page.get_by_label("Instructions to the model").fill(HTML)
         answer = await chat.say(HTML)
         await chat.runs_nothing_of_others()
@@ -177,12 +177,12 @@ async def test_what_is_written_is_text_and_markdown_is_drawn(start: Start, tmp_p
         await chat.runs_nothing_of_others()
 
 
-async def test_thoughts_are_open_until_the_answer_begins(start: Start, tmp_path: Path) -> None:
+async def test_thoughts_are_open_until_the_answer_begins(start: Start, browser: Any) -> None:
     thoughts = f"{HTML} so "
     said = f"<think>\n{thoughts * 2}</think>\nyes"
     engine = MockEngine(says(said, cut=2, delay_s=0.02))
     server = start(engine, answer_format=choose_format("<think>"))
-    async with chat_page(tmp_path, server.url) as chat:
+    async with chat_page(browser, server.url) as chat:
         answer = await chat.say("think", answered=False)
         thought = answer.locator("details.thought")
         await thought.locator("div").get_by_text(thoughts.strip()).wait_for()
@@ -195,10 +195,10 @@ async def test_thoughts_are_open_until_the_answer_begins(start: Start, tmp_path:
         await chat.runs_nothing_of_others()
 
 
-async def test_messages_are_edited_sent_again_and_deleted(start: Start, tmp_path: Path) -> None:
+async def test_messages_are_edited_sent_again_and_deleted(start: Start, browser: Any) -> None:
     engine = MockEngine(says("abc"))
     server = start(engine)
-    async with chat_page(tmp_path, server.url) as chat:
+    async with chat_page(browser, server.url) as chat:
         await chat.say("first")
         await chat.say("second")
         first = chat.messages("You").first
@@ -228,9 +228,9 @@ async def test_messages_are_edited_sent_again_and_deleted(start: Start, tmp_path
         assert await chat.messages("You").locator(".answer").all_inner_texts() == ["third"]
 
 
-async def test_tokens_have_colours_and_rivals(start: Start, tmp_path: Path) -> None:
+async def test_tokens_have_colours_and_rivals(start: Start, browser: Any) -> None:
     server = start(MockEngine(says("grün")))
-    async with chat_page(tmp_path, server.url) as chat:
+    async with chat_page(browser, server.url) as chat:
         part = await chat.open_part("Log probabilities")
         await part.get_by_label("Colour tokens").check()
         await part.get_by_label("Rivals of each token").fill("3")
@@ -247,10 +247,10 @@ async def test_tokens_have_colours_and_rivals(start: Start, tmp_path: Path) -> N
         await tip.wait_for(state="detached")
 
 
-async def test_a_token_outside_the_text_is_not_shown_as_text(start: Start, tmp_path: Path) -> None:
+async def test_a_token_outside_the_text_is_not_shown_as_text(start: Start, browser: Any) -> None:
     said = "<think>\nso</think>\n\nyes, <|im_end|> is a mark"
     server = start(MockEngine(says(said, cut=3)), answer_format=choose_format("<think>"))
-    async with chat_page(tmp_path, server.url) as chat:
+    async with chat_page(browser, server.url) as chat:
         part = await chat.open_part("Log probabilities")
         await part.get_by_label("Colour tokens").check()
         answer = await chat.say("x")
@@ -266,9 +266,9 @@ async def test_a_token_outside_the_text_is_not_shown_as_text(start: Start, tmp_p
         assert spans[-1] not in ("", "k"), "the token that ended the answer has a name"
 
 
-async def test_a_note_covers_nothing_that_is_pressed(start: Start, tmp_path: Path) -> None:
+async def test_a_note_covers_nothing_that_is_pressed(start: Start, browser: Any) -> None:
     server = start(MockEngine(says("x")))
-    async with chat_page(tmp_path, server.url) as chat:
+    async with chat_page(browser, server.url) as chat:
         part = await chat.open_part("Tools")
         await part.get_by_label("Offer tools to the model").check()
         await part.get_by_label("Tools (JSON)").fill("[{")
@@ -292,9 +292,9 @@ async def test_a_note_covers_nothing_that_is_pressed(start: Start, tmp_path: Pat
 
 
 async def test_an_example_is_inserted_and_turned_on_by_one_click(
-    served: Process, tmp_path: Path
+    served: Process, browser: Any
 ) -> None:
-    async with chat_page(tmp_path, served.url) as chat:
+    async with chat_page(browser, served.url) as chat:
         assert await chat.page.get_by_label("strict").count() == 0
         await chat.set_more('{"seed": 1, "max_tokens": 60}')
         parts = (("Answer's schema", "JSON Schema"), ("Tools", "Tools (JSON)"))
@@ -320,9 +320,9 @@ async def test_an_example_is_inserted_and_turned_on_by_one_click(
             await chat.button("Delete and start").click()
 
 
-async def test_a_new_conversation_shows_what_can_be_tried(start: Start, tmp_path: Path) -> None:
+async def test_a_new_conversation_shows_what_can_be_tried(start: Start, browser: Any) -> None:
     server = start(MockEngine(says("grün")))
-    async with chat_page(tmp_path, server.url) as chat:
+    async with chat_page(browser, server.url) as chat:
         await chat.page.get_by_text("Context: 0 of").wait_for()
         await chat.button("Colour tokens by probability").click()
         assert await chat.question.input_value() == "What does zip do in Python?"
@@ -331,9 +331,9 @@ async def test_a_new_conversation_shows_what_can_be_tried(start: Start, tmp_path
         assert await chat.messages("Model").get_by_role("group", name="Tokens").count() == 1
 
 
-async def test_the_efforts_are_those_of_the_server(start: Start, tmp_path: Path) -> None:
+async def test_the_efforts_are_those_of_the_server(start: Start, browser: Any) -> None:
     server = start(MockEngine(says("x")))
-    async with chat_page(tmp_path, server.url) as chat:
+    async with chat_page(browser, server.url) as chat:
         choice = chat.page.get_by_label("Reasoning effort")
         options = choice.locator("option")
         values = [await option.get_attribute("value") for option in await options.all()]
@@ -344,14 +344,14 @@ async def test_the_efforts_are_those_of_the_server(start: Start, tmp_path: Path)
             assert await answer.get_by_role("alert").count() == 0, effort
 
 
-async def test_a_long_conversation_opens_at_its_end(start: Start, tmp_path: Path) -> None:
+async def test_a_long_conversation_opens_at_its_end(start: Start, browser: Any) -> None:
     server = start(MockEngine(says("x")))
     turns = [
         {"role": role, "content": f"{role} {n}"}
         for n in range(50)
         for role in ("user", "assistant")
     ]
-    async with chat_page(tmp_path, server.url) as chat:
+    async with chat_page(browser, server.url) as chat:
         kept = json.dumps({"messages": turns})
         # From another page: the chat itself keeps what it has when it is left.
         await chat.page.goto(f"{server.url}/docs")
@@ -369,10 +369,10 @@ async def test_a_long_conversation_opens_at_its_end(start: Start, tmp_path: Path
 
 
 async def test_figures_stay_in_their_places_while_an_answer_arrives(
-    start: Start, tmp_path: Path
+    start: Start, browser: Any
 ) -> None:
     server = start(MockEngine(says("word " * 30, cut=4, delay_s=0.02)))
-    async with chat_page(tmp_path, server.url) as chat:
+    async with chat_page(browser, server.url) as chat:
         answer = await chat.say("go on", answered=False)
         places = "e => [...e.children].slice(0, 5).map((d) => [d.children[0].innerText, "
         places += "d.offsetLeft])"
@@ -386,7 +386,7 @@ async def test_figures_stay_in_their_places_while_an_answer_arrives(
         assert [name for name, _ in seen[0]] == ["Tokens/s", "TTFT", "Output", "Prompt", "Cached"]
 
 
-async def test_mbu_is_of_the_steps_of_an_answer(start: Start, tmp_path: Path) -> None:
+async def test_mbu_is_of_the_steps_of_an_answer(start: Start, browser: Any) -> None:
     info = msgspec.structs.replace(INFO, read_limit_bytes_per_s=1e9)
     before = Stats(busy_s=100.0, moved_bytes=10**11)
     engine = MockEngine(says("abc"), info=info, stats=before)
@@ -401,7 +401,7 @@ async def test_mbu_is_of_the_steps_of_an_answer(start: Start, tmp_path: Path) ->
             yield output
 
     engine.reply = reply
-    async with chat_page(tmp_path, start(engine).url) as chat:
+    async with chat_page(browser, start(engine).url) as chat:
         answer = await chat.say("x")
         assert "MBU\n25 %" in await answer.locator(".took").inner_text()
 
@@ -434,8 +434,8 @@ DRAW = """async (texts) => {
 }"""
 
 
-async def test_markdown_becomes_elements_in_linear_time(start: Start, tmp_path: Path) -> None:
-    async with chat_page(tmp_path, start(MockEngine(says("x"))).url) as chat:
+async def test_markdown_becomes_elements_in_linear_time(start: Start, browser: Any) -> None:
+    async with chat_page(browser, start(MockEngine(says("x"))).url) as chat:
         drawn = await chat.page.evaluate(DRAW, [*MARKDOWN])
         assert dict(zip(MARKDOWN, (html for html, _ in drawn), strict=True)) == MARKDOWN
         # Where time grew with the square of the length these would take minutes.
@@ -443,9 +443,9 @@ async def test_markdown_becomes_elements_in_linear_time(start: Start, tmp_path: 
         assert {mark: ms for mark, (_, ms) in zip(HOSTILE, hostile, strict=True) if ms > 5000} == {}
 
 
-async def test_a_refusal_is_in_the_words_of_the_server(start: Start, tmp_path: Path) -> None:
+async def test_a_refusal_is_in_the_words_of_the_server(start: Start, browser: Any) -> None:
     server = start(MockEngine(says("x")))
-    async with chat_page(tmp_path, server.url) as chat:
+    async with chat_page(browser, server.url) as chat:
         await chat.page.get_by_label("Temperature").fill("-1")
         answer = await chat.say("hello")
         body = {"messages": [{"role": "user", "content": "hello"}], "temperature": -1}
@@ -463,9 +463,9 @@ async def test_a_refusal_is_in_the_words_of_the_server(start: Start, tmp_path: P
         await chat.messages("Model").locator(".answer").get_by_text("x").wait_for()
 
 
-async def test_a_key_is_requested_and_stays_in_the_tab(start: Start, tmp_path: Path) -> None:
+async def test_a_key_is_requested_and_stays_in_the_tab(start: Start, browser: Any) -> None:
     server = start(MockEngine(says("open")), config=ServerConfig(api_key=("sesame",)))
-    async with chat_page(tmp_path, server.url) as chat:
+    async with chat_page(browser, server.url) as chat:
         await chat.page.locator("#composer .status.bad").wait_for()
         assert await chat.page.evaluate("document.activeElement.id") == "key"
         await chat.page.keyboard.type("sesame")
@@ -507,9 +507,9 @@ CONTRAST = """() => {
 }"""
 
 
-async def test_light_and_dark_can_be_read(start: Start, tmp_path: Path) -> None:
+async def test_light_and_dark_can_be_read(start: Start, browser: Any) -> None:
     server = start(MockEngine(says("an answer")))
-    async with chat_page(tmp_path, server.url) as chat:
+    async with chat_page(browser, server.url) as chat:
         await chat.say("hello")
         grounds = []
         for scheme in ("light", "dark"):
@@ -530,11 +530,11 @@ async def test_light_and_dark_can_be_read(start: Start, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("width", [360, 768])
 async def test_a_narrow_window_needs_no_sideways_scroll(
-    start: Start, tmp_path: Path, width: int
+    start: Start, browser: Any, width: int
 ) -> None:
     said = f"{'long' * 20}\n\n```\n{'x = 1; ' * 15}\n```"
     server = start(MockEngine(says(said)))
-    async with chat_page(tmp_path, server.url, viewport={"width": width, "height": 700}) as chat:
+    async with chat_page(browser, server.url, viewport={"width": width, "height": 700}) as chat:
         await chat.say("w" * 100)
         wide = "[document.documentElement, document.getElementById('conversation'), "
         wide += "document.getElementById('settings')].map((e) => e.scrollWidth - e.clientWidth)"
@@ -548,9 +548,9 @@ async def test_a_narrow_window_needs_no_sideways_scroll(
             assert await chat.question.is_visible()
 
 
-async def test_the_keyboard_is_enough(start: Start, tmp_path: Path) -> None:
+async def test_the_keyboard_is_enough(start: Start, browser: Any) -> None:
     server = start(MockEngine(says("an answer")))
-    async with chat_page(tmp_path, server.url) as chat:
+    async with chat_page(browser, server.url) as chat:
         await chat.page.get_by_text("Context: 0 of").wait_for()
         keys = chat.page.keyboard
         assert await chat.page.evaluate("document.activeElement.id") == "question"
@@ -574,9 +574,9 @@ async def test_the_keyboard_is_enough(start: Start, tmp_path: Path) -> None:
         assert await chat.messages("Model").count() == 0
 
 
-async def test_every_control_has_a_name(start: Start, tmp_path: Path) -> None:
+async def test_every_control_has_a_name(start: Start, browser: Any) -> None:
     server = start(MockEngine(says("an answer")))
-    async with chat_page(tmp_path, server.url) as chat:
+    async with chat_page(browser, server.url) as chat:
         await chat.say("hello")
         for title in ("Tools", "Answer's schema", "Log probabilities", "API key"):
             await chat.open_part(title)
@@ -587,18 +587,18 @@ async def test_every_control_has_a_name(start: Start, tmp_path: Path) -> None:
         assert nameless == []
 
 
-async def test_a_page_waits_for_its_model(start: Start, tmp_path: Path) -> None:
+async def test_a_page_waits_for_its_model(start: Start, browser: Any) -> None:
     server = start(MockEngine(says("x")), loaded=False)
-    async with chat_page(tmp_path, server.url) as chat:
+    async with chat_page(browser, server.url) as chat:
         problem = server.client.get("/v1/models").json()["error"]["message"]
         await chat.page.locator("#composer .status").get_by_text(problem[:30]).wait_for()
 
 
 async def test_an_edit_outlasts_the_answer_that_arrives_meanwhile(
-    start: Start, tmp_path: Path
+    start: Start, browser: Any
 ) -> None:
     server = start(MockEngine(says("word " * 20, cut=5, delay_s=0.05)))
-    async with chat_page(tmp_path, server.url) as chat:
+    async with chat_page(browser, server.url) as chat:
         answer = await chat.say("first", answered=False)
         question = chat.messages("You")
         await question.hover()

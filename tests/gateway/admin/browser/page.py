@@ -108,8 +108,8 @@ class Seen:
 
 
 @asynccontextmanager
-async def seen(folder: Path, **settings: Any) -> AsyncIterator[Seen]:
-    """Skips where there is no browser."""
+async def seen(browser: Any, folder: Path, **settings: Any) -> AsyncIterator[Seen]:
+    """A gateway and its page in a browser. folder: for its file and its ledger."""
     turns = Turns()
     async with served(turns.answer) as provider:
         config = folder / "gateway.yaml"
@@ -130,5 +130,5 @@ async def seen(folder: Path, **settings: Any) -> AsyncIterator[Seen]:
         config.write_text(json.dumps(written), encoding="utf-8")
         async with started(config) as process:
             own = str(process.announced["admin"])
-            async with opened(folder, own) as (page, asked):
+            async with opened(browser, own) as (page, asked):
                 yield Seen(page, process, config, provider, turns, asked)

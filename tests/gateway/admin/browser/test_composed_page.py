@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -10,10 +11,10 @@ import pytest
 from tests.gateway.admin.browser.page import HTML, seen
 from tests.gateway.admin.test_composed_routes import MODELS
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
 
-async def test_what_is_asked_and_which_side_is_out(tmp_path: Path) -> None:
+async def test_what_is_asked_and_which_side_is_out(browser: Any, tmp_path: Path) -> None:
     models = {
         **MODELS,
         "small": ["a/quick"],
@@ -25,7 +26,7 @@ async def test_what_is_asked_and_which_side_is_out(tmp_path: Path) -> None:
         },
     }  # fmt: skip
     more = {"breaker": {"min_attempts": 1000}, "retries": {"attempts": 2, "backoff_s": 0.01}}
-    async with seen(tmp_path, models=models, **more) as one:
+    async with seen(browser, tmp_path, models=models, **more) as one:
         page = one.page
         for _ in range(20):
             await one.chat("canary", "hi")
@@ -50,8 +51,8 @@ async def test_what_is_asked_and_which_side_is_out(tmp_path: Path) -> None:
         assert asked == ["a/quick", "a/slow"]
 
 
-async def test_feedback_stands_with_its_request(tmp_path: Path) -> None:
-    async with seen(tmp_path) as one:
+async def test_feedback_stands_with_its_request(browser: Any, tmp_path: Path) -> None:
+    async with seen(browser, tmp_path) as one:
         async with httpx.AsyncClient(base_url=one.process.url, timeout=20) as client:
             asked = {"model": "chat", "messages": [{"role": "user", "content": "hi"}]}
             told = await client.post("/v1/chat/completions", json=asked)

@@ -14,7 +14,7 @@ import pytest
 from tests.gateway.admin.browser.page import HTML, KEY, seen
 
 async_api = pytest.importorskip("playwright.async_api", reason="playwright is not installed")
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
 STORE: dict[str, Any] = {"require_key": True, "store": "gateway.db"}
 
@@ -38,8 +38,8 @@ async def until_shown(act: Callable[[], Awaitable[object]], expected: Any) -> No
 
 
 @pytest.mark.smoke
-async def test_only_the_key_opens_it(tmp_path: Path) -> None:
-    async with seen(tmp_path) as one:
+async def test_only_the_key_opens_it(browser: Any, tmp_path: Path) -> None:
+    async with seen(browser, tmp_path) as one:
         page = one.page
         await page.goto(one.url)
         await page.get_by_label("Admin key").fill("wrong")
@@ -57,9 +57,11 @@ async def test_only_the_key_opens_it(tmp_path: Path) -> None:
         assert await page.evaluate("sessionStorage.length") == 0
 
 
-async def test_without_key_ledger_and_store_it_says_how_to_have_them(tmp_path: Path) -> None:
+async def test_without_key_ledger_and_store_it_says_how_to_have_them(
+    browser: Any, tmp_path: Path
+) -> None:
     bare: dict[str, Any] = {"admin": {"port": 0, "require_key": False}, "ledger": {}}
-    async with seen(tmp_path, **bare) as one:
+    async with seen(browser, tmp_path, **bare) as one:
         page = one.page
         await page.goto(one.url)
         await page.get_by_role("heading", name="No ledger is kept").wait_for()
@@ -72,8 +74,8 @@ async def test_without_key_ledger_and_store_it_says_how_to_have_them(tmp_path: P
         await page.locator(".log tbody tr").filter(has_text="a/quick").wait_for()
 
 
-async def test_the_overview_has_the_numbers_of_the_ledger(tmp_path: Path) -> None:
-    async with seen(tmp_path) as one:
+async def test_the_overview_has_the_numbers_of_the_ledger(browser: Any, tmp_path: Path) -> None:
+    async with seen(browser, tmp_path) as one:
         page = one.page
         await one.open()
         await page.get_by_text("No requests in this time").wait_for()
@@ -102,8 +104,8 @@ async def test_the_overview_has_the_numbers_of_the_ledger(tmp_path: Path) -> Non
         assert sum(int(row.split()[-2]) for row in await rows(page, ".chart:first-child")) == 4
 
 
-async def test_a_key_is_made_used_counted_and_blocked(tmp_path: Path) -> None:
-    async with seen(tmp_path, access=STORE) as one:
+async def test_a_key_is_made_used_counted_and_blocked(browser: Any, tmp_path: Path) -> None:
+    async with seen(browser, tmp_path, access=STORE) as one:
         page = one.page
         await one.open("keys")
         await page.get_by_role("button", name="New key").click()
@@ -145,8 +147,10 @@ async def test_a_key_is_made_used_counted_and_blocked(tmp_path: Path) -> None:
         await page.get_by_text("No key matches").wait_for()
 
 
-async def test_a_raised_budget_stays_raised_when_its_key_is_edited(tmp_path: Path) -> None:
-    async with seen(tmp_path, access=STORE) as one:
+async def test_a_raised_budget_stays_raised_when_its_key_is_edited(
+    browser: Any, tmp_path: Path
+) -> None:
+    async with seen(browser, tmp_path, access=STORE) as one:
         headers = {"authorization": f"Bearer {KEY}"}
         async with httpx.AsyncClient(base_url=one.url, headers=headers, timeout=20) as client:
             raised = {"usd": 2, "raised_to_usd": 5, "raised_until_ms": 4_000_000_000_000}
@@ -167,8 +171,10 @@ async def test_a_raised_budget_stays_raised_when_its_key_is_edited(tmp_path: Pat
         assert budget["raised_until_ms"] == 4_000_000_000_000
 
 
-async def test_the_log_has_the_label_of_a_key_made_while_it_is_open(tmp_path: Path) -> None:
-    async with seen(tmp_path, access=STORE) as one:
+async def test_the_log_has_the_label_of_a_key_made_while_it_is_open(
+    browser: Any, tmp_path: Path
+) -> None:
+    async with seen(browser, tmp_path, access=STORE) as one:
         await one.open("log")
         await one.page.get_by_text("Live", exact=True).wait_for()
         headers = {"authorization": f"Bearer {KEY}"}
@@ -181,8 +187,8 @@ async def test_the_log_has_the_label_of_a_key_made_while_it_is_open(tmp_path: Pa
         await one.page.get_by_text(f"“nightly” / {made['id']}").wait_for()
 
 
-async def test_the_log_is_live_searched_and_has_details(tmp_path: Path) -> None:
-    async with seen(tmp_path, request_log={"enabled": True}) as one:
+async def test_the_log_is_live_searched_and_has_details(browser: Any, tmp_path: Path) -> None:
+    async with seen(browser, tmp_path, request_log={"enabled": True}) as one:
         page = one.page
         await one.open("log")
         await page.get_by_text("Live", exact=True).wait_for()
@@ -206,8 +212,8 @@ async def test_the_log_is_live_searched_and_has_details(tmp_path: Path) -> None:
         await page.get_by_text("No request matches").wait_for()
 
 
-async def test_what_was_said_is_searched_and_shown_as_text(tmp_path: Path) -> None:
-    async with seen(tmp_path, request_log={"enabled": True}) as one:
+async def test_what_was_said_is_searched_and_shown_as_text(browser: Any, tmp_path: Path) -> None:
+    async with seen(browser, tmp_path, request_log={"enabled": True}) as one:
         page = one.page
         await one.chat("chat", f"a needle {HTML}")
         await one.chat("large", "hay")
@@ -230,8 +236,8 @@ async def test_what_was_said_is_searched_and_shown_as_text(tmp_path: Path) -> No
         assert await page.evaluate("window.broken") is None
 
 
-async def test_a_target_is_taken_out_and_put_back(tmp_path: Path) -> None:
-    async with seen(tmp_path) as one:
+async def test_a_target_is_taken_out_and_put_back(browser: Any, tmp_path: Path) -> None:
+    async with seen(browser, tmp_path) as one:
         page = one.page
         await one.open("routes")
         model = page.get_by_role("region", name="chat", exact=True)
@@ -247,8 +253,8 @@ async def test_a_target_is_taken_out_and_put_back(tmp_path: Path) -> None:
         assert await one.chat("chat", "hi") == 200
 
 
-async def test_two_models_answer_side_by_side(tmp_path: Path) -> None:
-    async with seen(tmp_path) as one:
+async def test_two_models_answer_side_by_side(browser: Any, tmp_path: Path) -> None:
+    async with seen(browser, tmp_path) as one:
         page = one.page
         one.turns.slow = True
         await one.open("playground")
@@ -283,8 +289,8 @@ async def _let(let: dict[str, Any], model: str) -> None:
     let[model].release()
 
 
-async def test_a_bad_file_is_told_and_changes_nothing(tmp_path: Path) -> None:
-    async with seen(tmp_path) as one:
+async def test_a_bad_file_is_told_and_changes_nothing(browser: Any, tmp_path: Path) -> None:
+    async with seen(browser, tmp_path) as one:
         page = one.page
         await one.open("settings")
         written = one.written()
@@ -303,8 +309,8 @@ async def test_a_bad_file_is_told_and_changes_nothing(tmp_path: Path) -> None:
         await page.get_by_role("region", name="new").wait_for()
 
 
-async def test_it_can_be_read_on_a_telephone(tmp_path: Path) -> None:
-    async with seen(tmp_path) as one:
+async def test_it_can_be_read_on_a_telephone(browser: Any, tmp_path: Path) -> None:
+    async with seen(browser, tmp_path) as one:
         page = one.page
         await page.set_viewport_size({"width": 400, "height": 800})
         await one.open()
