@@ -222,20 +222,29 @@ def _room(where: str) -> str:
     return Path(path).parent.name + "/" + Path(path).name
 
 
+def first_token_ms(url: str, api: Api, streams: int) -> dict[str, float]:
+    """Percentiles of the added time to the first token while so many streams are open."""
+    # One stream alone is open all the time however short its requests are.
+    tokens = 2 if streams == 1 else 40
+    got = run(first_tokens(url, api, streams, max(200, 8 * streams), tokens))
+    cuts = statistics.quantiles(got, n=100)
+    return {"p50": round(1e3 * cuts[49], 2), "p99": round(1e3 * cuts[98], 2)}
+
+
+def measure_first_tokens(model: Path, api: Api, step_s: float) -> dict[str, Any]:
+    """Times to the first token by streams."""
+    with serving(model, step_s, None) as (url, _):
+        run(first_tokens(url, api, 4, 50, 8))
+        return {"ttft_ms": {streams: first_token_ms(url, api, streams) for streams in STREAMS}}
+
+
 def measure(model: Path, api: Api, step_s: float, samples: Path, rounds: int) -> dict[str, Any]:
     """Every figure."""
     facts: dict[str, Any] = {"ttft_ms": {}, "paced": {}, "fast": {}}
     with serving(model, step_s, None) as (url, pid):
         run(first_tokens(url, api, 4, 50, 8))
         for streams in STREAMS:
-            # One stream alone is open all the time however short its requests are.
-            tokens = 2 if streams == 1 else 40
-            got = run(first_tokens(url, api, streams, max(200, 8 * streams), tokens))
-            cuts = statistics.quantiles(got, n=100)
-            facts["ttft_ms"][streams] = {
-                "p50": round(1e3 * statistics.median(got), 2),
-                "p99": round(1e3 * cuts[98], 2),
-            }
+            facts["ttft_ms"][streams] = first_token_ms(url, api, streams)
             facts["paced"][streams] = _sorted(
                 [cost(url, pid, api, streams, PACED_TOKENS) for _ in range(rounds)]
             )
@@ -270,6 +279,7 @@ def main() -> int:
     parser.add_argument("--step-ms", type=float, default=25.0, help="a token of each stream every")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--api", choices=APIS, default="completions", help="whose streams")
+    parser.add_argument("--ttft", action="store_true", help="times to the first token alone")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     parser.add_argument("--samples", type=Path, help=argparse.SUPPRESS)
@@ -280,13 +290,21 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         model = write_model(Path(folder), "Q8_0")
         samples = Path(folder) / "samples.json"
-        facts = measure(model, APIS[options.api], options.step_ms / 1e3, samples, options.rounds)
+        api, step_s = APIS[options.api], options.step_ms / 1e3
+        if options.ttft:
+            facts = measure_first_tokens(model, api, step_s)
+        else:
+            facts = measure(model, api, step_s, samples, options.rounds)
     if options.json:
         sys.stdout.write(json.dumps(facts) + "\n")
         return 0
     table = Table("streams", "added TTFT p50, ms", "p99, ms")
     for streams, ttft in facts["ttft_ms"].items():
         table.add_row(str(streams), str(ttft["p50"]), str(ttft["p99"]))
+    console = Console()
+    console.print(table)
+    if options.ttft:
+        return 0
     costs = Table("streams", "events/s", "tokens per event", "CPU per event: server, µs", "client")
     for kind in ("paced", "fast"):
         for streams, figures in facts[kind].items():
@@ -294,8 +312,6 @@ def main() -> int:
     where = Table("where its time goes", "share")
     for room, share in facts["where"].items():
         where.add_row(room, f"{share:.1%}")
-    console = Console()
-    console.print(table)
     console.print(costs)
     console.print(where)
     return 0

@@ -100,6 +100,13 @@ TOOLS = [
     for index, (name, schema) in enumerate(SCHEMAS.items())
 ]
 NAMES = [known.name for known in CALL_FORMATS]
+# Each format meets its marks as text and as control tokens, and both values of another choice;
+# which values meet alternates from one format to the next.
+CELLS = [
+    pytest.param(name, marks, bool((at + bool(marks)) % 2), id=f"{name}-{kind}")
+    for at, name in enumerate(NAMES)
+    for marks, kind in (((), "text"), (MARKS, "control tokens"))
+]
 
 
 def closers_of(name: str, special: Mapping[str, int]) -> tuple[str, ...]:
@@ -162,9 +169,7 @@ def check_calls(answer: ParsedAnswer, text: str) -> None:
 
 
 @pytest.mark.matrix
-@pytest.mark.parametrize("opened", [False, True])
-@pytest.mark.parametrize("marks", [(), MARKS], ids=["text", "control tokens"])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "marks", "opened"), CELLS)
 def test_a_required_answer_is_calls_that_their_schemas_accept(
     name: str, marks: tuple[str, ...], opened: bool
 ) -> None:
@@ -206,9 +211,7 @@ REFUSED_WITHIN_TEXT = {
 
 
 @pytest.mark.matrix
-@pytest.mark.parametrize("parallel", [False, True])
-@pytest.mark.parametrize("marks", [(), MARKS], ids=["text", "control tokens"])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "marks", "parallel"), CELLS)
 def test_calls_within_text_are_calls_that_their_schemas_accept(
     name: str, marks: tuple[str, ...], parallel: bool
 ) -> None:
