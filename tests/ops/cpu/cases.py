@@ -48,14 +48,21 @@ def named(**case: object) -> Iterator[None]:
         raise
 
 
-def by_level(first: Sequence[Any], second: Sequence[Any] | None = None) -> list[Any]:
+def by_level(
+    first: Sequence[Any],
+    second: Sequence[Any] | None = None,
+    *,
+    others: pytest.MarkDecorator | None = None,
+) -> list[Any]:
     """Parameters `level, cases`: per level the pairs (first, second) to loop over.
 
     A test runs twice for each level. Once, in every run of the tests, over a cover of the pairs:
     each value of the longer list once for each level, the other list's values in turn, so that each
-    of those too meets each level. Once, marked `matrix`, over all the other pairs. Without `second`
-    there is one list of single values, and nothing is left for the matrix.
+    of those too meets each level. Once, marked `others`, over all the other pairs. Without `second`
+    there is one list of single values, and no others. The mark is the caller's: that a module has
+    tests of another tier is seen in its text.
     """
+    assert (second is None) == (others is None), "others are of two lists"
     if second is None:
         return [pytest.param(level, list(first), id=level) for level in LEVELS]
     few: list[list[tuple[Any, Any]]] = []
@@ -72,7 +79,7 @@ def by_level(first: Sequence[Any], second: Sequence[Any] | None = None) -> list[
     rests = [
         pytest.param(
             level, [pair for pair in every if pair not in cover], id=f"{level}-others",
-            marks=pytest.mark.matrix,
+            marks=others or (),
         )
         for level, cover in zip(LEVELS, few, strict=True)
     ]  # fmt: skip

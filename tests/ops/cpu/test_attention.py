@@ -35,7 +35,7 @@ SHAPES = (
 )
 
 
-@pytest.mark.parametrize("level,cases", by_level(KV_CODECS, SHAPES))
+@pytest.mark.parametrize("level,cases", by_level(KV_CODECS, SHAPES, others=pytest.mark.matrix))
 def test_agrees_with_the_reference(level: str, cases: list[Any]) -> None:
     ops = CpuOps(level, 2)
     for codecs, (kv_heads, group, head_dim, block_size) in cases:
@@ -50,7 +50,8 @@ def test_agrees_with_the_reference(level: str, cases: list[Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "level,cases", by_level(KV_CODECS, ((1, 8), (2, 32), (4, 64), (7, 48), (3, 128)))
+    "level,cases",
+    by_level(KV_CODECS, ((1, 8), (2, 32), (4, 64), (7, 48), (3, 128)), others=pytest.mark.matrix),
 )
 def test_chunking_does_not_show(level: str, cases: list[Any]) -> None:
     length = 150

@@ -70,7 +70,9 @@ def expected_norm(kind: Literal["rms", "layer"], with_bias: bool, width: int) ->
     return REFERENCE.norm(x, norm), bound(x, norm) + 1e-30
 
 
-@pytest.mark.parametrize("level,cases", by_level(KINDS, (1, 2, 15, 16, 17, 100, 768)))
+@pytest.mark.parametrize(
+    "level,cases", by_level(KINDS, (1, 2, 15, 16, 17, 100, 768), others=pytest.mark.matrix)
+)
 def test_norm(level: str, cases: list[Any]) -> None:
     ops = CpuOps(level, 2)
     for (kind, with_bias), width in cases:
@@ -108,7 +110,7 @@ def test_rows_that_are_all_alike(level: str) -> None:
         assert (ops.norm(x, norm) == norm.bias).all()
 
 
-@pytest.mark.parametrize("level,cases", by_level(KINDS, CODECS))
+@pytest.mark.parametrize("level,cases", by_level(KINDS, CODECS, others=pytest.mark.matrix))
 def test_fused_norm_is_the_norm_and_then_the_product(level: str, cases: list[Any]) -> None:
     ops = CpuOps(level, 2)
     for (kind, with_bias), codec in cases:

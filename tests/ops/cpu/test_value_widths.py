@@ -49,7 +49,7 @@ SHAPES = (
 )
 
 
-@pytest.mark.parametrize("level,cases", by_level(KV_CODECS, SHAPES))
+@pytest.mark.parametrize("level,cases", by_level(KV_CODECS, SHAPES, others=pytest.mark.matrix))
 def test_agrees_with_the_reference(level: str, cases: list[Any]) -> None:
     ops = CpuOps(level, 2)
     for codecs, (shape, block_size) in cases:
@@ -67,7 +67,7 @@ def test_agrees_with_the_reference(level: str, cases: list[Any]) -> None:
                 assert error.mean() <= 3e-4
 
 
-@pytest.mark.parametrize("level,cases", by_level(KV_CODECS, SHAPES))
+@pytest.mark.parametrize("level,cases", by_level(KV_CODECS, SHAPES, others=pytest.mark.matrix))
 def test_chunks_threads_and_company_do_not_show(level: str, cases: list[Any]) -> None:
     one, many = CpuOps(level, 1), CpuOps(level, 5)
     for codecs, (shape, block_size) in cases:

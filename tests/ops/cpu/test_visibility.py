@@ -125,7 +125,9 @@ CASES = {
 """Window, chunk, terms, what the masks show."""
 
 
-@pytest.mark.parametrize("level,cases", by_level(KV_CODECS, tuple(CASES)))
+@pytest.mark.parametrize(
+    "level,cases", by_level(KV_CODECS, tuple(CASES), others=pytest.mark.matrix)
+)
 def test_is_the_softmax_over_what_a_token_sees(level: str, cases: list[Any]) -> None:
     for codecs, name in cases:
         window, chunk, terms, shown = CASES[name]
@@ -143,7 +145,9 @@ def test_is_the_softmax_over_what_a_token_sees(level: str, cases: list[Any]) -> 
                 assert np.abs(got - expected(shape, terms, shown)).max() <= limit
 
 
-@pytest.mark.parametrize("level,cases", by_level(KV_CODECS, tuple(CASES)))
+@pytest.mark.parametrize(
+    "level,cases", by_level(KV_CODECS, tuple(CASES), others=pytest.mark.matrix)
+)
 def test_chunks_of_prompts_blocks_and_threads_do_not_show(level: str, cases: list[Any]) -> None:
     for codecs, name in cases:
         window, chunk, terms, _ = CASES[name]

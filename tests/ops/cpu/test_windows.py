@@ -86,12 +86,12 @@ def expected_ragged(
     return ragged(ReferenceOps(), shape, block_size, codecs)
 
 
-@pytest.mark.parametrize("level,cases", by_level(KV_CODECS, SHAPES))
+@pytest.mark.parametrize("level,cases", by_level(KV_CODECS, SHAPES, others=pytest.mark.matrix))
 def test_agrees_with_the_reference(level: str, cases: list[Any]) -> None:
     check_against_the_reference(level, cases)
 
 
-@pytest.mark.parametrize("level,cases", by_level(KV_CODECS, WIDE_HEADS))
+@pytest.mark.parametrize("level,cases", by_level(KV_CODECS, WIDE_HEADS, others=pytest.mark.matrix))
 def test_wide_heads_agree_with_the_reference(level: str, cases: list[Any]) -> None:
     check_against_the_reference(level, cases)
 
@@ -111,7 +111,8 @@ def check_against_the_reference(level: str, cases: list[Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "level,cases", by_level(KV_CODECS, ((1, 0.0), (50, 0.0), (64, 5.0), (129, 0.0)))
+    "level,cases",
+    by_level(KV_CODECS, ((1, 0.0), (50, 0.0), (64, 5.0), (129, 0.0)), others=pytest.mark.matrix),
 )
 def test_chunks_blocks_threads_and_company_do_not_show(level: str, cases: list[Any]) -> None:
     length = 140
