@@ -16,6 +16,7 @@
 #include "kv_readers.h"
 #include "latent.h"
 #include "linear.h"
+#include "rotate.h"
 
 namespace {
 
@@ -55,22 +56,22 @@ struct SpanGroups {
 
 // With few rows attention waits for memory, and groups lie scattered: those of the next span are
 // asked for while these are computed.
-template <bool Stream, class Reader>
-HEADRACE_INLINE void ask_ahead(const typename Reader::T* at, int64_t ahead) {
+template <bool Stream, class Pairs>
+HEADRACE_INLINE void ask_ahead(const typename Pairs::T* at, int64_t ahead) {
   if constexpr (Stream) {
-    constexpr int64_t kBytes = Reader::kPair * sizeof(typename Reader::T);
-    for (int64_t b = 0; b < kBytes; b += 64) {
+    for (int64_t b = 0; b < kPair<Pairs>; b += 64) {
       prefetch(reinterpret_cast<const uint8_t*>(at) + ahead + b);
     }
   }
 }
 
-// q.K [MR][64] of groups [g, g + NP). Sums wait in memory between tiles: the chains need all the
+// q.K [MR][64] of groups [g, g + NP), times the scales of K. Sums wait in memory between tiles: the chains need all the
 // registers.
 template <int MR, int NP, class K, bool Stream>
 HEADRACE_APART void score_groups(const SpanGroups& span, int64_t g, const float* q, int64_t d,
                                  float* scores) {
-  using C = Chains<MR, NP, K>;
+  using Keys = typename K::Keys;
+  using C = Chains<MR, NP, Keys>;
   const typename K::T* k = values_of<K>(span.k[g]);
   const int64_t apart = NP == 1 ? 0 : values_of<K>(span.k[g + NP - 1]) - k;
   for (int64_t begin = 0; begin < d; begin += kTile) {
@@ -78,9 +79,9 @@ HEADRACE_APART void score_groups(const SpanGroups& span, int64_t g, const float*
     C c;
     C::clear(c);
     for (int64_t p = 0; p < pairs; ++p) {
-      for (int j = 0; j < NP; ++j) ask_ahead<Stream, K>(k + j * apart, span.k_ahead[g + j]);
+      for (int j = 0; j < NP; ++j) ask_ahead<Stream, Keys>(k + j * apart, span.k_ahead[g + j]);
       C::pair(c, q + begin + 2 * p, d, k, apart);
-      k += K::kPair;
+      k += Keys::kPair;
     }
 HEADRACE_UNROLL
     for (int i = 0; i < MR; ++i) {
@@ -88,7 +89,8 @@ HEADRACE_UNROLL
       for (int j = 0; j < NP; ++j) {
         float* sum = scores + i * kSpan + (g + j) * kLanes;
         const F tile = add(c.e[i][j], c.o[i][j]);
-        store(sum, begin == 0 ? tile : add(load(sum), tile));
+        const F now = begin == 0 ? tile : add(load(sum), tile);
+        store(sum, begin + kTile < d ? now : K::scored(span.k[g + j], now));
       }
     }
   }
@@ -130,14 +132,14 @@ HEADRACE_INLINE F distances(const SpanGroups& span, int64_t group, const float* 
 }
 
 // q.K of one row become its p, as V takes them; returns what older sums have to be scaled by.
-template <class K, class V>
+template <class V>
 HEADRACE_INLINE float soften(const AttentionArgs& a, const SpanGroups& span, float* scores,
                              const Seen& seen, float* most, float* total) {
   const int64_t groups = Seen::end_group(seen);
   const F none = splat(-__builtin_inff());
   F high = none;
   for (int64_t g = Seen::first_group(seen); g < groups; ++g) {
-    F s = mul(K::scored(span.k[g], load(scores + g * kLanes)), splat(a.scale));
+    F s = mul(load(scores + g * kLanes), splat(a.scale));
     if (a.softcap != 0.0f) s = soft_capped(s, splat(a.softcap));
     if (a.slopes != nullptr) s = add(s, mul(splat(most[kSlope]), distances(span, g, most)));
     store(scores + g * kLanes, s);
@@ -165,8 +167,9 @@ HEADRACE_INLINE float soften(const AttentionArgs& a, const SpanGroups& span, flo
 template <int MR, int NP, class V, bool Stream>
 HEADRACE_APART void mix_panels(const SpanGroups& span, const Seen& seen, int64_t panel,
                                const float* p, const float* keep, float* mixed, int64_t width) {
-  using C = Chains<MR, NP, V>;
-  constexpr int64_t kPanel = 8 * V::kPair;
+  using Values = typename V::Values;
+  using C = Chains<MR, NP, Values>;
+  constexpr int64_t kPanel = 8 * Values::kPair;
   const int64_t first_tile = seen.begin / kTile * kTile;
   for (int64_t begin = first_tile; begin < seen.end; begin += kTile) {
     C c;
@@ -177,18 +180,18 @@ HEADRACE_APART void mix_panels(const SpanGroups& span, const Seen& seen, int64_t
       const typename V::T* v = values_of<V>(span.v[at / kLanes]) + panel * kPanel;
       const int64_t n = end - at < kLanes ? end - at : kLanes;
       int64_t t = from > at ? from - at : 0;
-      v += t / 2 * V::kPair;
+      v += t / 2 * Values::kPair;
       if (t % 2 != 0) {
         C::single_odd(c, p + at + t, kSpan, v, kPanel);
-        v += V::kPair;
+        v += Values::kPair;
         ++t;
       }
       for (; t + 2 <= n; t += 2) {
         for (int j = 0; j < NP; ++j) {
-          ask_ahead<Stream, V>(v + j * kPanel, span.v_ahead[at / kLanes]);
+          ask_ahead<Stream, Values>(v + j * kPanel, span.v_ahead[at / kLanes]);
         }
         C::pair(c, p + at + t, kSpan, v, kPanel);
-        v += V::kPair;
+        v += Values::kPair;
       }
       if (t < n) C::single(c, p + at + n - 1, kSpan, v, kPanel);
     }
@@ -204,33 +207,37 @@ HEADRACE_UNROLL
   }
 }
 
-// One span for MR rows that see the same of it.
-template <int MR, class K, class V, bool Stream>
+// One span for MR rows that see the same of it. Which readers these are is looked up here, so that
+// every level has each of them once for K and once for V, and not once for each pair.
+template <int MR, bool Stream>
 static void span_rows(const AttentionArgs& a, const SpanGroups& span, const Seen& seen,
                       const RowState& s) {
   alignas(64) float scores[MR * kSpan];
   float keep[MR];
   const int64_t groups = Seen::end_group(seen);
-  for (int64_t g = Seen::first_group(seen); g < groups; g += kBlockPanels) {
-    with_panels(groups - g < kBlockPanels ? groups - g : kBlockPanels, [&]<int NP>() {
-      score_groups<MR, NP, K, Stream>(span, g, s.q, a.kv.head_dim, scores);
-    });
-  }
-  for (int i = 0; i < MR; ++i) {
-    keep[i] = soften<K, V>(a, span, scores + i * kSpan, seen, s.most + i * kLanes,
-                           s.total + i * kLanes);
-  }
-  const int64_t width = a.kv.v_panels * kLanes;
-  for (int64_t panel = 0; panel < a.kv.v_panels; panel += kBlockPanels) {
-    const int64_t left = a.kv.v_panels - panel;
-    with_panels(left < kBlockPanels ? left : kBlockPanels, [&]<int NP>() {
-      mix_panels<MR, NP, V, Stream>(span, seen, panel, scores, keep, s.mixed, width);
-    });
-  }
+  with_reader(a.kv.k_codec, [&]<class K>() {
+    for (int64_t g = Seen::first_group(seen); g < groups; g += kBlockPanels) {
+      with_panels(groups - g < kBlockPanels ? groups - g : kBlockPanels, [&]<int NP>() {
+        score_groups<MR, NP, K, Stream>(span, g, s.q, a.kv.head_dim, scores);
+      });
+    }
+  });
+  with_reader(a.kv.v_codec, [&]<class V>() {
+    for (int i = 0; i < MR; ++i) {
+      keep[i] = soften<V>(a, span, scores + i * kSpan, seen, s.most + i * kLanes,
+                          s.total + i * kLanes);
+    }
+    const int64_t width = a.kv.v_panels * kLanes;
+    for (int64_t panel = 0; panel < a.kv.v_panels; panel += kBlockPanels) {
+      const int64_t left = a.kv.v_panels - panel;
+      with_panels(left < kBlockPanels ? left : kBlockPanels, [&]<int NP>() {
+        mix_panels<MR, NP, V, Stream>(span, seen, panel, scores, keep, s.mixed, width);
+      });
+    }
+  });
 }
 
 // One span for `rows` rows from `row` on.
-template <class K, class V>
 HEADRACE_APART void span_all(const AttentionArgs& a, const SpanGroups& span, const Seen& seen,
                              const RowState& s, int64_t row, int64_t rows, bool stream) {
   const int64_t width = a.kv.v_panels * kLanes;
@@ -240,15 +247,15 @@ HEADRACE_APART void span_all(const AttentionArgs& a, const SpanGroups& span, con
                       s.most + i * kLanes};
     with_rows<kSpanRows>(left < kSpanRows ? left : kSpanRows, [&]<int MR>() {
       if (stream) {
-        span_rows<MR, K, V, true>(a, span, seen, at);
+        span_rows<MR, true>(a, span, seen, at);
       } else {
-        span_rows<MR, K, V, false>(a, span, seen, at);
+        span_rows<MR, false>(a, span, seen, at);
       }
     });
   }
 }
 
-// q of every row of the item (rounded as K's codec has it), and empty sums, or those of its head's
+// q of every row of the item (rounded as K's codec has it, turned as K is), and empty sums, or those of its head's
 // sink: a score seen first, of a position without a value.
 template <class K>
 HEADRACE_INLINE void start_rows(const AttentionArgs& a, const AttentionItem& item,
@@ -263,6 +270,7 @@ HEADRACE_INLINE void start_rows(const AttentionArgs& a, const AttentionItem& ite
       const F q = load_n(from + i, d - i);
       store_n(s.q + row * d + i, K::rounded(q), d - i);
     }
+    if (a.kv.k_rotated) rotate(s.q + row * d, d);
     for (int64_t i = 0; i < width; i += kLanes) store(s.mixed + row * width + i, zero());
     float* most = s.most + row * kLanes;
     store(s.total + row * kLanes, zero());
@@ -300,8 +308,7 @@ HEADRACE_INLINE Seen seen_of(const AttentionArgs& a, int64_t token, int64_t star
           masks == nullptr ? kWhole : masks[token * a.sees.mask_spans + start / kSpan]};
 }
 
-template <class K, class V>
-static void attend(const AttentionArgs& a, const AttentionItem& item, void* scratch) {
+static void attention(const AttentionArgs& a, const AttentionItem& item, void* scratch) {
   const KvLayer& kv = a.kv;
   const int64_t heads = item.q_end - item.q_begin;
   const int64_t tokens = item.end - item.begin, rows = tokens * heads;
@@ -312,7 +319,7 @@ static void attend(const AttentionArgs& a, const AttentionItem& item, void* scra
   s.total = s.mixed + rows * width;
   s.most = s.total + rows * kLanes;
   uint8_t* const values = reinterpret_cast<uint8_t*>(s.most + rows * kLanes);
-  start_rows<K>(a, item, s);
+  with_reader(kv.k_codec, [&]<class K>() { start_rows<K>(a, item, s); });
 
   const int32_t* positions = a.batch.positions + item.begin;
   const int64_t last = positions[tokens - 1], first = first_seen(a.sees, positions[0]);
@@ -329,7 +336,9 @@ static void attend(const AttentionArgs& a, const AttentionItem& item, void* scra
       span.k_ahead[g] = next.k[g] - span.k[g];
       if (kv.latent && start + g * kLanes < known) {
         span.v[g] = values + g * kv.v_group_bytes;
-        unpack_values<V>(kv, span.k[g], values + g * kv.v_group_bytes);
+        with_reader(kv.v_codec, [&]<class V>() {
+          unpack_values<V>(kv, span.k[g], values + g * kv.v_group_bytes);
+        });
       } else {
         span.v_ahead[g] = next.v[g] - span.v[g];
       }
@@ -343,7 +352,7 @@ static void attend(const AttentionArgs& a, const AttentionItem& item, void* scra
         if (!Seen::same(seen, seen_of(a, item.begin + end, start))) break;
       }
       if (Seen::nothing(seen)) continue;
-      span_all<K, V>(a, span, seen, s, token * heads, (end - token) * heads, stream);
+      span_all(a, span, seen, s, token * heads, (end - token) * heads, stream);
     }
   }
 
@@ -354,11 +363,8 @@ static void attend(const AttentionArgs& a, const AttentionItem& item, void* scra
     for (int64_t i = 0; i < kv.value_dim; i += kLanes) {
       store_n(y + i, div(load(s.mixed + row * width + i), whole), kv.value_dim - i);
     }
+    if (kv.v_rotated) rotate(y, kv.value_dim);
   }
-}
-
-static void attention(const AttentionArgs& a, const AttentionItem& item, void* scratch) {
-  with_readers(a.kv, [&]<class K, class V>() { attend<K, V>(a, item, scratch); });
 }
 
 }  // namespace

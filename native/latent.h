@@ -8,6 +8,8 @@
 
 namespace {
 
+using headrace::KvLayer;
+
 typedef uint32_t Words __attribute__((vector_size(32)));
 typedef uint16_t Halves __attribute__((vector_size(32)));
 
@@ -72,6 +74,22 @@ HEADRACE_UNROLL
   }
 }
 
+// `count` dimensions of four bits from d on.
+HEADRACE_INLINE void unpack_halves(const uint8_t* k, int64_t d, int64_t count, uint8_t* panel) {
+  using Reader = KvReader<KvCodec::int4>;
+  for (int64_t token = 0; token < kLanes; ++token) {
+    for (int64_t i = 0; i < kLanes / 2; ++i) {
+      const auto half = [&](int64_t at) {
+        const int64_t in = d + at;
+        // 8 is zero.
+        return at < count ? k[Reader::key_at(in, token)] >> Reader::key_shift(in) & 15 : 8;
+      };
+      panel[Reader::value_at(token, i)] =
+          static_cast<uint8_t>(half(i) | half(i + kLanes / 2) << 4);
+    }
+  }
+}
+
 // `count` dimensions from d on, where the above cannot: fewer than a panel, from an odd one on, or
 // of a narrower kind. Zeros past them.
 template <class Reader>
@@ -90,11 +108,12 @@ template <class Reader>
 static void unpack_values(const KvLayer& kv, const uint8_t* k, uint8_t* v) {
   using T = typename Reader::T;
   constexpr int64_t kScales = kv_scales_bytes(Reader::kCodec);
+  constexpr int64_t kPanel = 8 * Reader::Values::kPair;
   constexpr bool kTransposed = sizeof(T) >= sizeof(uint16_t);
   if constexpr (kScales > 0) __builtin_memcpy(v, k, kScales);
   const T* keys = values_of<Reader>(k);
   T* to = reinterpret_cast<T*>(v + kScales);
-  for (int64_t panel = 0; panel < kv.v_panels; ++panel, to += kLanes * kLanes) {
+  for (int64_t panel = 0; panel < kv.v_panels; ++panel, to += kPanel) {
     const int64_t d = kv.head_dim - kv.value_dim + panel * kLanes, left = kv.head_dim - d;
     if constexpr (kTransposed) {
       if (left >= kLanes && d % 2 == 0) {
@@ -102,7 +121,12 @@ static void unpack_values(const KvLayer& kv, const uint8_t* k, uint8_t* v) {
         continue;
       }
     }
-    unpack_rest<Reader>(keys, d, left < kLanes ? left : kLanes, to);
+    const int64_t count = left < kLanes ? left : kLanes;
+    if constexpr (Reader::kCodec == KvCodec::int4) {
+      unpack_halves(keys, d, count, to);
+    } else {
+      unpack_rest<Reader>(keys, d, count, to);
+    }
   }
 }
 

@@ -54,6 +54,7 @@ def info_of(
         kv_groups=_groups(kv),
         expert_cache_bytes=None if experts is None else experts.limit_bytes,
         scheduling_policy=limits.scheduling_policy,
+        kv_cache_dtype_v=plan.other_v_codec or "",
     )
 
 

@@ -194,4 +194,9 @@ KV_CODECS: tuple[tuple[KVCodec, KVCodec], ...] = (
     ("bf16", "bf16"),
     ("f32", "bf16"),
     ("bf16", "f32"),
+    ("int8", "fp8"),
+    ("fp8", "q8_0"),
+    ("q8_0", "q4_0"),
+    ("q4_0", "int8"),
 )
+"""Of K and V: every codec of each, and of the floats every pair."""

@@ -6,6 +6,7 @@ from typing import get_args, get_type_hints
 
 import pytest
 
+from headrace.cli import eval as eval_command
 from headrace.config.settings import EngineConfig
 from headrace.ops.cpu import CpuOps, _native
 from headrace.ops.interface import Ops
@@ -17,13 +18,18 @@ OPS = CpuOps("auto", 1)
 
 
 def test_python_knows_the_codecs_of_the_native_table() -> None:
-    native = {name: (value, scale) for name, value, scale in _native.kv_codecs()}
-    sizes = {name: (size.value_bytes, size.scale_bytes) for name, size in KV_CODECS.items()}
+    native = {name: facts for name, *facts in _native.kv_codecs()}
+    sizes = {
+        name: [size.value_bits, size.scale_bytes, size.rotated] for name, size in KV_CODECS.items()
+    }
     assert native == sizes
     assert tuple(native) == get_args(KVCodec)
-    settings = get_type_hints(EngineConfig)["kv_cache_dtype"]
-    assert get_args(settings) == ("auto", *native)
-    assert set(PAIRS) == {(k, v) for k in native for v in native}
+    settings = get_type_hints(EngineConfig)
+    assert get_args(settings["kv_cache_dtype"]) == ("auto", *native)
+    assert get_args(settings["kv_cache_dtype_v"]) == ("auto", *native)
+    assert tuple(native) == eval_command.KV_CODECS
+    # K and V have readers of their own, each compiled once: native/tests has every pair.
+    assert {k for k, _ in PAIRS} == {v for _, v in PAIRS} == set(native)
 
 
 @pytest.mark.parametrize(("k", "v"), PAIRS)
@@ -38,5 +44,6 @@ def test_blocks_are_as_long_as_the_spec_counts(k: KVCodec, v: KVCodec) -> None:
 def test_an_unknown_codec_is_refused_with_those_there_are(ops: Ops, field: str) -> None:
     codecs = {"k_codec": "f32", "v_codec": "f32", field: "q9"}
     spec = KVCacheSpec((LayerPlace(0, 0, 1, 16),), 16, 1, **codecs)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=f"{field} 'q9' is unknown; choose one of f32, bf16$"):
+    names = ", ".join(KV_CODECS)
+    with pytest.raises(ValueError, match=f"{field} 'q9' is unknown; choose one of {names}$"):
         ops.kv_cache(spec)
