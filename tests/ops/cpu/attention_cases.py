@@ -68,8 +68,8 @@ def bound(shape: AttentionShape, rows: np.ndarray, v: KVCodec) -> float:
 
     A score carries (33 + tiles) roundings of sum |q k| * scale, which shifts its p by as much,
     relatively; p itself a few of the exponential; sums of p and p v a rounding per token at most.
-    With bf16 V a p that lies near a tie may round the other way, by 2^-7 of itself. Values that were
-    rotated are read larger, and turned back with the rounding of all: both by up to the square root
+    With bf16 V a p that lies near a tie may round the other way, by 2^-7 of itself. Values that
+    were rotated are read larger, and turned back with the rounding of all: both by up to the root
     of their number. A scale is one more rounding of each score and of each p.
     """
     d = shape.head_dim
