@@ -38,7 +38,7 @@ def info_of(
         block_size=plan.block_size,
         num_blocks=plan.num_blocks,
         pool_tokens=plan.pool_tokens,
-        kv_cache_dtype=plan.codec,
+        kv_cache_dtype=plan.types,
         backend=ops.name,
         cpu_level=ops.level,
         num_threads=ops.num_threads,
@@ -54,7 +54,6 @@ def info_of(
         kv_groups=_groups(kv),
         expert_cache_bytes=None if experts is None else experts.limit_bytes,
         scheduling_policy=limits.scheduling_policy,
-        kv_cache_dtype_v=plan.other_v_codec or "",
     )
 
 

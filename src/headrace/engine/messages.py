@@ -162,7 +162,7 @@ class EngineInfo(msgspec.Struct, frozen=True):
     pool_tokens: int
     """The longest request for which the KV cache has blocks."""
     kv_cache_dtype: str
-    """Of K, and of V where kv_cache_dtype_v is ""."""
+    """Of K and V, or of each where they differ: `int8,q4_0`."""
     backend: str
     cpu_level: str
     num_threads: int
@@ -190,8 +190,6 @@ class EngineInfo(msgspec.Struct, frozen=True):
     read_limit_bytes_per_s: float | None = None
     compute_limit_ops_per_s: float | None = None
     compute_limit_kind: str | None = None
-    kv_cache_dtype_v: str = ""
-    """Of V; "" where it is that of K."""
 
 
 class Loading(msgspec.Struct, frozen=True, tag=True):

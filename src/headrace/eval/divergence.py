@@ -58,9 +58,9 @@ def divergence(
 ) -> Divergence:
     """Of `other` from `base` over `windows`, all of one length; both read the same token ids.
 
-    kv_codec, v_codec: as in WindowRunner, of both; base_kv_codec: of K and V of the base, where it is
-    another, which shows what a cache in few bits changes. Raises ConfigError where the vocabularies
-    differ in size.
+    kv_codec, v_codec: as in WindowRunner, of both; base_kv_codec: of K and V of the base, where it
+    is another, which shows what a cache in few bits changes. Raises ConfigError where the
+    vocabularies differ in size.
     """
     if base.vocab_size != other.vocab_size:
         raise ConfigError(

@@ -70,6 +70,11 @@ class CachePlan(NamedTuple):
         """Of V."""
         return self.other_v_codec or self.codec
 
+    @property
+    def types(self) -> str:
+        """Of K and V, or of each where they differ: `int8,q4_0`."""
+        return self.codec if self.other_v_codec is None else f"{self.codec},{self.other_v_codec}"
+
 
 def plan_kv_cache(
     model: CacheShape,

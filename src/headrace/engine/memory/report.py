@@ -58,8 +58,6 @@ def _token_costs(info: EngineInfo, block_bytes: int) -> str:
     groups = info.kv_groups
     each = block_bytes * sum(group.num_tables for group in groups) or block_bytes
     text = f"{each // info.block_size:,} bytes in {info.kv_cache_dtype}"
-    if info.kv_cache_dtype_v:
-        text += f" and {info.kv_cache_dtype_v} (V)"
     if not any(group.window for group in groups):
         return text
     beyond = block_bytes * sum(group.num_tables for group in groups if not group.window)

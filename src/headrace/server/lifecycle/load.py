@@ -160,7 +160,6 @@ def fingerprint(weights: bytes, info: EngineInfo, defaults: SamplingDefaults) ->
         info.backend,
         info.cpu_level,
         info.kv_cache_dtype,
-        *([info.kv_cache_dtype_v] if info.kv_cache_dtype_v else []),
         str(info.max_model_len),
         *(f"{name} {value!r}" for name, value in sorted(defaults.items())),
     )
