@@ -34,7 +34,7 @@ _DTYPES: dict[KVCodec, npt.DTypeLike] = {
 }
 
 
-class Encoded(NamedTuple):
+class StoredHeads(NamedTuple):
     """Heads as they are stored; scales is None where the codec has none."""
 
     codes: Codes
@@ -92,7 +92,7 @@ def known_codecs() -> tuple[KVCodec, ...]:
     return tuple(_DTYPES)
 
 
-def encode(codec: KVCodec, heads: F32) -> Encoded:
+def encode(codec: KVCodec, heads: F32) -> StoredHeads:
     """Heads [..., width] as they are stored, those of rotated kinds turned already.
 
     int8: d = amax / 127, q = nearest(x * (127 / amax)). Four bits: m the value of the largest
@@ -102,9 +102,9 @@ def encode(codec: KVCodec, heads: F32) -> Encoded:
     with np.errstate(invalid="ignore", over="ignore", divide="ignore", under="ignore"):
         if codec == "fp8":
             bounded = np.clip(heads, -_MOST_E4M3, _MOST_E4M3)
-            return Encoded(bounded.astype(ml_dtypes.float8_e4m3fn), None)
+            return StoredHeads(bounded.astype(ml_dtypes.float8_e4m3fn), None)
         if not KV_CODECS[codec].scale_bytes:
-            return Encoded(heads.astype(_DTYPES[codec]), None)
+            return StoredHeads(heads.astype(_DTYPES[codec]), None)
         most = np.abs(heads).max(axis=-1)
         levels = np.float32(127)
         if codec == "q4_0":
@@ -116,7 +116,7 @@ def encode(codec: KVCodec, heads: F32) -> Encoded:
         whole = np.rint(heads * factors[..., None])
         if codec == "q4_0":
             whole = np.minimum(whole, np.float32(7))
-        return Encoded(np.nan_to_num(whole).astype(np.int8), scales)
+        return StoredHeads(np.nan_to_num(whole).astype(np.int8), scales)
 
 
 def rotated(heads: F32) -> F32:
