@@ -55,14 +55,25 @@ struct SpanGroups {
 };
 
 // With few rows attention waits for memory, and groups lie scattered: those of the next span are
-// asked for while these are computed.
+// asked for while these are computed, a line of 64 bytes at a time. `pair`: how many came before it in
+// the group.
 template <bool Stream, class Pairs>
-HEADRACE_INLINE void ask_ahead(const typename Pairs::T* at, int64_t ahead) {
+HEADRACE_INLINE void ask_ahead(const typename Pairs::T* at, int64_t ahead, int64_t pair) {
   if constexpr (Stream) {
-    for (int64_t b = 0; b < kPair<Pairs>; b += 64) {
-      prefetch(reinterpret_cast<const uint8_t*>(at) + ahead + b);
+    constexpr int64_t kLine = 64;
+    const uint8_t* next = reinterpret_cast<const uint8_t*>(at) + ahead;
+    if constexpr (kPair<Pairs> < kLine) {
+      if (pair % (kLine / kPair<Pairs>) == 0) prefetch(next);
+    } else {
+      for (int64_t b = 0; b < kPair<Pairs>; b += kLine) prefetch(next + b);
     }
   }
+}
+
+// The line of a group's scales, where it has some.
+template <bool Stream, class Reader>
+HEADRACE_INLINE void ask_scales(const uint8_t* group, int64_t ahead) {
+  if constexpr (Stream && kv_scales_bytes(Reader::kCodec) > 0) prefetch(group + ahead);
 }
 
 // q.K [MR][64] of groups [g, g + NP), times the scales of K. Sums wait in memory between tiles: the chains need all the
@@ -74,12 +85,13 @@ HEADRACE_APART void score_groups(const SpanGroups& span, int64_t g, const float*
   using C = Chains<MR, NP, Keys>;
   const typename K::T* k = values_of<K>(span.k[g]);
   const int64_t apart = NP == 1 ? 0 : values_of<K>(span.k[g + NP - 1]) - k;
+  for (int j = 0; j < NP; ++j) ask_scales<Stream, K>(span.k[g + j], span.k_ahead[g + j]);
   for (int64_t begin = 0; begin < d; begin += kTile) {
     const int64_t pairs = (d - begin < kTile ? d - begin : kTile) / 2;
     C c;
     C::clear(c);
     for (int64_t p = 0; p < pairs; ++p) {
-      for (int j = 0; j < NP; ++j) ask_ahead<Stream, Keys>(k + j * apart, span.k_ahead[g + j]);
+      for (int j = 0; j < NP; ++j) ask_ahead<Stream, Keys>(k + j * apart, span.k_ahead[g + j], p);
       C::pair(c, q + begin + 2 * p, d, k, apart);
       k += Keys::kPair;
     }
@@ -179,6 +191,7 @@ HEADRACE_APART void mix_panels(const SpanGroups& span, const Seen& seen, int64_t
     for (int64_t at = from / kLanes * kLanes; at < end; at += kLanes) {
       const typename V::T* v = values_of<V>(span.v[at / kLanes]) + panel * kPanel;
       const int64_t n = end - at < kLanes ? end - at : kLanes;
+      if (panel == 0) ask_scales<Stream, V>(span.v[at / kLanes], span.v_ahead[at / kLanes]);
       int64_t t = from > at ? from - at : 0;
       v += t / 2 * Values::kPair;
       if (t % 2 != 0) {
@@ -188,7 +201,7 @@ HEADRACE_APART void mix_panels(const SpanGroups& span, const Seen& seen, int64_t
       }
       for (; t + 2 <= n; t += 2) {
         for (int j = 0; j < NP; ++j) {
-          ask_ahead<Stream, Values>(v + j * kPanel, span.v_ahead[at / kLanes]);
+          ask_ahead<Stream, Values>(v + j * kPanel, span.v_ahead[at / kLanes], t / 2);
         }
         C::pair(c, p + at + t, kSpan, v, kPanel);
         v += Values::kPair;
