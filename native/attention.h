@@ -9,8 +9,11 @@
 
 #pragma once
 
+#include <type_traits>
+
 #include "activation.h"
 #include "chains.h"
+#include "decoded.h"
 #include "elementwise.h"
 #include "kernels.h"
 #include "kv_readers.h"
@@ -24,10 +27,12 @@ using headrace::AttentionArgs;
 using headrace::AttentionItem;
 
 constexpr int64_t kGroups = kSpan / kLanes;
+// From so many rows on K and V of few bits are decoded a span at a time.
+constexpr int64_t kDecodedRows = 4 * kSpanRows;
 
 // Scratch of an item, after each other: q [rows][head_dim], then per row the sums of p * v
 // [v_panels * 16], of p [16] and [16] of which three are used: the maximum, the slope of its head
-// and its position (an int32). Then, of latent layers, the values of a span.
+// and its position (an int32). Then K and V of a span where they are decoded or latent.
 struct RowState {
   float* q;
   float* mixed;
@@ -38,54 +43,47 @@ constexpr int64_t kSlope = 1, kPosition = 2;
 
 HEADRACE_INLINE int64_t padded(int64_t width) { return (width + kLanes - 1) / kLanes * kLanes; }
 
-static int64_t attention_scratch_bytes(int64_t rows, const KvLayer& kv) {
-  const int64_t values = rows * (padded(kv.head_dim) + padded(kv.value_dim) + 2 * kLanes);
-  const int64_t span = kv.latent ? kGroups * kv.v_group_bytes : 0;
-  return values * static_cast<int64_t>(sizeof(float)) + span;
+static bool narrow(KvCodec codec) { return facts(codec).value_bits < 16; }
+
+// Bytes of a group of 16 tokens that is made ready for the kernels: decoded to bf16, or latent values
+// in the layout of V.
+static int64_t made_k_bytes(const KvLayer& kv) {
+  return narrow(kv.k_codec) ? kv_group_bytes(KvCodec::bf16, kv.head_dim) : 0;
+}
+static int64_t made_v_bytes(const KvLayer& kv) {
+  const bool decoded = narrow(kv.v_codec);
+  if (!decoded && !kv.latent) return 0;
+  return kv_group_bytes(decoded ? KvCodec::bf16 : kv.v_codec, kv.v_panels * kLanes);
 }
 
-// Where the span's groups of 16 tokens lie, and how far from each the same group of the next span
-// does (0 where there is none).
+static int64_t attention_scratch_bytes(int64_t rows, const KvLayer& kv) {
+  const int64_t values = rows * (padded(kv.head_dim) + padded(kv.value_dim) + 2 * kLanes);
+  return values * static_cast<int64_t>(sizeof(float)) + kGroups * (made_k_bytes(kv) + made_v_bytes(kv));
+}
+
+// Where the span's groups of 16 tokens lie, their values (behind the scales, or made ready elsewhere),
+// and how far from each group the same one of the next span is (0 where there is none).
 struct SpanGroups {
-  int64_t start;  // the first position
+  int64_t start;   // the first position
+  bool k_decoded;  // values are bf16
+  bool v_decoded;
   const uint8_t* k[kGroups];
   const uint8_t* v[kGroups];
+  const uint8_t* k_values[kGroups];
+  const uint8_t* v_values[kGroups];
   int64_t k_ahead[kGroups];
   int64_t v_ahead[kGroups];
 };
 
-// With few rows attention waits for memory, and groups lie scattered: those of the next span are
-// asked for while these are computed, a line of 64 bytes at a time. `pair`: how many came before it in
-// the group.
-template <bool Stream, class Pairs>
-HEADRACE_INLINE void ask_ahead(const typename Pairs::T* at, int64_t ahead, int64_t pair) {
-  if constexpr (Stream) {
-    constexpr int64_t kLine = 64;
-    const uint8_t* next = reinterpret_cast<const uint8_t*>(at) + ahead;
-    if constexpr (kPair<Pairs> < kLine) {
-      if (pair % (kLine / kPair<Pairs>) == 0) prefetch(next);
-    } else {
-      for (int64_t b = 0; b < kPair<Pairs>; b += kLine) prefetch(next + b);
-    }
-  }
-}
-
-// The line of a group's scales, where it has some.
-template <bool Stream, class Reader>
-HEADRACE_INLINE void ask_scales(const uint8_t* group, int64_t ahead) {
-  if constexpr (Stream && kv_scales_bytes(Reader::kCodec) > 0) prefetch(group + ahead);
-}
-
-// q.K [MR][64] of groups [g, g + NP), times the scales of K. Sums wait in memory between tiles: the chains need all the
+// q.K [MR][64] of groups [g, g + NP). Sums wait in memory between tiles: the chains need all the
 // registers.
-template <int MR, int NP, class K, bool Stream>
+template <int MR, int NP, class Keys, bool Stream>
 HEADRACE_APART void score_groups(const SpanGroups& span, int64_t g, const float* q, int64_t d,
                                  float* scores) {
-  using Keys = typename K::Keys;
+  using T = typename Keys::T;
   using C = Chains<MR, NP, Keys>;
-  const typename K::T* k = values_of<K>(span.k[g]);
-  const int64_t apart = NP == 1 ? 0 : values_of<K>(span.k[g + NP - 1]) - k;
-  for (int j = 0; j < NP; ++j) ask_scales<Stream, K>(span.k[g + j], span.k_ahead[g + j]);
+  const T* k = reinterpret_cast<const T*>(span.k_values[g]);
+  const int64_t apart = NP == 1 ? 0 : reinterpret_cast<const T*>(span.k_values[g + NP - 1]) - k;
   for (int64_t begin = 0; begin < d; begin += kTile) {
     const int64_t pairs = (d - begin < kTile ? d - begin : kTile) / 2;
     C c;
@@ -101,8 +99,7 @@ HEADRACE_UNROLL
       for (int j = 0; j < NP; ++j) {
         float* sum = scores + i * kSpan + (g + j) * kLanes;
         const F tile = add(c.e[i][j], c.o[i][j]);
-        const F now = begin == 0 ? tile : add(load(sum), tile);
-        store(sum, begin + kTile < d ? now : K::scored(span.k[g + j], now));
+        store(sum, begin == 0 ? tile : add(load(sum), tile));
       }
     }
   }
@@ -176,10 +173,10 @@ HEADRACE_INLINE float soften(const AttentionArgs& a, const SpanGroups& span, flo
 }
 
 // mixed = mixed * keep + p . V over the tokens seen, for MR rows and NP panels of d.
-template <int MR, int NP, class V, bool Stream>
+template <int MR, int NP, class Values, bool Stream>
 HEADRACE_APART void mix_panels(const SpanGroups& span, const Seen& seen, int64_t panel,
                                const float* p, const float* keep, float* mixed, int64_t width) {
-  using Values = typename V::Values;
+  using T = typename Values::T;
   using C = Chains<MR, NP, Values>;
   constexpr int64_t kPanel = 8 * Values::kPair;
   const int64_t first_tile = seen.begin / kTile * kTile;
@@ -189,9 +186,8 @@ HEADRACE_APART void mix_panels(const SpanGroups& span, const Seen& seen, int64_t
     const int64_t end = seen.end - begin < kTile ? seen.end : begin + kTile;
     const int64_t from = begin < seen.begin ? seen.begin : begin;
     for (int64_t at = from / kLanes * kLanes; at < end; at += kLanes) {
-      const typename V::T* v = values_of<V>(span.v[at / kLanes]) + panel * kPanel;
+      const T* v = reinterpret_cast<const T*>(span.v_values[at / kLanes]) + panel * kPanel;
       const int64_t n = end - at < kLanes ? end - at : kLanes;
-      if (panel == 0) ask_scales<Stream, V>(span.v[at / kLanes], span.v_ahead[at / kLanes]);
       int64_t t = from > at ? from - at : 0;
       v += t / 2 * Values::kPair;
       if (t % 2 != 0) {
@@ -229,23 +225,82 @@ static void span_rows(const AttentionArgs& a, const SpanGroups& span, const Seen
   float keep[MR];
   const int64_t groups = Seen::end_group(seen);
   with_reader(a.kv.k_codec, [&]<class K>() {
-    for (int64_t g = Seen::first_group(seen); g < groups; g += kBlockPanels) {
-      with_panels(groups - g < kBlockPanels ? groups - g : kBlockPanels, [&]<int NP>() {
-        score_groups<MR, NP, K, Stream>(span, g, s.q, a.kv.head_dim, scores);
-      });
+    const auto score = [&]<class Keys>() {
+      for (int64_t g = Seen::first_group(seen); g < groups; g += kBlockPanels) {
+        with_panels(groups - g < kBlockPanels ? groups - g : kBlockPanels, [&]<int NP>() {
+          score_groups<MR, NP, Keys, Stream>(span, g, s.q, a.kv.head_dim, scores);
+        });
+      }
+    };
+    if (kNarrow<K> && span.k_decoded) {
+      score.template operator()<BF16Pairs>();
+    } else {
+      score.template operator()<typename K::Keys>();
+    }
+    if constexpr (kNarrow<K>) {
+      for (int64_t g = Seen::first_group(seen); g < groups; ++g) {
+        ask_scales<Stream, K>(span.k[g], span.k_ahead[g]);
+        for (int i = 0; i < MR; ++i) {
+          float* sums = scores + i * kSpan + g * kLanes;
+          store(sums, K::scored(span.k[g], load(sums)));
+        }
+      }
     }
   });
   with_reader(a.kv.v_codec, [&]<class V>() {
+    for (int64_t g = Seen::first_group(seen); g < groups; ++g) {
+      ask_scales<Stream, V>(span.v[g], span.v_ahead[g]);
+    }
     for (int i = 0; i < MR; ++i) {
       keep[i] = soften<V>(a, span, scores + i * kSpan, seen, s.most + i * kLanes,
                           s.total + i * kLanes);
     }
     const int64_t width = a.kv.v_panels * kLanes;
-    for (int64_t panel = 0; panel < a.kv.v_panels; panel += kBlockPanels) {
-      const int64_t left = a.kv.v_panels - panel;
-      with_panels(left < kBlockPanels ? left : kBlockPanels, [&]<int NP>() {
-        mix_panels<MR, NP, V, Stream>(span, seen, panel, scores, keep, s.mixed, width);
-      });
+    const auto mix = [&]<class Values>() {
+      for (int64_t panel = 0; panel < a.kv.v_panels; panel += kBlockPanels) {
+        const int64_t left = a.kv.v_panels - panel;
+        with_panels(left < kBlockPanels ? left : kBlockPanels, [&]<int NP>() {
+          mix_panels<MR, NP, Values, Stream>(span, seen, panel, scores, keep, s.mixed, width);
+        });
+      }
+    };
+    if (kNarrow<V> && span.v_decoded) {
+      mix.template operator()<BF16Pairs>();
+    } else {
+      mix.template operator()<typename V::Values>();
+    }
+  });
+}
+
+// The values of a group where the kernels read them: behind its scales, or made ready in `to`. Latent
+// ones are a part of the keys, whose values and scales are there already.
+HEADRACE_INLINE void make_keys(const KvLayer& kv, SpanGroups& span, int64_t g, uint8_t* to) {
+  with_reader(kv.k_codec, [&]<class K>() {
+    span.k_values[g] = span.k[g] + kv_scales_bytes(K::kCodec);
+    if constexpr (kNarrow<K>) {
+      if (!span.k_decoded) return;
+      using Keys = typename K::Keys;
+      decode_pairs<Keys>(values_of<K>(span.k[g]), span.k_ahead[g], kv.head_dim / 2,
+                         reinterpret_cast<uint16_t*>(to));
+      span.k_values[g] = to;
+    }
+  });
+}
+HEADRACE_INLINE void make_values(const KvLayer& kv, SpanGroups& span, int64_t g, uint8_t* to) {
+  with_reader(kv.v_codec, [&]<class V>() {
+    if (kv.latent) {
+      span.v[g] = span.k[g];
+      span.v_values[g] = to;
+      using As = std::conditional_t<kNarrow<V>, KvReader<KvCodec::bf16>, V>;
+      unpack_values<As>(kv, span.k_values[g], to);
+      return;
+    }
+    span.v_values[g] = span.v[g] + kv_scales_bytes(V::kCodec);
+    if constexpr (kNarrow<V>) {
+      if (!span.v_decoded) return;
+      decode_pairs<typename V::Values>(values_of<V>(span.v[g]), span.v_ahead[g],
+                                       kv.v_panels * (kLanes / 2), reinterpret_cast<uint16_t*>(to));
+      span.v_values[g] = to;
     }
   });
 }
@@ -331,14 +386,18 @@ static void attention(const AttentionArgs& a, const AttentionItem& item, void* s
   s.mixed = s.q + rows * padded(kv.head_dim);
   s.total = s.mixed + rows * width;
   s.most = s.total + rows * kLanes;
-  uint8_t* const values = reinterpret_cast<uint8_t*>(s.most + rows * kLanes);
+  uint8_t* const keys = reinterpret_cast<uint8_t*>(s.most + rows * kLanes);
+  uint8_t* const values = keys + kGroups * made_k_bytes(kv);
   with_reader(kv.k_codec, [&]<class K>() { start_rows<K>(a, item, s); });
 
   const int32_t* positions = a.batch.positions + item.begin;
   const int64_t last = positions[tokens - 1], first = first_seen(a.sees, positions[0]);
   const int64_t known = last + 1;
-  const bool stream = rows <= kStreamRows;
+  const bool many = kv.latent || rows >= kDecodedRows;
   SpanGroups span = {}, next = {};
+  next.k_decoded = many && narrow(kv.k_codec);
+  next.v_decoded = many && narrow(kv.v_codec);
+  const bool stream = rows <= kStreamRows && !next.k_decoded;
   find_groups(a, item, first / kSpan * kSpan, first, known, &next);
   int64_t seeing = 0;  // the first token that the span's start does not lie behind
   for (int64_t start = first / kSpan * kSpan; start < known; start += kSpan) {
@@ -347,14 +406,11 @@ static void attention(const AttentionArgs& a, const AttentionItem& item, void* s
     for (int64_t g = 0; g < kGroups; ++g) {
       if (span.k[g] == nullptr) continue;
       span.k_ahead[g] = next.k[g] - span.k[g];
-      if (kv.latent && start + g * kLanes < known) {
-        span.v[g] = values + g * kv.v_group_bytes;
-        with_reader(kv.v_codec, [&]<class V>() {
-          unpack_values<V>(kv, span.k[g], values + g * kv.v_group_bytes);
-        });
-      } else {
-        span.v_ahead[g] = next.v[g] - span.v[g];
-      }
+      if (!kv.latent) span.v_ahead[g] = next.v[g] - span.v[g];
+      // At the end a span has groups of the one before that nothing sees.
+      if (start + g * kLanes >= known) continue;
+      make_keys(kv, span, g, keys + g * made_k_bytes(kv));
+      make_values(kv, span, g, values + g * made_v_bytes(kv));
     }
     while (positions[seeing] < start) ++seeing;
     // Tokens that see the same of the span go together.

@@ -93,7 +93,6 @@ struct KvReader<KvCodec::int4> : Scaled {
   static constexpr int64_t value_at(int64_t token, int64_t d) {
     return token * (kLanes / 2) + d % (kLanes / 2);
   }
-  static constexpr int key_shift(int64_t d) { return d % 2 == 0 ? 0 : 4; }
 
   template <class Put>
   HEADRACE_INLINE void quantise(uint8_t* group, int64_t lane, const float* x, int64_t width,

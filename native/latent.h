@@ -74,24 +74,8 @@ HEADRACE_UNROLL
   }
 }
 
-// `count` dimensions of four bits from d on.
-HEADRACE_INLINE void unpack_halves(const uint8_t* k, int64_t d, int64_t count, uint8_t* panel) {
-  using Reader = KvReader<KvCodec::int4>;
-  for (int64_t token = 0; token < kLanes; ++token) {
-    for (int64_t i = 0; i < kLanes / 2; ++i) {
-      const auto half = [&](int64_t at) {
-        const int64_t in = d + at;
-        // 8 is zero.
-        return at < count ? k[Reader::key_at(in, token)] >> Reader::key_shift(in) & 15 : 8;
-      };
-      panel[Reader::value_at(token, i)] =
-          static_cast<uint8_t>(half(i) | half(i + kLanes / 2) << 4);
-    }
-  }
-}
-
-// `count` dimensions from d on, where the above cannot: fewer than a panel, from an odd one on, or
-// of a narrower kind. Zeros past them.
+// `count` dimensions from d on, where the above cannot: fewer than a panel, or from an odd one on.
+// Zeros past them.
 template <class Reader>
 static void unpack_rest(const typename Reader::T* k, int64_t d, int64_t count,
                         typename Reader::T* panel) {
@@ -103,29 +87,18 @@ static void unpack_rest(const typename Reader::T* k, int64_t d, int64_t count,
   }
 }
 
-// The values of a group of 16 tokens, from its keys, and the tokens' scales.
+// The values of a group of 16 tokens from those of its keys, behind the scales of either.
 template <class Reader>
 static void unpack_values(const KvLayer& kv, const uint8_t* k, uint8_t* v) {
   using T = typename Reader::T;
-  constexpr int64_t kScales = kv_scales_bytes(Reader::kCodec);
-  constexpr int64_t kPanel = 8 * Reader::Values::kPair;
-  constexpr bool kTransposed = sizeof(T) >= sizeof(uint16_t);
-  if constexpr (kScales > 0) __builtin_memcpy(v, k, kScales);
-  const T* keys = values_of<Reader>(k);
-  T* to = reinterpret_cast<T*>(v + kScales);
-  for (int64_t panel = 0; panel < kv.v_panels; ++panel, to += kPanel) {
+  const T* keys = reinterpret_cast<const T*>(k);
+  T* to = reinterpret_cast<T*>(v);
+  for (int64_t panel = 0; panel < kv.v_panels; ++panel, to += kLanes * kLanes) {
     const int64_t d = kv.head_dim - kv.value_dim + panel * kLanes, left = kv.head_dim - d;
-    if constexpr (kTransposed) {
-      if (left >= kLanes && d % 2 == 0) {
-        unpack_panel(keys, d, to);
-        continue;
-      }
-    }
-    const int64_t count = left < kLanes ? left : kLanes;
-    if constexpr (Reader::kCodec == KvCodec::int4) {
-      unpack_halves(keys, d, count, to);
+    if (left >= kLanes && d % 2 == 0) {
+      unpack_panel(keys, d, to);
     } else {
-      unpack_rest<Reader>(keys, d, count, to);
+      unpack_rest<Reader>(keys, d, left < kLanes ? left : kLanes, to);
     }
   }
 }
