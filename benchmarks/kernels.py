@@ -143,7 +143,7 @@ def attention(bench: Bench) -> Iterator[Line]:
         ("prefill 512", [(0, 512)], 2),
         ("prefill 512 after 1536", [(1536, 512)], 2),
     )
-    for codec in ("bf16", "f32"):
+    for codec in ("bf16", "f32", "fp8", "int8", "q8_0", "q4_0"):
         for name, requests, layers in cases:
             yield attention_line(bench, f"attention {codec} {name}", requests, layers, codec)
 

@@ -9,13 +9,17 @@
 
 #pragma once
 
+#include <type_traits>
+
 #include "activation.h"
 #include "chains.h"
+#include "decoded.h"
 #include "elementwise.h"
 #include "kernels.h"
 #include "kv_readers.h"
 #include "latent.h"
 #include "linear.h"
+#include "rotate.h"
 
 namespace {
 
@@ -23,10 +27,12 @@ using headrace::AttentionArgs;
 using headrace::AttentionItem;
 
 constexpr int64_t kGroups = kSpan / kLanes;
+// From so many rows on K and V of few bits are decoded a span at a time.
+constexpr int64_t kDecodedRows = 4 * kSpanRows;
 
 // Scratch of an item, after each other: q [rows][head_dim], then per row the sums of p * v
 // [v_panels * 16], of p [16] and [16] of which three are used: the maximum, the slope of its head
-// and its position (an int32). Then, of latent layers, the values of a span.
+// and its position (an int32). Then K and V of a span where they are decoded or latent.
 struct RowState {
   float* q;
   float* mixed;
@@ -37,50 +43,55 @@ constexpr int64_t kSlope = 1, kPosition = 2;
 
 HEADRACE_INLINE int64_t padded(int64_t width) { return (width + kLanes - 1) / kLanes * kLanes; }
 
-static int64_t attention_scratch_bytes(int64_t rows, const KvLayer& kv) {
-  const int64_t values = rows * (padded(kv.head_dim) + padded(kv.value_dim) + 2 * kLanes);
-  const int64_t span = kv.latent ? kGroups * kv.v_group_bytes : 0;
-  return values * static_cast<int64_t>(sizeof(float)) + span;
+static bool narrow(KvCodec codec) { return facts(codec).value_bits < 16; }
+
+// Bytes of a group of 16 tokens that is made ready for the kernels: decoded to bf16, or latent values
+// in the layout of V.
+static int64_t made_k_bytes(const KvLayer& kv) {
+  return narrow(kv.k_codec) ? kv_group_bytes(KvCodec::bf16, kv.head_dim) : 0;
+}
+static int64_t made_v_bytes(const KvLayer& kv) {
+  const bool decoded = narrow(kv.v_codec);
+  if (!decoded && !kv.latent) return 0;
+  return kv_group_bytes(decoded ? KvCodec::bf16 : kv.v_codec, kv.v_panels * kLanes);
 }
 
-// Where the span's groups of 16 tokens lie, and how far from each the same group of the next span
-// does (0 where there is none).
+static int64_t attention_scratch_bytes(int64_t rows, const KvLayer& kv) {
+  const int64_t values = rows * (padded(kv.head_dim) + padded(kv.value_dim) + 2 * kLanes);
+  return values * static_cast<int64_t>(sizeof(float)) + kGroups * (made_k_bytes(kv) + made_v_bytes(kv));
+}
+
+// Where the span's groups of 16 tokens lie, their values (behind the scales, or made ready elsewhere),
+// and how far from each group the same one of the next span is (0 where there is none).
 struct SpanGroups {
-  int64_t start;  // the first position
+  int64_t start;   // the first position
+  bool k_decoded;  // values are bf16
+  bool v_decoded;
   const uint8_t* k[kGroups];
   const uint8_t* v[kGroups];
+  const uint8_t* k_values[kGroups];
+  const uint8_t* v_values[kGroups];
   int64_t k_ahead[kGroups];
   int64_t v_ahead[kGroups];
 };
 
-// With few rows attention waits for memory, and groups lie scattered: those of the next span are
-// asked for while these are computed.
-template <bool Stream, class Reader>
-HEADRACE_INLINE void ask_ahead(const typename Reader::T* at, int64_t ahead) {
-  if constexpr (Stream) {
-    constexpr int64_t kBytes = Reader::kPair * sizeof(typename Reader::T);
-    for (int64_t b = 0; b < kBytes; b += 64) {
-      prefetch(reinterpret_cast<const uint8_t*>(at) + ahead + b);
-    }
-  }
-}
-
 // q.K [MR][64] of groups [g, g + NP). Sums wait in memory between tiles: the chains need all the
 // registers.
-template <int MR, int NP, class K, bool Stream>
+template <int MR, int NP, class Keys, bool Stream>
 HEADRACE_APART void score_groups(const SpanGroups& span, int64_t g, const float* q, int64_t d,
                                  float* scores) {
-  using C = Chains<MR, NP, K>;
-  const typename K::T* k = values_of<K>(span.k[g]);
-  const int64_t apart = NP == 1 ? 0 : values_of<K>(span.k[g + NP - 1]) - k;
+  using T = typename Keys::T;
+  using C = Chains<MR, NP, Keys>;
+  const T* k = reinterpret_cast<const T*>(span.k_values[g]);
+  const int64_t apart = NP == 1 ? 0 : reinterpret_cast<const T*>(span.k_values[g + NP - 1]) - k;
   for (int64_t begin = 0; begin < d; begin += kTile) {
     const int64_t pairs = (d - begin < kTile ? d - begin : kTile) / 2;
     C c;
     C::clear(c);
     for (int64_t p = 0; p < pairs; ++p) {
-      for (int j = 0; j < NP; ++j) ask_ahead<Stream, K>(k + j * apart, span.k_ahead[g + j]);
+      for (int j = 0; j < NP; ++j) ask_ahead<Stream, Keys>(k + j * apart, span.k_ahead[g + j], p);
       C::pair(c, q + begin + 2 * p, d, k, apart);
-      k += K::kPair;
+      k += Keys::kPair;
     }
 HEADRACE_UNROLL
     for (int i = 0; i < MR; ++i) {
@@ -130,14 +141,14 @@ HEADRACE_INLINE F distances(const SpanGroups& span, int64_t group, const float* 
 }
 
 // q.K of one row become its p, as V takes them; returns what older sums have to be scaled by.
-template <class K, class V>
+template <class V>
 HEADRACE_INLINE float soften(const AttentionArgs& a, const SpanGroups& span, float* scores,
                              const Seen& seen, float* most, float* total) {
   const int64_t groups = Seen::end_group(seen);
   const F none = splat(-__builtin_inff());
   F high = none;
   for (int64_t g = Seen::first_group(seen); g < groups; ++g) {
-    F s = mul(K::scored(span.k[g], load(scores + g * kLanes)), splat(a.scale));
+    F s = mul(load(scores + g * kLanes), splat(a.scale));
     if (a.softcap != 0.0f) s = soft_capped(s, splat(a.softcap));
     if (a.slopes != nullptr) s = add(s, mul(splat(most[kSlope]), distances(span, g, most)));
     store(scores + g * kLanes, s);
@@ -162,11 +173,12 @@ HEADRACE_INLINE float soften(const AttentionArgs& a, const SpanGroups& span, flo
 }
 
 // mixed = mixed * keep + p . V over the tokens seen, for MR rows and NP panels of d.
-template <int MR, int NP, class V, bool Stream>
+template <int MR, int NP, class Values, bool Stream>
 HEADRACE_APART void mix_panels(const SpanGroups& span, const Seen& seen, int64_t panel,
                                const float* p, const float* keep, float* mixed, int64_t width) {
-  using C = Chains<MR, NP, V>;
-  constexpr int64_t kPanel = 8 * V::kPair;
+  using T = typename Values::T;
+  using C = Chains<MR, NP, Values>;
+  constexpr int64_t kPanel = 8 * Values::kPair;
   const int64_t first_tile = seen.begin / kTile * kTile;
   for (int64_t begin = first_tile; begin < seen.end; begin += kTile) {
     C c;
@@ -174,21 +186,21 @@ HEADRACE_APART void mix_panels(const SpanGroups& span, const Seen& seen, int64_t
     const int64_t end = seen.end - begin < kTile ? seen.end : begin + kTile;
     const int64_t from = begin < seen.begin ? seen.begin : begin;
     for (int64_t at = from / kLanes * kLanes; at < end; at += kLanes) {
-      const typename V::T* v = values_of<V>(span.v[at / kLanes]) + panel * kPanel;
+      const T* v = reinterpret_cast<const T*>(span.v_values[at / kLanes]) + panel * kPanel;
       const int64_t n = end - at < kLanes ? end - at : kLanes;
       int64_t t = from > at ? from - at : 0;
-      v += t / 2 * V::kPair;
+      v += t / 2 * Values::kPair;
       if (t % 2 != 0) {
         C::single_odd(c, p + at + t, kSpan, v, kPanel);
-        v += V::kPair;
+        v += Values::kPair;
         ++t;
       }
       for (; t + 2 <= n; t += 2) {
         for (int j = 0; j < NP; ++j) {
-          ask_ahead<Stream, V>(v + j * kPanel, span.v_ahead[at / kLanes]);
+          ask_ahead<Stream, Values>(v + j * kPanel, span.v_ahead[at / kLanes], t / 2);
         }
         C::pair(c, p + at + t, kSpan, v, kPanel);
-        v += V::kPair;
+        v += Values::kPair;
       }
       if (t < n) C::single(c, p + at + n - 1, kSpan, v, kPanel);
     }
@@ -204,33 +216,96 @@ HEADRACE_UNROLL
   }
 }
 
-// One span for MR rows that see the same of it.
-template <int MR, class K, class V, bool Stream>
+// One span for MR rows that see the same of it. Which readers these are is looked up here, so that
+// every level has each of them once for K and once for V, and not once for each pair.
+template <int MR, bool Stream>
 static void span_rows(const AttentionArgs& a, const SpanGroups& span, const Seen& seen,
                       const RowState& s) {
   alignas(64) float scores[MR * kSpan];
   float keep[MR];
   const int64_t groups = Seen::end_group(seen);
-  for (int64_t g = Seen::first_group(seen); g < groups; g += kBlockPanels) {
-    with_panels(groups - g < kBlockPanels ? groups - g : kBlockPanels, [&]<int NP>() {
-      score_groups<MR, NP, K, Stream>(span, g, s.q, a.kv.head_dim, scores);
-    });
-  }
-  for (int i = 0; i < MR; ++i) {
-    keep[i] = soften<K, V>(a, span, scores + i * kSpan, seen, s.most + i * kLanes,
-                           s.total + i * kLanes);
-  }
-  const int64_t width = a.kv.v_panels * kLanes;
-  for (int64_t panel = 0; panel < a.kv.v_panels; panel += kBlockPanels) {
-    const int64_t left = a.kv.v_panels - panel;
-    with_panels(left < kBlockPanels ? left : kBlockPanels, [&]<int NP>() {
-      mix_panels<MR, NP, V, Stream>(span, seen, panel, scores, keep, s.mixed, width);
-    });
-  }
+  with_reader(a.kv.k_codec, [&]<class K>() {
+    const auto score = [&]<class Keys>() {
+      for (int64_t g = Seen::first_group(seen); g < groups; g += kBlockPanels) {
+        with_panels(groups - g < kBlockPanels ? groups - g : kBlockPanels, [&]<int NP>() {
+          score_groups<MR, NP, Keys, Stream>(span, g, s.q, a.kv.head_dim, scores);
+        });
+      }
+    };
+    if (kNarrow<K> && span.k_decoded) {
+      score.template operator()<BF16Pairs>();
+    } else {
+      score.template operator()<typename K::Keys>();
+    }
+    if constexpr (kNarrow<K>) {
+      for (int64_t g = Seen::first_group(seen); g < groups; ++g) {
+        ask_scales<Stream, K>(span.k[g], span.k_ahead[g]);
+        for (int i = 0; i < MR; ++i) {
+          float* sums = scores + i * kSpan + g * kLanes;
+          store(sums, K::scored(span.k[g], load(sums)));
+        }
+      }
+    }
+  });
+  with_reader(a.kv.v_codec, [&]<class V>() {
+    for (int64_t g = Seen::first_group(seen); g < groups; ++g) {
+      ask_scales<Stream, V>(span.v[g], span.v_ahead[g]);
+    }
+    for (int i = 0; i < MR; ++i) {
+      keep[i] = soften<V>(a, span, scores + i * kSpan, seen, s.most + i * kLanes,
+                          s.total + i * kLanes);
+    }
+    const int64_t width = a.kv.v_panels * kLanes;
+    const auto mix = [&]<class Values>() {
+      for (int64_t panel = 0; panel < a.kv.v_panels; panel += kBlockPanels) {
+        const int64_t left = a.kv.v_panels - panel;
+        with_panels(left < kBlockPanels ? left : kBlockPanels, [&]<int NP>() {
+          mix_panels<MR, NP, Values, Stream>(span, seen, panel, scores, keep, s.mixed, width);
+        });
+      }
+    };
+    if (kNarrow<V> && span.v_decoded) {
+      mix.template operator()<BF16Pairs>();
+    } else {
+      mix.template operator()<typename V::Values>();
+    }
+  });
+}
+
+// The values of a group where the kernels read them: behind its scales, or made ready in `to`. Latent
+// ones are a part of the keys, whose values and scales are there already.
+HEADRACE_INLINE void make_keys(const KvLayer& kv, SpanGroups& span, int64_t g, uint8_t* to) {
+  with_reader(kv.k_codec, [&]<class K>() {
+    span.k_values[g] = span.k[g] + kv_scales_bytes(K::kCodec);
+    if constexpr (kNarrow<K>) {
+      if (!span.k_decoded) return;
+      using Keys = typename K::Keys;
+      decode_pairs<Keys>(values_of<K>(span.k[g]), span.k_ahead[g], kv.head_dim / 2,
+                         reinterpret_cast<uint16_t*>(to));
+      span.k_values[g] = to;
+    }
+  });
+}
+HEADRACE_INLINE void make_values(const KvLayer& kv, SpanGroups& span, int64_t g, uint8_t* to) {
+  with_reader(kv.v_codec, [&]<class V>() {
+    if (kv.latent) {
+      span.v[g] = span.k[g];
+      span.v_values[g] = to;
+      using As = std::conditional_t<kNarrow<V>, KvReader<KvCodec::bf16>, V>;
+      unpack_values<As>(kv, span.k_values[g], to);
+      return;
+    }
+    span.v_values[g] = span.v[g] + kv_scales_bytes(V::kCodec);
+    if constexpr (kNarrow<V>) {
+      if (!span.v_decoded) return;
+      decode_pairs<typename V::Values>(values_of<V>(span.v[g]), span.v_ahead[g],
+                                       kv.v_panels * (kLanes / 2), reinterpret_cast<uint16_t*>(to));
+      span.v_values[g] = to;
+    }
+  });
 }
 
 // One span for `rows` rows from `row` on.
-template <class K, class V>
 HEADRACE_APART void span_all(const AttentionArgs& a, const SpanGroups& span, const Seen& seen,
                              const RowState& s, int64_t row, int64_t rows, bool stream) {
   const int64_t width = a.kv.v_panels * kLanes;
@@ -240,15 +315,15 @@ HEADRACE_APART void span_all(const AttentionArgs& a, const SpanGroups& span, con
                       s.most + i * kLanes};
     with_rows<kSpanRows>(left < kSpanRows ? left : kSpanRows, [&]<int MR>() {
       if (stream) {
-        span_rows<MR, K, V, true>(a, span, seen, at);
+        span_rows<MR, true>(a, span, seen, at);
       } else {
-        span_rows<MR, K, V, false>(a, span, seen, at);
+        span_rows<MR, false>(a, span, seen, at);
       }
     });
   }
 }
 
-// q of every row of the item (rounded as K's codec has it), and empty sums, or those of its head's
+// q of every row of the item (rounded as K's codec has it, turned as K is), and empty sums, or those of its head's
 // sink: a score seen first, of a position without a value.
 template <class K>
 HEADRACE_INLINE void start_rows(const AttentionArgs& a, const AttentionItem& item,
@@ -263,6 +338,7 @@ HEADRACE_INLINE void start_rows(const AttentionArgs& a, const AttentionItem& ite
       const F q = load_n(from + i, d - i);
       store_n(s.q + row * d + i, K::rounded(q), d - i);
     }
+    if (a.kv.k_rotated) rotate(s.q + row * d, d);
     for (int64_t i = 0; i < width; i += kLanes) store(s.mixed + row * width + i, zero());
     float* most = s.most + row * kLanes;
     store(s.total + row * kLanes, zero());
@@ -300,8 +376,7 @@ HEADRACE_INLINE Seen seen_of(const AttentionArgs& a, int64_t token, int64_t star
           masks == nullptr ? kWhole : masks[token * a.sees.mask_spans + start / kSpan]};
 }
 
-template <class K, class V>
-static void attend(const AttentionArgs& a, const AttentionItem& item, void* scratch) {
+static void attention(const AttentionArgs& a, const AttentionItem& item, void* scratch) {
   const KvLayer& kv = a.kv;
   const int64_t heads = item.q_end - item.q_begin;
   const int64_t tokens = item.end - item.begin, rows = tokens * heads;
@@ -311,14 +386,18 @@ static void attend(const AttentionArgs& a, const AttentionItem& item, void* scra
   s.mixed = s.q + rows * padded(kv.head_dim);
   s.total = s.mixed + rows * width;
   s.most = s.total + rows * kLanes;
-  uint8_t* const values = reinterpret_cast<uint8_t*>(s.most + rows * kLanes);
-  start_rows<K>(a, item, s);
+  uint8_t* const keys = reinterpret_cast<uint8_t*>(s.most + rows * kLanes);
+  uint8_t* const values = keys + kGroups * made_k_bytes(kv);
+  with_reader(kv.k_codec, [&]<class K>() { start_rows<K>(a, item, s); });
 
   const int32_t* positions = a.batch.positions + item.begin;
   const int64_t last = positions[tokens - 1], first = first_seen(a.sees, positions[0]);
   const int64_t known = last + 1;
-  const bool stream = rows <= kStreamRows;
+  const bool many = kv.latent || rows >= kDecodedRows;
   SpanGroups span = {}, next = {};
+  next.k_decoded = many && narrow(kv.k_codec);
+  next.v_decoded = many && narrow(kv.v_codec);
+  const bool stream = rows <= kStreamRows && !next.k_decoded;
   find_groups(a, item, first / kSpan * kSpan, first, known, &next);
   int64_t seeing = 0;  // the first token that the span's start does not lie behind
   for (int64_t start = first / kSpan * kSpan; start < known; start += kSpan) {
@@ -327,12 +406,11 @@ static void attend(const AttentionArgs& a, const AttentionItem& item, void* scra
     for (int64_t g = 0; g < kGroups; ++g) {
       if (span.k[g] == nullptr) continue;
       span.k_ahead[g] = next.k[g] - span.k[g];
-      if (kv.latent && start + g * kLanes < known) {
-        span.v[g] = values + g * kv.v_group_bytes;
-        unpack_values<V>(kv, span.k[g], values + g * kv.v_group_bytes);
-      } else {
-        span.v_ahead[g] = next.v[g] - span.v[g];
-      }
+      if (!kv.latent) span.v_ahead[g] = next.v[g] - span.v[g];
+      // At the end a span has groups of the one before that nothing sees.
+      if (start + g * kLanes >= known) continue;
+      make_keys(kv, span, g, keys + g * made_k_bytes(kv));
+      make_values(kv, span, g, values + g * made_v_bytes(kv));
     }
     while (positions[seeing] < start) ++seeing;
     // Tokens that see the same of the span go together.
@@ -343,7 +421,7 @@ static void attend(const AttentionArgs& a, const AttentionItem& item, void* scra
         if (!Seen::same(seen, seen_of(a, item.begin + end, start))) break;
       }
       if (Seen::nothing(seen)) continue;
-      span_all<K, V>(a, span, seen, s, token * heads, (end - token) * heads, stream);
+      span_all(a, span, seen, s, token * heads, (end - token) * heads, stream);
     }
   }
 
@@ -354,11 +432,8 @@ static void attend(const AttentionArgs& a, const AttentionItem& item, void* scra
     for (int64_t i = 0; i < kv.value_dim; i += kLanes) {
       store_n(y + i, div(load(s.mixed + row * width + i), whole), kv.value_dim - i);
     }
+    if (kv.v_rotated) rotate(y, kv.value_dim);
   }
-}
-
-static void attention(const AttentionArgs& a, const AttentionItem& item, void* scratch) {
-  with_readers(a.kv, [&]<class K, class V>() { attend<K, V>(a, item, scratch); });
 }
 
 }  // namespace

@@ -46,6 +46,27 @@ struct F8Pairs {
   HEADRACE_INLINE void read(const T* p, F& e, F& o) { load_f8_pairs(p, e, o); }
 };
 
+// Whole numbers of eight bits, and of four: those of K, and those of V, whose rows of 16 dimensions are
+// eight bytes each, with the first eight in the lower halves.
+struct Int8Pairs {
+  using T = int8_t;
+  static constexpr int kPair = 32;
+  HEADRACE_INLINE void read(const T* p, F& e, F& o) {
+    e = load_i8(p);
+    o = load_i8(p + 16);
+  }
+};
+struct Int4Pairs {
+  using T = uint8_t;
+  static constexpr int kPair = 16;
+  HEADRACE_INLINE void read(const T* p, F& e, F& o) { load_i4_pairs(p, e, o); }
+};
+struct Int4Rows {
+  using T = uint8_t;
+  static constexpr int kPair = 16;
+  HEADRACE_INLINE void read(const T* p, F& e, F& o) { load_i4_rows(p, e, o); }
+};
+
 // Chains of `MR` rows of x with `NP` panels. Rows of x are `stride` apart, panels `panel` apart.
 template <int MR, int NP, class Pairs>
 struct Chains {

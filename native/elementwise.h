@@ -5,9 +5,11 @@
 #include "kernels.h"
 #include "kv_readers.h"
 #include "norm.h"
+#include "rotate.h"
 
 namespace {
 
+using headrace::KvLayer;
 using headrace::KvWriteArgs;
 using headrace::RopeArgs;
 
@@ -70,28 +72,58 @@ static void rope(const RopeArgs& a, int64_t row_begin, int64_t row_end) {
   }
 }
 
-template <class K, class V>
-static void write_tokens(const KvWriteArgs& a, int64_t token_begin, int64_t token_end) {
-  const KvLayer& kv = a.kv;
-  const int64_t groups = kv.block_size / kLanes;
-  for (int64_t token = token_begin; token < token_end; ++token) {
-    const int64_t position = a.batch.positions[token], slot = position % kv.block_size;
-    const int64_t block = a.batch.block_tables[a.request_of[token] * a.batch.table_width +
-                                               position / kv.block_size];
-    const float* row = a.qkv + token * a.row_width;
-    for (int64_t h = 0; h < kv.heads; ++h) {
-      const int64_t page = block * kv.page_bytes, group = h * groups + slot / kLanes;
-      K::write_key(kv.k + page + group * kv.k_group_bytes, slot % kLanes,
-                   row + a.k_column + h * kv.head_dim, kv.head_dim);
-      if (kv.latent) continue;
-      V::write_value(kv.v + page + group * kv.v_group_bytes, slot % kLanes,
-                     row + a.v_column + h * kv.value_dim, kv.value_dim);
-    }
+// A head as it is stored: x, or turned, which then lies in `to`.
+HEADRACE_INLINE const float* turned(bool rotated, const float* x, int64_t width, float* to) {
+  if (!rotated) return x;
+  for (int64_t i = 0; i < width; i += kLanes) store_n(to + i, load_n(x + i, width - i), width - i);
+  rotate(to, width);
+  return to;
+}
+
+// Calls put(the group's number within a layer's part of a block, which of the 16 tokens it is, the
+// block, the row) for each token.
+template <class Put>
+HEADRACE_INLINE void for_slots(const KvWriteArgs& a, int64_t begin, int64_t end, const Put& put) {
+  const int64_t size = a.kv.block_size;
+  for (int64_t token = begin; token < end; ++token) {
+    const int64_t position = a.batch.positions[token], slot = position % size;
+    const int32_t* table = a.batch.block_tables + a.request_of[token] * a.batch.table_width;
+    put(slot / kLanes, slot % kLanes, table[position / size], a.qkv + token * a.row_width);
   }
 }
 
+template <class K>
+static void write_keys(const KvWriteArgs& a, int64_t begin, int64_t end) {
+  const KvLayer& kv = a.kv;
+  float head[headrace::kMostRotated];
+  for_slots(a, begin, end, [&](int64_t group, int64_t lane, int64_t block, const float* row) {
+    uint8_t* at = kv.k + block * kv.page_bytes + group * kv.k_group_bytes;
+    const float* k = row + a.k_column;
+    for (int64_t h = 0; h < kv.heads; ++h, k += kv.head_dim) {
+      K::write_key(at, lane, turned(kv.k_rotated, k, kv.head_dim, head), kv.head_dim);
+      at += kv.block_size / kLanes * kv.k_group_bytes;
+    }
+  });
+}
+
+template <class V>
+static void write_values(const KvWriteArgs& a, int64_t begin, int64_t end) {
+  const KvLayer& kv = a.kv;
+  float head[headrace::kMostRotated];
+  for_slots(a, begin, end, [&](int64_t group, int64_t lane, int64_t block, const float* row) {
+    uint8_t* at = kv.v + block * kv.page_bytes + group * kv.v_group_bytes;
+    const float* v = row + a.v_column;
+    for (int64_t h = 0; h < kv.heads; ++h, v += kv.value_dim) {
+      V::write_value(at, lane, turned(kv.v_rotated, v, kv.value_dim, head), kv.value_dim);
+      at += kv.block_size / kLanes * kv.v_group_bytes;
+    }
+  });
+}
+
 static void kv_write(const KvWriteArgs& a, int64_t token_begin, int64_t token_end) {
-  with_readers(a.kv, [&]<class K, class V>() { write_tokens<K, V>(a, token_begin, token_end); });
+  with_reader(a.kv.k_codec, [&]<class K>() { write_keys<K>(a, token_begin, token_end); });
+  if (a.kv.latent) return;
+  with_reader(a.kv.v_codec, [&]<class V>() { write_values<V>(a, token_begin, token_end); });
 }
 
 }  // namespace

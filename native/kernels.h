@@ -149,6 +149,8 @@ struct CombineArgs {
 // Storage of one layer. Tokens lie in groups of 16; a group of one head is, by codec,
 //   K f32 [head_dim][16 tokens]              bf16 [head_dim / 2][16 tokens][2]
 //   V f32 [panels][16 tokens][16 of d]       bf16 [panels][8][16 of d][2 tokens]
+// fp8 as bf16 and int8 as f32, in bytes; int4 in half of that, as kv_scaled.h has it. Scales, f32 of
+// each token, lie before the values.
 // in which V's panels are of value_dim. A block is page_bytes long, and the groups of a layer lie in
 // it as [head][group of the block], those of K and then those of V. Latent values are a part of K,
 // from dimension head_dim - value_dim on, and there is no V.
@@ -157,6 +159,8 @@ struct KvLayer {
   uint8_t* v;  // null where values are latent
   KvCodec k_codec;
   KvCodec v_codec;  // of latent values that of K
+  bool k_rotated;   // stored turned (rotate.h)
+  bool v_rotated;
   bool latent;
   int64_t page_bytes;
   int64_t heads;

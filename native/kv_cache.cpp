@@ -40,8 +40,15 @@ int64_t checked_sum(int64_t a, int64_t b) {
   return a;
 }
 
+void check_rotated(const char* field, const KvPlace& place, KvKind kind, int64_t width) {
+  if (kind.rotated && !place.latent && width > kMostRotated) {
+    refuse_cache(std::string(field) + " " + std::to_string(width) + " is above " +
+                 std::to_string(kMostRotated) + ", the widest that " + kind.name + " rotates");
+  }
+}
+
 // The widths of a layer; where it lies is not known yet.
-KvLayer shape_of(const KvPlace& place, int64_t block_size, KvCodec k_codec, KvCodec v_codec) {
+KvLayer shape_of(const KvPlace& place, int64_t block_size, KvKind k, KvKind v) {
   check_range("num_kv_heads", place.heads, kMostHeads);
   check_range("head_dim", place.head_dim, kMostHeads);
   check_range("value_dim", place.value_dim, kMostHeads);
@@ -52,9 +59,13 @@ KvLayer shape_of(const KvPlace& place, int64_t block_size, KvCodec k_codec, KvCo
     refuse_cache("value_dim " + std::to_string(place.value_dim) + " exceeds head_dim " +
                  std::to_string(place.head_dim) + ", of which latent values are a part");
   }
+  check_rotated("head_dim", place, k, place.head_dim);
+  check_rotated("value_dim", place, v, place.value_dim);
   KvLayer layer{};
-  layer.k_codec = k_codec;
-  layer.v_codec = place.latent ? k_codec : v_codec;
+  layer.k_codec = k.codec;
+  layer.v_codec = place.latent ? k.codec : v.codec;
+  layer.k_rotated = k.rotated && !place.latent;
+  layer.v_rotated = v.rotated && !place.latent;
   layer.latent = place.latent;
   layer.heads = place.heads;
   layer.head_dim = place.head_dim;
@@ -74,7 +85,7 @@ bool same_widths(const KvPlace& a, const KvPlace& b) {
 }  // namespace
 
 KvCache::KvCache(const std::vector<std::optional<KvPlace>>& places, int64_t block_size,
-                 int64_t blocks, KvCodec k_codec, KvCodec v_codec)
+                 int64_t blocks, KvKind k_kind, KvKind v_kind)
     : block_size_(block_size), blocks_(blocks) {
   check_range("num_blocks", blocks, INT64_MAX);
   if (block_size != 16 && block_size != 32 && block_size != kSpan) {
@@ -98,7 +109,7 @@ KvCache::KvCache(const std::vector<std::optional<KvPlace>>& places, int64_t bloc
   for (auto& [key, found] : offsets) {
     if (key.first != table) end = 0;
     table = key.first;
-    const KvLayer layer = shape_of(found.first, block_size, k_codec, v_codec);
+    const KvLayer layer = shape_of(found.first, block_size, k_kind, v_kind);
     const int64_t group = layer.k_group_bytes + (layer.latent ? 0 : layer.v_group_bytes);
     found.second = end;
     end = checked_sum(end, product({layer.heads, block_size / kLanes, group}));
@@ -111,7 +122,7 @@ KvCache::KvCache(const std::vector<std::optional<KvPlace>>& places, int64_t bloc
       layers_.emplace_back();
       continue;
     }
-    KvLayer layer = shape_of(*place, block_size, k_codec, v_codec);
+    KvLayer layer = shape_of(*place, block_size, k_kind, v_kind);
     layer.page_bytes = page_bytes_;
     layer.k = pages_.data() + offsets.at({place->table, place->index}).second;
     const int64_t k_bytes = layer.heads * (block_size / kLanes) * layer.k_group_bytes;

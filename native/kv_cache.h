@@ -30,7 +30,7 @@ class KvCache {
   // places: of each layer, nothing where it keeps none. Throws std::invalid_argument naming what
   // cannot be.
   KvCache(const std::vector<std::optional<KvPlace>>& places, int64_t block_size, int64_t blocks,
-          KvCodec k_codec, KvCodec v_codec);
+          KvKind k_kind, KvKind v_kind);
 
   // Throws std::invalid_argument for a layer that keeps nothing.
   const KvLayer& layer(int64_t index) const;

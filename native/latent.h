@@ -8,6 +8,8 @@
 
 namespace {
 
+using headrace::KvLayer;
+
 typedef uint32_t Words __attribute__((vector_size(32)));
 typedef uint16_t Halves __attribute__((vector_size(32)));
 
@@ -72,8 +74,8 @@ HEADRACE_UNROLL
   }
 }
 
-// `count` dimensions from d on, where the above cannot: fewer than a panel, from an odd one on, or
-// of a narrower kind. Zeros past them.
+// `count` dimensions from d on, where the above cannot: fewer than a panel, or from an odd one on.
+// Zeros past them.
 template <class Reader>
 static void unpack_rest(const typename Reader::T* k, int64_t d, int64_t count,
                         typename Reader::T* panel) {
@@ -85,24 +87,19 @@ static void unpack_rest(const typename Reader::T* k, int64_t d, int64_t count,
   }
 }
 
-// The values of a group of 16 tokens, from its keys, and the tokens' scales.
+// The values of a group of 16 tokens from those of its keys, behind the scales of either.
 template <class Reader>
 static void unpack_values(const KvLayer& kv, const uint8_t* k, uint8_t* v) {
   using T = typename Reader::T;
-  constexpr int64_t kScales = kv_scales_bytes(Reader::kCodec);
-  constexpr bool kTransposed = sizeof(T) >= sizeof(uint16_t);
-  if constexpr (kScales > 0) __builtin_memcpy(v, k, kScales);
-  const T* keys = values_of<Reader>(k);
-  T* to = reinterpret_cast<T*>(v + kScales);
+  const T* keys = reinterpret_cast<const T*>(k);
+  T* to = reinterpret_cast<T*>(v);
   for (int64_t panel = 0; panel < kv.v_panels; ++panel, to += kLanes * kLanes) {
     const int64_t d = kv.head_dim - kv.value_dim + panel * kLanes, left = kv.head_dim - d;
-    if constexpr (kTransposed) {
-      if (left >= kLanes && d % 2 == 0) {
-        unpack_panel(keys, d, to);
-        continue;
-      }
+    if (left >= kLanes && d % 2 == 0) {
+      unpack_panel(keys, d, to);
+    } else {
+      unpack_rest<Reader>(keys, d, left < kLanes ? left : kLanes, to);
     }
-    unpack_rest<Reader>(keys, d, left < kLanes ? left : kLanes, to);
   }
 }
 

@@ -176,6 +176,21 @@ HEADRACE_INLINE F load_i8(const int8_t* p) {
 HEADRACE_INLINE F load_u8(const uint8_t* p) {
   return whole_to_float({_mm256_cvtepu8_epi32(load_8(p)), _mm256_cvtepu8_epi32(load_8(p + 8))});
 }
+HEADRACE_INLINE F signed_to_float(__m128i nibbles) {
+  const __m128i x = _mm_sub_epi8(nibbles, _mm_set1_epi8(8));
+  return whole_to_float({_mm256_cvtepi8_epi32(x), _mm256_cvtepi8_epi32(_mm_srli_si128(x, 8))});
+}
+HEADRACE_INLINE void load_i4_pairs(const uint8_t* p, F& low, F& high) {
+  const __m128i x = load_16(p), mask = _mm_set1_epi8(15);
+  low = signed_to_float(_mm_and_si128(x, mask));
+  high = signed_to_float(_mm_and_si128(_mm_srli_epi32(x, 4), mask));
+}
+HEADRACE_INLINE void load_i4_rows(const uint8_t* p, F& first_of, F& second_of) {
+  const __m128i x = load_16(p), mask = _mm_set1_epi8(15);
+  const __m128i low = _mm_and_si128(x, mask), high = _mm_and_si128(_mm_srli_epi32(x, 4), mask);
+  first_of = signed_to_float(_mm_unpacklo_epi64(low, high));
+  second_of = signed_to_float(_mm_unpackhi_epi64(low, high));
+}
 HEADRACE_INLINE F bytes_to_float(__m128i x) {
   return whole_to_float({_mm256_cvtepu8_epi32(x), _mm256_cvtepu8_epi32(_mm_srli_si128(x, 8))});
 }

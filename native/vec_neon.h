@@ -187,6 +187,23 @@ HEADRACE_INLINE F load_i8(const int8_t* p) {
   return {four(vget_low_s16(low)), four(vget_high_s16(low)), four(vget_low_s16(high)),
           four(vget_high_s16(high))};
 }
+HEADRACE_INLINE F signed_to_float(uint8x16_t nibbles) {
+  const int8x16_t x = vsubq_s8(vreinterpretq_s8_u8(nibbles), vdupq_n_s8(8));
+  const int16x8_t low = vmovl_s8(vget_low_s8(x)), high = vmovl_s8(vget_high_s8(x));
+  const auto four = [](int16x4_t v) { return vcvtq_f32_s32(vmovl_s16(v)); };
+  return {four(vget_low_s16(low)), four(vget_high_s16(low)), four(vget_low_s16(high)),
+          four(vget_high_s16(high))};
+}
+HEADRACE_INLINE void load_i4_pairs(const uint8_t* p, F& low, F& high) {
+  const uint8x16_t x = vld1q_u8(p);
+  low = signed_to_float(vandq_u8(x, vdupq_n_u8(15)));
+  high = signed_to_float(vshrq_n_u8(x, 4));
+}
+HEADRACE_INLINE void load_i4_rows(const uint8_t* p, F& first_of, F& second_of) {
+  const uint8x16_t x = vld1q_u8(p), low = vandq_u8(x, vdupq_n_u8(15)), high = vshrq_n_u8(x, 4);
+  first_of = signed_to_float(vcombine_u8(vget_low_u8(low), vget_low_u8(high)));
+  second_of = signed_to_float(vcombine_u8(vget_high_u8(low), vget_high_u8(high)));
+}
 HEADRACE_INLINE I widen(uint8x16_t bytes) {
   const uint16x8_t low = vmovl_u8(vget_low_u8(bytes)), high = vmovl_u8(vget_high_u8(bytes));
   const auto four = [](uint16x4_t v) { return vreinterpretq_s32_u32(vmovl_u16(v)); };

@@ -138,6 +138,21 @@ HEADRACE_INLINE F load_low_nibbles(const uint8_t* p) {
 HEADRACE_INLINE F load_high_nibbles(const uint8_t* p) {
   return __builtin_convertvector(load_as<UByte>(p) >> 4, F);
 }
+HEADRACE_INLINE F signed_to_float(UByte nibbles) {
+  return __builtin_convertvector(reinterpret_cast<Byte>(nibbles) - 8, F);
+}
+HEADRACE_INLINE void load_i4_pairs(const uint8_t* p, F& low, F& high) {
+  const UByte x = load_as<UByte>(p);
+  low = signed_to_float(x & 15);
+  high = signed_to_float(x >> 4);
+}
+HEADRACE_INLINE void load_i4_rows(const uint8_t* p, F& first_of, F& second_of) {
+  const UByte x = load_as<UByte>(p), low = x & 15, high = x >> 4;
+  first_of = signed_to_float(
+      __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23));
+  second_of = signed_to_float(__builtin_shufflevector(low, high, 8, 9, 10, 11, 12, 13, 14, 15, 24,
+                                                      25, 26, 27, 28, 29, 30, 31));
+}
 HEADRACE_INLINE F load_half_e8m0(const uint8_t* p) {
   const I e = __builtin_convertvector(load_as<UByte>(p), I);
   return as_float((e - 1 + (e == 0 ? whole(1) : whole(0))) << 23);

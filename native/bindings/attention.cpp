@@ -17,22 +17,24 @@ namespace {
 // The fields of a KvPlace.
 using PlaceTuple = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, bool>;
 
-// The codec of K or V called `name`.
-KvCodec kv_codec_of(const char* field, const std::string& name) {
+// The kind of K or V called `name`.
+KvKind kv_kind_of(const char* field, const std::string& name) {
   std::string names;
-  for (int i = 0; i < kKvCodecs; ++i) {
-    if (name == kKvCodecFacts[i].name) return static_cast<KvCodec>(i);
-    names += (i == 0 ? "" : ", ") + std::string(kKvCodecFacts[i].name);
+  for (const KvKind& kind : kKvKinds) {
+    if (name == kind.name) return kind;
+    names += (names.empty() ? "" : ", ") + std::string(kind.name);
   }
   refuse(std::string(field) + " '" + name + "' is unknown; choose one of " + names);
 }
 
-std::vector<std::tuple<std::string, int64_t, int64_t>> kv_codecs() {
-  std::vector<std::tuple<std::string, int64_t, int64_t>> codecs;
-  for (const KvCodecFacts& f : kKvCodecFacts) {
-    codecs.emplace_back(f.name, f.value_bytes, f.scale_bytes);
+// Of each kind: its name, the bits of a value, the bytes of a scale, whether it is rotated.
+std::vector<std::tuple<std::string, int64_t, int64_t, bool>> kv_codecs() {
+  std::vector<std::tuple<std::string, int64_t, int64_t, bool>> kinds;
+  for (const KvKind& kind : kKvKinds) {
+    const KvCodecFacts& f = facts(kind.codec);
+    kinds.emplace_back(kind.name, f.value_bits, f.scale_bytes, kind.rotated);
   }
-  return codecs;
+  return kinds;
 }
 
 KvPlace place_of(const PlaceTuple& fields) {
@@ -119,8 +121,8 @@ void bind_attention(nb::module_& m, nb::class_<Backend>& backend) {
                of.push_back(place ? std::optional(place_of(*place))
                                   : std::nullopt);
              }
-             new (self) KvCache(of, block_size, blocks, kv_codec_of("k_codec", k_codec),
-                                kv_codec_of("v_codec", v_codec));
+             new (self) KvCache(of, block_size, blocks, kv_kind_of("k_codec", k_codec),
+                                kv_kind_of("v_codec", v_codec));
            },
            nb::arg("places"), nb::arg("block_size"), nb::arg("num_blocks"), nb::arg("k_codec"),
            nb::arg("v_codec"))

@@ -2,7 +2,10 @@
 // whether a prompt comes at once, in chunks or token by token.
 
 #include <algorithm>
+#include <cmath>
+#include <iterator>
 #include <string>
+#include <utility>
 
 #include "backend.h"
 #include "suites.h"
@@ -11,18 +14,68 @@
 namespace headrace::tests {
 namespace {
 
-// What is left of x where it is stored, and what q or p becomes that meets it.
-float stored(KvCodec codec, float x) {
-  switch (codec) {
-    case KvCodec::f32: return x;
-    case KvCodec::bf16: return to_bf16(x);
+// What q or p becomes that meets what is stored.
+float rounded(KvCodec codec, float x) { return codec == KvCodec::bf16 ? to_bf16(x) : x; }
+
+// The e4m3 number nearest to x, of two the one with an even code; 448 where x is beyond.
+float to_e4m3(float x) {
+  uint8_t best = 0;
+  for (uint8_t code = 1; code < 0x7f; ++code) {
+    const float near = std::abs(from_e4m3(best) - std::abs(x));
+    const float now = std::abs(from_e4m3(code) - std::abs(x));
+    if (now < near || (now == near && code % 2 == 0)) best = code;
   }
+  return std::copysign(from_e4m3(best), x);
+}
+
+// A head as it is stored: values times a scale, 1 where the codec has none.
+struct StoredHead {
+  std::vector<float> values;
+  float scale = 1;
+};
+
+StoredHead stored(KvCodec codec, std::vector<float> x) {
+  const auto by_magnitude = [](float a, float b) { return std::abs(a) < std::abs(b); };
+  const float extreme = *std::max_element(x.begin(), x.end(), by_magnitude);
+  float scale = 1;
+  switch (codec) {
+    case KvCodec::f32: break;
+    case KvCodec::bf16:
+      for (float& v : x) v = to_bf16(v);
+      break;
+    case KvCodec::fp8:
+      for (float& v : x) v = to_e4m3(v);
+      break;
+    case KvCodec::int8:
+      scale = std::abs(extreme) / 127.0f;
+      for (float& v : x) v = std::nearbyint(v * (127.0f / std::abs(extreme)));
+      break;
+    case KvCodec::int4:
+      scale = extreme / -8.0f;
+      for (float& v : x) v = std::min(7.0f, std::nearbyint(v * (-8.0f / extreme)));
+      break;
+  }
+  return {std::move(x), scale};
+}
+
+// A Hadamard matrix's blocks of the largest power of two that divides the width.
+std::vector<float> rotated(std::vector<float> x) {
+  const size_t width = x.size(), block = width & -width;
+  for (size_t stride = 1; stride < block; stride *= 2) {
+    std::vector<float> y(width);
+    for (size_t i = 0; i < width; ++i) {
+      y[i] = (i & stride) == 0 ? x[i] + x[i + stride] : x[i - stride] - x[i];
+    }
+    x = y;
+  }
+  // Rounded once from the number itself.
+  for (float& v : x) v *= static_cast<float>(1.0 / std::sqrt(static_cast<double>(block)));
   return x;
 }
 
 struct Case {
   int64_t kv_heads, group, head_dim, block_size, tokens;
-  KvCodec k_codec, v_codec;
+  KvKind k_kind, v_kind;
   int64_t window = 1 << 30;
   float softcap = 0;
   int64_t chunk = 0;
@@ -31,7 +84,8 @@ struct Case {
   bool latent = false;    // values are the last dimensions of the keys
 
   int64_t values() const { return value_dim == 0 ? head_dim : value_dim; }
-  KvCodec value_codec() const { return latent ? k_codec : v_codec; }
+  KvKind value_kind() const { return latent ? k_kind : v_kind; }
+  bool rotates(KvKind kind) const { return kind.rotated && !latent; }
   int64_t width() const {
     return kv_heads * ((group + 1) * head_dim + (latent ? 0 : values()));
   }
@@ -44,7 +98,7 @@ struct Case {
   std::string name() const {
     return "attention of " + std::to_string(tokens) + " tokens, " + std::to_string(kv_heads) +
            " x " + std::to_string(group) + " heads of " + std::to_string(head_dim) + ", K " +
-           facts(k_codec).name + ", V " + facts(value_codec()).name + " of " +
+           k_kind.name + ", V " + value_kind().name + " of " +
            std::to_string(values()) + (latent ? " within K" : "") +
            ", window " + std::to_string(window) + ", softcap " + std::to_string(softcap) +
            ", chunk " + std::to_string(chunk) + (sinks ? ", sinks" : "") +
@@ -70,14 +124,44 @@ float capped(const Kernels& kernels, float x, float cap) {
   return y;
 }
 
+// What the cache holds of a kv head, of each token.
+struct StoredTokens {
+  std::vector<StoredHead> k, v;
+};
+
+// `width` values of a row, turned where a kind asks for it.
+std::vector<float> head_of(const Case& c, const std::vector<float>& qkv, int64_t token,
+                           int64_t column, int64_t width, bool turned) {
+  const auto at = qkv.begin() + token * c.width() + column;
+  std::vector<float> head(at, at + width);
+  return turned ? rotated(head) : head;
+}
+
+StoredTokens stored_tokens(const Case& c, const std::vector<float>& qkv, int64_t kv_head) {
+  StoredTokens of;
+  const int64_t d = c.head_dim, k_column = (c.kv_heads * c.group + kv_head) * d;
+  for (int64_t token = 0; token < c.tokens; ++token) {
+    of.k.push_back(stored(c.k_kind.codec,
+                          head_of(c, qkv, token, k_column, d, c.rotates(c.k_kind))));
+    const StoredHead& k = of.k.back();
+    of.v.push_back(c.latent ? StoredHead{{k.values.end() - c.values(), k.values.end()}, k.scale}
+                            : stored(c.v_kind.codec,
+                                     head_of(c, qkv, token, c.value_column(kv_head), c.values(),
+                                             c.rotates(c.v_kind))));
+  }
+  return of;
+}
+
 // One head of one token at `position`, in the order of docs/kernels.md.
 void row_twin(const Kernels& kernels, const Case& c, const std::vector<float>& qkv,
-              int64_t position, int64_t head, float scale, float* y) {
+              const StoredTokens& of, int64_t position, int64_t head, float scale, float* y) {
   const Rounding r = rounding_of(kernels);
-  const int64_t d = c.head_dim, kv_head = head / c.group, heads = c.kv_heads * c.group;
-  const auto value = [&](int64_t token, int64_t column, KvCodec codec) {
-    return stored(codec, qkv[static_cast<size_t>(token * c.width() + column)]);
-  };
+  const int64_t d = c.head_dim;
+  std::vector<float> q;
+  for (const float x : head_of(c, qkv, position, head * d, d, false)) {
+    q.push_back(rounded(c.k_kind.codec, x));
+  }
+  if (c.rotates(c.k_kind)) q = rotated(q);
   float most = c.sinks ? c.sink_of(head) : -__builtin_inff(), total[16] = {c.sinks ? 1.0f : 0.0f};
   std::vector<float> mixed(static_cast<size_t>(c.values()));
   const int64_t chunk_from = c.chunk == 0 ? 0 : position - position % c.chunk;
@@ -92,12 +176,12 @@ void row_twin(const Kernels& kernels, const Case& c, const std::vector<float>& q
       for (int64_t tile = 0; tile < d; tile += kTile) {
         EvenOdd chains;
         for (int64_t i = tile; i < std::min(d, tile + kTile); ++i) {
-          chains.add(r, i - tile, value(position, head * d + i, c.k_codec),
-                     value(start + t, (heads + kv_head) * d + i, c.k_codec));
+          chains.add(r, i - tile, q[static_cast<size_t>(i)],
+                     of.k[static_cast<size_t>(start + t)].values[static_cast<size_t>(i)]);
         }
         sum = tile == 0 ? chains.sum() : sum + chains.sum();
       }
-      p[t] = sum * scale;
+      p[t] = sum * of.k[static_cast<size_t>(start + t)].scale * scale;
       if (c.softcap != 0) p[t] = capped(kernels, p[t], c.softcap);
       if (c.slopes) p[t] += c.slope_of(head) * static_cast<float>(start + t - position);
       if (c.shows(position, start + t)) highest = std::max(highest, p[t]);
@@ -108,8 +192,9 @@ void row_twin(const Kernels& kernels, const Case& c, const std::vector<float>& q
     for (float& lane : total) lane *= keep;
     for (int64_t t = from; t < n; ++t) {
       p[t] = c.shows(position, start + t) ? exp_of(kernels, p[t] - now) : 0.0f;
-      p[t] = stored(c.value_codec(), p[t]);
+      p[t] = rounded(c.value_kind().codec, p[t]);
       total[t % 16] += p[t];
+      p[t] *= of.v[static_cast<size_t>(start + t)].scale;
     }
     most = now;
     for (int64_t i = 0; i < c.values(); ++i) {
@@ -118,7 +203,7 @@ void row_twin(const Kernels& kernels, const Case& c, const std::vector<float>& q
         EvenOdd chains;
         for (int64_t t = std::max(from, tile); t < std::min(n, tile + kTile); ++t) {
           chains.add(r, t - tile, p[t],
-                     value(start + t, c.value_column(kv_head) + i, c.value_codec()));
+                     of.v[static_cast<size_t>(start + t)].values[static_cast<size_t>(i)]);
         }
         sum = sum + chains.sum();
       }
@@ -126,16 +211,19 @@ void row_twin(const Kernels& kernels, const Case& c, const std::vector<float>& q
     }
   }
   const float whole = sum_of_lanes(total);
-  for (int64_t i = 0; i < c.values(); ++i) y[i] = mixed[static_cast<size_t>(i)] / whole;
+  for (float& v : mixed) v /= whole;
+  if (c.rotates(c.v_kind)) mixed = rotated(mixed);
+  std::copy(mixed.begin(), mixed.end(), y);
 }
 
 std::vector<float> attention_twin(const Kernels& kernels, const Case& c,
                                   const std::vector<float>& qkv, float scale) {
   const int64_t heads = c.kv_heads * c.group;
   std::vector<float> y(static_cast<size_t>(c.tokens * heads * c.values()));
-  for (int64_t token = 0; token < c.tokens; ++token) {
-    for (int64_t h = 0; h < heads; ++h) {
-      row_twin(kernels, c, qkv, token, h, scale, y.data() + (token * heads + h) * c.values());
+  for (int64_t h = 0; h < heads; ++h) {
+    const StoredTokens of = stored_tokens(c, qkv, h / c.group);
+    for (int64_t token = 0; token < c.tokens; ++token) {
+      row_twin(kernels, c, qkv, of, token, h, scale, y.data() + (token * heads + h) * c.values());
     }
   }
   return y;
@@ -147,7 +235,7 @@ std::vector<float> in_chunks(Backend& backend, const Case& c, const std::vector<
   const int64_t heads = c.kv_heads * c.group, d = c.head_dim;
   const int64_t blocks = (c.tokens + c.block_size - 1) / c.block_size;
   const KvPlace place{0, 0, c.kv_heads, d, c.values(), c.latent};
-  KvCache cache({place}, c.block_size, blocks, c.k_codec, c.v_codec);
+  KvCache cache({place}, c.block_size, blocks, c.k_kind, c.v_kind);
   std::vector<int32_t> table, positions;
   const std::vector<int32_t> request_of(static_cast<size_t>(c.tokens));  // all of request 0
   for (int64_t i = blocks; i > 0; --i) table.push_back(static_cast<int32_t>(i - 1));
@@ -202,27 +290,27 @@ void check(const Kernels& kernels, Checks& checks, const Case& c) {
 }  // namespace
 
 void attention_suite(const Kernels& kernels, Checks& checks) {
-  const KvCodec f32 = KvCodec::f32, bf16 = KvCodec::bf16;
-  for (int k = 0; k < kKvCodecs; ++k) {
-    for (int v = 0; v < kKvCodecs; ++v) {
-      const KvCodec k_codec = static_cast<KvCodec>(k), v_codec = static_cast<KvCodec>(v);
-      check(kernels, checks, {2, 3, 18, 16, 83, k_codec, v_codec});
-      check(kernels, checks, {1, 1, 64, 32, 130, k_codec, v_codec});
-    }
+  const KvKind f32 = kKvKinds[0], bf16 = kKvKinds[1];
+  constexpr size_t kKinds = std::size(kKvKinds);
+  for (const KvKind& k : kKvKinds) {
+    for (const KvKind& v : kKvKinds) check(kernels, checks, {2, 3, 18, 16, 83, k, v});
+    check(kernels, checks, {1, 1, 64, 32, 130, k, k});
   }
+  check(kernels, checks, {1, 1, 64, 32, 130, f32, bf16});
+  check(kernels, checks, {1, 1, 64, 32, 130, bf16, f32});
   check(kernels, checks, {1, 5, 80, 64, 65, bf16, bf16});
   check(kernels, checks, {1, 2, 2, 16, 33, f32, f32});
   for (const int64_t window : {1, 7, 64, 90}) {
     check(kernels, checks, {1, 2, 20, 16, 140, window % 2 == 0 ? bf16 : f32, bf16, window, 2.5f});
   }
   for (const int64_t chunk : {0, 48, 100}) {
-    const KvCodec a = chunk == 48 ? bf16 : f32, b = chunk == 48 ? f32 : bf16;
+    const KvKind a = chunk == 48 ? bf16 : f32, b = chunk == 48 ? f32 : bf16;
     check(kernels, checks, {2, 2, 32, 16, 150, a, a, 90, 0, chunk, true});
     check(kernels, checks, {1, 4, 20, 32, 150, b, a, 1 << 30, 0, chunk, false, true});
     check(kernels, checks, {1, 2, 16, 64, 150, a, b, 70, 0, chunk, true, true, true});
   }
-  for (int i = 0; i < kKvCodecs; ++i) {
-    const KvCodec a = static_cast<KvCodec>(i), b = static_cast<KvCodec>((i + 1) % kKvCodecs);
+  for (size_t i = 0; i < kKinds; ++i) {
+    const KvKind a = kKvKinds[i], b = kKvKinds[(i + 1) % kKinds];
     check(kernels, checks, {2, 2, 24, 16, 83, a, b, 1 << 30, 0, 0, false, false, false, 16});
     check(kernels, checks, {1, 2, 16, 32, 70, b, a, 40, 0, 0, true, false, false, 40});
     check(kernels, checks, {1, 20, 80, 16, 83, a, a, 1 << 30, 0, 0, true, true, false, 64, true});

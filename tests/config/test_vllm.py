@@ -142,8 +142,8 @@ def test_settings_of_the_server_and_values_of_vllm_are_named() -> None:
         checked_config("LLM", "m", {"api_key": "secret"})
     with pytest.raises(ConfigError, match=r"--enable-docs of `headrace serve` is switched off"):
         checked_config("LLM", "m", {"disable_fastapi_docs": True})
-    with pytest.raises(ConfigError, match=r"kv_cache_dtype='fp8'\): .*one of auto, f32, bf16"):
-        checked_config("LLM", "m", {"kv_cache_dtype": "fp8"})
+    with pytest.raises(ConfigError, match=r"kv_cache_dtype='nvfp4'\): .*one of auto, f32, bf16"):
+        checked_config("LLM", "m", {"kv_cache_dtype": "nvfp4"})
 
 
 def test_refusals_say_what_is_missing_and_then_what_is_there() -> None:

@@ -90,6 +90,23 @@ def test_together_is_bit_for_bit_what_alone_is(
     check_together_is_what_alone_is(family, {}, backend, codec, count)
 
 
+@pytest.mark.parametrize(
+    ("family", "kv", "v", "count"),
+    [
+        ("qwen3", "int8", "auto", 12),
+        ("llama", "fp8", "q4_0", 12),
+        *(
+            pytest.param("llama", kv, v, 64, marks=pytest.mark.load)
+            for kv, v in (("fp8", "auto"), ("int8", "auto"), ("q8_0", "auto"), ("q4_0", "auto"))
+        ),
+        pytest.param("gemma2", "q8_0", "q4_0", 64, marks=pytest.mark.load),
+        pytest.param("deepseek_v3", "int8", "auto", 64, marks=pytest.mark.load),
+    ],
+)
+def test_so_it_is_with_a_cache_in_few_bits(family: str, kv: str, v: str, count: int) -> None:
+    check_together_is_what_alone_is(family, GROUPS.get(family, {}), "cpu", "Q8_0", count, kv, v)
+
+
 GROUPS = {
     "gemma2": {"num_hidden_layers": 4, "sliding_window": 24},
     "gemma3_text": {"num_hidden_layers": 7, "sliding_window": 24},
@@ -203,19 +220,28 @@ def check_64_streams(checkpoint: Checkpoint, kv: str, monkeypatch: pytest.Monkey
 
 
 def check_together_is_what_alone_is(
-    family: str, shape: dict[str, int], backend: str, codec: str, count: int, kv: str = "auto"
+    family: str,
+    shape: dict[str, int],
+    backend: str,
+    codec: str,
+    count: int,
+    kv: str = "auto",
+    v: str = "auto",
 ) -> None:
     ops = real_ops(backend)
     model = load_model(tiny_checkpoint(family, codec, logit_scale=2.0, **shape), ops)  # type: ignore[arg-type]
-    check_streams(model, ops, cases(count, random.Random(count)), kv)
+    check_streams(model, ops, cases(count, random.Random(count)), kv, v)
 
 
-def check_streams(model: Model, ops: Ops, requests: list[Case], kv: str) -> dict[str, Collected]:
+def check_streams(
+    model: Model, ops: Ops, requests: list[Case], kv: str, v: str = "auto"
+) -> dict[str, Collected]:
     """What each request got among all, which is what it gets alone."""
     count, tables = len(requests), model.cache_layout.num_tables
 
     def core(**settings: object) -> EngineCore:
-        given = {"block_size": BLOCK_SIZE, "max_num_seqs": 64, "kv_cache_dtype": kv, **settings}
+        kinds = {"kv_cache_dtype": kv, "kv_cache_dtype_v": v}
+        given = {"block_size": BLOCK_SIZE, "max_num_seqs": 64, **kinds, **settings}
         config = EngineConfig(**given)  # type: ignore[arg-type]
         return EngineCore(model, ops, config, num_tokens=NUM_TOKENS, eos_token_ids=(EOS,))
 

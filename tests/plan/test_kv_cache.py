@@ -135,3 +135,13 @@ def test_an_unknown_kind_names_those_there_are() -> None:
         cache("llama-3.1-8b", block_tokens=0)
     with pytest.raises(ConfigError, match="devices is 0"):
         cache("llama-3.1-8b", devices=0)
+
+
+def test_a_scale_for_each_token_of_a_head_is_counted() -> None:
+    eight, four = (cache("llama-3.1-8b", f"{kind}_per_token_head") for kind in ("int8", "int4"))
+    assert eight.bytes_per_token == 32 * 2 * 8 * (128 + 4)
+    assert four.bytes_per_token == 32 * 2 * 8 * (64 + 4)
+    assert eight.keys.mean_bytes_per_value(eight.shape) == 1 + 4 / 128
+    assert F16.mean_bytes_per_value(eight.shape) == 2
+    latent = cache("deepseek-v3", "int8_per_token_head")
+    assert latent.bytes_per_token == 61 * (576 + 4), "one head, without values of its own"

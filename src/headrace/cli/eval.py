@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+KV_CODECS = ("f32", "bf16", "fp8", "int8", "q8_0", "q4_0")
+"""Those of headrace.ops.kv, written out so that --help imports no NumPy."""
+
 
 @click.group("eval")
 def evaluate() -> None:
@@ -47,8 +50,14 @@ def _shared(command: F) -> F:
         click.option(
             "--kv-cache-dtype",
             "kv_codec",
-            type=click.Choice(["f32", "bf16"]),
+            type=click.Choice(KV_CODECS),
             help="Type that K and V are stored in. [default: f32 for F32 weights, else bf16]",
+        ),
+        click.option(
+            "--kv-cache-dtype-v",
+            "v_codec",
+            type=click.Choice(KV_CODECS),
+            help="Type that V is stored in. [default: that of K]",
         ),
         click.option(
             "--tokenizer-pre",
@@ -79,6 +88,7 @@ def perplexity(
     context: int,
     limit: int | None,
     kv_codec: Any,
+    v_codec: Any,
     tokenizer_pre: str | None,
     backend: str,
     cpu_level: str,
@@ -98,11 +108,13 @@ def perplexity(
     from headrace.eval.perplexity import perplexity as measure
     from headrace.eval.text import windows_of_file
 
-    settings = _settings(backend, cpu_level, threads, kv_codec)
+    settings = _settings(backend, cpu_level, threads, kv_codec, v_codec)
     (checkpoint,), ops, (loaded,) = _load([model], settings, context)
     windows = windows_of_file(checkpoint, text, context, limit=limit, pre=tokenizer_pre)
     with counting("windows") as progress:
-        result = measure(loaded, ops, windows, kv_codec=kv_codec, progress=progress)
+        result = measure(
+            loaded, ops, windows, kv_codec=kv_codec, v_codec=v_codec, progress=progress
+        )
     if as_json:
         _print_json(result)
         return
@@ -116,14 +128,22 @@ def perplexity(
 @evaluate.command(short_help="Measure the KL divergence from another model over a text.")
 @click.argument("model", required=False, default="")
 @click.option("--base", required=True, help="The checkpoint to compare with: a path or a name.")
+@click.option(
+    "--base-kv-cache-dtype",
+    "base_kv_codec",
+    type=click.Choice(KV_CODECS),
+    help="Type that K and V of the base are stored in. [default: those of MODEL]",
+)
 @_shared
 def kl(
     model: str,
     base: str,
+    base_kv_codec: Any,
     text: Path,
     context: int,
     limit: int | None,
     kv_codec: Any,
+    v_codec: Any,
     tokenizer_pre: str | None,
     backend: str,
     cpu_level: str,
@@ -142,11 +162,20 @@ def kl(
     from headrace.eval.divergence import divergence
     from headrace.eval.text import windows_of_file
 
-    settings = _settings(backend, cpu_level, threads, kv_codec)
+    settings = _settings(backend, cpu_level, threads, kv_codec, v_codec)
     (of_base, _), ops, (loaded_base, loaded) = _load([base, model], settings, context)
     windows = windows_of_file(of_base, text, context, limit=limit, pre=tokenizer_pre)
     with counting("windows") as progress:
-        result = divergence(loaded_base, loaded, ops, windows, kv_codec=kv_codec, progress=progress)
+        result = divergence(
+            loaded_base,
+            loaded,
+            ops,
+            windows,
+            kv_codec=kv_codec,
+            v_codec=v_codec,
+            base_kv_codec=base_kv_codec,
+            progress=progress,
+        )
     if as_json:
         _print_json(result)
         return
@@ -164,11 +193,18 @@ def kl(
     )
 
 
-def _settings(backend: Any, cpu_level: Any, threads: int | None, kv_codec: Any) -> EngineConfig:
+def _settings(
+    backend: Any, cpu_level: Any, threads: int | None, kv_codec: Any, v_codec: Any
+) -> EngineConfig:
     from headrace.config import EngineConfig
 
-    dtype = {} if kv_codec is None else {"kv_cache_dtype": kv_codec}
-    return EngineConfig(backend=backend, cpu_level=cpu_level, threads=threads, **dtype)
+    return EngineConfig(
+        backend=backend,
+        cpu_level=cpu_level,
+        threads=threads,
+        kv_cache_dtype=kv_codec or "auto",
+        kv_cache_dtype_v=v_codec or "auto",
+    )
 
 
 def _load(

@@ -66,10 +66,18 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         ),
     ] = None
     kv_cache_dtype: Annotated[
-        Literal["auto", "f32", "bf16"],
+        Literal["auto", "f32", "bf16", "fp8", "int8", "q8_0", "q4_0"],
         Meta(
             description="Type that K and V are stored in; auto: f32 for F32 weights, bf16 "
-            "otherwise."
+            "otherwise. fp8 is e4m3 with a scale of 1; int8, q8_0 and q4_0 (8, 8 and 4 bits) have "
+            "a scale for each token of a head, and the last two rotate it first."
+        ),
+    ] = "auto"
+    kv_cache_dtype_v: Annotated[
+        Literal["auto", "f32", "bf16", "fp8", "int8", "q8_0", "q4_0"],
+        Meta(
+            description="Type that V is stored in where it is another than that of K; auto: that "
+            "of --kv-cache-dtype. Latent values (MLA) lie with their keys, in the type of K."
         ),
     ] = "auto"
     enable_prefix_caching: Annotated[

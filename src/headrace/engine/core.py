@@ -106,7 +106,7 @@ class EngineCore:
             max_num_seqs=config.max_num_seqs,
             drafter=Drafter([*([ForcedSpans()] if config.enable_forced_spans else ()), *proposers]),
         )
-        spec = model.cache_layout.spec(plan.block_size, plan.num_blocks, plan.codec, plan.codec)
+        spec = model.cache_layout.spec(plan.block_size, plan.num_blocks, plan.codec, plan.v_codec)
         self._runner = IsolatingRunner(
             model,
             allocate(ops, spec),
@@ -138,7 +138,7 @@ class EngineCore:
         self._arrivals = 0
         self._leaving: list[Output] = []
         self._machine = machine
-        self._cost = model.cost(plan.codec, plan.codec)
+        self._cost = model.cost(plan.codec, plan.v_codec)
         self._steps = StepFigures()
         self._kv_accounting_errors = 0
 

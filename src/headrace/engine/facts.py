@@ -38,7 +38,7 @@ def info_of(
         block_size=plan.block_size,
         num_blocks=plan.num_blocks,
         pool_tokens=plan.pool_tokens,
-        kv_cache_dtype=plan.codec,
+        kv_cache_dtype=plan.types,
         backend=ops.name,
         cpu_level=ops.level,
         num_threads=ops.num_threads,

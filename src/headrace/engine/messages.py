@@ -162,6 +162,7 @@ class EngineInfo(msgspec.Struct, frozen=True):
     pool_tokens: int
     """The longest request for which the KV cache has blocks."""
     kv_cache_dtype: str
+    """Of K and V, or of each where they differ: `int8,q4_0`."""
     backend: str
     cpu_level: str
     num_threads: int

@@ -52,11 +52,15 @@ def divergence(
     windows: Sequence[Sequence[int]],
     *,
     kv_codec: KVCodec | None = None,
+    v_codec: KVCodec | None = None,
+    base_kv_codec: KVCodec | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Divergence:
     """Of `other` from `base` over `windows`, all of one length; both read the same token ids.
 
-    kv_codec: of both. Raises ConfigError where the vocabularies differ in size.
+    kv_codec, v_codec: as in WindowRunner, of both; base_kv_codec: of K and V of the base, where it
+    is another, which shows what a cache in few bits changes. Raises ConfigError where the
+    vocabularies differ in size.
     """
     if base.vocab_size != other.vocab_size:
         raise ConfigError(
@@ -64,8 +68,10 @@ def divergence(
             "their distributions cannot be compared; use checkpoints of the same model"
         )
     context = len(windows[0])
-    base_runner = WindowRunner(base, ops, context, kv_codec=kv_codec)
-    other_runner = WindowRunner(other, ops, context, kv_codec=kv_codec)
+    other_runner = WindowRunner(other, ops, context, kv_codec=kv_codec, v_codec=v_codec)
+    if base_kv_codec is not None:
+        kv_codec = v_codec = base_kv_codec
+    base_runner = WindowRunner(base, ops, context, kv_codec=kv_codec, v_codec=v_codec)
     kl: list[npt.NDArray[np.float64]] = []
     same: list[npt.NDArray[np.bool_]] = []
     p_log: list[npt.NDArray[np.float64]] = []

@@ -33,13 +33,15 @@ def perplexity(
     windows: Sequence[Sequence[int]],
     *,
     kv_codec: KVCodec | None = None,
+    v_codec: KVCodec | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Perplexity:
-    """Of `windows`, all of one length. progress: called with windows done and in all.
+    """Of `windows`, all of one length. kv_codec, v_codec: as in WindowRunner. progress: called with
+    windows done and in all.
 
     Sums are float64; every logit counts, rows of padding included, as in llama.cpp.
     """
-    runner = WindowRunner(model, ops, len(windows[0]), kv_codec=kv_codec)
+    runner = WindowRunner(model, ops, len(windows[0]), kv_codec=kv_codec, v_codec=v_codec)
     total = squares = 0.0
     count = 0
     for index, window in enumerate(windows):

@@ -67,10 +67,17 @@ class WindowRunner:
     """A runner that feeds windows to one model, one after another, over a KV cache of one window.
 
     kv_codec: how K and V are held; like the engine's default, bf16 unless the weights are F32.
+    v_codec: of V, where it is another.
     """
 
     def __init__(
-        self, model: Model, ops: Ops, context: int, *, kv_codec: KVCodec | None = None
+        self,
+        model: Model,
+        ops: Ops,
+        context: int,
+        *,
+        kv_codec: KVCodec | None = None,
+        v_codec: KVCodec | None = None,
     ) -> None:
         if context > model.max_positions:
             raise ConfigError(
@@ -82,7 +89,7 @@ class WindowRunner:
         layout = model.cache_layout
         blocks = entries * layout.num_tables
         self._model = model
-        self._kv = ops.kv_cache(layout.spec(BLOCK_TOKENS, blocks, codec, codec))
+        self._kv = ops.kv_cache(layout.spec(BLOCK_TOKENS, blocks, codec, v_codec or codec))
         self._tables = layout.tables(np.arange(entries, dtype=np.int32)[None])
 
     def run(self, index: int, window: Sequence[int]) -> Iterator[Scored]:

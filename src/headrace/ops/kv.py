@@ -10,27 +10,36 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-KVCodec = Literal["f32", "bf16"]
+KVCodec = Literal["f32", "bf16", "fp8", "int8", "q8_0", "q4_0"]
+"""Types that K and V are stored in. Of the last three a token of a head has a scale of its own, and
+q8_0 and q4_0 are turned by a Hadamard matrix first, as llama.cpp does with its kinds of these names
+(which have a scale for each 32 values); docs/kernels.md has the arithmetic."""
 
 
 @dataclass(frozen=True)
 class KVCodecSize:
     """The bytes that a codec takes for one token of a head, of K and of V alike."""
 
-    value_bytes: int
+    value_bits: int
     scale_bytes: int = 0
     """Beside the values of the token, whatever their number."""
+    rotated: bool = False
+    """Stored turned by a Hadamard matrix, except where values are latent."""
 
     def token_bytes(self, width: int) -> int:
         """Bytes of `width` values and their scale."""
-        return width * self.value_bytes + self.scale_bytes
+        return width * self.value_bits // 8 + self.scale_bytes
 
 
 KV_CODECS: Mapping[KVCodec, KVCodecSize] = {
-    "f32": KVCodecSize(4),
-    "bf16": KVCodecSize(2),
+    "f32": KVCodecSize(32),
+    "bf16": KVCodecSize(16),
+    "fp8": KVCodecSize(8),
+    "int8": KVCodecSize(8, 4),
+    "q8_0": KVCodecSize(8, 4, rotated=True),
+    "q4_0": KVCodecSize(4, 4, rotated=True),
 }
-"""Of each codec, as in the table of native/kv_codecs.h."""
+"""Of each codec, as in the tables of native/kv_codecs.h."""
 
 
 @dataclass(frozen=True)

@@ -51,12 +51,23 @@ def test_without_a_length_it_is_what_the_cache_holds() -> None:
         ("auto", "Q8_0", "bf16", BLOCK_BYTES // 2),
         ("bf16", "F32", "bf16", BLOCK_BYTES // 2),
         ("f32", "Q8_0", "f32", BLOCK_BYTES),
+        ("fp8", "Q8_0", "fp8", BLOCK_BYTES // 4),
     ],
 )
 def test_the_type_of_the_cache(asked: str, weights: str, codec: str, block_bytes: int) -> None:
     config = EngineConfig(kv_cache_dtype=asked)  # type: ignore[arg-type]
     plan = plan_kv_cache(MockModel(weight_codec=weights), config, 1 << 30)
     assert (plan.codec, plan.block_bytes) == (codec, block_bytes)
+
+
+def test_v_may_have_a_type_of_its_own() -> None:
+    config = EngineConfig(kv_cache_dtype="q4_0", kv_cache_dtype_v="int8")
+    plan = plan_kv_cache(MockModel(), config, 1 << 30)
+    assert (plan.codec, plan.v_codec, plan.types) == ("q4_0", "int8", "q4_0,int8")
+    assert plan.block_bytes == 32 * ((1 + 4) + (2 + 4)), "with a scale for each token of a head"
+    plan = plan_kv_cache(MockModel(), EngineConfig(kv_cache_dtype_v="fp8"), 1 << 30)
+    assert (plan.codec, plan.v_codec) == ("f32", "fp8")
+    assert plan_kv_cache(MockModel(), EngineConfig(), 1 << 30).types == "f32"
 
 
 def test_an_explicit_size_is_taken_whole_and_checked_against_memory() -> None:

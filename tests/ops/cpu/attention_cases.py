@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 
 from headrace.ops.interface import Ops
-from headrace.ops.kv import AttentionShape, KVCacheArrays, KVCacheSpec, KVCodec
+from headrace.ops.kv import KV_CODECS, AttentionShape, KVCacheArrays, KVCacheSpec, KVCodec
 from headrace.ops.reference import ReferenceOps
 from tests.ops.cpu.cases import UNIT, Request, batch_of, shuffled_blocks
 
@@ -68,7 +68,9 @@ def bound(shape: AttentionShape, rows: np.ndarray, v: KVCodec) -> float:
 
     A score carries (33 + tiles) roundings of sum |q k| * scale, which shifts its p by as much,
     relatively; p itself a few of the exponential; sums of p and p v a rounding per token at most.
-    With bf16 V a p that lies near a tie may round the other way, by 2^-7 of itself.
+    With bf16 V a p that lies near a tie may round the other way, by 2^-7 of itself. Values that
+    were rotated are read larger, and turned back with the rounding of all: both by up to the root
+    of their number. A scale is one more rounding of each score and of each p.
     """
     d = shape.head_dim
     keys_end = (shape.num_heads + shape.num_kv_heads) * d
@@ -76,6 +78,8 @@ def bound(shape: AttentionShape, rows: np.ndarray, v: KVCodec) -> float:
     longest = np.sqrt((heads.astype(np.float64) ** 2).sum(axis=2)).max()
     largest_v = np.abs(heads[:, shape.num_heads :] if shape.latent else rows[:, keys_end:]).max()
     score = (33 + d / 32) * UNIT * longest * longest * shape.scale
+    if KV_CODECS[v].rotated and not shape.latent:
+        largest_v *= shape.value_width
     return float(
-        largest_v * (2 * score + (len(rows) + 20) * UNIT + (2.0**-7 if v == "bf16" else 0))
+        largest_v * (2 * score + (len(rows) + 24) * UNIT + (2.0**-7 if v == "bf16" else 0))
     )

@@ -189,9 +189,17 @@ def shuffled_blocks(seed: int, lengths: list[int], block_size: int) -> list[npt.
     return np.split(ids, np.cumsum(counts)[:-1])
 
 
-KV_CODECS: tuple[tuple[KVCodec, KVCodec], ...] = (
+FLOAT_CODECS: tuple[tuple[KVCodec, KVCodec], ...] = (
     ("f32", "f32"),
     ("bf16", "bf16"),
     ("f32", "bf16"),
     ("bf16", "f32"),
 )
+KV_CODECS: tuple[tuple[KVCodec, KVCodec], ...] = (
+    *FLOAT_CODECS,
+    ("int8", "fp8"),
+    ("fp8", "q8_0"),
+    ("q8_0", "q4_0"),
+    ("q4_0", "int8"),
+)
+"""Of K and V: every codec of each, and of the floats every pair."""

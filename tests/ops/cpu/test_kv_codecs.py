@@ -4,26 +4,37 @@ from __future__ import annotations
 
 from typing import get_args, get_type_hints
 
+import numpy as np
 import pytest
 
+from headrace.cli import eval as eval_command
 from headrace.config.settings import EngineConfig
 from headrace.ops.cpu import CpuOps, _native
 from headrace.ops.interface import Ops
-from headrace.ops.kv import KV_CODECS, KVCacheSpec, KVCodec, LayerPlace
+from headrace.ops.kv import KV_CODECS, AttentionShape, KVCacheSpec, KVCodec, LayerPlace
 from headrace.ops.reference import ReferenceOps
+from headrace.ops.reference.arithmetic import F32
+from headrace.ops.reference.kv_codecs import encode, rotated
+from tests.ops.cpu.attention_cases import new_cache
 from tests.ops.cpu.cases import KV_CODECS as PAIRS
+from tests.ops.cpu.cases import LEVELS, Request, batch_of, named, normal
 
 OPS = CpuOps("auto", 1)
 
 
 def test_python_knows_the_codecs_of_the_native_table() -> None:
-    native = {name: (value, scale) for name, value, scale in _native.kv_codecs()}
-    sizes = {name: (size.value_bytes, size.scale_bytes) for name, size in KV_CODECS.items()}
+    native = {name: facts for name, *facts in _native.kv_codecs()}
+    sizes = {
+        name: [size.value_bits, size.scale_bytes, size.rotated] for name, size in KV_CODECS.items()
+    }
     assert native == sizes
     assert tuple(native) == get_args(KVCodec)
-    settings = get_type_hints(EngineConfig)["kv_cache_dtype"]
-    assert get_args(settings) == ("auto", *native)
-    assert set(PAIRS) == {(k, v) for k in native for v in native}
+    settings = get_type_hints(EngineConfig)
+    assert get_args(settings["kv_cache_dtype"]) == ("auto", *native)
+    assert get_args(settings["kv_cache_dtype_v"]) == ("auto", *native)
+    assert tuple(native) == eval_command.KV_CODECS
+    # K and V have readers of their own, each compiled once: native/tests has every pair.
+    assert {k for k, _ in PAIRS} == {v for _, v in PAIRS} == set(native)
 
 
 @pytest.mark.parametrize(("k", "v"), PAIRS)
@@ -38,5 +49,106 @@ def test_blocks_are_as_long_as_the_spec_counts(k: KVCodec, v: KVCodec) -> None:
 def test_an_unknown_codec_is_refused_with_those_there_are(ops: Ops, field: str) -> None:
     codecs = {"k_codec": "f32", "v_codec": "f32", field: "q9"}
     spec = KVCacheSpec((LayerPlace(0, 0, 1, 16),), 16, 1, **codecs)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=f"{field} 'q9' is unknown; choose one of f32, bf16$"):
+    names = ", ".join(KV_CODECS)
+    with pytest.raises(ValueError, match=f"{field} 'q9' is unknown; choose one of {names}$"):
         ops.kv_cache(spec)
+
+
+def spoilt_rows(shape: AttentionShape, count: int) -> F32:
+    """Rows whose heads are of every size: large, tiny, zero, with outliers, with ties to round."""
+    rows = normal(11, count, shape.row_width)
+    rows[0] = 0
+    rows[1] *= 1e-30
+    rows[2] = rows[2] * 2.0**-9
+    rows[3] = np.round(rows[3] * 4) / 2
+    rows[4] *= 1000
+    rows[5, ::16] *= 50
+    rows[6] = np.where(rows[6] > 0, 1.5, -1.5)
+    rows[7] = np.float32(1e-41)
+    return rows
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_what_is_stored_is_what_the_reference_stores_to_the_last_bit(level: str) -> None:
+    """A token that sees itself alone reads its own value: nothing else is in its sums."""
+    ops, reference = CpuOps(level, 1), ReferenceOps()
+    for v in KV_CODECS:
+        for shape in (
+            AttentionShape(2, 2, 48, 1.0, window=1),
+            AttentionShape(1, 1, 32, 1.0, window=1, value_dim=18),
+            AttentionShape(2, 1, 40, 1.0, window=1, value_dim=24, latent=True),
+        ):
+            rows = spoilt_rows(shape, 40)
+            batch = batch_of([Request(0, 0, 40, np.array([2, 0, 1], np.int32))])
+            found = []
+            for backend in (ops, reference):
+                kv = new_cache(backend, shape, 3, 16, v, v)
+                backend.kv_write(rows, shape, kv, 0, batch)
+                found.append(np.asarray(backend.paged_attention(rows, shape, kv, 0, batch)))
+            with named(codec=v, shape=shape):
+                # A denormal is zero for one of them.
+                assert (np.where(np.abs(found[1]) < 2.0**-126, 0, found[1]) == found[0]).all()
+
+
+@pytest.mark.parametrize("ops", [OPS, ReferenceOps()], ids=["cpu", "reference"])
+def test_fp8_is_e4m3_with_a_scale_of_one(ops: Ops) -> None:
+    shape = AttentionShape(1, 1, 32, 1.0, window=1)
+    values = np.array([448, 463, 1e9, np.inf, -np.inf, 2.0**-9, 2.0**-10, -0.3, 17, 19], np.float32)
+    rows = np.zeros((1, shape.row_width), np.float32)
+    rows[0, 64 : 64 + len(values)] = values
+    rows[0, 95] = np.nan
+    batch = batch_of([Request(0, 0, 1, np.zeros(1, np.int32))])
+    kv = new_cache(ops, shape, 1, 16, "fp8", "fp8")
+    ops.kv_write(rows, shape, kv, 0, batch)
+    read = np.asarray(ops.paged_attention(rows, shape, kv, 0, batch))[0]
+    expected = [448, 448, 448, 448, -448, 2.0**-9, 0, -0.3125, 16, 20]
+    assert read[: len(values)].tolist() == expected
+    assert read[95 - 64] == 480, "NaN has a code, which is read as a number"
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("codec", ["int8", "q8_0", "q4_0"])
+def test_a_head_that_is_not_finite_spoils_what_is_read_of_its_token_alone(
+    level: str, codec: KVCodec
+) -> None:
+    ops, shape = CpuOps(level, 1), AttentionShape(2, 2, 32, 1.0, window=1)
+    for bad in (np.nan, np.inf, -np.inf):
+        rows = normal(3, 20, shape.row_width)
+        clean = rows.copy()
+        rows[7, 4 * 32 + 5] = bad
+        batch = batch_of([Request(0, 0, 20, np.arange(2, dtype=np.int32))])
+        found = []
+        for given in (rows, clean):
+            kv = new_cache(ops, shape, 2, 16, codec, codec)
+            ops.kv_write(given, shape, kv, 0, batch)
+            found.append(np.asarray(ops.paged_attention(given, shape, kv, 0, batch)))
+        assert not np.isfinite(found[0][7, :32]).any()
+        assert (found[0][7, 32:] == found[1][7, 32:]).all()
+        assert (np.delete(found[0], 7, 0) == np.delete(found[1], 7, 0)).all()
+
+
+@pytest.mark.parametrize("width", [2, 18, 64, 80, 96, 128])
+def test_the_rotation_is_a_hadamard_matrix_in_blocks(width: int) -> None:
+    block = width & -width
+    matrix = np.ones((1, 1))
+    while len(matrix) < block:
+        matrix = np.block([[matrix, matrix], [matrix, -matrix]])
+    matrix = np.kron(np.eye(width // block), matrix) / np.sqrt(block)
+    x = normal(width, 5, width)
+    np.testing.assert_allclose(rotated(x), x @ matrix, rtol=0, atol=2e-6)
+    np.testing.assert_allclose(rotated(rotated(x)), x, rtol=0, atol=2e-6)
+
+
+def test_outliers_cost_fewer_bits_behind_the_rotation() -> None:
+    """Keys with two dimensions ten times the others: the error of what is read."""
+    x = normal(5, 200, 128)
+    x[:, [3, 77]] *= 10
+    errors = {}
+    for codec, turn in (("int8", False), ("q8_0", True), ("q4_0", True), ("q4_0", False)):
+        codes, scales = encode(codec, rotated(x) if turn else x)
+        read = (codes.astype(np.float64) * scales[:, None]).astype(np.float32)
+        errors[codec, turn] = np.square((rotated(read) if turn else read) - x).mean()
+    assert errors["q8_0", True] < errors["int8", False] / 4
+    assert errors["q4_0", True] < errors["q4_0", False] / 4
+    # A step of an eighth of the largest of 128 normal numbers, uniform error within it.
+    assert errors["q4_0", True] < np.square(x).mean() * 0.02

@@ -95,7 +95,7 @@ def test_kv_cache() -> None:
     for change in (
         {"block_size": 8}, {"block_size": 128}, {"block_size": 24}, {"head_dim": 63},
         {"head_dim": 0}, {"num_blocks": 0}, {"num_layers": -1}, {"num_kv_heads": 0},
-        {"k_codec": "q8_0"}, {"v_codec": "f16"}, {"head_dim": 2**60}, {"num_blocks": 2**62},
+        {"k_codec": "q5_0"}, {"v_codec": "f16"}, {"head_dim": 2**60}, {"num_blocks": 2**62},
         {"num_blocks": 2**50, "num_layers": 4}, {"num_kv_heads": 2**54, "num_blocks": 2**10},
         {"value_dim": -1}, {"value_dim": 2**60}, {"value_dim": 65, "latent": True},
     ):  # fmt: skip

@@ -20,6 +20,7 @@ from headrace.ops.kv import AttentionShape, KVCodec
 from headrace.ops.reference import ReferenceOps
 from tests.ops.cpu.attention_cases import bound, new_cache
 from tests.ops.cpu.cases import (
+    FLOAT_CODECS,
     KV_CODECS,
     LEVELS,
     UNIT,
@@ -126,7 +127,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(
-    "level,cases", by_level(KV_CODECS, tuple(CASES), others=pytest.mark.matrix)
+    "level,cases", by_level(FLOAT_CODECS, tuple(CASES), others=pytest.mark.matrix)
 )
 def test_is_the_softmax_over_what_a_token_sees(level: str, cases: list[Any]) -> None:
     for codecs, name in cases:

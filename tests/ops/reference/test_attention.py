@@ -143,15 +143,16 @@ def test_layers_and_unused_table_entries_are_left_alone(ops: ReferenceOps) -> No
     out = attend(ops, qkv, kv, garbage)
     assert np.array_equal(out, attend(ops, qkv, cache(ops), batch))
     other, own = kv.arrays.places[0, 0], kv.arrays.places[0, 1]
-    assert not other.k.any() and not other.v.any()
-    assert {int(block) for block in np.flatnonzero(own.k.any(axis=(1, 2, 3)))} == {5, 6}
+    assert not other.k.codes.any() and not other.v.codes.any()
+    assert {int(block) for block in np.flatnonzero(own.k.codes.any(axis=(1, 2, 3)))} == {5, 6}
 
 
 def test_bf16_cache_rounds_to_nearest_even(ops: ReferenceOps) -> None:
     qkv, kv = rows(1), cache(ops, "bf16", "bf16")
     qkv[0, 32:34] = 1 + 2.0**-8, 1 + 3 * 2.0**-8
     ops.kv_write(qkv, SHAPE, kv, 0, batch_of(([3], 0, 1)))
-    assert kv.arrays.places[0, 0].k[3, 0, 0, :2].astype(np.float32).tolist() == [1, 1 + 2.0**-6]
+    codes = kv.arrays.places[0, 0].k.codes
+    assert codes[3, 0, 0, :2].astype(np.float32).tolist() == [1, 1 + 2.0**-6]
 
 
 @pytest.mark.parametrize(

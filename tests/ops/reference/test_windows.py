@@ -55,6 +55,6 @@ def test_attention_is_the_masked_softmax(window: int, softcap: float) -> None:
     if window:
         table[: max(0, 150 - window) // 16] = [0] * (max(0, 150 - window) // 16)
     stored = kv.arrays.places[0, 0]
-    stored.k[0] = stored.v[0] = np.nan
+    stored.k.codes[0] = stored.v.codes[0] = np.nan
     alone = ops.paged_attention(qkv[149:], shape, kv, 0, batch_of(table, 149, 1))
     assert (alone == out[149:]).all()

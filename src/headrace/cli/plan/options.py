@@ -67,7 +67,8 @@ storage_options = _together(
     click.option(
         "--kv-type",
         default="F16",
-        help="Storage kind of keys and values (F16, Q8_0, fp8), or of each: Q8_0,Q4_0. "
+        help="Storage kind of keys and values (F16, Q8_0, fp8, int8_per_token_head), or of each: "
+        "Q8_0,Q4_0. "
         "[default: F16]",
     ),
     click.option(

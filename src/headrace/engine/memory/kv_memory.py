@@ -53,6 +53,7 @@ class CachePlan(NamedTuple):
     block_size: int
     num_blocks: int
     codec: KVCodec
+    """Of K."""
     max_model_len: int
     block_bytes: int
     pool_tokens: int
@@ -61,6 +62,18 @@ class CachePlan(NamedTuple):
     """Of memory, for the KV cache, when it was sized; 0 where that is not known."""
     budget: str = ""
     """In words, where the number of blocks is from."""
+    other_v_codec: KVCodec | None = None
+    """Of V, None where it is that of K."""
+
+    @property
+    def v_codec(self) -> KVCodec:
+        """Of V."""
+        return self.other_v_codec or self.codec
+
+    @property
+    def types(self) -> str:
+        """Of K and V, or of each where they differ: `int8,q4_0`."""
+        return self.codec if self.other_v_codec is None else f"{self.codec},{self.other_v_codec}"
 
 
 def plan_kv_cache(
@@ -76,7 +89,7 @@ def plan_kv_cache(
     Raises ConfigError where the size asked for is more than there is memory for, or max_model_len
     more than the model or the cache can hold.
     """
-    codec = _codec(config, model.weight_codec)
+    codec, v_codec = codecs_of(config, model.weight_codec)
     block_bytes = block_bytes_of(model, config)
     asked = config.max_model_len
     if asked is not None and asked > model.max_positions:
@@ -119,13 +132,14 @@ def plan_kv_cache(
         pool_tokens=held,
         available_bytes=0 if available == UNKNOWN_BYTES else available,
         budget=budget,
+        other_v_codec=None if v_codec == codec else v_codec,
     )
 
 
 def block_bytes_of(model: CacheShape, config: EngineConfig) -> int:
     """Bytes of one block."""
-    codec = _codec(config, model.weight_codec)
-    return model.cache_layout.spec(config.block_size, 1, codec, codec).block_bytes
+    codecs = codecs_of(config, model.weight_codec)
+    return model.cache_layout.spec(config.block_size, 1, *codecs).block_bytes
 
 
 def blocks_of_request(layout: CacheLayout, config: EngineConfig, length: int) -> int:
@@ -235,10 +249,12 @@ def _available(config: EngineConfig) -> int:
         return UNKNOWN_BYTES
 
 
-def _codec(config: EngineConfig, weight_codec: str) -> KVCodec:
+def codecs_of(config: EngineConfig, weight_codec: str) -> tuple[KVCodec, KVCodec]:
+    """The types of K and of V. weight_codec: that of most of the weights."""
+    k: KVCodec = "f32" if weight_codec.upper() == "F32" else "bf16"
     if config.kv_cache_dtype != "auto":
-        return config.kv_cache_dtype
-    return "f32" if weight_codec.upper() == "F32" else "bf16"
+        k = config.kv_cache_dtype
+    return k, k if config.kv_cache_dtype_v == "auto" else config.kv_cache_dtype_v
 
 
 def _in_mib(num_bytes: int) -> str:

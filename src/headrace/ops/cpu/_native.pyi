@@ -20,7 +20,7 @@ U8 = npt.NDArray[np.uint8]
 def levels() -> list[str]:
     """Levels this machine can run, best first."""
 
-def kv_codecs() -> list[tuple[str, int, int]]:
+def kv_codecs() -> list[tuple[str, int, int, bool]]:
     """Codecs of K and V: name, bytes of a value, bytes of the scale of a token of one head."""
 
 class MatrixRows:

@@ -4,38 +4,35 @@ Keys are visited in spans of 64 positions that start at multiples of 64, in asce
 that what is rounded never depends on how the tokens came into the cache. Per span: scores, the
 running maximum, p = exp(score - maximum), then sums of p and of p * v, older sums scaled down.
 BF16 K meets q rounded to bfloat16; BF16 V meets p rounded to bfloat16, and the sum of p is then
-of the rounded ones. Latent values are read from K as it is stored, so the codec of K is theirs.
+of the rounded ones. Rotated K meets a rotated q, and what is read of rotated V is turned back in
+the end. Latent values are read from K as it is stored, so the codec of K is theirs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from headrace.ops.kv import AttentionShape, KVCacheSpec, KVCodec, LayerPlace, RaggedBatch
+from headrace.ops.kv import AttentionShape, KVCacheSpec, LayerPlace, RaggedBatch
 from headrace.ops.reference.arithmetic import F32, round_bf16
 from headrace.ops.reference.checks import seen_positions
+from headrace.ops.reference.kv_codecs import StoredRows, known_codecs, rotated
 from headrace.ops.shared import check_value_dim
 
 SPAN = 64
 """Positions of a span. Part of the arithmetic, not a tuning knob: changing it changes results."""
 
-_DTYPES: dict[KVCodec, npt.DTypeLike] = {"f32": np.float32, "bf16": ml_dtypes.bfloat16}
-
 
 @dataclass(frozen=True)
 class StoredKV:
-    """K and V of one layer, each [blocks, block_size, kv_heads, width] in the type of its codec.
-    Latent values are a view of K.
-    """
+    """K and V of one layer. Latent values are a view of K."""
 
-    k: npt.NDArray[np.generic]
-    v: npt.NDArray[np.generic]
+    k: StoredRows
+    v: StoredRows
 
 
 @dataclass(frozen=True)
@@ -75,9 +72,10 @@ def new_cache(spec: KVCacheSpec) -> PagedKV:
         if number < 1:
             raise ValueError(f"{field} of a KV cache must be at least 1, not {number}")
     for field in ("k_codec", "v_codec"):
-        if getattr(spec, field) not in _DTYPES:
+        if getattr(spec, field) not in known_codecs():
             raise ValueError(
-                f"{field} {getattr(spec, field)!r} is unknown; choose one of {', '.join(_DTYPES)}"
+                f"{field} {getattr(spec, field)!r} is unknown; "
+                f"choose one of {', '.join(known_codecs())}"
             )
     if len({(place.table, place.index) for place in kept}) != len(kept):
         raise ValueError("layers in one place of a KV cache differ in width")
@@ -89,24 +87,24 @@ def _stored(spec: KVCacheSpec, place: LayerPlace) -> StoredKV:
     check_value_dim(place)
     value_dim = place.value_dim or place.head_dim
     slots = (spec.num_blocks, spec.block_size, place.num_kv_heads)
-    k = np.zeros((*slots, place.head_dim), _DTYPES[spec.k_codec])
+    k = StoredRows.zeros(spec.k_codec, slots, place.head_dim, place.latent)
     if place.latent:
-        return StoredKV(k, k[..., place.head_dim - value_dim :])
-    return StoredKV(k, np.zeros((*slots, value_dim), _DTYPES[spec.v_codec]))
+        return StoredKV(k, replace(k, codes=k.codes[..., place.head_dim - value_dim :]))
+    return StoredKV(k, StoredRows.zeros(spec.v_codec, slots, value_dim, latent=False))
 
 
 def copy(kv: PagedKV, pairs: npt.NDArray[np.int32]) -> None:
     """Copy blocks (source, target) of all layers."""
     sources, targets = pairs.T
     for stored in kv.places.values():
-        stored.k[targets] = stored.k[sources]
-        stored.v[targets] = stored.v[sources]
+        stored.k.copy(sources, targets)
+        stored.v.copy(sources, targets)
 
 
 def write(
     qkv: F32, shape: AttentionShape, kv: PagedKV, place: LayerPlace, batch: RaggedBatch
 ) -> None:
-    """Store the k and v heads of each new token, rounding to nearest even where bfloat16.
+    """Store the k and v heads of each new token.
 
     Latent values are stored with their keys.
     """
@@ -120,9 +118,9 @@ def write(
         for row in range(batch.query_start[request], batch.query_start[request + 1]):
             position = batch.positions[row]
             slot = (tables[request, position // kv.block_size], position % kv.block_size)
-            stored.k[slot] = keys[row].astype(stored.k.dtype)
+            stored.k.write(slot, keys[row])
             if values is not None:
-                stored.v[slot] = values[row].astype(stored.v.dtype)
+                stored.v.write(slot, values[row])
 
 
 def attend(
@@ -182,10 +180,10 @@ def _attend_one(
     Spans begin at multiples of 64, wherever these do. A sink is a score seen before all others.
     """
     shape, sinks = scored.shape, scored.terms.sinks
-    block_size = kv.k.shape[1]
-    round_q = kv.k.dtype == ml_dtypes.bfloat16
-    round_p = kv.v.dtype == ml_dtypes.bfloat16
-    query = round_bf16(query) if round_q else query
+    block_size = kv.k.codes.shape[1]
+    round_p = kv.v.codec == "bf16"
+    query = round_bf16(query) if kv.k.codec == "bf16" else query
+    query = rotated(query) if kv.k.rotated else query
     group = shape.num_heads // shape.num_kv_heads
     wide_query = query.astype(np.float64).reshape(shape.num_kv_heads, group, 1, shape.head_dim)
 
@@ -199,8 +197,8 @@ def _attend_one(
         positions = seen[seen // SPAN == span]
         slots = (table[positions // block_size], positions % block_size)
         # [positions, kv_heads, width] -> [kv_heads, 1, positions, width]
-        keys = kv.k[slots].astype(np.float64).swapaxes(0, 1)[:, None]
-        values = kv.v[slots].astype(np.float64).swapaxes(0, 1)[:, None]
+        keys = kv.k.read(slots).swapaxes(0, 1)[:, None]
+        values = kv.v.read(slots).swapaxes(0, 1)[:, None]
         scores = scored.of(np.add.reduce(wide_query * keys, axis=3), positions)
         higher = np.maximum(highest, scores.max(axis=2))
         p = np.exp(scores - higher[:, :, None])
@@ -211,4 +209,5 @@ def _attend_one(
         mixed = mixed * keep[:, :, None] + np.add.reduce(p[:, :, :, None] * values, axis=2)
         highest = higher
     out: F32 = (mixed / total[:, :, None]).astype(np.float32)
+    out = rotated(out) if kv.v.rotated else out
     return out.reshape(shape.num_heads, shape.value_width)

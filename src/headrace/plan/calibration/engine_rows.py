@@ -21,10 +21,15 @@ from headrace.plan.calibration.measurements import (
     steps_of,
 )
 from headrace.plan.calibration.stored import RUNTIME
+from headrace.plan.memory.kv_cache import KvKind
 from headrace.plan.model.model_shape import ModelShape
 from headrace.plan.step.step import StepCounter, stored_as_header
 
-_KV_BYTES = {"f32": 4.0, "f16": 2.0, "bf16": 2.0}
+_KV_BITS = {"f32": 32, "f16": 16, "bf16": 16, "fp8": 8, "int8": 8, "q8_0": 8, "q4_0": 4}
+"""Of a value in the types of the engine's cache."""
+
+_SCALED = {"int8", "q8_0", "q4_0"}
+"""Those with a scale for each token of a head."""
 
 
 class EngineLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,11 +122,22 @@ def measured_of_lines(
 
 
 def counter_of(shape: ModelShape, kv_type: str) -> StepCounter:
-    """Counts steps of a checkpoint as its header says; raises ConfigError for other shapes."""
-    bytes_of = _KV_BYTES.get(kv_type)
-    if bytes_of is None:
-        raise ConfigError(f"kv_cache_dtype is {kv_type!r}; known are {', '.join(_KV_BYTES)}")
-    storage = stored_as_header(shape, bytes_per_key_value=bytes_of, bytes_per_value_value=bytes_of)
+    """Counts steps of a checkpoint as its header says; raises ConfigError for other shapes.
+
+    kv_type: of K and V, or of each (`int8,q4_0`).
+    """
+    names = kv_type.split(",")
+    if len(names) > 2 or not set(names) <= set(_KV_BITS):
+        raise ConfigError(f"kv_cache_dtype is {kv_type!r}; known are {', '.join(_KV_BITS)}")
+    kinds = [
+        KvKind(name, _KV_BITS[name], "a type of the engine", head_scale_bytes=4 * (name in _SCALED))
+        for name in names
+    ]
+    storage = stored_as_header(
+        shape,
+        bytes_per_key_value=kinds[0].mean_bytes_per_value(shape),
+        bytes_per_value_value=kinds[-1].mean_bytes_per_value(shape),
+    )
     if storage is None:
         raise ConfigError(
             f"{shape.name}: a {shape.source} does not state how weights are stored; name the "

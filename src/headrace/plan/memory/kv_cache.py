@@ -20,6 +20,9 @@ _STATE_BYTES = 4
 _CONV_BYTES = 2
 # Names that runtimes give to kinds the catalog has under another.
 _SAME = {"fp8": "kv-fp8", "fp8e4m3": "kv-fp8", "int8": "kv-int8", "int4": "kv-int4"}
+# A scale of four bytes for each token of a head, as the engine here has and vLLM under these names.
+_PER_HEAD = {"int8_per_token_head": 8, "int4_per_token_head": 4}
+_HEAD_SCALE_BYTES = 4
 _FLOATS = {"fp16": "F16", "float16": "F16", "bfloat16": "BF16", "fp32": "F32", "float32": "F32"}
 _CODECS = ("F32", "F16", "BF16", "Q8_0", "Q5_1", "Q5_0", "Q4_1", "Q4_0", "IQ4_NL")
 
@@ -34,11 +37,19 @@ class KvKind:
     source: str
     """The format's block layout, or the row of the catalog."""
     as_of: str = ""
+    head_scale_bytes: int = 0
+    """Of each token of a head, beside the bits of its values."""
 
     @property
     def bytes_per_value(self) -> float:
-        """2 for F16, 0.5625 for Q4_0."""
+        """2 for F16, 0.5625 for Q4_0; without the scales of heads."""
         return self.bits / 8
+
+    def mean_bytes_per_value(self, shape: ModelShape) -> float:
+        """Of a value of the layers that are read, with the scales of their heads."""
+        values = sum(layer.count * layer.key_values_per_token for layer in shape.attention)
+        heads = sum(layer.count * layer.stored_heads for layer in shape.attention)
+        return self.bytes_per_value + (self.head_scale_bytes * heads / values if values else 0.0)
 
 
 def kv_kind(name: str, catalog: Catalog) -> KvKind:
@@ -49,11 +60,13 @@ def kv_kind(name: str, catalog: Catalog) -> KvKind:
     codec = _FLOATS.get(name.lower(), name.upper())
     if codec in _CODECS:
         return KvKind(codec, CODECS[codec].bits_per_weight, f"block layout of {codec}")
+    if name.lower() in _PER_HEAD:
+        note = "with a scale of four bytes for each token of a head"
+        return KvKind(name.lower(), _PER_HEAD[name.lower()], note, "", _HEAD_SCALE_BYTES)
     row = catalog.quantizations.find(_SAME.get(name.lower().replace("_", ""), name))
     if row is None or row.family != "kv-cache" or row.bits_per_weight is None:
-        raise ConfigError(
-            f"KV type {name!r} is not known; there are: {', '.join((*_CODECS, *sorted(_SAME)))}"
-        )
+        names = ", ".join((*_CODECS, *sorted((*_SAME, *_PER_HEAD))))
+        raise ConfigError(f"KV type {name!r} is not known; there are: {names}")
     fact = row.facts["bits_per_weight"]
     return KvKind(row.name, row.bits_per_weight, f"{row.id} ({fact.source})", str(fact.as_of))
 
@@ -145,8 +158,15 @@ class KvCache:
 
     def layer_token_bytes(self, layer: AttentionLayers) -> float:
         """Of one token in one such layer."""
-        keys = layer.key_values_per_token * self.keys.bytes_per_value
-        values = layer.value_values_per_token * self.values.bytes_per_value
+        heads = layer.stored_heads
+        keys = (
+            layer.key_values_per_token * self.keys.bytes_per_value
+            + heads * self.keys.head_scale_bytes
+        )
+        values = (
+            layer.value_values_per_token * self.values.bytes_per_value
+            + heads * self.values.head_scale_bytes
+        )
         if layer.kind == "mla":
             return keys
         return (keys + values) * -(-layer.kv_heads // self.devices) / layer.kv_heads

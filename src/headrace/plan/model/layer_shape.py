@@ -51,6 +51,11 @@ class AttentionLayers:
         return self.key_values_per_token + self.value_values_per_token
 
     @property
+    def stored_heads(self) -> int:
+        """Heads of keys; a latent cache is one."""
+        return 1 if self.kind == "mla" else self.kv_heads
+
+    @property
     def key_values_per_token(self) -> int:
         """Those of keys; all of a latent cache, which is not split."""
         if self.kind == "mla":

@@ -208,8 +208,8 @@ def _parallelism(choice: ReplicaChoice, devices: int) -> Parallelism:
 def _speed_storage(shape: ModelShape, storage: MemoryStorage, weights: Quantity) -> Storage:
     return Storage(
         bytes_per_weight=weights.value / shape.parameters.total,
-        bytes_per_key_value=storage.keys.bytes_per_value,
-        bytes_per_value_value=storage.values.bytes_per_value,
+        bytes_per_key_value=storage.keys.mean_bytes_per_value(shape),
+        bytes_per_value_value=storage.values.mean_bytes_per_value(shape),
     )
 
 

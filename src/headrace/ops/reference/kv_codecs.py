@@ -1,0 +1,137 @@
+"""How K and V of a token are stored, and what is read of them.
+
+A head of a token is stored from its own row alone. Codes and scales equal those of the cpu backend
+(native/kv_floats.h, native/kv_scaled.h): every step is a float32 operation, in the order of
+docs/kernels.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from headrace.ops.kv import KV_CODECS, KVCodec
+from headrace.ops.reference.arithmetic import F32
+
+Codes = npt.NDArray[np.generic]
+
+LEAST_NORMAL = np.float32(2.0**-126)
+"""Scales below are zero: denormals are flushed."""
+
+_MOST_E4M3 = np.float32(448)
+
+_DTYPES: dict[KVCodec, npt.DTypeLike] = {
+    "f32": np.float32,
+    "bf16": ml_dtypes.bfloat16,
+    "fp8": ml_dtypes.float8_e4m3fn,
+    "int8": np.int8,
+    "q8_0": np.int8,
+    "q4_0": np.int8,
+}
+
+
+class StoredHeads(NamedTuple):
+    """Heads as they are stored; scales is None where the codec has none."""
+
+    codes: Codes
+    """[..., width] in the type of the codec; four bits as int8"""
+    scales: F32 | None
+    """f32[...]"""
+
+
+@dataclass(frozen=True)
+class StoredRows:
+    """K or V of one layer: a slot for each token of each block."""
+
+    codec: KVCodec
+    codes: Codes
+    """[blocks, block_size, kv_heads, width] in the type of the codec"""
+    scales: F32 | None
+    """f32[blocks, block_size, kv_heads], None where the codec has none"""
+    rotated: bool
+
+    @classmethod
+    def zeros(
+        cls, codec: KVCodec, slots: tuple[int, int, int], width: int, latent: bool
+    ) -> StoredRows:
+        """Fresh storage. latent: of values that are a part of the keys; those are never turned."""
+        size = KV_CODECS[codec]
+        scales = np.zeros(slots, np.float32) if size.scale_bytes else None
+        codes = np.zeros((*slots, width), _DTYPES[codec])
+        return cls(codec, codes, scales, size.rotated and not latent)
+
+    def write(self, slot: tuple[int, int], heads: F32) -> None:
+        """Store the heads of one token, f32[kv_heads, width]."""
+        encoded = encode(self.codec, rotated(heads) if self.rotated else heads)
+        self.codes[slot] = encoded.codes
+        if self.scales is not None:
+            self.scales[slot] = encoded.scales
+
+    def read(
+        self, slots: tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]
+    ) -> npt.NDArray[np.float64]:
+        """What the tokens in these slots have: f64[tokens, kv_heads, width], still turned."""
+        codes = self.codes[slots].astype(np.float64)
+        if self.codec == "fp8":
+            codes = np.where(np.isnan(codes), np.copysign(480.0, codes), codes)
+        return codes if self.scales is None else codes * self.scales[slots][..., None]
+
+    def copy(self, sources: npt.NDArray[np.int32], targets: npt.NDArray[np.int32]) -> None:
+        """Blocks into others."""
+        self.codes[targets] = self.codes[sources]
+        if self.scales is not None:
+            self.scales[targets] = self.scales[sources]
+
+
+def known_codecs() -> tuple[KVCodec, ...]:
+    """Those that can be stored."""
+    return tuple(_DTYPES)
+
+
+def encode(codec: KVCodec, heads: F32) -> StoredHeads:
+    """Heads [..., width] as they are stored, those of rotated kinds turned already.
+
+    int8: d = amax / 127, q = nearest(x * (127 / amax)). Four bits: m the value of the largest
+    magnitude, the positive one of two, d = m / -8, q = nearest(x * (-8 / m)), at most 7. Where d is
+    zero so is q. A NaN or an infinity makes d one. FP8: to nearest even, 448 at most.
+    """
+    with np.errstate(invalid="ignore", over="ignore", divide="ignore", under="ignore"):
+        if codec == "fp8":
+            bounded = np.clip(heads, -_MOST_E4M3, _MOST_E4M3)
+            return StoredHeads(bounded.astype(ml_dtypes.float8_e4m3fn), None)
+        if not KV_CODECS[codec].scale_bytes:
+            return StoredHeads(heads.astype(_DTYPES[codec]), None)
+        most = np.abs(heads).max(axis=-1)
+        levels = np.float32(127)
+        if codec == "q4_0":
+            most = np.where(heads.max(axis=-1) == most, most, -most)
+            levels = np.float32(-8)
+        scales = most / levels
+        scales[np.abs(scales) < LEAST_NORMAL] = 0
+        factors = np.where(scales == 0, np.float32(0), levels / most)
+        whole = np.rint(heads * factors[..., None])
+        if codec == "q4_0":
+            whole = np.minimum(whole, np.float32(7))
+        return StoredHeads(np.nan_to_num(whole).astype(np.int8), scales)
+
+
+def rotated(heads: F32) -> F32:
+    """Heads [..., width] turned by a Hadamard matrix, which is its own inverse.
+
+    In blocks of the largest power of two that divides the width: for strides 1, 2, 4, ... the pairs
+    (a, b) so far apart become (a + b, a - b); then all are multiplied by 1 / sqrt(block).
+    """
+    block = heads.shape[-1] & -heads.shape[-1]
+    x = heads.reshape(-1, block)
+    stride = 1
+    while stride < block:
+        pairs = x.reshape(-1, block // (2 * stride), 2, stride)
+        low, high = pairs[:, :, 0], pairs[:, :, 1]
+        x = np.stack((low + high, low - high), axis=2).reshape(-1, block)
+        stride *= 2
+    turned: F32 = x * np.float32(1 / np.sqrt(block))
+    return turned.reshape(heads.shape)
