@@ -10,6 +10,7 @@ from typing import Any
 
 from headrace.errors import ConfigError
 from headrace.weights.codecs import CODECS, Codec, get_codec
+from headrace.weights.gguf_values import Typed
 from headrace.weights.quantize.mixes import ALIASES, MIXES, NARROWER, Mix, Place, Shape
 from headrace.weights.quantize.roles import Role, layer_of, may_be_quantised, role_of
 from headrace.weights.source import TensorSource
@@ -54,14 +55,12 @@ def shape_of(
     metadata: Mapping[str, Any], sources: Sequence[TensorSource], has_importance: bool
 ) -> Shape:
     """What mixes need to know, from a file's metadata."""
-    architecture = str(metadata.get("general.architecture", ""))
+    architecture = str(_plain(metadata.get("general.architecture", "")))
 
     def number(key: str) -> int:
-        value = getattr(metadata.get(f"{architecture}.{key}"), "value", None)
-        if value is None:
-            value = metadata.get(f"{architecture}.{key}", 0)
+        value = _plain(metadata.get(f"{architecture}.{key}", 0))
         # Where layers differ there is a number for each; the first speaks for all.
-        if not isinstance(value, (int, float, str)):
+        if not isinstance(value, (int, float)):
             value = value[0] if len(value) else 0
         return int(value)
 
@@ -77,6 +76,10 @@ def shape_of(
         tied=all(source.name != "output.weight" for source in sources),
         has_importance=has_importance,
     )
+
+
+def _plain(value: Any) -> Any:
+    return value.value if isinstance(value, Typed) else value
 
 
 def kinds_of(
