@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from headrace.weights.quantize.make import Made, Step
+    from headrace.weights.quantize.make import QuantizeResult, Step
 
 
 @click.command(short_help="Make a smaller file of a model.")
@@ -81,10 +81,10 @@ def quantize(
     """
     import time
 
-    from headrace.weights.quantize.make import Order, make, plan
+    from headrace.weights.quantize.make import QuantizeOptions, make, plan
     from headrace.weights.quantize.plan import mix_of, override_of
 
-    order = Order(
+    order = QuantizeOptions(
         mix=mix_of(mix),
         overrides=[override_of(text) for text in overrides],
         pure=pure,
@@ -178,7 +178,7 @@ def _print_plan(steps: list[Step], as_json: bool) -> None:
         click.echo(f"{len(steps)} tensors, {size_text(total)}, {bits:.2f} bits per weight")
 
 
-def _print_made(made: Made, mix: str, seconds: float, as_json: bool) -> None:
+def _print_made(made: QuantizeResult, mix: str, seconds: float, as_json: bool) -> None:
     from headrace.cli.fetch_bar import size_text
     from headrace.cli.notes import note
 

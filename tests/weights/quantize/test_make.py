@@ -22,7 +22,7 @@ from headrace.weights.quantize.importance import (
     read_importance,
     write_importance,
 )
-from headrace.weights.quantize.make import Made, Order, Step, make, plan
+from headrace.weights.quantize.make import QuantizeOptions, QuantizeResult, Step, make, plan
 from headrace.weights.quantize.plan import mix_of, override_of
 from headrace.weights.source import source_of_array
 from tests.weights.quantize.models import FFN, METADATA, WIDTH, sources, write_model
@@ -33,8 +33,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_model(tmp_path_factory.mktemp("model") / "model.gguf")
 
 
-def made(model: Path, path: Path, mix: str = "Q4_K_M", **options: object) -> Made:
-    order = Order(mix_of(mix), **options)  # type: ignore[arg-type]
+def made(model: Path, path: Path, mix: str = "Q4_K_M", **options: object) -> QuantizeResult:
+    order = QuantizeOptions(mix_of(mix), **options)  # type: ignore[arg-type]
     return make(model, path, order, threads=2)
 
 
@@ -64,7 +64,7 @@ def test_tensors_are_what_their_codec_makes_of_the_source(model: Path, tmp_path:
 
 
 def test_a_plan_is_what_is_made_afterwards(model: Path, tmp_path: Path) -> None:
-    order = Order(mix_of("Q5_K_M"), [override_of("attn_q=Q8_0")])
+    order = QuantizeOptions(mix_of("Q5_K_M"), [override_of("attn_q=Q8_0")])
     steps: list[Step] = []
     result = make(model, tmp_path / "out.gguf", order, threads=1, progress=steps.append)
     assert steps == plan(model, order)
@@ -84,7 +84,7 @@ def test_a_folder_becomes_a_file_that_opens(tmp_path: Path) -> None:
 
 
 def test_the_number_of_threads_changes_nothing(model: Path, tmp_path: Path) -> None:
-    order = Order(mix_of("Q3_K_M"))
+    order = QuantizeOptions(mix_of("Q3_K_M"))
     for threads in (1, 3):
         make(model, tmp_path / f"{threads}.gguf", order, threads=threads)
     assert (tmp_path / "1.gguf").read_bytes() == (tmp_path / "3.gguf").read_bytes()
@@ -173,10 +173,10 @@ def test_nothing_is_replaced_without_force(model: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="exists already; --force replaces it"):
         made(model, path)
     assert path.read_bytes() == b"mine"
-    make(model, path, Order(mix_of("Q8_0")), threads=1, force=True)
+    make(model, path, QuantizeOptions(mix_of("Q8_0")), threads=1, force=True)
     assert read_gguf(path).metadata["general.file_type"] == 7
     with pytest.raises(ConfigError, match="is the source itself"):
-        make(path, path, Order(mix_of("Q8_0")), threads=1, force=True)
+        make(path, path, QuantizeOptions(mix_of("Q8_0")), threads=1, force=True)
 
 
 def test_what_is_quantised_already_is_not_quantised_again_unasked(
@@ -196,7 +196,7 @@ def interrupted(model: Path, path: Path, after: int, mix: str = "Q4_K_M") -> Non
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        make(model, path, Order(mix_of(mix)), threads=2, progress=progress)
+        make(model, path, QuantizeOptions(mix_of(mix)), threads=2, progress=progress)
 
 
 def test_an_interrupted_run_is_taken_up_and_gives_the_same_file(
@@ -241,12 +241,13 @@ def test_a_part_that_is_damaged_is_begun_again(model: Path, tmp_path: Path) -> N
 SCRIPT = """
 import sys, time
 from pathlib import Path
-from headrace.weights.quantize.make import Order, make
+from headrace.weights.quantize.make import QuantizeOptions, make
 from headrace.weights.quantize.plan import mix_of
 def slow(step):
     print(step.number, flush=True)
     time.sleep(0.05)
-make(Path(sys.argv[1]), Path(sys.argv[2]), Order(mix_of("Q4_K_M")), threads=1, progress=slow)
+options = QuantizeOptions(mix_of("Q4_K_M"))
+make(Path(sys.argv[1]), Path(sys.argv[2]), options, threads=1, progress=slow)
 """
 
 
@@ -285,11 +286,11 @@ FULL = """
 import resource, sys
 from pathlib import Path
 from headrace.errors import CheckpointError
-from headrace.weights.quantize.make import Order, make
+from headrace.weights.quantize.make import QuantizeOptions, make
 from headrace.weights.quantize.plan import mix_of
 resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, resource.RLIM_INFINITY))
 try:
-    make(Path(sys.argv[1]), Path(sys.argv[2]), Order(mix_of("Q4_K_M")), threads=1)
+    make(Path(sys.argv[1]), Path(sys.argv[2]), QuantizeOptions(mix_of("Q4_K_M")), threads=1)
 except CheckpointError as error:
     print(error)
 """

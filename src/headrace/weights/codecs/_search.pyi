@@ -24,4 +24,4 @@ def search(
     dmin: F32,
     level: str = "auto",
 ) -> None:
-    """Codes of `values` into the five arrays after `weights`, as `search.Found` describes them."""
+    """Codes of `values` into the five arrays after `weights`; see `search.BlockCodes`."""

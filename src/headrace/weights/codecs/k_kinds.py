@@ -104,12 +104,14 @@ def _quarters(quants: Bytes) -> Bytes:
     """uint8[n, parts * 32] of two-bit uint8[n, parts, 4, 32]: the inverse of `_two_bits`."""
     shifted = quants << _PAIRS
     joined = shifted[:, :, 0] | shifted[:, :, 1] | shifted[:, :, 2] | shifted[:, :, 3]
-    return joined.reshape(len(quants), -1)
+    out: Bytes = joined.reshape(len(quants), -1)
+    return out
 
 
 def _eighths(bits: Bytes) -> Bytes:
     """uint8[n, 32] of bits uint8[n, 8, 32]: the inverse of `_one_bit`."""
-    return np.bitwise_or.reduce(bits << _BITS, axis=1)
+    out: Bytes = np.bitwise_or.reduce(bits << _BITS, axis=1)
+    return out
 
 
 def _encode_q2_k(values: Floats, blocks: Blocks, weights: Floats | None) -> None:

@@ -57,11 +57,11 @@ class Steps(NamedTuple):
 
     first: float
     step: float
-    count: int
+    tries: int
 
 
 @dataclass(frozen=True)
-class Searched:
+class SearchedKind:
     """A kind that is encoded by search."""
 
     elements: int
@@ -84,20 +84,20 @@ class Searched:
 
 # The steps are those at which errors over normal, Student-t and uniform values and over trained
 # weights stopped falling.
-SEARCHED: Mapping[str, Searched] = {
-    "Q2_K": Searched(256, 16, 3, 15, True, Steps(0.9, 0.05, 14)),
-    "Q3_K": Searched(256, 16, 4, 32, False, Steps(0.8, 0.05, 10)),
-    "Q4_K": Searched(256, 32, 15, 63, True, Steps(0.94, 0.02, 14)),
-    "Q5_K": Searched(256, 32, 31, 63, True, Steps(0.96, 0.01, 14)),
-    "Q6_K": Searched(256, 16, 32, 128, False, Steps(0.97, 0.01, 8)),
-    "IQ4_NL": Searched(32, 32, 0, 0, False, Steps(0.85, 0.03, 10)),
-    "IQ4_XS": Searched(256, 32, 0, 32, False, Steps(0.85, 0.03, 10)),
-    "Q4_0": Searched(32, 32, 8, 0, False, Steps(0.85, 0.03, 10)),
-    "Q5_0": Searched(32, 32, 16, 0, False, Steps(0.93, 0.02, 9)),
+SEARCHED: Mapping[str, SearchedKind] = {
+    "Q2_K": SearchedKind(256, 16, 3, 15, True, Steps(0.9, 0.05, 14)),
+    "Q3_K": SearchedKind(256, 16, 4, 32, False, Steps(0.8, 0.05, 10)),
+    "Q4_K": SearchedKind(256, 32, 15, 63, True, Steps(0.94, 0.02, 14)),
+    "Q5_K": SearchedKind(256, 32, 31, 63, True, Steps(0.96, 0.01, 14)),
+    "Q6_K": SearchedKind(256, 16, 32, 128, False, Steps(0.97, 0.01, 8)),
+    "IQ4_NL": SearchedKind(32, 32, 0, 0, False, Steps(0.85, 0.03, 10)),
+    "IQ4_XS": SearchedKind(256, 32, 0, 32, False, Steps(0.85, 0.03, 10)),
+    "Q4_0": SearchedKind(32, 32, 8, 0, False, Steps(0.85, 0.03, 10)),
+    "Q5_0": SearchedKind(32, 32, 16, 0, False, Steps(0.93, 0.02, 9)),
 }
 
 
-class Found(NamedTuple):
+class BlockCodes(NamedTuple):
     """The codes of some blocks."""
 
     quants: Bytes
@@ -112,7 +112,7 @@ class Found(NamedTuple):
     """float32[blocks]; empty where the kind has none."""
 
 
-def encoded(kind: str, values: Floats, weights: Floats | None) -> Found:
+def encoded(kind: str, values: Floats, weights: Floats | None) -> BlockCodes:
     """What `search` finds for any float32[blocks, elements] and weights of 0 or more.
 
     Weights count within a block only, in proportion. Raises CheckpointError where `kind` cannot
@@ -156,7 +156,7 @@ def _weights(values: Floats, importance: Floats | None) -> Floats:
     return weights
 
 
-def search(kind: str, values: Floats, weights: Floats | None, level: str = "auto") -> Found:
+def search(kind: str, values: Floats, weights: Floats | None, level: str = "auto") -> BlockCodes:
     """Codes of float32[blocks, elements], weighed by the same shape or equally: the native search.
 
     Finite values of magnitudes up to 1e9, and weights from 0 on that are not all 0 in a group.
@@ -167,7 +167,7 @@ def search(kind: str, values: Floats, weights: Floats | None, level: str = "auto
     return found
 
 
-def find(kind: str, values: Floats, weights: Floats | None) -> Found:
+def find(kind: str, values: Floats, weights: Floats | None) -> BlockCodes:
     """The same as `search`, and its definition."""
     facts = SEARCHED[kind]
     n = len(values)
@@ -188,8 +188,8 @@ def find(kind: str, values: Floats, weights: Floats | None) -> Found:
     return found
 
 
-def _room(facts: Searched, n: int) -> Found:
-    return Found(
+def _room(facts: SearchedKind, n: int) -> BlockCodes:
+    return BlockCodes(
         np.empty((n, facts.elements), np.uint8),
         np.empty((n, facts.groups), np.int8),
         np.empty((n, facts.groups if facts.minimums else 0), np.int8),
@@ -212,7 +212,7 @@ def _clip(v: Floats, low: float, high: float) -> Floats:
     return np.minimum(np.maximum(v, np.float32(low)), np.float32(high))
 
 
-def _levels(facts: Searched) -> Callable[[Floats], Floats]:
+def _levels(facts: SearchedKind) -> Callable[[Floats], Floats]:
     if facts.top:
         return lambda v: np.rint(_clip(v, -facts.top, facts.top - 1))
     return _non_linear
@@ -225,7 +225,7 @@ def _non_linear(v: Floats) -> Floats:
     return level
 
 
-def _numbers(facts: Searched, levels: Floats) -> Bytes:
+def _numbers(facts: SearchedKind, levels: Floats) -> Bytes:
     if facts.top:
         return (levels + np.float32(facts.top)).astype(np.uint8)
     return np.searchsorted(NON_LINEAR, levels).astype(np.uint8)
@@ -243,7 +243,7 @@ def _block_sums(per_group: Floats, groups: int) -> Doubles:
     return total
 
 
-def _fit_scale(facts: Searched, x: Floats, w: Floats) -> Floats:
+def _fit_scale(facts: SearchedKind, x: Floats, w: Floats) -> Floats:
     """float32[groups]: the scale with which each group's levels explain most of it."""
     level = _levels(facts)
     lanes = np.arange(x.shape[1])
@@ -267,7 +267,7 @@ def _fit_scale(facts: Searched, x: Floats, w: Floats) -> Floats:
         scale = np.where(better, fitted, scale)
 
     first, last = (-facts.top, facts.top - 1) if facts.top else (NON_LINEAR[0], NON_LINEAR[-1])
-    for k in range(facts.steps.count):
+    for k in range(facts.steps.tries):
         stretch = np.float32(facts.steps.first) + np.float32(k) * np.float32(facts.steps.step)
         attempt(unit * (np.float32(first) * stretch))
         attempt(unit * (np.float32(last) * stretch))
@@ -276,7 +276,7 @@ def _fit_scale(facts: Searched, x: Floats, w: Floats) -> Floats:
     return scale
 
 
-def _find_around_zero(facts: Searched, x: Floats, w: Floats, found: Found) -> None:
+def _find_around_zero(facts: SearchedKind, x: Floats, w: Floats, found: BlockCodes) -> None:
     level, groups = _levels(facts), facts.groups
     scale = _fit_scale(facts, x, w)
     per_block = scale.reshape(-1, groups)
@@ -327,7 +327,7 @@ def _find_around_zero(facts: Searched, x: Floats, w: Floats, found: Found) -> No
     found.d[:] = d
 
 
-def _fit_straight(facts: Searched, x: Floats, w: Floats) -> tuple[Floats, Floats]:
+def _fit_straight(facts: SearchedKind, x: Floats, w: Floats) -> tuple[Floats, Floats]:
     """Scale and minimum of each group, float32[groups] each."""
     low, high = np.minimum(x.min(axis=0), _ZERO), x.max(axis=0)
     sw, sx = np.zeros_like(low), np.zeros_like(low)
@@ -361,7 +361,7 @@ def _fit_straight(facts: Searched, x: Floats, w: Floats) -> tuple[Floats, Floats
         scale = np.where(better, fitted, scale)
         minimum = np.where(better, -offset, minimum)
 
-    for k in range(facts.steps.count):
+    for k in range(facts.steps.tries):
         stretch = np.float32(facts.steps.first) + np.float32(k) * np.float32(facts.steps.step)
         attempt(-low, unit * (np.float32(facts.top) * stretch))
     for _ in range(_REFITS):
@@ -369,7 +369,7 @@ def _fit_straight(facts: Searched, x: Floats, w: Floats) -> tuple[Floats, Floats
     return scale, minimum
 
 
-def _find_from_minimum(facts: Searched, x: Floats, w: Floats, found: Found) -> None:
+def _find_from_minimum(facts: SearchedKind, x: Floats, w: Floats, found: BlockCodes) -> None:
     groups = facts.groups
     scale, minimum = _fit_straight(facts, x, w)
     limit = np.float32(facts.codes)

@@ -36,7 +36,7 @@ _SUMS, _COUNTS = ".in_sum2", ".counts"
 
 @dataclass(frozen=True)
 class ColumnSums:
-    """What was counted of one matrix, or of a stack of them."""
+    """Sums over the inputs of one matrix, or of a stack of them."""
 
     squares: Floats
     """float32[matrices, columns]: sums of squares of each input."""

@@ -33,8 +33,8 @@ _UNQUANTISED = ("F32", "F16", "BF16")
 
 
 @dataclass(frozen=True)
-class Order:
-    """What is to be made."""
+class QuantizeOptions:
+    """Choices about the file that is to be made."""
 
     mix: Mix
     overrides: Sequence[Override] = ()
@@ -65,7 +65,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Made:
+class QuantizeResult:
     """A file that was made."""
 
     path: Path
@@ -88,12 +88,12 @@ class Made:
 def make(
     source: Path,
     path: Path,
-    order: Order,
+    order: QuantizeOptions,
     *,
     threads: int,
     progress: Callable[[Step], None] = lambda step: None,
     force: bool = False,
-) -> Made:
+) -> QuantizeResult:
     """Write the model at `source` to `path` as `order` says.
 
     progress: called after every tensor that is written now. An interrupted run is taken up by the
@@ -122,7 +122,7 @@ def make(
         nbytes = write_resumable(
             path, header, tensors, _key(source, header, order), steps.done, force=force
         )
-    return Made(
+    return QuantizeResult(
         path=path,
         nbytes=nbytes,
         source_nbytes=sum(each.nbytes for each in contents.sources),
@@ -133,7 +133,7 @@ def make(
     )
 
 
-def plan(source: Path, order: Order) -> list[Step]:
+def plan(source: Path, order: QuantizeOptions) -> list[Step]:
     """The steps of `make`, with no weight read and nothing written; its errors."""
     contents = contents_of(source)
     steps: list[Step] = []
@@ -143,7 +143,7 @@ def plan(source: Path, order: Order) -> list[Step]:
     return steps
 
 
-def _kinds(contents: GGUFContents, order: Order) -> dict[str, Codec]:
+def _kinds(contents: GGUFContents, order: QuantizeOptions) -> dict[str, Codec]:
     shape = shape_of(contents.entries, contents.sources, order.importance is not None)
     kinds = kinds_of(contents.sources, order.mix, shape, order.overrides, pure=order.pure)
     _check_requantize(contents.sources, kinds, order)
@@ -211,7 +211,7 @@ def _num_values(source: TensorSource) -> int:
 
 
 def _check_requantize(
-    sources: Sequence[TensorSource], kinds: Mapping[str, Codec], order: Order
+    sources: Sequence[TensorSource], kinds: Mapping[str, Codec], order: QuantizeOptions
 ) -> None:
     if order.allow_requantize:
         return
@@ -248,7 +248,7 @@ def _columns(
     return None if sums is None else sums.importance()
 
 
-def _entries(order: Order, importance: ImportanceFile | None) -> dict[str, Any]:
+def _entries(order: QuantizeOptions, importance: ImportanceFile | None) -> dict[str, Any]:
     entries: dict[str, Any] = {_FILE_TYPE: order.mix.file_type, _VERSION: 2}
     if order.importance is not None and importance is not None:
         # The keys of llama-quantize (tools/quantize/quantize.cpp).
@@ -262,7 +262,7 @@ def _entries(order: Order, importance: ImportanceFile | None) -> dict[str, Any]:
     return entries
 
 
-def _key(source: Path, header: bytes, order: Order) -> str:
+def _key(source: Path, header: bytes, order: QuantizeOptions) -> str:
     """What the work is: its result, and the files it is made of as they are now."""
     digest = hashlib.sha256(header)
     files = [path for path in source.rglob("*") if path.is_file()] if source.is_dir() else [source]

@@ -6,8 +6,8 @@ holds decides. What is declared here are llama-quantize's decisions, so that a f
 the size and the kinds that its name says elsewhere; `tests/weights/quantize/` compares them with
 what it decided on recorded models.
 
-Source: llama.cpp, src/llama-quant.cpp (llama_tensor_get_type_impl, tensor_type_fallback,
-llama_ftype_get_default_type), include/llama.h (llama_ftype).
+Source: llama.cpp, llama-quant.cpp (llama_tensor_get_type_impl, tensor_type_fallback,
+llama_ftype_get_default_type), llama.h (llama_ftype).
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from headrace.weights.quantize.roles import Role
 
 @dataclass(frozen=True)
 class Shape:
-    """What of a model mixes depend on."""
+    """The facts of a model that mixes depend on."""
 
     architecture: str
     """general.architecture."""
     layers: int
     experts: int
-    """Experts of a layer; 0 where there are none."""
+    """Experts of a layer; 0 without."""
     queries_per_kv: int
     """Query heads that share a head of K and V."""
     wide_sharing: bool
@@ -37,24 +37,24 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Place:
-    """Which of the matrices of its role a matrix is."""
+class Position:
+    """The place of a matrix among those of its role."""
 
     number: int
     """From 0."""
     count: int
 
 
-Condition = Callable[[Place, Shape], bool]
+Condition = Callable[[Position, Shape], bool]
 
 
-def always(place: Place, shape: Shape) -> bool:
+def always(place: Position, shape: Shape) -> bool:
     """For every matrix."""
     del place, shape
     return True
 
 
-def outer_and_thirds(place: Place, shape: Shape) -> bool:
+def outer_and_thirds(place: Position, shape: Shape) -> bool:
     """The first and last eighth of the layers, and every third one between."""
     del shape
     eighth = place.count // 8
@@ -73,25 +73,25 @@ def _below(number: int) -> Condition:
 first_eighth, first_sixteenth = _first(8), _first(16)
 
 
-def shared_values(place: Place, shape: Shape) -> bool:
+def shared_values(place: Position, shape: Shape) -> bool:
     """V is small where four heads or more of Q share it."""
     del place
     return shape.queries_per_kv >= 4
 
 
-def falcon(place: Place, shape: Shape) -> bool:
+def falcon(place: Position, shape: Shape) -> bool:
     """Falcon's own rules."""
     del place
     return shape.architecture == "falcon"
 
 
-def eight_experts(place: Place, shape: Shape) -> bool:
+def eight_experts(place: Position, shape: Shape) -> bool:
     """The mixtures of eight experts, beside which attention is small."""
     del place
     return shape.experts == 8
 
 
-def with_importance(place: Place, shape: Shape) -> bool:
+def with_importance(place: Position, shape: Shape) -> bool:
     """Where importance is given."""
     del place
     return shape.has_importance
@@ -122,7 +122,7 @@ class Mix:
     stacks: str | None = None
     """Kind of stacks of experts where it is another, as in MXFP4_MOE."""
 
-    def kind_of(self, role: Role, place: Place, shape: Shape) -> str:
+    def kind_of(self, role: Role, place: Position, shape: Shape) -> str:
         """The kind of a matrix whose rows are whole blocks."""
         if role is Role.OUTPUT or (role is Role.EMBEDDING and shape.tied):
             plain = self.kind == "Q8_0" or shape.architecture == "falcon"
@@ -209,4 +209,4 @@ NARROWER: Mapping[str, str] = {
     "IQ4_XS": "IQ4_NL", "Q2_K": "Q4_0", "Q3_K": "Q4_0", "TQ1_0": "Q4_0", "TQ2_0": "Q4_0",
     "Q4_K": "Q5_0", "Q5_K": "Q5_1", "Q6_K": "Q8_0",
 }  # fmt: skip
-"""The kind of blocks of 32 that stands in where rows are not whole blocks of 256."""
+"""The kind of blocks of 32 that is taken where rows are not whole blocks of 256."""

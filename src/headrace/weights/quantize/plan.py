@@ -11,11 +11,11 @@ from typing import Any
 from headrace.errors import ConfigError
 from headrace.weights.codecs import CODECS, Codec, get_codec
 from headrace.weights.gguf_values import Typed
-from headrace.weights.quantize.mixes import ALIASES, MIXES, NARROWER, Mix, Place, Shape
+from headrace.weights.quantize.mixes import ALIASES, MIXES, NARROWER, Mix, Position, Shape
 from headrace.weights.quantize.roles import Role, layer_of, may_be_quantised, role_of
 from headrace.weights.source import TensorSource
 
-# Architectures and numbers of layers that llama.cpp calls 70B (LLM_TYPE_70B in src/models/).
+# Architectures and numbers of layers that llama.cpp calls 70B (LLM_TYPE_70B).
 _WIDE_SHARING = {("llama", 80), ("qwen2", 80), ("deci", 80), ("olmo", 80), ("jais2", 68)}
 
 
@@ -108,7 +108,7 @@ def kinds_of(
         number = counters[role]
         if role in (Role.DOWN, Role.GATE, Role.UP) and shape.experts > 1:
             number = layer_of(source.name)
-        place = Place(number, values if role is Role.VALUES else shape.layers)
+        place = Position(number, values if role is Role.VALUES else shape.layers)
         counters[role] += 1
         override = next((each for each in overrides if each.pattern.search(source.name)), None)
         if override is not None:
@@ -124,7 +124,7 @@ def kinds_of(
 
 
 def _mixed(
-    mix: Mix, role: Role, place: Place, shape: Shape, source: TensorSource, codec: Codec
+    mix: Mix, role: Role, place: Position, shape: Shape, source: TensorSource, codec: Codec
 ) -> str:
     final = role is Role.OUTPUT or (role is Role.EMBEDDING and shape.tied)
     if final and source.shape[-1] % codec.block_elements:
@@ -133,7 +133,7 @@ def _mixed(
 
 
 def _fitting(codec: Codec, width: int) -> Codec:
-    """The codec, or what stands in for it where rows are not whole blocks."""
+    """The codec, or what is taken instead where rows are not whole blocks."""
     if width % codec.block_elements == 0:
         return codec
     narrower = get_codec(NARROWER.get(codec.name, "F16"))

@@ -1,6 +1,6 @@
 """What a tensor of a GGUF file does, by its name, and whether it may be quantised.
 
-Source: llama.cpp, src/llama-quant.cpp (tensor_get_category, tensor_allows_quantization).
+Source: llama.cpp, llama-quant.cpp (tensor_get_category, tensor_allows_quantization).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _LAYER = re.compile(r"blk\.(\d+)\.")
 
 
 class Role(Enum):
-    """What a matrix does, as far as mixes tell matrices apart."""
+    """The part a matrix has in a model, as far as mixes distinguish matrices."""
 
     OUTPUT = "output"
     EMBEDDING = "embedding"
