@@ -52,7 +52,12 @@ def write_resumable(
         ends.append(ends[-1] + padded(tensor.nbytes))
     with _locked(part) as file:
         done = _done(note, key, os.fstat(file.fileno()).st_size, ends)
-        _check_room(path, ends[-1] - os.fstat(file.fileno()).st_size if done else ends[-1])
+        try:
+            _check_room(path, ends[-1] - ends[done])
+        except CheckpointError:
+            if not done:
+                _discard(part, note)
+            raise
         file.truncate(ends[done])
         progress(done)
         with _naming(path, tensors, part) as at:
@@ -68,6 +73,10 @@ def write_resumable(
                         _note(file, note, key, done)
                         noted = ends[done]
                     progress(done)
+            except CheckpointError:
+                # The source is at fault, and would be again.
+                _discard(part, note)
+                raise
             except BaseException:
                 _note_if_possible(file, note, key, done)
                 raise
@@ -110,6 +119,11 @@ def _note(file: BinaryIO, note: Path, key: str, done: int) -> None:
     os.fsync(file.fileno())
     with atomic_file(note) as written:
         written.write(json.dumps({"key": key, "tensors": done}).encode())
+
+
+def _discard(part: Path, note: Path) -> None:
+    part.unlink(missing_ok=True)
+    note.unlink(missing_ok=True)
 
 
 def _note_if_possible(file: BinaryIO, note: Path, key: str, done: int) -> None:
