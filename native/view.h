@@ -72,6 +72,7 @@ class View {
     if constexpr (std::is_same_v<T, int32_t>) return "int32";
     if constexpr (std::is_same_v<T, uint32_t>) return "uint32";
     if constexpr (std::is_same_v<T, uint64_t>) return "uint64";
+    if constexpr (std::is_same_v<T, int8_t>) return "int8";
     return "uint8";
   }
 

@@ -22,6 +22,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "src" / "headrace"
 MODULE = re.compile(r"headrace/ops/cpu/_native\.[\w.-]+\.so")
+ENCODERS = re.compile(r"headrace/weights/codecs/_search\.[\w.-]+\.so")
 LEVELS = {
     "x86_64": ("portable", "avx2", "avx512", "avx512_vbmi", "avx512_bf16", "amx"),
     "aarch64": ("portable", "neon", "neon_dotprod"),
@@ -44,13 +45,16 @@ def content_faults(names: Iterable[str], expected: set[str]) -> list[str]:
     """What a wheel with these names lacks, or has that it should not."""
     there = set(names)
     modules = sorted(name for name in there if MODULE.fullmatch(name))
+    encoders = sorted(name for name in there if ENCODERS.fullmatch(name))
     inside = {name for name in there if name.split("/")[0] == "headrace"}
     others = {name for name in there - inside if ".dist-info/" not in name}
     faults = [f"{name} is missing" for name in sorted(expected - there)]
-    faults += [f"{name} is not a source file" for name in sorted(inside - expected - {*modules})]
+    known = expected | {*modules, *encoders}
+    faults += [f"{name} is not a source file" for name in sorted(inside - known)]
     faults += [f"{name} lies outside the package" for name in sorted(others)]
-    if len(modules) != 1:
-        faults.append(f"native modules: 1 is expected, not {len(modules)}: {', '.join(modules)}")
+    for what, found in (("native modules", modules), ("modules of encoders", encoders)):
+        if len(found) != 1:
+            faults.append(f"{what}: 1 is expected, not {len(found)}: {', '.join(found)}")
     return faults
 
 

@@ -19,6 +19,7 @@ from tests.docs.pages import ROOT
 from tools import check_wheel, repair_wheel
 
 MODULE = "headrace/ops/cpu/_native.cpython-311-x86_64-linux-gnu.so"
+ENCODERS = "headrace/weights/codecs/_search.cpython-311-x86_64-linux-gnu.so"
 FILES = {"headrace/__init__.py", "headrace/embedded/model.gguf"}
 INFO = "headrace-0.1.0.dist-info/METADATA"
 
@@ -37,18 +38,19 @@ def test_every_file_of_the_sources_is_expected() -> None:
 @pytest.mark.parametrize(
     ("names", "faults"),
     [
-        ({*FILES, MODULE, INFO}, []),
-        ({MODULE, "headrace/__init__.py"}, ["headrace/embedded/model.gguf is missing"]),
-        ({*FILES, MODULE, "headrace/x.o"}, ["headrace/x.o is not a source file"]),
-        ({*FILES, MODULE, "native/level.h"}, ["native/level.h lies outside the package"]),
-        ({*FILES}, ["native modules: 1 is expected, not 0: "]),
+        ({*FILES, MODULE, ENCODERS, INFO}, []),
+        ({MODULE, ENCODERS, "headrace/__init__.py"}, ["headrace/embedded/model.gguf is missing"]),
+        ({*FILES, MODULE, ENCODERS, "headrace/x.o"}, ["headrace/x.o is not a source file"]),
+        ({*FILES, MODULE, ENCODERS, "native/level.h"}, ["native/level.h lies outside the package"]),
+        ({*FILES, ENCODERS}, ["native modules: 1 is expected, not 0: "]),
+        ({*FILES, MODULE}, ["modules of encoders: 1 is expected, not 0: "]),
         (
-            {*FILES, MODULE, MODULE.replace("311", "312")},
+            {*FILES, ENCODERS, MODULE, MODULE.replace("311", "312")},
             [f"native modules: 1 is expected, not 2: {MODULE}, {MODULE.replace('311', '312')}"],
         ),
     ],
 )
-def test_a_wheel_has_the_sources_and_one_module_and_nothing_else(
+def test_a_wheel_has_the_sources_and_its_modules_and_nothing_else(
     names: set[str], faults: list[str]
 ) -> None:
     assert repair_wheel.content_faults(names, FILES) == faults
@@ -105,6 +107,7 @@ def test_a_wheel_that_lacks_something_gets_no_tag(
         for name in repair_wheel.expected_files(repair_wheel.PACKAGE):
             archive.writestr(name, "")
         archive.writestr(MODULE, b"_ZN8headrace16portable_kernelsEv\0")
+        archive.writestr(ENCODERS, b"")
     monkeypatch.setattr(sys, "argv", ["x", str(wheel), "--into", str(tmp_path / "dist")])
     monkeypatch.setattr(os, "uname", lambda: os.uname_result(("", "", "", "", "x86_64")))
     assert repair_wheel.main() == 1

@@ -11,6 +11,7 @@ import pytest
 from benchmarks.random_rows import random_rows
 from headrace.errors import CheckpointError
 from headrace.weights.codecs import CODECS, get_codec
+from headrace.weights.codecs.search import SEARCHED
 from headrace.weights.gguf_file import read_gguf
 from headrace.weights.gguf_values import Typed, ValueType
 from headrace.weights.gguf_writer import write_gguf_file
@@ -73,7 +74,12 @@ def test_gguf_py_reads_what_is_written(tmp_path: Path) -> None:
 
 def test_gguf_py_reads_values_encoded_on_the_way(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    made = {name: codec for name, codec in CODECS.items() if codec.can_encode}
+    # gguf-py has no encoders of kinds whose scales are searched for.
+    made = {
+        name: codec
+        for name, codec in CODECS.items()
+        if codec.can_encode and (name not in SEARCHED or name in ("Q4_0", "Q5_0"))
+    }
     values = {name: rng.standard_normal((5, 256), np.float32) for name in made}
     path = tmp_path / "m.gguf"
     sources = [source_of_array(values[name], name, codec) for name, codec in made.items()]

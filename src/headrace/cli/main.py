@@ -37,6 +37,10 @@ COMMANDS = {
     "eval": CommandEntry(
         "headrace.cli.eval:evaluate", "Measure how well a checkpoint predicts a text."
     ),
+    "quantize": CommandEntry("headrace.cli.quantize:quantize", "Make a smaller file of a model."),
+    "imatrix": CommandEntry(
+        "headrace.cli.imatrix:imatrix", "Measure what matters in a model's matrices, for quantize."
+    ),
     "catalog": CommandEntry(
         "headrace.cli.catalog.group:catalog", "Look up facts about models, hardware and prices."
     ),

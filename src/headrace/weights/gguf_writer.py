@@ -53,6 +53,25 @@ def write_gguf_file(
     Raises CheckpointError naming the key or tensor that GGUF cannot hold; nothing is left behind.
     """
     path = Path(path)
+    header = gguf_header(path, metadata, tensors, alignment)
+    with atomic_file(path) as file:
+        file.write(header)
+        for tensor in tensors:
+            tensor.write_to(file)
+            file.write(bytes(padded(tensor.nbytes, alignment) - tensor.nbytes))
+        return file.tell()
+
+
+def gguf_header(
+    path: Path,
+    metadata: Mapping[str, Any],
+    tensors: Sequence[TensorSource],
+    alignment: int = DEFAULT_ALIGNMENT,
+) -> bytes:
+    """All that lies before the first tensor, padded; tensors follow in order, each padded.
+
+    path: for messages. Raises CheckpointError as `write_gguf_file` does.
+    """
     if alignment < 8 or alignment & (alignment - 1):
         raise CheckpointError(f"alignment is {alignment}; a power of two of 8 or more is required")
     entries = dict(metadata)
@@ -69,17 +88,12 @@ def write_gguf_file(
     offset = 0
     for tensor in tensors:
         header += _tensor_info(tensor, offset)
-        offset += _padded(tensor.nbytes, alignment)
-    with atomic_file(path) as file:
-        file.write(header)
-        file.write(bytes(_padded(len(header), alignment) - len(header)))
-        for tensor in tensors:
-            tensor.write_to(file)
-            file.write(bytes(_padded(tensor.nbytes, alignment) - tensor.nbytes))
-        return file.tell()
+        offset += padded(tensor.nbytes, alignment)
+    return bytes(header) + bytes(padded(len(header), alignment) - len(header))
 
 
-def _padded(n_bytes: int, alignment: int) -> int:
+def padded(n_bytes: int, alignment: int = DEFAULT_ALIGNMENT) -> int:
+    """Bytes that `n_bytes` take up with what follows them up to the next multiple."""
     return -(-n_bytes // alignment) * alignment
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +68,33 @@ def write_gguf(
     pre: name of the pre-tokenizer where tokenizer.json has an unusual one.
     Raises UnsupportedModelError or CheckpointError naming what GGUF cannot hold.
     """
-    path, checkpoint = Path(path), unscaled(checkpoint)
+    path = Path(path)
+    contents = gguf_contents(checkpoint, codec, metadata=metadata, pre=pre)
+    nbytes = write_gguf_file(path, contents.entries, contents.sources)
+    return ConversionResult(path, nbytes, count_codecs(contents.sources), contents.notes)
+
+
+@dataclass(frozen=True)
+class GGUFContents:
+    """A GGUF file that is yet to be written."""
+
+    entries: dict[str, Any]
+    """Its metadata."""
+    sources: list[TensorSource]
+    """Its tensors, in order."""
+    notes: tuple[str, ...]
+    """As in `ConversionResult`."""
+
+
+def gguf_contents(
+    checkpoint: Checkpoint,
+    codec: str | None = None,
+    *,
+    metadata: Mapping[str, Any] | None = None,
+    pre: str | None = None,
+) -> GGUFContents:
+    """What `write_gguf` writes, with no weight read so far; its arguments and errors."""
+    checkpoint = unscaled(checkpoint)
     target = None if codec is None else get_codec(codec)
     if target is not None:
         target.check_can_encode()
@@ -109,8 +135,7 @@ def write_gguf(
         entries["general.file_type"] = _file_type(sources)
     entries["general.quantization_version"] = 2
     entries |= dict(metadata or {})
-    nbytes = write_gguf_file(path, entries, sources)
-    return ConversionResult(path, nbytes, count_codecs(sources), tuple(notes))
+    return GGUFContents(entries, sources, tuple(notes))
 
 
 def _gguf_name(architecture: Architecture, name: str) -> str:

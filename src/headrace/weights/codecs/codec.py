@@ -39,6 +39,9 @@ class Codec:
     """Tensor type id in GGUF files."""
     _decode: Callable[[Blocks, Floats], None] = field(repr=False)
     _encode: Callable[[Floats, Blocks], None] | None = field(default=None, repr=False)
+    _encode_weighed: Callable[[Floats, Blocks, Floats | None], None] | None = field(
+        default=None, repr=False
+    )
     safetensors_dtype: str | None = None
     """Dtype name in safetensors headers; None where the format has none."""
 
@@ -55,7 +58,12 @@ class Codec:
     @property
     def can_encode(self) -> bool:
         """Whether `encode` works; every codec decodes."""
-        return self._encode is not None
+        return self._encode is not None or self._encode_weighed is not None
+
+    @property
+    def takes_importance(self) -> bool:
+        """Whether importance changes what `encode` gives: whether scales are searched for."""
+        return self._encode_weighed is not None
 
     def row_bytes(self, width: int) -> int:
         """Bytes of a row of `width` values.
@@ -93,13 +101,15 @@ class Codec:
                 self._decode(blocks[part], values[part])
         return out
 
-    def encode(self, values: npt.ArrayLike) -> Bytes:
+    def encode(self, values: npt.ArrayLike, importance: Floats | None = None) -> Bytes:
         """uint8[..., row_bytes] of float32[..., width].
 
-        F16 and BF16 round to nearest even and keep NaN; kinds with scales round as ggml's
-        reference does. Raises CheckpointError when this kind has no encoder, when the width is not
-        a whole number of blocks, and when a value cannot be held: a finite value beyond F16's
-        range, or for kinds with scales NaN, infinity and scales beyond F16's range.
+        F16 and BF16 round to nearest even and keep NaN; kinds with one scale in a block round as
+        ggml's reference does; others are searched for (`search.py`). importance: weights of the
+        squared errors, 0 or more, of a shape that broadcasts to that of `values`; kinds that
+        take none go without. Raises CheckpointError when this kind has no encoder, when the width
+        is not a whole number of blocks, and when a value cannot be held: a finite value beyond
+        F16's range, or for kinds with scales NaN, infinity and scales beyond F16's range.
         """
         encode = self.check_can_encode()
         array = np.ascontiguousarray(values, dtype=np.float32)
@@ -108,19 +118,31 @@ class Codec:
         out = np.empty((*array.shape[:-1], self.row_bytes(array.shape[-1])), np.uint8)
         blocks = out.reshape(-1).view(self.layout)
         source = array.reshape(-1, self.block_elements)
+        weights = None
+        if importance is not None and self.takes_importance:
+            spread = np.broadcast_to(importance.astype(np.float32, copy=False), array.shape)
+            weights = np.ascontiguousarray(spread).reshape(source.shape)
         for part in self._slices(len(blocks)):
-            encode(source[part], blocks[part])
+            encode(source[part], blocks[part], None if weights is None else weights[part])
         return out
 
-    def check_can_encode(self) -> Callable[[Floats, Blocks], None]:
+    def check_can_encode(self) -> Callable[[Floats, Blocks, Floats | None], None]:
         """The encoder of blocks; raises CheckpointError with the remedy when there is none."""
-        if self._encode is None:
+        plain, weighed = self._encode, self._encode_weighed
+        if plain is None and weighed is None:
             raise CheckpointError(
                 f"{self.name} cannot be encoded: files of this kind are read, run and copied, not "
                 "made; choose Q8_0 or another kind with an encoder (docs/checkpoints.md), or make "
                 "the file with llama.cpp's llama-quantize"
             )
-        return self._encode
+
+        def encode(values: Floats, blocks: Blocks, weights: Floats | None) -> None:
+            if weighed is not None and (plain is None or weights is not None):
+                weighed(values, blocks, weights)
+            elif plain is not None:
+                plain(values, blocks)
+
+        return encode
 
     def _slices(self, n_blocks: int) -> list[slice]:
         step = max(1, _SLICE_ELEMENTS // self.block_elements)

@@ -45,6 +45,12 @@ def _encode_bf16(values: Floats, blocks: Blocks) -> None:
     blocks["bits"] = np.where(is_nan, kept | np.uint32(0x40), rounded)
 
 
-F32 = Codec("F32", 1, np.dtype([("value", "<f4")]), 0, _decode_number, _encode_f32, "F32")
-F16 = Codec("F16", 1, np.dtype([("value", "<f2")]), 1, _decode_number, _encode_f16, "F16")
-BF16 = Codec("BF16", 1, np.dtype([("bits", "<u2")]), 30, _decode_bf16, _encode_bf16, "BF16")
+F32 = Codec(
+    "F32", 1, np.dtype([("value", "<f4")]), 0, _decode_number, _encode_f32, safetensors_dtype="F32"
+)
+F16 = Codec(
+    "F16", 1, np.dtype([("value", "<f2")]), 1, _decode_number, _encode_f16, safetensors_dtype="F16"
+)
+BF16 = Codec(
+    "BF16", 1, np.dtype([("bits", "<u2")]), 30, _decode_bf16, _encode_bf16, safetensors_dtype="BF16"
+)

@@ -2,7 +2,7 @@
 
 Kinds ending in 0 hold d * q with q around zero, kinds ending in 1 hold d * q + m with q from zero.
 The 4 low bits of values 0-15 are the low halves of `qs`, those of values 16-31 the high halves; the
-fifth bit of value j is bit j of `qh`.
+fifth bit of value j is bit j of `qh`. With importance the scales of Q4_0 and Q5_0 are searched for.
 
 Sources: ggml-common.h (layouts), ggml-quants.c (quantize_row_*_ref), gguf-py quants.py (the order
 of operations).
@@ -14,6 +14,7 @@ import numpy as np
 
 from headrace.errors import CheckpointError
 from headrace.weights.codecs.codec import Blocks, Bytes, Codec, Floats, f32_column, nibbles
+from headrace.weights.codecs.search import encoded
 
 ELEMENTS = 32
 _F16_MAX = 65504
@@ -116,6 +117,20 @@ def _encode_q5_0(values: Floats, blocks: Blocks) -> None:
     _encode_around_zero(values, blocks, "Q5_0", 16)
 
 
+def _encode_q4_0_weighed(values: Floats, blocks: Blocks, weights: Floats | None) -> None:
+    _store_searched("Q4_0", values, blocks, weights)
+
+
+def _encode_q5_0_weighed(values: Floats, blocks: Blocks, weights: Floats | None) -> None:
+    _store_searched("Q5_0", values, blocks, weights)
+
+
+def _store_searched(kind: str, values: Floats, blocks: Blocks, weights: Floats | None) -> None:
+    found = encoded(kind, values, weights)
+    blocks["d"] = found.d
+    _store_bits(found.quants, blocks)
+
+
 def _encode_q4_1(values: Floats, blocks: Blocks) -> None:
     _encode_from_minimum(values, blocks, "Q4_1", 15)
 
@@ -137,9 +152,15 @@ def _encode_q8_0(values: Floats, blocks: Blocks) -> None:
 _HALF, _NIBBLES, _FIFTH = ("d", "<f2"), ("qs", "u1", (16,)), ("qh", "u1", (4,))
 _MINIMUM = ("m", "<f2")
 
-Q4_0 = Codec("Q4_0", ELEMENTS, np.dtype([_HALF, _NIBBLES]), 2, _decode_q4_0, _encode_q4_0)
+Q4_0 = Codec(
+    "Q4_0", ELEMENTS, np.dtype([_HALF, _NIBBLES]),
+    2, _decode_q4_0, _encode_q4_0, _encode_q4_0_weighed,
+)  # fmt: skip
 Q4_1 = Codec("Q4_1", ELEMENTS, np.dtype([_HALF, _MINIMUM, _NIBBLES]), 3, _decode_q4_1, _encode_q4_1)
-Q5_0 = Codec("Q5_0", ELEMENTS, np.dtype([_HALF, _FIFTH, _NIBBLES]), 6, _decode_q5_0, _encode_q5_0)
+Q5_0 = Codec(
+    "Q5_0", ELEMENTS, np.dtype([_HALF, _FIFTH, _NIBBLES]),
+    6, _decode_q5_0, _encode_q5_0, _encode_q5_0_weighed,
+)  # fmt: skip
 Q5_1 = Codec(
     "Q5_1", ELEMENTS, np.dtype([_HALF, _MINIMUM, _FIFTH, _NIBBLES]), 7, _decode_q5_1, _encode_q5_1
 )

@@ -16,10 +16,8 @@ import numpy as np
 
 from headrace.errors import CheckpointError
 from headrace.weights.codecs.codec import Blocks, Codec, Floats, f32_column, nibbles
+from headrace.weights.codecs.search import NON_LINEAR, encoded
 
-_NON_LINEAR = np.array(
-    [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], np.float32
-)
 # E2M1, doubled; code 8 is minus zero there, and plain zero here and in ggml.
 E2M1_DOUBLED = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], np.float32)
 _EXPONENTS = np.arange(256, dtype=np.uint32)
@@ -37,7 +35,7 @@ _PAIRS = np.arange(0, 16, 2, dtype=np.uint16)
 
 
 def _decode_iq4_nl(blocks: Blocks, out: Floats) -> None:
-    np.multiply(f32_column(blocks, "d"), _NON_LINEAR[nibbles(blocks["qs"])], out=out)
+    np.multiply(f32_column(blocks, "d"), NON_LINEAR[nibbles(blocks["qs"])], out=out)
 
 
 def _decode_iq4_xs(blocks: Blocks, out: Floats) -> None:
@@ -48,7 +46,7 @@ def _decode_iq4_xs(blocks: Blocks, out: Floats) -> None:
     six_bits = low | (high << np.uint8(4))
     scale = f32_column(blocks, "d") * (six_bits.view(np.int8) - np.int8(32))
     codes = nibbles(blocks["qs"].reshape(n, 8, 16))
-    np.multiply(scale[..., None], _NON_LINEAR[codes], out=out.reshape(n, 8, 32))
+    np.multiply(scale[..., None], NON_LINEAR[codes], out=out.reshape(n, 8, 32))
 
 
 def _decode_mxfp4(blocks: Blocks, out: Floats) -> None:
@@ -91,11 +89,32 @@ def _encode_mxfp4(values: Floats, blocks: Blocks) -> None:
     blocks["qs"] = best[:, :16] | (best[:, 16:] << np.uint8(4))
 
 
-IQ4_NL = Codec("IQ4_NL", 32, np.dtype([("d", "<f2"), ("qs", "u1", (16,))]), 20, _decode_iq4_nl)
+def _encode_iq4_nl(values: Floats, blocks: Blocks, weights: Floats | None) -> None:
+    found = encoded("IQ4_NL", values, weights)
+    blocks["qs"] = found.quants[:, :16] | (found.quants[:, 16:] << np.uint8(4))
+    blocks["d"] = found.d
+
+
+def _encode_iq4_xs(values: Floats, blocks: Blocks, weights: Floats | None) -> None:
+    found = encoded("IQ4_XS", values, weights)
+    six_bits = (found.scales + np.int8(32)).view(np.uint8)
+    low = six_bits & np.uint8(15)
+    blocks["scales_l"] = low[:, ::2] | (low[:, 1::2] << np.uint8(4))
+    high = (six_bits >> np.uint8(4)).astype(np.uint16) << _PAIRS
+    blocks["scales_h"] = np.bitwise_or.reduce(high, axis=1)
+    codes = found.quants.reshape(-1, 8, 32)
+    blocks["qs"] = (codes[..., :16] | (codes[..., 16:] << np.uint8(4))).reshape(-1, 128)
+    blocks["d"] = found.d
+
+
+IQ4_NL = Codec(
+    "IQ4_NL", 32, np.dtype([("d", "<f2"), ("qs", "u1", (16,))]),
+    20, _decode_iq4_nl, _encode_weighed=_encode_iq4_nl,
+)  # fmt: skip
 IQ4_XS = Codec(
     "IQ4_XS", 256,
     np.dtype([("d", "<f2"), ("scales_h", "<u2"), ("scales_l", "u1", (4,)), ("qs", "u1", (128,))]),
-    23, _decode_iq4_xs,
+    23, _decode_iq4_xs, _encode_weighed=_encode_iq4_xs,
 )  # fmt: skip
 MXFP4 = Codec(
     "MXFP4", 32, np.dtype([("e", "u1"), ("qs", "u1", (16,))]), 39, _decode_mxfp4, _encode_mxfp4

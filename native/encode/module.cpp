@@ -1,0 +1,91 @@
+// The Python module of encoders: one search over arrays that are handed in. Arguments are checked
+// here, and the interpreter is let go meanwhile, so that threads of Python encode side by side.
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <string>
+#include <vector>
+
+#include "encode/kinds.h"
+#include "view.h"
+
+namespace headrace {
+
+void search_portable(const Task& task);
+#if defined(__x86_64__)
+void search_avx512(const Task& task);
+#endif
+
+namespace {
+
+bool has_avx512() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+#else
+  return false;
+#endif
+}
+
+std::vector<std::string> levels() {
+  if (has_avx512()) return {"avx512", "portable"};
+  return {"portable"};
+}
+
+Kind kind_of(const std::string& name) {
+  std::string names;
+  for (int i = 0; i < kKinds; ++i) {
+    if (name == kKindFacts[i].name) return static_cast<Kind>(i);
+    names += (i == 0 ? "" : ", ") + std::string(kKindFacts[i].name);
+  }
+  refuse("kind " + name + " is not encoded by search; these are: " + names);
+}
+
+void search(const std::string& name, nanobind::object values, nanobind::object weights,
+            nanobind::object quants, nanobind::object scales, nanobind::object minimums,
+            nanobind::object d, nanobind::object dmin, const std::string& level) {
+  const Kind kind = kind_of(name);
+  const KindFacts& facts = kKindFacts[static_cast<int>(kind)];
+  if (level != "auto" && level != "portable" && !(level == "avx512" && has_avx512())) {
+    refuse("level '" + level + "' is not available on this machine");
+  }
+  const View<float> x(values, "values", 2);
+  const OptionalView<float> w(weights, "weights", 2);
+  const View<uint8_t> q(quants, "quants", 2, true);
+  const View<int8_t> s(scales, "scales", 2, true), m(minimums, "minimums", 2, true);
+  const View<float> unit(d, "d", 1, true), deep(dmin, "dmin", 1, true);
+  const int64_t blocks = x.size(0);
+  x.require(1, facts.elements);
+  if (w) {
+    w.view().require(0, blocks);
+    w.view().require(1, facts.elements);
+  }
+  q.require(0, blocks);
+  q.require(1, facts.elements);
+  s.require(0, blocks);
+  s.require(1, facts.groups);
+  m.require(0, blocks);
+  m.require(1, facts.minimums ? facts.groups : 0);
+  unit.require(0, blocks);
+  deep.require(0, facts.minimums ? blocks : 0);
+  const Task task{kind,     blocks,   x.data(),    w.data(),   q.data(),
+                  s.data(), m.data(), unit.data(), deep.data()};
+  const nanobind::gil_scoped_release release;
+#if defined(__x86_64__)
+  if (level != "portable" && has_avx512()) return search_avx512(task);
+#endif
+  search_portable(task);
+}
+
+}  // namespace
+}  // namespace headrace
+
+NB_MODULE(_search, m) {
+  m.def("levels", &headrace::levels);
+  m.def("search", &headrace::search, nanobind::arg("kind"), nanobind::arg("values"),
+        nanobind::arg("weights").none(), nanobind::arg("quants"), nanobind::arg("scales"),
+        nanobind::arg("minimums"), nanobind::arg("d"), nanobind::arg("dmin"),
+        nanobind::arg("level") = "auto");
+}

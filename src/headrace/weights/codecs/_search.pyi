@@ -1,0 +1,27 @@
+"""The native module of encoders, as native/encode/module.cpp binds it.
+
+Arrays are C-contiguous NumPy arrays; ValueError names an array of another type or shape.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+F32 = npt.NDArray[np.float32]
+I8 = npt.NDArray[np.int8]
+U8 = npt.NDArray[np.uint8]
+
+def levels() -> list[str]:
+    """Levels this machine can run, best first. All give the same bits."""
+
+def search(
+    kind: str,
+    values: F32,
+    weights: F32 | None,
+    quants: U8,
+    scales: I8,
+    minimums: I8,
+    d: F32,
+    dmin: F32,
+    level: str = "auto",
+) -> None:
+    """Codes of `values` into the five arrays after `weights`; see `search.BlockCodes`."""
