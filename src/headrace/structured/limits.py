@@ -61,8 +61,9 @@ class GrammarLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Of one object in a schema: the work for optional properties grows with their square."""
     literal_bytes: int = MAX_FORCED_BYTES
     """Of a text that an answer has to repeat in one go: a literal, a choice, "a{20000}". Schemas
-    have the same bound by their walk, which knows where it is (`schema_runs`). It is counted within
-    each part of a composed grammar: parts that follow each other are not added up."""
+    have the same bound by their walk, which knows where it is (`json_schema/runs.py`), and the
+    parts of a structural tag where they are joined. Here each part of a composed grammar is
+    counted alone."""
     productions: int = 40_000
     """Symbols in a compiled grammar."""
     step_fuel: int = 200_000
