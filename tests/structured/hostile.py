@@ -13,11 +13,14 @@ import time
 from pathlib import Path
 from typing import Any
 
+from headrace.engine.grammars.constraint import Constraint
 from headrace.errors import RequestError
 from headrace.structured.request import grammar_of
 from tools.structured.language import DeadEndError, Language, LimitError
 
 _STEPS = 60
+_FORCED_TOKENS = 16
+"""That are asked for at a step, as the engine does."""
 
 
 def _schema(**keywords: Any) -> dict[str, Any]:
@@ -26,6 +29,11 @@ def _schema(**keywords: Any) -> dict[str, Any]:
 
 def _lark(text: str) -> dict[str, Any]:
     return {"guided_grammar": text}
+
+
+def _sequence(*elements: dict[str, Any]) -> dict[str, Any]:
+    tag = {"type": "sequence", "elements": list(elements)}
+    return {"response_format": {"type": "structural_tag", "format": tag}}
 
 
 def _chain(count: int, way: str) -> dict[str, Any]:
@@ -57,6 +65,9 @@ _PAIRS = {
     }
     for index in range(40)
 }  # fmt: skip
+_REPEAT = {"type": "regex", "pattern": "a{16000}"}
+_CONSTANTS = {"type": "array", "items": {"const": "abcdefghij"}, "minItems": 1000, "maxItems": 1000}
+_RULES = {"type": "grammar", "grammar": 'root ::= "a"{1000}'}
 _LISTS = [{"type": "array", "items": {"$ref": "#"}, "maxItems": 9 + each} for each in range(200)]
 
 _ALTERNATIVES = [
@@ -128,12 +139,19 @@ CASES: dict[str, dict[str, Any]] = {
     "a long repeat": {"guided_regex": "[ab](abcdefghij){10000}"},
     "10,000 constants": _schema(items={"const": "abcdefghij"}, minItems=10_000),
     "a text within the limit": {"guided_choice": ["abcdefghij" * 1600]},
+    "a tag of 1,990 repeats": _sequence(*[_REPEAT] * 1990),
+    "a tag of 400 lists of constants": _sequence(
+        *[{"type": "json_schema", "json_schema": _CONSTANTS}] * 400
+    ),
+    "a tag of rules that repeat": _sequence(*[_RULES] * 1500),
+    "a tag within the limit": _sequence(_REPEAT, {"type": "regex", "pattern": "[ab]"}, _REPEAT),
     "an ambiguous repeat": {"grammar": 'root ::= (x x x)* x*\nx ::= "a" | "a" x | ""'},
 }
 
 
 def tried(fields: dict[str, Any]) -> dict[str, Any]:
-    """How it ended, CPU seconds of compiling, and of the slowest of some masks and their tokens."""
+    """How it ended, CPU seconds of compiling, and of the slowest of some steps: what is
+    forced there, the mask, and its token."""
     begun_s = time.process_time()
     slowest_s = 0.0
     compiled_s = None
@@ -144,10 +162,16 @@ def tried(fields: dict[str, Any]) -> dict[str, Any]:
         compiled_s = time.process_time() - begun_s
         ended = "compiled"
         matcher, rng = language.matcher(), random.Random(0)
+        constraint = Constraint(
+            language.compiled, num_prompt=0, grammar_end_id=256, vocab_size=256, end_ids=()
+        )
+        token_ids: list[int] = []
         for _ in range(_STEPS):
             step_s = time.process_time()
+            constraint.forced(token_ids, _FORCED_TOKENS)
             ids = [token_id for token_id, may in enumerate(language.allowed(matcher)) if may]
-            goes_on = ids != [256] and matcher.consume_token(rng.choice(ids))
+            token_ids.append(rng.choice(ids))
+            goes_on = ids != [256] and matcher.consume_token(token_ids[-1])
             slowest_s = max(slowest_s, time.process_time() - step_s)
             if not goes_on:
                 break

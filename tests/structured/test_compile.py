@@ -319,3 +319,20 @@ def test_a_long_text_begins_with_the_ids_that_the_whole_text_has(
     for text in texts:
         begun = cut(text)
         assert begun and begun == words.ids_of(text)[: len(begun)]
+
+
+@pytest.mark.parametrize(
+    "grammar",
+    [
+        Grammar("lark", "start: rate_limit"),
+        Grammar("lark", "start: <nest>"),
+        Grammar("lark", 'start: "too many states: " too_many_items'),
+        Grammar("regex", "(honest"),
+        Grammar("regex", "(too many states: "),
+        Grammar("regex", '("fuel exhausted"'),
+    ],
+)
+def test_what_a_grammar_says_of_limits_does_not_make_it_too_large(grammar: Grammar) -> None:
+    with pytest.raises(RequestError) as refused:
+        validate(grammar)
+    assert refused.value.code == "invalid_grammar"

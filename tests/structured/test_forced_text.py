@@ -121,14 +121,41 @@ def test_a_choice_counts_its_longest_text_and_repeats_multiply() -> None:
 def test_constants_of_a_sequence_are_one_text() -> None:
     constant = {"type": "const_string", "value": "x" * 15_000}
     letter = {"type": "regex", "pattern": "[ab]"}
-    for elements in ([constant] * 8, [letter, constant, constant]):
+    for elements, length in (([constant] * 8, 120_000), ([letter, constant, constant], 30_000)):
         tag = {"type": "structural_tag", "format": {"type": "sequence", "elements": elements}}
-        with pytest.raises(RequestError, match="leaves no choice about 30000 bytes") as refused:
+        with pytest.raises(RequestError, match=f"no choice about {length} bytes") as refused:
             grammar_of({"structured_outputs": {"structural_tag": tag}})
         assert refused.value.code == "grammar_too_large"
     between = {"type": "sequence", "elements": [constant, letter, constant]}
     tag = {"type": "structural_tag", "format": between}
     assert grammar_of({"structured_outputs": {"structural_tag": tag}}) is not None
+
+
+_ITEMS = {"type": "array", "items": {"const": "x" * 10}, "minItems": 800, "maxItems": 800}
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "regex", "pattern": "a{10000}"},
+        {"type": "json_schema", "json_schema": _ITEMS},
+        {"type": "tag", "begin": "<a>", "content": {"type": "regex", "pattern": "a{9000}"},
+         "end": "</a>"},
+    ],
+    ids=["regex", "schema", "tag"],
+)  # fmt: skip
+def test_parts_of_a_tag_that_follow_each_other_are_counted_together(part: dict[str, Any]) -> None:
+    def of(*elements: dict[str, Any]) -> dict[str, Any]:
+        tag = {"type": "sequence", "elements": list(elements)}
+        return {"response_format": {"type": "structural_tag", "format": tag}}
+
+    assert grammar_of(of(part)) is not None
+    assert grammar_of(of(part, {"type": "regex", "pattern": "[0-9]"}, part)) is not None
+    with pytest.raises(RequestError, match="leaves no choice") as refused:
+        grammar_of(of(part, part))
+    assert (refused.value.param, refused.value.code) == (
+        "response_format.format", "grammar_too_large",
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(

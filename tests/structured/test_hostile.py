@@ -24,6 +24,7 @@ MUST_BE_REFUSED = {name for name in CASES if name.startswith(_REFUSED_GROUPS)} |
     "patterns that have to match at once", "references in a circle", "remainders",
     "remainders that meet", "rules in a circle", "one long choice", "one long constant",
     "a long repeat", "10,000 constants", "lists of pairs of lists",
+    "a tag of 1,990 repeats", "a tag of 400 lists of constants",
 }  # fmt: skip
 
 

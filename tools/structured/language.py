@@ -40,12 +40,12 @@ class Language:
     def __init__(self, grammar: Grammar, tokenizer: GrammarTokenizer | None = None) -> None:
         """tokenizer: of single bytes, unless another is given."""
         self._tokenizer = tokenizer or byte_tokenizer()
-        self._compiled = compile_grammar(grammar, self._tokenizer)
+        self.compiled = compile_grammar(grammar, self._tokenizer)
         self._words = np.zeros(self._tokenizer.end_id // 32 + 1, np.uint32)
 
     def matcher(self) -> Any:
         """An LLMatcher at the beginning of a text."""
-        return self._compiled.matcher()
+        return self.compiled.matcher()
 
     def has(self, text: str | bytes) -> bool:
         """Whether a text is one of them, by its bytes; for a vocabulary of single bytes.

@@ -13,6 +13,8 @@ repeated one, a list of constants that has to have some length, and required pro
 This is a heuristic, close in what is known to be written: the whole set of an expression's texts is
 not looked at. Of "(ab|ac)(b|c)" more is counted than is forced, and expressions may be found of
 which less is, where letters of several parts happen to agree behind a choice.
+Parts of a structural tag are joined like those of an expression; rules in Lark force nothing, and
+neither does what they stand in (`composition.UNFORCED`).
 """
 
 from __future__ import annotations

@@ -34,18 +34,15 @@ _LEAST_STEP_ITEMS = 2000
 """Of a token, however many symbols there are: a grammar of 1,600 commands takes as many."""
 _MOST_ROW_OF_SYMBOLS = 1000
 """Items at one place for rules of many symbols: pairs of them are looked at, 65 ms for as many."""
-_TOO_LARGE_WORDS = (
-    "fuel",
-    "lexer error",
-    "too large",
-    "too big",
-    "too many",
-    "limit",
-    "max is",
-    "too complex",
-    "nest",
+_REPEATED = re.compile(r'"(?:\\.|[^"\\])*"|(?m:^[ \t]+[^\n]*$)', re.DOTALL)
+"""What llguidance repeats of a grammar: in quotes, or on lines that are set in."""
+_BEYOND = re.compile(
+    r"fuel exhausted|relevance check fuel|lexer error:|schema too large|too big \(limit for this"
+    r"|too many (?:expressions constructed|states:|items)|items; max is|too deeply nested"
+    r"|maximum number of nested|number too large to fit|is too large; must be",
+    re.IGNORECASE,
 )
-"""Of what llguidance says where one of its limits ends a grammar."""
+"""What llguidance says where one of its limits ends a grammar."""
 
 
 class GrammarLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,8 +58,9 @@ class GrammarLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Of one object in a schema: the work for optional properties grows with their square."""
     literal_bytes: int = MAX_FORCED_BYTES
     """Of a text that an answer has to repeat in one go: a literal, a choice, "a{20000}". Schemas
-    have the same bound by their walk, which knows where it is (`schema_runs`). It is counted within
-    each part of a composed grammar: parts that follow each other are not added up."""
+    have the same bound by their walk, which knows where it is (`json_schema/runs.py`), and the
+    parts of a structural tag where they are joined. Here each part of a composed grammar is
+    counted alone."""
     productions: int = 40_000
     """Symbols in a compiled grammar."""
     step_fuel: int = 200_000
@@ -159,8 +157,7 @@ DEFAULT = GrammarLimits()
 
 def is_beyond_a_limit(reason: str) -> bool:
     """Whether these words of llguidance are about a limit, and not about what a grammar says."""
-    lowered = reason.lower()
-    return any(word in lowered for word in _TOO_LARGE_WORDS)
+    return _BEYOND.search(_REPEATED.sub("", reason)) is not None
 
 
 def is_of_states(reason: str) -> bool:

@@ -10,17 +10,28 @@ Source: xgrammar's structural tags, which vLLM takes in `response_format` and
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from headrace.errors import RequestError, shown
 from headrace.structured.composition import Composition
-from headrace.structured.forced_text import MAX_FORCED_BYTES, num_bytes
+from headrace.structured.forced_text import (
+    FREE,
+    MAX_FORCED_BYTES,
+    ForcedText,
+    either,
+    forced_by,
+    joined,
+    optional,
+    repeated,
+    text_of,
+)
 from headrace.structured.free_text import free_text, repeats_its_start
 from headrace.structured.gbnf import lark_of
 from headrace.structured.grammar import Grammar
 from headrace.structured.json_schema.grammar import INVALID_VALUE, UNSUPPORTED, of_schema
+from headrace.structured.json_schema.runs import forced_by_schema
 from headrace.structured.limits import GRAMMAR_TOO_LARGE
 
 MAX_PARTS = 2000
@@ -53,9 +64,16 @@ def of_structural_tag(value: Any, param: str, special: Mapping[str, int]) -> Gra
             for structure in map(_an_object, _listed(value, "structures", param))
         ]
         whole = {"type": "triggered_tags", "triggers": value.get("triggers"), "tags": tags}
-        return reading.rules.grammar(reading.read(whole, param, ()))
+        return reading.rules.grammar(reading.read(whole, param, ()).rule)
     _check_keys(value, {"type", "format"}, param)
-    return reading.rules.grammar(reading.read(value.get("format"), f"{param}.format", ()))
+    return reading.rules.grammar(reading.read(value.get("format"), f"{param}.format", ()).rule)
+
+
+class _Part(NamedTuple):
+    """A part of a tag as a rule, or the body of one, and the text that it forces."""
+
+    rule: str
+    forced: ForcedText
 
 
 class _Reading:
@@ -65,7 +83,7 @@ class _Reading:
         self.rules = Composition(special)
         self._num_parts = 0
         self._depth = 0
-        self._readers: dict[str, Callable[[dict[str, Any], str, tuple[str, ...]], str]] = {
+        self._readers: dict[str, Callable[[dict[str, Any], str, tuple[str, ...]], _Part]] = {
             "any_text": self._any_text,
             "const_string": self._const_string,
             "grammar": self._grammar,
@@ -78,9 +96,9 @@ class _Reading:
             "triggered_tags": self._triggered_tags,
         }
 
-    def read(self, part: Any, param: str, ends: tuple[str, ...]) -> str:
+    def read(self, part: Any, param: str, ends: tuple[str, ...]) -> _Part:
         """A rule for a part of the tree; ends: the texts that may follow it, none for the end of
-        the answer."""
+        the answer. Raises RequestError where it leaves no choice about too long a text."""
         if not isinstance(part, dict):
             raise _invalid(param, f"is {shown(part)}; it must be an object with `type`")
         self._num_parts += 1
@@ -98,25 +116,34 @@ class _Reading:
                 code=UNSUPPORTED,
             )
         self._depth += 1
-        body = reader(part, param, ends)
+        body, forced = reader(part, param, ends)
         self._depth -= 1
-        return self.rules.rule(body or '""')
+        if forced.run > MAX_FORCED_BYTES:
+            raise RequestError(
+                f"{param} leaves no choice about {forced.run} bytes of an answer; at most "
+                f"{MAX_FORCED_BYTES} are accepted in one go, by its parts together. Shorten them.",
+                param=param,
+                code=GRAMMAR_TOO_LARGE,
+            )
+        return _Part(self.rules.rule(body or '""'), forced)
 
-    def _any_text(self, part: dict[str, Any], param: str, ends: tuple[str, ...]) -> str:
+    def _any_text(self, part: dict[str, Any], param: str, ends: tuple[str, ...]) -> _Part:
         _check_keys(part, {"type", "excludes"}, param)
         excluded = _texts(part, "excludes", param) if part.get("excludes") else []
-        return self._text(ends, excluded, param)
+        return _Part(self._text(ends, excluded, param), FREE)
 
-    def _const_string(self, part: dict[str, Any], param: str, ends: tuple[str, ...]) -> str:
+    def _const_string(self, part: dict[str, Any], param: str, ends: tuple[str, ...]) -> _Part:
         _check_keys(part, {"type", "value"}, param)
-        return self.rules.text(_text(part, "value", param))
+        text = _text(part, "value", param)
+        return _Part(self.rules.text(text), text_of(text))
 
-    def _grammar(self, part: dict[str, Any], param: str, ends: tuple[str, ...]) -> str:
+    def _grammar(self, part: dict[str, Any], param: str, ends: tuple[str, ...]) -> _Part:
         _check_keys(part, {"type", "grammar"}, param)
         text = _text(part, "grammar", param)
-        return self.rules.part(Grammar("lark", lark_of(text, f"{param}.grammar")))
+        # What follows in rules that a client wrote is not written out: composition.UNFORCED.
+        return _Part(self.rules.part(Grammar("lark", lark_of(text, f"{param}.grammar"))), FREE)
 
-    def _json_schema(self, part: dict[str, Any], param: str, ends: tuple[str, ...]) -> str:
+    def _json_schema(self, part: dict[str, Any], param: str, ends: tuple[str, ...]) -> _Part:
         _check_keys(part, {"type", "json_schema", "style"}, param)
         if part.get("style", "json") != "json":
             raise RequestError(
@@ -124,54 +151,68 @@ class _Reading:
                 param=f"{param}.style",
                 code=UNSUPPORTED,
             )
-        return self.rules.part(of_schema(part.get("json_schema"), f"{param}.json_schema"))
+        grammar = of_schema(part.get("json_schema"), f"{param}.json_schema")
+        forced = forced_by_schema(msgspec.json.decode(grammar.text))
+        return _Part(self.rules.part(grammar), forced)
 
-    def _regex(self, part: dict[str, Any], param: str, ends: tuple[str, ...]) -> str:
+    def _regex(self, part: dict[str, Any], param: str, ends: tuple[str, ...]) -> _Part:
         _check_keys(part, {"type", "pattern"}, param)
-        return self.rules.part(Grammar("regex", _text(part, "pattern", param)))
+        pattern = _text(part, "pattern", param)
+        return _Part(self.rules.part(Grammar("regex", pattern)), forced_by(pattern))
 
-    def _or(self, part: dict[str, Any], param: str, ends: tuple[str, ...]) -> str:
+    def _or(self, part: dict[str, Any], param: str, ends: tuple[str, ...]) -> _Part:
         _check_keys(part, {"type", "elements"}, param)
         elements = _listed(part, "elements", param)
-        return " | ".join(
-            self.read(element, f"{param}.elements[{index}]", ends)
-            for index, element in enumerate(elements)
+        return _one_of(
+            [
+                self.read(element, f"{param}.elements[{index}]", ends)
+                for index, element in enumerate(elements)
+            ]
         )
 
-    def _sequence(self, part: dict[str, Any], param: str, ends: tuple[str, ...]) -> str:
+    def _sequence(self, part: dict[str, Any], param: str, ends: tuple[str, ...]) -> _Part:
         _check_keys(part, {"type", "elements"}, param)
         elements = _listed(part, "elements", param)
-        _check_length(elements, param)
-        bodies: list[str] = []
+        parts: list[_Part] = []
         for index in reversed(range(len(elements))):
-            bodies.append(self.read(elements[index], f"{param}.elements[{index}]", ends))
+            parts.append(self.read(elements[index], f"{param}.elements[{index}]", ends))
             ends = _begins(elements[index])
-        return " ".join(reversed(bodies))
+        rules = " ".join(part.rule for part in reversed(parts))
+        return _Part(rules, joined(part.forced for part in reversed(parts)))
 
-    def _tag(self, part: dict[str, Any], param: str, ends: tuple[str, ...]) -> str:
+    def _tag(self, part: dict[str, Any], param: str, ends: tuple[str, ...]) -> _Part:
         return self._whole_tag(part, param, "")
 
-    def _whole_tag(self, part: Any, param: str, before: str) -> str:
+    def _whole_tag(self, part: Any, param: str, before: str) -> _Part:
         """A tag, behind a text that is one with its beginning."""
         part = _an_object(part)
         _check_keys(part, {"type", "begin", "content", "end"}, param)
         end = part.get("end")
         ends = _texts(part, "end", param) if isinstance(end, list) else [_text(part, "end", param)]
-        begin = self.rules.text(before + _text(part, "begin", param))
+        begin_text = before + _text(part, "begin", param)
+        begin = self.rules.text(begin_text)
         content = self.read(part.get("content"), f"{param}.content", tuple(ends))
         closing = " | ".join(self.rules.text(each) or '""' for each in ends)
-        return self.rules.rule(f"{begin} {content} ({closing})")
+        forced = joined((text_of(begin_text), content.forced, either(map(text_of, ends))))
+        return _Part(self.rules.rule(f"{begin} {content.rule} ({closing})"), forced)
 
-    def _tags_with_separator(self, part: dict[str, Any], param: str, ends: tuple[str, ...]) -> str:
+    def _tags_with_separator(
+        self, part: dict[str, Any], param: str, ends: tuple[str, ...]
+    ) -> _Part:
         _check_keys(part, {"type", "tags", "separator", "at_least_one", "stop_after_first"}, param)
         tags = _listed(part, "tags", param)
         separator = _text(part, "separator", param)
         first = self._alternatives(tags, param, "")
         more = self._alternatives(tags, param, separator)
-        body = first if part.get("stop_after_first") is True else f"{first} {more}*"
-        return body if part.get("at_least_one") is True else f"({body})?"
+        body, forced = first
+        if part.get("stop_after_first") is not True:
+            body = f"{first.rule} {more.rule}*"
+            forced = joined((first.forced, optional(repeated(more.forced, 0, None))))
+        if part.get("at_least_one") is True:
+            return _Part(body, forced)
+        return _Part(f"({body})?", optional(forced))
 
-    def _triggered_tags(self, part: dict[str, Any], param: str, ends: tuple[str, ...]) -> str:
+    def _triggered_tags(self, part: dict[str, Any], param: str, ends: tuple[str, ...]) -> _Part:
         keys = {"type", "triggers", "tags", "at_least_one", "stop_after_first", "excludes"}
         _check_keys(part, keys, param)
         triggers = _texts(part, "triggers", param)
@@ -184,18 +225,21 @@ class _Reading:
                     f"{param}.tags[{index}].begin", f"is {shown(begin)}, which no trigger begins"
                 )
         text = self._text((*triggers, *ends), excluded, param)
-        tag_rule = self._alternatives(tags, param, "")
+        tag_rule, forced = self._alternatives(tags, param, "")
+        forced = joined((FREE, forced, FREE))
         if part.get("stop_after_first") is True:
             once = f"{text} {tag_rule}"
-            return once if part.get("at_least_one") is True else f"{once} | {text}"
+            is_needed = part.get("at_least_one") is True
+            return _Part(once if is_needed else f"{once} | {text}", forced)
         first = f"{text} {tag_rule}" if part.get("at_least_one") is True else ""
-        return f"{first} {text} ({tag_rule} {text})*"
+        return _Part(f"{first} {text} ({tag_rule} {text})*", forced)
 
-    def _alternatives(self, tags: Sequence[Any], param: str, before: str) -> str:
-        rules = (
+    def _alternatives(self, tags: Sequence[Any], param: str, before: str) -> _Part:
+        parts = [
             self._whole_tag(tag, f"{param}.tags[{index}]", before) for index, tag in enumerate(tags)
-        )
-        return f"({' | '.join(rules)})"
+        ]
+        found = _one_of(parts)
+        return found._replace(rule=f"({found.rule})")
 
     def _text(self, ends: Sequence[str], excluded: Sequence[str], param: str) -> str:
         """A rule for text that has none of its ends in it."""
@@ -210,22 +254,8 @@ class _Reading:
         return free_text(self.rules, ends, excluded)
 
 
-def _check_length(elements: Sequence[Any], param: str) -> None:
-    """Constants that follow each other are one text, which is written in one go."""
-    length = 0
-    for element in elements:
-        match element:
-            case {"type": "const_string", "value": str() as text}:
-                length += num_bytes(text)
-            case _:
-                length = 0
-        if length > MAX_FORCED_BYTES:
-            raise RequestError(
-                f"{param}.elements leaves no choice about {length} bytes of an answer; at most "
-                f"{MAX_FORCED_BYTES} are accepted in one go. Shorten the constants.",
-                param=f"{param}.elements",
-                code=GRAMMAR_TOO_LARGE,
-            )
+def _one_of(parts: Sequence[_Part]) -> _Part:
+    return _Part(" | ".join(part.rule for part in parts), either(part.forced for part in parts))
 
 
 def _begins(part: Any) -> tuple[str, ...]:

@@ -51,6 +51,31 @@ def too_long(schemas: Schemas) -> TooLong | None:
 
     schemas: every schema within one, by where it is; a reference is to one of them.
     """
+    for pointer, found in _counted(schemas):
+        if found.run > MAX_FORCED_BYTES:
+            schema = schemas[pointer]
+            keyword = next((name for name in _BLAMED if name in schema), "type")
+            return TooLong(pointer, keyword, found.run)
+    return None
+
+
+def forced_by_schema(schema: Mapping[str, Any]) -> ForcedText:
+    """What all of a schema forces, for what it stands in. The schema was walked, so that none of
+    its places forces too much alone."""
+    schemas: dict[Pointer, Mapping[str, Any]] = {}
+    pending: list[tuple[Pointer, Any]] = [((), schema)]
+    while pending:
+        pointer, value = pending.pop()
+        if isinstance(value, dict):
+            schemas[pointer] = value
+            pending += [((*pointer, name), inner) for name, inner in value.items()]
+        elif isinstance(value, list):
+            pending += [((*pointer, str(at)), inner) for at, inner in enumerate(value)]
+    return dict(_counted(schemas))[()]
+
+
+def _counted(schemas: Schemas) -> Iterator[tuple[Pointer, ForcedText]]:
+    """What each forces, the innermost first."""
     counted: dict[Pointer, ForcedText] = {}
     begun: set[Pointer] = set()
     pending: list[Pointer] = list(schemas)[::-1]
@@ -67,10 +92,7 @@ def too_long(schemas: Schemas) -> TooLong | None:
             continue
         pending.pop()
         found = counted[pointer] = _forced(pointer, schema, lambda at: counted.get(at, FREE))
-        if found.run > MAX_FORCED_BYTES:
-            keyword = next((name for name in _BLAMED if name in schema), "type")
-            return TooLong(pointer, keyword, found.run)
-    return None
+        yield pointer, found
 
 
 def _inner(pointer: Pointer, schema: Mapping[str, Any]) -> Iterator[Pointer]:

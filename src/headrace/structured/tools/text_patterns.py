@@ -30,7 +30,7 @@ FORMAT_PATTERNS = {
     r"(\?[A-Za-z0-9._~=&-]*)?(#[A-Za-z0-9._~-]*)?",
     "uuid": "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}",
 }
-"""Of each format of schema_walk.FORMATS: its common forms, which every checker accepts."""
+"""Of each format of json_schema/walk.FORMATS: its common forms, which every checker accepts."""
 
 _ANY = "(?s:.*)"
 
