@@ -123,14 +123,23 @@ HEADRACE_INLINE F load_f16(const uint16_t* p) {
 HEADRACE_INLINE F load_bf16(const uint16_t* p) {
   return as_float(__builtin_convertvector(load_as<Half>(p), I) << 16);
 }
-HEADRACE_INLINE void load_f8_pairs(const uint8_t* p, F& first_of, F& second_of) {
-  const Half pairs = load_as<Half>(p), low = pairs << 8;
-  const Half halves[2] = {(low & 0x8000) | ((low >> 1) & 0x3f80),
-                          (pairs & 0x8000) | ((pairs >> 1) & 0x3f80)};
-  first_of = load_f16(reinterpret_cast<const uint16_t*>(&halves[0]));
-  second_of = load_f16(reinterpret_cast<const uint16_t*>(&halves[1]));
+// 2^-8 of what a code stands for: a count of 2^-9 below the least exponent, else a new exponent.
+HEADRACE_INLINE F from_f8(I code) {
+  const I size = code & 0x7f;
+  const I small = as_bits(__builtin_convertvector(size, F) * 0x1p-17f);
+  return as_float((size < 8 ? small : (size << 20) + (112 << 23)) | (code & 0x80) << 24);
 }
-HEADRACE_INLINE F load_i8(const int8_t* p) { return __builtin_convertvector(load_as<Byte>(p), F); }
+HEADRACE_INLINE void load_f8_pairs(const uint8_t* p, F& first_of, F& second_of) {
+  const I pairs = __builtin_convertvector(load_as<Half>(p), I);
+  first_of = from_f8(pairs & 0xff);
+  second_of = from_f8(pairs >> 8);
+}
+// By way of 16 bits: compilers take single steps as instructions, and whole ones number by number.
+HEADRACE_INLINE F bytes_to_float(Byte x) {
+  typedef int16_t Short __attribute__((vector_size(32)));
+  return __builtin_convertvector(__builtin_convertvector(__builtin_convertvector(x, Short), I), F);
+}
+HEADRACE_INLINE F load_i8(const int8_t* p) { return bytes_to_float(load_as<Byte>(p)); }
 HEADRACE_INLINE F load_u8(const uint8_t* p) { return __builtin_convertvector(load_as<UByte>(p), F); }
 HEADRACE_INLINE F load_low_nibbles(const uint8_t* p) {
   return __builtin_convertvector(load_as<UByte>(p) & 15, F);
@@ -139,7 +148,7 @@ HEADRACE_INLINE F load_high_nibbles(const uint8_t* p) {
   return __builtin_convertvector(load_as<UByte>(p) >> 4, F);
 }
 HEADRACE_INLINE F signed_to_float(UByte nibbles) {
-  return __builtin_convertvector(reinterpret_cast<Byte>(nibbles) - 8, F);
+  return bytes_to_float(reinterpret_cast<Byte>(nibbles) - 8);
 }
 HEADRACE_INLINE void load_i4_pairs(const uint8_t* p, F& low, F& high) {
   const UByte x = load_as<UByte>(p);

@@ -152,3 +152,17 @@ def test_outliers_cost_fewer_bits_behind_the_rotation() -> None:
     assert errors["q4_0", True] < errors["q4_0", False] / 4
     # A step of an eighth of the largest of 128 normal numbers, uniform error within it.
     assert errors["q4_0", True] < np.square(x).mean() * 0.02
+
+
+def test_heads_too_wide_to_rotate_are_refused_by_name() -> None:
+    for place, fits in (
+        (LayerPlace(0, 0, 1, 4096), True),
+        (LayerPlace(0, 0, 1, 8192), False),
+        (LayerPlace(0, 0, 1, 8192, 512, latent=True), True),
+    ):
+        spec = KVCacheSpec((place,), 16, 1, "q8_0", "q8_0")
+        if fits:
+            OPS.kv_cache(spec)
+            continue
+        with pytest.raises(ValueError, match="head_dim 8192 is above 4096, the widest that q8_0"):
+            OPS.kv_cache(spec)
