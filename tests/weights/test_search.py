@@ -102,7 +102,7 @@ def test_errors_are_not_above_those_of_ggml(shared_assets: Path, kind: str) -> N
     stem = f"{kind.lower()}_{width}"
     if not (folder / f"{stem}_im_input.bin").exists():
         pytest.skip(f"no recorded bytes of {kind}")
-    for variant in ("im",) if kind in ("Q4_0", "Q5_0") else ("im", "noim"):
+    for variant in ("im",) if kind in ("Q4_0", "Q5_0", "Q4_1", "Q5_1") else ("im", "noim"):
         values = np.fromfile(folder / f"{stem}_{variant}_input.bin", np.float32)
         theirs = np.fromfile(folder / f"{stem}_{variant}_expected.bin", np.uint8)
         weights = mulberry_importance(width) if variant == "im" else np.ones(width, np.float32)
