@@ -347,42 +347,47 @@ inline V rung(V x, V minimum, V factor) {
 // Free: minimums may be above zero, where they are stored as they are.
 template <int N, int Top, bool Free>
 Straight fit_straight(const Groups<N>& g, const headrace::Steps& steps) {
-  V low = Free ? g.x(0) : splat(0.0f), high = g.x(0), sw = splat(0.0f), sx = splat(0.0f);
+  V low = Free ? g.x(0) : splat(0.0f), high = g.x(0);
   for (int i = 0; i < N; ++i) {
     low = least(low, g.x(i));
     high = most(high, g.x(i));
+  }
+  // Sums are of x - low: values far from zero beside their spread would cancel.
+  V sw = splat(0.0f), su = splat(0.0f);
+  for (int i = 0; i < N; ++i) {
     sw = sw + g.w(i);
-    sx = sx + g.w(i) * g.x(i);
+    su = su + g.w(i) * (g.x(i) - low);
   }
   // Without a scale: the mean alone, where it may be the minimum.
-  V mean = sx * inverse(sw);
-  if (!Free) mean = least(mean, splat(0.0f));
-  Straight best = {splat(0.0f), -mean};
-  V gain = select(mean != 0.0f, mean * sx, splat(0.0f));
+  V mean = su * inverse(sw);
+  if (!Free) mean = least(mean, -low);
+  Straight best = {splat(0.0f), -(mean + low)};
+  V gain = 2.0f * (mean * su) - mean * mean * sw;
   const V range = high - low;
   const V unit = inverse(select(range < kNothing, splat(0.0f), range));
   const auto attempt = [&](V minimum, V factor) {
-    V q1 = splat(0.0f), qq = splat(0.0f), xq = splat(0.0f);
+    V q1 = splat(0.0f), qq = splat(0.0f), uq = splat(0.0f);
     for (int i = 0; i < N; ++i) {
       const V q = rung<Top>(g.x(i), minimum, factor);
       const V wq = g.w(i) * q;
       q1 = q1 + wq;
       qq = qq + wq * q;
-      xq = xq + wq * g.x(i);
+      uq = uq + wq * (g.x(i) - low);
     }
     const V over = inverse(most(sw * qq - q1 * q1, splat(0.0f)));
-    V scale = (sw * xq - sx * q1) * over;
-    V offset = (qq * sx - q1 * xq) * over;
+    V scale = (sw * uq - su * q1) * over;
+    V offset = (qq * su - q1 * uq) * over;
     if (!Free) {
-      const Mask above = offset > 0.0f;
-      scale = select(above, xq * inverse(qq), scale);
-      offset = select(above, splat(0.0f), offset);
+      const Mask above = offset > -low;
+      scale = select(above, (uq + low * q1) * inverse(qq), scale);
+      offset = select(above, -low, offset);
     }
-    const V won = scale * xq + offset * sx;
+    const V won = 2.0f * (scale * uq + offset * su) -
+                  scale * (scale * qq + 2.0f * (offset * q1)) - offset * offset * sw;
     const Mask better = (won > gain) & (scale > 0.0f);
     gain = select(better, won, gain);
     best.scale = select(better, scale, best.scale);
-    best.minimum = select(better, -offset, best.minimum);
+    best.minimum = select(better, -(offset + low), best.minimum);
   };
   for (int k = 0; k < steps.count; ++k) {
     const float stretch = steps.first + static_cast<float>(k) * steps.step;

@@ -128,6 +128,14 @@ def mulberry_importance(width: int) -> Floats:
     return np.array(out, np.float32)
 
 
+@pytest.mark.parametrize("kind", ["Q4_K", "Q5_K", "Q4_1", "Q5_1"])
+def test_values_far_from_zero_are_told_apart_as_well(kind: str) -> None:
+    codec, values = get_codec(kind), values_of("normal", 4, 256, 0.01) - np.float32(1)
+    off = codec.decode(codec.encode(values, np.ones(256, np.float32))) - values
+    # A step is about a fifteenth or a thirty-first of six deviations; dmin has six bits in K kinds.
+    assert np.abs(off).max() < (0.02 if kind.endswith("K") else 0.004)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_importance_moves_the_error_to_what_matters_less(kind: str) -> None:
     codec, values, importance = get_codec(kind), values_of("normal", 8, 512), importance_of(512)

@@ -341,39 +341,42 @@ def _fit_straight(facts: SearchedKind, x: Floats, w: Floats) -> tuple[Floats, Fl
     low, high = x.min(axis=0), x.max(axis=0)
     if not free:
         low = np.minimum(low, _ZERO)
-    sw, sx = np.zeros_like(low), np.zeros_like(low)
+    # Sums are of x - low: values far from zero beside their spread would cancel.
+    two = np.float32(2)
+    sw, su = np.zeros_like(low), np.zeros_like(low)
     for value, weight in zip(x, w, strict=True):
         sw += weight
-        sx += weight * value
-    mean = sx * _inverse(sw)
+        su += weight * (value - low)
+    mean = su * _inverse(sw)
     if not free:
-        mean = np.minimum(mean, _ZERO)
-    scale, minimum = np.zeros_like(low), -mean
-    gain = np.where(mean != 0, mean * sx, _ZERO)
+        mean = np.minimum(mean, -low)
+    scale, minimum = np.zeros_like(low), -(mean + low)
+    gain = two * (mean * su) - mean * mean * sw
     spread = high - low
     unit = _inverse(np.where(spread < _NOTHING, _ZERO, spread))
 
     def attempt(depth: Floats, factor: Floats) -> None:
         nonlocal scale, minimum, gain
-        q1, qq, xq = np.zeros_like(low), np.zeros_like(low), np.zeros_like(low)
+        q1, qq, uq = np.zeros_like(low), np.zeros_like(low), np.zeros_like(low)
         for value, weight in zip(x, w, strict=True):
             q = np.rint(_clip((value + depth) * factor, 0, facts.top))
             wq = weight * q
             q1 += wq
             qq += wq * q
-            xq += wq * value
+            uq += wq * (value - low)
         over = _inverse(np.maximum(sw * qq - q1 * q1, _ZERO))
-        fitted = (sw * xq - sx * q1) * over
-        offset = (qq * sx - q1 * xq) * over
+        fitted = (sw * uq - su * q1) * over
+        offset = (qq * su - q1 * uq) * over
         if not free:
-            above = offset > 0
-            fitted = np.where(above, xq * _inverse(qq), fitted)
-            offset = np.where(above, _ZERO, offset)
-        won = fitted * xq + offset * sx
+            above = offset > -low
+            fitted = np.where(above, (uq + low * q1) * _inverse(qq), fitted)
+            offset = np.where(above, -low, offset)
+        explained = two * (fitted * uq + offset * su)
+        won = explained - fitted * (fitted * qq + two * (offset * q1)) - offset * offset * sw
         better = (won > gain) & (fitted > 0)
         gain = np.where(better, won, gain)
         scale = np.where(better, fitted, scale)
-        minimum = np.where(better, -offset, minimum)
+        minimum = np.where(better, -(offset + low), minimum)
 
     for k in range(facts.steps.tries):
         stretch = np.float32(facts.steps.first) + np.float32(k) * np.float32(facts.steps.step)
