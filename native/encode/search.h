@@ -344,41 +344,50 @@ inline V rung(V x, V minimum, V factor) {
   return nearest(clip((x + minimum) * factor, 0.0f, static_cast<float>(Top)));
 }
 
-template <int N, int Top>
+// Free: minimums may be above zero, where they are stored as they are.
+template <int N, int Top, bool Free>
 Straight fit_straight(const Groups<N>& g, const headrace::Steps& steps) {
-  V low = splat(0.0f), high = g.x(0), sw = splat(0.0f), sx = splat(0.0f);
+  V low = Free ? g.x(0) : splat(0.0f), high = g.x(0);
   for (int i = 0; i < N; ++i) {
     low = least(low, g.x(i));
     high = most(high, g.x(i));
-    sw = sw + g.w(i);
-    sx = sx + g.w(i) * g.x(i);
   }
-  // Without a scale: the mean alone, where it is below zero.
-  const V mean = least(sx * inverse(sw), splat(0.0f));
-  Straight best = {splat(0.0f), -mean};
-  V gain = select(mean < 0.0f, mean * sx, splat(0.0f));
+  // Sums are of x - low: values far from zero beside their spread would cancel.
+  V sw = splat(0.0f), su = splat(0.0f);
+  for (int i = 0; i < N; ++i) {
+    sw = sw + g.w(i);
+    su = su + g.w(i) * (g.x(i) - low);
+  }
+  // Without a scale: the mean alone, where it may be the minimum.
+  V mean = su * inverse(sw);
+  if (!Free) mean = least(mean, -low);
+  Straight best = {splat(0.0f), -(mean + low)};
+  V gain = 2.0f * (mean * su) - mean * mean * sw;
   const V range = high - low;
   const V unit = inverse(select(range < kNothing, splat(0.0f), range));
   const auto attempt = [&](V minimum, V factor) {
-    V q1 = splat(0.0f), qq = splat(0.0f), xq = splat(0.0f);
+    V q1 = splat(0.0f), qq = splat(0.0f), uq = splat(0.0f);
     for (int i = 0; i < N; ++i) {
       const V q = rung<Top>(g.x(i), minimum, factor);
       const V wq = g.w(i) * q;
       q1 = q1 + wq;
       qq = qq + wq * q;
-      xq = xq + wq * g.x(i);
+      uq = uq + wq * (g.x(i) - low);
     }
     const V over = inverse(most(sw * qq - q1 * q1, splat(0.0f)));
-    V scale = (sw * xq - sx * q1) * over;
-    V offset = (qq * sx - q1 * xq) * over;
-    const Mask above = offset > 0.0f;
-    scale = select(above, xq * inverse(qq), scale);
-    offset = select(above, splat(0.0f), offset);
-    const V won = scale * xq + offset * sx;
+    V scale = (sw * uq - su * q1) * over;
+    V offset = (qq * su - q1 * uq) * over;
+    if (!Free) {
+      const Mask above = offset > -low;
+      scale = select(above, (uq + low * q1) * inverse(qq), scale);
+      offset = select(above, -low, offset);
+    }
+    const V won = 2.0f * (scale * uq + offset * su) -
+                  scale * (scale * qq + 2.0f * (offset * q1)) - offset * offset * sw;
     const Mask better = (won > gain) & (scale > 0.0f);
     gain = select(better, won, gain);
     best.scale = select(better, scale, best.scale);
-    best.minimum = select(better, -offset, best.minimum);
+    best.minimum = select(better, -(offset + low), best.minimum);
   };
   for (int k = 0; k < steps.count; ++k) {
     const float stretch = steps.first + static_cast<float>(k) * steps.step;
@@ -408,7 +417,7 @@ void search_from_minimum(const headrace::Task& t, const headrace::Steps& steps) 
     Groups<N> g;
     g.load(t.values + first * kBlock, t.weights ? t.weights + first * kBlock : nullptr,
            blocks * kPer);
-    const Straight fit = fit_straight<N, Top>(g, steps);
+    const Straight fit = fit_straight<N, Top, false>(g, steps);
     float scales[kLanes], minimums[kLanes];
     unpack(fit.scale, scales);
     unpack(fit.minimum, minimums);
@@ -518,6 +527,34 @@ void search_from_minimum(const headrace::Task& t, const headrace::Steps& steps) 
   }
 }
 
+// Groups with an F16 scale and minimum each (Q4_1, Q5_1).
+template <int N, int Top>
+void search_single_from_minimum(const headrace::Task& t, const headrace::Steps& steps) {
+  for (int64_t first = 0; first < t.blocks; first += kLanes) {
+    const int64_t groups = t.blocks - first < kLanes ? t.blocks - first : kLanes;
+    Groups<N> g;
+    g.load(t.values + first * N, t.weights ? t.weights + first * N : nullptr, groups);
+    const Straight fit = fit_straight<N, Top, true>(g, steps);
+    float d[kLanes], dmin[kLanes];
+    unpack(fit.scale, d);
+    unpack(fit.minimum, dmin);
+    for (float& scale : d) scale = half(scale);
+    for (float& minimum : dmin) minimum = half(minimum);
+    const V minimum = pack(dmin), factor = inverse(pack(d));
+    for (int i = 0; i < N; ++i) {
+      float lanes[kLanes];
+      unpack(rung<Top>(g.x(i), minimum, factor), lanes);
+      for (int64_t lane = 0; lane < groups; ++lane) {
+        t.quants[(first + lane) * N + i] = static_cast<uint8_t>(lanes[lane]);
+      }
+    }
+    for (int64_t lane = 0; lane < groups; ++lane) {
+      t.d[first + lane] = d[lane];
+      t.dmin[first + lane] = dmin[lane];
+    }
+  }
+}
+
 void search(const headrace::Task& t) {
   using headrace::Kind;
   switch (t.kind) {
@@ -530,6 +567,8 @@ void search(const headrace::Task& t) {
     case Kind::iq4_xs: return search_around_zero<32, Book, 32>(t, headrace::kSteps[6]);
     case Kind::q4_0: return search_single<32, Line<8>>(t, headrace::kSteps[7]);
     case Kind::q5_0: return search_single<32, Line<16>>(t, headrace::kSteps[8]);
+    case Kind::q4_1: return search_single_from_minimum<32, 15>(t, headrace::kSteps[9]);
+    case Kind::q5_1: return search_single_from_minimum<32, 31>(t, headrace::kSteps[10]);
   }
 }
 

@@ -102,7 +102,7 @@ def test_errors_are_not_above_those_of_ggml(shared_assets: Path, kind: str) -> N
     stem = f"{kind.lower()}_{width}"
     if not (folder / f"{stem}_im_input.bin").exists():
         pytest.skip(f"no recorded bytes of {kind}")
-    for variant in ("im",) if kind in ("Q4_0", "Q5_0") else ("im", "noim"):
+    for variant in ("im",) if kind in ("Q4_0", "Q5_0", "Q4_1", "Q5_1") else ("im", "noim"):
         values = np.fromfile(folder / f"{stem}_{variant}_input.bin", np.float32)
         theirs = np.fromfile(folder / f"{stem}_{variant}_expected.bin", np.uint8)
         weights = mulberry_importance(width) if variant == "im" else np.ones(width, np.float32)
@@ -126,6 +126,14 @@ def mulberry_importance(width: int) -> Floats:
         number = (t ^ (t >> 14)) / 2**32 * 2 - 1
         out.append(abs(number) + 1e-3)
     return np.array(out, np.float32)
+
+
+@pytest.mark.parametrize("kind", ["Q4_K", "Q5_K", "Q4_1", "Q5_1"])
+def test_values_far_from_zero_are_told_apart_as_well(kind: str) -> None:
+    codec, values = get_codec(kind), values_of("normal", 4, 256, 0.01) - np.float32(1)
+    off = codec.decode(codec.encode(values, np.ones(256, np.float32))) - values
+    # A step is about a fifteenth or a thirty-first of six deviations; dmin has six bits in K kinds.
+    assert np.abs(off).max() < (0.02 if kind.endswith("K") else 0.004)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -2,7 +2,7 @@
 
 Kinds ending in 0 hold d * q with q around zero, kinds ending in 1 hold d * q + m with q from zero.
 The 4 low bits of values 0-15 are the low halves of `qs`, those of values 16-31 the high halves; the
-fifth bit of value j is bit j of `qh`. With importance the scales of Q4_0 and Q5_0 are searched for.
+fifth bit of value j is bit j of `qh`. With importance, scales are searched for (not Q8_0's).
 
 Sources: ggml-common.h (layouts), ggml-quants.c (quantize_row_*_ref), gguf-py quants.py (the order
 of operations).
@@ -125,9 +125,19 @@ def _encode_q5_0_weighed(values: Floats, blocks: Blocks, weights: Floats | None)
     _store_searched("Q5_0", values, blocks, weights)
 
 
+def _encode_q4_1_weighed(values: Floats, blocks: Blocks, weights: Floats | None) -> None:
+    _store_searched("Q4_1", values, blocks, weights)
+
+
+def _encode_q5_1_weighed(values: Floats, blocks: Blocks, weights: Floats | None) -> None:
+    _store_searched("Q5_1", values, blocks, weights)
+
+
 def _store_searched(kind: str, values: Floats, blocks: Blocks, weights: Floats | None) -> None:
     found = encoded(kind, values, weights)
     blocks["d"] = found.d
+    if len(found.dmin):
+        blocks["m"] = -found.dmin
     _store_bits(found.quants, blocks)
 
 
@@ -156,14 +166,18 @@ Q4_0 = Codec(
     "Q4_0", ELEMENTS, np.dtype([_HALF, _NIBBLES]),
     2, _decode_q4_0, _encode_q4_0, _encode_q4_0_weighed,
 )  # fmt: skip
-Q4_1 = Codec("Q4_1", ELEMENTS, np.dtype([_HALF, _MINIMUM, _NIBBLES]), 3, _decode_q4_1, _encode_q4_1)
+Q4_1 = Codec(
+    "Q4_1", ELEMENTS, np.dtype([_HALF, _MINIMUM, _NIBBLES]),
+    3, _decode_q4_1, _encode_q4_1, _encode_q4_1_weighed,
+)  # fmt: skip
 Q5_0 = Codec(
     "Q5_0", ELEMENTS, np.dtype([_HALF, _FIFTH, _NIBBLES]),
     6, _decode_q5_0, _encode_q5_0, _encode_q5_0_weighed,
 )  # fmt: skip
 Q5_1 = Codec(
-    "Q5_1", ELEMENTS, np.dtype([_HALF, _MINIMUM, _FIFTH, _NIBBLES]), 7, _decode_q5_1, _encode_q5_1
-)
+    "Q5_1", ELEMENTS, np.dtype([_HALF, _MINIMUM, _FIFTH, _NIBBLES]),
+    7, _decode_q5_1, _encode_q5_1, _encode_q5_1_weighed,
+)  # fmt: skip
 Q8_0 = Codec(
     "Q8_0", ELEMENTS, np.dtype([_HALF, ("qs", "i1", (32,))]), 8, _decode_q8_0, _encode_q8_0
 )

@@ -94,6 +94,8 @@ SEARCHED: Mapping[str, SearchedKind] = {
     "IQ4_XS": SearchedKind(256, 32, 0, 32, False, Steps(0.85, 0.03, 10)),
     "Q4_0": SearchedKind(32, 32, 8, 0, False, Steps(0.85, 0.03, 10)),
     "Q5_0": SearchedKind(32, 32, 16, 0, False, Steps(0.93, 0.02, 9)),
+    "Q4_1": SearchedKind(32, 32, 15, 0, True, Steps(0.94, 0.02, 14)),
+    "Q5_1": SearchedKind(32, 32, 31, 0, True, Steps(0.96, 0.01, 14)),
 }
 
 
@@ -176,8 +178,13 @@ def find(kind: str, values: Floats, weights: Floats | None) -> BlockCodes:
     x = np.ascontiguousarray(values.reshape(-1, facts.width).T)
     w = np.ones_like(x) if weights is None else weights.reshape(-1, facts.width).T.copy()
     with np.errstate(over="ignore", invalid="ignore"):
-        if facts.minimums:
+        if facts.minimums and facts.codes:
             _find_from_minimum(facts, x, w, found)
+        elif facts.minimums:
+            scale, minimum = _fit_straight(facts, x, w)
+            found.d[:], found.dmin[:] = _half(scale), _half(minimum)
+            rungs = _clip((x + found.dmin) * _inverse(found.d), 0, facts.top)
+            found.quants[:] = np.rint(rungs).astype(np.uint8).T.reshape(n, -1)
         elif facts.codes:
             _find_around_zero(facts, x, w, found)
         else:
@@ -329,37 +336,47 @@ def _find_around_zero(facts: SearchedKind, x: Floats, w: Floats, found: BlockCod
 
 def _fit_straight(facts: SearchedKind, x: Floats, w: Floats) -> tuple[Floats, Floats]:
     """Scale and minimum of each group, float32[groups] each."""
-    low, high = np.minimum(x.min(axis=0), _ZERO), x.max(axis=0)
-    sw, sx = np.zeros_like(low), np.zeros_like(low)
+    # Minimums that are stored as they are may be above zero.
+    free = not facts.codes
+    low, high = x.min(axis=0), x.max(axis=0)
+    if not free:
+        low = np.minimum(low, _ZERO)
+    # Sums are of x - low: values far from zero beside their spread would cancel.
+    two = np.float32(2)
+    sw, su = np.zeros_like(low), np.zeros_like(low)
     for value, weight in zip(x, w, strict=True):
         sw += weight
-        sx += weight * value
-    mean = np.minimum(sx * _inverse(sw), _ZERO)
-    scale, minimum = np.zeros_like(low), -mean
-    gain = np.where(mean < 0, mean * sx, _ZERO)
+        su += weight * (value - low)
+    mean = su * _inverse(sw)
+    if not free:
+        mean = np.minimum(mean, -low)
+    scale, minimum = np.zeros_like(low), -(mean + low)
+    gain = two * (mean * su) - mean * mean * sw
     spread = high - low
     unit = _inverse(np.where(spread < _NOTHING, _ZERO, spread))
 
     def attempt(depth: Floats, factor: Floats) -> None:
         nonlocal scale, minimum, gain
-        q1, qq, xq = np.zeros_like(low), np.zeros_like(low), np.zeros_like(low)
+        q1, qq, uq = np.zeros_like(low), np.zeros_like(low), np.zeros_like(low)
         for value, weight in zip(x, w, strict=True):
             q = np.rint(_clip((value + depth) * factor, 0, facts.top))
             wq = weight * q
             q1 += wq
             qq += wq * q
-            xq += wq * value
+            uq += wq * (value - low)
         over = _inverse(np.maximum(sw * qq - q1 * q1, _ZERO))
-        fitted = (sw * xq - sx * q1) * over
-        offset = (qq * sx - q1 * xq) * over
-        above = offset > 0
-        fitted = np.where(above, xq * _inverse(qq), fitted)
-        offset = np.where(above, _ZERO, offset)
-        won = fitted * xq + offset * sx
+        fitted = (sw * uq - su * q1) * over
+        offset = (qq * su - q1 * uq) * over
+        if not free:
+            above = offset > -low
+            fitted = np.where(above, (uq + low * q1) * _inverse(qq), fitted)
+            offset = np.where(above, -low, offset)
+        explained = two * (fitted * uq + offset * su)
+        won = explained - fitted * (fitted * qq + two * (offset * q1)) - offset * offset * sw
         better = (won > gain) & (fitted > 0)
         gain = np.where(better, won, gain)
         scale = np.where(better, fitted, scale)
-        minimum = np.where(better, -offset, minimum)
+        minimum = np.where(better, -(offset + low), minimum)
 
     for k in range(facts.steps.tries):
         stretch = np.float32(facts.steps.first) + np.float32(k) * np.float32(facts.steps.step)
