@@ -235,11 +235,13 @@ def _check_requests(now: Metrics, seen: Seen, gone: list[int]) -> None:
     for name, key in {
         "time_to_first_token_seconds": "ttft_s",
         "request_prefill_time_seconds": "prefill_s",
-        "request_decode_time_seconds": "decode_s",
-        "inter_token_latency_seconds": "decode_s",
-        "time_per_output_token_seconds": "decode_s",
     }.items():
         assert now(f"vllm:{name}_sum") == pytest.approx(seen.total(key), abs=1e-4), name
+    # Replies have the time of the engine's steps, metrics the time from one arrival to the next.
+    decode = ("request_decode_time", "inter_token_latency", "time_per_output_token")
+    sums = [now(f"vllm:{name}_seconds_sum") for name in decode]
+    assert sums == pytest.approx([sums[0]] * 3, abs=1e-4)
+    assert sums[0] == pytest.approx(seen.total("decode_s"), rel=0.1)
     assert now("vllm:time_to_first_token_seconds_count") == len(started)
     queued = [choice for choice in seen.choices if choice.get("queue_s") is not None]
     assert now("vllm:request_queue_time_seconds_count") == len(queued)
@@ -247,7 +249,7 @@ def _check_requests(now: Metrics, seen: Seen, gone: list[int]) -> None:
         seen.total("queue_s"), abs=1e-4
     )
     assert now("vllm:e2e_request_latency_seconds_count") == count + len(gone)
-    inference_s = seen.total("prefill_s") + seen.total("decode_s")
+    inference_s = seen.total("prefill_s") + sums[0]
     assert now("vllm:request_inference_time_seconds_sum") == pytest.approx(inference_s, abs=1e-4)
 
 
