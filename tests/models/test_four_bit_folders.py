@@ -158,6 +158,7 @@ def order_of(columns: int, last: int) -> TensorSource:
         ({}, {"group_size": 64}, r"is F16 of shape \[(6|10), 192\].*it has to be \[(3|5), 192\]"),
         ({}, {"group_size": 96}, "groups of 96"),
         ({f"{Q_PROJ}g_idx": order_of(192, 0)}, {}, "in an order of their own"),
+        ({f"{Q_PROJ}g_idx": None}, {"desc_act": True}, r"q_proj\.g_idx', which has it, is missing"),
         ({f"{Q_PROJ}scales": source_of_array(np.ones((6, 8), np.float32), f"{Q_PROJ}scales")}, {},
          r"q_proj\.scales' is F32 of shape \[6, 8\]"),
     ],

@@ -170,6 +170,32 @@ def test_what_makers_write_beside_is_read_too() -> None:
     assert whole.default is not None and whole.default.scope == "block"
 
 
+def test_auto_rounds_own_layout_stores_zero_points_as_they_are() -> None:
+    words = {"quant_method": "auto-round", "bits": 4, "group_size": 128, "sym": False}
+    layouts = {
+        "auto_round": "gptq_v2", "auto_round:gptqmodel": "gptq_v2", "auto_round:auto_gptq": "gptq",
+        "auto_round:awq": "awq",
+    }  # fmt: skip
+    for packing, layout in layouts.items():
+        stored = read(**words, packing_format=packing).default
+        assert stored is not None and stored.layout == layout, packing
+    with pytest.raises(UnsupportedModelError, match="packing_format"):
+        read(**words)
+
+
+def test_auto_round_names_modules_by_expressions_too() -> None:
+    stored = read(
+        quant_method="auto-round", bits=4, group_size=128,
+        extra_config={r".*\.mlp\.down_proj.*": {"sym": False}, "lm_head": {"group_size": 32}},
+    )  # fmt: skip
+    down, head = stored.format_of("model.layers.0.mlp.down_proj"), stored.format_of("lm_head")
+    assert down is not None and not down.symmetric
+    assert head is not None and head.symmetric and head.columns == 32
+    with pytest.raises(UnsupportedModelError, match="group_size"):
+        read(quant_method="auto-round", bits=4, group_size=128,
+             extra_config={"lm_head": {"group_size": "32"}})  # fmt: skip
+
+
 def test_bitsandbytes_tables_and_bytes() -> None:
     four = read(quant_method="bitsandbytes", load_in_4bit=True, bnb_4bit_quant_type="nf4",
                 bnb_4bit_use_double_quant=True, llm_int8_skip_modules=["lm_head"])  # fmt: skip

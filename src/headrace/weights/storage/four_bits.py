@@ -177,6 +177,8 @@ class _Folder:
             parts.append(zeros)
         if f"{module}.g_idx" in self.tensors:
             self._check_order(f"{module}.g_idx", columns, stored)
+        elif stored.act_order:
+            raise self._without_order(f"{module}.g_idx")
         of_zeros = None
         if codec.name.startswith("U") and zeros is not None:
             of_zeros = (
@@ -204,6 +206,8 @@ class _Folder:
             of_zeros = zeros_of_compressed(_words(zeros), rows)
         if f"{module}.weight_g_idx" in self.tensors:
             self._check_order(f"{module}.weight_g_idx", columns, stored)
+        elif stored.act_order:
+            raise self._without_order(f"{module}.weight_g_idx")
         return GroupedTensor(
             f"{module}{WEIGHT}", (rows, columns), codec,
             Groups(
@@ -281,6 +285,12 @@ class _Folder:
                 f"{self.path}: tensor {shown(name)} states {values}, and the numbers are of "
                 f"{[rows, columns]}. The files are not of one model, fetch the folder again"
             )
+
+    def _without_order(self, name: str) -> CheckpointError:
+        return CheckpointError(
+            f"{self.path}: the config states an order of columns (desc_act, actorder), and tensor "
+            f"{shown(name)}, which has it, is missing; fetch the whole folder again"
+        )
 
     def _check_order(self, name: str, columns: int, stored: WeightFormat) -> None:
         """Raise UnsupportedModelError where columns are in an order of their own."""

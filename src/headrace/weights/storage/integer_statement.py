@@ -48,6 +48,14 @@ _ROUND_MAKING = (
     "act_data_type", "act_dynamic", "act_group_size", "act_sym",
 )  # fmt: skip
 
+_ROUND_LAYOUTS: dict[str, Layout] = {
+    "auto_round": "gptq_v2", "auto_round:gptqmodel": "gptq_v2", "auto_round:gptq": "gptq",
+    "auto_round:auto_gptq": "gptq", "auto_round:awq": "awq", "auto_round:auto_awq": "awq",
+    "auto_gptq": "gptq", "auto_awq": "awq",
+}  # fmt: skip
+"""By `packing_format`. AutoRound's own kernels store zero points as they are
+(GPTQ_FORMAT_NO_ZP in auto_round/utils), those of AutoGPTQ less one."""
+
 
 def gptq(stated: ConfigReader, method: str) -> Storage:
     """Of GPTQ and GPTQModel.
@@ -139,14 +147,16 @@ def auto_round(stated: ConfigReader, method: str) -> Storage:
     stated.expect("data_type", str, ("int",), "int")
     stated.expect("act_bits", int, (16, 32), 16)
     packing = stated.get("packing_format", str, "auto_round:auto_gptq")
-    layout: Layout = "awq" if "awq" in packing else "gptq"
-    known = ("auto_round", "auto_round:gptq", "auto_round:auto_gptq", "auto_round:awq",
-             "auto_round:auto_awq", "auto_gptq", "auto_awq")  # fmt: skip
-    if packing not in known:
-        stated.refuse("packing_format", packing, ", ".join(known))
+    if packing not in _ROUND_LAYOUTS:
+        stated.refuse("packing_format", packing, ", ".join(_ROUND_LAYOUTS))
     stored = _whole_numbers(
-        stated, stated.size("bits", 4, most=8), layout, symmetric=stated.get("sym", bool, True)
-    )
+        stated, stated.size("bits", 4, most=8), _ROUND_LAYOUTS[packing],
+        symmetric=stated.get("sym", bool, True),
+    )  # fmt: skip
+    if not stored.symmetric and stated.raw("packing_format") is None:
+        # Older folders say it in `backend`, in words of several meanings.
+        known = ", ".join(_ROUND_LAYOUTS)
+        stated.refuse("packing_format", None, f"stated where sym is false: {known}")
     groups = []
     entries = stated.raw("extra_config") or {}
     if not isinstance(entries, Mapping) or len(entries) > MOST_GROUPS:
@@ -161,13 +171,15 @@ def auto_round(stated: ConfigReader, method: str) -> Storage:
             "bits": bits,
             "symmetric": changed.get("sym", bool, stored.symmetric),
         }
-        if isinstance(columns := changed.raw("group_size"), int):
+        if (columns := changed.raw("group_size")) is not None:
             other |= scope_of(changed, columns)
         changed.finish()
+        # AutoRound takes a name with a mark of expressions as one.
+        name = f"re:{module}" if set(module) & set("*+?^$()[]{}|\\") else module
         if bits > 8:
-            plain.append(module)
+            plain.append(name)
         else:
-            groups.append((ModuleNames([module]), replace(stored, **other)))
+            groups.append((ModuleNames([name]), replace(stored, **other)))
     return Storage(method, stored, tuple(groups), unquantised=ModuleNames(plain))
 
 
