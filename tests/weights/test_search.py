@@ -94,14 +94,13 @@ def test_errors_of_normal_values_stay_as_small(kind: str) -> None:
     assert np.sqrt((off**2).sum() / (values**2).sum()) < ERRORS[kind]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+# Of IQ4_XS no bytes of ggml's are recorded; it is held by ERRORS.
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "IQ4_XS"])
 def test_errors_are_not_above_those_of_ggml(shared_assets: Path, kind: str) -> None:
     folder = shared_assets / "quant-groundtruth" / "ggml_quants"
     codec = get_codec(kind)
     width = 64 if codec.block_elements == 32 else 512
     stem = f"{kind.lower()}_{width}"
-    if not (folder / f"{stem}_im_input.bin").exists():
-        pytest.skip(f"no recorded bytes of {kind}")
     for variant in ("im",) if kind in ("Q4_0", "Q5_0", "Q4_1", "Q5_1") else ("im", "noim"):
         values = np.fromfile(folder / f"{stem}_{variant}_input.bin", np.float32)
         theirs = np.fromfile(folder / f"{stem}_{variant}_expected.bin", np.uint8)
