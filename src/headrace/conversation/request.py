@@ -8,7 +8,8 @@ from typing import Any
 from headrace.answer_formats.call_syntax import AnswerFormat, ThinkTags
 from headrace.protocol.openai.tools import ToolDefinition
 
-_SWITCHES = ("enable_thinking", "thinking")
+THINKING_SWITCHES = ("enable_thinking", "thinking")
+"""Variables with which templates turn reasoning on and off, by family."""
 
 
 def template_tools(tools: Sequence[ToolDefinition]) -> list[dict[str, Any]]:
@@ -40,7 +41,7 @@ def template_variables(given: Mapping[str, Any], effort: str | None) -> dict[str
     variables = dict(given)
     if effort is not None:
         variables.setdefault("reasoning_effort", effort)
-        for switch in _SWITCHES:
+        for switch in THINKING_SWITCHES:
             variables.setdefault(switch, effort != "none")
     return variables
 
@@ -54,6 +55,6 @@ def allowed_format(
     variables: of the template. opened: the prompt ended within reasoning all the same. Harmony's
     channels are its form of every answer, and stay.
     """
-    is_off = any(variables.get(switch) is False for switch in _SWITCHES)
+    is_off = any(variables.get(switch) is False for switch in THINKING_SWITCHES)
     tagged = format.reasoning is not None and isinstance(format.reasoning.tags, ThinkTags)
     return AnswerFormat(format.calls, None) if is_off and tagged and not opened else format

@@ -105,6 +105,17 @@ async def test_a_count_at_anthropic_is_passed_on_as_it_came() -> None:
     assert b"anthropic-beta: b-1\r\n" in head and b"anthropic-version: 2023-06-01" in head
 
 
+async def test_the_line_about_the_client_is_counted_at_anthropic_alone() -> None:
+    line = "x-anthropic-billing-header: cc_version=2.1.0; cch=1;\n"
+    counter = Counter()
+    async with served(counter) as provider:
+        for kind in ("vllm", "anthropic"):
+            await counted(provider, body={**BODY, "system": line + "Be short."}, kind=kind)
+        (_, _, engine), (_, _, own) = counter.asked
+    assert "Be short." in str(engine) and "billing" not in str(engine)
+    assert own["system"] == line + "Be short."
+
+
 async def test_forms_of_bodies() -> None:
     counter = Counter()
     async with served(counter) as provider:

@@ -178,7 +178,7 @@ async def attempt(
             headers = _each_once(ready.headers + trace_headers, provider.headers)
             if provider.in_steps is not None:
                 reply = SteppedAnswer(
-                    provider.in_steps.steps(prepared.call, target.model), provider,
+                    provider.in_steps.steps(prepared.call_at(target), target.model), provider,
                     provider.in_steps, credential, timeouts, most_reply_bytes,
                     (*trace_headers, *provider.headers),
                 )  # fmt: skip

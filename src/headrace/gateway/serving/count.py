@@ -29,6 +29,7 @@ from headrace.gateway.targets.target import Target
 from headrace.gateway.upstream.errors import UpstreamError
 from headrace.gateway.upstream.limits import Timeouts
 from headrace.gateway.upstream.request import request_bytes
+from headrace.protocol.dialects.anthropic.billing import call_for
 from headrace.protocol.json_object import JsonObject
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.dialect import DamagedReplyError
@@ -108,7 +109,7 @@ async def _ask(serving: Serving, asked: CountAsked, call: ChatCall, target: Targ
     credential = provider.auth.pick(serving.clock_ns() * _S_PER_NS, target.model)
     if credential is None:
         raise UpstreamError("busy", f"all keys of {provider.name} rest", unsent=True)
-    path, headers, body = _written(asked, call, counting, target.model)
+    path, headers, body = _written(asked, call, counting, target)
     base = provider.base
     path = base.path.removesuffix("/v1") + path if counting.at_root else base.joined(path)
     headers = (*headers, *provider.headers)
@@ -130,11 +131,12 @@ async def _ask(serving: Serving, asked: CountAsked, call: ChatCall, target: Targ
 
 
 def _written(
-    asked: CountAsked, call: ChatCall, counting: Counting, model: str
+    asked: CountAsked, call: ChatCall, counting: Counting, target: Target
 ) -> tuple[str, Headers, bytes]:
     path = counting.passes.get(asked.dialect)
     if path is not None:
         headers = (("content-type", "application/json"), *asked.headers)
-        return path, headers, without_ours(asked.body, model)
-    written = counting.counter.write_count(call, model)
+        return path, headers, without_ours(asked.body, target.model)
+    call = call_for(call, target.provider.side.name)
+    written = counting.counter.write_count(call, target.model)
     return written.path, tuple(written.headers.items()), written.body

@@ -19,6 +19,7 @@ from headrace.gateway.serving.parameter_support import TRANSLATION, Untranslatab
 from headrace.gateway.serving.prompt_salt import salt_edits
 from headrace.gateway.targets.target import Target
 from headrace.http.large_bodies import LargeBodies
+from headrace.protocol.dialects.anthropic.billing import call_for
 from headrace.protocol.dialects.openai_responses.state import needs_state, without_state
 from headrace.protocol.field_path import has_field
 from headrace.protocol.json_object import JsonObject
@@ -140,6 +141,11 @@ class Prepared:
             self._call = incoming.side.read_call(raw, incoming.path, incoming.headers)
         return self._call
 
+    def call_at(self, target: Target) -> ChatCall:
+        """The request as it is written for a provider of another dialect. Raises RequestError if
+        it is invalid."""
+        return call_for(self.call, target.provider.side.name)
+
     @property
     def stub(self) -> ChatCall:
         """Enough of the request to read an answer, without its messages."""
@@ -196,7 +202,7 @@ class Prepared:
                 asked_service_tier(incoming.body),
                 _goes_on(incoming),
             )
-        call = self.call
+        call = self.call_at(target)
         if kept := needs_state(call):
             raise UntranslatableError(
                 f"{kept[0]}: {without_state(kept[0])}",

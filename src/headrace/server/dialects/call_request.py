@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
+from headrace.conversation.request import THINKING_SWITCHES
 from headrace.engine.limits import check_ranges
 from headrace.errors import RequestError, shown
 from headrace.protocol.neutral.call import ChatCall, HostedTool, Message, Tool
@@ -35,7 +36,6 @@ from headrace.server.dialects.client_names import client_names
 from headrace.server.dialects.thought_signature import thought_of
 
 _SYSTEM_ROLES = ("system", "developer")
-_SWITCHES = ("enable_thinking", "thinking")
 
 # Of the same name and meaning in both.
 _SAME = (
@@ -314,7 +314,7 @@ class _Writer:
         if reasoning.effort is not None:
             values["reasoning_effort"] = reasoning.effort
         elif reasoning.adaptive or reasoning.budget_tokens is not None:
-            values["chat_template_kwargs"] = dict.fromkeys(_SWITCHES, True)
+            values["chat_template_kwargs"] = dict.fromkeys(THINKING_SWITCHES, True)
         if reasoning.budget_tokens is not None:
             values["thinking_token_budget"] = reasoning.budget_tokens
         if reasoning.summary is not None:

@@ -38,9 +38,9 @@ def client_names(paths: FieldPaths, has: Callable[[str], bool]) -> Iterator[None
         if error.param is None:
             raise
         given, error.param = error.param, _told(error.param, paths, has)
-        message = _renamed(str(error), given, error.param)
+        message = renamed(str(error), given, error.param)
         for word in _WORDS:
-            message = _renamed(message, word, _told(word, paths, has))
+            message = renamed(message, word, _told(word, paths, has))
         error.args = (message,)
         raise
 
@@ -62,8 +62,8 @@ def _told(param: str, paths: FieldPaths, has: Callable[[str], bool]) -> str:
     return known(_NEUTRAL.get(head[0], head[0]))
 
 
-def _renamed(message: str, name: str, told: str) -> str:
-    """The message with a field's name replaced, where it is a word of its own."""
+def renamed(message: str, name: str, told: str) -> str:
+    """A message with a field's name replaced, wherever that is a word of its own."""
     if name == told:
         return message
     return re.sub(rf"(?<![\w.\[]){re.escape(name)}(?![\w\[]|\.\w)", lambda _: told, message)

@@ -40,6 +40,19 @@ def read_body(
     adapt: what this server changes of a call. more, continues, taken: as of `chat_request`.
     """
     call = adapt(side.read_call(body, path, headers))
+    return with_request(call, body, side, more=more, continues=continues, taken=taken)
+
+
+def with_request(
+    call: ChatCall,
+    body: bytes,
+    side: ClientSide,
+    *,
+    more: dict[str, Any] | None = None,
+    continues: bool = False,
+    taken: frozenset[str] = frozenset(),
+) -> ReadBody:
+    """A call that was read from a body; arguments and errors as of `read_body`."""
     has = _fields_of(body)
     request, ignored = chat_request(
         call, side, has=has, more=more, continues=continues, taken=taken

@@ -16,6 +16,7 @@ from headrace.protocol.openai.completions import CompletionRequest
 from headrace.server.admission.admission import Ticket
 from headrace.server.answer import Ids, admitted, answer, timeout_s
 from headrace.server.call import Call
+from headrace.server.dialects.client_names import renamed
 from headrace.server.llamacpp.prompts import infill_ids, prompt_ids
 from headrace.server.llamacpp.reply import NativeReplies
 from headrace.server.llamacpp.request import completion_request
@@ -180,7 +181,4 @@ def _named(error: RequestError) -> RequestError:
     theirs = _NAMES.get(ours)
     if theirs is None:
         return error
-    message = str(error)
-    if message.startswith(ours):
-        message = theirs + message.removeprefix(ours)
-    return RequestError(message, param=theirs, code=error.code)
+    return RequestError(renamed(str(error), ours, theirs), param=theirs, code=error.code)

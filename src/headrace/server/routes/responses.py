@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from starlette.responses import Response
@@ -23,7 +23,7 @@ from headrace.protocol.openai.chat import REASONING_EFFORTS
 from headrace.server.api_error import ApiError
 from headrace.server.call import Call
 from headrace.server.dialects.client_names import client_names
-from headrace.server.dialects.read_body import ReadBody, read_body
+from headrace.server.dialects.read_body import ReadBody, with_request
 from headrace.server.dialects.responses_reply import ResponsesReply
 from headrace.server.prompts.prompt import render
 from headrace.server.replies.event_stream import EventStream
@@ -167,47 +167,42 @@ async def _is_kept(call: Call, turn: _TurnRequest, id: str, body: bytes) -> bool
     return await call.state.responses_store.add(Turn(id, call.owner, turn.previous, items, body))
 
 
+class _Given(NamedTuple):
+    """A body read alone, before anything is asked of the model."""
+
+    body: bytes
+    fields: dict[str, Any]
+    call: ChatCall
+
+
 async def _read(call: Call) -> _TurnRequest:
     """The body of a call with the conversation that it continues.
 
     Raises RequestError naming the field at fault, ApiError 400 for a response that is not stored.
     """
-    http, state, side = call.http, call.state, _side()
-    path, headers = http.scope["path"], dict(http.headers)
 
-    def ask(body: bytes) -> ReadBody:
-        fields = decode_object(body, bounds=state.body_bounds)
-        _refuse(fields)
-        more = _allowed_tools(fields)
-        asked = read_body(body, side, path, headers, adapt=_adapted, more=more)
-        _refuse_items(asked.call)
-        return asked._replace(call=_with_extra(asked.call, fields))
-
-    body = b""
-
-    def look(given: bytes) -> tuple[dict[str, Any], ReadBody | None]:
-        nonlocal body
-        fields = decode_object(given, bounds=state.body_bounds)
-        if fields.get("model") is None:  # one model is served
-            fields["model"] = state.serving().model.name
-            given = msgspec.json.encode(fields)
-        body = given
-        _refuse(fields)
+    def work(body: bytes) -> tuple[_Given, ReadBody | None]:
         # Read alone first: what is wrong with it is then named by its own places.
-        side.read_call(given, path, headers)
-        continues = fields.get("previous_response_id") is not None
-        return fields, None if continues else ask(given)
+        given = _given(call, body)
+        continues = given.fields.get("previous_response_id") is not None
+        return given, None if continues else _asked(given)
 
-    fields, asked = await call.read(look)
-    stores = fields.get("store") is not False and state.config.max_stored_responses > 0
-    own = fields.get("input")
-    if asked is not None:
-        call.note_ignored(asked.ignored)
-        return _TurnRequest(asked, own, stores)
-    store, limit = state.responses_store, state.config.max_body_bytes
-    previous_id = fields["previous_response_id"]
+    given, asked = await call.read(work)
+    stores = given.fields.get("store") is not False and call.state.config.max_stored_responses > 0
+    if asked is None:
+        turn = await _continued(call, given, stores=stores)
+    else:
+        turn = _TurnRequest(asked, given.fields.get("input"), stores)
+    call.note_ignored(turn.body.ignored)
+    return turn
+
+
+async def _continued(call: Call, given: _Given, *, stores: bool) -> _TurnRequest:
+    """The turn of a stored conversation, which is held; raises as `_read`."""
+    store = call.state.responses_store
+    previous_id = given.fields["previous_response_id"]
     try:
-        held = await store.hold(previous_id, call.owner, limit)
+        held = await store.hold(previous_id, call.owner, call.state.config.max_body_bytes)
     except TooLongError as error:
         raise RequestError(
             f"previous_response_id: {error}; begin another conversation",
@@ -221,17 +216,38 @@ async def _read(call: Call) -> _TurnRequest:
             param="previous_response_id",
             code="previous_response_not_found",
         )
-    read = partial(_joined, fields, held.items)
+    size = len(given.body) + sum(map(len, held.items))
+
+    def work() -> ReadBody:
+        return _asked(_given(call, _joined(given.fields, held.items)))
+
     try:
-        asked = await state.large_bodies.result(
-            call.key, len(body) + sum(map(len, held.items)), lambda: ask(read())
-        )
+        asked = await call.state.large_bodies.result(call.key, size, work)
     except BaseException:
         store.release(held.number)
         raise
-    call.body_bytes = len(body) + sum(map(len, held.items))
-    call.note_ignored(asked.ignored)
-    return _TurnRequest(asked, own, stores, held.number, partial(store.release, held.number))
+    call.body_bytes = size
+    release = partial(store.release, held.number)
+    return _TurnRequest(asked, given.fields.get("input"), stores, held.number, release)
+
+
+def _given(call: Call, body: bytes) -> _Given:
+    """A body as its client's call; raises RequestError naming the field at fault."""
+    http, state = call.http, call.state
+    fields = decode_object(body, bounds=state.body_bounds)
+    if fields.get("model") is None:  # one model is served
+        fields["model"] = state.serving().model.name
+        body = msgspec.json.encode(fields)
+    _refuse(fields)
+    return _Given(body, fields, _side().read_call(body, http.scope["path"], dict(http.headers)))
+
+
+def _asked(given: _Given) -> ReadBody:
+    """What a body asks of the model; raises RequestError naming the field at fault."""
+    more = _allowed_tools(given.fields)
+    asked = with_request(_adapted(given.call), given.body, _side(), more=more)
+    _refuse_items(asked.call)
+    return asked._replace(call=_with_extra(asked.call, given.fields))
 
 
 def _joined(fields: dict[str, Any], before: Items) -> bytes:
