@@ -17,7 +17,8 @@ pytestmark = pytest.mark.soak
 LENGTH = Length(seconds=4, round_s=2, streams=64, check=15)
 
 
-@pytest.mark.parametrize("codec", CODECS)
+# The moment below is of Q8_0.
+@pytest.mark.parametrize("codec", [codec for codec in CODECS if codec != "Q8_0"])
 async def test_what_survives_is_what_it_would_be_alone(codec: str, tmp_path: Path) -> None:
     told: list[str] = []
     report = await soak(codec, LENGTH, 7, tmp_path, told.append)
