@@ -76,6 +76,13 @@ class StepPlan(NamedTuple):
     started: list[Request]
     copies: Sequence[tuple[int, int]] = ()
 
+    @property
+    def only_decodes(self) -> bool:
+        """Whether each row is one token and its drafts."""
+        return all(
+            row.samples and row.num_tokens == 1 + len(row.drafts.token_ids) for row in self.rows
+        )
+
 
 @dataclass(slots=True)
 class Totals:

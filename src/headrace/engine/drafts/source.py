@@ -1,0 +1,33 @@
+"""Sources of guessed drafts: what each of them is, and what it says of its own guess."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from headrace.engine.request import Request
+
+
+class Guess(NamedTuple):
+    """A guess of what follows a request's tokens."""
+
+    token_ids: Sequence[int]
+    """At least one."""
+    match_tokens: int = 0
+    """How many of the request's last tokens are those that came before where the guess is from: the
+    longer, the likelier it is right."""
+
+
+class DraftSource(Protocol):
+    """A source of guesses. It may keep what it has read of a request until that is forgotten."""
+
+    name: str
+    """Its `method` in `--speculative-config`."""
+
+    def guess(self, request: Request, most: int) -> Guess | None:
+        """At most so many tokens, 1 or more; None where it knows nothing."""
+        ...
+
+    def forget(self, request: Request) -> None:
+        """The request has ended."""
+        ...
