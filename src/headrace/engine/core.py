@@ -101,7 +101,9 @@ class EngineCore:
             groups=model.cache_layout.groups,
             max_step_tokens=config.max_num_batched_tokens,
         )
-        self._speculation = speculation_of(read_speculative_config(config.speculative_config or "auto"))
+        self._speculation = speculation_of(
+            read_speculative_config(config.speculative_config or "auto")
+        )
         forced = [ForcedSpans()] if config.enable_forced_spans else []
         self.scheduler = Scheduler(
             self.kv,
@@ -292,6 +294,7 @@ class EngineCore:
             spec_drafts=totals.drafts,
             spec_draft_tokens=totals.draft_tokens,
             spec_accepted_tokens=totals.accepted_tokens,
+            spec_accepted_by_position=dict(totals.accepted_by_position),
             prefix_queries_tokens=totals.prefix_queries_tokens,
             prefix_hits_tokens=totals.prefix_hits_tokens,
             num_preemptions=totals.preemptions.total(),

@@ -45,7 +45,7 @@ class Shares:
 
 
 class Acceptance:
-    """What is known of one source over all requests."""
+    """The acceptance of one source, over all requests."""
 
     def __init__(self) -> None:
         self._shares = Shares(_MOST_ALL)

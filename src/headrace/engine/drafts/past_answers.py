@@ -13,13 +13,12 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from headrace.engine.drafts.source import Guess
+from headrace.engine.drafts.source import MOST_MATCH, Guess, match_length
 from headrace.engine.request import Request
 
 KEY_TOKENS = 4
 MOST_TOKENS = 1 << 17
 """Of answers that are kept: with their index some 20 MB."""
-_MOST_MATCH = 64
 
 
 class _Place(NamedTuple):
@@ -34,7 +33,7 @@ class _Answer(NamedTuple):
 
 
 class _Reading:
-    """Where a request is in a past answer."""
+    """The place of a request in a past answer."""
 
     def __init__(self, num_read: int) -> None:
         self.num_read = num_read
@@ -66,7 +65,7 @@ class PastAnswers:
             place = self._places.get((request.cache_salt, _key(token_ids[-KEY_TOKENS:])))
             if place is not None:
                 reading.place = place
-                reading.match_tokens = _same_before(token_ids, place)
+                reading.match_tokens = match_length(token_ids, *place, KEY_TOKENS)
         if reading.place is None:
             return None
         answer, index = reading.place
@@ -104,7 +103,7 @@ class PastAnswers:
             answer, index = reading.place
             if index < len(answer) and answer[index] == token_id:
                 reading.place = _Place(answer, index + 1)
-                reading.match_tokens = min(reading.match_tokens + 1, _MOST_MATCH)
+                reading.match_tokens = min(reading.match_tokens + 1, MOST_MATCH)
             else:
                 reading.place = None
         reading.num_read = len(token_ids)
@@ -112,13 +111,3 @@ class PastAnswers:
 
 def _key(token_ids: Sequence[int]) -> bytes:
     return array("i", token_ids).tobytes()
-
-
-def _same_before(token_ids: Sequence[int], place: _Place) -> int:
-    """How many of the last tokens are those before a place."""
-    answer, index = place
-    most = min(index, len(token_ids), _MOST_MATCH)
-    length = KEY_TOKENS
-    while length < most and token_ids[-length - 1] == answer[index - length - 1]:
-        length += 1
-    return length

@@ -15,13 +15,11 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 
-from headrace.engine.drafts.source import Guess
+from headrace.engine.drafts.source import MOST_MATCH, Guess, match_length
 from headrace.engine.request import Request
 
 _WIDTH = 4
 """Bytes of a token."""
-_MOST_MATCH = 64
-"""A longer match says nothing more."""
 _MOST_MISALIGNED = 8
 """Bytes that look like the tokens sought, and lie between tokens, that are passed over."""
 
@@ -63,7 +61,7 @@ def following(token_ids: Sequence[int], place: int, most: int) -> Sequence[int]:
 
 
 class _Text:
-    """What was read of one request, and the place from which its guess is."""
+    """The text of one request as far as it was read, and the place from which its guess is."""
 
     def __init__(self) -> None:
         self.place = 0
@@ -81,7 +79,7 @@ class _Text:
                 return
             if token_ids[self.place] == token_id:
                 self.place += 1
-                self.match_tokens = min(self.match_tokens + 1, _MOST_MATCH)
+                self.match_tokens = min(self.match_tokens + 1, MOST_MATCH)
             else:
                 self.match_tokens = 0
 
@@ -92,7 +90,7 @@ class _Text:
             place = self._find(length)
             if place is not None:
                 self.place = place
-                self.match_tokens = _same_before(token_ids, place, length)
+                self.match_tokens = match_length(token_ids, token_ids, place, length)
                 return
 
     def _find(self, length: int) -> int | None:
@@ -109,12 +107,3 @@ class _Text:
                 return at // _WIDTH + length
             end = at + size - 1
         return None
-
-
-def _same_before(token_ids: Sequence[int], place: int, length: int) -> int:
-    """How many tokens before a place are the last of the text, of which `length` are known to be."""
-    end = len(token_ids)
-    most = min(place, _MOST_MATCH)
-    while length < most and token_ids[place - length - 1] == token_ids[end - length - 1]:
-        length += 1
-    return length

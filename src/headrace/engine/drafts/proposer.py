@@ -78,6 +78,11 @@ class Drafter:
         self.speculation = speculation
         """Guesses of requests that decode."""
 
+    def begin_step(self, requests: Sequence[Request]) -> None:
+        """A step begins in which these requests decode, each for a token of its own."""
+        if self.speculation is not None:
+            self.speculation.begin_step([(request, _most(request) - 1) for request in requests])
+
     def drafts(self, request: Request, room: int) -> Drafts:
         """Drafts after all tokens of a request that is not at its end, for at most `room` more of
         them in its row; `room` may be 0.
@@ -104,6 +109,13 @@ class Drafter:
             return NO_DRAFTS
         paying = self.speculation.drafts(request, min(room, most - 1))
         return Drafts(paying) if paying else NO_DRAFTS
+
+
+def _most(request: Request) -> int:
+    """Tokens that may come before the request's end, or before its reasoning has to be closed."""
+    most = request.max_len - len(request.token_ids)
+    left = None if request.thinking is None else request.thinking.left(request.token_ids)
+    return most if left is None else min(most, left)
 
 
 def _certain(request: Request, proposal: Proposal, most: int, room: int) -> Drafts:

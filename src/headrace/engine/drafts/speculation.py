@@ -1,16 +1,15 @@
 """How many guessed tokens each request's row gets in a step, so that none is slower than without.
 
 A step of n tokens costs c(n) (step_costs.py), and gives one token of each request that decodes and
-the drafts that are right. A row's drafts are taken where they raise what the step gives for its
-cost:
+the drafts that are right. P(j) is the chance that a request's first j drafts are all right
+(acceptance.py). Of all drafts of all requests, the likeliest m are taken, where m makes the most of
 
-    gain(k) = (T + S(k)) / c(n + k),   S(k) = sum of P(j) for j of 1 to k
+    (B + sum of the m greatest P) / c(B + m)
 
-T tokens and n places of the step before this row, P(j) the chance that its first j drafts are all
-right (acceptance.py). The k of the highest gain is taken if that is above 1.03 times gain(0): what
-is gained by less is within the error of both estimates. Requests come in their order of rank, each
-with what those before it have left; so at large batches, where a further place costs what it
-gives, nobody drafts, and nobody has to say where that is.
+if that is above what m = 0 gives; P falls with j, so that these are the first drafts of each
+request. At large batches, where a further place costs what it gives, nobody drafts, and nobody has
+to say where that is. Sizes of steps that were not seen are tried by and by, twice the largest at
+most.
 
 A guess costs nothing but looking it up, so that one is made whether it is used or not, and judged
 by what came. For a request whose guesses are of no use it is made less and less often.
@@ -27,6 +26,9 @@ from headrace.engine.drafts.step_costs import StepCosts
 from headrace.engine.request import Request
 
 LEAST_GAIN = 1.03
+"""What is gained by less is within the error of both estimates."""
+FIRST_PLAIN_STEPS = 3
+"""Steps of an engine without drafts, with which others are compared."""
 MOST_IDLE_TOKENS = 4
 """Tokens for which a request whose guesses were of no use is left alone, at most."""
 PLAIN_STEP_EVERY = 64
@@ -44,7 +46,7 @@ class _Pending(NamedTuple):
 
 
 class _History:
-    """What is known of one request."""
+    """The state of one request."""
 
     def __init__(self, shares: list[Shares]) -> None:
         self.shares = shares
@@ -69,47 +71,43 @@ class Speculation:
         self._acceptance = [Acceptance() for _ in sources]
         self._costs = StepCosts()
         self._histories: dict[Request, _History] = {}
-        self._places = 0
-        self._expected = 0.0
+        self._taken: dict[Request, Sequence[int]] = {}
+        """The drafts of the step that began."""
         self._steps_with_drafts = 0
-        self._has_drafted = False
-        self._is_plain = False
 
-    def begin_step(self, num_tokens: int) -> None:
-        """A step begins in which so many requests decode, a token each."""
-        self._places = num_tokens
-        self._expected = float(num_tokens)
-        self._steps_with_drafts = self._steps_with_drafts + 1 if self._has_drafted else 0
-        self._is_plain = self._steps_with_drafts >= PLAIN_STEP_EVERY
-        self._has_drafted = False
+    def begin_step(self, requests: Sequence[tuple[Request, int]]) -> None:
+        """A step begins in which these requests decode, a token each and at most so many drafts."""
+        self._taken.clear()
+        guesses = [
+            (request, pending, history)
+            for request, room in requests
+            if room > 0 and request.params.speculation
+            if (history := self._history(request)).idle_until <= len(request.token_ids)
+            if (pending := self._guess(request, history, min(room, self._most))) is not None
+        ]
+        if not self._adaptive:
+            self._taken = {request: pending.guess.token_ids for request, pending, _ in guesses}
+            return
+        chances = [
+            self._chances(pending.source, history, pending.guess) for _, pending, history in guesses
+        ]
+        counts = self._counts(len(requests), chances)
+        for (request, pending, history), count in zip(guesses, counts, strict=True):
+            if count:
+                history.idle_tokens = 0
+                self._taken[request] = pending.guess.token_ids[:count]
+            else:
+                self._rest(history, len(request.token_ids))
+        self._steps_with_drafts = self._steps_with_drafts + 1 if self._taken else 0
+        few = self._costs.num_seen < FIRST_PLAIN_STEPS
+        if few or self._steps_with_drafts > PLAIN_STEP_EVERY:
+            self._steps_with_drafts = 0
+            self._taken.clear()
 
     def drafts(self, request: Request, room: int) -> Sequence[int]:
-        """The drafts of a row, at most so many; empty where none pay."""
-        if room < 1 or not request.params.speculation:
-            return ()
-        history = self._histories.get(request)
-        if history is None:
-            shares = [acceptance.begin() for acceptance in self._acceptance]
-            history = self._histories[request] = _History(shares)
-        length = len(request.token_ids)
-        if length < history.idle_until:
-            return ()
-        most = min(room, self._most)
-        pending = self._guess(request, history, most)
-        history.pending = pending
-        if pending is None:
-            self._rest(history, length)
-            return ()
-        if not self._adaptive:
-            return pending.guess.token_ids
-        count = self._count(pending, history)
-        if not count:
-            self._rest(history, length)
-            return ()
-        history.idle_tokens = 0
-        if self._is_plain:
-            return ()
-        return pending.guess.token_ids[:count]
+        """The drafts of a row of the step that began, at most so many; empty where none pay."""
+        taken = self._taken.get(request, ())
+        return taken if len(taken) <= room else taken[:room]
 
     def note(self, request: Request, num_before: int, token_ids: Sequence[int]) -> None:
         """A row gave a request these tokens, which had so many before."""
@@ -132,16 +130,27 @@ class Speculation:
             for source in self._sources:
                 source.forget(request)
 
+    def _history(self, request: Request) -> _History:
+        history = self._histories.get(request)
+        if history is None:
+            shares = [acceptance.begin() for acceptance in self._acceptance]
+            history = self._histories[request] = _History(shares)
+        return history
+
     def _guess(self, request: Request, history: _History, most: int) -> _Pending | None:
         """The guess that promises most of all sources'."""
+        length = len(request.token_ids)
         best, promised = None, 0.0
         for number, source in enumerate(self._sources):
             guess = source.guess(request, most)
             if guess is None:
                 continue
-            chances = self._chances(number, history, guess)
-            if (hope := sum(chances)) > promised:
-                best, promised = _Pending(number, len(request.token_ids), guess), hope
+            hope = sum(self._chances(number, history, guess))
+            if hope > promised:
+                best, promised = _Pending(number, length, guess), hope
+        history.pending = best
+        if best is None:
+            self._rest(history, length)
         return best
 
     def _chances(self, source: int, history: _History, guess: Guess) -> list[float]:
@@ -149,21 +158,24 @@ class Speculation:
             history.shares[source], guess.match_tokens, len(guess.token_ids)
         )
 
-    def _count(self, pending: _Pending, history: _History) -> int:
-        """How many drafts of a guess pay; they are entered in the step."""
-        places, expected, costs = self._places, self._expected, self._costs
-        best, most_gained, most_expected = 0, LEAST_GAIN * expected / costs.of(places), expected
-        for chance in self._chances(pending.source, history, pending.guess):
-            expected += chance
-            places += 1
-            gained = expected / costs.of(places)
+    def _counts(self, batch: int, chances: Sequence[Sequence[float]]) -> list[int]:
+        """How many drafts of each guess pay together."""
+        costs = self._costs
+        counts = [0] * len(chances)
+        ranked = sorted(
+            ((chance, at) for at, own in enumerate(chances) for chance in own), reverse=True
+        )
+        largest = max(2 * costs.largest_seen, batch + 1)
+        best, hope = 0, float(batch)
+        most_gained = LEAST_GAIN * hope / costs.of(batch)
+        for count, (chance, _) in enumerate(ranked[: largest - batch], 1):
+            hope += chance
+            gained = hope / costs.of(batch + count)
             if gained > most_gained:
-                best, most_gained, most_expected = places - self._places, gained, expected
-        if best and not self._is_plain:
-            self._places += best
-            self._expected = most_expected
-            self._has_drafted = True
-        return best
+                best, most_gained = count, gained
+        for _, at in ranked[:best]:
+            counts[at] += 1
+        return counts
 
     def _rest(self, history: _History, length: int) -> None:
         """Leave a request alone for a while, each time for longer."""

@@ -1,8 +1,8 @@
 """`--speculative-config`: which sources of drafts an engine has, in vLLM's spelling.
 
-    auto                                       every source that costs nothing: ngram and suffix
-    none                                       no drafts but those that a grammar forces
-    {"method": "ngram", "num_speculative_tokens": 8, "prompt_lookup_max": 6}
+auto                                       every source that costs nothing: ngram and suffix
+none                                       no drafts but those that a grammar forces
+{"method": "ngram", "num_speculative_tokens": 8, "prompt_lookup_max": 6}
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from headrace.engine.drafts.speculation import Speculation
 from headrace.errors import ConfigError
 
 MOST_DRAFTS = 16
-"""Of a row, where nothing else is said: the matrix products of up to 17 rows cost little more than
-one where weights come from memory, and less pays beyond that."""
+"""Of a row, where the setting names no number: products of up to 17 rows cost little more than those
+of one where weights come from memory, and less pays beyond that."""
 
 _FLAG = "--speculative-config"
 Tokens = Annotated[int, Meta(ge=1, le=64)]
@@ -39,7 +39,7 @@ class SpeculativeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     suffix_decoding_max_cached_tokens: Annotated[int, Meta(ge=0, le=1 << 24)] = 1 << 17
     """Of suffix: tokens of past answers that are kept."""
     adaptive: bool = True
-    """Take as many drafts as pay, which may be none; false: as many as there are."""
+    """Take as many drafts as pay, if any do; false: as many as there are."""
 
 
 def read_speculative_config(text: str) -> SpeculativeConfig:
@@ -71,6 +71,4 @@ def speculation_of(config: SpeculativeConfig) -> Speculation | None:
         sources.append(PastAnswers(config.suffix_decoding_max_cached_tokens))
     if not sources:
         return None
-    return Speculation(
-        sources, most_drafts=config.num_speculative_tokens, adaptive=config.adaptive
-    )
+    return Speculation(sources, most_drafts=config.num_speculative_tokens, adaptive=config.adaptive)
