@@ -23,8 +23,8 @@ MOST_TOKENS = 1 << 17
 
 class _Place(NamedTuple):
     answer: Sequence[int]
-    index: int
-    """Of the token that follows."""
+    at: int
+    """The place of the token that follows."""
 
 
 class _Answer(NamedTuple):

@@ -19,8 +19,8 @@ from headrace.engine.drafts.speculation import Speculation
 from headrace.errors import ConfigError
 
 MOST_DRAFTS = 16
-"""Of a row, where the setting names no number: products of up to 17 rows cost little more than those
-of one where weights come from memory, and less pays beyond that."""
+"""Of a row, where the setting names no number: products of up to 17 rows cost little more than one
+where weights come from memory, and less pays beyond that."""
 
 _FLAG = "--speculative-config"
 Tokens = Annotated[int, Meta(ge=1, le=64)]
