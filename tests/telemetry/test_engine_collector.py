@@ -64,6 +64,7 @@ STATS = Stats(
     spec_drafts=10,
     spec_draft_tokens=30,
     spec_accepted_tokens=21,
+    spec_accepted_by_position={0: 9, 1: 12},
 )
 
 
@@ -72,6 +73,8 @@ def test_drafts_are_counted_under_vllm_s_names() -> None:
     assert value(registry, "vllm:spec_decode_num_drafts_total") == 10
     assert value(registry, "vllm:spec_decode_num_draft_tokens_total") == 30
     assert value(registry, "vllm:spec_decode_num_accepted_tokens_total") == 21
+    by_place = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
+    assert [value(registry, by_place, position=place) for place in "01"] == [9, 12]
     assert value(registry, "headrace:certain_tokens_total") == 7
 
 

@@ -215,7 +215,8 @@ def _run_once(core: EngineCore, case: Case, seed: str, clock: Callable[[], float
 def _submit(
     core: EngineCore, kind: str, seed: str, prompts: list[list[int]], new: int
 ) -> list[str]:
-    params = SamplingParams(temperature=0.0, max_tokens=new, ignore_eos=True)
+    # Every step is to compute a token of each, whatever the texts are.
+    params = SamplingParams(temperature=0.0, max_tokens=new, ignore_eos=True, speculation=False)
     names = [f"{kind}-{index}" for index in range(len(prompts))]
     for index, (name, ids) in enumerate(zip(names, prompts, strict=True)):
         core.submit(Submit(name, ids, params, cache_salt=f"{seed} {index}"))

@@ -39,6 +39,8 @@ class Flag(NamedTuple):
     """The environment variable it is read from where no flag and no file gives it."""
     auto: bool = False
     """"auto" stands for None."""
+    json: bool = False
+    """Its text may be a JSON object, which a file may also write as a mapping."""
 
     @property
     def flag(self) -> str:

@@ -137,6 +137,8 @@ def _value(flag: Flag | None, value: Any) -> Any:
         value = [value]
     if flag.auto and value == "auto":
         return None
+    if flag.json and isinstance(value, Mapping):
+        return msgspec.json.encode(value).decode()
     if flag.kind == "int" and isinstance(value, str):
         try:
             return parse_int(value)

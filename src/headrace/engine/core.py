@@ -18,6 +18,7 @@ from headrace.config.settings import EngineConfig
 from headrace.engine.answers import output, prefilled, started
 from headrace.engine.drafts.forced_spans import ForcedSpans
 from headrace.engine.drafts.proposer import Drafter, Proposer
+from headrace.engine.drafts.speculative_config import read_speculative_config, speculation_of
 from headrace.engine.drafts.thinking import Thinking
 from headrace.engine.facts import info_of
 from headrace.engine.figures import StepFigures, expert_counts
@@ -100,11 +101,15 @@ class EngineCore:
             groups=model.cache_layout.groups,
             max_step_tokens=config.max_num_batched_tokens,
         )
+        self._speculation = speculation_of(
+            read_speculative_config(config.speculative_config or "auto")
+        )
+        forced = [ForcedSpans()] if config.enable_forced_spans else []
         self.scheduler = Scheduler(
             self.kv,
             max_num_batched_tokens=config.max_num_batched_tokens,
             max_num_seqs=config.max_num_seqs,
-            drafter=Drafter([*([ForcedSpans()] if config.enable_forced_spans else ()), *proposers]),
+            drafter=Drafter([*forced, *proposers], self._speculation),
         )
         spec = model.cache_layout.spec(plan.block_size, plan.num_blocks, plan.codec, plan.v_codec)
         self._runner = IsolatingRunner(
@@ -244,6 +249,8 @@ class EngineCore:
             if finished:
                 del self._requests[row.request.request_id]
         self._steps.note(now_s - started_s, plan.num_tokens, cost)
+        if self._speculation is not None and plan.only_decodes:
+            self._speculation.note_step(plan.num_tokens, now_s - started_s)
         return outputs
 
     @property
@@ -287,6 +294,7 @@ class EngineCore:
             spec_drafts=totals.drafts,
             spec_draft_tokens=totals.draft_tokens,
             spec_accepted_tokens=totals.accepted_tokens,
+            spec_accepted_by_position=dict(totals.accepted_by_position),
             prefix_queries_tokens=totals.prefix_queries_tokens,
             prefix_hits_tokens=totals.prefix_hits_tokens,
             num_preemptions=totals.preemptions.total(),

@@ -256,6 +256,8 @@ class Stats(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """Tokens that were guessed."""
     spec_accepted_tokens: int = 0
     """Of them, those that were drawn."""
+    spec_accepted_by_position: dict[int, int] = {}
+    """The same, by their place among the drafts of their row, from 0."""
     prefix_queries_tokens: int = 0
     prefix_hits_tokens: int = 0
     num_preemptions: int = 0

@@ -173,6 +173,8 @@ class RequestParams(msgspec.Struct, frozen=True, kw_only=True, metaclass=_NamesO
     stop_token_ids: tuple[int, ...] = ()
     """End the request, beside the model's own end ids unless `ignore_eos`."""
     ignore_eos: bool = False
+    speculation: bool = True
+    """Whether tokens may be guessed and computed together; the answer is the same."""
     grammar: Grammar | None = None
     """The output is a text of it, or the beginning of one where it is cut by max_tokens or a stop
     token; None for any text. Where nothing can follow, it ends with "stop" even below min_tokens.

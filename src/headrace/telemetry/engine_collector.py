@@ -169,6 +169,12 @@ class EngineCollector(Collector):
             "Drafted tokens that were accepted.",
             counts.spec_accepted_tokens,
         )
+        yield make.counters(
+            "vllm:spec_decode_num_accepted_tokens_per_pos",
+            "Drafted tokens that were accepted, by their place among the drafts of their step.",
+            "position",
+            {str(at): count for at, count in sorted(counts.spec_accepted_by_position.items())},
+        )
         yield make.counter(
             "vllm:num_preemptions",
             "Times a request was preempted to free KV blocks.",

@@ -36,7 +36,7 @@ def ticks(each_s: float) -> Iterator[float]:
 
 
 def test_masks_that_take_long_go_to_the_thread_and_come_back_to_be_measured() -> None:
-    core = core_of()
+    core = core_of(speculative_config="none")
     clock = ticks(0.05)
     core._runner._masks = maker = MaskMaker(lambda: next(clock))
     core.submit(submit("r", prompt(5), grammar=regex("[a-d]{200}"), max_tokens=200))

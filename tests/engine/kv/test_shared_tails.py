@@ -91,6 +91,7 @@ def test_on_real_arithmetic_a_hit_of_every_length_gives_the_same_bits(
         num_gpu_blocks_override=96 * model.cache_layout.num_tables,
         block_size=BLOCK,
         max_num_batched_tokens=32,
+        speculative_config="none",
     )
     params = SamplingParams(temperature=0, max_tokens=4, ignore_eos=True, logprobs=2)
 

@@ -37,6 +37,7 @@ REACHES: list[tuple[str, Any, str, Any]] = [
     ("seed", 9, "seed", 9),
     ("stop_token_ids", [1, 2], "stop_token_ids", (1, 2)),
     ("ignore_eos", True, "ignore_eos", True),
+    ("speculation", False, "speculation", False),
 ]
 
 

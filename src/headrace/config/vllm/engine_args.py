@@ -19,7 +19,7 @@ _FILES = "the model's files say it"
 _TEXT = "media in prompts are not read; models take text alone"
 _LORA = "adapters (LoRA) are not loaded"
 _KERNELS = "kernels are chosen with {backend} and {cpu_level}"
-_DRAFTS = "there is no speculative decoding"
+_DRAFTS = "it is a field of {speculative_config}"
 _STRUCTURED = "grammars are always compiled by llguidance, and what it cannot hold is refused"
 _ELSEWHERE = "the KV cache cannot be kept elsewhere; it stays in the memory of this process"
 _NO_CODE = "code named by a setting is never run"
@@ -163,9 +163,8 @@ ENGINE_ARGS = table(
     without_effect("dbo_prefill_token_threshold", _ONE_PROCESS),
     not_there_yet("enable_fault_tolerance", _ONE_PROCESS, False),
     # What models can do
-    not_there_yet("speculative_config", _DRAFTS, flags=("-sc",)),
-    not_there_yet("speculative_model", _DRAFTS),
-    not_there_yet("num_speculative_tokens", _DRAFTS, 0),
+    renamed("speculative_model", _DRAFTS),
+    renamed("num_speculative_tokens", _DRAFTS),
     not_there_yet("enable_lora", _LORA, False),
     without_effect("enable_lora_bias", _LORA),
     without_effect("max_loras", _LORA),

@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+from headrace.engine.drafts.speculation import Speculation
 from headrace.engine.request import Request
 
 
@@ -67,10 +68,20 @@ NO_DRAFTS = Drafts()
 
 
 class Drafter:
-    """Proposers in the order in which they are asked; the first that has a proposal is taken."""
+    """Proposers in the order in which they are asked; the first that has a proposal is taken, and
+    where none has, what pays of a guess."""
 
-    def __init__(self, proposers: Sequence[Proposer]) -> None:
+    def __init__(
+        self, proposers: Sequence[Proposer], speculation: Speculation | None = None
+    ) -> None:
         self._proposers = tuple(proposers)
+        self.speculation = speculation
+        """Guesses of requests that decode."""
+
+    def begin_step(self, requests: Sequence[Request]) -> None:
+        """A step begins in which these requests decode, each for a token of its own."""
+        if self.speculation is not None:
+            self.speculation.begin_step([(request, _most(request) - 1) for request in requests])
 
     def drafts(self, request: Request, room: int) -> Drafts:
         """Drafts after all tokens of a request that is not at its end, for at most `room` more of
@@ -94,7 +105,17 @@ class Drafter:
                 return _certain(request, proposal, most, room)
             guessed = proposal.token_ids[: min(room, most - 1)]
             return Drafts(guessed) if guessed else NO_DRAFTS
-        return NO_DRAFTS
+        if self.speculation is None or request.lag > 1:
+            return NO_DRAFTS
+        paying = self.speculation.drafts(request, min(room, most - 1))
+        return Drafts(paying) if paying else NO_DRAFTS
+
+
+def _most(request: Request) -> int:
+    """Tokens that may come before the request's end, or before its reasoning has to be closed."""
+    most = request.max_len - len(request.token_ids)
+    left = None if request.thinking is None else request.thinking.left(request.token_ids)
+    return most if left is None else min(most, left)
 
 
 def _certain(request: Request, proposal: Proposal, most: int, room: int) -> Drafts:

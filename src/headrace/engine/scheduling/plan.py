@@ -76,6 +76,13 @@ class StepPlan(NamedTuple):
     started: list[Request]
     copies: Sequence[tuple[int, int]] = ()
 
+    @property
+    def only_decodes(self) -> bool:
+        """Whether each row is one token and its drafts."""
+        return all(
+            row.samples and row.num_tokens == 1 + len(row.drafts.token_ids) for row in self.rows
+        )
+
 
 @dataclass(slots=True)
 class Totals:
@@ -93,6 +100,8 @@ class Totals:
     draft_tokens: int = 0
     accepted_tokens: int = 0
     """Of the draft_tokens."""
+    accepted_by_position: Counter[int] = field(default_factory=Counter)
+    """The same, by their place among the drafts of their row, from 0."""
 
     def count_drafts(self, drafts: Drafts, token_ids: Sequence[int]) -> None:
         """Of a row that gave its request these tokens."""
@@ -102,10 +111,11 @@ class Totals:
             return
         self.drafts += 1
         self.draft_tokens += len(drafts.token_ids)
-        for draft, token_id in zip(drafts.token_ids, token_ids, strict=False):
+        for place, (draft, token_id) in enumerate(zip(drafts.token_ids, token_ids, strict=False)):
             if draft != token_id:
                 break
             self.accepted_tokens += 1
+            self.accepted_by_position[place] += 1
 
     preemptions: Counter[str] = field(default_factory=Counter)
     prompt_tokens: int = 0

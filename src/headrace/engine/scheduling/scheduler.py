@@ -158,11 +158,14 @@ class Scheduler:
         """
         self.totals.steps += 1
         self.totals.computed_tokens += plan.num_tokens
+        speculation = None if self.drafter is None else self.drafter.speculation
         for row, (token_ids, ends) in zip(plan.rows, given, strict=True):
             request = row.request
             if request.state is not State.RUNNING:
                 continue
             num_before = request.num_wanted
+            if speculation is not None and row.samples:
+                speculation.note(request, num_before, token_ids)
             reason = self._take(request, token_ids) or ends
             if reason != "error":
                 # What was computed behind the tokens it has now are drafts that did not come.
@@ -209,6 +212,8 @@ class Scheduler:
         request.state = State.FINISHED
         request.finish_reason = reason
         request.waits_for = None
+        if self.drafter is not None and self.drafter.speculation is not None:
+            self.drafter.speculation.forget(request)
         self.totals.timeouts += reason == "timeout"
 
     def _make_room(self) -> int:

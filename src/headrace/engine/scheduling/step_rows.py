@@ -50,6 +50,7 @@ class StepRows:
         """Add drafts to the rows there are, which have none yet; how many tokens that is."""
         if self._drafter is None:
             return 0
+        self._drafter.begin_step([row.request for row in self.rows if row.samples])
         spent = 0
         for index, row in enumerate(self.rows):
             if not row.samples:

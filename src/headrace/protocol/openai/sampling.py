@@ -146,6 +146,13 @@ class SamplingFields(StructuredFields, frozen=True, kw_only=True):
     ignore_eos: Annotated[
         bool, Meta(description="Go on after the model's own end-of-text tokens.")
     ] = False
+    speculation: Annotated[
+        bool,
+        Meta(
+            description="false: compute no guessed tokens ahead for this request, whose answer is "
+            "the same in either case. Default true."
+        ),
+    ] = True
     skip_special_tokens: Annotated[
         bool, Meta(description="Leave special tokens out of the text. Default true.")
     ] = True

@@ -69,6 +69,7 @@ OWN_FIELDS = frozenset(
         "request_id",
         "samplers",
         "skip_special_tokens",
+        "speculation",
         "stop_token_ids",
         *StructuredFields.__struct_fields__,
         "thinking_token_budget",

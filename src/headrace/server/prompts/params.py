@@ -104,6 +104,7 @@ def sampling_params(
         min_tokens=fields.min_tokens,
         stop_token_ids=tuple(fields.stop_token_ids),
         ignore_eos=fields.ignore_eos,
+        speculation=fields.speculation,
         grammar=grammar,
         logprobs=logprobs,
     )

@@ -1,0 +1,183 @@
+"""How many guessed tokens each request's row gets in a step, so that none is slower than without.
+
+A step of n tokens costs c(n) (step_costs.py), and gives one token of each request that decodes and
+the drafts that are right. P(j) is the chance that a request's first j drafts are all right
+(acceptance.py). Of all drafts of all requests, the likeliest m are taken, where m makes the most of
+
+    (B + sum of the m greatest P) / c(B + m)
+
+if that is above what m = 0 gives; P falls with j, so that these are the first drafts of each
+request. At large batches, where a further place costs what it gives, nobody drafts, and nobody has
+to say where that is. Sizes of steps that were not seen are tried by and by, twice the largest at
+most.
+
+A guess costs nothing but looking it up, so that one is made whether it is used or not, and judged
+by what came. For a request whose guesses are of no use it is made less and less often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from headrace.engine.drafts.acceptance import Acceptance, Shares
+from headrace.engine.drafts.source import DraftSource, Guess
+from headrace.engine.drafts.step_costs import StepCosts
+from headrace.engine.request import Request
+
+LEAST_GAIN = 1.03
+"""What is gained by less is within the error of both estimates."""
+FIRST_PLAIN_STEPS = 3
+"""Steps of an engine without drafts, with which others are compared."""
+MOST_IDLE_TOKENS = 4
+"""Tokens for which a request whose guesses were of no use is left alone, at most."""
+PLAIN_STEP_EVERY = 64
+"""Steps in a row in which somebody drafts, after which one is left without: what that costs has to
+be known."""
+
+
+class _Pending(NamedTuple):
+    """A guess whose tokens have not come yet."""
+
+    source: int
+    start: int
+    """The place of its first token."""
+    guess: Guess
+
+
+class _History:
+    """The state of one request."""
+
+    def __init__(self, shares: list[Shares]) -> None:
+        self.shares = shares
+        """Of each source."""
+        self.pending: _Pending | None = None
+        self.idle_until = 0
+        """The length before which no guess is made."""
+        self.idle_tokens = 0
+
+
+class Speculation:
+    """The sources of guesses of one engine, and what was learned of them and of its steps."""
+
+    def __init__(
+        self, sources: Sequence[DraftSource], *, most_drafts: int, adaptive: bool = True
+    ) -> None:
+        """sources: in the order in which they are asked. most_drafts: of a row. adaptive: take as
+        many as pay; otherwise as many as there are."""
+        self._sources = tuple(sources)
+        self._most = most_drafts
+        self._adaptive = adaptive
+        self._acceptance = [Acceptance() for _ in sources]
+        self._costs = StepCosts()
+        self._histories: dict[Request, _History] = {}
+        self._taken: dict[Request, Sequence[int]] = {}
+        """The drafts of the step that began."""
+        self._steps_with_drafts = 0
+
+    def begin_step(self, requests: Sequence[tuple[Request, int]]) -> None:
+        """A step begins in which these requests decode, a token each and at most so many drafts."""
+        self._taken.clear()
+        guesses = [
+            (request, pending, history)
+            for request, room in requests
+            if room > 0 and request.params.speculation
+            if (history := self._history(request)).idle_until <= len(request.token_ids)
+            if (pending := self._guess(request, history, min(room, self._most))) is not None
+        ]
+        if not self._adaptive:
+            self._taken = {request: pending.guess.token_ids for request, pending, _ in guesses}
+            return
+        chances = [
+            self._chances(pending.source, history, pending.guess) for _, pending, history in guesses
+        ]
+        counts = self._counts(len(requests), chances)
+        for (request, pending, history), count in zip(guesses, counts, strict=True):
+            if count:
+                history.idle_tokens = 0
+                self._taken[request] = pending.guess.token_ids[:count]
+            else:
+                self._rest(history, len(request.token_ids))
+        self._steps_with_drafts = self._steps_with_drafts + 1 if self._taken else 0
+        few = self._costs.num_seen < FIRST_PLAIN_STEPS
+        if few or self._steps_with_drafts > PLAIN_STEP_EVERY:
+            self._steps_with_drafts = 0
+            self._taken.clear()
+
+    def drafts(self, request: Request, room: int) -> Sequence[int]:
+        """The drafts of a row of the step that began, at most so many; empty where none pay."""
+        taken = self._taken.get(request, ())
+        return taken if len(taken) <= room else taken[:room]
+
+    def note(self, request: Request, num_before: int, token_ids: Sequence[int]) -> None:
+        """A row gave a request these tokens, which had so many before."""
+        history = self._histories.get(request)
+        if history is None or history.pending is None:
+            return
+        source, start, guess = history.pending
+        history.pending = None
+        if start == num_before:
+            own = history.shares[source]
+            self._acceptance[source].note(own, guess.match_tokens, guess.token_ids, token_ids)
+
+    def note_step(self, num_tokens: int, seconds: float) -> None:
+        """A step that only decoded took so long."""
+        self._costs.note(num_tokens, seconds)
+
+    def forget(self, request: Request) -> None:
+        """The request has ended."""
+        if self._histories.pop(request, None) is not None:
+            for source in self._sources:
+                source.forget(request)
+
+    def _history(self, request: Request) -> _History:
+        history = self._histories.get(request)
+        if history is None:
+            shares = [acceptance.begin() for acceptance in self._acceptance]
+            history = self._histories[request] = _History(shares)
+        return history
+
+    def _guess(self, request: Request, history: _History, most: int) -> _Pending | None:
+        """The guess that promises most of all sources'."""
+        length = len(request.token_ids)
+        best, promised = None, 0.0
+        for number, source in enumerate(self._sources):
+            guess = source.guess(request, most)
+            if guess is None:
+                continue
+            hope = sum(self._chances(number, history, guess))
+            if hope > promised:
+                best, promised = _Pending(number, length, guess), hope
+        history.pending = best
+        if best is None:
+            self._rest(history, length)
+        return best
+
+    def _chances(self, source: int, history: _History, guess: Guess) -> list[float]:
+        return self._acceptance[source].chances(
+            history.shares[source], guess.match_tokens, len(guess.token_ids)
+        )
+
+    def _counts(self, batch: int, chances: Sequence[Sequence[float]]) -> list[int]:
+        """How many drafts of each guess pay together."""
+        costs = self._costs
+        counts = [0] * len(chances)
+        ranked = sorted(
+            ((chance, at) for at, own in enumerate(chances) for chance in own), reverse=True
+        )
+        largest = max(2 * costs.largest_seen, batch + 1)
+        best, hope = 0, float(batch)
+        most_gained = LEAST_GAIN * hope / costs.of(batch)
+        for count, (chance, _) in enumerate(ranked[: largest - batch], 1):
+            hope += chance
+            gained = hope / costs.of(batch + count)
+            if gained > most_gained:
+                best, most_gained = count, gained
+        for _, at in ranked[:best]:
+            counts[at] += 1
+        return counts
+
+    def _rest(self, history: _History, length: int) -> None:
+        """Leave a request alone for a while, each time for longer."""
+        history.idle_tokens = min(MOST_IDLE_TOKENS, 2 * history.idle_tokens + 1)
+        history.idle_until = length + history.idle_tokens

@@ -1,0 +1,278 @@
+"""Guessed drafts: where they come from, how many pay, and that none changes an answer."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+
+import msgspec
+import pytest
+
+from headrace.engine.core import EngineCore
+from headrace.engine.drafts.past_answers import KEY_TOKENS, PastAnswers
+from headrace.engine.drafts.prompt_lookup import PromptLookup
+from headrace.engine.drafts.source import Guess
+from headrace.engine.drafts.speculation import Speculation
+from headrace.engine.drafts.speculative_config import read_speculative_config, speculation_of
+from headrace.engine.drafts.step_costs import StepCosts
+from headrace.engine.params import SamplingParams
+from headrace.engine.request import Request
+from headrace.errors import ConfigError
+from tests.engine.drafts.test_drafts import check_same, core_of, requests, run
+
+
+def request_of(token_ids: Sequence[int], *, prompt: int | None = None, salt: str = "") -> Request:
+    count = len(token_ids) if prompt is None else prompt
+    return Request("r", list(token_ids), count, SamplingParams(), max_len=1 << 20, cache_salt=salt)
+
+
+# --- sources ---
+
+
+def test_the_latest_place_of_the_longest_match_is_taken() -> None:
+    source = PromptLookup(least_match=2, most_match=4)
+    request = request_of([1, 2, 3, 4, 50, 9, 3, 4, 60, 8, 7, 1, 2, 3, 4])
+    assert source.guess(request, 3) == Guess([50, 9, 3], 4)
+    assert source.guess(request_of([3, 4, 50, 9, 3, 4, 60, 8, 7, 3, 4]), 2) == Guess([60, 8], 2)
+    assert source.guess(request_of([1, 2, 3]), 4) is None
+    assert source.guess(request_of([]), 4) is None
+
+
+def test_a_text_that_repeats_itself_is_guessed_to_go_on_so() -> None:
+    source = PromptLookup()
+    guess = source.guess(request_of([5, 6, 7, 8, 7, 8]), 5)
+    assert guess is not None and list(guess.token_ids) == [7, 8, 7, 8, 7]
+    guess = source.guess(request_of([4, 4, 4]), 4)
+    assert guess is not None and list(guess.token_ids) == [4, 4, 4, 4]
+
+
+def test_tokens_are_found_between_bytes_that_only_look_like_them() -> None:
+    # 0x01010101 in every byte: the bytes of the two tokens are in the run at each of its places.
+    same = 0x01010101
+    request = request_of([same, same, 77, same, same])
+    assert PromptLookup(2, 2).guess(request, 1) == Guess([77], 2)
+
+
+def plain_lookup(token_ids: list[int], lengths: Sequence[int], most: int) -> list[int] | None:
+    """The slow twin: tries every length and every place."""
+    for length in sorted(lengths, reverse=True):
+        for end in range(len(token_ids) - 1, length - 1, -1):
+            if token_ids[end - length : end] == token_ids[-length:]:
+                text = list(token_ids)
+                while len(text) < end + most:
+                    text.append(text[end + len(text) - len(token_ids)])
+                return text[end : end + most]
+    return None
+
+
+def test_a_place_once_found_goes_on_with_the_text() -> None:
+    rng = random.Random(3)
+    for _ in range(200):
+        text = [rng.randrange(3) for _ in range(rng.randint(1, 30))]
+        source, request = PromptLookup(2, 4), request_of(text)
+        expected = plain_lookup(text, (2, 3, 4), 5)
+        guess = source.guess(request, 5)
+        assert (None if guess is None else list(guess.token_ids)) == expected
+        if guess is None:
+            continue
+        # What was guessed comes: the same place is used, and the match is longer.
+        request.token_ids += guess.token_ids[:2]
+        later = source.guess(request, 3)
+        assert later is not None and list(later.token_ids) == list(guess.token_ids[2:])
+        assert later.match_tokens == guess.match_tokens + 2
+        # Something else comes: the place is sought again.
+        request.token_ids.append(9)
+        assert source.guess(request, 3) is None
+
+
+def ended(source: PastAnswers, answer: Sequence[int], salt: str = "") -> None:
+    source.forget(request_of([0, *answer], prompt=1, salt=salt))
+
+
+def test_past_answers_are_followed_within_their_salt() -> None:
+    source = PastAnswers()
+    ended(source, [1, 2, 3, 4, 5, 6, 7])
+    request = request_of([9, 1, 2, 3, 4])
+    assert source.guess(request, 2) == Guess([5, 6], 4)
+    request.token_ids += [5, 6]
+    assert source.guess(request, 9) == Guess([7], 6)
+    request.token_ids.append(8)
+    assert source.guess(request, 9) is None
+    assert source.guess(request_of([1, 2, 3, 4], salt="other"), 2) is None
+
+
+def test_the_oldest_answers_go_first_and_leave_no_place_behind() -> None:
+    source = PastAnswers(most_tokens=16)
+    for start in (0, 100, 200):
+        ended(source, range(start, start + 8))
+    assert source.guess(request_of(range(4)), 1) is None
+    assert source.guess(request_of(range(100, 104)), 1) == Guess([104], 4)
+    ended(source, range(200, 208))  # the same answer again; its places are those of the later one
+    ended(source, range(300, 308))
+    assert source.guess(request_of(range(200, 204)), 1) == Guess([204], 4)
+    assert len(source._places) == 2 * (8 - KEY_TOKENS)
+
+
+# --- how many pay ---
+
+Curve = Callable[[int], float]
+
+
+def memory_bound(tokens: int) -> float:
+    return 1.0 + 0.05 * (tokens - 1)
+
+
+def compute_bound(tokens: int) -> float:
+    return 0.2 + 0.8 * tokens
+
+
+def in_tiles(tokens: int) -> float:
+    """Kernels that compute eight rows at a time."""
+    return 1.0 + 0.5 * ((tokens - 1) // 8)
+
+
+class Drawn:
+    """A source whose drafts are right with a chance each."""
+
+    name = "drawn"
+
+    def __init__(self, chance: float, count: int) -> None:
+        self.chance, self._count = chance, count
+
+    def guess(self, request: Request, most: int) -> Guess:
+        return Guess([1] * min(self._count, most), 8)
+
+    def forget(self, request: Request) -> None:
+        pass
+
+
+def replayed(curve: Curve, source: Drawn, batch: int, steps: int, fixed: int | None) -> float:
+    """Tokens for each unit of time of so many requests, over recorded step times with some noise.
+
+    fixed: as many drafts in each step; None for those that the controller takes.
+    """
+    rng = random.Random(11)
+    speculation = Speculation([source], most_drafts=8)
+    rows = [request_of([0]) for _ in range(batch)]
+    seconds = tokens = 0.0
+    for _ in range(steps):
+        speculation.begin_step([(row, 8) for row in rows])
+        taken = [
+            len(speculation.drafts(row, 8)) if fixed is None else fixed for row in rows
+        ]  # fmt: skip
+        places = batch + sum(taken)
+        took = curve(places) * rng.lognormvariate(0, 0.03)
+        seconds += took
+        for row, count in zip(rows, taken, strict=True):
+            right = 0
+            while right < count and rng.random() < source.chance:
+                right += 1
+            # What comes behind the drafts shows whether the next guess would have been right.
+            last = 1 if right == count and rng.random() < source.chance else 2
+            given = [1] * right + [last]
+            if fixed is None:
+                speculation.note(row, len(row.token_ids), given)
+            row.token_ids += given
+            tokens += len(given)
+        speculation.note_step(places, took)
+    return tokens / seconds
+
+
+@pytest.mark.parametrize("curve", [memory_bound, compute_bound, in_tiles])
+@pytest.mark.parametrize("chance", [0.05, 0.5, 0.9])
+@pytest.mark.parametrize("batch", [1, 8])
+def test_it_is_never_below_off_and_near_the_best_fixed_choice(
+    curve: Curve, chance: float, batch: int
+) -> None:
+    source, steps = Drawn(chance, 8), 600 if batch == 1 else 150
+    off = replayed(curve, source, batch, steps, 0)
+    best = max(replayed(curve, source, batch, steps, count) for count in (0, 1, 2, 4, 6, 8))
+    adaptive = replayed(curve, source, batch, steps, None)
+    assert adaptive > 0.97 * off
+    assert adaptive > 0.89 * best
+
+
+def test_a_disturbed_step_does_not_make_its_size_too_expensive_for_ever() -> None:
+    costs = StepCosts()
+    for _ in range(20):
+        costs.note(1, 0.01)
+    costs.note(5, 0.2)
+    for _ in range(400):
+        costs.note(1, 0.01)
+    assert costs.of(5) < 2
+    for _ in range(20):
+        costs.note(1, 0.01)
+        costs.note(5, 0.012)
+    assert 1.1 < costs.of(5) / costs.of(1) < 1.35
+
+
+def test_the_curve_follows_a_machine_that_becomes_slower_as_a_whole() -> None:
+    costs = StepCosts()
+    for scale in (1, 3):
+        for _ in range(60):
+            for tokens in (1, 4, 9):
+                costs.note(tokens, 0.01 * scale * memory_bound(tokens))
+    for tokens in (4, 9):
+        assert costs.of(tokens) / costs.of(1) == pytest.approx(memory_bound(tokens), rel=0.05)
+
+
+# --- in the engine ---
+
+
+def repeating(core: EngineCore) -> tuple[int, int]:
+    """Requests of every kind, twice: drafts of their own texts, and of past answers."""
+    for seed in (3, 3):
+        run(core, requests(10, seed))
+    stats = core.stats()
+    return stats.spec_draft_tokens, stats.spec_accepted_tokens
+
+
+def test_no_answer_changes() -> None:
+    submits = requests(10, 3)
+    alone = run(core_of(speculative_config="none"), submits)
+    core = core_of(speculative_config='{"adaptive": false}')
+    check_same(run(core, submits), alone)
+    check_same(run(core, submits), alone)
+    stats = core.stats()
+    assert stats.spec_accepted_tokens > 0
+    assert sum(stats.spec_accepted_by_position.values()) == stats.spec_accepted_tokens
+
+
+def test_a_request_can_do_without() -> None:
+    submits = requests(10, 3)
+    core = core_of(speculative_config='{"adaptive": false}')
+    submits = [
+        msgspec.structs.replace(
+            each, params=msgspec.structs.replace(each.params, speculation=False)
+        )
+        for each in submits
+    ]
+    run(core, submits)
+    assert core.stats().spec_drafts == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("ngram", "give auto, none or a JSON object"),
+        ('{"method": "eagle3"}', "Invalid enum value 'eagle3'"),
+        ('{"num_speculative_tokens": 0}', ">= 1"),
+        ('{"nonsense": 1}', "nonsense"),
+        ('{"prompt_lookup_min": 5, "prompt_lookup_max": 3}', "prompt_lookup_min is 5"),
+    ],
+)
+def test_what_it_cannot_be_is_refused(text: str, said: str) -> None:
+    with pytest.raises(ConfigError, match="--speculative-config") as caught:
+        read_speculative_config(text)
+    assert said in str(caught.value)
+
+
+def test_sources_are_those_of_the_method() -> None:
+    def names(text: str) -> list[str]:
+        speculation = speculation_of(read_speculative_config(text))
+        return [] if speculation is None else [source.name for source in speculation._sources]
+
+    assert names("auto") == names("{}") == ["ngram", "suffix"]
+    assert names('{"method": "suffix"}') == ["suffix"]
+    assert names('{"suffix_decoding_max_cached_tokens": 0}') == ["ngram"]
+    assert names("none") == names('{"method": "none"}') == []
