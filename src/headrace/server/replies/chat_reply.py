@@ -44,7 +44,6 @@ from headrace.server.replies.reply import (
     progress_of,
 )
 
-
 _ROLE = b'"role":"assistant",'
 """In the first event of a choice; without it, it is an event of text."""
 
