@@ -17,8 +17,9 @@ class StructuredFields(msgspec.Struct, frozen=True, kw_only=True):
     response_format: Annotated[
         dict[str, Any] | None,
         Meta(
-            description="`{type: text}`, `{type: json_object}` or `{type: json_schema, "
-            "json_schema: {name, schema, strict}}`: the answer is JSON of that form."
+            description="`{type: text}`, `{type: json_object}`, with a `schema` if wanted, "
+            "`{type: json_schema, json_schema: {name, schema, strict}}`: the answer is JSON of "
+            "that form; or `{type: structural_tag, ...}`: parts of it are, between tags."
         ),
     ] = None
     structured_outputs: Annotated[

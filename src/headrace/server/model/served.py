@@ -50,6 +50,8 @@ class ServedModel:
     """Name of the file or folder."""
     file_format: str = ""
     """"gguf" or "safetensors"."""
+    file_type: object = None
+    """The number of its mix of codecs, as a GGUF file has it (general.file_type); None without."""
     num_parameters: int = 0
     """Of all tensors of the files; 0 where that is not known."""
     template_defaults: Mapping[str, Any] = field(default_factory=dict)
