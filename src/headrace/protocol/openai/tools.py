@@ -108,8 +108,8 @@ def check_tools(tools: list[ToolDefinition]) -> None:
 
 _NOT_OWN = "this server runs no tools of its own"
 _WHY_NOT = {
-    "custom": "arguments are JSON here and never free text; a function with one parameter, a string, "
-    "does the same"
+    "custom": "arguments are JSON here and never free text; a function with one parameter, which "
+    "is a string, does the same"
 }
 """By the type of a tool."""
 
