@@ -253,9 +253,8 @@ class AsyncLLM(OfflineModel):
 
         def bound() -> EngineParams:
             own = arguments.sampling_params(params, defaults, checks)
-            held = prompt.held(own, options, checks)
-            max_tokens = arguments.thinking_tokens_of(params)
-            return prompt.bound(held, max_tokens, self._encoder.tokenizer)
+            most = arguments.thinking_tokens_of(params)
+            return prompt.held(own, options, checks, max_reasoning_tokens=most)
 
         return prompt, await asyncio.to_thread(bound)
 

@@ -238,9 +238,8 @@ class LLM(OfflineModel):
         checks = self._grammar_checks
         own = arguments.sampling_params(params, self._defaults, checks)
         prompt = self._encoder.chat_prompt(messages, options)
-        held = prompt.held(own, options, checks)
-        max_tokens = arguments.thinking_tokens_of(params)
-        return prompt, prompt.bound(held, max_tokens, self._encoder.tokenizer)
+        most = arguments.thinking_tokens_of(params)
+        return prompt, prompt.held(own, options, checks, max_reasoning_tokens=most)
 
     def _deltas(self, request: OpenRequest) -> Iterator[GenerationDelta]:
         """The deltas of a request up to its last; closing gives up what the engine still does."""

@@ -11,12 +11,16 @@ import pytest
 from headrace import LLM, SamplingParams
 from headrace.answer_formats.call_syntax import NO_FORMAT
 from headrace.answer_formats.formats import choose_format
+from headrace.conversation.format_marks import FormatMarks
 from headrace.conversation.reading import AnswerReading
+from headrace.embedded import embedded_model
 from headrace.errors import RequestError
 from headrace.offline.chat import ChatAnswer, ChatOptions, ChatPrompt
 from headrace.offline.results import GenerationDelta
 from headrace.structured.grammar import Grammar
 from headrace.structured.grammar_checks import GrammarChecks
+from headrace.text import load_tokenizer
+from headrace.weights.open import open_checkpoint
 from tests.tiny import write_tiny_hf
 
 TEMPLATE = (
@@ -96,12 +100,18 @@ def test_tools_are_in_the_prompt_whether_any_may_be_called_or_not(llm: LLM) -> N
 
 
 def test_marks_of_calls_are_masked_where_none_may_be_made() -> None:
-    prompt = ChatPrompt([1], None, NO_FORMAT, {}, call_marks=((7,), (8, 9)))
-    options, checks = ChatOptions.of([NOW], "none"), GrammarChecks()
-    held = prompt.held(SamplingParams(bad_words_token_ids=((3,),)), options, checks)
-    assert held.bad_words_token_ids == ((3,), (7,), (8, 9))
+    tokenizer = load_tokenizer(open_checkpoint(embedded_model()).tokenizer)
+    marks = FormatMarks(choose_format("<tool_call>"), tokenizer)
+    assert tuple(tokenizer.encode("<tool_call>", add_special_tokens=False)) in marks.call_ids
+    prompt, checks = ChatPrompt([1], None, marks, {}), GrammarChecks()
+    params = SamplingParams(bad_words_token_ids=((3,),))
+    held = prompt.held(params, ChatOptions.of([NOW], "none"), checks)
+    assert held.bad_words_token_ids == ((3,), *marks.call_ids)
+    assert prompt.held(params, ChatOptions.of(), checks) == params
+    assert prompt.held(params, ChatOptions.of([NOW]), checks) == params
     formed = SamplingParams(grammar=Grammar("regex", "a+"))
-    assert prompt.held(formed, options, checks).bad_words_token_ids == ()
+    form_alone = prompt.held(formed, ChatOptions.of([NOW], "none"), checks)
+    assert form_alone.bad_words_token_ids == ()
 
 
 def test_variables_come_by_name_as_a_mapping_and_from_the_effort(llm: LLM) -> None:

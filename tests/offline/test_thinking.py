@@ -17,7 +17,8 @@ from headrace.answer_formats.formats import (
     choose_format,
     reasoning_format,
 )
-from headrace.conversation.reading import AnswerReading, ReadChoice, ReasoningMarks, reading_of
+from headrace.conversation.format_marks import FormatMarks, ReasoningMarks
+from headrace.conversation.reading import AnswerReading, ReadChoice, reading_of
 from headrace.conversation.thinking import ends_in_reasoning, start_of_reading
 from headrace.embedded import embedded_model
 from headrace.engine.drafts.thinking import Thinking
@@ -221,7 +222,8 @@ THOUGHTS = {
 def test_the_same_texts_end_reasoning_for_its_budget_and_its_reader(name: str, text: str) -> None:
     tokenizer = load_tokenizer(open_checkpoint(embedded_model()).tokenizer)
     format = AnswerFormat(call_format(name), reasoning_format("think"))
-    reading = reading_of(format, tokenizer, tools=TOOLS, prompt="<think>", continues=False)
+    marks = FormatMarks(format, tokenizer)
+    reading = reading_of(marks, tools=TOOLS, prompt="<think>", continues=False)
     start = start_of_reading(reading, tokenizer, is_held=False)
     assert reading is not None and start is not None and start.is_open
     thinking = Thinking(ThinkingBudget.between(*start.marks, max_tokens=99, is_open=True), 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from collections.abc import Iterator
@@ -88,19 +89,22 @@ def test_a_session_keeps_its_prefix_where_its_turns_may_call_and_may_not(
 
 @pytest.mark.parametrize("seed", range(4))
 def test_required_calls_are_whole_at_any_temperature(client: openai.OpenAI, seed: int) -> None:
+    # Without a bound a text may be as long as it likes.
+    bounded = copy.deepcopy(WEATHER)
+    bounded["function"]["parameters"]["properties"]["city"]["maxLength"] = 24
     settings: Any = {
         "model": "headrace-base", "temperature": 2, "max_tokens": 400, "seed": seed,
-        "tools": [WEATHER], "tool_choice": "required", "parallel_tool_calls": False,
+        "tools": [bounded], "tool_choice": "required", "parallel_tool_calls": False,
         "messages": [{"role": "user", "content": "Hello"}],
     }  # fmt: skip
     choice = client.chat.completions.create(**settings).choices[0]
-    if choice.finish_reason == "length":
-        return  # a string may be as long as it likes
+    assert choice.finish_reason == "tool_calls"
     (call,) = choice.message.tool_calls or ()
     assert call.type == "function"
     arguments = json.loads(call.function.arguments)
     assert sorted(arguments) == ["city", "unit"]
     assert arguments["unit"] in ("c", "f")
+    assert len(arguments["city"]) <= 24
     with client.chat.completions.stream(**settings) as stream:
         streamed = stream.get_final_completion().choices[0].message.tool_calls or ()
     assert [each.function.arguments for each in streamed] == [call.function.arguments]
@@ -122,9 +126,9 @@ def test_a_form_holds_after_reasoning_and_is_the_same_whatever_runs_beside(
     }  # fmt: skip
     many = client.chat.completions.create(**settings, n=8).choices
     for choice in many:
-        if choice.finish_reason == "stop":
-            value = json.loads(choice.message.content or "")
-            assert sorted(value) == ["answer", "sure"]
+        assert choice.finish_reason == "stop"
+        value = json.loads(choice.message.content or "")
+        assert sorted(value) == ["answer", "sure"]
     alone = client.chat.completions.create(**settings).choices[0]
     assert alone.message.content == many[0].message.content
 

@@ -180,6 +180,8 @@ class CallFormat:
     """Marks of a section that ends reasoning too, where a call of one of the request's tools
     follows (call_heads.py): models omit the closing mark. Elsewhere in reasoning they mean nothing.
     """
+    id_chars: int | None = None
+    """The only length that the template takes an id of a call in; None for any."""
     layouts: tuple[Layout, ...] = ()
     """How calls were seen to be written, of a format that no list has."""
 

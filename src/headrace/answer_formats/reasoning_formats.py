@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headrace.answer_formats.call_formats.json_formats import COMMAND_RESPONSE
 from headrace.answer_formats.call_syntax import HarmonyCalls, ReasoningFormat, ThinkTags
+from headrace.answer_formats.harmony_marks import CHANNEL, MESSAGE
 
 _CALLS_END_REASONING = (
     "<|tool_calls_section_begin|>",
@@ -17,7 +18,7 @@ _CALLS_END_REASONING = (
 _THINK = ThinkTags(begin="<think>", end="</think>", also_ended_by=_CALLS_END_REASONING)
 
 REASONING_FORMATS = (
-    ReasoningFormat(name="harmony", tags=HarmonyCalls(), traits=(("<|channel|>", "<|message|>"),)),
+    ReasoningFormat(name="harmony", tags=HarmonyCalls(), traits=((CHANNEL, MESSAGE),)),
     ReasoningFormat(
         name="gemma4",
         tags=ThinkTags(

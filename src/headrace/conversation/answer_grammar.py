@@ -7,7 +7,7 @@ its calls has no grammar.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from headrace.answer_formats.formats import AnswerFormat
 from headrace.errors import RequestError
@@ -15,52 +15,19 @@ from headrace.protocol.openai.tools import ToolChoice, ToolDefinition
 from headrace.structured.grammar import Grammar
 from headrace.structured.json_schema.walk import UNSUPPORTED_SCHEMA, check_schema
 from headrace.structured.reasoning import after_reasoning
-from headrace.structured.request import constraint_of
 from headrace.structured.tools.call_grammar import CallableTool, either_grammar, tool_call_grammar
 
 
 class ToolRules(Protocol):
-    """The tools of a conversation, and which of them may or must be called."""
+    """The tools of a conversation, and how they may be called."""
 
     @property
     def tools(self) -> Sequence[ToolDefinition]:
         """All of them."""
 
     @property
-    def choice_of_tools(self) -> ToolChoice:
-        """The choice; raises RequestError for one that is not possible."""
-
-    @property
     def parallel_tool_calls(self) -> bool:
         """Whether an answer may have several calls."""
-
-
-class ConstrainedRequest(ToolRules, Protocol):
-    """A request whose answer may be held to a form."""
-
-    @property
-    def given_form(self) -> dict[str, Any]:
-        """The fields that say which, for `constraint_of`."""
-
-
-def has_grammar(request: ConstrainedRequest) -> bool:
-    """Whether an answer is held to anything."""
-    return bool(request.given_form) or _call_rules(request) is not None
-
-
-def answer_grammar(
-    request: ConstrainedRequest,
-    format: AnswerFormat,
-    *,
-    opened: bool,
-    special: Mapping[str, int],
-) -> tuple[Grammar, str] | None:
-    """The grammar of answers to a request, and the field that is named if it does not compile.
-
-    Arguments and errors as of `held_to`, and those of `constraint_of`.
-    """
-    formed = constraint_of(request.given_form, special)
-    return held_to(formed, request, format, opened=opened, special=special)
 
 
 def held_to(
@@ -68,20 +35,21 @@ def held_to(
     rules: ToolRules,
     format: AnswerFormat,
     *,
+    choice: ToolChoice,
     opened: bool,
     special: Mapping[str, int],
 ) -> tuple[Grammar, str] | None:
     """The grammar of answers with a form, calls, or both, and the field that is named if it does
     not compile; None where they are held to nothing.
 
-    formed: the form and its field; None for none. format: as the model writes. opened: the prompt
-    ended within reasoning. special: the texts of the model's special tokens and their ids. Raises
-    RequestError naming the field at fault.
+    formed: the form and its field; None for none. rules: the tools, of which choice may be called.
+    format: as the model writes. opened: the prompt ended within reasoning. special: the texts of
+    the model's special tokens and their ids. Raises RequestError naming the field at fault.
     """
     form, param = (None, "") if formed is None else formed
-    choice = _call_rules(rules, with_form=form is not None)
+    needed = calls_need_grammar(rules, choice, with_form=form is not None)
     if form is not None:
-        called = () if choice is None or format.calls is None else format.calls.ends_reasoning
+        called = () if not needed or format.calls is None else format.calls.ends_reasoning
         try:
             form = after_reasoning(
                 form, format.reasoning, opened=opened, special=special, calls=called
@@ -92,7 +60,7 @@ def held_to(
                 f"{error}; omit {param}",
                 param=param,
             ) from None
-    if choice is None:
+    if not needed:
         return None if form is None else (form, param)
     if format.calls is None:
         raise RequestError(
@@ -116,21 +84,17 @@ def held_to(
     return either_grammar(calls, form, special=special), param
 
 
-def _call_rules(rules: ToolRules, *, with_form: bool = False) -> ToolChoice | None:
-    """The choice of tools where it needs a grammar: calls are required, some must not be made, only
+def calls_need_grammar(rules: ToolRules, choice: ToolChoice, *, with_form: bool = False) -> bool:
+    """Whether a choice of tools needs a grammar: calls are required, some must not be made, only
     one may be, arguments have to be of their schemas, or the answer has a form unless it is a call.
     """
-    choice = rules.choice_of_tools
-    if choice.kind == "none":
-        return None
-    needed = (
+    return choice.may_call and (
         choice.kind == "required"
         or choice.names is not None
         or not rules.parallel_tool_calls
         or with_form
         or any(tool.function.strict for tool in rules.tools)
     )
-    return choice if needed else None
 
 
 def _callable_tools(rules: ToolRules, choice: ToolChoice) -> list[CallableTool]:

@@ -6,35 +6,25 @@ without reasoning to a request without tools is content as it stands, and nothin
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.answer_formats.call_heads import CallHead, call_heads
 from headrace.answer_formats.call_syntax import (
     NO_FORMAT,
     AnswerFormat,
-    HarmonyCalls,
-    HeadedCalls,
-    TaggedCalls,
     ThinkTags,
 )
 from headrace.answer_formats.deltas import CallEnd, CallStart, Delta, ReasoningDelta
 from headrace.answer_formats.derivation.derive import Messages, Render
 from headrace.answer_formats.formats import call_format, choose_format, reasoning_format
 from headrace.answer_formats.parser import AnswerParser
+from headrace.conversation.format_marks import FormatMarks, ReasoningMarks, ids_of
 
 if TYPE_CHECKING:
     from headrace.text import ChatTemplate, Tokenizer
 
-_HARMONY_MARKS = (
-    "<|start|>", "<|channel|>", "<|constrain|>", "<|message|>", "<|end|>", "<|call|>", "<|return|>",
-)  # fmt: skip
-
-# Mistral's templates refuse ids of another length.
-_MISTRAL_ID_CHARS = 9
 _ID_CHARS = 24
 
 
@@ -86,17 +76,6 @@ def _renderer(template: ChatTemplate) -> Render:
     return render
 
 
-class ReasoningMarks(NamedTuple):
-    """The token ids between which a model reasons, as its tokenizer writes their texts."""
-
-    begin_ids: tuple[int, ...]
-    end_ids: tuple[int, ...]
-    other_end_ids: tuple[tuple[int, ...], ...] = ()
-    """Of what ends it as well: other marks, and heads of calls."""
-    spent_ids: tuple[int, ...] = ()
-    """Of marks that end it, are a token each, and mean nothing afterwards."""
-
-
 @dataclass(frozen=True)
 class AnswerReading:
     """The reading of one request's answers."""
@@ -119,14 +98,14 @@ class AnswerReading:
         """The id of a call: the one that the model wrote, or a random one as its format has it."""
         if written:
             return written
-        if self.format.calls is not None and self.format.calls.name == "mistral":
-            return random[-_MISTRAL_ID_CHARS:]
+        length = None if self.format.calls is None else self.format.calls.id_chars
+        if length is not None:
+            return random[-length:]
         return f"call_{random[:_ID_CHARS]}"
 
 
 def reading_of(
-    format: AnswerFormat,
-    tokenizer: Tokenizer,
+    written: FormatMarks,
     *,
     tools: Mapping[str, Mapping[str, Any]] | None,
     prompt: str,
@@ -135,10 +114,11 @@ def reading_of(
 ) -> AnswerReading | None:
     """The reading of answers to a prompt; None where they are content as they stand.
 
-    tools: those that the prompt shows. prompt: as rendered. continues: whether it ends within the
-    assistant's own message. may_call: whether calls are read; without, what is written as one is
-    content.
+    written: how the model writes. tools: those that the prompt shows. prompt: as rendered.
+    continues: whether it ends within the assistant's own message. may_call: whether calls are read;
+    without, what is written as one is content.
     """
+    format = written.format
     if format.reasoning is None and (tools is None or format.calls is None):
         return None
     read_tools = tools if may_call else None
@@ -146,48 +126,8 @@ def reading_of(
         format,
         read_tools,
         reasoning_opened=_opened(format, prompt, continues=continues),
-        kept_ids=mark_ids(format, tokenizer),
-        marks=reasoning_marks(format, tokenizer),
-    )
-
-
-def call_marks(format: AnswerFormat, tokenizer: Tokenizer) -> tuple[tuple[int, ...], ...]:
-    """The ids of marks that begin calls, of those that have a token of their own in them: ids that
-    an answer without calls is without. A mark of ordinary tokens may be text."""
-    if format.calls is None or isinstance(format.calls.syntax, HarmonyCalls):
-        return ()
-    marks = chain.from_iterable(
-        (*syntax.begins, *(syntax.bare if isinstance(syntax, TaggedCalls) else ()))
-        for syntax in format.calls.syntax
-    )
-    found = (tuple(tokenizer.encode(mark, add_special_tokens=False)) for mark in marks)
-    return tuple(dict.fromkeys(ids for ids in found if any(map(tokenizer.is_literal, ids))))
-
-
-def reasoning_marks(format: AnswerFormat, tokenizer: Tokenizer) -> ReasoningMarks | None:
-    """The marks of a model's reasoning; None where it has none. What ends harmony's is all that
-    leads to the final channel. What ends it as a call is `call_end_ids`."""
-
-    def ids_of(mark: str) -> tuple[int, ...]:
-        return _ids_of(mark, tokenizer)
-
-    if format.reasoning is None:
-        return None
-    tags = format.reasoning.tags
-    begin, end = (
-        "<|channel|>analysis<|message|>",
-        "<|end|><|start|>assistant<|channel|>final<|message|>",
-    )
-    if not isinstance(tags, ThinkTags):
-        return ReasoningMarks(ids_of(begin), ids_of(end))
-    others = (*tags.other_ends, *tags.also_ended_by)
-    used = {*chain(*format.reasoning.wraps), *format.reasoning.dropped}
-    spent = [ids_of(mark) for mark in (tags.end, *tags.other_ends) if mark not in used]
-    return ReasoningMarks(
-        ids_of(tags.begin),
-        ids_of(tags.end),
-        tuple(map(ids_of, others)),
-        tuple(ids[0] for ids in spent if len(ids) == 1 and tokenizer.is_literal(ids[0])),
+        kept_ids=written.kept_ids,
+        marks=written.reasoning,
     )
 
 
@@ -204,7 +144,7 @@ def call_end_ids(
     if calls is None or not tools:
         return ()
     if is_held:
-        return tuple(_ids_of(mark, tokenizer) for mark in calls.ends_reasoning)
+        return tuple(ids_of(mark, tokenizer) for mark in calls.ends_reasoning)
     heads = (
         head for mark in calls.ends_reasoning for name in tools
         for head in call_heads(calls, mark, name)
@@ -221,66 +161,6 @@ def _head_ids(head: CallHead, tokenizer: Tokenizer) -> Iterator[tuple[int, ...]]
             beyond -= size
             ids.pop()
         yield tuple(ids)
-
-
-def _ids_of(mark: str, tokenizer: Tokenizer) -> tuple[int, ...]:
-    """The ids of a mark: one where it is a token of its own, which need not be searched for."""
-    token_id = tokenizer.token_to_id(mark) if mark in tokenizer.control_tokens else None
-    if token_id is not None:
-        return (token_id,)
-    return tuple(tokenizer.encode(mark, add_special_tokens=False))
-
-
-def mark_ids(format: AnswerFormat, tokenizer: Tokenizer) -> frozenset[int]:
-    """The special tokens that are in a format's marks, or that have one in them."""
-    marks, patterns = _marks(format)
-    found = set()
-    for text in tokenizer.control_tokens:
-        in_mark = any(text in mark or mark in text for mark in marks)
-        if in_mark or any(re.escape(text) in pattern for pattern in patterns):
-            token_id = tokenizer.token_to_id(text)
-            if token_id is not None:
-                found.add(token_id)
-    return frozenset(found)
-
-
-def special_tokens(tokenizer: Tokenizer) -> dict[str, int]:
-    """Texts of tokens that no text is spelled with, and their ids."""
-    ids = ((text, tokenizer.token_to_id(text)) for text in tokenizer.control_tokens)
-    return {
-        text: token_id
-        for text, token_id in ids
-        if token_id is not None and tokenizer.is_special(token_id)
-    }
-
-
-def _marks(format: AnswerFormat) -> tuple[set[str], list[str]]:
-    """The marks of a format, and the patterns that have more of them."""
-    marks: set[str] = set()
-    patterns: list[str] = []
-    reasoning = format.reasoning
-    if reasoning is not None:
-        marks.update(chain(*reasoning.wraps), reasoning.dropped)
-        if isinstance(reasoning.tags, ThinkTags):
-            tags = reasoning.tags
-            marks.update((tags.begin, tags.end), tags.other_begins, tags.other_ends)
-            marks.update(tags.also_ended_by)
-        else:
-            marks.update(_HARMONY_MARKS)
-    syntaxes = () if format.calls is None else format.calls.syntax
-    if isinstance(syntaxes, HarmonyCalls):
-        marks.update(_HARMONY_MARKS)
-        syntaxes = ()
-    for syntax in syntaxes:
-        for name in syntax.__dataclass_fields__:
-            value = getattr(syntax, name)
-            marks.update([value] if isinstance(value, str) else ())
-            if isinstance(value, tuple):
-                marks.update(part for part in value if isinstance(part, str))
-        if isinstance(syntax, HeadedCalls):
-            patterns.append(syntax.header.pattern)
-    # Braces and words (a key's name) are in too many tokens to be a sign.
-    return {mark for mark in marks if len(mark) > 2 and not mark.isidentifier()}, patterns
 
 
 def _opened(format: AnswerFormat, prompt: str, *, continues: bool) -> bool:

@@ -10,13 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from headrace.answer_formats.call_syntax import AnswerFormat
-from headrace.conversation.reading import (
-    AnswerReading,
-    ReasoningMarks,
-    call_end_ids,
-    reasoning_marks,
-)
+from headrace.conversation.format_marks import FormatMarks, ReasoningMarks
+from headrace.conversation.reading import AnswerReading, call_end_ids
 
 if TYPE_CHECKING:
     from headrace.text import Tokenizer
@@ -43,12 +38,10 @@ def start_of_reading(
     )
 
 
-def start_after(
-    token_ids: Sequence[int], format: AnswerFormat, tokenizer: Tokenizer
-) -> ReasoningStart | None:
+def start_after(token_ids: Sequence[int], written: FormatMarks) -> ReasoningStart | None:
     """That of what follows a prompt of ids, whose answers have no calls; None where the model does
     not reason."""
-    marks = reasoning_marks(format, tokenizer) if tokenizer.has_text else None
+    marks = written.reasoning if written.tokenizer.has_text else None
     return None if marks is None else ReasoningStart(marks, ends_in_reasoning(token_ids, marks))
 
 

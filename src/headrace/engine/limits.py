@@ -229,11 +229,16 @@ def check_priority(priority: int, limits: Limits, param: str = "priority") -> No
         )
 
 
+_NUMBERS = (int, float)
+
+
 def check_ranges(fields: object) -> None:
     """Hold every attribute that `RANGES` knows against its range; None and absent ones pass."""
     for name, allowed in RANGES.items():
         value = getattr(fields, name, None)
-        if value is not None and value not in allowed:
+        if value is None or (type(value) in _NUMBERS and allowed.low <= value <= allowed.high):
+            continue
+        if value not in allowed:
             raise RequestError(
                 f"{name} is {_shown(value)}; it must be {allowed}",
                 param=name,

@@ -54,6 +54,8 @@ class HostNames:
 
     def refusal(self, host: str) -> str | None:
         """Why a request with this value of `Host` is refused; None where it is not."""
+        if host.partition(":")[0] == "localhost":
+            return None
         name = _name_of(host)
         if name is None or name == "localhost" or name in self.allowed or _ALL in self.allowed:
             return None

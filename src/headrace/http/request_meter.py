@@ -98,22 +98,30 @@ class RequestMeter:
         if method == b"CONNECT":
             message = "CONNECT is for proxies; this is not a proxy"
             self._refuse(Refusal(400, message, code="bad_request"))
-        hosts = [value for name, value in headers if name == b"host"]
+        hosts, codings, lengths, keys = [], [], [], []
+        for name, value in headers:
+            if name == b"host":
+                hosts.append(value)
+            elif name == b"transfer-encoding":
+                codings.append(value)
+            elif name == b"content-length":
+                lengths.append(value)
+            elif name in _KEY_HEADERS:
+                keys.append(name)
         if len(hosts) > 1 or (not hosts and version == "1.1"):
             message = f"the request has {len(hosts)} Host headers; send one"
             self._refuse(Refusal(400, message, code="bad_request"))
-        for name in _KEY_HEADERS:
-            if sum(name == other for other, _ in headers) > 1:
+        for name in _KEY_HEADERS if len(keys) > 1 else ():
+            if keys.count(name) > 1:
                 message = f"the request has several {name.decode().title()} headers; send one"
                 self._refuse(Refusal(400, message, code="bad_request"))
         if hosts and self._hosts is not None:
             foreign = self._hosts.refusal(hosts[0].decode("latin-1"))
             if foreign is not None:
                 self._refuse(Refusal(403, foreign, code="unknown_host"))
-        if any(name == b"content-length" and len(value) > _MAX_DIGITS for name, value in headers):
+        if lengths and max(map(len, lengths)) > _MAX_DIGITS:
             message = f"Content-Length has more than {_MAX_DIGITS} digits"
             self._refuse(Refusal(400, message, code="bad_request"))
-        codings = [value for name, value in headers if name == b"transfer-encoding"]
         if codings and version == "1.0":
             message = "HTTP/1.0 has no Transfer-Encoding; speak HTTP/1.1"
             self._refuse(Refusal(400, message, code="bad_request"))

@@ -9,16 +9,15 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
 from headrace.answer_formats.deltas import CallDelta, CallEnd, CallStart, ContentDelta
-from headrace.answer_formats.formats import AnswerFormat
-from headrace.conversation.answer_grammar import held_to
+from headrace.conversation.answer_rules import AnswerRules
+from headrace.conversation.format_marks import FormatMarks
 from headrace.conversation.reading import AnswerReading, ReadChoice
-from headrace.conversation.request import allowed_format, template_variables
-from headrace.conversation.thinking import start_of_reading
+from headrace.conversation.request import template_variables
 from headrace.engine.params import SamplingParams
 from headrace.errors import RequestError
 from headrace.offline import values
@@ -34,9 +33,6 @@ from headrace.protocol.openai.tools import (
 )
 from headrace.structured.grammar_checks import GrammarChecks
 
-if TYPE_CHECKING:
-    from headrace.text import Tokenizer
-
 
 class ChatPrompt(NamedTuple):
     """A conversation as the model reads it."""
@@ -44,41 +40,47 @@ class ChatPrompt(NamedTuple):
     token_ids: list[int]
     reading: AnswerReading | None
     """How its answers are read; None where they are content as they stand."""
-    format: AnswerFormat
+    marks: FormatMarks
     """How the model writes reasoning and calls."""
     special: Mapping[str, int]
     """The texts of the model's special tokens and their ids."""
-    call_marks: tuple[tuple[int, ...], ...] = ()
-    """The ids of marks that begin calls, where the prompt shows tools and none may be called."""
-
-    def bound(
-        self, params: SamplingParams, max_tokens: int | None, tokenizer: Tokenizer
-    ) -> SamplingParams:
-        """The parameters, whose grammar is that of the answers, with at most so many tokens of
-        reasoning; None: any number."""
-        if max_tokens is None:
-            return params
-        start = start_of_reading(self.reading, tokenizer, is_held=params.grammar is not None)
-        return bounded(params, max_tokens, start)
 
     def held(
-        self, params: SamplingParams, options: ChatOptions, checks: GrammarChecks
+        self,
+        params: SamplingParams,
+        options: ChatOptions,
+        checks: GrammarChecks,
+        *,
+        max_reasoning_tokens: int | None = None,
     ) -> SamplingParams:
-        """The parameters with the grammar of answers to it: of their form, after reasoning, and of
-        calls. Raises RequestError where there is none or it does not compile."""
+        """The parameters with all that holds answers to it: their form after reasoning, the calls
+        they may have, and the bound of their reasoning, where there is one.
+
+        Raises RequestError for a form or tools without a grammar, or with one that does not
+        compile.
+        """
         form = None if params.grammar is None else (params.grammar, "params.grammar")
-        if form is None and self.call_marks:
-            bad_words = (*params.bad_words_token_ids, *self.call_marks)
-            return msgspec.structs.replace(params, bad_words_token_ids=bad_words)
-        if form is None and not options.tools:
+        rules = AnswerRules(
+            options,
+            options.choice_of_tools,
+            has_form=form is not None,
+            shows_tools=bool(options.tools),
+            marks=self.marks,
+            reading=self.reading,
+            variables=options.variables,
+        )
+        if rules.is_held:
+            found = rules.grammar(form, self.special)
+            assert found is not None
+            checks.check(*found)
+            params = msgspec.structs.replace(params, grammar=found[0])
+        if banned := rules.banned_ids:
+            words = (*params.bad_words_token_ids, *banned)
+            params = msgspec.structs.replace(params, bad_words_token_ids=words)
+        if max_reasoning_tokens is None:
             return params
-        opened = self.reading is not None and self.reading.reasoning_opened
-        format = allowed_format(self.format, options.variables, opened=opened)
-        found = held_to(form, options, format, opened=opened, special=self.special)
-        if found is None:
-            return params
-        checks.check(*found)
-        return msgspec.structs.replace(params, grammar=found[0])
+        start = rules.reasoning_start()
+        return bounded(params, max_reasoning_tokens, start)
 
 
 class ChatOptions(NamedTuple):

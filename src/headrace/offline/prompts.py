@@ -7,13 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.config.settings import EngineConfig
-from headrace.conversation.reading import (
-    AUTO,
-    answer_format,
-    call_marks,
-    reading_of,
-    special_tokens,
-)
+from headrace.conversation.format_marks import FormatMarks, special_tokens
+from headrace.conversation.reading import AUTO, answer_format, reading_of
 from headrace.conversation.request import argument_schemas, template_tools
 from headrace.conversation.thinking import start_after
 from headrace.engine.params import SamplingParams
@@ -74,7 +69,7 @@ class PromptEncoder:
         self._templates = templates
         self._parsers = parsers
         self._template: ChatTemplate | None = None
-        self._format: AnswerFormat | None = None
+        self._marks: FormatMarks | None = None
         self._special: dict[str, int] = {}
 
     @classmethod
@@ -127,8 +122,8 @@ class PromptEncoder:
         if max_tokens is None or not self.tokenizer.has_text:
             return params
         self._read_template()
-        assert self._format is not None
-        start = start_after(token_ids, self._format, self.tokenizer)
+        assert self._marks is not None
+        start = start_after(token_ids, self._marks)
         if start is not None and params.grammar is not None:
             raise RequestError(
                 "thinking_token_budget: what follows a prompt has its form from its first token "
@@ -140,13 +135,13 @@ class PromptEncoder:
 
     def _read_template(self) -> None:
         """Make the template, where there is one, and the format of answers; once."""
-        if self._format is not None:
+        if self._marks is not None:
             return
         if self._templates:
             from headrace.text import ChatTemplate
 
             self._template = ChatTemplate.for_tokenizer(self._templates, self.tokenizer)
-        self._format = self._parsers.format_of(self._template)
+        self._marks = FormatMarks(self._parsers.format_of(self._template), self.tokenizer)
         self._special = special_tokens(self.tokenizer)
 
     def chat_prompt(self, messages: Sequence[Message], options: ChatOptions) -> ChatPrompt:
@@ -158,7 +153,7 @@ class PromptEncoder:
         if not self._templates:
             raise TemplateError("this model has no chat template; use generate() with a text")
         self._read_template()
-        assert self._template is not None and self._format is not None
+        assert self._template is not None and self._marks is not None
         segments = self._template.render_segments(
             arguments.messages(messages),
             control_tokens=self.tokenizer.control_tokens,
@@ -166,18 +161,11 @@ class PromptEncoder:
             **options.variables,
         )
         reading = reading_of(
-            self._format,
-            self.tokenizer,
+            self._marks,
             tools=argument_schemas(options.tools),
             may_call=options.choice_of_tools.may_call,
             prompt="".join(text for text, _ in segments),
             continues=bool(options.variables.get("continue_final_message")),
         )
-        may_call = options.choice_of_tools.may_call or not options.tools
-        return ChatPrompt(
-            self.tokenizer.encode_segments(segments),
-            reading,
-            self._format,
-            self._special,
-            () if may_call else call_marks(self._format, self.tokenizer),
-        )
+        ids = self.tokenizer.encode_segments(segments)
+        return ChatPrompt(ids, reading, self._marks, self._special)

@@ -113,7 +113,7 @@ def _grammar_or_none(value: object, param: str) -> Grammar | None:
     if value is None:
         return None
     if isinstance(value, Grammar):
-        from headrace.structured.request import walked
+        from headrace.structured.json_schema.grammar import walked
 
         return walked(value, param)
     raise unexpected(param, value, "a Grammar or None")

@@ -101,10 +101,10 @@ class Endpoint(Generic[T]):
     """Rules over several fields; raises RequestError."""
 
     @cached_property
-    def honoured(self) -> tuple[str, ...]:
-        """Names of the fields that are honoured."""
+    def honoured(self) -> Mapping[str, None]:
+        """Names of the fields that are honoured, in order."""
         # Finding them out evaluates every annotation: as long as the rest of a request takes.
-        return tuple(one.encode_name for one in msgspec.structs.fields(self.struct))
+        return dict.fromkeys(one.encode_name for one in msgspec.structs.fields(self.struct))
 
 
 class Parsed(NamedTuple, Generic[T]):
@@ -144,7 +144,7 @@ def parse_values(values: dict[str, Any], endpoint: Endpoint[T]) -> T:
 
 def _sorted_out(values: dict[str, Any], endpoint: Endpoint[T]) -> tuple[dict[str, Any], set[str]]:
     """The honoured fields and the names of unknown ones; known ones are checked and dropped."""
-    honoured = set(endpoint.honoured)
+    honoured = endpoint.honoured
     kept: dict[str, Any] = {}
     ignored: set[str] = set()
     for name, value in values.items():

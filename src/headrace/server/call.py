@@ -26,7 +26,7 @@ from headrace.server.admission.open_calls import OpenCall, cancelled
 from headrace.server.api_error import CLIENT_GONE, ClientGoneError, api_error
 from headrace.server.auth import key_digest_of, key_of
 from headrace.server.connection import read_json, unless_gone
-from headrace.server.dialects.dialect_paths import error_at, own_headers
+from headrace.server.dialects.dialect_paths import error_at, id_header_of
 from headrace.server.replies.event_stream import EventStream
 from headrace.server.state import ServerState
 from headrace.structured.grammar import Grammar
@@ -156,6 +156,7 @@ class EndpointApp:
         self._path = path
         self._handler = handler
         self._state = state
+        self._id_header = id_header_of(path)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one call."""
@@ -187,7 +188,10 @@ class EndpointApp:
     async def _send(
         self, call: Call, response: Response, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        for name, value in (call.headers | own_headers(self._path, call.request_id)).items():
-            response.headers[name] = value
+        headers = response.headers
+        for name, value in call.headers.items():
+            headers[name] = value
+        if self._id_header is not None:
+            headers[self._id_header] = call.request_id
         self._state.http.answered(self._path, response.status_code)
         await response(scope, receive, send)

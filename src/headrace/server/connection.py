@@ -77,6 +77,24 @@ async def unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
         await end_tasks(task, watch)
 
 
+async def first_of(*futures: asyncio.Future[Any]) -> None:
+    """Return once one of the futures is done; none is cancelled. What `asyncio.wait` does, which
+    takes as long as the rest of a stream's beginning."""
+    over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def end(_: asyncio.Future[Any]) -> None:
+        if not over.done():
+            over.set_result(None)
+
+    for future in futures:
+        future.add_done_callback(end)
+    try:
+        await over
+    finally:
+        for future in futures:
+            future.remove_done_callback(end)
+
+
 async def end_tasks(*tasks: asyncio.Future[Any]) -> None:
     """Cancel what is not done and wait until it is; results and failures are dropped."""
     for task in tasks:

@@ -231,6 +231,7 @@ def _set_model(
         names=text.names,
         root=text.root,
         file_format=text.file_format,
+        file_type=text.file_type,
         num_parameters=text.num_parameters,
         engine=engine,
         tokenizer=text.tokenizer,

@@ -7,7 +7,6 @@ Everything here may be called from any thread; compiling lets other threads run.
 from __future__ import annotations
 
 import json
-import re
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -18,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace.errors import RequestError
-from headrace.structured.composition import UNFORCED
+from headrace.structured.composition import UNFORCED, choice_pattern
 from headrace.structured.grammar import Grammar
 from headrace.structured.json_schema.fault import place_of
+from headrace.structured.json_schema.grammar import COMPACT
 from headrace.structured.json_schema.walk import UNSUPPORTED_SCHEMA, pointer_text
 from headrace.structured.limits import (
     DEFAULT,
@@ -32,12 +32,11 @@ from headrace.structured.limits import (
 )
 
 if TYPE_CHECKING:
-    from llguidance import LLMatcher, LLTokenizer
+    from llguidance import LLMatcher, LLParserLimits, LLTokenizer
 
     from headrace.structured.vocabulary import Vocabulary
 
 _MAX_REASON_CHARS = 400
-_SPECIAL = re.compile(r"[\\.+*?()|\[\]{}^$]")
 _stack_size = threading.Lock()
 
 STACK_BYTES = 1 << 29
@@ -56,9 +55,6 @@ cutting all of 16 KB took 10 ms each time."""
 OVERLAP_CHARS = 128
 """At the end of what is cut of a longer text, which the text behind it may cut in another way: no
 id of them is used. They are more than a word and the white space before it."""
-
-COMPACT: Any = {"whitespace_flexible": False}
-"""Of schemas that say nothing else: where white space is free, no text is ever forced."""
 
 FREE_TEXT = "[^<]+"
 """Tokens whose mask is kept whole: those of free text that ends at a mark (free_text.py), which
@@ -178,11 +174,12 @@ def _compiled(
 
     limits.check(grammar, param)
     source = _source(grammar, param)
+    bounds = limits.of_parser(grammar)
     # Its constructor, unlike `validate_grammar`, lets other threads run.
     try:
         matcher = _with_deep_stack(
             lambda: _begun(
-                LLMatcher(tokenizer, source, log_level=0, limits=limits.of_parser(grammar)),
+                LLMatcher(tokenizer, source, log_level=0, limits=bounds),
                 tokenizer.vocab_size,
             )
         )
@@ -191,20 +188,19 @@ def _compiled(
     if matcher.is_error():
         reason = matcher.get_error()
         if grammar.kind == "json_schema":
-            _refuse_place(json_of(grammar, param), reason, tokenizer, limits, param)
+            _refuse_place(json_of(grammar, param), reason, tokenizer, bounds, param)
         raise _refusal(reason, param)
     return matcher
 
 
 def _refuse_place(
-    schema: Any, reason: str, tokenizer: LLTokenizer, limits: GrammarLimits, param: str
+    schema: Any, reason: str, tokenizer: LLTokenizer, bounds: LLParserLimits, param: str
 ) -> None:
     """Raises RequestError with the keyword at fault and its pointer, where these can be found."""
     from llguidance import LLMatcher
 
     def refusal_of(inner: dict[str, Any]) -> str:
         source = LLMatcher.grammar_from_json_schema(inner, COMPACT, EXACT)
-        bounds = limits.of_parser(Grammar("json_schema", ""))
         return _with_deep_stack(
             lambda: LLMatcher(tokenizer, source, log_level=0, limits=bounds)
         ).get_error()
@@ -259,7 +255,7 @@ def _source(grammar: Grammar, param: str) -> str:
     if grammar.kind == "regex":
         return LLMatcher.grammar_from_regex(grammar.text)
     if grammar.kind == "choice":
-        return LLMatcher.grammar_from_regex(_regex_of_choice(json_of(grammar, param), param))
+        return LLMatcher.grammar_from_regex(choice_pattern(_choices(grammar, param)))
     return LLMatcher.grammar_from_lark(UNFORCED + grammar.text)
 
 
@@ -277,7 +273,8 @@ def _strict(parts: dict[str, Any]) -> str:
     return json.dumps({"grammars": grammars})
 
 
-def _regex_of_choice(choices: Any, param: str) -> str:
+def _choices(grammar: Grammar, param: str) -> list[str]:
+    choices: Any = json_of(grammar, param)
     if not isinstance(choices, list) or not choices:
         raise RequestError(
             f"{param} has no choice; it must be a list of at least one text",
@@ -291,7 +288,7 @@ def _regex_of_choice(choices: Any, param: str) -> str:
                 param=f"{param}[{index}]",
                 code=INVALID_GRAMMAR,
             )
-    return "|".join(_SPECIAL.sub(r"\\\g<0>", choice) for choice in dict.fromkeys(choices))
+    return choices
 
 
 def _with_deep_stack(make: Callable[[], LLMatcher]) -> LLMatcher:

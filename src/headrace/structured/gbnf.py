@@ -34,8 +34,6 @@ def lark_of(text: str, param: str) -> str:
     plain = _TOKEN.sub(lambda token: _plain(token[0], param), text)
     try:
         return gbnf_to_lark(plain)
-    except RequestError:
-        raise
     except RecursionError:
         raise RequestError(
             f"{param} is nested too deep to be converted; at most {LIMITS.depth} brackets within "

@@ -10,6 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from headrace.answer_formats.call_syntax import HarmonyCalls, ReasoningFormat, ThinkTags
+from headrace.answer_formats.harmony_marks import (
+    ANALYSIS,
+    COMMENTARY,
+    END,
+    FINAL,
+    JSON,
+    NEXT_MESSAGE,
+    message_on,
+)
 from headrace.structured.composition import Composition
 from headrace.structured.free_text import SPACE, free_text
 from headrace.structured.grammar import Grammar
@@ -35,11 +44,9 @@ def after_reasoning(
     rules = Composition(special)
     body = rules.part(grammar)
     if isinstance(format.tags, HarmonyCalls):
-        final = (
-            f"({rules.text('<|channel|>final<|message|>')} | "
-            f"{rules.text('<|channel|>final <|constrain|>json<|message|>')}) {body}"
-        )
-        return rules.grammar(f"{harmony_messages(rules)} {final}")
+        heads = (message_on(FINAL), message_on(FINAL, form=JSON))
+        final = " | ".join(map(rules.text, heads))
+        return rules.grammar(f"{harmony_messages(rules)} ({final}) {body}")
     answer = around(rules, format, body)
     return rules.grammar(_reasoned(rules, format.tags, opened, answer, None, calls))
 
@@ -74,11 +81,9 @@ def around(rules: Composition, format: ReasoningFormat, body: str) -> str:
 
 def harmony_messages(rules: Composition) -> str:
     """A rule for messages before the one that counts: reasoning, and what is said before calls."""
-    free = free_text(rules, ("<|end|>",))
-    begin = " | ".join(
-        rules.text(f"<|channel|>{channel}<|message|>") for channel in ("analysis", "commentary")
-    )
-    return rules.rule(f"(({begin}) {free} {rules.text('<|end|><|start|>assistant')})*")
+    free = free_text(rules, (END,))
+    begin = " | ".join(rules.text(message_on(channel)) for channel in (ANALYSIS, COMMENTARY))
+    return rules.rule(f"(({begin}) {free} {rules.text(NEXT_MESSAGE)})*")
 
 
 def _reasoned(

@@ -22,7 +22,6 @@ from headrace.structured.json_schema.grammar import (
     of_schema,
     spaced_by,
 )
-from headrace.structured.json_schema.grammar import walked as walked
 from headrace.structured.lark import checked_lark
 from headrace.structured.structural_tag import of_structural_tag
 

@@ -227,7 +227,10 @@ class ChatTemplate:
             with _errors_named(f"chat template {name!r} does not parse"):
                 tree = self._environment.parse(source)
                 check_nodes(num_nodes(tree), f"chat template {name!r}")
-                compiled = self._environment.from_string(source), traits_of(tree, source)
+                template = self._environment.from_string(source)
+                # A rendering copies them: a chain of mappings is walked name by name for that.
+                template.globals = dict(template.globals)
+                compiled = template, traits_of(tree, source)
             self._compiled[name] = compiled
         return compiled
 

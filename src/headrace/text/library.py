@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from headrace.errors import CheckpointError, HeadraceError, RequestError
 
@@ -24,25 +24,25 @@ _MAX_REASON_CHARS = 300
 _RUN = re.compile(r"\s+|\S+")
 
 
-@contextmanager
-def building(source: str) -> Iterator[None]:
+def building(source: str) -> AbstractContextManager[None]:
     """Where tokenizers are made: a failure of the library is a CheckpointError.
 
     source: what the message calls the data the tokenizer is made of.
     """
-    with _failures(lambda reason: CheckpointError(f"{source} is not a usable tokenizer: {reason}")):
-        yield
+    return _failures(
+        lambda reason: CheckpointError(f"{source} is not a usable tokenizer: {reason}")
+    )
 
 
-@contextmanager
-def encoding(text: str, start: int = 0, whole_chars: int | None = None) -> Iterator[None]:
+def encoding(
+    text: str, start: int = 0, whole_chars: int | None = None
+) -> AbstractContextManager[None]:
     """Where `text` is tokenized: a failure of the library is a RequestError that describes it.
 
     start, whole_chars: where it begins in the text of a caller, and the length of that; None for a
     text that is the whole.
     """
-    with _failures(lambda reason: unsplittable(text, reason, start, whole_chars)):
-        yield
+    return _failures(lambda reason: unsplittable(text, reason, start, whole_chars))
 
 
 @contextmanager

@@ -336,3 +336,20 @@ def test_before_there_is_a_model_and_with_a_full_body(start: Start) -> None:
 def test_a_served_name_is_in_the_reply(start: Start) -> None:
     running = start(MockEngine(says("a")))
     assert running.post("/v1/messages", message(model="alias")).json()["model"] == MODEL
+
+
+def test_models_are_listed_in_form_for_clients_that_send_the_version_of_the_api(
+    start: Start,
+) -> None:
+    running = start(MockEngine(says("a")))
+    listed = client(running).models.list()
+    assert [(model.type, model.id) for model in listed.data] == [
+        ("model", MODEL), ("model", "alias"),
+    ]  # fmt: skip
+    assert (listed.has_more, listed.first_id, listed.last_id) == (False, MODEL, "alias")
+    assert client(running).models.retrieve("alias").created_at.timestamp() == 1700000000
+    plain = running.client.get("/v1/models").json()
+    assert (plain["object"], plain["data"][0]["object"]) == ("list", "model")
+    version = {"anthropic-version": "2023-06-01"}
+    raw = running.client.get("/v1/models/alias", headers=version).json()
+    assert sorted(raw) == ["created_at", "display_name", "id", "type"]

@@ -233,6 +233,24 @@ def test_lists_and_descriptions(agent: Agent) -> None:
     assert running.client.head("/api/version").status_code == 200
 
 
+def test_details_are_those_of_the_file(start: Start) -> None:
+    facts: dict[str, Any] = {"file_format": "gguf", "num_parameters": 8_030_261_248}
+    running = start(MockEngine(says("a")), file_type=15, **facts)
+    expected = {
+        "parent_model": "", "format": "gguf", "family": "mock", "families": ["mock"],
+        "parameter_size": "8.0B", "quantization_level": "Q4_K_M",
+    }  # fmt: skip
+    (tagged, _) = running.client.get("/api/tags").json()["models"]
+    (loaded, _) = running.client.get("/api/ps").json()["models"]
+    shown = running.post("/api/show", {"model": MODEL}).json()
+    for told in (tagged, loaded, shown):
+        assert told["details"] == expected
+    for file_type in (None, 4_000_000_000, "Q4_K_M"):
+        unnamed = start(MockEngine(says("a")), file_type=file_type)
+        shown = unnamed.post("/api/show", {"model": MODEL}).json()
+        assert shown["details"]["quantization_level"] == unnamed.engine.info.weight_codec == "F32"
+
+
 @pytest.mark.parametrize(("method", "path"), [(method, path) for method, path, _ in NOT_HERE])
 def test_what_keeps_models_says_what_does_it_here(start: Start, method: str, path: str) -> None:
     running = start(MockEngine(says("a")))

@@ -46,6 +46,7 @@ def test_the_digest_of_a_file_is_stable(tmp_path: Path) -> None:
     config = EngineConfig(model=str(path))
     first, second = (load_text(config, ServerConfig()) for _ in range(2))
     assert first.weights_digest == second.weights_digest
+    assert (first.file_format, first.file_type) == ("gguf", 1)
 
 
 @pytest.mark.parametrize(

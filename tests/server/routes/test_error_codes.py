@@ -32,6 +32,7 @@ def refused(server: Running, path: str, body: dict[str, Any]) -> dict[str, Any]:
          "invalid_tool_choice"),
         ({"tool_choice": "f"}, "tool_choice", "unsupported"),
         ({"tools": [{"type": "web_search"}]}, "tools[0].type", "unsupported"),
+        ({"tools": [{"type": "custom", "custom": {"name": "c"}}]}, "tools[0].type", "unsupported"),
         ({"tools": [{"type": "function", "name": "f", "parameters": {}}]}, "tools[0].function",
          "invalid_tool"),
         ({"temperature": "hot"}, "temperature", "invalid_type"),

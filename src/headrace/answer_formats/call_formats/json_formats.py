@@ -57,6 +57,7 @@ JSON_FORMATS = (
             ),
         ),
         traits=(("[TOOL_CALLS]",),),
+        id_chars=9,
     ),
     CallFormat(
         name="apertus",

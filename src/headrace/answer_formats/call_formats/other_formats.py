@@ -13,6 +13,7 @@ from headrace.answer_formats.call_syntax import (
     JsonCalls,
     PythonCalls,
 )
+from headrace.answer_formats.harmony_marks import CHANNEL, MESSAGE
 
 _DEEPSEEK_MARKS: dict[str, Any] = {
     "begins": ("<｜tool▁calls▁begin｜>",),
@@ -32,7 +33,7 @@ _DEEPSEEK_V31 = HeadedCalls(
 )
 
 OTHER_FORMATS = (
-    CallFormat(name="harmony", syntax=HarmonyCalls(), traits=(("<|channel|>", "<|message|>"),)),
+    CallFormat(name="harmony", syntax=HarmonyCalls(), traits=((CHANNEL, MESSAGE),)),
     CallFormat(
         name="gemma4",
         syntax=(

@@ -8,6 +8,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from headrace.answer_formats.harmony_marks import (
+    CHANNEL,
+    COMMENTARY,
+    FUNCTIONS,
+    JSON,
+    MESSAGE,
+    message_on,
+)
 from headrace.answer_formats.layouts.call_layout import (
     TYPES,
     BareKeyLayout,
@@ -61,12 +69,12 @@ LAYOUTS: dict[str, tuple[Layout, ...]] = {
     "hermes": (_HERMES,),
     "harmony": (
         JsonLayout(
-            before_name=("<|channel|>commentary to=functions.",),
-            before_arguments=(" <|constrain|>json<|message|>",),
+            before_name=(f"{CHANNEL}{COMMENTARY} to={FUNCTIONS}",),
+            before_arguments=(f" {JSON}{MESSAGE}",),
         ),
         JsonLayout(
-            before_name=(" to=functions.",),
-            before_arguments=("<|channel|>commentary json<|message|>",),
+            before_name=(f" to={FUNCTIONS}",),
+            before_arguments=(message_on(COMMENTARY, form="json"),),
         ),
     ),
     "kimi_k2": (

@@ -10,14 +10,23 @@ from __future__ import annotations
 import re
 
 from headrace.answer_formats.answer_writer import SPACE
+from headrace.answer_formats.harmony_marks import (
+    ANALYSIS,
+    CALL,
+    CHANNEL,
+    END,
+    FUNCTIONS,
+    MESSAGE,
+    RETURN,
+    START,
+)
 from headrace.answer_formats.readers.call_reading import CUT_OFF, CallReading
 from headrace.answer_formats.text_source import Sink, Step
 
-_MESSAGE = "<|message|>"
-_CHANNEL = re.compile(r"<\|channel\|>\s*(\w+)")
+_CHANNEL = re.compile(rf"{re.escape(CHANNEL)}\s*(\w+)")
 _RECIPIENT = re.compile(r"\bto=([^\s<]+)")
-_ENDS = ("<|end|>", "<|call|>", "<|return|>", "<|start|>", "<|channel|>")
-_STARTS = ("<|start|>", "<|channel|>", "to=")
+_ENDS = (END, CALL, RETURN, START, CHANNEL)
+_STARTS = (START, CHANNEL, "to=")
 _PEOPLE = ("assistant", "user", "all")
 """Recipients that are not tools."""
 _MAX_HEADER_CHARS = 1024
@@ -41,7 +50,7 @@ def read_harmony(reading: CallReading, *, calls: bool) -> Step[None]:
                 source.unread(len(mark))
             continue
         header = [mark]
-        if not (yield from source.until((_MESSAGE,), header.append, limit=_MAX_HEADER_CHARS)):
+        if not (yield from source.until((MESSAGE,), header.append, limit=_MAX_HEADER_CHARS)):
             answer.content(source.rewind(len(mark)))
             yield from source.until((), answer.content)
             return
@@ -55,10 +64,10 @@ def _message(reading: CallReading, header: str, calls: bool) -> Step[None]:
     recipient = _RECIPIENT.search(header) if calls else None
     channels = _CHANNEL.findall(header)
     if recipient is not None and recipient.group(1) not in _PEOPLE:
-        answer.start_call(recipient.group(1).removeprefix("functions."), "")
+        answer.start_call(recipient.group(1).removeprefix(FUNCTIONS), "")
         yield from _call(reading)
         return
-    thought = channels[-1:] == ["analysis"]
+    thought = channels[-1:] == [ANALYSIS]
     sink: Sink = answer.reasoning if thought else answer.content
     answer.in_reasoning = thought
     mark = yield from source.until(_ENDS, sink)

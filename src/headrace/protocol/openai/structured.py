@@ -17,8 +17,9 @@ class StructuredFields(msgspec.Struct, frozen=True, kw_only=True):
     response_format: Annotated[
         dict[str, Any] | None,
         Meta(
-            description="`{type: text}`, `{type: json_object}` or `{type: json_schema, "
-            "json_schema: {name, schema, strict}}`: the answer is JSON of that form."
+            description="`{type: text}`, `{type: json_object}`, with a `schema` if wanted, "
+            "`{type: json_schema, json_schema: {name, schema, strict}}`: the answer is JSON of "
+            "that form; or `{type: structural_tag, ...}`: parts of it are, between tags."
         ),
     ] = None
     structured_outputs: Annotated[
@@ -55,5 +56,16 @@ class StructuredFields(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def given_form(self) -> dict[str, Any]:
         """The fields that constrain the answer and are given, by name."""
-        values = {name: getattr(self, name) for name in StructuredFields.__struct_fields__}
-        return {name: value for name, value in values.items() if value is not None}
+        given: dict[str, Any] = {}
+        for name in StructuredFields.__struct_fields__:
+            value = getattr(self, name)
+            if value is not None and not _is_free(name, value):
+                given[name] = value
+        return given
+
+
+def _is_free(name: str, value: object) -> bool:
+    """Whether a field that is given asks for free text."""
+    if name == "response_format":
+        return isinstance(value, dict) and value.get("type") == "text"
+    return name == "grammar" and value == ""

@@ -106,16 +106,25 @@ def check_tools(tools: list[ToolDefinition]) -> None:
         names.add(name)
 
 
+_NOT_OWN = "this server runs no tools of its own"
+_WHY_NOT = {
+    "custom": "arguments are JSON here and never free text; a function with one parameter, which "
+    "is a string, does the same"
+}
+"""By the type of a tool."""
+
+
 def check_tool_shape(tool: Mapping[str, Any], path: str) -> None:
     """Raise RequestError for a tool that is of another kind or of another API, with what it has to
     be; what is of a wrong type is left to the reading of the fields."""
     kind = tool.get("type", "function")
     if isinstance(kind, str) and kind != "function":
-        name = tool.get("name")
+        inner = tool.get(kind)
+        name = tool.get("name", inner.get("name") if isinstance(inner, Mapping) else None)
         named = f" (named {shown(name)})" if isinstance(name, str) else ""
         raise RequestError(
-            f"{path}.type: {shown(kind)}{named} is not supported: this server runs no tools of its "
-            'own. Describe a function that your program calls: {"type": "function", "function": '
+            f"{path}.type: {shown(kind)}{named} is not supported: {_WHY_NOT.get(kind, _NOT_OWN)}. "
+            'Describe a function that your program calls: {"type": "function", "function": '
             '{"name": ..., "parameters": ...}}',
             param=f"{path}.type",
             code="unsupported",

@@ -4,7 +4,7 @@ them."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from starlette.responses import Response
 
@@ -15,11 +15,22 @@ from headrace.protocol.neutral.failure import Failure, FailureKind
 from headrace.server.api_error import ApiError
 from headrace.server.replies.reply import error_reply
 
-_DIALECTS: tuple[tuple[str, str], ...] = (
-    ("/v1/messages", "anthropic"),
-    ("/api", "ollama"),
+
+class DialectPaths(NamedTuple):
+    """The paths of a dialect."""
+
+    begin: str
+    """What they begin with."""
+    folder: str
+    """The dialect's, in `headrace.protocol.dialects`."""
+    id_header: str | None = None
+    """The header that its clients read the id of a request from, beside that of every reply."""
+
+
+_DIALECTS = (
+    DialectPaths("/v1/messages", "anthropic", id_header="request-id"),
+    DialectPaths("/api", "ollama"),
 )
-"""The beginning of paths, and the dialect's folder in `headrace.protocol.dialects`."""
 
 # OpenRouter's, which is below Ollama's.
 _NOT_OURS = "/api/v1"
@@ -27,17 +38,17 @@ _NOT_OURS = "/api/v1"
 
 def dialect_of(path: str) -> ClientSide | None:
     """The dialect that clients of a path speak; None for OpenAI's chat, and paths of no dialect."""
-    if _is_below(path, _NOT_OURS):
-        return None
-    folder = next((name for begin, name in _DIALECTS if _is_below(path, begin)), None)
-    return None if folder is None else _client(folder)
+    paths = _paths_of(path)
+    return None if paths is None else _client(paths.folder)
 
 
 def error_at(
     path: str, error: ApiError, request_id: str, headers: Mapping[str, str] | None = None
 ) -> Response:
     """An error reply as clients of the path read it, with its own headers, the id and `headers`."""
-    more = {REQUEST_ID: request_id, **own_headers(path, request_id), **(headers or {})}
+    more = {REQUEST_ID: request_id, **(headers or {})}
+    if (id_header := id_header_of(path)) is not None:
+        more[id_header] = request_id
     side = dialect_of(path)
     if side is None:
         return error_reply(error, more)
@@ -45,10 +56,16 @@ def error_at(
     return Response(body, error.status, {**error.headers, **more}, media_type="application/json")
 
 
-def own_headers(path: str, request_id: str) -> dict[str, str]:
-    """Headers that clients of a path look for beside those of every reply."""
-    side = dialect_of(path)
-    return {} if side is None or side.name != "anthropic" else {"request-id": request_id}
+def id_header_of(path: str) -> str | None:
+    """The header beside that of every reply that clients of a path read the id from, if any."""
+    paths = _paths_of(path)
+    return None if paths is None else paths.id_header
+
+
+def _paths_of(path: str) -> DialectPaths | None:
+    if _is_below(path, _NOT_OURS):
+        return None
+    return next((paths for paths in _DIALECTS if _is_below(path, paths.begin)), None)
 
 
 def _is_below(path: str, begin: str) -> bool:

@@ -33,7 +33,7 @@ _FINISHES: dict[str, Finish] = {"stop": "stop", "length": "length", "tool_calls"
 
 
 class ChoiceEvents:
-    """The events of one choice.
+    """A machine that makes events of the pieces of one choice.
 
     reading: of an answer that has reasoning or calls; None where all of it is content. tokenizer:
     for log probabilities; None where none were asked for. shows_thoughts: whether the client reads

@@ -34,7 +34,7 @@ DIALECT = "headrace"
 
 
 class NeutralReply:
-    """A `headrace.server.answer.Reply` in the dialect of `side`.
+    """A reply in the dialect of a client's API, for `headrace.server.answer`.
 
     A dialect whose answers have more than events overrides `start_event` and `at_end`.
     """
@@ -51,8 +51,8 @@ class NeutralReply:
         signs_thoughts: bool = False,
         new_id: Callable[[], str] = random_id,
     ) -> None:
-        """head: its id and model are the reply's. reading, tokenizer, signs_thoughts: as of
-        ChoiceEvents."""
+        """side: of the dialect. head: its id and model are the reply's. reading, tokenizer,
+        signs_thoughts: as of ChoiceEvents."""
         self.side = side
         self.call = call
         self.head = head

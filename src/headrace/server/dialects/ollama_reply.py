@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol, cast
 
 from headrace.conversation.reading import AnswerReading
 from headrace.protocol.dialects.ollama import Durations, OllamaClient
 from headrace.protocol.neutral.call import ChatCall
+from headrace.protocol.neutral.dialect import StreamWriter
 from headrace.protocol.openai.choice import ChoiceMetrics
 from headrace.server.dialects.neutral_reply import NeutralReply
 from headrace.server.generation.logprobs import TokenTable
@@ -17,8 +18,14 @@ from headrace.server.replies.reply import Head
 _NS = 1_000_000_000
 
 
+class _TimedWriter(StreamWriter, Protocol):
+    """A writer whose last line has the times of the answer."""
+
+    durations: Durations
+
+
 class OllamaReply(NeutralReply):
-    """A `headrace.server.answer.Reply`."""
+    """A reply to one of Ollama's clients, for `headrace.server.answer`."""
 
     def __init__(
         self,
@@ -29,7 +36,7 @@ class OllamaReply(NeutralReply):
         reading: AnswerReading | None,
         tokenizer: TokenTable,
         *,
-        new_id: Any,
+        new_id: Callable[[], str],
         with_context: bool = False,
     ) -> None:
         """side: of this reply alone, whose times are set at its end. with_context: whether the
@@ -57,12 +64,8 @@ class OllamaReply(NeutralReply):
                 eval_ns=_ns(metrics.decode_s),
             )
             self._times.durations = durations
-            self._set_durations(durations)
+            cast("_TimedWriter", self.writer).durations = durations
         return {} if self._context is None else {"ollama": {"context": self._context}}
-
-    def _set_durations(self, durations: Durations) -> None:
-        writer: Any = self.writer
-        writer.durations = durations
 
     def _note(self, piece: Piece) -> None:
         if self._context is not None:

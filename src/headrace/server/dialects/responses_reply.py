@@ -18,14 +18,15 @@ if TYPE_CHECKING:
 
 
 class ResponsesReply(NeutralReply):
-    """A response.
-
-    stored: whether it is to be found later; seals_thoughts: whether each thought is to be in its
-    signature too, for clients that send back nothing else of it.
-    """
+    """A reply of the Responses API, whole or as its events."""
 
     stored = False
+    """Whether it is to be found later."""
     seals_thoughts = False
+    """Whether each thought is to be in its signature too, for clients that send back nothing else
+    of it."""
+    _bytes_before_end = 0
+    """Of what follows the last piece: all but the last event."""
 
     def start_event(self) -> ReplyStart:
         """The start, which says that the id is the response's own, and whether it is stored."""
@@ -37,12 +38,16 @@ class ResponsesReply(NeutralReply):
         """The response object of a stream, once its last event is made."""
         return self._events_writer.whole
 
+    def last_events(self) -> Iterator[bytes]:
+        """What follows the last piece; the reply's end is one event, as its choice has ended."""
+        *before, end = super().last_events()
+        self._bytes_before_end = sum(map(len, before))
+        yield from (*before, end)
+
     def not_stored(self, last: bytes) -> bytes:
-        """The bytes of a stream that end with its last event, saying that it is not stored."""
+        """The joined `last_events` with the last of them saying that it is not stored."""
         self.stored = False
-        # JSON has no line ends in it, so this is where the last event begins.
-        before = last[: last.rfind(b"\nevent: ") + 1]
-        return before + self._events_writer.not_stored()
+        return last[: self._bytes_before_end] + self._events_writer.not_stored()
 
     def failed(self, error: ApiError) -> bytes:
         """The end of a stream that failed: nothing of it is stored."""

@@ -44,6 +44,8 @@ class TextSide:
     names: tuple[str, ...]
     root: str
     file_format: str
+    file_type: object
+    """The number of its mix of codecs, as a GGUF file has it (general.file_type); None without."""
     num_parameters: int
     """Of all tensors."""
     tokenizer: Tokenizer
@@ -79,6 +81,7 @@ def load_text(engine_config: EngineConfig, server_config: ServerConfig) -> TextS
         names=server_config.served_model_name or default_names(engine_config.model, path),
         root=_last_part(path),
         file_format=checkpoint.format,
+        file_type=checkpoint.metadata.get("general.file_type"),
         num_parameters=sum(math.prod(tensor.shape) for tensor in checkpoint.tensors.values()),
         tokenizer=tokenizer,
         template=template,

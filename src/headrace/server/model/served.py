@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.answer_formats.call_syntax import NO_FORMAT
 from headrace.answer_formats.formats import AnswerFormat, choose_format
-from headrace.conversation.reading import special_tokens
+from headrace.conversation.format_marks import FormatMarks, special_tokens
 from headrace.engine.limits import Limits
 from headrace.engine.sampling.defaults import SamplingDefaults
 from headrace.errors import RequestError, TemplateError, shown
@@ -50,6 +50,8 @@ class ServedModel:
     """Name of the file or folder."""
     file_format: str = ""
     """"gguf" or "safetensors"."""
+    file_type: object = None
+    """The number of its mix of codecs, as a GGUF file has it (general.file_type); None without."""
     num_parameters: int = 0
     """Of all tensors of the files; 0 where that is not known."""
     template_defaults: Mapping[str, Any] = field(default_factory=dict)
@@ -88,16 +90,16 @@ class ServedModel:
     @property
     def max_text_tokens(self) -> int:
         """The most tokens of a text that need not fit into the context, and of its ids."""
-        return max(MIN_TEXT_TOKENS, TEXT_CONTEXTS * self.limits.context_tokens)
+        return _max_text_tokens(self.limits)
 
     @property
     def body_bounds(self) -> BodyBounds:
         """As much as the fields of a body can use: the longest text as ids, a bias for each token
         and each token allowed, and the messages."""
-        vocab_size = self.limits.vocab_size
+        limits = self.limits
         return BodyBounds(
-            names=vocab_size + FURTHER_VALUES,
-            values=self.max_text_tokens + 2 * vocab_size + FURTHER_VALUES,
+            names=limits.vocab_size + FURTHER_VALUES,
+            values=_max_text_tokens(limits) + 2 * limits.vocab_size + FURTHER_VALUES,
         )
 
     def check_name(self, asked: str | None) -> None:
@@ -119,9 +121,16 @@ class ServedModel:
             )
         return self.template
 
-    def format_of(self, template: str | None) -> AnswerFormat:
-        """How it writes reasoning and calls after a template; None for the model's own."""
-        return self.answer_format if template is None else choose_format(template)
+    @cached_property
+    def marks(self) -> FormatMarks:
+        """How it writes reasoning and calls, in text and in ids."""
+        return FormatMarks(self.answer_format, self.tokenizer)
+
+    def marks_after(self, template: str | None) -> FormatMarks:
+        """The same after a template; None for the model's own."""
+        if template is None:
+            return self.marks
+        return FormatMarks(choose_format(template), self.tokenizer)
 
     def text_stream(
         self,
@@ -146,3 +155,7 @@ class ServedModel:
             text_offset=text_offset,
             min_tokens=fields.min_tokens,
         )
+
+
+def _max_text_tokens(limits: Limits) -> int:
+    return max(MIN_TEXT_TOKENS, TEXT_CONTEXTS * limits.context_tokens)

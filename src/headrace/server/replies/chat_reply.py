@@ -44,6 +44,9 @@ from headrace.server.replies.reply import (
     progress_of,
 )
 
+_ROLE = b'"role":"assistant",'
+"""In the first event of a choice; without it, it is an event of text."""
+
 
 class ChatReply:
     """A reply from pieces of all choices, each choice's in order.
@@ -104,7 +107,12 @@ class ChatReply:
             first = piece if not self._begun else None
             self._begun.add(index)
             role = ChunkChoice(index=index, delta=Delta(role="assistant", content=""))
-            yield self._event([role], first)
+            event = self._event([role], first)
+            if self._text_only and piece.prompt_logprobs is None:
+                # Quotes within strings of JSON have a backslash, so that no value looks like this.
+                text_event = event.replace(_ROLE, b"", 1)
+                self._templates[index] = EventTemplate(text_event, "content")
+            yield event
         if self._read is None:
             if self._text_only and piece.text:
                 yield self._template(index).event(piece.text)

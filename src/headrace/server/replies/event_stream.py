@@ -9,14 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
-from typing import Any
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from headrace.http.headers import EVENT_STREAM
 from headrace.server.api_error import ApiError, api_error
-from headrace.server.connection import end_tasks, gone
+from headrace.server.connection import end_tasks, first_of, gone
 from headrace.server.replies.reply import OPENAI_FORM, StreamForm
 
 # Proxies and clients give up on a silent connection after 30 s or more.
@@ -63,17 +62,21 @@ class EventStream(Response):
     async def _run(self, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         self._sent_s = self._clock()
-        pump = asyncio.ensure_future(self._pump(send))
-        watch = asyncio.ensure_future(gone(receive))
-        beat = asyncio.ensure_future(self._keep_alive(send))
+        loop = asyncio.get_running_loop()
+        tasks: list[asyncio.Task[None]] = []
+        pump = loop.create_task(self._pump(send))
+        tasks += (pump, loop.create_task(gone(receive)))
+        beat = loop.call_later(
+            self._keep_alive_s, lambda: tasks.append(loop.create_task(self._keep_alive(send)))
+        )
         try:
-            ends: set[asyncio.Future[Any]] = {pump, watch, self._abandoned}
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            await first_of(*tasks, self._abandoned)
             if pump.done():
                 pump.result()
         finally:
             cut = not pump.done()
-            await end_tasks(pump, watch, beat)
+            beat.cancel()
+            await end_tasks(*tasks)
         if cut and self._abandoned.done():
             await self._write(send, self._form.error(self._abandoned.result()))
             await self._finish(send)

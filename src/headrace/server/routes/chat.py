@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from starlette.responses import Response
 
-from headrace.conversation.answer_grammar import answer_grammar, has_grammar
-from headrace.conversation.reading import AnswerReading, call_marks, reading_of
-from headrace.conversation.request import allowed_format, argument_schemas, template_variables
-from headrace.conversation.thinking import start_of_reading
+from headrace.conversation.answer_rules import AnswerRules
+from headrace.conversation.reading import AnswerReading, reading_of
+from headrace.conversation.request import argument_schemas, template_variables
 from headrace.protocol.openai.chat import ChatCompletionRequest
 from headrace.protocol.openai.fields import CHAT
+from headrace.protocol.openai.tools import ToolChoice
 from headrace.server.admission.admission import Ticket
 from headrace.server.answer import Ids, Reply, admitted, answer, head_of, timeout_s
 from headrace.server.call import Call
@@ -24,6 +24,7 @@ from headrace.server.prompts.prompt import Conversation, Prompt, last_tokens, re
 from headrace.server.replies.chat_reply import ChatReply
 from headrace.server.replies.reply import Head, UsageEvents
 from headrace.server.state import Serving
+from headrace.structured.request import constraint_of
 
 _PARAM = "messages"
 
@@ -67,22 +68,11 @@ async def answer_chat(
     model, make_prompt = serving.model, make_prompt or rendered_request
     wanted = wanted or endpoint_options(request)
     rendered = await call.text_work(lambda: make_prompt(model, request, wanted))
+    rules, reading, special = rendered.rules, rendered.rules.reading, model.special_tokens
     grammar = None
-    if has_grammar(request):
-        opened = rendered.reading is not None and rendered.reading.reasoning_opened
-        own = template_variables(request.chat_template_kwargs, request.effort)
-        format = allowed_format(
-            model.format_of(request.chat_template),
-            {**model.template_defaults, **own},
-            opened=opened,
-        )
+    if rules.is_held:
         grammar = await call.grammar_work(
-            lambda: answer_grammar(
-                request,
-                format,
-                opened=opened,
-                special=model.special_tokens,
-            )
+            lambda: rules.grammar(constraint_of(request.given_form, special), special)
         )
     ids = Ids(prefix, request.request_id, call.state.new_id())
     plan = make_plan(
@@ -95,8 +85,8 @@ async def answer_chat(
         engine_id=ids.engine,
         timeout_s=timeout_s(call, request),
     )
-    reply = make_reply(head_of(call, serving, ids), rendered.prompt.token_ids, rendered.reading)
-    kept = () if rendered.reading is None else rendered.reading.kept_ids
+    reply = make_reply(head_of(call, serving, ids), rendered.prompt.token_ids, reading)
+    kept = () if reading is None else reading.kept_ids
     return await answer(call, serving, ticket, request, plan, reply, kept_special_ids=kept)
 
 
@@ -117,7 +107,8 @@ class RenderedRequest(NamedTuple):
 
     prompt: Prompt
     bad_words: tuple[tuple[int, ...], ...]
-    reading: AnswerReading | None
+    rules: AnswerRules
+    """Those of the answers, and how they are read."""
 
 
 MakePrompt = Callable[[ServedModel, ChatCompletionRequest, EndpointOptions], RenderedRequest]
@@ -128,38 +119,48 @@ def rendered_request(
     model: ServedModel, request: ChatCompletionRequest, wanted: EndpointOptions
 ) -> RenderedRequest:
     """The messages as a prompt, and how answers to it are read."""
-    keep, conversation = request.truncate_prompt_tokens, conversation_of(model, request)
+    keep, choice = request.truncate_prompt_tokens, request.choice_of_tools
+    conversation = conversation_of(model, request, choice)
     rendering = render(
         model,
         conversation,
         add_special_tokens=request.add_special_tokens,
         must_fit=keep is None,
     )
-    context = model.limits.context_tokens
-    kept = last_tokens(rendering.token_ids, keep, room=wanted.room, context_tokens=context)
-    format, may_call = model.format_of(request.chat_template), request.choice_of_tools.may_call
+    token_ids = rendering.token_ids
+    if keep is not None:
+        context = model.limits.context_tokens
+        token_ids = last_tokens(token_ids, keep, room=wanted.room, context_tokens=context)
+    marks = model.marks_after(request.chat_template)
     reading = reading_of(
-        format,
-        model.tokenizer,
+        marks,
         tools=argument_schemas(conversation.tools),
-        may_call=may_call,
+        may_call=choice.may_call,
         prompt=rendering.text,
         continues=request.continue_final_message,
     )
-    bad_words = bad_word_ids(request.bad_words, model.tokenizer)
-    # What a form holds does not call, and a mask beside its own would keep its spans from it.
-    if conversation.tools and not may_call and not request.given_form:
-        bad_words += call_marks(format, model.tokenizer)
+    variables = {**model.template_defaults, **conversation.variables}
+    rules = AnswerRules(
+        request,
+        choice,
+        has_form=bool(request.given_form),
+        shows_tools=bool(conversation.tools),
+        marks=marks,
+        reading=reading,
+        variables=variables,
+    )
+    bad_words = bad_word_ids(request.bad_words, model.tokenizer) + rules.banned_ids
     thinking = None
-    if request.thinking_tokens is not None:
-        start = start_of_reading(reading, model.tokenizer, is_held=has_grammar(request))
-        thinking = thinking_budget(request.thinking_tokens, start)
-    return RenderedRequest(Prompt(kept, _PARAM, thinking=thinking), bad_words, reading)
+    if (most := request.thinking_tokens) is not None:
+        thinking = thinking_budget(most, rules.reasoning_start())
+    return RenderedRequest(Prompt(token_ids, _PARAM, thinking=thinking), bad_words, rules)
 
 
-def conversation_of(model: ServedModel, request: ChatCompletionRequest) -> Conversation:
-    """What a request has rendered."""
-    shows_tools = request.choice_of_tools.may_call or not model.excludes_unused_tools
+def conversation_of(
+    model: ServedModel, request: ChatCompletionRequest, choice: ToolChoice
+) -> Conversation:
+    """What a request has rendered. choice: its choice of tools."""
+    shows_tools = choice.may_call or not model.excludes_unused_tools
     return Conversation(
         request.messages,
         opens_turn=request.opens_turn,

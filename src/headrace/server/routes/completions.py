@@ -127,6 +127,6 @@ def _prompt(
         )
     thinking = None
     if request.thinking_tokens is not None:
-        start = start_after(kept, model.answer_format, model.tokenizer)
+        start = start_after(kept, model.marks)
         thinking = thinking_budget(request.thinking_tokens, start)
     return Prompt(kept, param, echo.text, echo.text_offsets, thinking)

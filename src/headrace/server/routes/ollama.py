@@ -198,11 +198,22 @@ def _facts(model: ServedModel) -> ModelFacts:
     return ModelFacts(
         size_bytes=info.weight_bytes,
         family=info.model_type,
-        quantization=info.weight_codec,
+        quantization=_mix_name(model.file_type) or info.weight_codec,
         context_tokens=model.limits.context_tokens,
         file_format=model.file_format,
         num_parameters=model.num_parameters,
     )
+
+
+def _mix_name(file_type: object) -> str:
+    """The name of a mix of codecs ("Q4_K_M") by its number in a GGUF file; "" for one that is not
+    known."""
+    from headrace.weights.gguf_values import FILE_TYPES
+    from headrace.weights.quantize.mixes import MIXES
+
+    names = {number: codec for codec, number in FILE_TYPES.items()}
+    names |= {mix.file_type: name for name, mix in MIXES.items()}
+    return names.get(file_type, "") if isinstance(file_type, int) else ""
 
 
 def _now(state: ServerState) -> str:

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import msgspec
 
+from headrace.conversation.answer_rules import AnswerRules
 from headrace.engine.limits import check_token_ids
 from headrace.errors import RequestError, shown
 from headrace.protocol.neutral.call import ChatCall, Message
@@ -135,6 +136,15 @@ def _as_it_stands(
     model: ServedModel, request: ChatCompletionRequest, ids: list[int]
 ) -> RenderedRequest:
     """A prompt whose answer is text as it stands."""
+    rules = AnswerRules(
+        request,
+        request.choice_of_tools,
+        has_form=bool(request.given_form),
+        shows_tools=False,
+        marks=model.marks,
+        reading=None,
+        variables=model.template_defaults,
+    )
     return RenderedRequest(
-        Prompt(ids, _PARAM), bad_word_ids(request.bad_words, model.tokenizer), None
+        Prompt(ids, _PARAM), bad_word_ids(request.bad_words, model.tokenizer), rules
     )

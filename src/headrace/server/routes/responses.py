@@ -100,7 +100,7 @@ async def count_input_tokens(call: Call) -> Response:
         rendering = await call.side_work(
             lambda: render(
                 model,
-                conversation_of(model, request),
+                conversation_of(model, request, request.choice_of_tools),
                 add_special_tokens=request.add_special_tokens,
                 must_fit=False,
             )

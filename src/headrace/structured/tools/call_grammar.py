@@ -24,6 +24,7 @@ from headrace.answer_formats.call_syntax import (
     ThinkTags,
 )
 from headrace.answer_formats.formats import AnswerFormat
+from headrace.answer_formats.harmony_marks import FINAL, message_on
 from headrace.answer_formats.layouts.call_layout import (
     BareKeyLayout,
     Expression,
@@ -109,7 +110,7 @@ def tool_call_grammar(
     if calls.harmony:
         body = " | ".join(calls.section(layout, parallel=False) for layout in layouts)
         if choice == "auto":
-            final = rules.text("<|channel|>final<|message|>")
+            final = rules.text(message_on(FINAL))
             body += f" | {final} {free_text(rules, ())}"
         return rules.grammar(f"{harmony_messages(rules)} ({body})")
     within = None if choice == "required" else _within_text(rules, calls, format, layouts, parallel)
