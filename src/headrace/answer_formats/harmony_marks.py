@@ -11,9 +11,9 @@ MARKS = (START, CHANNEL, CONSTRAIN, MESSAGE, END, CALL, RETURN)
 ANALYSIS = "analysis"
 """The channel of reasoning."""
 COMMENTARY = "commentary"
-"""That of calls, and of what is said before them."""
+"""The channel of calls, and of text before them."""
 FINAL = "final"
-"""That of the answer."""
+"""The channel of the answer."""
 
 FUNCTIONS = "functions."
 """Before the name of a function that a message calls."""
