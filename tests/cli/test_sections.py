@@ -45,7 +45,7 @@ def test_settings_stand_under_their_headings() -> None:
     assert "--shutdown-timeout" in sections["Load and time"]
     everything = "\n".join(sections.values())
     for name, flag in SETTINGS.items():
-        assert name == "model" or f" {flag.flag} " in everything
+        assert name == "model" or f" {flag.flag}" in everything
     assert "32k (32,000)" in list(sections)[-1], "what an INTEGER may look like"
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from headrace import LLM, SamplingParams
 from headrace.engine.params import ThinkingBudget
+from headrace.engine.drafts.speculative_config import MOST_DRAFTS
 from headrace.errors import ConfigError, FetchError, RequestError
 from headrace.offline.progress import GenerationProgress
 from headrace.structured.grammar import Grammar
@@ -73,7 +74,9 @@ def test_a_stop_string_ends_the_text_before_it_and_frees_the_request(llm: LLM) -
     assert (cut.finish_reason, cut.stop_reason) == ("stop", stop)
     assert cut.token_ids == free.token_ids[: len(cut.token_ids)]
     assert len(cut.token_ids) < 12
-    assert llm.stats.generation_tokens - before <= len(cut.token_ids) + len(other.token_ids) + 1
+    # The stop string is known when its step is over, which may have drawn some drafts more.
+    drawn = llm.stats.generation_tokens - before
+    assert drawn <= len(cut.token_ids) + len(other.token_ids) + 1 + MOST_DRAFTS
     assert llm.stats.num_running == 0
     assert llm.generate("stop here", GREEDY, stop=stop) == [cut]
 
