@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from headrace import LLM, SamplingParams
-from headrace.engine.params import ThinkingBudget
 from headrace.engine.drafts.speculative_config import MOST_DRAFTS
+from headrace.engine.params import ThinkingBudget
 from headrace.errors import ConfigError, FetchError, RequestError
 from headrace.offline.progress import GenerationProgress
 from headrace.structured.grammar import Grammar
