@@ -11,7 +11,7 @@ MARKS = (START, CHANNEL, CONSTRAIN, MESSAGE, END, CALL, RETURN)
 ANALYSIS = "analysis"
 """The channel of reasoning."""
 COMMENTARY = "commentary"
-"""That of calls, and of what is said before them."""
+"""That of calls, and of the text before them."""
 FINAL = "final"
 """That of the answer."""
 
