@@ -14,6 +14,7 @@ from headrace.answer_formats.formats import choose_format
 from headrace.conversation.format_marks import FormatMarks
 from headrace.conversation.reading import AnswerReading
 from headrace.embedded import embedded_model
+from headrace.engine.params import SamplingParams as EngineParams
 from headrace.errors import RequestError
 from headrace.offline.chat import ChatAnswer, ChatOptions, ChatPrompt
 from headrace.offline.results import GenerationDelta
@@ -104,12 +105,12 @@ def test_marks_of_calls_are_masked_where_none_may_be_made() -> None:
     marks = FormatMarks(choose_format("<tool_call>"), tokenizer)
     assert tuple(tokenizer.encode("<tool_call>", add_special_tokens=False)) in marks.call_ids
     prompt, checks = ChatPrompt([1], None, marks, {}), GrammarChecks()
-    params = SamplingParams(bad_words_token_ids=((3,),))
+    params = EngineParams(bad_words_token_ids=((3,),))
     held = prompt.held(params, ChatOptions.of([NOW], "none"), checks)
     assert held.bad_words_token_ids == ((3,), *marks.call_ids)
     assert prompt.held(params, ChatOptions.of(), checks) == params
     assert prompt.held(params, ChatOptions.of([NOW]), checks) == params
-    formed = SamplingParams(grammar=Grammar("regex", "a+"))
+    formed = EngineParams(grammar=Grammar("regex", "a+"))
     form_alone = prompt.held(formed, ChatOptions.of([NOW], "none"), checks)
     assert form_alone.bad_words_token_ids == ()
 

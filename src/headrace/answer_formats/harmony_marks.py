@@ -11,9 +11,9 @@ MARKS = (START, CHANNEL, CONSTRAIN, MESSAGE, END, CALL, RETURN)
 ANALYSIS = "analysis"
 """The channel of reasoning."""
 COMMENTARY = "commentary"
-"""The channel of calls, and of text before them."""
+"""That of calls, and of the text before them."""
 FINAL = "final"
-"""The channel of the answer."""
+"""That of the answer."""
 
 FUNCTIONS = "functions."
 """Before the name of a function that a message calls."""

@@ -200,7 +200,7 @@ def _refuse_place(
     from llguidance import LLMatcher
 
     def refusal_of(inner: dict[str, Any]) -> str:
-        source = LLMatcher.grammar_from_json_schema(inner, COMPACT, EXACT)
+        source = LLMatcher.grammar_from_json_schema(inner, dict(COMPACT), EXACT)
         return _with_deep_stack(
             lambda: LLMatcher(tokenizer, source, log_level=0, limits=bounds)
         ).get_error()
@@ -247,7 +247,7 @@ def _source(grammar: Grammar, param: str) -> str:
                 code=INVALID_GRAMMAR,
             )  # fmt: skip
         try:
-            return LLMatcher.grammar_from_json_schema(schema, COMPACT, EXACT)
+            return LLMatcher.grammar_from_json_schema(schema, dict(COMPACT), EXACT)
         except ValueError as error:
             raise _refusal(str(error), param) from error
     if grammar.kind == "composed":

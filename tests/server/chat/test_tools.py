@@ -136,8 +136,9 @@ def test_marks_of_calls_are_masked_where_none_may_be_made(start: Start) -> None:
     server.chat(tools=[WEATHER])
     server.chat(tools=[WEATHER], tool_choice="none", response_format={"type": "json_object"})
     server.chat(tool_choice="none")
+    server.chat(tools=[WEATHER], tool_choice="none", response_format={"type": "text"}, grammar="")
     found = [submit.params.bad_words_token_ids for submit in engine.submitted]
-    assert found == [masked, (), (), ()]
+    assert found == [masked, (), (), (), masked[2:]]
 
 
 def test_what_a_format_writes_around_content_is_not_content_without_calls(start: Start) -> None:
