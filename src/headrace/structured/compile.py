@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from functools import cache, lru_cache
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from headrace.structured.limits import (
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLParserLimits, LLTokenizer
+    from llguidance._lib import JsonCompileOptions
 
     from headrace.structured.vocabulary import Vocabulary
 
@@ -193,6 +194,10 @@ def _compiled(
     return matcher
 
 
+def _compact() -> JsonCompileOptions:
+    return cast("JsonCompileOptions", dict(COMPACT))
+
+
 def _refuse_place(
     schema: Any, reason: str, tokenizer: LLTokenizer, bounds: LLParserLimits, param: str
 ) -> None:
@@ -200,7 +205,7 @@ def _refuse_place(
     from llguidance import LLMatcher
 
     def refusal_of(inner: dict[str, Any]) -> str:
-        source = LLMatcher.grammar_from_json_schema(inner, dict(COMPACT), EXACT)
+        source = LLMatcher.grammar_from_json_schema(inner, _compact(), EXACT)
         return _with_deep_stack(
             lambda: LLMatcher(tokenizer, source, log_level=0, limits=bounds)
         ).get_error()
@@ -247,7 +252,7 @@ def _source(grammar: Grammar, param: str) -> str:
                 code=INVALID_GRAMMAR,
             )  # fmt: skip
         try:
-            return LLMatcher.grammar_from_json_schema(schema, dict(COMPACT), EXACT)
+            return LLMatcher.grammar_from_json_schema(schema, _compact(), EXACT)
         except ValueError as error:
             raise _refusal(str(error), param) from error
     if grammar.kind == "composed":
