@@ -55,9 +55,10 @@ from headrace.ops.shared import (
     head_shape,
     stacked_bias,
 )
+from headrace.weights.codecs import ROW_ROUNDED
 from headrace.weights.tensor import Tensor
 
-_FLOATS = frozenset({"F32", "F16", "BF16", "F8_E4M3"})
+_FLOATS = frozenset({"F32", "F16", "BF16", "F8_E4M3", "NF4"})
 """Codecs of floats; activations that meet any other are quantised."""
 _ROUNDED = frozenset({"BF16", "F8_E4M3"})
 """Those whose activations are rounded to bfloat16."""
@@ -340,4 +341,4 @@ def _product(matrix: F32, codec: str, row: F32) -> F64:
     """One row against the weights, its operands rounded as the codec demands."""
     if codec in _FLOATS:
         return dense_product(matrix, round_bf16(row) if codec in _ROUNDED else row)
-    return dense_product(matrix, round_quantised(row))
+    return dense_product(matrix, round_quantised(row, whole=codec in ROW_ROUNDED))
