@@ -1,4 +1,5 @@
-"""Matrices of whole numbers, or of E2M1, in groups whose scales, and zero points, a folder stores in tensors of their own.
+"""Matrices of whole numbers, or of E2M1, whose scales, and zero points, a folder stores in tensors
+of their own.
 
 They are views: `data` puts the rows of blocks together (`codecs/four_bits.py`) at each access, in
 slices, so that a reader who takes one matrix after another needs the memory of one.

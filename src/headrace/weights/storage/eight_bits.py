@@ -258,9 +258,7 @@ class _Folder(FolderParts):
                 "fetch the folder again"
             )
 
-    def _check_no_order(
-        self, module: str, columns: int, stored: WeightFormat, ending: str
-    ) -> None:
+    def _check_no_order(self, module: str, columns: int, stored: WeightFormat, ending: str) -> None:
         """Raise UnsupportedModelError where columns are in an order of their own."""
         name = f"{module}.{ending}"
         if name not in self.tensors:

@@ -17,7 +17,7 @@ Source: bitsandbytes functional.py (QuantState, quantize_4bit, dequantize_blockw
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +116,9 @@ class _Folder(FolderParts):
             sum(part.nbytes for part in parts),
         )  # fmt: skip
 
-    def _nested(self, weight: str, absmax: Tensor, state: dict[str, Any]) -> tuple[list[Tensor], Any]:
+    def _nested(
+        self, weight: str, absmax: Tensor, state: dict[str, Any]
+    ) -> tuple[list[Tensor], Callable[[], F32]]:
         """The parts that scales are made of, and a function that makes them."""
         size, offset = state["nested_blocksize"], np.float32(state["nested_offset"])
         count = absmax.shape[0]
