@@ -1,5 +1,6 @@
-"""Products with 8 bits of folders, and with NF4: the bits of a GGUF kind that holds the same weights,
-and exact sums where a row of activations has one scale.
+"""Products with 8 bits of folders, and with NF4: the bits of a GGUF kind with the same weights, and
+exact sums where a row of activations has one scale.
+
 That every level equals the arithmetic of docs/kernels.md to the last bit, with any float32 scale,
 is what native/tests/linear_test.cpp shows.
 """
