@@ -36,6 +36,8 @@ F32 = npt.NDArray[np.float32]
 _STATE = ".quant_state.bitsandbytes__"
 _MOST_STATE_BYTES = 4096
 """Published ones have some 200."""
+_MOST_OFFSET = 3e38
+"""What float32 holds."""
 _KEYS = frozenset(
     {
         "quant_type", "blocksize", "dtype", "shape", "nested_blocksize", "nested_dtype",
@@ -164,8 +166,9 @@ class _Folder(FolderParts):
                          or sizes[0] % NF4.block_elements != 0 or sizes[0] > 1 << 16,
             "nested_blocksize": type(sizes[1]) is not int or not 1 <= sizes[1] <= 1 << 20,
             "nested_dtype": nested and state.get("nested_dtype") != "float32",
-            "nested_offset": nested and not (type(offset) in (int, float)
-                                             and abs(offset) < 3e38),
+            "nested_offset": nested and not (
+                type(offset) in (int, float) and -_MOST_OFFSET < float(offset or 0) < _MOST_OFFSET
+            ),
         }  # fmt: skip
         for key, is_wrong in wrong.items():
             if is_wrong:
