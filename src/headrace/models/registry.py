@@ -16,7 +16,7 @@ from headrace.ops.interface import Ops
 from headrace.weights.checkpoint import Checkpoint
 from headrace.weights.config_reader import ConfigReader
 from headrace.weights.quantisation import quantisation_kind
-from headrace.weights.storage.joined import WORDS_FOR_READ, is_read
+from headrace.weights.storage.matrices import WORDS_FOR_READ, is_read
 from headrace.weights.storage.statement import read_storage
 
 MAX_LAYERS = 4096

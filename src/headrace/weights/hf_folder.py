@@ -30,7 +30,7 @@ from headrace.weights.quantisation import (
 from headrace.weights.safetensors_file import read_safetensors
 from headrace.weights.sentencepiece_model import sentencepiece_entries, stated_flags
 from headrace.weights.small_file import is_named
-from headrace.weights.storage.joined import packed_dtypes, with_joined_matrices
+from headrace.weights.storage.matrices import packed_dtypes, with_joined_matrices
 from headrace.weights.storage.statement import read_storage
 from headrace.weights.storage.storage import Storage
 from headrace.weights.tensor import Tensor
