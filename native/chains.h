@@ -46,6 +46,15 @@ struct F8Pairs {
   HEADRACE_INLINE void read(const T* p, F& e, F& o) { load_f8_pairs(p, e, o); }
 };
 
+// NF4, without their scales: two neighbours of k in a byte, the first in the low half.
+struct Nf4Pairs {
+  using T = uint8_t;
+  static constexpr int kPair = 16;
+  HEADRACE_INLINE void read(const T* p, F& e, F& o) {
+    load_table_pairs(p, headrace::kNf4Table, e, o);
+  }
+};
+
 // Whole numbers of eight bits, and of four: those of K, and those of V, whose rows of 16 dimensions are
 // eight bytes each, with the first eight in the lower halves.
 struct Int8Pairs {

@@ -15,16 +15,18 @@ constexpr int64_t kLanes = 16;
 // activations are quantised.
 constexpr int64_t kTile = 32;
 // Values of a row of F8_E4M3 that share a scale, from multiples of it on; the last run may be
-// shorter.
+// shorter. Of NF4 it is a block.
 constexpr int64_t kRun = 128;
+constexpr int64_t kNf4Run = 64;
 static constexpr int64_t runs_of(int64_t width) { return (width + kRun - 1) / kRun; }
 
 enum class Codec : int32_t {
-  f32, f16, bf16, f8_e4m3, q8_0, q4_0, q4_1, q5_0, q5_1, q2_k, q3_k, q4_k, q5_k, q6_k, iq4_nl, iq4_xs,
+  f32, f16, bf16, f8_e4m3, nf4, q8_0, q4_0, q4_1, q5_0, q5_1, q2_k, q3_k, q4_k, q5_k, q6_k, iq4_nl, iq4_xs,
   mxfp4, nvfp4, q1_0, q2_0, tq1_0, tq2_0, iq3_s, iq3_xxs, iq2_s, iq2_xs, iq2_xxs, iq1_m, iq1_s,
-  i4_32, i4_128, u4_32, u4_128, e2m1_64, e2m1_128
+  i4_32, i4_128, u4_32, u4_128, e2m1_64, e2m1_128, i8_32, i8_128, u8_32, u8_128,
+  w8a8_32, w8a8_128, w4a8_32, w4a8_128
 };
-constexpr int kCodecs = 35;
+constexpr int kCodecs = 44;
 
 // How a packed block holds the scales of its groups.
 enum class Scales : uint8_t {
@@ -72,7 +74,8 @@ struct BookFacts {
 };
 
 struct CodecFacts {
-  const char* name;  // as in GGUF; F8_E4M3 as in safetensors; I4, U4 and E2M1 are folders'
+  const char* name;  // as in GGUF; F8_E4M3 as in safetensors; I4, U4 and E2M1 are folders', as
+                     // are NF4, I8, U8 and those that round rows to 8 bits
   int64_t stored_elements, stored_bytes;  // of one stored block
 
   // Quantised kinds: a stored block is `tiles` tiles of k, a tile one group or two of 16, each with
@@ -84,6 +87,7 @@ struct CodecFacts {
   int low_bits, high_bits;  // what is packed of each value: two planes, or one
   Table table;
   BookFacts book = {};
+  bool whole_row = false;  // whether one scale is that of a whole row of activations
 };
 
 constexpr CodecFacts kCodecFacts[kCodecs] = {
@@ -91,6 +95,7 @@ constexpr CodecFacts kCodecFacts[kCodecs] = {
     {"F16", 1, 2, 0, 0, false, 0, 0, Scales::none, 0, 0, Table::none},
     {"BF16", 1, 2, 0, 0, false, 0, 0, Scales::none, 0, 0, Table::none},
     {"F8_E4M3", 1, 1, 0, 0, false, 0, 0, Scales::none, 0, 0, Table::none},
+    {"NF4", kNf4Run, 36, 0, 0, false, 0, 0, Scales::none, 0, 0, Table::none},
     {"Q8_0", 32, 34, 1, 1, false, 128, 255, Scales::half, 8, 0, Table::none},
     {"Q4_0", 32, 18, 1, 1, false, 8, 15, Scales::half, 4, 0, Table::none},
     {"Q4_1", 32, 20, 1, 1, true, 0, 15, Scales::half, 4, 0, Table::none},
@@ -129,6 +134,14 @@ constexpr CodecFacts kCodecFacts[kCodecs] = {
     {"U4_128", 128, 69, 4, 1, true, 0, 15, Scales::single, 4, 0, Table::none},
     {"E2M1_64", 64, 40, 2, 2, false, 12, 24, Scales::folded, 4, 0, Table::float4},
     {"E2M1_128", 128, 76, 4, 2, false, 12, 24, Scales::folded, 4, 0, Table::float4},
+    {"I8_32", 32, 36, 1, 1, false, 128, 255, Scales::single, 8, 0, Table::none},
+    {"I8_128", 128, 132, 4, 1, false, 128, 255, Scales::single, 8, 0, Table::none},
+    {"U8_32", 32, 37, 1, 1, true, 0, 255, Scales::single, 8, 0, Table::none},
+    {"U8_128", 128, 133, 4, 1, true, 0, 255, Scales::single, 8, 0, Table::none},
+    {"W8A8_32", 32, 36, 1, 1, false, 128, 255, Scales::single, 8, 0, Table::none, {}, true},
+    {"W8A8_128", 128, 132, 4, 1, false, 128, 255, Scales::single, 8, 0, Table::none, {}, true},
+    {"W4A8_32", 32, 20, 1, 1, false, 8, 15, Scales::single, 4, 0, Table::none, {}, true},
+    {"W4A8_128", 128, 68, 4, 1, false, 8, 15, Scales::single, 4, 0, Table::none, {}, true},
 };
 
 static constexpr const CodecFacts& facts(Codec codec) {
@@ -140,6 +153,25 @@ static constexpr bool is_quantised(Codec codec) { return facts(codec).groups > 0
 static constexpr bool rounds_activations(Codec codec) {
   return codec == Codec::bf16 || codec == Codec::f8_e4m3;
 }
+
+// Numbers of NF4 (bitsandbytes functional.py, get_4bit_type("nf4")), by code.
+alignas(64) constexpr float kNf4Table[16] = {
+    -1.0f,
+    -0.6961928009986877f,
+    -0.5250730514526367f,
+    -0.39491748809814453f,
+    -0.28444138169288635f,
+    -0.18477343022823334f,
+    -0.09105003625154495f,
+    0.0f,
+    0.07958029955625534f,
+    0.16093020141124725f,
+    0.24611230194568634f,
+    0.33791524171829224f,
+    0.44070982933044434f,
+    0.5626170039176941f,
+    0.7229568362236023f,
+    1.0f};
 
 // Entries as bytes, zero point included. IQ4_NL's and IQ4_XS's levels (ggml-common.h, kvalues_iq4nl)
 // and twice the numbers of E2M1 (OCP Microscaling Formats 1.0, section 5.3.3).
@@ -197,16 +229,36 @@ static constexpr int64_t block_bytes(const CodecFacts& f) {
   return header_bytes(f) + f.tiles * tile_bytes(f);
 }
 
-// Calls fn<C>() for C = codec, a quantised one, of those from kFirst to before kEnd.
-template <int kFirst = static_cast<int>(Codec::q8_0), int kEnd = kCodecs, class Fn>
-static inline __attribute__((always_inline)) void with_quantised(Codec codec, const Fn& fn) {
+// The kind whose blocks and kernels a kind shares: only the rounding of activations differs.
+static constexpr Codec blocks_of(Codec codec) {
+  switch (codec) {
+    case Codec::w8a8_32: return Codec::i8_32;
+    case Codec::w8a8_128: return Codec::i8_128;
+    case Codec::w4a8_32: return Codec::i4_32;
+    case Codec::w4a8_128: return Codec::i4_128;
+    default: return codec;
+  }
+}
+constexpr int kFirstQuantised = static_cast<int>(Codec::q8_0);
+// Those that share another kind's blocks are the last.
+constexpr int kBlockKinds = static_cast<int>(Codec::w8a8_32);
+
+template <int kFirst, int kEnd, class Fn>
+static inline __attribute__((always_inline)) void with_blocks(Codec codec, const Fn& fn) {
   if constexpr (kFirst < kEnd) {
     if (static_cast<int>(codec) == kFirst) {
       fn.template operator()<static_cast<Codec>(kFirst)>();
     } else {
-      with_quantised<kFirst + 1, kEnd>(codec, fn);
+      with_blocks<kFirst + 1, kEnd>(codec, fn);
     }
   }
+}
+
+// Calls fn<C>() for C = the kind of blocks of codec, a quantised one, of those from kFirst to before
+// kEnd.
+template <int kFirst = kFirstQuantised, int kEnd = kBlockKinds, class Fn>
+static inline __attribute__((always_inline)) void with_quantised(Codec codec, const Fn& fn) {
+  with_blocks<kFirst, kEnd>(blocks_of(codec), fn);
 }
 
 // The kinds whose books are small enough for tables of bytes.

@@ -77,6 +77,15 @@ static void decode_row(Codec codec, const uint8_t* from, int64_t width, float* y
         embed_block<C>(from + b * f.stored_bytes, y + b * f.stored_elements);
       }
     });
+  } else if (codec == Codec::nf4) {
+    for (int64_t b = 0; b < width / headrace::kNf4Run; ++b, from += facts(codec).stored_bytes) {
+      float scale;
+      __builtin_memcpy(&scale, from, sizeof scale);
+      for (int64_t i = 0; i < headrace::kNf4Run; ++i) {
+        const int code = from[sizeof scale + i / 2] >> (i % 2 * 4) & 15;
+        *y++ = scale * headrace::kNf4Table[code];
+      }
+    }
   } else if (codec == Codec::f32) {
     __builtin_memcpy(y, from, static_cast<uint64_t>(width) * sizeof(float));
   } else {

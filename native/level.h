@@ -16,7 +16,7 @@ namespace {
 
 constexpr headrace::Product kProduct = {
     .half_operand = false, .scratch_bytes = sizeof(LinearScratch),
-    .linear = linear_of<true, static_cast<int>(headrace::Codec::q8_0), headrace::kCodecs>};
+    .linear = linear_of<true, headrace::kFirstQuantised, headrace::kBlockKinds>};
 
 static const headrace::Product& product(Codec, bool) { return kProduct; }
 

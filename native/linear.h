@@ -9,8 +9,8 @@
 
 #include "chains.h"
 #include "kernels.h"
-#include "linear_f8.h"
 #include "linear_int8.h"
+#include "linear_scaled.h"
 #include "row_blocks.h"
 
 namespace {
@@ -155,7 +155,8 @@ static void linear_of(const LinearArgs& a, int64_t panel_begin, int64_t panel_en
           if (codec == Codec::f32) stream_float<F32Pairs>(a, panel, row, rows, s->sums);
           if (codec == Codec::f16) stream_float<F16Pairs>(a, panel, row, rows, s->sums);
           if (codec == Codec::bf16) stream_float<BF16Pairs>(a, panel, row, rows, s->sums);
-          if (codec == Codec::f8_e4m3) stream_scaled(a, panel, row, rows, s->sums);
+          if (codec == Codec::f8_e4m3) stream_scaled<F8Scaled>(a, panel, row, rows, s->sums);
+          if (codec == Codec::nf4) stream_scaled<Nf4Scaled>(a, panel, row, rows, s->sums);
         }
         if (is_quantised(codec)) {
           headrace::with_quantised<kFirst, kEnd>(codec, [&]<Codec C>() {
@@ -168,7 +169,10 @@ static void linear_of(const LinearArgs& a, int64_t panel_begin, int64_t panel_en
           if (codec == Codec::f16) block_float<F16Pairs>(a, panel, count, row, rows, s);
           if (codec == Codec::bf16) block_float<BF16Pairs>(a, panel, count, row, rows, s);
           if (codec == Codec::f8_e4m3) {
-            block_scaled(a, panel, count, row, rows, s->weights, s->sums);
+            block_scaled<F8Scaled>(a, panel, count, row, rows, s->weights, s->sums);
+          }
+          if (codec == Codec::nf4) {
+            block_scaled<Nf4Scaled>(a, panel, count, row, rows, s->weights, s->sums);
           }
         }
         if (is_quantised(codec)) {

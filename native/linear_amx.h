@@ -9,7 +9,7 @@
 
 #include "amx_tiles.h"
 #include "kernels.h"
-#include "linear_f8.h"
+#include "linear_scaled.h"
 #include "linear_int8.h"
 #include "row_blocks.h"
 
@@ -133,13 +133,13 @@ static void panels_bf16(const LinearArgs& a, int64_t panel, int64_t count, int64
 }
 
 // Weights of one run of F8_E4M3 as pairs of bf16, 2^-8 of what they are: [panel][k / 2][16][2].
-constexpr int64_t kRunPairBytes = kRun * kLanes * 2;
+constexpr int64_t kRunPairBytes = headrace::kRun * kLanes * 2;
 static_assert(kBlockPanels * kRunPairBytes <= kUnpackedBytes);
 
 static void decode_run(const LinearArgs& a, int64_t panel, int64_t count, int64_t tile,
                        int64_t tiles, uint8_t* to) {
   for (int64_t j = 0; j < count; ++j) {
-    const uint8_t* w = scaled_values(a, panel + j, tile);
+    const uint8_t* w = scaled_values<F8Scaled>(a, panel + j, tile);
     uint8_t* pairs = to + j * kRunPairBytes;
     for (int64_t p = 0; p < tiles * kTile / 2; ++p, w += F8Pairs::kPair, pairs += kTileRowBytes) {
       F e, o;
@@ -188,9 +188,9 @@ static void panels_scaled(const LinearArgs& a, int64_t panel, int64_t count, int
   const int64_t all = a.weight.tiles, stride = a.x.stride;
   const int64_t scale_panel = a.weight.panel_bytes / static_cast<int64_t>(sizeof(float));
   float* const of_tile = reinterpret_cast<float*>(s->whole);
-  for (int64_t tile = 0; tile < all; tile += kRunTiles) {
-    const int64_t tiles = all - tile < kRunTiles ? all - tile : kRunTiles;
-    const float* scales = run_scales(a, panel) + tile / kRunTiles * kLanes;
+  for (int64_t tile = 0; tile < all; tile += F8Scaled::kRunTiles) {
+    const int64_t tiles = all - tile < F8Scaled::kRunTiles ? all - tile : F8Scaled::kRunTiles;
+    const float* scales = run_scales(a, panel) + tile / F8Scaled::kRunTiles * kLanes;
     decode_run(a, panel, count, tile, tiles, s->unpacked);
     for_row_blocks<Tiles>(rows, kTileRowBytes, [&](int64_t i, int64_t n) {
       const uint16_t* x = a.x.half + (row + i) * stride + tile * kTile;

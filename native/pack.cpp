@@ -77,6 +77,23 @@ void pack_scaled(Rows rows, int64_t width, int64_t tiles, uint8_t* to) {
   }
 }
 
+// NF4: the scales of all blocks, [block] by 16, then [k / 2] by 16 bytes of two codes.
+void pack_nf4(Rows rows, int64_t width, uint8_t* to) {
+  constexpr int64_t kScale = sizeof(float), kCodes = kNf4Run / 2;
+  const int64_t blocks = width / kNf4Run;
+  uint8_t* const codes = to + blocks * kLanes * kScale;
+  for (int64_t row = 0; row < kLanes; ++row) {
+    if (rows[row] == nullptr) continue;
+    const uint8_t* from = rows[row];
+    for (int64_t b = 0; b < blocks; ++b, from += kScale + kCodes) {
+      std::memcpy(to + (b * kLanes + row) * kScale, from, kScale);
+      for (int64_t i = 0; i < kCodes; ++i) {
+        codes[(b * kCodes + i) * kLanes + row] = from[kScale + i];
+      }
+    }
+  }
+}
+
 using Four = uint32_t __attribute__((vector_size(16)));
 
 Four load_four(const uint32_t* p) {
@@ -259,7 +276,7 @@ int64_t panel_bytes(Codec codec, int64_t tiles) {
   if (codec == Codec::f8_e4m3) {
     return (runs_of(tiles * kTile) * static_cast<int64_t>(sizeof(float)) + tiles * kTile) * kLanes;
   }
-  return tiles * kTile * kLanes * f.stored_bytes;
+  return tiles * kTile / f.stored_elements * kLanes * f.stored_bytes;
 }
 
 void pack_panel(Codec codec, int64_t in, const uint8_t* const* rows, uint8_t* to) {
@@ -276,6 +293,8 @@ void pack_panel(Codec codec, int64_t in, const uint8_t* const* rows, uint8_t* to
     pack_halves(rows, in, to);
   } else if (codec == Codec::f8_e4m3) {
     pack_scaled(rows, in, (in + kTile - 1) / kTile, to);
+  } else if (codec == Codec::nf4) {
+    pack_nf4(rows, in, to);
   } else {
     pack_words(rows, row_bytes(codec, in), to);
   }

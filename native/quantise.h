@@ -1,4 +1,5 @@
-// Activations as 8-bit blocks of 32: the one form that every quantised kind of weights meets.
+// Activations as 8-bit blocks of 32: the one form that every quantised kind of weights meets, but for
+// those whose format rounds a row by one scale.
 
 #pragma once
 
@@ -11,10 +12,9 @@ using headrace::Operand;
 
 // d = amax / 127, q = nearest(x * (127 / amax)). Where d is zero (with denormals flushed, an amax
 // below 1.5e-36) the block is zero; a NaN or infinity makes d one, and so the sum. `block` counts
-// through the tiles of all rows.
-HEADRACE_INLINE void quantise_block(F a, F b, const CodecFacts& f, int64_t block,
+// through the tiles of all rows; amax is of the block, or of its row.
+HEADRACE_INLINE void quantise_block(F a, F b, float amax, const CodecFacts& f, int64_t block,
                                     const Operand& to) {
-  const float amax = largest_magnitude(a, b);
   const float scale = amax / 127.0f;
   const F inverse = splat(scale == 0.0f ? 0.0f : 127.0f / amax);
   int8_t* q = to.q + block * kTile;

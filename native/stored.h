@@ -184,8 +184,11 @@ static inline void read_block(const uint8_t* p, StoredBlock& b) {
     constexpr headrace::CodecFacts f = headrace::facts(C);
     __builtin_memcpy(&b.single, p, 4);
     if constexpr (f.mins) b.mins[0] = p[4];
-    for (int64_t t = 0; t < f.tiles; ++t) {
-      read_nibbles(p + (f.mins ? 5 : 4) + 16 * t, b.q + 8 * t);
+    const uint8_t* q = p + (f.mins ? 5 : 4);
+    if constexpr (f.low_bits == 8) {
+      __builtin_memcpy(b.q, q, f.stored_elements);
+    } else {
+      for (int64_t t = 0; t < f.tiles; ++t) read_nibbles(q + 16 * t, b.q + 8 * t);
     }
   } else if constexpr (C == Codec::q2_k) {
     b.d = stored_u16(p + 80);

@@ -191,6 +191,19 @@ HEADRACE_INLINE void load_i4_rows(const uint8_t* p, F& first_of, F& second_of) {
   first_of = signed_to_float(_mm_unpacklo_epi64(low, high));
   second_of = signed_to_float(_mm_unpackhi_epi64(low, high));
 }
+// 16 bytes of two codes each: what a table of 16 has for the lower halves and for the upper ones.
+HEADRACE_INLINE __m256 looked_up(__m256i codes, __m256 first_of, __m256 last_of) {
+  const __m256 above = _mm256_castsi256_ps(_mm256_slli_epi32(codes, 28));  // its sign: bit 3
+  return _mm256_blendv_ps(_mm256_permutevar8x32_ps(first_of, codes),
+                          _mm256_permutevar8x32_ps(last_of, codes), above);
+}
+HEADRACE_INLINE void load_table_pairs(const uint8_t* p, const float* table, F& low, F& high) {
+  const __m256 first_of = _mm256_load_ps(table), last_of = _mm256_load_ps(table + 8);
+  const __m256i a = _mm256_cvtepu8_epi32(load_8(p)), b = _mm256_cvtepu8_epi32(load_8(p + 8));
+  low = {looked_up(a, first_of, last_of), looked_up(b, first_of, last_of)};
+  high = {looked_up(_mm256_srli_epi32(a, 4), first_of, last_of),
+          looked_up(_mm256_srli_epi32(b, 4), first_of, last_of)};
+}
 HEADRACE_INLINE F bytes_to_float(__m128i x) {
   return whole_to_float({_mm256_cvtepu8_epi32(x), _mm256_cvtepu8_epi32(_mm_srli_si128(x, 8))});
 }

@@ -119,6 +119,13 @@ HEADRACE_INLINE void load_i4_rows(const uint8_t* p, F& first_of, F& second_of) {
   first_of = signed_to_float(_mm_unpacklo_epi64(low, high));
   second_of = signed_to_float(_mm_unpackhi_epi64(low, high));
 }
+// 16 bytes of two codes each: what a table of 16 has for the lower halves and for the upper ones.
+HEADRACE_INLINE void load_table_pairs(const uint8_t* p, const float* table, F& low, F& high) {
+  const F entries = _mm512_load_ps(table);
+  const I codes = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  low = _mm512_permutexvar_ps(codes, entries);  // which reads four bits
+  high = _mm512_permutexvar_ps(_mm512_srli_epi32(codes, 4), entries);
+}
 HEADRACE_INLINE F load_u8(const uint8_t* p) {
   const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
   return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes));

@@ -210,6 +210,20 @@ HEADRACE_INLINE I widen(uint8x16_t bytes) {
   return {four(vget_low_u16(low)), four(vget_high_u16(low)), four(vget_low_u16(high)),
           four(vget_high_u16(high))};
 }
+// 16 bytes of two codes each: what a table of 16 has for the lower halves and for the upper ones. The
+// table is 64 bytes, of which each lane takes four.
+HEADRACE_INLINE void load_table_pairs(const uint8_t* p, const float* table, F& low, F& high) {
+  const uint8x16x4_t entries = vld1q_u8_x4(reinterpret_cast<const uint8_t*>(table));
+  const uint8x16_t x = vld1q_u8(p);
+  const auto taken = [&](uint8x16_t codes) {
+    return each<F>(widen(codes), [&](int32x4_t code) {
+      const int32x4_t at = vmlaq_n_s32(vdupq_n_s32(0x03020100), code, 0x04040404);
+      return vreinterpretq_f32_u8(vqtbl4q_u8(entries, vreinterpretq_u8_s32(at)));
+    });
+  };
+  low = taken(vandq_u8(x, vdupq_n_u8(15)));
+  high = taken(vshrq_n_u8(x, 4));
+}
 HEADRACE_INLINE F bytes_to_float(uint8x16_t bytes) {
   return each<F>(widen(bytes), [](int32x4_t v) { return vcvtq_f32_s32(v); });
 }

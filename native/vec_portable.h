@@ -162,6 +162,13 @@ HEADRACE_INLINE void load_i4_rows(const uint8_t* p, F& first_of, F& second_of) {
   second_of = signed_to_float(__builtin_shufflevector(low, high, 8, 9, 10, 11, 12, 13, 14, 15, 24,
                                                       25, 26, 27, 28, 29, 30, 31));
 }
+// 16 bytes of two codes each: what a table of 16 has for the lower halves and for the upper ones.
+HEADRACE_INLINE void load_table_pairs(const uint8_t* p, const float* table, F& low, F& high) {
+  for (int i = 0; i < 16; ++i) {
+    low[i] = table[p[i] & 15];
+    high[i] = table[p[i] >> 4];
+  }
+}
 HEADRACE_INLINE F load_half_e8m0(const uint8_t* p) {
   const I e = __builtin_convertvector(load_as<UByte>(p), I);
   return as_float((e - 1 + (e == 0 ? whole(1) : whole(0))) << 23);

@@ -179,8 +179,14 @@ void check_embed(const Kernels& kernels, Checks& checks) {
       for (const bool ordered : {false, true}) {
         std::vector<float> y(static_cast<size_t>(4 * width)), want;
         for (const int32_t id : ids) {
-          const auto row = table.values.begin() + (ordered ? order[id] : id) * width;
-          want.insert(want.end(), row, row + width);
+          const int64_t row = ordered ? order[id] : id;
+          for (int64_t at = row * width; at < (row + 1) * width; ++at) {
+            const float value = table.values[static_cast<size_t>(at)];
+            // Of NF4 the twin has values and scales apart.
+            want.push_back(codec == Codec::nf4
+                               ? table.scales[static_cast<size_t>(at / kNf4Run)] * value
+                               : value);
+          }
         }
         const std::vector<float> residual = Random(3).values(4 * width);
         backend.embed({table.bytes.data(), table.row_bytes, width, codec,

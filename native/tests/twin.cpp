@@ -106,7 +106,7 @@ void add_block(StoredMatrix& w, Random& random, uint8_t* block) {
   } else if constexpr (f.scales == Scales::single) {
     const float single = from_f16(d) * 1.37f;
     std::memcpy(block, &single, 4);
-    if constexpr (f.mins) block[4] = static_cast<uint8_t>(random.below(17));
+    if constexpr (f.mins) block[4] = static_cast<uint8_t>(random.below(f.most < 255 ? f.most + 2 : 256));
   } else if constexpr (f.scales == Scales::folded) {
     const float single = from_f16(d) * 1.37f;
     std::memcpy(block, &single, 4);
@@ -170,11 +170,24 @@ void add_scaled_row(StoredMatrix& w, Random& random, uint8_t* row) {
   }
 }
 
+// A block of NF4: a scale, then codes.
+void add_nf4_block(StoredMatrix& w, Random& random, uint8_t* block) {
+  const float scale = 0.01f * (1.0f + std::fabs(random.value()));
+  w.scales.push_back(scale);
+  std::memcpy(block, &scale, 4);
+  for (int64_t k = 0; k < kNf4Run; ++k) {
+    const int code = static_cast<int>(random.below(16));
+    uint8_t& byte = block[4 + k / 2];
+    byte = static_cast<uint8_t>(k % 2 == 0 ? code : byte | code << 4);
+    w.values.push_back(kNf4Table[code]);
+  }
+}
+
 }  // namespace
 
 bool stands_for_others(Codec codec) {
   switch (codec) {
-    case Codec::f32: case Codec::f16: case Codec::bf16: case Codec::f8_e4m3:
+    case Codec::f32: case Codec::f16: case Codec::bf16: case Codec::f8_e4m3: case Codec::nf4:
     case Codec::q8_0:     // halves, whole bytes
     case Codec::q4_1:     // halves with minimums
     case Codec::q5_0:     // two planes
@@ -184,6 +197,8 @@ bool stands_for_others(Codec codec) {
     case Codec::q6_k:     // bytes, two planes of more than one bit
     case Codec::nvfp4:    // small floats
     case Codec::u4_128:   // float32 scales and zero points
+    case Codec::u8_32:    // the same of whole bytes
+    case Codec::w8a8_32:  // rows of one scale
     case Codec::e2m1_64:  // float32 times small floats
     case Codec::iq3_s:    // a book of four values, signs of each
     case Codec::iq2_xs:   // a book of eight, even signs
@@ -207,6 +222,8 @@ StoredMatrix random_matrix(Codec codec, int64_t out, int64_t in, uint64_t seed) 
     if (codec == Codec::f32) {
       w.values.push_back(random.value());
       std::memcpy(block, &w.values.back(), 4);
+    } else if (codec == Codec::nf4) {
+      add_nf4_block(w, random, block);
     } else if (is_quantised(codec)) {
       with_quantised(codec, [&]<Codec C>() { add_block<C>(w, random, block); });
     } else {
@@ -234,13 +251,13 @@ float float_product(const Rounding& r, const float* w, const float* x, int64_t i
 }
 
 // Values without their scales, which each tile's sum meets.
-float scaled_product(const Rounding& r, const float* w, const float* scales, const float* x,
-                     int64_t in) {
+float scaled_product(const Rounding& r, const float* w, const float* scales, int64_t run,
+                     const float* x, int64_t in) {
   float sum = 0;
   for (int64_t tile = 0; tile < in; tile += kTile) {
     EvenOdd chains;
     for (int64_t k = tile; k < in && k < tile + kTile; ++k) chains.add(r, k - tile, x[k], w[k]);
-    sum = r.multiply_add(chains.sum(), scales[tile / kRun], sum);
+    sum = r.multiply_add(chains.sum(), scales[tile / run], sum);
   }
   return sum;
 }
@@ -264,10 +281,12 @@ float int8_product(const Rounding& r, const StoredMatrix& w, int64_t row, const 
   const int32_t* whole = w.whole.data() + row * w.in;
   const float* scale = w.scales.data() + row * (w.in / per_group);
   const float* min = w.mins.data() + row * (w.in / per_group);
-  float sum = 0;
+  float sum = 0, of_row = 0;
+  for (int64_t k = 0; k < w.in; ++k) of_row = std::fmax(of_row, std::fabs(x[k]));
   for (int64_t begin = 0; begin < w.in; begin += kTile) {
     float peak = 0;
     for (int64_t i = 0; i < kTile; ++i) peak = std::fmax(peak, std::fabs(x[begin + i]));
+    if (facts(w.codec).whole_row) peak = of_row;
     const float d = peak / 127.0f, inverse = d == 0.0f ? 0.0f : 127.0f / peak;
     for (int64_t from = begin; from < begin + kTile; from += per_group, ++scale, ++min) {
       int32_t n = 0, of_x = 0;
@@ -300,8 +319,11 @@ std::vector<float> product_twin(const Kernels& kernels, const StoredMatrix& w,
       float sum = is_quantised(w.codec)
                       ? int8_product(r, w, i, of.data())
                   : w.codec == Codec::f8_e4m3
-                      ? scaled_product(r, values, w.scales.data() + i * runs_of(w.in), of.data(),
-                                       w.in)
+                      ? scaled_product(r, values, w.scales.data() + i * runs_of(w.in), kRun,
+                                       of.data(), w.in)
+                  : w.codec == Codec::nf4
+                      ? scaled_product(r, values, w.scales.data() + i * (w.in / kNf4Run), kNf4Run,
+                                       of.data(), w.in)
                   : r.pairs && w.codec == Codec::bf16
                       ? pair_product(values, of.data(), w.in)
                       : float_product(r, values, of.data(), w.in);

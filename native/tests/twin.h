@@ -40,7 +40,7 @@ struct StoredMatrix {
   int64_t out, in;
   int64_t row_bytes;
   std::vector<uint8_t> bytes;
-  std::vector<float> values;  // [out][in]; F8_E4M3: without scales, which are [out][runs]
+  std::vector<float> values;  // [out][in]; F8_E4M3, NF4: without scales, [out][runs]
   // Quantised kinds: values are scale * whole - min, groups as the kind has them.
   std::vector<int32_t> whole;       // [out][in]
   std::vector<float> scales, mins;  // [out][in / 32 * groups]

@@ -201,8 +201,12 @@ SCALE = f"{Q_PROJ}_scale_inv"
 
 def spoilt(folder: Path, change: dict[str, TensorSource | None], **stated: object) -> Path:
     """A folder of blocks in which tensors are others, or missing, or the config says otherwise."""
-    made = write_fp8(folder, "qwen3", BLOCKS, **WIDE)
-    file = made.fp8 / "model.safetensors"
+    return changed(write_fp8(folder, "qwen3", BLOCKS, **WIDE).fp8, change, **stated)
+
+
+def changed(folder: Path, change: dict[str, TensorSource | None], **stated: object) -> Path:
+    """The folder, so rewritten."""
+    file = folder / "model.safetensors"
     sources: dict[str, TensorSource | None] = {
         name: source_of_tensor(tensor, name, tensor.codec)
         for name, tensor in read_safetensors(file).tensors.items()
@@ -210,10 +214,10 @@ def spoilt(folder: Path, change: dict[str, TensorSource | None], **stated: objec
     sources |= change
     write_safetensors_file(file, [source for source in sources.values() if source is not None])
     if stated:
-        config = json.loads((made.fp8 / "config.json").read_text(encoding="utf-8"))
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         config |= stated
-        (made.fp8 / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    return made.fp8
+        (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    return folder
 
 
 def scales(values: object, name: str = SCALE) -> dict[str, TensorSource | None]:
@@ -264,15 +268,38 @@ def test_a_config_that_states_otherwise_stops_the_load(
         open_checkpoint(folder)
 
 
+def test_embeddings_and_heads_in_fp8_are_those_of_their_values(
+    tmp_path: Path, kernels: Ops
+) -> None:
+    """Powers of two as scales: the head's product is BF16's, and rows are exact."""
+    del kernels
+    ops = exact_kernels()
+    made = write_fp8(tmp_path, "qwen3", LAYOUTS["block"], powers=True, plain=BF16, **WIDE)
+    folders: dict[Path, dict[str, TensorSource | None]] = {made.fp8: {}, made.plain: {}}
+    for seed, name in enumerate(("model.embed_tokens.weight", "lm_head.weight")):
+        rows = open_checkpoint(made.plain).tensors["model.embed_tokens.weight"].shape
+        rng = np.random.default_rng(seed)
+        codes = rng.integers(0, 0x7F, rows, np.uint8) | rng.integers(0, 2, rows, np.uint8) << 7
+        blocks = np.exp2(rng.integers(-12, -8, (-(-rows[0] // 128), -(-rows[1] // 128))))
+        spread = blocks.repeat(128, axis=0)[: rows[0]].repeat(128, axis=1)[:, : rows[1]]
+        exact = codes.view(ml_dtypes.float8_e4m3fn).astype(np.float32) * spread.astype(np.float32)
+        folders[made.plain][name] = source_of_array(exact, name, BF16)
+        folders[made.fp8][name] = source_of_rows(codes, rows, name, F8_E4M3)
+        folders[made.fp8] |= scales(blocks.tolist(), f"{name}_scale_inv")
+    sessions = []
+    for folder, sources in folders.items():
+        changed(folder, sources, tie_word_embeddings=False)
+        model = load_model(open_checkpoint(folder), ops)
+        sessions.append(Session(model, ops))
+    same, other = (session.feed(IDS) for session in sessions)
+    assert np.array_equal(same, other)
+    ids = np.array([len(exact)], np.int32)
+    table = ops.embedding_weight(open_checkpoint(made.fp8).tensors["model.embed_tokens.weight"])
+    with pytest.raises(ValueError, match="token id"):
+        ops.embedding(table, ids)
+
+
 def test_tensors_of_fp8_that_are_no_matrices_of_weights_are_refused(tmp_path: Path) -> None:
-    name = "model.embed_tokens.weight"
-    folder = spoilt(tmp_path, {})
-    rows = open_checkpoint(folder).tensors[name].shape
-    codes = source_of_rows(np.full(rows, 0x38, np.uint8), rows, name, F8_E4M3)
-    blocks = [[1.0] * -(-rows[1] // 128)] * -(-rows[0] // 128)
-    table = spoilt(tmp_path / "t", {name: codes, **scales(blocks, f"{name}_scale_inv")})
-    with pytest.raises(UnsupportedModelError, match=f"{name} is F8_E4M3; tables"):
-        load_model(open_checkpoint(table), make_ops("reference"))
     name, vector = "model.norm.weight", np.full((1, 8), 0x38, np.uint8)
     one = source_of_rows(vector, (8,), name, F8_E4M3)
     with pytest.raises(UnsupportedModelError, match=r"of shape \[8\]; matrices and stacks"):

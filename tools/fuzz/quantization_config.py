@@ -46,6 +46,8 @@ STATEMENTS: tuple[dict[str, Any], ...] = (
     {"quant_method": "auto-round", "bits": 4, "packing_format": "auto_round:auto_awq",
      "extra_config": {"lm_head": {"bits": 16}}},
     {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "nf4"},
+    {"quant_method": "w8a8_int8", "is_dynamic": True, "ignore": ["lm_head"]},
+    {"quant_method": "blockwise_int8", "weight_block_size": [128, 128], "ignored_layers": ["gate"]},
 )  # fmt: skip
 VALUES: tuple[Any, ...] = (
     None, True, False, 0, 1, -1, 2, 8, 16, 2**31, 2**63, 10**30, 0.5, float("nan"), "", "x", "e4m3",

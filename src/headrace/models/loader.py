@@ -15,7 +15,6 @@ from headrace.models.loading.projections import ProjectionLoader
 from headrace.ops.experts import ExpertWeight
 from headrace.ops.interface import EmbeddingWeight, HeadWeight
 from headrace.weights.latent_heads import JOINED, KEYS, VALUES, single_heads, split
-from headrace.weights.scaled_tensor import ScaledTensor
 from headrace.weights.tensor import Tensor
 
 
@@ -27,12 +26,6 @@ class Loader(NormLoader, ProjectionLoader):
     def embedding(self, name: str, rows: int, width: int) -> EmbeddingWeight:
         """A table that is looked up: of tokens, or of positions."""
         tensor = self.tensor(name, rows, width)
-        if isinstance(tensor, ScaledTensor):
-            raise UnsupportedModelError(
-                f"{self._checkpoint.path}: tensor {name} is {tensor.codec.name}; tables that are "
-                "looked up are read in F32, F16, BF16 and the kinds of GGUF. Use a folder whose "
-                "embeddings are BF16, as published ones are"
-            )
         weight = self._ops.embedding_weight(tensor)
         self._advance(tensor)
         return weight

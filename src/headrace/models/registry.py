@@ -16,10 +16,8 @@ from headrace.ops.interface import Ops
 from headrace.weights.checkpoint import Checkpoint
 from headrace.weights.config_reader import ConfigReader
 from headrace.weights.quantisation import quantisation_kind
-from headrace.weights.storage.float8 import is_float8
-from headrace.weights.storage.four_bits import is_four_bits
+from headrace.weights.storage.matrices import WORDS_FOR_READ, is_read
 from headrace.weights.storage.statement import read_storage
-from headrace.weights.storage.storage import WeightFormat
 
 MAX_LAYERS = 4096
 """Published models have up to 126. What a config says of each layer costs memory before a tensor is
@@ -83,23 +81,15 @@ def load_model(
     return model
 
 
-# What every family reads, for the refusal of anything else.
-_READ = ("fp8", "compressed-tensors, gptq and awq of 4 bits", "NVFP4")
-
-
-def _is_read(stored: WeightFormat) -> bool:
-    return is_float8(stored) or is_four_bits(stored)
-
-
 def _family(
     stated: Mapping[str, Any], ignore_config_keys: Collection[str]
 ) -> tuple[type[Model], DecoderConfig]:
     reader = ConfigReader(stated, ignore_keys=ignore_config_keys)
     family = _family_named(reader)
     storage = read_storage(reader)
-    runs = storage is None or all(map(_is_read, storage.formats))
+    runs = storage is None or all(map(is_read, storage.formats))
     if storage is not None and not runs and storage.method not in family.quant_methods:
-        known = "".join(f"{name!r}, " for name in (*_READ, *family.quant_methods))
+        known = "".join(f"{name!r}, " for name in (*WORDS_FOR_READ, *family.quant_methods))
         kind = quantisation_kind(reader.raw("quantization_config"))
         reader.refuse("quantization_config", kind, f"{known}null, or a GGUF file of the same model")
     config = _read(family, reader, stated)

@@ -57,6 +57,27 @@ def f32_vector(tensor: Tensor, offset: float = 0.0) -> npt.NDArray[np.float32]:
     return tensor.to_f32() + np.float32(offset)
 
 
+def check_ids(name: str, ids: npt.NDArray[np.int32], limit: int) -> None:
+    """Every id must lie in [0, limit)."""
+    bad = (ids < 0) | (ids >= limit)
+    if bad.any():
+        raise ValueError(f"{name} {int(ids[bad][0])} is not in [0, {limit})")
+
+
+def f32_rows(
+    table: Tensor,
+    ids: npt.NDArray[np.int32],
+    scale: float = 1.0,
+    residual: npt.NDArray[np.float32] | None = None,
+) -> npt.NDArray[np.float32]:
+    """residual + scale * the rows `ids` of a table, decoded: f32[n, width], each step rounded."""
+    stored = ids if table.row_order is None else table.row_order[ids]
+    rows = table.decoded(table.data[stored], stored.astype(np.int64))
+    if scale != 1.0:
+        rows = rows * np.float32(scale)
+    return rows if residual is None else rows + residual
+
+
 def f32_rope_table(
     inv_freq: npt.NDArray[np.float64], positions: int, attention_factor: float = 1.0
 ) -> RopeTable:

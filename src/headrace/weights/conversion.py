@@ -15,11 +15,10 @@ import numpy.typing as npt
 from headrace.errors import CheckpointError
 from headrace.weights.architectures import Architecture
 from headrace.weights.checkpoint import Checkpoint, Conventions
-from headrace.weights.codecs import F32, GROUPED, Codec
+from headrace.weights.codecs import F32, OF_FOLDERS, Codec
 from headrace.weights.config_reader import ConfigReader
 from headrace.weights.fused_rows import grouped_to_joined, joined_to_grouped
 from headrace.weights.gguf_metadata import head_dim_of
-from headrace.weights.grouped_tensor import GroupedTensor
 from headrace.weights.no_effect import is_derived
 from headrace.weights.quantisation import KEY
 from headrace.weights.rope_config import RopeConfig
@@ -84,7 +83,7 @@ class Reordering:
 
     def codec(self, tensor: Tensor) -> Codec:
         """The codec the tensor can keep: transposed blocks are other blocks, so they become F32.
-        So do FP8 and 4 bits of a folder, whose scales no other file has a place for.
+        So do FP8 and the kinds of folders alone, whose scales no other file has a place for.
         """
         if _is_folders_own(tensor):
             return F32
@@ -147,7 +146,7 @@ def _fused_order(
 
 def unscaled(checkpoint: Checkpoint) -> Checkpoint:
     """The checkpoint with a config that fits what is written of it: numbers, where it holds FP8 or
-    4 bits.
+    a kind of folders alone.
     """
     if not any(map(_is_folders_own, checkpoint.tensors.values())):
         return checkpoint
@@ -156,7 +155,7 @@ def unscaled(checkpoint: Checkpoint) -> Checkpoint:
 
 
 def _is_folders_own(tensor: Tensor) -> bool:
-    return isinstance(tensor, (ScaledTensor, GroupedTensor)) or tensor.codec.name in GROUPED
+    return isinstance(tensor, ScaledTensor) or tensor.codec.name in OF_FOLDERS
 
 
 def is_redundant(checkpoint: Checkpoint, name: str, notes: list[str]) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 from headrace.errors import CheckpointError, UnsupportedModelError, shown
 from headrace.weights.architectures import Architecture, known_architecture
 from headrace.weights.checkpoint import Checkpoint, Conventions
-from headrace.weights.codecs import BYTES, RAW
+from headrace.weights.codecs import BYTES
 from headrace.weights.config_reader import ConfigReader
 from headrace.weights.expert_stacks import unstacked_folder
 from headrace.weights.folder_forms import canonical_tensors
@@ -30,8 +30,7 @@ from headrace.weights.quantisation import (
 from headrace.weights.safetensors_file import read_safetensors
 from headrace.weights.sentencepiece_model import sentencepiece_entries, stated_flags
 from headrace.weights.small_file import is_named
-from headrace.weights.storage.float8 import with_scales
-from headrace.weights.storage.four_bits import is_four_bits, with_groups
+from headrace.weights.storage.matrices import packed_dtypes, with_joined_matrices
 from headrace.weights.storage.statement import read_storage
 from headrace.weights.storage.storage import Storage
 from headrace.weights.tensor import Tensor
@@ -55,13 +54,11 @@ def open_hf_folder(folder: Path) -> Checkpoint:
     generation = read_json_object(folder / "generation_config.json", required=False)
     architecture = known_architecture(config.get("model_type"))
     storage = _storage(stated)
-    raw: Collection[str] = ()
-    if architecture is not None and architecture.turned_stacks == "in_turn":
+    raw = packed_dtypes(storage)
+    if not raw and architecture is not None and architecture.turned_stacks == "in_turn":
         raw = (BYTES.name,)
-    if storage is not None and any(map(is_four_bits, storage.formats)):
-        raw = RAW
     stored, metadata = _read_tensors(folder, raw)
-    joined = with_scales(folder, with_groups(folder, stored, storage), storage)
+    joined = with_joined_matrices(folder, stored, storage)
     part = text_part(stated, joined)
     tensors = part.tensors
     if architecture is not None:

@@ -97,6 +97,44 @@ def test_formats_of_compressed_tensors(
     assert storage.formats == (expected,)
 
 
+INT8 = {"num_bits": 8, "type": "int", "strategy": "token", "symmetric": True, "dynamic": True}
+
+
+@pytest.mark.parametrize(
+    ("inputs", "rounds_rows"),
+    [
+        (None, False),
+        (INT8, True),
+        (INT8 | {"strategy": "tensor", "dynamic": False}, True),
+        (INT8 | {"symmetric": False}, False),
+        (INT8 | {"type": "float"}, False),
+        (INT8 | {"strategy": "group", "group_size": 128}, False),
+        (INT8 | {"num_bits": 4}, False),
+    ],
+)
+def test_activations_of_whole_numbers_around_zero_by_row_are_rounded_so(
+    inputs: dict[str, Any] | None, rounds_rows: bool
+) -> None:
+    groups = {"group_0": group(type="int", strategy="channel") | {"input_activations": inputs}}
+    storage = read(quant_method="compressed-tensors", format="int-quantized", config_groups=groups)
+    assert storage.default is not None
+    assert (storage.default.bits, storage.default.scope) == (8, "channel")
+    assert storage.default.rounds_rows is rounds_rows
+
+
+def test_int8_in_sglangs_words() -> None:
+    rows = read(quant_method="w8a8_int8", is_dynamic=True, ignore=["lm_head"])
+    assert rows.default == WeightFormat(
+        "int", 8, "channel", activations="dynamic", rounds_rows=True
+    )
+    assert rows.format_of("lm_head") is None
+    blocks = read(
+        quant_method="blockwise_int8", activation_scheme="dynamic", weight_block_size=[128, 64],
+        ignored_layers=["gate"],
+    )  # fmt: skip
+    assert blocks.default == WeightFormat("int", 8, "block", 128, 64, activations="dynamic")
+
+
 def test_modelopt_by_algorithm_by_module_and_in_a_file_of_its_own() -> None:
     one = read(quant_algo="NVFP4", group_size=16, exclude_modules=["lm_head"])
     assert (one.method, one.formats) == ("modelopt", (NVFP4,))

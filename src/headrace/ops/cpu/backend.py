@@ -36,7 +36,15 @@ from headrace.ops.kv import (
     RaggedBatch,
 )
 from headrace.ops.sampling_rows import LogitsEdit, SamplingRows, TopLogprobs
-from headrace.ops.shared import check_head_norm, check_value_dim, f32_rope_table, is_centred
+from headrace.ops.shared import (
+    check_head_norm,
+    check_ids,
+    check_value_dim,
+    f32_rope_table,
+    f32_rows,
+    is_centred,
+)
+from headrace.weights.scaled_tensor import ScaledTensor
 
 F32 = npt.NDArray[np.float32]
 
@@ -81,6 +89,9 @@ class CpuOps(CpuWeights):
         scale: float = 1.0,
         residual: F32 | None = None,
     ) -> F32:
+        if isinstance(weight.packed, ScaledTensor):
+            check_ids("token id", token_ids, weight.rows)
+            return f32_rows(weight.packed, token_ids, scale, residual)
         out = np.empty((len(token_ids), weight.width), np.float32)
         self._native.embedding(weight.packed, token_ids, out, scale, residual)
         return out

@@ -129,7 +129,9 @@ class CpuWeights(Ops):
         )
 
     def embedding_weight(self, tensor: Tensor) -> EmbeddingWeight:
-        return EmbeddingWeight(tensor.shape[0], tensor.shape[-1], tensor.codec.name, _rows(tensor))
+        # Of FP8 some rows a step are decoded here: kernels read values and scales in one piece.
+        table = tensor if isinstance(tensor, ScaledTensor) else _rows(tensor)
+        return EmbeddingWeight(tensor.shape[0], tensor.shape[-1], tensor.codec.name, table)
 
 
 def _rows(tensor: Tensor) -> _native.Rows:

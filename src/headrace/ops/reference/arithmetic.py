@@ -23,7 +23,8 @@ F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
 
 BLOCK = 32
-"""Values that share a scale in the activations that meet quantised weights, of any kind."""
+"""Values that share a scale in the activations that meet quantised weights; of kinds of
+`ROW_ROUNDED` a whole row does."""
 
 # Products held at a time; bounds the temporaries to a few MiB whatever the matrix.
 _SLICE_ELEMENTS = 1 << 18
@@ -35,18 +36,18 @@ def round_bf16(values: F32) -> F32:
 
 
 class QuantisedRow(NamedTuple):
-    """A row of activations as quantised weights see it: float32[blocks], int8[blocks, 32]."""
+    """A row of activations as quantised weights see it: float32[blocks], int8[blocks, size]."""
 
     scales: F32
     quants: npt.NDArray[np.int8]
 
 
-def quantise_row(row: F32) -> QuantisedRow:
-    """Blocks of 32 with d = amax / 127 and q = rint(x * (127 / amax)), all in float32.
+def quantise_row(row: F32, size: int = BLOCK) -> QuantisedRow:
+    """Blocks of `size` with d = amax / 127 and q = rint(x * (127 / amax)), all in float32.
 
     d and q are 0 where amax is 0, or so small (below 4e-37) that 127 / amax overflows.
     """
-    blocks = row.reshape(-1, BLOCK)
+    blocks = row.reshape(-1, max(1, size))
     amax = np.abs(blocks).max(axis=1)
     with np.errstate(divide="ignore", over="ignore"):
         inverse = np.float32(127) / amax
@@ -66,9 +67,12 @@ def dense_product(matrix: F32, row: F32 | F64) -> F64:
     return out
 
 
-def round_quantised(row: F32) -> F64:
-    """What quantised weights see of a row: d * q of its blocks of 32, not rounded again."""
-    scales, quants = quantise_row(row)
+def round_quantised(row: F32, *, whole: bool = False) -> F64:
+    """What quantised weights see of a row: d * q of its blocks of 32, not rounded again.
+
+    whole: one scale for the row.
+    """
+    scales, quants = quantise_row(row, row.size if whole else BLOCK)
     return np.multiply(scales[:, None], quants, dtype=np.float64).reshape(-1)
 
 

@@ -40,7 +40,6 @@ from headrace.ops.reference.arithmetic import (
 from headrace.ops.reference.checks import (
     check_batch,
     check_heads,
-    check_ids,
     check_masks,
     check_rows,
     check_shape,
@@ -48,16 +47,19 @@ from headrace.ops.reference.checks import (
 from headrace.ops.sampling_rows import LogitsEdit, SamplingRows, TopLogprobs
 from headrace.ops.shared import (
     check_head_norm,
+    check_ids,
     expert_shape,
     f32_rope_table,
+    f32_rows,
     f32_vector,
     fused_codec,
     head_shape,
     stacked_bias,
 )
+from headrace.weights.codecs import ROW_ROUNDED
 from headrace.weights.tensor import Tensor
 
-_FLOATS = frozenset({"F32", "F16", "BF16", "F8_E4M3"})
+_FLOATS = frozenset({"F32", "F16", "BF16", "F8_E4M3", "NF4"})
 """Codecs of floats; activations that meet any other are quantised."""
 _ROUNDED = frozenset({"BF16", "F8_E4M3"})
 """Those whose activations are rounded to bfloat16."""
@@ -154,11 +156,7 @@ class ReferenceOps(Ops):
     ) -> F32:
         check_ids("token id", token_ids, weight.rows)
         tensor: Tensor = weight.packed
-        stored = token_ids if tensor.row_order is None else tensor.row_order[token_ids]
-        rows = tensor.codec.decode(tensor.data[stored])
-        if scale != 1.0:
-            rows = rows * np.float32(scale)
-        return rows if residual is None else rows + residual
+        return f32_rows(tensor, token_ids, scale, residual)
 
     def norm(self, x: F32, norm: Norm, *, residual: F32 | None = None) -> F32:
         check_rows("x", x, len(norm.weight))
@@ -340,4 +338,4 @@ def _product(matrix: F32, codec: str, row: F32) -> F64:
     """One row against the weights, its operands rounded as the codec demands."""
     if codec in _FLOATS:
         return dense_product(matrix, round_bf16(row) if codec in _ROUNDED else row)
-    return dense_product(matrix, round_quantised(row))
+    return dense_product(matrix, round_quantised(row, whole=codec in ROW_ROUNDED))

@@ -9,20 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.ops.kv import AttentionShape, KVCacheArrays, LayerPlace, RaggedBatch
-from headrace.ops.shared import check_value_dim, heads_in_words
+from headrace.ops.shared import check_ids, check_value_dim, heads_in_words
 
 
 def check_rows(name: str, x: npt.NDArray[np.float32], width: int) -> None:
     """x must be float32[N, width]."""
     if x.dtype != np.float32 or x.ndim != 2 or x.shape[1] != width:
         raise ValueError(f"{name} must be float32[N, {width}], not {x.dtype}{list(x.shape)}")
-
-
-def check_ids(name: str, ids: npt.NDArray[np.int32], limit: int) -> None:
-    """Every id must lie in [0, limit)."""
-    bad = (ids < 0) | (ids >= limit)
-    if bad.any():
-        raise ValueError(f"{name} {int(ids[bad][0])} is not in [0, {limit})")
 
 
 def check_shape(qkv: npt.NDArray[np.float32], shape: AttentionShape) -> None:

@@ -15,7 +15,8 @@ import numpy.typing as npt
 from headrace.ops.experts import ExpertMLP, Routes, Routing
 from headrace.ops.interface import LinearWeight, Ops
 from headrace.ops.reference.arithmetic import F32, F64
-from headrace.ops.reference.checks import check_ids, check_rows
+from headrace.ops.reference.checks import check_rows
+from headrace.ops.shared import check_ids
 
 I32 = npt.NDArray[np.int32]
 

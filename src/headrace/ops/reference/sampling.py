@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from headrace.ops.adjustment import check_chains, check_masks, penalise
 from headrace.ops.reference.arithmetic import F32, F64
-from headrace.ops.reference.checks import check_ids
 from headrace.ops.sampling_rows import Chain, SamplingRows, TopLogprobs, UnusableLogitsError
+from headrace.ops.shared import check_ids
 
 U32 = npt.NDArray[np.uint32]
 

@@ -3,8 +3,8 @@
 One file per group: `floats` (F32, F16, BF16), `linear` (32 values on a line), `k_kinds` (256 values
 with sub-scales), `tables` (4-bit codes looked up), `books` (runs looked up in code books),
 `few_bits` (one bit, two, or three levels). In no registry, as no file holds a tensor of them alone:
-`raw` (bytes and words), `float8` and `four_bits`, whose scales folders store on their own. `codec`
-says what a codec is.
+`raw` (bytes and words), and `float8`, `four_bits`, `eight_bits` and `normal_float`, whose scales
+folders store on their own. `codec` says what a codec is.
 
 Sources: gguf-py constants.py and ggml.h (type ids).
 """
@@ -22,6 +22,7 @@ from headrace.weights.codecs.books import (
     IQ3_XXS,
 )
 from headrace.weights.codecs.codec import Bytes, Codec, Floats
+from headrace.weights.codecs.eight_bits import EIGHT_BITS, ROW_ROUNDED
 from headrace.weights.codecs.few_bits import Q1_0, Q2_0, TQ1_0, TQ2_0
 from headrace.weights.codecs.float8 import F8_E4M3
 from headrace.weights.codecs.floats import BF16, F16, F32
@@ -36,7 +37,8 @@ from headrace.weights.codecs.four_bits import (
 )
 from headrace.weights.codecs.k_kinds import Q2_K, Q3_K, Q4_K, Q5_K, Q6_K
 from headrace.weights.codecs.linear import Q4_0, Q4_1, Q5_0, Q5_1, Q8_0
-from headrace.weights.codecs.raw import BYTES, LONG_WORDS, RAW, WORDS
+from headrace.weights.codecs.normal_float import NF4, NF4_NUMBERS
+from headrace.weights.codecs.raw import BYTES, LONG_WORDS, RAW, SIGNED_BYTES, WORDS
 from headrace.weights.codecs.tables import IQ4_NL, IQ4_XS, MXFP4, NVFP4
 
 __all__ = [
@@ -45,6 +47,7 @@ __all__ = [
     "CODECS",
     "E2M1_64",
     "E2M1_128",
+    "EIGHT_BITS",
     "F8_E4M3",
     "F16",
     "F32",
@@ -62,7 +65,10 @@ __all__ = [
     "IQ4_XS",
     "LONG_WORDS",
     "MXFP4",
+    "NF4",
+    "NF4_NUMBERS",
     "NVFP4",
+    "OF_FOLDERS",
     "Q1_0",
     "Q2_0",
     "Q2_K",
@@ -76,6 +82,8 @@ __all__ = [
     "Q6_K",
     "Q8_0",
     "RAW",
+    "ROW_ROUNDED",
+    "SIGNED_BYTES",
     "TQ1_0",
     "TQ2_0",
     "U4_32",
@@ -97,6 +105,8 @@ CODECS: dict[str, Codec] = {
         Q2_0,
     )
 }  # fmt: skip
+OF_FOLDERS = GROUPED | EIGHT_BITS | {NF4.name: NF4}
+"""Kinds in blocks that are put together of several tensors of a folder, by name."""
 _BY_GGUF_TYPE = {codec.gguf_type: codec for codec in CODECS.values()}
 _BY_SAFETENSORS = {
     codec.safetensors_dtype: codec for codec in CODECS.values() if codec.safetensors_dtype

@@ -3,7 +3,7 @@ own.
 
 No tensor of a model is of it: whoever opens a file puts such parts together, or refuses them.
 
-Source: the safetensors format (dtypes U8, I32, I64).
+Source: the safetensors format (dtypes U8, I8, I32, I64).
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ def _codec(name: str, kind: str) -> Codec:
 
 
 BYTES = _codec("U8", "u1")
+SIGNED_BYTES = _codec("I8", "i1")
 WORDS = _codec("I32", "<i4")
 LONG_WORDS = _codec("I64", "<i8")
-RAW = {codec.name: codec for codec in (BYTES, WORDS, LONG_WORDS)}
+RAW = {codec.name: codec for codec in (BYTES, SIGNED_BYTES, WORDS, LONG_WORDS)}
 """By dtype."""

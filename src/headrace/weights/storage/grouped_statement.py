@@ -188,6 +188,7 @@ def _weights(
         layout=layout,
         act_order=order in ("group", "dynamic", True),
         activations=_input_activations(inputs),
+        rounds_rows=_rounds_rows(inputs),
     )
 
 
@@ -208,6 +209,14 @@ def _input_activations(inputs: ConfigReader | None) -> Activations:
         "scale_dtype", "zp_dtype",
     )  # fmt: skip
     return "dynamic" if inputs.raw("dynamic") else "static"
+
+
+def _rounds_rows(inputs: ConfigReader | None) -> bool:
+    """Whether activations are whole numbers around zero with a scale for each token, or for all."""
+    if inputs is None or inputs.raw("type") not in (None, "int") or inputs.raw("num_bits") != 8:
+        return False
+    of_rows = inputs.raw("strategy") in (None, "token", "tensor")
+    return of_rows and inputs.raw("symmetric") is not False
 
 
 def _grouped(

@@ -194,7 +194,9 @@ def bitsandbytes(stated: ConfigReader, method: str) -> Storage:
         "load_in_8bit", "_load_in_8bit",
     )  # fmt: skip
     kind = stated.expect("bnb_4bit_quant_type", str, ("nf4", "fp4"), "nf4")
-    four = stated.get("load_in_4bit", bool, False) or stated.get("_load_in_4bit", bool, False)
+    # Both are read: published configs have the older name too.
+    older = stated.get("_load_in_4bit", bool, False)
+    four = stated.get("load_in_4bit", bool, False) or older
     number: Number = "fp4" if kind == "fp4" else "nf4"
     stored = (
         WeightFormat(number, 4, "group", columns=64, layout="bitsandbytes")

@@ -7,6 +7,7 @@
     modelopt              an algorithm for all modules or one for each, or groups as above
     gptq, awq, auto-round whole numbers of 2 to 8 bits in groups along a row
     bitsandbytes          NF4, FP4 or INT8
+    w8a8_int8             a scale for each row; blockwise_int8 one for each block (SGLang)
 
 Every key is read by name: those that say how weights are stored decide, those that say how they
 were made or how activations and caches are rounded are marked as of no effect, and any other is
@@ -25,6 +26,7 @@ from collections.abc import Callable, Mapping
 from headrace.weights.config_reader import ConfigReader
 from headrace.weights.quantisation import KEY
 from headrace.weights.storage.grouped_statement import compressed, modelopt
+from headrace.weights.storage.int8_statement import blocks_of_int8, rows_of_int8
 from headrace.weights.storage.integer_statement import auto_round, awq, bitsandbytes, gptq
 from headrace.weights.storage.reading import (
     activations_of,
@@ -107,6 +109,8 @@ _READERS: Mapping[str, Callable[[ConfigReader, str], Storage]] = {
     "awq": awq,
     "auto-round": auto_round,
     "bitsandbytes": bitsandbytes,
+    "w8a8-int8": rows_of_int8,
+    "blockwise-int8": blocks_of_int8,
 }
 
 _OTHER_NAMES = {"modelopt-fp4": "modelopt", "intel/auto-round": "auto-round"}

@@ -58,6 +58,9 @@ class WeightFormat:
     activations: Activations = ""
     """When the maker's engine rounds activations to few bits; "" for not at all. It is noted: no
     weight depends on it."""
+    rounds_rows: bool = False
+    """Whether that is to 8 bits by one scale of a row, as kernels then do too; otherwise these
+    round as they do for every kind."""
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,10 @@
-// y = W x for weights of F8_E4M3: the chains of chains.h over each tile of 32, whose sum meets the
-// scale of its run before it joins the row's sum.
+// y = W x for weights of F8_E4M3 and NF4: the chains of chains.h over each tile of 32, whose sum meets
+// the scale of its run before it joins the row's sum.
 //
-// A panel is the scales of all runs, [run][16 outputs], then the values, [k / 2][16 outputs][2 of k].
-// Values are read as 2^-8 of what they are, and scales are stored 2^8 times as large. Few rows
-// stream; for many rows a block of k is decoded once. Both build a row's sum in one order.
+// A panel is the scales of all runs, [run][16 outputs], then the values, [k / 2][16 outputs][2 of k];
+// of NF4 the two share a byte. F8_E4M3 is read as 2^-8 of what it is, and its scales are stored 2^8
+// times as large. Few rows stream; for many rows a block of k is decoded once. Both build a row's sum
+// in one order.
 
 #pragma once
 
@@ -13,28 +14,39 @@
 
 namespace {
 
-using headrace::kRun;
 using headrace::LinearArgs;
 
-constexpr int64_t kRunTiles = kRun / kTile;
-// Tiles of a k block of many rows, as f32: 4 x 32 k x 32 outputs x 4 bytes = 16 KiB, one run.
-constexpr int64_t kScaledTiles = kRunTiles;
+struct F8Scaled {
+  using Pairs = F8Pairs;
+  static constexpr int64_t kRunTiles = headrace::kRun / kTile;
+  static constexpr int64_t kTileBytes = kTile * kLanes;
+};
+struct Nf4Scaled {
+  using Pairs = Nf4Pairs;
+  static constexpr int64_t kRunTiles = headrace::kNf4Run / kTile;
+  static constexpr int64_t kTileBytes = kTile * kLanes / 2;
+};
+// Tiles of a k block of many rows, as f32: 4 x 32 k x 32 outputs x 4 bytes = 16 KiB, whole runs.
+constexpr int64_t kScaledTiles = 4;
+static_assert(kScaledTiles % F8Scaled::kRunTiles == 0 && kScaledTiles % Nf4Scaled::kRunTiles == 0);
 
 HEADRACE_INLINE const float* run_scales(const LinearArgs& a, int64_t panel) {
   return reinterpret_cast<const float*>(a.weight.panels + panel * a.weight.panel_bytes);
 }
+template <class S>
 HEADRACE_INLINE const uint8_t* scaled_values(const LinearArgs& a, int64_t panel, int64_t tile) {
-  const int64_t runs = (a.weight.tiles + kRunTiles - 1) / kRunTiles;
+  const int64_t runs = (a.weight.tiles + S::kRunTiles - 1) / S::kRunTiles;
   return a.weight.panels + panel * a.weight.panel_bytes +
-         runs * kLanes * static_cast<int64_t>(sizeof(float)) + tile * kTile * kLanes;
+         runs * kLanes * static_cast<int64_t>(sizeof(float)) + tile * S::kTileBytes;
 }
 
 // sums[i][j] of MR rows and NP panels over `tiles` tiles, the first of which begins a run. Values of
 // the panels are `panel` apart, their scales `scale_panel`.
-template <int MR, int NP, class Pairs, bool Stream>
+template <int MR, int NP, class Pairs, int64_t kRunTiles, bool Stream>
 static void scaled_tiles(const float* x, int64_t stride, const typename Pairs::T* w, int64_t panel,
                          const float* scales, int64_t scale_panel, int64_t tiles, float* sums) {
   using C = Chains<MR, NP, Pairs>;
+  constexpr int kLineBytes = 64;
   F total[MR][NP];
 HEADRACE_UNROLL
   for (int i = 0; i < MR; ++i) {
@@ -45,8 +57,9 @@ HEADRACE_UNROLL
     C c;
     C::clear(c);
     for (int p = 0; p < kTile / 2; ++p) {
-      // Two pairs of bytes are a line.
-      if (Stream && p % 2 == 0) prefetch(reinterpret_cast<const char*>(w) + kPrefetchBytes);
+      if (Stream && p % (kLineBytes / Pairs::kPair) == 0) {
+        prefetch(reinterpret_cast<const char*>(w) + kPrefetchBytes);
+      }
       C::pair(c, x + 2 * p, stride, w, panel);
       w += Pairs::kPair;
     }
@@ -68,37 +81,41 @@ HEADRACE_UNROLL
 }
 
 // Few rows: each panel is read once, front to back.
-static inline void stream_scaled(const LinearArgs& a, int64_t panel, int64_t row, int64_t rows,
-                                 float* sums) {
+template <class S>
+static void stream_scaled(const LinearArgs& a, int64_t panel, int64_t row, int64_t rows,
+                          float* sums) {
   const float* x = a.x.values + row * a.x.stride;
   with_rows<kStreamRows>(rows, [&]<int MR>() {
-    scaled_tiles<MR, 1, F8Pairs, true>(x, a.x.stride, scaled_values(a, panel, 0), 0,
-                                       run_scales(a, panel), 0, a.weight.tiles, sums);
+    scaled_tiles<MR, 1, typename S::Pairs, S::kRunTiles, true>(
+        x, a.x.stride, scaled_values<S>(a, panel, 0), 0, run_scales(a, panel), 0, a.weight.tiles,
+        sums);
   });
 }
 
-// Many rows: a run of k at a time, decoded to f32, and blocks of rows within it.
-static inline void block_scaled(const LinearArgs& a, int64_t panel, int64_t count, int64_t row,
-                                int64_t rows, float* weights, float* sums) {
+// Many rows: a block of k at a time, decoded to f32, and blocks of rows within it.
+template <class S>
+static void block_scaled(const LinearArgs& a, int64_t panel, int64_t count, int64_t row,
+                         int64_t rows, float* weights, float* sums) {
+  using Pairs = typename S::Pairs;
   const int64_t all = a.weight.tiles, stride = a.weight.panel_bytes;
   for (int64_t tile = 0; tile < all; tile += kScaledTiles) {
     const int64_t tiles = all - tile < kScaledTiles ? all - tile : kScaledTiles;
     const int64_t of_panel = tiles * kTile * kLanes;
     for (int64_t j = 0; j < count; ++j) {
-      const uint8_t* w = scaled_values(a, panel + j, tile);
+      const uint8_t* w = scaled_values<S>(a, panel + j, tile);
       float* to = weights + j * of_panel;
-      for (int64_t p = 0; p < tiles * kTile / 2; ++p, w += F8Pairs::kPair, to += 2 * kLanes) {
+      for (int64_t p = 0; p < tiles * kTile / 2; ++p, w += Pairs::kPair, to += 2 * kLanes) {
         F e, o;
-        F8Pairs::read(w, e, o);
+        Pairs::read(w, e, o);
         store(to, e);
         store(to + kLanes, o);
       }
     }
     const bool ends = tile + tiles == all;
     const NextBlock ahead = {
-        ends ? scaled_values(a, panel + count, 0) : scaled_values(a, panel, tile + tiles), stride,
-        tiles * kTile * kLanes};
-    const float* scales = run_scales(a, panel) + tile / kRunTiles * kLanes;
+        ends ? scaled_values<S>(a, panel + count, 0) : scaled_values<S>(a, panel, tile + tiles),
+        stride, tiles * S::kTileBytes};
+    const float* scales = run_scales(a, panel) + tile / S::kRunTiles * kLanes;
     for (int64_t i = 0, n; i < rows; i += n) {
       n = block_rows(rows - i);
       NextBlock::ask(ahead, count, i, n, rows);
@@ -106,7 +123,7 @@ static inline void block_scaled(const LinearArgs& a, int64_t panel, int64_t coun
       const float* x = a.x.values + (row + i) * a.x.stride + tile * kTile;
       with_rows<kBlockRows>(n, [&]<int MR>() {
         with_panels(count, [&]<int NP>() {
-          scaled_tiles<MR, NP, F32Pairs, false>(
+          scaled_tiles<MR, NP, F32Pairs, S::kRunTiles, false>(
               x, a.x.stride, weights, of_panel, scales,
               stride / static_cast<int64_t>(sizeof(float)), tiles,
               sums + i * kBlockPanels * kLanes);
