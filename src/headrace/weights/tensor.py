@@ -6,6 +6,7 @@ order, (out, in) for matrices, whatever the file's own order is.
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -25,6 +26,8 @@ class Tensor:
     the product of all dimensions but the last (1 for a vector).
     row_order: int32[rows'] or None. When given, row i of the tensor is stored row row_order[i]
     (how rows of Q and K are put back in order without touching the file); shape[0] is its length.
+    column_order: int32[columns] or None. When given, column i of `data` is the tensor's column
+    column_order[i] (GPTQ's act-order: columns of a group lie together so that they share a scale).
     """
 
     name: str
@@ -32,6 +35,7 @@ class Tensor:
     codec: Codec
     data: npt.NDArray[np.uint8]
     row_order: npt.NDArray[np.int32] | None = None
+    column_order: npt.NDArray[np.int32] | None = None
 
     @property
     def nbytes(self) -> int:
@@ -42,6 +46,12 @@ class Tensor:
     def num_values(self) -> int:
         """Values it holds; 1 for a scalar."""
         return math.prod(self.shape)
+
+    def renamed(self, name: str) -> Tensor:
+        """This tensor under another name; its parts stay where they are."""
+        other = copy.copy(self)
+        object.__setattr__(other, "name", name)
+        return other
 
     def select_rows(self, order: npt.NDArray[np.int32]) -> Tensor:
         """This tensor with its rows in another order; only for matrices. Copies nothing."""
@@ -80,4 +90,9 @@ class Tensor:
     ) -> npt.NDArray[np.float32]:
         """float32[n, width] of stored rows uint8[n, row_bytes] that are rows `places` of `data`."""
         del places
-        return self.codec.decode(rows)
+        values = self.codec.decode(rows)
+        if self.column_order is None:
+            return values
+        ordered = np.empty_like(values)
+        ordered[..., self.column_order] = values
+        return ordered
