@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.weights.codecs import BF16, BYTES, F8_E4M3, F16, F32, RAW, Codec
+from headrace.weights.open import open_checkpoint
 from headrace.weights.safetensors_file import read_safetensors
 from headrace.weights.safetensors_writer import write_safetensors_file
 from headrace.weights.source import TensorSource, source_of_array, source_of_rows
@@ -234,10 +235,11 @@ def small_floats(
 
 
 def _written(
-    plain: Path, layout: Layout, seed: int
+    plain: Path, layout: Layout, seed: int, *, single: bool
 ) -> Iterator[tuple[str, list[TensorSource], Floats | None]]:
     rng = np.random.default_rng(seed)
-    for name, tensor in read_safetensors(plain / "model.safetensors").tensors.items():
+    stored = open_checkpoint(plain) if single else read_safetensors(plain / "model.safetensors")
+    for name, tensor in stored.tensors.items():
         exact = tensor.to_f32()
         if not is_quantised(name, exact) or not name.endswith(".weight"):
             yield name, [source_of_array(exact, name)], None
@@ -246,11 +248,17 @@ def _written(
         yield name, *make(name.removesuffix("weight"), exact, layout, rng)
 
 
-def write_four_bits(folder: Path, family: str, layout: Layout, **options: Any) -> Folders:
-    """A tiny model of a family in 4 bits, and one with the same values in F32."""
+def write_four_bits(
+    folder: Path, family: str, layout: Layout, *, single: bool = False, **options: Any
+) -> Folders:
+    """A tiny model of a family in 4 bits, and one with the same values in F32.
+
+    single: whether experts that the family has as stacks are written apart, as programs that make
+    4 bits do.
+    """
     path = write_tiny_hf(folder / "plain", family, **options)  # type: ignore[arg-type]
     packed, same, values = [], [], {}
-    for name, tensors, exact in _written(path, layout, 0):
+    for name, tensors, exact in _written(path, layout, 0, single=single):
         packed += tensors
         if exact is None:
             same += tensors

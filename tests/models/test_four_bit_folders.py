@@ -89,6 +89,32 @@ def test_experts_and_latent_attention_run_too(
     assert np.array_equal(small, Session(model, kernels).feed_in_chunks(IDS, 5))
 
 
+STACKED: dict[str, dict[str, int]] = {
+    "qwen3_vl_moe_text": {"moe_intermediate_size": 64},
+    "llama4_text": {"intermediate_size_mlp": 128},
+}
+"""Families whose folders of 16 bits hold experts as stacks."""
+
+
+@pytest.mark.parametrize("family", STACKED)
+@pytest.mark.parametrize("name", ["AWQ", "NVFP4 of compressed-tensors"])
+def test_experts_that_a_maker_took_out_of_their_stacks_are_read(
+    family: str, name: str, tmp_path: Path, reference: Ops, kernels: Ops
+) -> None:
+    widths = {"hidden": 128, "intermediate": 128, **STACKED[family]}
+    made = write_four_bits(tmp_path, family, LAYOUTS[name], single=True, **widths)
+    checkpoint = open_checkpoint(made.small)
+    experts = [tensor for tensor in made.values if ".experts." in tensor]
+    assert experts
+    for tensor_name in experts:
+        tensor = checkpoint.tensors[tensor_name]
+        assert tensor.codec.name in GROUPED
+        assert np.array_equal(tensor.to_f32(), made.values[tensor_name])
+    native = Session(load_model(checkpoint, kernels), kernels).feed(IDS)
+    slow = Session(load_model(checkpoint, reference), reference).feed(IDS)
+    assert apart(native, slow)[0] < 0.01
+
+
 def test_columns_in_an_order_of_their_own_stay_at_four_bits(
     tmp_path: Path, kernels: Ops, reference: Ops
 ) -> None:
