@@ -20,22 +20,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Tensor:
-    """A tensor of `shape` whose rows are stored one after another in `data`.
-
-    data: uint8[rows, row_bytes], contiguous, usually a read-only view of a mapped file; `rows` is
-    the product of all dimensions but the last (1 for a vector).
-    row_order: int32[rows'] or None. When given, row i of the tensor is stored row row_order[i]
-    (how rows of Q and K are put back in order without touching the file); shape[0] is its length.
-    column_order: int32[columns] or None. When given, column i of `data` is the tensor's column
-    column_order[i] (GPTQ's act-order: columns of a group lie together so that they share a scale).
-    """
+    """A tensor whose rows are stored one after another."""
 
     name: str
     shape: tuple[int, ...]
     codec: Codec
     data: npt.NDArray[np.uint8]
+    """uint8[rows, row_bytes], contiguous, usually a read-only view of a mapped file; `rows` is the
+    product of all dimensions but the last (1 for a vector)."""
     row_order: npt.NDArray[np.int32] | None = None
+    """int32[rows'] or None. When given, row i of the tensor is stored row row_order[i] (how rows of
+    Q and K are put back in order without touching the file); shape[0] is its length."""
     column_order: npt.NDArray[np.int32] | None = None
+    """int32[columns] or None. When given, column i of `data` is the tensor's column column_order[i]
+    (GPTQ's act-order: columns of a group lie together so that they share a scale)."""
 
     @property
     def nbytes(self) -> int:

@@ -97,7 +97,7 @@ class ModuleNames:
 
 
 class FirstMatch:
-    """Several lists, of which the first that has a module is looked for."""
+    """A search for the first of several lists that has a module."""
 
     def __init__(self, lists: Sequence[ModuleNames]) -> None:
         """Raises UnsupportedModelError where they have too many patterns together."""
