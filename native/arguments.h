@@ -142,10 +142,13 @@ class ScaledRows : public MatrixRows {
     const auto check = [](const char* name, int64_t value, bool good, const char* rule) {
       if (!good) refuse(std::string(name) + " " + std::to_string(value) + " is not " + rule);
     };
-    check("block_rows", block_rows, block_rows >= 1, "at least 1");
+    // Sizes of dimensions have 32 bits here; sums with larger ones would overflow.
+    constexpr int64_t kMost = INT32_MAX;
+    check("block_rows", block_rows, block_rows >= 1 && block_rows <= kMost, "1 to 2147483647");
     check("block_columns", block_columns,
-          block_columns >= 1 && (block_columns % kRun == 0 || block_columns >= width),
-          "a multiple of 128, or all columns");
+          block_columns >= 1 && block_columns <= kMost &&
+              (block_columns % kRun == 0 || block_columns >= width),
+          "a multiple of 128, or all columns, and at most 2147483647");
     scales_.require(0, (rows + block_rows - 1) / block_rows);
     scales_.require(1, (width + block_columns - 1) / block_columns);
     if (order_) order_.view().require_below(rows);

@@ -1,9 +1,10 @@
 """Gives a built wheel the tag of the oldest glibc it runs on, and says what holds it there.
 
-The wheel is looked into first: every source file is in it, one native module, every dispatch level.
-auditwheel then reads which versions of glibc's and libgcc's symbols the module needs and writes a
-copy with the lowest manylinux tag that has them. The tag is read back and compared with the symbols
-themselves; the versions and the symbols that decide are printed. Exits 1 naming what does not hold.
+The wheel is looked into first: every source file is in it, one native module of kernels with every
+dispatch level, and one of encoders. auditwheel then reads which versions of glibc's and libgcc's
+symbols the modules need and writes a copy with the lowest manylinux tag that has them. The tag is
+read back and compared with the symbols themselves; the versions and the symbols that decide are
+printed. Exits 1 naming what does not hold.
 usage: .venv-wheel/bin/python tools/repair_wheel.py WHEEL --into dist
 """
 
@@ -105,6 +106,15 @@ def needed_symbols(module: bytes) -> dict[str, list[str]]:
     return found
 
 
+def merged(modules: Iterable[Mapping[str, list[str]]]) -> dict[str, list[str]]:
+    """The symbols that several modules need, by version, each once."""
+    found: dict[str, set[str]] = {}
+    for symbols in modules:
+        for version, names in symbols.items():
+            found.setdefault(version, set()).update(names)
+    return {version: sorted(names) for version, names in found.items()}
+
+
 def explained(symbols: Mapping[str, Iterable[str]]) -> list[str]:
     """The versions that are needed, newest glibc first, each with its symbols where they decide."""
     floor = oldest_glibc(symbols)
@@ -140,6 +150,7 @@ def main() -> int:
         names = archive.namelist()
         faults = content_faults(names, expected_files(PACKAGE))
         modules = [archive.read(name) for name in names if MODULE.fullmatch(name)]
+        encoders = [archive.read(name) for name in names if ENCODERS.fullmatch(name)]
     machine = os.uname().machine
     for module in modules:
         faults += [f"level {level} is missing" for level in missing_levels(module, machine)]
@@ -147,7 +158,7 @@ def main() -> int:
         print("\n".join(faults))
         return 1
     place = repaired(options.wheel, options.into)
-    symbols = needed_symbols(modules[0])
+    symbols = merged(map(needed_symbols, (*modules, *encoders)))
     print("\n".join(explained(symbols)))
     if tagged_glibc(place.name) < oldest_glibc(symbols):
         print(f"{place.name} promises an older glibc than that")

@@ -11,12 +11,14 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+from zlib import crc32
 
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
 from headrace.weights.codecs import BF16, BYTES, F8_E4M3, F16, F32, RAW, Codec
+from headrace.weights.open import open_checkpoint
 from headrace.weights.safetensors_file import read_safetensors
 from headrace.weights.safetensors_writer import write_safetensors_file
 from headrace.weights.source import TensorSource, source_of_array, source_of_rows
@@ -42,6 +44,8 @@ class Layout(NamedTuple):
     """Of the scales."""
     less: int = 0
     """What stored zero points lack."""
+    ordered: bool = False
+    """Whether groups are of columns that do not lie together (act-order)."""
 
 
 def compressed(format: str, **weights: Any) -> dict[str, Any]:
@@ -71,6 +75,13 @@ LAYOUTS: dict[str, Layout] = {
     ),
     "GPTQ": Layout(gptq(), "gptq", 32, less=1),
     "GPTQ asymmetric": Layout(gptq(sym=False), "gptq", 32, symmetric=False, less=1),
+    "GPTQ in an order": Layout(
+        gptq(sym=False, desc_act=True), "gptq", 32, symmetric=False, less=1, ordered=True
+    ),
+    "W4A16 in an order": Layout(
+        compressed("pack-quantized", type="int", strategy="group", group_size=64,
+                   actorder="group"), "compressed", 64, codec=BF16, ordered=True,
+    ),
     "GPTQ v2": Layout(
         gptq(sym=False, checkpoint_format="gptq_v2"), "gptq", 32, symmetric=False
     ),
@@ -105,16 +116,28 @@ class Folders(NamedTuple):
     """What each matrix of 4 bits stands for, by name."""
 
 
-def words(numbers: Ints) -> npt.NDArray[np.uint8]:
-    """Bytes of words of the numbers [..., n, 8] of 4 bits, the first in the lowest bits."""
+def words(numbers: Ints, less: int = 0) -> npt.NDArray[np.uint8]:
+    """Bytes of words of the numbers [..., n, 8] of 4 bits, the first in the lowest bits; each less
+    by one of each number where `less` is 1, as GPTQModel saves zero points.
+    """
     total = np.zeros(numbers.shape[:-1], np.int64)
     for place in range(8):
         total += numbers[..., place] << (4 * place)
+    total = (total - less * 0x11111111) % (1 << 32)
     return np.ascontiguousarray(total.astype("<u4")).view(np.uint8).reshape(len(total), -1)
 
 
 def raw(name: str, rows: npt.NDArray[np.uint8], shape: tuple[int, ...], dtype: str) -> TensorSource:
     return source_of_rows(rows, shape, name, RAW[dtype])
+
+
+def columns_of_groups(module: str, columns: int, layout: Layout) -> Ints:
+    """The columns, those of the first group first; the same for projections that share inputs."""
+    if not layout.ordered:
+        return np.arange(columns)
+    parent, _, name = module.rstrip(".").rpartition(".")
+    shared = name if name in ("o_proj", "down_proj") else "inputs"
+    return np.random.default_rng(crc32(f"{parent}.{shared}".encode())).permutation(columns)
 
 
 def whole_numbers(
@@ -123,17 +146,22 @@ def whole_numbers(
     """Tensors of a matrix in integers, and the values by the format's formula."""
     rows, columns = values.shape
     size = layout.columns or columns
+    lie = columns_of_groups(module, columns, layout)
+    values = values[:, lie]
     groups = columns // size
     peaks = np.abs(values.reshape(rows, groups, size)).max(axis=2)
     scales = layout.codec.decode(layout.codec.encode((peaks / np.float32(7)).astype(np.float32)))
     zeros = np.full((rows, groups), 8, np.int64)
     if not layout.symmetric:
-        zeros = rng.integers(5, 16 + layout.less, (rows, groups))
-        zeros[0, 0] = 15 + layout.less
+        # 0 borrows from its neighbours in a word where zero points are stored less one.
+        zeros = rng.integers(3, 16, (rows, groups))
+        zeros[0, 0], zeros[3, 0], zeros[4, 0], zeros[9, -1] = 15, 0, 0, 0
     spread, middle = scales.repeat(size, axis=1), zeros.repeat(size, axis=1)
     numbers = np.clip(np.rint(values / spread) + middle, 0, 15).astype(np.int64)
     exact = (numbers - middle).astype(np.float32) * spread
-    stored = zeros - layout.less
+    back = np.argsort(lie)
+    numbers, exact = numbers[:, back], exact[:, back]
+    of_columns = (back // size).astype("<i4").view(np.uint8)[None]
     if layout.kind == "compressed":
         packed = words(numbers.reshape(rows, -1, 8))
         tensors = [
@@ -144,21 +172,22 @@ def whole_numbers(
         ]  # fmt: skip
         if not layout.symmetric:
             padded = np.zeros((-(-rows // 8) * 8, groups), np.int64)
-            padded[:rows] = stored
+            padded[:rows] = zeros
             across = padded.reshape(-1, 8, groups).swapaxes(1, 2)
             shape = (len(across), groups)
             tensors.append(raw(f"{module}weight_zero_point", words(across), shape, "I32"))
+        if layout.ordered:
+            tensors.append(raw(f"{module}weight_g_idx", of_columns, (columns,), "I32"))
         return tensors, exact
     if layout.kind == "gptq":
         packed = words(numbers.T.reshape(columns // 8, 8, rows).swapaxes(1, 2))
         shape = (columns // 8, rows)
-        of_zeros = words(stored.T.reshape(groups, rows // 8, 8))
-        order = np.array([[column // size for column in range(columns)]], "<i4").view(np.uint8)
-        more = [raw(f"{module}g_idx", order, (columns,), "I32")]
+        of_zeros = words(zeros.T.reshape(groups, rows // 8, 8), layout.less)
+        more = [raw(f"{module}g_idx", of_columns, (columns,), "I32")]
     else:
         packed = words(numbers.T.reshape(columns, rows // 8, 8)[:, :, AWQ_ROWS])
         shape = (columns, rows // 8)
-        of_zeros = words(stored.T.reshape(groups, rows // 8, 8)[:, :, AWQ_ROWS])
+        of_zeros = words(zeros.T.reshape(groups, rows // 8, 8)[:, :, AWQ_ROWS])
         more = []
     return [
         raw(f"{module}qweight", packed, shape, "I32"),
@@ -206,10 +235,11 @@ def small_floats(
 
 
 def _written(
-    plain: Path, layout: Layout, seed: int
+    plain: Path, layout: Layout, seed: int, *, single: bool
 ) -> Iterator[tuple[str, list[TensorSource], Floats | None]]:
     rng = np.random.default_rng(seed)
-    for name, tensor in read_safetensors(plain / "model.safetensors").tensors.items():
+    stored = open_checkpoint(plain) if single else read_safetensors(plain / "model.safetensors")
+    for name, tensor in stored.tensors.items():
         exact = tensor.to_f32()
         if not is_quantised(name, exact) or not name.endswith(".weight"):
             yield name, [source_of_array(exact, name)], None
@@ -218,11 +248,17 @@ def _written(
         yield name, *make(name.removesuffix("weight"), exact, layout, rng)
 
 
-def write_four_bits(folder: Path, family: str, layout: Layout, **options: Any) -> Folders:
-    """A tiny model of a family in 4 bits, and one with the same values in F32."""
+def write_four_bits(
+    folder: Path, family: str, layout: Layout, *, single: bool = False, **options: Any
+) -> Folders:
+    """A tiny model of a family in 4 bits, and one with the same values in F32.
+
+    single: whether experts that the family has as stacks are written apart, as programs that make
+    4 bits do.
+    """
     path = write_tiny_hf(folder / "plain", family, **options)  # type: ignore[arg-type]
     packed, same, values = [], [], {}
-    for name, tensors, exact in _written(path, layout, 0):
+    for name, tensors, exact in _written(path, layout, 0, single=single):
         packed += tensors
         if exact is None:
             same += tensors

@@ -17,7 +17,7 @@ import pytest
 
 from headrace import LLM, SamplingParams
 from headrace.config.settings import EngineConfig
-from headrace.engine.memory.expert_memory import plan_weights
+from headrace.engine.memory.expert_memory import WeightPlan, plan_weights
 from headrace.engine.memory.weight_memory import copied_bytes
 from headrace.errors import CheckpointError, UnsupportedModelError
 from headrace.models import load_model
@@ -158,9 +158,15 @@ def test_bytes_are_those_of_the_file_and_of_the_kernels(tmp_path: Path, kernels:
     assert weights < kinds["F8_E4M3"] < 1.01 * weights
     model = load_model(checkpoint, kernels)
     assert model.weight_bytes == header and model.weight_codec == "F8_E4M3"
-    planned = plan_weights(checkpoint, EngineConfig(model="-", backend="cpu"))
-    del planned
     assert copied_bytes(checkpoint) <= header
+    # Nothing is planned ahead where there are no experts.
+    config = EngineConfig(model="-", backend="cpu")
+    assert plan_weights(checkpoint, config) == WeightPlan()
+    experts = open_checkpoint(write_fp8(tmp_path / "e", "qwen3_moe", BLOCKS).fp8)
+    plan = plan_weights(experts, config)
+    tensors = {name: tensor for name, tensor in experts.tensors.items() if ".experts." in name}
+    assert sum(tensor.num_values for tensor in tensors.values()) < plan.expert_bytes
+    assert 1.0 <= plan.expert_bytes / sum(tensor.nbytes for tensor in tensors.values()) < 1.2
 
 
 def test_it_is_written_as_numbers(tmp_path: Path) -> None:

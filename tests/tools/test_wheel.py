@@ -70,6 +70,13 @@ def test_levels_are_those_of_the_build() -> None:
     assert built == {level for levels in repair_wheel.LEVELS.values() for level in levels}
 
 
+def test_what_any_module_needs_decides() -> None:
+    kernels, encoders = {"GLIBC_2.4": ["x", "w"]}, {"GLIBC_2.38": ["strtol"], "GLIBC_2.4": ["x"]}
+    symbols = repair_wheel.merged([kernels, encoders])
+    assert symbols == {"GLIBC_2.4": ["w", "x"], "GLIBC_2.38": ["strtol"]}
+    assert repair_wheel.oldest_glibc(symbols) == (2, 38)
+
+
 def test_the_oldest_glibc_is_the_newest_version_that_a_symbol_needs() -> None:
     symbols = {
         "GLIBC_2.2.5": ["free"], "GLIBC_2.34": ["pthread_join", "pthread_create"],

@@ -198,7 +198,7 @@ def test_derived_tables_of_old_folders_are_left_out(tmp_path: Path) -> None:
         ({"num_local_experts": 8}, "'num_local_experts' is 8"),
         ({"partial_rotary_factor": 0.5}, "partial_rotary_factor = 0.5"),
         ({"layer_types": ["sliding_attention"]}, "'layer_types'"),
-        ({"quantization_config": {"bits": 4}}, "'quantization_config'"),
+        ({"quantization_config": {"bits": 4}}, "quantization_config = "),
         ({"attention_multiplier": 0.1}, "'attention_multiplier' is 0.1"),
         ({"use_rope": False}, "'use_rope' is False"),
         ({"pretraining_tp": 2}, "'pretraining_tp' is 2"),

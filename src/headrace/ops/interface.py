@@ -63,6 +63,9 @@ class LinearWeight:
     codec: str
     nbytes: int
     packed: Any
+    column_order: Array | None = None
+    """int32[in]: column i of `packed` is multiplied by column column_order[i] of x; None where
+    columns lie as in x."""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from headrace.errors import UnsupportedModelError
 from headrace.ops.experts import MOST_EXPERTS
 from headrace.ops.interface import Norm, RopeTable
 from headrace.weights.tensor import Tensor
@@ -111,6 +112,33 @@ def fused_codec(parts: Sequence[Tensor]) -> tuple[str, int]:
     return codecs.pop(), widths.pop()
 
 
+def fused_order(parts: Sequence[Tensor]) -> npt.NDArray[np.int32] | None:
+    """The order of columns that all of `parts` have; ValueError where they differ in it."""
+    first = parts[0]
+    for part in parts[1:]:
+        if not same_order(first, part):
+            raise ValueError(f"{first.name} and {part.name} have their columns in other orders")
+    return first.column_order
+
+
+def same_order(one: Tensor, other: Tensor) -> bool:
+    """Whether two matrices have their columns in the same order."""
+    orders = one.column_order, other.column_order
+    if orders[0] is None or orders[1] is None:
+        return orders[0] is orders[1]
+    return np.array_equal(*orders)
+
+
+def check_in_order(tensor: Tensor) -> None:
+    """Raise UnsupportedModelError where columns have an order of their own."""
+    if tensor.column_order is not None:
+        raise UnsupportedModelError(
+            f"tensor {tensor.name} has columns in an order of their own (desc_act, actorder), in "
+            "which projections are read, and neither experts nor tables. Use a folder made "
+            "without it, or a GGUF file of the model"
+        )
+
+
 def expert_shape(
     experts: Sequence[Sequence[Tensor]], bias: Sequence[Sequence[Tensor | None]] | None
 ) -> tuple[str, int, int]:
@@ -121,6 +149,8 @@ def expert_shape(
         raise ValueError(f"biases of {len(bias)} experts for {len(experts)}")
     kinds: dict[tuple[str, int, int], str] = {}
     for parts in experts:
+        for part in parts:
+            check_in_order(part)
         codec, width = fused_codec(parts)
         kinds[codec, sum(part.shape[0] for part in parts), width] = parts[0].name
     if len(kinds) > 1:

@@ -83,8 +83,9 @@ def zeros_of_signed(numbers: Bytes) -> Zeros:
 
 
 def zeros_of_gptq(words: Words, more: int) -> Zeros:
-    """The same of words[groups, rows / 4]. more: 1 where stored less one, modulo 256."""
-    return lambda: _bytes(words).T + np.uint8(more)
+    """The same of words[groups, rows / 4]. more: 1 where each is stored less one; it is added to
+    the word, modulo 2**32, as GPTQModel does, so that a 255 carries into its neighbour."""
+    return lambda: _bytes(words + np.uint32(more * 0x01010101)).T
 
 
 def zeros_of_awq(words: Words) -> Zeros:

@@ -20,11 +20,13 @@ from headrace.weights.config_reader import ConfigReader
 from headrace.weights.fused_rows import grouped_to_joined, joined_to_grouped
 from headrace.weights.gguf_metadata import head_dim_of
 from headrace.weights.no_effect import is_derived
+from headrace.weights.pieces import SplitTensor
 from headrace.weights.quantisation import KEY
 from headrace.weights.rope_config import RopeConfig
 from headrace.weights.rope_rows import heads_to_half, heads_to_interleaved
 from headrace.weights.scaled_tensor import ScaledTensor
 from headrace.weights.source import TensorSource, source_of_array, source_of_tensor
+from headrace.weights.storage.statement import read_storage
 from headrace.weights.tensor import Tensor
 
 _LM_HEAD = "lm_head.weight"
@@ -147,9 +149,16 @@ def _fused_order(
 def unscaled(checkpoint: Checkpoint) -> Checkpoint:
     """The checkpoint with a config that fits what is written of it: numbers, where it holds FP8 or
     a kind of folders alone.
+
+    Raises UnsupportedModelError for a key of its quantization_config that is not known: what was
+    read may be other numbers.
     """
-    if not any(map(_is_folders_own, checkpoint.tensors.values())):
+    tensors = checkpoint.tensors.values()
+    if not any(_is_folders_own(tensor) or isinstance(tensor, SplitTensor) for tensor in tensors):
         return checkpoint
+    stated = ConfigReader({KEY: checkpoint.config.get(KEY)})
+    read_storage(stated)
+    stated.finish()
     config = {key: value for key, value in checkpoint.config.items() if key != KEY}
     return replace(checkpoint, config=config)
 

@@ -68,10 +68,10 @@ def _parts(
     name = architecture.from_folder(tensor.name)
     place = architecture.in_layer(name)
     if architecture.folder_qkv is None or place is None:
-        yield replace(tensor, name=name)
+        yield tensor.renamed(name)
         return
     if place[1] != f"{architecture.folder_qkv}.weight":
-        yield replace(tensor, name=name)
+        yield tensor.renamed(name)
         return
     counts, head_dim = _heads(architecture, config)
     order = grouped_to_joined(counts[0], counts[1], head_dim)
@@ -85,7 +85,7 @@ def _parts(
         rows = order[start : start + count * head_dim]
         start += count * head_dim
         part = f"{architecture.layers}.{place[0]}.{architecture.block[gguf]}.weight"
-        yield replace(tensor.select_rows(rows), name=part)
+        yield tensor.select_rows(rows).renamed(part)
 
 
 def _stacked(folder: Path, name: str, members: Mapping[int, Tensor]) -> Tensor:

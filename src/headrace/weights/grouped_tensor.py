@@ -11,8 +11,14 @@ How numbers of 4 bits lie in little-endian words of 32, the first in the lowest 
     awq         [columns, rows / 8]   eight rows in the order 0 2 4 6 1 3 5 7
     pairs       bytes [rows, columns / 2], two neighbours of a row
 
+Zero points of gptq are stored less one: the maker subtracts 0x11111111 from each word, so that a
+zero point of 0 borrows from its neighbour. They are read as GPTQModel reads them, by adding it to
+the word again, modulo 2**32; a 15 that was stored is 0 then, never 16.
+
 Sources: compressed-tensors compressors/pack_quantized/helpers.py and compressors/nvfp4, GPTQModel
-and AutoGPTQ (qweight, qzeros), AutoAWQ and vLLM layers/quantization/auto_awq.py (order of rows).
+utils/model.py (convert_gptq_v1_to_v2_format_module and the way back) and AutoGPTQ (qweight,
+qzeros), AutoAWQ and vLLM layers/quantization/auto_awq.py (order of rows), modelopt
+qtensor/nvfp4_tensor.py (scales of blocks).
 """
 
 from __future__ import annotations
@@ -25,16 +31,24 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import CheckpointError
-from headrace.weights.codecs import Codec
+from headrace.weights.codecs import F8_E4M3, Codec
 from headrace.weights.pieces import PiecedTensor
 
 Bytes = npt.NDArray[np.uint8]
 Words = npt.NDArray[np.uint32]
 F32 = npt.NDArray[np.float32]
+Order = npt.NDArray[np.int32]
 
 AWQ_ORDER = (0, 2, 4, 6, 1, 3, 5, 7)
 """Of eight rows, the one whose number is in bits 4 i of a word."""
 
+LEAST_SCALE, MOST_SCALE = 2.0**-117, 2.0**119
+"""Between them, or 0, is a scale of whole numbers, of either sign: products are normal float32s."""
+LEAST_WHOLE, MOST_WHOLE = 2.0**-108, 2.0**110
+"""Between them is the scale of a whole matrix of E2M1, whose groups have one from 2**-9 to 448."""
+
+_SYMMETRIC_ZERO = 8
+_ONE_EACH = np.uint32(0x11111111)
 _SLICE_VALUES = 1 << 22
 # Four bits of a word to eight of a double one, by halves.
 _SPREAD = tuple(
@@ -59,7 +73,7 @@ class Groups:
     scales: Callable[[], npt.NDArray[Any]]
     """float32[rows, groups]; of E2M1 the codes uint8[rows, groups] of E4M3."""
     zeros: Callable[[], Bytes] | None = None
-    """uint8[rows, groups], where there are zero points."""
+    """uint8[rows, groups], where there are zero points; of symmetric numbers all are 8."""
     scale: float = 1.0
     """Scale of the whole matrix, a float32; of E2M1."""
     columns: int = 0
@@ -73,9 +87,18 @@ class GroupedTensor(PiecedTensor):
 
     groups: Groups
 
-    def __init__(self, name: str, shape: tuple[int, int], codec: Codec, groups: Groups) -> None:
+    def __init__(
+        self,
+        name: str,
+        shape: tuple[int, int],
+        codec: Codec,
+        groups: Groups,
+        column_order: Order | None = None,
+    ) -> None:
+        """column_order: as of `Tensor`; `groups` gives numbers in it."""
         super().__init__(name, shape, codec)
         object.__setattr__(self, "groups", groups)
+        object.__setattr__(self, "column_order", column_order)
 
     @property
     def nbytes(self) -> int:
@@ -83,7 +106,11 @@ class GroupedTensor(PiecedTensor):
         return self.groups.nbytes
 
     def joined(self) -> Bytes:
-        """The rows in one array; raises CheckpointError where a scale is not finite."""
+        """The rows in one array.
+
+        Raises CheckpointError for a scale that is no number or out of range, for scales that are
+        all 0 though numbers are not, and for a zero point that symmetric numbers do not have.
+        """
         rows, columns = self.shape
         block, parts = self.codec.block_elements, self.groups
         count = columns // block
@@ -95,23 +122,52 @@ class GroupedTensor(PiecedTensor):
             out["qs"][first:last] = runs.reshape(last - first, count, -1)
         scales = parts.scales()
         if "e" in (self.codec.layout.names or ()):
-            self._check((scales & np.uint8(127)) != 127, scales)
+            # Of 0 the numbers are 0 in every reader: makers that do not clamp round to it.
+            self._check(scales < 127, scales, "0, or from 0.00195 to 448")
             out["d"], out["e"] = parts.scale, scales.reshape(rows, count, -1)
+            self._check_any(scales, out["qs"] & np.uint8(0x77))
             return out.view(np.uint8).reshape(rows, -1)
-        self._check(np.isfinite(scales), scales)
+        sizes = np.abs(scales)
+        good = (sizes == 0) | (sizes >= LEAST_SCALE) & (sizes <= MOST_SCALE)
+        self._check(good, scales, f"0, or of a size from {LEAST_SCALE:.3g} to {MOST_SCALE:.3g}")
         group = np.arange(count) * block // (parts.columns or columns)
         out["d"] = scales[:, group]
-        if parts.zeros is not None:
-            out["z"] = parts.zeros()[:, group]
+        zeros = None if parts.zeros is None else parts.zeros()
+        if "z" not in (self.codec.layout.names or ()):
+            self._check_symmetric(zeros)
+            self._check_any(scales, out["qs"] ^ np.uint8(17 * _SYMMETRIC_ZERO))
+        elif zeros is not None:
+            out["z"] = zeros[:, group]
+            self._check_any(scales, out["qs"] ^ (out["z"] * np.uint8(17))[:, :, None])
         return out.view(np.uint8).reshape(rows, -1)
 
-    def _check(self, good: npt.NDArray[np.bool_], scales: npt.NDArray[Any]) -> None:
+    def _check(self, good: npt.NDArray[np.bool_], scales: npt.NDArray[Any], limits: str) -> None:
         if not good.all():
-            place = tuple(int(index) for index in np.argwhere(~good)[0])
+            row, group = (int(index) for index in np.argwhere(~good)[0])
+            scale = scales[row, group]
+            value = F8_E4M3.decode(scales[row, [group]])[0] if scales.dtype == np.uint8 else scale
             raise CheckpointError(
-                f"tensor {self.name}: the scale of row {place[0]}, group {place[1]} is "
-                f"{'NaN' if scales.dtype == np.uint8 else scales[place]}; scales have to be "
-                "finite. The file is damaged, or was made with an error: fetch it again"
+                f"tensor {self.name}: the scale of row {row}, group {group} is {value:g}; a scale "
+                f"has to be {limits}. The file is damaged, or was made with an error: fetch it "
+                "again"
+            )
+
+    def _check_any(self, scales: npt.NDArray[Any], numbers: Bytes) -> None:
+        """Some scale is above 0 where some number is: weights that are all lost are damage."""
+        if not scales.any() and numbers.any():
+            raise CheckpointError(
+                f"tensor {self.name}: all {scales.size} scales are 0, and its numbers are not. The "
+                "file is damaged, fetch it again"
+            )
+
+    def _check_symmetric(self, zeros: Bytes | None) -> None:
+        if zeros is not None and (wrong := np.argwhere(zeros != _SYMMETRIC_ZERO)).size:
+            row, group = (int(index) for index in wrong[0])
+            raise CheckpointError(
+                f"tensor {self.name}: the config states symmetric numbers, whose zero point is "
+                f"{_SYMMETRIC_ZERO}, and qzeros has {zeros[row, group]} at row {row}, group "
+                f"{group}. Config and weights are not of one model, or the config is wrong (sym, "
+                "zero_point, checkpoint_format): fetch the folder again"
             )
 
 
@@ -171,9 +227,29 @@ def in_pairs(pairs: Bytes) -> Codes:
     return along_rows(np.ascontiguousarray(pairs).view("<u4"))
 
 
-def zeros_of_gptq(words: Words, more: int) -> Callable[[], Bytes]:
-    """Zero points uint8[rows, groups] of words[groups, rows / 8]. more: 1 where stored less one."""
-    return lambda: _numbers(words).reshape(len(words), -1).T + np.uint8(more)
+def in_order(codes: Codes, order: Order) -> Codes:
+    """The same numbers with their columns in another order: column i is column order[i]."""
+
+    def ordered(first: int, last: int) -> Bytes:
+        runs = codes(first, last)
+        numbers = np.concatenate([runs & np.uint8(15), runs >> np.uint8(4)], axis=2)
+        turned = np.take(numbers.reshape(last - first, -1), order, axis=1)
+        turned = turned.reshape(last - first, -1, 2, 16)
+        packed: Bytes = turned[:, :, 0] | turned[:, :, 1] << np.uint8(4)
+        return packed
+
+    return ordered
+
+
+def zeros_of_gptq(words: Words, *, less_one: bool) -> Callable[[], Bytes]:
+    """Zero points uint8[rows, groups] of words[groups, rows / 8]. less_one: how they are stored."""
+
+    def zeros() -> Bytes:
+        # Of arrays the addition is modulo 2**32.
+        whole = words + _ONE_EACH if less_one else words
+        return _numbers(whole).reshape(len(words), -1).T
+
+    return zeros
 
 
 def zeros_of_awq(words: Words) -> Callable[[], Bytes]:

@@ -8,11 +8,10 @@ Pickled weights (pytorch_model.bin) are never opened, because reading them runs 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from headrace.errors import CheckpointError, UnsupportedModelError, shown
+from headrace.errors import CheckpointError, shown
 from headrace.weights.architectures import Architecture, known_architecture
 from headrace.weights.checkpoint import Checkpoint, Conventions
 from headrace.weights.codecs import BYTES
@@ -92,11 +91,11 @@ def open_hf_folder(folder: Path) -> Checkpoint:
 
 
 def _storage(stated: Mapping[str, Any]) -> Storage | None:
-    """How weights are stored; None for plain numbers, and for what a family refuses by name."""
-    try:
-        return read_storage(ConfigReader({KEY: stated_quantisation(stated)}))
-    except UnsupportedModelError:
-        return None
+    """How weights are stored; None for plain numbers.
+
+    Keys that are not known stop a load or a conversion, which may be given leave to ignore them.
+    """
+    return read_storage(ConfigReader({KEY: stated_quantisation(stated)}))
 
 
 def weight_files(folder: Path) -> list[Path]:
@@ -184,7 +183,7 @@ def _prefixed(tensors: Mapping[str, Tensor], architecture: Architecture) -> Mapp
     names = {
         name: name if name.startswith(("lm_head.", head)) else prefix + name for name in tensors
     }
-    return {names[name]: replace(tensor, name=names[name]) for name, tensor in tensors.items()}
+    return {names[name]: tensor.renamed(names[name]) for name, tensor in tensors.items()}
 
 
 def _tokenizer_config(folder: Path) -> dict[str, Any]:

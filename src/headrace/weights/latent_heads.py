@@ -39,9 +39,13 @@ def split(joined: Tensor, heads: int, nope: int, value: int) -> tuple[list[Tenso
     """Keys (latent, nope) and values (value, latent) of every head of `kv_b_proj`."""
     latent = joined.shape[1]
     if isinstance(joined, PiecedTensor):
-        joined = Tensor(joined.name, joined.shape, joined.codec, joined.data)
+        joined = joined.held()
     keys: list[Tensor] = []
     values: list[Tensor] = []
+    if joined.column_order is not None:
+        # Heads are computed without an order of columns.
+        exact = F32.encode(joined.to_f32())
+        joined = Tensor(joined.name, joined.shape, F32, exact)
     for head in range(heads):
         at = head * (nope + value)
         if isinstance(joined, ScaledTensor):

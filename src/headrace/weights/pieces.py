@@ -30,7 +30,8 @@ class PiecedTensor(Tensor):
     def __init__(self, name: str, shape: tuple[int, ...], codec: Codec) -> None:
         for field, value in (("name", name), ("shape", shape), ("codec", codec)):
             object.__setattr__(self, field, value)
-        object.__setattr__(self, "row_order", None)
+        for field in ("row_order", "column_order"):
+            object.__setattr__(self, field, None)
 
     def joined(self) -> Bytes:
         """The rows in one array."""
@@ -48,7 +49,11 @@ class PiecedTensor(Tensor):
 
     def select_rows(self, order: npt.NDArray[np.int32]) -> Tensor:
         """The rows in another order, put together and held."""
-        return Tensor(self.name, self.shape, self.codec, self.data).select_rows(order)
+        return self.held().select_rows(order)
+
+    def held(self) -> Tensor:
+        """The same tensor with its rows put together once and kept."""
+        return Tensor(self.name, self.shape, self.codec, self.data, column_order=self.column_order)
 
 
 class TurnedTensor(PiecedTensor):

@@ -6,6 +6,7 @@ order, (out, in) for matrices, whatever the file's own order is.
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -19,19 +20,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Tensor:
-    """A tensor of `shape` whose rows are stored one after another in `data`.
-
-    data: uint8[rows, row_bytes], contiguous, usually a read-only view of a mapped file; `rows` is
-    the product of all dimensions but the last (1 for a vector).
-    row_order: int32[rows'] or None. When given, row i of the tensor is stored row row_order[i]
-    (how rows of Q and K are put back in order without touching the file); shape[0] is its length.
-    """
+    """A tensor whose rows are stored one after another."""
 
     name: str
     shape: tuple[int, ...]
     codec: Codec
     data: npt.NDArray[np.uint8]
+    """uint8[rows, row_bytes], contiguous, usually a read-only view of a mapped file; `rows` is the
+    product of all dimensions but the last (1 for a vector)."""
     row_order: npt.NDArray[np.int32] | None = None
+    """int32[rows'] or None. When given, row i of the tensor is stored row row_order[i] (how rows of
+    Q and K are put back in order without touching the file); shape[0] is its length."""
+    column_order: npt.NDArray[np.int32] | None = None
+    """int32[columns] or None. When given, column i of `data` is the tensor's column column_order[i]
+    (GPTQ's act-order: columns of a group lie together so that they share a scale)."""
 
     @property
     def nbytes(self) -> int:
@@ -42,6 +44,12 @@ class Tensor:
     def num_values(self) -> int:
         """Values it holds; 1 for a scalar."""
         return math.prod(self.shape)
+
+    def renamed(self, name: str) -> Tensor:
+        """This tensor under another name; its parts stay where they are."""
+        other = copy.copy(self)
+        object.__setattr__(other, "name", name)
+        return other
 
     def select_rows(self, order: npt.NDArray[np.int32]) -> Tensor:
         """This tensor with its rows in another order; only for matrices. Copies nothing."""
@@ -80,4 +88,9 @@ class Tensor:
     ) -> npt.NDArray[np.float32]:
         """float32[n, width] of stored rows uint8[n, row_bytes] that are rows `places` of `data`."""
         del places
-        return self.codec.decode(rows)
+        values = self.codec.decode(rows)
+        if self.column_order is None:
+            return values
+        ordered = np.empty_like(values)
+        ordered[..., self.column_order] = values
+        return ordered

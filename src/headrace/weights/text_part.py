@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from headrace.errors import CheckpointError, shown
@@ -106,7 +106,7 @@ def text_part(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> TextP
                 f"the text model, {text_name}; the files are not of one model, fetch them again"
             )
         kept[text_name] = tensor
-    named = {text_name: replace(tensor, name=text_name) for text_name, tensor in kept.items()}
+    named = {text_name: tensor.renamed(text_name) for text_name, tensor in kept.items()}
     return TextPart(named, dict(sorted(left_out.items())))
 
 

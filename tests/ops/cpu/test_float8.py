@@ -91,7 +91,9 @@ def test_a_nan_among_the_codes_shows_in_its_output_and_in_no_other(level: str, c
     ("block", "shape", "words"),
     [
         ((128, 64), (1, 3), "block_columns 64 is not a multiple of 128, or all columns"),
-        ((0, 128), (1, 2), "block_rows 0 is not at least 1"),
+        ((0, 128), (1, 2), "block_rows 0 is not 1 to 2147483647"),
+        ((2**63 - 1, 128), (1, 2), f"block_rows {2**63 - 1} is not 1 to 2147483647"),
+        ((16, 2**62), (2, 1), f"block_columns {2**62} is not .*at most 2147483647"),
         ((16, 128), (1, 2), "scales: dimension 0 is 1, must be 2"),
         ((16, 128), (2, 1), "scales: dimension 1 is 1, must be 2"),
     ],

@@ -11,7 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import UnsupportedModelError
-from headrace.weights.storage.module_names import MAX_LENGTH, MAX_NAMES, ModuleNames
+from headrace.weights.storage.module_names import (
+    MAX_LENGTH,
+    MAX_NAMES,
+    MAX_PATTERN_CHARACTERS,
+    FirstMatch,
+    ModuleNames,
+)
+from headrace.weights.storage.storage import Storage, WeightFormat
 
 
 def covered(name: str, *modules: str) -> list[bool]:
@@ -90,6 +97,49 @@ def test_an_expression_that_is_not_understood_stops_by_its_text(expression: str)
     with pytest.raises(UnsupportedModelError, match="not understood") as caught:
         ModuleNames([f"re:{expression}"])
     assert "re:" in str(caught.value) and len(str(caught.value)) < 400
+
+
+_NAMES = st.sampled_from(["a", "b.1", "a.b", "re:.*b", "re:a", "a*", "*.1", "re:.*[1x]$"])
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.lists(_NAMES, max_size=3), max_size=4), _MODULES)
+def test_the_first_of_several_lists_is_the_first_that_has_the_module(
+    lists: list[list[str]], module: str
+) -> None:
+    modules = [ModuleNames(names) for names in lists]
+    expected = next((at for at, names in enumerate(modules) if names.covers(module)), None)
+    assert FirstMatch(modules).first(module) == expected
+
+
+def test_patterns_together_have_a_limit() -> None:
+    name = "re:" + ".*a" * 100
+    with pytest.raises(UnsupportedModelError, match=f"at most {MAX_PATTERN_CHARACTERS}"):
+        ModuleNames([name] * 2000)
+    half = ModuleNames([name] * 60)
+    with pytest.raises(UnsupportedModelError, match=f"at most {MAX_PATTERN_CHARACTERS}"):
+        FirstMatch([half, half])
+
+
+def test_patterns_that_need_too_much_work_stop_by_that() -> None:
+    """Each set of states is new: the length of a name, and what stands where in it."""
+    names = ModuleNames([f"re:(a|b|.)*{'.' * at}c{'(a|b)' * 60}" for at in range(1, 90)])
+    begun = time.process_time()
+    with pytest.raises(UnsupportedModelError, match="too long to match"):
+        for number in range(4000):
+            names.covers(f"{number:b}".replace("0", "c").replace("1", "a") * 6)
+    assert time.process_time() - begun < 10
+
+
+def test_a_format_for_each_of_many_modules_is_found_at_once() -> None:
+    eight = WeightFormat("int", 8, "channel")
+    groups = tuple((ModuleNames([f"model.layers.{n}.mlp"]), eight) for n in range(20_000))
+    storage = Storage("auto-round", None, groups)
+    begun = time.process_time()
+    for number in range(2000):
+        assert storage.format_of(f"model.layers.{number}.mlp.up_proj") is eight
+        assert storage.format_of(f"model.layers.{number}.self_attn") is None
+    assert time.process_time() - begun < 0.4
 
 
 def test_a_list_has_limits() -> None:

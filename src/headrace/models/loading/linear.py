@@ -1,4 +1,4 @@
-"""A loaded projection: one packed weight, or one for each codec its parts are stored in."""
+"""A loaded projection: one packed weight, or one for each way in which its parts are stored."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from headrace.ops.interface import Array, LinearWeight, Norm, Ops
 
 @dataclass(frozen=True)
 class Linear:
-    """A projection, or several that share their input. One weight unless codecs differ.
+    """A projection, or several that share their input. One weight unless codecs differ, or orders
+    of columns.
 
     Files that mix codecs (GGUF's V in a finer kind than Q and K) cannot be fused; their outputs
     are then computed apart and joined, with the same values.

@@ -148,13 +148,19 @@ class ProjectionLoader(TensorReader):
         """counted: the matrix was already counted as done, under another use."""
         weights = []
         pairs = zip(matrices, biases, strict=True)
-        for _, group in groupby(pairs, key=lambda pair: pair[0].codec.name):
+        for _, group in groupby(pairs, key=lambda pair: _fusion_key(pair[0])):
             parts, part_biases = zip(*group, strict=True)
             weights.append(self._ops.linear_weight(parts, bias=part_biases))
             self.packed_elements += sum(part.shape[0] * part.shape[1] for part in parts)
             if not counted:
                 self._advance(*parts, *(item for item in part_biases if item is not None))
         return Linear(self._ops, tuple(weights))
+
+
+def _fusion_key(matrix: Tensor) -> tuple[str, bytes]:
+    """Matrices that have the same one can be fused."""
+    order = matrix.column_order
+    return matrix.codec.name, b"" if order is None else order.tobytes()
 
 
 def _reordered(bias: Tensor | None, order: npt.NDArray[np.int32]) -> Tensor | None:

@@ -116,6 +116,11 @@ class CpuOps(CpuWeights):
         scale: float = 1.0,
     ) -> F32:
         out = np.empty((x.shape[0], weight.out_features), np.float32)
+        if weight.column_order is not None:
+            if x.shape[1] != weight.in_features:
+                raise ValueError(f"x: rows of {x.shape[1]}, must be {weight.in_features}")
+            x = np.take(x if norm is None else self.norm(x, norm), weight.column_order, axis=1)
+            norm = None
         if norm is None:
             self._native.linear(weight.packed, x, out, None, None, 0.0, False, residual, scale)
         else:

@@ -17,10 +17,12 @@ from headrace.ops.cpu import _native
 from headrace.ops.experts import ExpertCacheStats, ExpertWeight
 from headrace.ops.interface import EmbeddingWeight, HeadWeight, LinearWeight, Ops
 from headrace.ops.shared import (
+    check_in_order,
     expert_biases,
     expert_shape,
     f32_vector,
     fused_codec,
+    fused_order,
     head_shape,
     stacked_bias,
 )
@@ -82,8 +84,9 @@ class CpuWeights(Ops):
         self, parts: Sequence[Tensor], *, bias: Sequence[Tensor | None] | None = None
     ) -> LinearWeight:
         codec, width = fused_codec(parts)
+        order = fused_order(parts)
         packed = self._native.pack(
-            [_matrix_rows(part) for part in parts], stacked_bias(parts, bias)
+            [_matrix_rows(part, ordered=True) for part in parts], stacked_bias(parts, bias)
         )
         return LinearWeight(
             out_features=sum(part.shape[0] for part in parts),
@@ -91,6 +94,7 @@ class CpuWeights(Ops):
             codec=codec,
             nbytes=packed.nbytes,
             packed=packed,
+            column_order=order,
         )
 
     def expert_weight(
@@ -134,16 +138,20 @@ class CpuWeights(Ops):
         return EmbeddingWeight(tensor.shape[0], tensor.shape[-1], tensor.codec.name, table)
 
 
-def _rows(tensor: Tensor) -> _native.Rows:
+def _rows(tensor: Tensor, *, ordered: bool = False) -> _native.Rows:
     """The stored rows of a matrix for the native side, which keeps their arrays alive."""
     if len(tensor.shape) != 2:
         raise ValueError(f"{tensor.name}: shape {tensor.shape} is not that of a matrix")
+    if not ordered:
+        check_in_order(tensor)
     return _native.Rows(tensor.codec.name, tensor.shape[1], tensor.data, tensor.row_order)
 
 
-def _matrix_rows(tensor: Tensor) -> _native.MatrixRows:
+def _matrix_rows(tensor: Tensor, *, ordered: bool = False) -> _native.MatrixRows:
     """The same of a matrix that is multiplied by, which may be stored in pieces; these are not put
     together.
+
+    ordered: whether the caller knows of an order of columns.
     """
     if isinstance(tensor, ScaledTensor):
         return _native.ScaledRows(tensor.data, tensor.scales, *tensor.block, tensor.row_order)
@@ -151,4 +159,4 @@ def _matrix_rows(tensor: Tensor) -> _native.MatrixRows:
         return _native.TurnedRows(tensor.codec.name, tensor.values)
     if isinstance(tensor, SplitTensor):
         return _native.SplitRows(tensor.pairs, tensor.exponents)
-    return _rows(tensor)
+    return _rows(tensor, ordered=ordered)

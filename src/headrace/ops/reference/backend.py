@@ -53,6 +53,7 @@ from headrace.ops.shared import (
     f32_rows,
     f32_vector,
     fused_codec,
+    fused_order,
     head_shape,
     stacked_bias,
 )
@@ -89,12 +90,17 @@ class ReferenceOps(Ops):
         if codec not in _FLOATS and width % BLOCK:
             raise ValueError(f"{parts[0].name}: width {width} is not a multiple of {BLOCK}")
         matrix = np.concatenate([part.to_f32() for part in parts])
+        order = fused_order(parts)
+        if order is not None:
+            # Inputs are rounded in runs of columns as they are stored.
+            matrix = np.take(matrix, order, axis=1)
         return LinearWeight(
             out_features=sum(part.shape[0] for part in parts),
             in_features=width,
             codec=codec,
             nbytes=sum(part.nbytes for part in parts),
             packed=_Packed(matrix, vector),
+            column_order=order,
         )
 
     def expert_weight(
@@ -197,7 +203,10 @@ class ReferenceOps(Ops):
                 raise ValueError(f"residual has {len(residual)} rows, x has {len(x)}")
         packed: _Packed = weight.packed
         out = np.empty((len(x), weight.out_features), np.float32)
-        for index, row in enumerate(x if norm is None else self.norm(x, norm)):
+        rows = x if norm is None else self.norm(x, norm)
+        if weight.column_order is not None:
+            rows = np.take(rows, weight.column_order, axis=1)
+        for index, row in enumerate(rows):
             total = _product(packed.matrix, weight.codec, row)
             if packed.bias is not None:
                 total += packed.bias

@@ -101,10 +101,7 @@ def _scaled(
             f"{folder}: tensor {shown(name)} is F8_E4M3 and needs one tensor of scales; of {names} "
             f"{problem} there. The folder is incomplete or damaged, fetch it again"
         )
-    stored = storage.format_of(module)
-    if stored is None or not is_float8(stored):
-        # Listed as left at 16 bits, or of another format, and FP8 all the same.
-        stored = next(filter(is_float8, storage.formats))
+    stored = _format_of(folder, tensor, module, storage)
     scale = tensors[there[0]]
     block = _block(folder, tensor, scale, stored)
     scales = scale.to_f32()
@@ -119,6 +116,20 @@ def _scaled(
         name, tensor.shape, F8_E4M3, tensor.data, scales=scales, block=block,
         scale_bytes=scale.nbytes,
     ), scale.name  # fmt: skip
+
+
+def _format_of(folder: Path, tensor: Tensor, module: str, storage: Storage) -> WeightFormat:
+    stored, known = storage.format_of(module), tuple(filter(is_float8, storage.formats))
+    if stored is None and len(known) == 1:
+        # Listed as left at 16 bits, and FP8 all the same: there is one way to read it.
+        return known[0]
+    if stored is None or not is_float8(stored):
+        what = "16 bits" if stored is None else f"{stored.number} of {stored.bits} bits"
+        raise CheckpointError(
+            f"{folder}: tensor {shown(tensor.name)} is F8_E4M3, and quantization_config states "
+            f"{what} of this module. The files are not of one model, fetch the folder again"
+        )
+    return stored
 
 
 def _block(folder: Path, tensor: Tensor, scale: Tensor, stored: WeightFormat) -> tuple[int, int]:

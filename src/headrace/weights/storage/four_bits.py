@@ -3,18 +3,20 @@
     NAME.qweight            I32: gptq [columns / 8, rows], awq [columns, rows / 8]
       .scales               F16, BF16 or F32 [groups, rows]
       .qzeros               I32 [groups, rows / 8]; gptq stores them less one, gptq_v2 as they are
-      .g_idx                I32 [columns], the group of each; only in order
+      .g_idx                I32 [columns], the group of each: as many columns of each group
     NAME.weight_packed      I32 [rows, columns / 8] of compressed-tensors, or U8 [rows, columns / 2]
       .weight_scale         [rows, groups]; F8_E4M3 of NVFP4, U8 (powers of two) of MXFP4
       .weight_zero_point    I32 [rows / 8, groups]
+      .weight_g_idx         as gptq's
       .weight_global_scale  F32 [1]; values of NVFP4 are divided by it
       .weight_shape         rows and columns
     NAME.weight             U8 [rows, columns / 2] of modelopt's NVFP4
       .weight_scale         F8_E4M3 [rows, columns / 16]
       .weight_scale_2       F32, one; values are multiplied by it
 
-A value is (number - zero point) * scale; of symmetric ones the zero point is 8. Scales of
-activations are left out.
+A value is (number - zero point) * scale; of symmetric ones the zero point is 8, which their qzeros
+have to say too. How numbers lie is what the config states, and the tensor has to be named so.
+Scales of activations are left out.
 
 Sources: those of `headrace.weights.grouped_tensor`, vLLM layers/quantization (auto_gptq.py,
 auto_awq.py, modelopt.py).
@@ -32,11 +34,15 @@ import numpy.typing as npt
 from headrace.errors import CheckpointError, UnsupportedModelError, shown
 from headrace.weights.codecs import BYTES, F8_E4M3, GROUPED, RAW, WORDS, Codec
 from headrace.weights.grouped_tensor import (
+    LEAST_WHOLE,
+    MOST_WHOLE,
     GroupedTensor,
     Groups,
+    Order,
     across_rows,
     along_columns,
     along_rows,
+    in_order,
     in_pairs,
     zeros_of_awq,
     zeros_of_compressed,
@@ -44,11 +50,16 @@ from headrace.weights.grouped_tensor import (
 )
 from headrace.weights.pieces import SplitTensor
 from headrace.weights.storage.float8 import ACTIVATION_SCALES
-from headrace.weights.storage.storage import Storage, WeightFormat
+from headrace.weights.storage.storage import Layout, Storage, WeightFormat
 from headrace.weights.tensor import Tensor
 
 QWEIGHT, PACKED, WEIGHT = ".qweight", ".weight_packed", ".weight"
 _OF_ACTIVATIONS = (*ACTIVATION_SCALES, ".input_global_scale")
+_ENDINGS: Mapping[Layout, str] = {
+    "gptq": QWEIGHT, "gptq_v2": QWEIGHT, "awq": QWEIGHT, "compressed": PACKED, "modelopt": WEIGHT,
+}  # fmt: skip
+"""Of the tensor of numbers, by the layout that is stated."""
+_PRE_SCALE = ".pre_quant_scale"
 _OF_GROUP = 16
 """Columns that share a scale of NVFP4."""
 
@@ -90,6 +101,12 @@ def with_groups(
     for name, tensor in tensors.items():
         if name in found.used or name.endswith(_OF_ACTIVATIONS):
             continue
+        if name.endswith(_PRE_SCALE):
+            raise UnsupportedModelError(
+                f"{folder}: tensor {shown(name)} multiplies what enters a matrix (AWQ of "
+                "modelopt), which is not implemented. Use a checkpoint without it, or a GGUF file "
+                "of the model"
+            )
         if tensor.codec.name in RAW:
             raise CheckpointError(
                 f"{folder}: tensor {shown(name)} is {tensor.codec.name} and part of no matrix that "
@@ -126,13 +143,33 @@ class _Folder:
                 "numbers of 4 bits are read of matrices, not of stacks. Use a folder with a tensor "
                 "for each expert, or a GGUF file of the model"
             )
+        stored = self._format_of(module, numbers)
         self.used.add(numbers.name)
-        stored = self.storage.format_of(module)
-        if stored is None or not is_four_bits(stored):
-            stored = self.formats[0]
         if stored.number == "int":
             return self._whole(module, numbers, stored)
         return self._floats(module, numbers, stored)
+
+    def _format_of(self, module: str, numbers: Tensor) -> WeightFormat:
+        """The format that the config states of a module, after the tensor's name was looked at."""
+        stored = self.storage.format_of(module)
+        if stored is None and len(self.formats) == 1:
+            # Listed as left at 16 bits, and of 4 bits all the same: there is one way to read it.
+            stored = self.formats[0]
+        if stored is None or not is_four_bits(stored):
+            what = "16 bits" if stored is None else f"{stored.number} of {stored.bits} bits"
+            raise CheckpointError(
+                f"{self.path}: tensor {shown(numbers.name)} holds 4 bits, and quantization_config "
+                f"states {what} of this module. The files are not of one model, fetch the folder "
+                "again"
+            )
+        ending = _ENDINGS[stored.layout]
+        if not numbers.name.endswith(ending):
+            raise CheckpointError(
+                f"{self.path}: tensor {shown(numbers.name)} is not named as quantization_config "
+                f"states: the layout {stored.layout!r} has numbers in "
+                f"{shown(module + ending)}. The files are not of one model, fetch the folder again"
+            )
+        return stored
 
     def _part(self, name: str, codecs: tuple[str, ...], *shapes: list[int]) -> Tensor:
         tensor = self.tensors.get(name)
@@ -157,7 +194,7 @@ class _Folder:
                 f"{self.path}: tensor {shown(numbers.name)} is {numbers.codec.name}; numbers of 4 "
                 "bits lie in words of I32"
             )
-        if numbers.name.endswith(PACKED):
+        if stored.layout == "compressed":
             return self._compressed(module, numbers, stored)
         words = _words(numbers)
         down, across = numbers.shape
@@ -175,22 +212,21 @@ class _Folder:
                 )
             zeros = self._part(f"{module}.qzeros", ("I32",), [groups, rows // 8])
             parts.append(zeros)
-        if f"{module}.g_idx" in self.tensors:
-            self._check_order(f"{module}.g_idx", columns, stored)
-        elif stored.act_order:
-            raise self._without_order(f"{module}.g_idx")
+        codes, order = (across_rows if of_awq else along_columns)(words), None
+        if not of_awq:
+            order = self._order(f"{module}.g_idx", columns, stored)
         of_zeros = None
-        if codec.name.startswith("U") and zeros is not None:
+        if zeros is not None:
             of_zeros = (
                 zeros_of_awq(_words(zeros)) if of_awq
-                else zeros_of_gptq(_words(zeros), stored.layout == "gptq")
+                else zeros_of_gptq(_words(zeros), less_one=stored.layout == "gptq")
             )  # fmt: skip
         return GroupedTensor(
             f"{module}{WEIGHT}", (rows, columns), codec,
             Groups(
-                (across_rows if of_awq else along_columns)(words), lambda: scales.to_f32().T,
+                codes if order is None else in_order(codes, order), lambda: scales.to_f32().T,
                 of_zeros, columns=stored.columns, nbytes=sum(part.nbytes for part in parts),
-            ),
+            ), order,
         )  # fmt: skip
 
     def _compressed(self, module: str, numbers: Tensor, stored: WeightFormat) -> Tensor:
@@ -204,16 +240,15 @@ class _Folder:
             zeros = self._part(f"{module}.weight_zero_point", ("I32",), [-(-rows // 8), groups])
             parts.append(zeros)
             of_zeros = zeros_of_compressed(_words(zeros), rows)
-        if f"{module}.weight_g_idx" in self.tensors:
-            self._check_order(f"{module}.weight_g_idx", columns, stored)
-        elif stored.act_order:
-            raise self._without_order(f"{module}.weight_g_idx")
+        codes = along_rows(_words(numbers))
+        order = self._order(f"{module}.weight_g_idx", columns, stored)
         return GroupedTensor(
             f"{module}{WEIGHT}", (rows, columns), codec,
             Groups(
-                along_rows(_words(numbers)), lambda: scales.to_f32().reshape(rows, groups),
+                codes if order is None else in_order(codes, order),
+                lambda: scales.to_f32().reshape(rows, groups),
                 of_zeros, columns=stored.columns, nbytes=sum(part.nbytes for part in parts),
-            ),
+            ), order,
         )  # fmt: skip
 
     def _floats(self, module: str, numbers: Tensor, stored: WeightFormat) -> Tensor:
@@ -235,14 +270,16 @@ class _Folder:
         codec = GROUPED["E2M1_128" if columns % 128 == 0 else "E2M1_64"]
         shape = [rows, columns // _OF_GROUP]
         scales = self._part(f"{module}.weight_scale", (F8_E4M3.name,), shape)
-        divides = numbers.name.endswith(PACKED)
+        divides = stored.layout == "compressed"
         ending = "weight_global_scale" if divides else "weight_scale_2"
         whole = self._part(f"{module}.{ending}", ("F32",), [], [1])
         scale = np.float32(whole.to_f32().reshape(-1)[0])
-        if not (np.isfinite(scale) and scale > 0):
+        limits = (1 / MOST_WHOLE, 1 / LEAST_WHOLE) if divides else (LEAST_WHOLE, MOST_WHOLE)
+        if not limits[0] <= scale <= limits[1]:
             raise CheckpointError(
-                f"{self.path}: tensor {shown(whole.name)} is {scale:g}; it has to be above 0 and "
-                "finite. The file is damaged, fetch it again"
+                f"{self.path}: tensor {shown(whole.name)} is {scale:g}; it has to be a number from "
+                f"{limits[0]:.3g} to {limits[1]:.3g}. The file is damaged, or was made with an "
+                "error: fetch it again"
             )
         return GroupedTensor(
             name, (rows, columns), codec,
@@ -286,24 +323,31 @@ class _Folder:
                 f"{[rows, columns]}. The files are not of one model, fetch the folder again"
             )
 
-    def _without_order(self, name: str) -> CheckpointError:
-        return CheckpointError(
-            f"{self.path}: the config states an order of columns (desc_act, actorder), and tensor "
-            f"{shown(name)}, which has it, is missing; fetch the whole folder again"
-        )
+    def _order(self, name: str, columns: int, stored: WeightFormat) -> Order | None:
+        """The columns of a matrix by their groups; None where they lie so.
 
-    def _check_order(self, name: str, columns: int, stored: WeightFormat) -> None:
-        """Raise UnsupportedModelError where columns are in an order of their own."""
-        order = self._part(name, ("I32",), [columns])
-        values = _words(order).reshape(-1).view(np.int32)
-        size = stored.columns if stored.scope == "group" else columns
-        in_order = np.arange(columns) // size
-        if not np.array_equal(values, in_order) and (values != -1).any():
-            raise UnsupportedModelError(
-                f"{self.path}: tensor {shown(name)} has columns in an order of their own "
-                "(desc_act, actorder), which is not read. Use a folder made without it, or a GGUF "
-                "file of the model"
+        Raises CheckpointError where the groups are missing, or not as large as the config states.
+        """
+        if name not in self.tensors:
+            if not stored.act_order:
+                return None
+            raise CheckpointError(
+                f"{self.path}: the config states an order of columns (desc_act, actorder), and "
+                f"tensor {shown(name)}, which has it, is missing; fetch the whole folder again"
             )
+        values = _words(self._part(name, ("I32",), [columns])).reshape(-1).view(np.int32)
+        size = stored.columns if stored.scope == "group" else columns
+        if (values == -1).all() or np.array_equal(values, np.arange(columns) // size):
+            # compressed-tensors writes -1 where no order was found.
+            return None
+        order = np.argsort(values, kind="stable").astype(np.int32)
+        if not np.array_equal(values[order], np.arange(columns) // size):
+            raise CheckpointError(
+                f"{self.path}: tensor {shown(name)} does not have {size} columns of each of "
+                f"{columns // size} groups, as quantization_config states. The files are not of "
+                "one model, or damaged: fetch the folder again"
+            )
+        return order
 
 
 def _words(tensor: Tensor) -> npt.NDArray[np.uint32]:

@@ -6,12 +6,12 @@ modelopt's hf_quant_config.json, vLLM layers/quantization/modelopt.py (algorithm
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from headrace.weights.config_reader import ConfigReader
-from headrace.weights.storage.module_names import ModuleNames
+from headrace.weights.config_reader import MAX_SIZE, ConfigReader
+from headrace.weights.storage.module_names import ModuleNames, check_patterns
 from headrace.weights.storage.reading import (
     MOST_GROUPS,
     block_of,
@@ -22,6 +22,7 @@ from headrace.weights.storage.reading import (
 from headrace.weights.storage.storage import Activations, Layout, Number, Storage, WeightFormat
 
 _BLOCK = (128, 128)
+_MIXTURE = "MIXED_PRECISION"
 
 # Of compressed-tensors and modelopt: how weights were made, not what they are.
 _HOW_MADE = ("observer", "observer_kwargs", "block_structure", "dynamic")
@@ -73,17 +74,41 @@ def modelopt(stated: ConfigReader, method: str) -> Storage:
     block = block_of(stated, "weight_block_size")
     around = None if block is None else WeightFormat("e4m3", 8, "block", *block)
     layers = stated.raw("quantized_layers")
-    groups = tuple(_groups(stated, None, "modelopt"))
-    stated.unused("moe_quant_algo", "group_size", "has_zero_point", "pre_quant_scale")
+    groups: tuple[tuple[list[str], WeightFormat], ...] = tuple(_groups(stated, None, "modelopt"))
+    # Either changes what a weight is: zero points beside the scales, inputs that are multiplied.
+    for key in ("has_zero_point", "pre_quant_scale"):
+        stated.expect(key, bool, (False,), False)
+    stated.unused("group_size")
     if layers:
         listed = tuple(_listed(stated, layers))
+        _check_algorithms(stated, algorithm, [stored for _, stored in listed])
         return Storage(
             method, around, listed, unquantised=unquantised(stated), cache=cache_of(stated)
         )
     if groups:
+        _check_algorithms(stated, algorithm, [stored for _, stored in groups])
         return _grouped(stated, method, groups, around)
+    if (of_experts := stated.raw("moe_quant_algo")) not in (None, algorithm):
+        stated.refuse("moe_quant_algo", of_experts, "null, or with config_groups")
     stored = _algorithm(stated, "quant_algo", algorithm, stated.optional("group_size", int))
     return Storage(method, stored, unquantised=unquantised(stated), cache=cache_of(stated))
+
+
+def _check_algorithms(
+    stated: ConfigReader, algorithm: str, formats: Sequence[WeightFormat | None]
+) -> None:
+    """An algorithm for all, stated beside formats of modules, is that of one of them or a mixture.
+
+    Raises UnsupportedModelError otherwise.
+    """
+    for key, name in (("quant_algo", algorithm), ("moe_quant_algo", stated.raw("moe_quant_algo"))):
+        if not name or name == _MIXTURE:
+            continue
+        of_all = _algorithm(stated, key, str(name), None)
+        found = [stored for stored in formats if stored is not None]
+        if all((stored.number, stored.bits) != (of_all.number, of_all.bits) for stored in found):
+            kinds = sorted({f"{stored.number} of {stored.bits} bits" for stored in found})
+            stated.refuse(key, name, f"{_MIXTURE}, or what the modules have: {', '.join(kinds)}")
 
 
 def _listed(stated: ConfigReader, layers: Any) -> Iterator[tuple[ModuleNames, WeightFormat | None]]:
@@ -107,7 +132,8 @@ def _algorithm(stated: ConfigReader, key: str, name: str, columns: Any) -> Weigh
         stated.refuse(key, name, ", ".join(_ALGORITHMS))
     if columns is None or stored.scope != "group":
         return stored
-    if type(columns) is not int or columns < 1 or (stored.number == "e2m1" and columns != 16):
+    is_size = type(columns) is int and 1 <= columns <= MAX_SIZE
+    if not is_size or (stored.number == "e2m1" and columns != stored.columns):
         stated.refuse("group_size", columns, f"{stored.columns}")
     return replace(stored, columns=columns)
 
@@ -158,12 +184,16 @@ def _weights(
         scope = "group"
     if scope not in ("tensor", "channel", "group", "block"):
         weights.refuse("strategy", scope, "tensor, channel, group, tensor_group or block")
-    if scope == "group" and columns < 1:
-        weights.refuse("group_size", columns, "1 or more, where the strategy is group")
+    if scope == "group" and not 1 <= columns <= MAX_SIZE:
+        known = f"1 to {MAX_SIZE}, where the strategy is group"
+        weights.refuse("group_size", columns, known)
     rows, columns = block or _BLOCK if scope == "block" else (0, columns)
     if scope in ("tensor", "channel"):
         columns = 0
     number = _number(weights, kind, bits)
+    symmetric = weights.get("symmetric", bool, True)
+    if number != "int" and not symmetric:
+        weights.refuse("symmetric", symmetric, "true, where the type is float")
     order = weights.raw("actorder")
     if order not in (None, False, "static", "weight", "group", "dynamic", True):
         weights.refuse("actorder", order, "null, weight, static, group or dynamic")
@@ -184,7 +214,7 @@ def _weights(
         rows,
         columns,
         scale="e8m0" if is_mx else "e4m3" if number == "e2m1" else "float",
-        symmetric=weights.get("symmetric", bool, True),
+        symmetric=symmetric,
         layout=layout,
         act_order=order in ("group", "dynamic", True),
         activations=_input_activations(inputs),
@@ -229,6 +259,7 @@ def _grouped(
     if not groups:
         stated.refuse("config_groups", stated.raw("config_groups"), "at least one group")
     default, named = around, []
+    check_patterns(target for targets, _ in groups for target in targets)
     for targets, stored in groups:
         if "Linear" in targets and default is None:
             default = stored

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from headrace.weights.config_reader import ConfigReader
-from headrace.weights.storage.module_names import ModuleNames
+from headrace.weights.storage.module_names import ModuleNames, check_patterns
 from headrace.weights.storage.reading import (
     MOST_GROUPS,
     changes_of,
@@ -98,6 +98,7 @@ def _dynamic(
         stated.refuse("dynamic", entries, f"an object of at most {MOST_GROUPS} expressions")
     plain = strings(stated, "modules_to_not_convert")
     groups = []
+    check_patterns(f"re:{name}" for name in entries)
     for name, changes in entries.items():
         expression = f"re:{name.removeprefix('+:').removeprefix('-:')}"
         if name.startswith("-:"):
@@ -162,6 +163,7 @@ def auto_round(stated: ConfigReader, method: str) -> Storage:
     if not isinstance(entries, Mapping) or len(entries) > MOST_GROUPS:
         stated.refuse("extra_config", entries, f"an object of at most {MOST_GROUPS} modules")
     plain = strings(stated, "modules_to_not_convert")
+    check_patterns(map(_name_of, entries))
     for module, changes in entries.items():
         changed = changes_of(stated, "extra_config", module, changes)
         changed.unused("data_type", "act_bits", "act_data_type", "act_dynamic", "act_group_size",
@@ -174,13 +176,17 @@ def auto_round(stated: ConfigReader, method: str) -> Storage:
         if (columns := changed.raw("group_size")) is not None:
             other |= scope_of(changed, columns)
         changed.finish()
-        # AutoRound takes a name with a mark of expressions as one.
-        name = f"re:{module}" if set(module) & set("*+?^$()[]{}|\\") else module
+        name = _name_of(module)
         if bits > 8:
             plain.append(name)
         else:
             groups.append((ModuleNames([name]), replace(stored, **other)))
     return Storage(method, stored, tuple(groups), unquantised=ModuleNames(plain))
+
+
+def _name_of(module: str) -> str:
+    """AutoRound takes a name with a mark of expressions as one."""
+    return f"re:{module}" if set(module) & set("*+?^$()[]{}|\\") else module
 
 
 def bitsandbytes(stated: ConfigReader, method: str) -> Storage:

@@ -5,8 +5,9 @@
                                           some; the whole path, or that of a module around it
     re:.*mlp\\.(gate|up)_proj.*            an expression that matches from the start of the path
 
-A config is a stranger's, and Python's expressions backtrack: a list becomes one automaton whose
-states are made as they are met, and forgotten where they become too many.
+A config is a stranger's, and Python's expressions backtrack: lists become one automaton whose
+states are made as they are met, and forgotten where they become too many. Characters of patterns
+and the work of making states are bounded.
 
 Sources: compressed-tensors utils/match.py (is_match), transformers quantizers_utils.py
 (should_convert_module), modelopt's fnmatch of exclude_modules.
@@ -14,7 +15,8 @@ Sources: compressed-tensors utils/match.py (is_match), transformers quantizers_u
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 from headrace.errors import UnsupportedModelError, shown
@@ -22,9 +24,15 @@ from headrace.errors import UnsupportedModelError, shown
 MAX_NAMES, MAX_LENGTH = 1 << 16, 512
 """Names of a list, and characters of a name; published lists have up to 720 names of 60."""
 
+MAX_PATTERN_CHARACTERS = 1 << 15
+"""Characters of all expressions and names with wildcards that are matched together; published
+lists have up to 5,517."""
+
 _MAX_DEPTH = 16
-# Sets of states that are kept, each with a successor for every character met.
-_MAX_SETS = 4096
+# Members of all sets of states that are kept, and successors of these.
+_MAX_KEPT = 1 << 19
+# States looked at while sets are made: a second or two, where published lists need some 100,000.
+_MAX_WORK = 1 << 22
 _DIGITS = frozenset("0123456789")
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_")
 _CLASSES = {"d": _DIGITS, "w": _DIGITS | _LETTERS, "s": frozenset(" \t\n\r\f\v")}
@@ -33,6 +41,8 @@ _CLASSES = {"d": _DIGITS, "w": _DIGITS | _LETTERS, "s": frozenset(" \t\n\r\f\v")
 _Follows = Literal["anything", "module", "nothing"]
 """What may follow the end of a match: any text, a module inside the one that is matched, nothing.
 """
+_ANYTHING: tuple[_Follows, ...] = ("anything",)
+_INSIDE: tuple[_Follows, ...] = ("anything", "module")
 
 
 class _Chars(NamedTuple):
@@ -60,15 +70,10 @@ class ModuleNames:
                 f"more than {MAX_LENGTH} characters; at most {MAX_NAMES} are read. The config is "
                 "damaged, fetch it again"
             )
-        self._plain: set[str] = set()
-        self._automaton = _Automaton()
+        check_patterns(self.names)
         for name in self.names:
-            if name.startswith("re:"):
-                self._automaton.add(name, name[3:], "anything")
-            elif any(character in name for character in "*?["):
-                self._automaton.add(name, _expression(name), "module")
-            else:
-                self._plain.add(name)
+            if is_pattern(name):
+                _Automaton().add(name, 0)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ModuleNames) and self.names == other.names
@@ -80,15 +85,63 @@ class ModuleNames:
         return f"ModuleNames({self.names!r})"
 
     def covers(self, module: str) -> bool:
-        """Whether the list has `module`, a path like "model.layers.0.mlp.gate_proj"."""
+        """Whether the list has `module`, a path like "model.layers.0.mlp.gate_proj".
+
+        Raises UnsupportedModelError where that costs too much to find out.
+        """
+        return self._matcher.first(module) is not None
+
+    @cached_property
+    def _matcher(self) -> FirstMatch:
+        return FirstMatch([self])
+
+
+class FirstMatch:
+    """A search for the first of several lists that has a module."""
+
+    def __init__(self, lists: Sequence[ModuleNames]) -> None:
+        """Raises UnsupportedModelError where they have too many patterns together."""
+        self._plain: dict[str, int] = {}
+        """The first list that has a name."""
+        self._automaton = _Automaton()
+        check_patterns(name for modules in lists for name in modules.names)
+        for index, modules in enumerate(lists):
+            for name in modules.names:
+                if is_pattern(name):
+                    self._automaton.add(name, index)
+                else:
+                    self._plain.setdefault(name, index)
+        self._lengths = {name.count(".") + 1 for name in self._plain}
+
+    def first(self, module: str) -> int | None:
+        """The first list that has `module`; None where none does.
+
+        Raises UnsupportedModelError where that costs too much to find out.
+        """
         parts = module.split(".")
-        if self._plain and any(
-            ".".join(parts[first:last]) in self._plain
-            for first in range(len(parts))
-            for last in range(first + 1, len(parts) + 1)
-        ):
-            return True
-        return self._automaton.matches(module)
+        found = [
+            self._plain[name]
+            for length in self._lengths
+            for first in range(len(parts) - length + 1)
+            if (name := ".".join(parts[first : first + length])) in self._plain
+        ]
+        matched = self._automaton.first(module)
+        return min(found if matched is None else [*found, matched], default=None)
+
+
+def is_pattern(name: str) -> bool:
+    """Whether a name has wildcards or is an expression."""
+    return name.startswith("re:") or any(character in name for character in "*?[")
+
+
+def check_patterns(names: Iterable[str]) -> None:
+    """Raise UnsupportedModelError where patterns among the names have too many characters."""
+    characters = sum(len(name) for name in names if is_pattern(name))
+    if characters > MAX_PATTERN_CHARACTERS:
+        raise UnsupportedModelError(
+            f"a quantization_config has patterns of modules of {characters} characters; at most "
+            f"{MAX_PATTERN_CHARACTERS} are read. The config is damaged, fetch it again"
+        )
 
 
 def _expression(wildcards: str) -> str:
@@ -107,6 +160,16 @@ def _expression(wildcards: str) -> str:
     return "".join(written)
 
 
+class _States:
+    """A set of states, where characters lead from it, and what it accepts."""
+
+    def __init__(self, states: frozenset[int], tags: dict[_Follows, int]) -> None:
+        self.states = states
+        self.next: dict[str, _States] = {}
+        self.tags = tags
+        """The lowest tag of the matches that end here, by what may follow them."""
+
+
 class _Automaton:
     """Expressions as one machine without backtracking (Thompson's construction).
 
@@ -117,15 +180,17 @@ class _Automaton:
     def __init__(self) -> None:
         self._steps: list[tuple[_Chars | None, list[int]]] = []
         self._starts: list[int] = []
-        self._ends: dict[int, _Follows] = {}
-        """Final states, with what may follow them in a path."""
-        self._next: dict[frozenset[int], dict[str, frozenset[int]]] = {}
-        self._first: frozenset[int] | None = None
+        self._ends: dict[int, tuple[_Follows, int]] = {}
+        """Final states, with what may follow them in a path, and their tag."""
+        self._sets: dict[frozenset[int], _States] = {}
+        self._first: _States | None = None
+        self._kept = self._work = 0
 
-    def add(self, name: str, expression: str, follows: _Follows) -> None:
-        """Match `expression` too. name: for the error where it is not understood."""
+    def add(self, name: str, tag: int) -> None:
+        """Match a pattern too. Raises UnsupportedModelError where it is not understood."""
+        is_expression = name.startswith("re:")
         try:
-            parser = _Parser(expression, self._steps)
+            parser = _Parser(name[3:] if is_expression else _expression(name), self._steps)
             start, end = parser.alternatives(0)
             parser.finish()
         except ValueError as error:
@@ -133,41 +198,52 @@ class _Automaton:
                 f"quantization_config lists the modules {shown(name)}, which is not understood: "
                 f"{error}; supported: characters, classes, groups, '|', '*', '+', '?' and anchors"
             ) from error
+        follows: _Follows = "anything" if is_expression else "module"
         self._starts.append(start)
-        self._ends[end] = "nothing" if parser.ends else follows
-        self._first = None
+        self._ends[end] = ("nothing" if parser.ends else follows, tag)
 
-    def matches(self, module: str) -> bool:
-        """Whether one of the expressions matches."""
+    def first(self, module: str) -> int | None:
+        """The lowest tag of a pattern that matches; None where none does."""
         if not self._starts:
-            return False
+            return None
         if self._first is None:
-            self._first = self._closed(self._starts)
-        states = self._first
+            self._first = self._set(self._closed(self._starts))
+        now, found = self._first, set[int]()
         for character in module:
-            if self._accepts(states, {"anything", "module"} if character == "." else {"anything"}):
-                return True
-            if not states:
-                return False
-            states = self._after(states, character)
-        return self._accepts(states, {"anything", "module", "nothing"})
+            if now.tags:
+                follows = _INSIDE if character == "." else _ANYTHING
+                found.update(now.tags[end] for end in follows if end in now.tags)
+            if not now.states:
+                break
+            now = now.next.get(character) or self._after(now, character)
+        else:
+            found.update(now.tags.values())
+        return min(found, default=None)
 
-    def _accepts(self, states: frozenset[int], follows: Collection[_Follows]) -> bool:
-        return any(self._ends[state] in follows for state in states & self._ends.keys())
+    def _after(self, now: _States, character: str) -> _States:
+        self._spend(len(now.states))
+        closed = self._closed(
+            follower
+            for state in now.states
+            if (chars := self._steps[state][0]) is not None
+            and (character in chars.chars) != chars.negated
+            for follower in self._steps[state][1]
+        )
+        if self._kept > _MAX_KEPT:
+            self._sets.clear()
+            self._first, self._kept = None, 0
+        self._kept += 1
+        following = now.next[character] = self._set(closed)
+        return following
 
-    def _after(self, states: frozenset[int], character: str) -> frozenset[int]:
-        if len(self._next) > _MAX_SETS:
-            self._next.clear()
-        known = self._next.setdefault(states, {})
-        if character not in known:
-            known[character] = self._closed(
-                follower
-                for state in states
-                if (chars := self._steps[state][0]) is not None
-                and (character in chars.chars) != chars.negated
-                for follower in self._steps[state][1]
-            )
-        return known[character]
+    def _set(self, states: frozenset[int]) -> _States:
+        if states not in self._sets:
+            tags: dict[_Follows, int] = {}
+            for follows, tag in (self._ends[state] for state in states & self._ends.keys()):
+                tags[follows] = min(tag, tags.get(follows, tag))
+            self._sets[states] = _States(states, tags)
+            self._kept += len(states)
+        return self._sets[states]
 
     def _closed(self, states: Iterable[int]) -> frozenset[int]:
         """The states, and those that are reached from them without a character."""
@@ -179,7 +255,16 @@ class _Automaton:
                 chars, followers = self._steps[state]
                 if chars is None:
                     waiting += followers
+        self._spend(len(reached))
         return frozenset(reached)
+
+    def _spend(self, states: int) -> None:
+        self._work += states
+        if self._work > _MAX_WORK:
+            raise UnsupportedModelError(
+                "the patterns of modules in a quantization_config take too long to match; simpler "
+                "ones are read. The config is damaged, fetch it again"
+            )
 
 
 class _Parser:

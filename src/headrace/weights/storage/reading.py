@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.weights.config_reader import ConfigReader
+from headrace.weights.config_reader import MAX_SIZE, ConfigReader
 from headrace.weights.quantisation import KEY
 from headrace.weights.storage.module_names import ModuleNames
 from headrace.weights.storage.storage import Activations
@@ -30,8 +30,8 @@ def changes_of(stated: ConfigReader, key: str, module: str, changes: Any) -> Con
 
 def scope_of(stated: ConfigReader, columns: Any) -> dict[str, Any]:
     """`scope` and `columns` of a format by a size of groups; -1 is a whole row."""
-    if type(columns) is not int or columns == 0 or columns < -1:
-        stated.refuse("group_size", columns, "1 or more, or -1 for a whole row")
+    if type(columns) is not int or columns == 0 or not -1 <= columns <= MAX_SIZE:
+        stated.refuse("group_size", columns, f"1 to {MAX_SIZE}, or -1 for a whole row")
     if columns == -1:
         return {"scope": "channel", "columns": 0}
     return {"scope": "group", "columns": columns}
@@ -44,8 +44,9 @@ def block_of(stated: ConfigReader, key: str) -> tuple[int, int] | None:
         return None
     if isinstance(value, str):
         value = [int(part) if part.isdecimal() else part for part in value[:40].split("x")]
-    if not isinstance(value, list) or [*map(type, value)] != [int, int] or min(value) < 1:
-        stated.refuse(key, value, "two whole numbers above 0, rows and columns of a block")
+    is_pair = isinstance(value, list) and [*map(type, value)] == [int, int]
+    if not is_pair or not all(1 <= size <= MAX_SIZE for size in value):
+        stated.refuse(key, value, f"two whole numbers from 1 to {MAX_SIZE}, rows and columns")
     return value[0], value[1]
 
 

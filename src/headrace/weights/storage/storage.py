@@ -7,9 +7,10 @@ which of them run, the planner how many bytes they take.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
-from headrace.weights.storage.module_names import ModuleNames
+from headrace.weights.storage.module_names import FirstMatch, ModuleNames
 
 Number = Literal["int", "e4m3", "e2m1", "nf4", "fp4"]
 """Whole numbers, OCP's floats of 8 and 4 bits, and the two 16-entry tables of bitsandbytes."""
@@ -23,7 +24,7 @@ Layout = Literal[
 ]
 """How numbers lie in the file: one a byte under the name of the weight (plain); packed in 32-bit
 words as compressed-tensors does; two of 4 bits a byte (modelopt); zero points stored less one
-(gptq) or as they are (gptq_v2), eight columns in the order 0 2 4 6 1 3 5 7 (awq); blocks of 64 or
+(gptq) or as they are (gptq_v2), eight rows in the order 0 2 4 6 1 3 5 7 (awq); blocks of 64 or
 more in a row of bytes (bitsandbytes); bytes and exponents apart (mxfp4).
 """
 
@@ -82,13 +83,16 @@ class Storage:
         """The format of a linear module's weight; None where it is at 16 bits.
 
         Modules that are no linear ones (norms, embeddings) are at 16 bits too and not listed.
+        Raises UnsupportedModelError where patterns of modules cost too much to match.
         """
         if self.unquantised.covers(module):
             return None
-        for names, stored in self.groups:
-            if names.covers(module):
-                return stored
-        return self.default
+        first = self._first_group.first(module)
+        return self.default if first is None else self.groups[first][1]
+
+    @cached_property
+    def _first_group(self) -> FirstMatch:
+        return FirstMatch([names for names, _ in self.groups])
 
     @property
     def formats(self) -> tuple[WeightFormat, ...]:
