@@ -30,6 +30,7 @@ from headrace.weights.quantisation import (
 from headrace.weights.safetensors_file import read_safetensors
 from headrace.weights.sentencepiece_model import sentencepiece_entries, stated_flags
 from headrace.weights.small_file import is_named
+from headrace.weights.storage.cache_scales import is_cache_scale
 from headrace.weights.storage.float8 import with_scales
 from headrace.weights.storage.four_bits import is_four_bits, with_groups
 from headrace.weights.storage.statement import read_storage
@@ -61,6 +62,8 @@ def open_hf_folder(folder: Path) -> Checkpoint:
     if storage is not None and any(map(is_four_bits, storage.formats)):
         raw = RAW
     stored, metadata = _read_tensors(folder, raw)
+    scales = {name: stored[name] for name in stored if is_cache_scale(name)}
+    stored = {name: stored[name] for name in stored if name not in scales}
     joined = with_scales(folder, with_groups(folder, stored, storage), storage)
     part = text_part(stated, joined)
     tensors = part.tensors
@@ -90,6 +93,7 @@ def open_hf_folder(folder: Path) -> Checkpoint:
         generation_config=generation,
         eos_token_ids=_end_ids(folder, config, generation, tokenizer),
         metadata=metadata,
+        cache_scales=scales,
         left_out=part.left_out,
     )
 
