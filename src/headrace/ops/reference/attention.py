@@ -169,14 +169,14 @@ def attend(
     width = shape.num_heads * shape.head_dim
     for request in range(len(batch.query_start) - 1):
         near_table = None if near_tables is None else near_tables[request]
-        lying = Lying(kv.of(place), tables[request], near_table)
+        kept = KeptKV(kv.of(place), tables[request], near_table)
         for row in range(batch.query_start[request], batch.query_start[request + 1]):
             query = qkv[row, :width].reshape(shape.num_heads, shape.head_dim)
             mask = None if terms.masks is None else terms.masks[row]
             position = int(batch.positions[row])
             seen = seen_positions(shape, position, mask)
             scores = _Scores(shape, position, terms)
-            attended = _attend_one(query, scores, lying, seen)
+            attended = _attend_one(query, scores, kept, seen)
             out[row] = attended.reshape(-1)
     return out
 
@@ -201,7 +201,7 @@ class _Scores(NamedTuple):
         return scores + slopes * (positions - self.position)
 
 
-class Lying(NamedTuple):
+class KeptKV(NamedTuple):
     """Where K and V of one request lie in a layer."""
 
     kv: StoredKV
@@ -216,12 +216,12 @@ class Lying(NamedTuple):
         return self.kv, self.table
 
 
-def _attend_one(query: F32, scored: _Scores, lying: Lying, seen: npt.NDArray[np.int64]) -> F32:
+def _attend_one(query: F32, scored: _Scores, kept: KeptKV, seen: npt.NDArray[np.int64]) -> F32:
     """Attention of one token, f32[num_heads, value_width], over the positions in `seen`.
 
     Spans begin at multiples of 64, wherever these do. A sink is a score seen before all others.
     """
-    shape, sinks, kv = scored.shape, scored.terms.sinks, lying.kv
+    shape, sinks, kv = scored.shape, scored.terms.sinks, kept.kv
     block_size = kv.k.codes.shape[1]
     round_p = kv.v.codec == "bf16"
     query = round_bf16(query) if kv.k.codec == "bf16" else query
@@ -237,7 +237,7 @@ def _attend_one(query: F32, scored: _Scores, lying: Lying, seen: npt.NDArray[np.
     mixed = np.zeros((shape.num_kv_heads, group, shape.value_width))
     for span in np.unique(seen // SPAN):
         positions = seen[seen // SPAN == span]
-        read, table = lying.of(int(span), scored.position)
+        read, table = kept.of(int(span), scored.position)
         slots = (table[positions // block_size], positions % block_size)
         # [positions, kv_heads, width] -> [kv_heads, 1, positions, width]
         keys = read.k.read(slots).swapaxes(0, 1)[:, None]
