@@ -57,7 +57,7 @@ class NoModel:
     def __init__(self, layers: Sequence[LayerKV] = (LayerKV(1, 2),)) -> None:
         self.cache_layout = cache_layout(layers)
 
-    def cost(self, k_codec: Any, v_codec: Any) -> CostModel:
+    def cost(self, kv: Any) -> CostModel:
         return CostModel(
             weight_bytes=0,
             layer_elements=1,

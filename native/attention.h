@@ -65,6 +65,7 @@ static int64_t attention_scratch_bytes(int64_t rows, const KvLayer& kv) {
 // and how far from each group the same one of the next span is (0 where there is none).
 struct SpanGroups {
   int64_t start;   // the first position
+  bool near;       // of tokens of this span: K and V in bf16, without scales
   bool k_decoded;  // values are bf16
   bool v_decoded;
   const uint8_t* k[kGroups];
@@ -162,7 +163,7 @@ HEADRACE_INLINE float soften(const AttentionArgs& a, const SpanGroups& span, flo
   for (int64_t g = Seen::first_group(seen); g < groups; ++g) {
     F p = V::rounded(exp(sub(load(scores + g * kLanes), shift)));
     p = Seen::keep(seen, g, p, zero());
-    store(scores + g * kLanes, V::weighed(span.v[g], p));
+    store(scores + g * kLanes, span.near ? p : V::weighed(span.v[g], a.kv.v_scale, p));
     sum_p = add(sum_p, p);
   }
   store(total, sum_p);
@@ -238,11 +239,11 @@ static void span_rows(const AttentionArgs& a, const SpanGroups& span, const Seen
       score.template operator()<typename K::Keys>();
     }
     if constexpr (kNarrow<K>) {
-      for (int64_t g = Seen::first_group(seen); g < groups; ++g) {
+      for (int64_t g = Seen::first_group(seen); g < groups && !span.near; ++g) {
         ask_scales<Stream, K>(span.k[g], span.k_ahead[g]);
         for (int i = 0; i < MR; ++i) {
           float* sums = scores + i * kSpan + g * kLanes;
-          store(sums, K::scored(span.k[g], load(sums)));
+          store(sums, K::scored(span.k[g], a.kv.k_scale, load(sums)));
         }
       }
     }
@@ -376,6 +377,28 @@ HEADRACE_INLINE Seen seen_of(const AttentionArgs& a, int64_t token, int64_t star
           masks == nullptr ? kWhole : masks[token * a.sees.mask_spans + start / kSpan]};
 }
 
+// The span of tokens `from` to `to` of the item, in which all of them are, as it is kept in bf16.
+HEADRACE_INLINE SpanGroups near_groups(const AttentionArgs& a, const AttentionItem& item,
+                                       int64_t start, int64_t first, int64_t known,
+                                       uint8_t* values) {
+  using Near = KvReader<KvCodec::bf16>;
+  AttentionArgs near = a;
+  near.kv = near_layer(a.kv);
+  near.batch = near_batch(a.batch);
+  SpanGroups span = {};
+  find_groups(near, item, start, first, known, &span);
+  span.near = span.k_decoded = span.v_decoded = true;
+  for (int64_t g = 0; g < kGroups; ++g) {
+    if (span.k[g] == nullptr) continue;
+    span.k_values[g] = span.k[g];
+    span.v_values[g] = span.v[g];
+    if (!a.kv.latent) continue;
+    span.v_values[g] = values + g * made_v_bytes(a.kv);
+    unpack_values<Near>(near.kv, span.k[g], values + g * made_v_bytes(a.kv));
+  }
+  return span;
+}
+
 static void attention(const AttentionArgs& a, const AttentionItem& item, void* scratch) {
   const KvLayer& kv = a.kv;
   const int64_t heads = item.q_end - item.q_begin;
@@ -403,7 +426,11 @@ static void attention(const AttentionArgs& a, const AttentionItem& item, void* s
   for (int64_t start = first / kSpan * kSpan; start < known; start += kSpan) {
     span = next;
     find_groups(a, item, start + kSpan, first, known, &next);
-    for (int64_t g = 0; g < kGroups; ++g) {
+    while (positions[seeing] < start) ++seeing;
+    // The first token that reads this span as it is stored for good.
+    int64_t behind = seeing;
+    while (kv.near_k != nullptr && behind < tokens && positions[behind] < start + kSpan) ++behind;
+    for (int64_t g = 0; g < kGroups && behind < tokens; ++g) {
       if (span.k[g] == nullptr) continue;
       span.k_ahead[g] = next.k[g] - span.k[g];
       if (!kv.latent) span.v_ahead[g] = next.v[g] - span.v[g];
@@ -412,16 +439,21 @@ static void attention(const AttentionArgs& a, const AttentionItem& item, void* s
       make_keys(kv, span, g, keys + g * made_k_bytes(kv));
       make_values(kv, span, g, values + g * made_v_bytes(kv));
     }
-    while (positions[seeing] < start) ++seeing;
     // Tokens that see the same of the span go together.
-    for (int64_t token = seeing, end; token < tokens; token = end) {
-      const Seen seen = seen_of(a, item.begin + token, start);
-      if (seen.begin >= kSpan) break;
-      for (end = token + 1; end < tokens; ++end) {
-        if (!Seen::same(seen, seen_of(a, item.begin + end, start))) break;
+    const auto go = [&](const SpanGroups& of, int64_t from, int64_t to, bool streamed) {
+      for (int64_t token = from, end; token < to; token = end) {
+        const Seen seen = seen_of(a, item.begin + token, start);
+        if (seen.begin >= kSpan) break;
+        for (end = token + 1; end < to; ++end) {
+          if (!Seen::same(seen, seen_of(a, item.begin + end, start))) break;
+        }
+        if (Seen::nothing(seen)) continue;
+        span_all(a, of, seen, s, token * heads, (end - token) * heads, streamed);
       }
-      if (Seen::nothing(seen)) continue;
-      span_all(a, span, seen, s, token * heads, (end - token) * heads, stream);
+    };
+    go(span, behind, tokens, stream);
+    if (behind > seeing) {
+      go(near_groups(a, item, start, first, known, values), seeing, behind, false);
     }
   }
 

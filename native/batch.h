@@ -95,7 +95,26 @@ class BoundBatch {
 
   // For a layer whose tokens see so much.
   BatchView view(int64_t layer, const Visibility& sees) {
-    const int64_t number = cache_.table(layer);
+    const Table& table = checked_table(cache_.table(layer), sees);
+    BatchView view{positions_.data(), query_start_.data(), table.blocks.data(), table.width,
+                   requests(), tokens()};
+    const int64_t near = cache_.near_table(layer);
+    if (near < 0) return view;
+    const Table& near_table = checked_table(near, {window_of(0), kSpan});
+    view.near_tables = near_table.blocks.data();
+    view.near_width = near_table.width;
+    return view;
+  }
+
+ private:
+  struct Table {
+    std::vector<int32_t> blocks;
+    int64_t width;
+  };
+  using Checked = std::array<int64_t, 3>;  // table, window, chunk
+
+  // A table by its number, whose entries are blocks as far back as tokens see.
+  const Table& checked_table(int64_t number, const Visibility& sees) {
     if (number >= static_cast<int64_t>(tables_.size())) {
       refuse("the batch has " + std::to_string(tables_.size()) +
              " block tables, and the blocks of a layer are in table " + std::to_string(number));
@@ -106,16 +125,8 @@ class BoundBatch {
       for (int64_t r = 0; r < requests(); ++r) check_request(table, sees, r);
       checked_.push_back(now);
     }
-    return {positions_.data(), query_start_.data(), table.blocks.data(), table.width, requests(),
-            tokens()};
+    return table;
   }
-
- private:
-  struct Table {
-    std::vector<int32_t> blocks;
-    int64_t width;
-  };
-  using Checked = std::array<int64_t, 3>;  // table, window, chunk
 
   static std::vector<int32_t> copied(const View<int32_t>& view, int64_t count) {
     return {view.data(), view.data() + count};

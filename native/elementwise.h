@@ -100,7 +100,7 @@ static void write_keys(const KvWriteArgs& a, int64_t begin, int64_t end) {
     uint8_t* at = kv.k + block * kv.page_bytes + group * kv.k_group_bytes;
     const float* k = row + a.k_column;
     for (int64_t h = 0; h < kv.heads; ++h, k += kv.head_dim) {
-      K::write_key(at, lane, turned(kv.k_rotated, k, kv.head_dim, head), kv.head_dim);
+      K::write_key(at, lane, turned(kv.k_rotated, k, kv.head_dim, head), kv.head_dim, kv.k_scale);
       at += kv.block_size / kLanes * kv.k_group_bytes;
     }
   });
@@ -114,7 +114,8 @@ static void write_values(const KvWriteArgs& a, int64_t begin, int64_t end) {
     uint8_t* at = kv.v + block * kv.page_bytes + group * kv.v_group_bytes;
     const float* v = row + a.v_column;
     for (int64_t h = 0; h < kv.heads; ++h, v += kv.value_dim) {
-      V::write_value(at, lane, turned(kv.v_rotated, v, kv.value_dim, head), kv.value_dim);
+      V::write_value(at, lane, turned(kv.v_rotated, v, kv.value_dim, head), kv.value_dim,
+                     kv.v_scale);
       at += kv.block_size / kLanes * kv.v_group_bytes;
     }
   });
@@ -122,8 +123,16 @@ static void write_values(const KvWriteArgs& a, int64_t begin, int64_t end) {
 
 static void kv_write(const KvWriteArgs& a, int64_t token_begin, int64_t token_end) {
   with_reader(a.kv.k_codec, [&]<class K>() { write_keys<K>(a, token_begin, token_end); });
-  if (a.kv.latent) return;
-  with_reader(a.kv.v_codec, [&]<class V>() { write_values<V>(a, token_begin, token_end); });
+  if (!a.kv.latent) {
+    with_reader(a.kv.v_codec, [&]<class V>() { write_values<V>(a, token_begin, token_end); });
+  }
+  if (a.kv.near_k == nullptr) return;
+  using Near = KvReader<KvCodec::bf16>;
+  KvWriteArgs near = a;
+  near.kv = near_layer(a.kv);
+  near.batch = near_batch(a.batch);
+  write_keys<Near>(near, token_begin, token_end);
+  if (!a.kv.latent) write_values<Near>(near, token_begin, token_end);
 }
 
 }  // namespace

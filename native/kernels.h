@@ -170,6 +170,14 @@ struct KvLayer {
   int64_t block_size;
   int64_t k_group_bytes;
   int64_t v_group_bytes;
+  // The same in bf16, turned where K and V are, of the span that a token is in; null where the layer has
+  // none. It lies in blocks of a table of its own.
+  uint8_t* near_k;
+  uint8_t* near_v;
+  int64_t near_k_group_bytes;
+  int64_t near_v_group_bytes;
+  float k_scale;  // of what fp8 stores; 1 for other kinds
+  float v_scale;  // of latent values that of K
 };
 
 struct BatchView {
@@ -179,7 +187,26 @@ struct BatchView {
   int64_t table_width;
   int64_t requests;
   int64_t tokens;
+  const int32_t* near_tables = nullptr;  // of layers that have such; like block_tables
+  int64_t near_width = 0;
 };
+
+// The near part of K and V as a layer in bf16, and the batch with its tables.
+static inline KvLayer near_layer(const KvLayer& kv) {
+  KvLayer near = kv;
+  near.k = kv.near_k;
+  near.v = kv.near_v;
+  near.k_codec = near.v_codec = KvCodec::bf16;
+  near.k_group_bytes = kv.near_k_group_bytes;
+  near.v_group_bytes = kv.near_v_group_bytes;
+  return near;
+}
+static inline BatchView near_batch(const BatchView& batch) {
+  BatchView near = batch;
+  near.block_tables = batch.near_tables;
+  near.table_width = batch.near_width;
+  return near;
+}
 
 struct KvWriteArgs {
   KvLayer kv;

@@ -48,7 +48,8 @@ void check_rotated(const char* field, const KvPlace& place, KvKind kind, int64_t
 }
 
 // The widths of a layer; where it lies is not known yet.
-KvLayer shape_of(const KvPlace& place, int64_t block_size, KvKind k, KvKind v) {
+KvLayer shape_of(const KvPlace& place, int64_t block_size) {
+  const KvKind k = place.k_kind, v = place.v_kind;
   check_range("num_kv_heads", place.heads, kMostHeads);
   check_range("head_dim", place.head_dim, kMostHeads);
   check_range("value_dim", place.value_dim, kMostHeads);
@@ -74,59 +75,93 @@ KvLayer shape_of(const KvPlace& place, int64_t block_size, KvKind k, KvKind v) {
   layer.block_size = block_size;
   layer.k_group_bytes = kv_group_bytes(layer.k_codec, place.head_dim);
   layer.v_group_bytes = kv_group_bytes(layer.v_codec, layer.v_panels * kLanes);
+  layer.k_scale = place.k_scale;
+  layer.v_scale = place.latent ? place.k_scale : place.v_scale;
+  for (const float scale : {layer.k_scale, layer.v_scale}) {
+    if (scale >= kLeastKvScale && scale <= kMostKvScale) continue;
+    refuse_cache("scale " + std::to_string(scale) + " of K or V of a KV cache is not in [2^-60, 2^60]");
+  }
+  if (place.near_table < 0) return layer;
+  for (const KvKind& kind : {k, place.latent ? k : v}) {
+    if (may_be_near(kind)) continue;
+    refuse_cache(std::string("positions near a token are kept in bf16 beside kinds of eight and four "
+                             "bits, not beside ") + kind.name);
+  }
+  layer.near_k_group_bytes = kv_group_bytes(KvCodec::bf16, place.head_dim);
+  layer.near_v_group_bytes = kv_group_bytes(KvCodec::bf16, layer.v_panels * kLanes);
   return layer;
 }
 
-bool same_widths(const KvPlace& a, const KvPlace& b) {
+bool same(const KvPlace& a, const KvPlace& b) {
   return a.heads == b.heads && a.head_dim == b.head_dim && a.value_dim == b.value_dim &&
-         a.latent == b.latent;
+         a.latent == b.latent && a.k_kind.name == b.k_kind.name && a.v_kind.name == b.v_kind.name &&
+         a.near_table == b.near_table && a.near_index == b.near_index && a.k_scale == b.k_scale &&
+         a.v_scale == b.v_scale;
 }
+
+// A piece of a block: K and V of a layer, stored for good or near.
+struct Piece {
+  KvPlace place;
+  bool near;
+  int64_t offset;
+};
 
 }  // namespace
 
 KvCache::KvCache(const std::vector<std::optional<KvPlace>>& places, int64_t block_size,
-                 int64_t blocks, KvKind k_kind, KvKind v_kind)
+                 int64_t blocks)
     : block_size_(block_size), blocks_(blocks) {
   check_range("num_blocks", blocks, INT64_MAX);
   if (block_size != 16 && block_size != 32 && block_size != kSpan) {
     refuse_cache("block_size " + std::to_string(block_size) + " is not one of 16, 32, 64");
   }
   // In the order of tables and of their indices.
-  std::map<std::pair<int64_t, int64_t>, std::pair<KvPlace, int64_t>> offsets;
+  std::map<std::pair<int64_t, int64_t>, Piece> pieces;
+  const auto enter = [&](int64_t table, int64_t index, const KvPlace& place, bool near) {
+    const auto [found, fresh] = pieces.insert({{table, index}, {place, near, 0}});
+    if (fresh) return;
+    if (found->second.near != near || !same(found->second.place, place)) {
+      refuse_cache("layers in one place of a KV cache differ in width or in kind");
+    }
+  };
   for (const std::optional<KvPlace>& place : places) {
     if (!place) continue;
     if (place->table < 0) {
       refuse_cache("table " + std::to_string(place->table) +
                    " of a layer of a KV cache must be at least 0");
     }
-    const auto [found, fresh] = offsets.insert({{place->table, place->index}, {*place, 0}});
-    if (!fresh && !same_widths(found->second.first, *place)) {
-      refuse_cache("layers in one place of a KV cache differ in width");
-    }
+    enter(place->table, place->index, *place, false);
+    if (place->near_table >= 0) enter(place->near_table, place->near_index, *place, true);
   }
-  if (offsets.empty()) refuse_cache("num_layers of a KV cache must be at least 1, not 0");
-  int64_t table = offsets.begin()->first.first, end = 0;
-  for (auto& [key, found] : offsets) {
+  if (pieces.empty()) refuse_cache("num_layers of a KV cache must be at least 1, not 0");
+  int64_t table = pieces.begin()->first.first, end = 0;
+  for (auto& [key, piece] : pieces) {
     if (key.first != table) end = 0;
     table = key.first;
-    const KvLayer layer = shape_of(found.first, block_size, k_kind, v_kind);
-    const int64_t group = layer.k_group_bytes + (layer.latent ? 0 : layer.v_group_bytes);
-    found.second = end;
+    piece.offset = end;
+    const KvLayer layer = shape_of(piece.place, block_size);
+    const int64_t k = piece.near ? layer.near_k_group_bytes : layer.k_group_bytes;
+    const int64_t v = piece.near ? layer.near_v_group_bytes : layer.v_group_bytes;
+    const int64_t group = k + (layer.latent ? 0 : v);
     end = checked_sum(end, product({layer.heads, block_size / kLanes, group}));
     page_bytes_ = std::max(page_bytes_, end);
   }
   pages_ = Buffer(product({page_bytes_, blocks}));
   for (const std::optional<KvPlace>& place : places) {
-    tables_.push_back(place ? place->table : 0);
+    tables_.push_back(place ? Tables{place->table, place->near_table} : Tables{});
     if (!place) {
       layers_.emplace_back();
       continue;
     }
-    KvLayer layer = shape_of(*place, block_size, k_kind, v_kind);
+    KvLayer layer = shape_of(*place, block_size);
     layer.page_bytes = page_bytes_;
-    layer.k = pages_.data() + offsets.at({place->table, place->index}).second;
-    const int64_t k_bytes = layer.heads * (block_size / kLanes) * layer.k_group_bytes;
-    layer.v = layer.latent ? nullptr : layer.k + k_bytes;
+    const int64_t groups = layer.heads * (block_size / kLanes);
+    layer.k = pages_.data() + pieces.at({place->table, place->index}).offset;
+    layer.v = layer.latent ? nullptr : layer.k + groups * layer.k_group_bytes;
+    if (place->near_table >= 0) {
+      layer.near_k = pages_.data() + pieces.at({place->near_table, place->near_index}).offset;
+      layer.near_v = layer.latent ? nullptr : layer.near_k + groups * layer.near_k_group_bytes;
+    }
     layers_.emplace_back(layer);
   }
 }

@@ -23,18 +23,27 @@ struct KvPlace {
   int64_t head_dim;
   int64_t value_dim;
   bool latent;
+  KvKind k_kind;
+  KvKind v_kind;
+  // Where the span that a token is in lies in bf16; -1 and 0 where it is read as it is stored.
+  int64_t near_table = -1;
+  int64_t near_index = 0;
+  // What fp8 stores is multiplied by; above zero.
+  float k_scale = 1;
+  float v_scale = 1;
 };
 
 class KvCache {
  public:
   // places: of each layer, nothing where it keeps none. Throws std::invalid_argument naming what
   // cannot be.
-  KvCache(const std::vector<std::optional<KvPlace>>& places, int64_t block_size, int64_t blocks,
-          KvKind k_kind, KvKind v_kind);
+  KvCache(const std::vector<std::optional<KvPlace>>& places, int64_t block_size, int64_t blocks);
 
   // Throws std::invalid_argument for a layer that keeps nothing.
   const KvLayer& layer(int64_t index) const;
-  int64_t table(int64_t index) const { return tables_[static_cast<size_t>(index)]; }
+  int64_t table(int64_t index) const { return tables_[static_cast<size_t>(index)].stored; }
+  // Below zero where the layer keeps none in bf16.
+  int64_t near_table(int64_t index) const { return tables_[static_cast<size_t>(index)].near; }
   // A block into another. Throws std::invalid_argument where there is no such block.
   void copy_block(int64_t source, int64_t target);
   int64_t blocks() const { return blocks_; }
@@ -46,7 +55,11 @@ class KvCache {
   int64_t blocks_;
   int64_t page_bytes_ = 0;
   std::vector<std::optional<KvLayer>> layers_;
-  std::vector<int64_t> tables_;  // of each layer, 0 where it keeps nothing
+  struct Tables {
+    int64_t stored = 0;
+    int64_t near = -1;
+  };
+  std::vector<Tables> tables_;  // of each layer
   Buffer pages_;
 };
 

@@ -44,6 +44,12 @@ constexpr KvKind kKvKinds[] = {
     {"int8", KvCodec::int8, false}, {"q8_0", KvCodec::int8, true},  {"q4_0", KvCodec::int4, true},
 };
 
+// Whether the span that a token is in may be kept in bf16 beside what is stored for good.
+static constexpr bool may_be_near(KvKind kind) { return facts(kind.codec).value_bits <= 8; }
+
+// Scales of K and V of a layer: with these no product with a code is denormal or infinite.
+constexpr float kLeastKvScale = 0x1p-60f, kMostKvScale = 0x1p60f;
+
 // Heads that are rotated are at most so wide: the turned one lies on the stack of a thread.
 constexpr int64_t kMostRotated = 4096;
 

@@ -14,8 +14,8 @@ struct KvReader;
 
 // Of kinds without scales.
 struct Unscaled {
-  HEADRACE_INLINE F scored(const uint8_t* /*group*/, F sums) { return sums; }
-  HEADRACE_INLINE F weighed(const uint8_t* /*group*/, F p) { return p; }
+  HEADRACE_INLINE F scored(const uint8_t* /*group*/, float /*scale*/, F sums) { return sums; }
+  HEADRACE_INLINE F weighed(const uint8_t* /*group*/, float /*scale*/, F p) { return p; }
 };
 
 template <>
@@ -30,13 +30,15 @@ struct KvReader<KvCodec::f32> : Unscaled {
 
   HEADRACE_INLINE F rounded(F x) { return x; }
 
-  HEADRACE_INLINE void write_key(uint8_t* group, int64_t lane, const float* k, int64_t width) {
+  HEADRACE_INLINE void write_key(uint8_t* group, int64_t lane, const float* k, int64_t width,
+                                 float /*scale*/) {
     float* to = reinterpret_cast<float*>(group);
     for (int64_t d = 0; d < width; ++d) to[key_at(d, lane)] = k[d];
   }
 
   // Zeros past the width.
-  HEADRACE_INLINE void write_value(uint8_t* group, int64_t lane, const float* v, int64_t width) {
+  HEADRACE_INLINE void write_value(uint8_t* group, int64_t lane, const float* v, int64_t width,
+                                   float /*scale*/) {
     float* panel = reinterpret_cast<float*>(group);
     for (int64_t d = 0; d < width; d += kLanes, panel += kLanes * kLanes) {
       store(panel + value_at(lane, 0), load_n(v + d, width - d));
@@ -61,7 +63,8 @@ struct KvReader<KvCodec::bf16> : Unscaled {
 
   HEADRACE_INLINE F rounded(F x) { return round_bf16(x); }
 
-  HEADRACE_INLINE void write_key(uint8_t* group, int64_t lane, const float* k, int64_t width) {
+  HEADRACE_INLINE void write_key(uint8_t* group, int64_t lane, const float* k, int64_t width,
+                                 float /*scale*/) {
     uint16_t* to = reinterpret_cast<uint16_t*>(group);
     for (int64_t d = 0; d < width; d += kLanes) {
       const int64_t left = width - d, n = left < kLanes ? left : kLanes;
@@ -72,7 +75,8 @@ struct KvReader<KvCodec::bf16> : Unscaled {
   }
 
   // Zeros past the width.
-  HEADRACE_INLINE void write_value(uint8_t* group, int64_t lane, const float* v, int64_t width) {
+  HEADRACE_INLINE void write_value(uint8_t* group, int64_t lane, const float* v, int64_t width,
+                                   float /*scale*/) {
     uint16_t* panel = reinterpret_cast<uint16_t*>(group);
     for (int64_t d = 0; d < width; d += kLanes, panel += kLanes * kLanes) {
       uint16_t half[kLanes];

@@ -29,10 +29,10 @@ struct Scaled {
     reinterpret_cast<float*>(group)[lane] = scale;
   }
   HEADRACE_INLINE F rounded(F x) { return x; }
-  HEADRACE_INLINE F scored(const uint8_t* group, F sums) {
+  HEADRACE_INLINE F scored(const uint8_t* group, float /*scale*/, F sums) {
     return mul(sums, load(reinterpret_cast<const float*>(group)));
   }
-  HEADRACE_INLINE F weighed(const uint8_t* group, F p) {
+  HEADRACE_INLINE F weighed(const uint8_t* group, float /*scale*/, F p) {
     return mul(p, load(reinterpret_cast<const float*>(group)));
   }
 };
@@ -63,7 +63,8 @@ struct KvReader<KvCodec::int8> : Scaled {
     }
   }
 
-  HEADRACE_INLINE void write_key(uint8_t* group, int64_t lane, const float* k, int64_t width) {
+  HEADRACE_INLINE void write_key(uint8_t* group, int64_t lane, const float* k, int64_t width,
+                                 float /*scale*/) {
     int8_t* to = reinterpret_cast<int8_t*>(group + kv_scales_bytes(kCodec));
     quantise(group, lane, k, width, [&](int64_t d, const int8_t* whole, int64_t n) {
       for (int64_t i = 0; i < n; ++i) to[key_at(d + i, lane)] = whole[i];
@@ -71,7 +72,8 @@ struct KvReader<KvCodec::int8> : Scaled {
   }
 
   // Zeros past the width.
-  HEADRACE_INLINE void write_value(uint8_t* group, int64_t lane, const float* v, int64_t width) {
+  HEADRACE_INLINE void write_value(uint8_t* group, int64_t lane, const float* v, int64_t width,
+                                   float /*scale*/) {
     int8_t* to = reinterpret_cast<int8_t*>(group + kv_scales_bytes(kCodec));
     quantise(group, lane, v, width, [&](int64_t d, const int8_t* whole, int64_t) {
       __builtin_memcpy(to + d * kLanes + value_at(lane, 0), whole, kLanes);
@@ -79,8 +81,9 @@ struct KvReader<KvCodec::int8> : Scaled {
   }
 };
 
-// m the value of the largest magnitude (the positive one of two), d = m / -8, q = nearest(x * (-8 /
-// m)), at most 7; stored as q + 8. Zeros, NaN and infinities as in eight bits.
+// Of x / m * -8, with m the value of the largest magnitude (the positive one of two), q = nearest(f x) in
+// [-8, 7] for the factor f of kFactors that leaves the least squared error, and d the scale with which
+// these q come nearest to x; stored as q + 8. Zeros, NaN and infinities as in eight bits.
 template <>
 struct KvReader<KvCodec::int4> : Scaled {
   static constexpr KvCodec kCodec = KvCodec::int4;
@@ -88,10 +91,20 @@ struct KvReader<KvCodec::int4> : Scaled {
   using Values = Int4Rows;
   using T = uint8_t;
 
+  // m becomes -8 or 7, or is cut to it from up to 3.5 beyond.
+  static constexpr float kFactors[] = {
+      1.0f,     -0.875f,  1.0625f,  -0.9375f, 1.125f,  -1.0f,    1.1875f, -1.0625f,
+      1.25f,    -1.125f,  1.3125f,  -1.1875f, 1.375f,  -1.25f,   1.4375f, -1.3125f,
+  };
+
   // Of K the pair of dimensions (d, d + 1) of a token is a byte, of V dimensions d and d + 8.
   static constexpr int64_t key_at(int64_t d, int64_t token) { return d / 2 * kLanes + token; }
   static constexpr int64_t value_at(int64_t token, int64_t d) {
     return token * (kLanes / 2) + d % (kLanes / 2);
+  }
+
+  HEADRACE_INLINE F whole_of(F x, float factor) {
+    return at_most(splat(7.0f), at_least(splat(-8.0f), nearest(mul(x, splat(factor)))));
   }
 
   template <class Put>
@@ -104,12 +117,29 @@ struct KvReader<KvCodec::int4> : Scaled {
       const F v = load_n(x + d, left);
       high = at_least(left < kLanes ? select(first(left), v, high) : v, high);
     }
-    const float extreme = largest(high) == most ? most : -most, scale = extreme / -8.0f;
-    const F inverse = splat(scale == 0.0f ? 0.0f : -8.0f / extreme);
+    const float extreme = largest(high) == most ? most : -most, step = extreme / -8.0f;
+    const F inverse = splat(step == 0.0f ? 0.0f : -8.0f / extreme);
+    // With s = sum(q x) and n = sum(q q) the scale s / n leaves sum(x x) - s s / n.
+    float scale = step, factor = kFactors[0], best = 0;
+    if (step - step == 0.0f && step != 0.0f) {
+      for (const float f : kFactors) {
+        F products = zero(), squares = zero();
+        for (int64_t d = 0; d < width; d += kLanes) {
+          const F v = mul(load_n(x + d, width - d), inverse), q = whole_of(v, f);
+          products = add(products, mul(q, v));
+          squares = add(squares, mul(q, q));
+        }
+        const float s = sum(products), n = sum(squares), found = s * s / n;
+        if (!(found > best)) continue;
+        best = found;
+        factor = f;
+        scale = s / n * step;
+      }
+    }
     write_scale(group, lane, scale);
     for (int64_t d = 0; d < width; d += kLanes) {
       int8_t whole[kLanes];
-      store_i8(whole, at_most(splat(7.0f), mul(load_n(x + d, width - d), inverse)));
+      store_i8(whole, whole_of(mul(load_n(x + d, width - d), inverse), factor));
       put(d, whole, width - d < kLanes ? width - d : kLanes);
     }
   }
@@ -117,7 +147,8 @@ struct KvReader<KvCodec::int4> : Scaled {
     return static_cast<uint8_t>((low + 8) & 15) | static_cast<uint8_t>(((high + 8) & 15) << 4);
   }
 
-  HEADRACE_INLINE void write_key(uint8_t* group, int64_t lane, const float* k, int64_t width) {
+  HEADRACE_INLINE void write_key(uint8_t* group, int64_t lane, const float* k, int64_t width,
+                                 float /*scale*/) {
     uint8_t* to = group + kv_scales_bytes(kCodec);
     quantise(group, lane, k, width, [&](int64_t d, const int8_t* whole, int64_t n) {
       for (int64_t i = 0; i < n; i += 2) to[key_at(d + i, lane)] = byte_of(whole[i], whole[i + 1]);
@@ -125,7 +156,8 @@ struct KvReader<KvCodec::int4> : Scaled {
   }
 
   // Zeros past the width.
-  HEADRACE_INLINE void write_value(uint8_t* group, int64_t lane, const float* v, int64_t width) {
+  HEADRACE_INLINE void write_value(uint8_t* group, int64_t lane, const float* v, int64_t width,
+                                   float /*scale*/) {
     uint8_t* to = group + kv_scales_bytes(kCodec);
     constexpr int64_t kHalf = kLanes / 2;
     quantise(group, lane, v, width, [&](int64_t d, const int8_t* whole, int64_t) {
@@ -135,8 +167,8 @@ struct KvReader<KvCodec::int4> : Scaled {
   }
 };
 
-// The nearest e4m3 (ties to even), at most 448 in magnitude; NaN has the code of NaN, which is read
-// as 480. No scale: as if it were 1.
+// The nearest e4m3 (ties to even) to x / scale, at most 448 in magnitude; NaN has the code of NaN, which
+// is read as 480. The scale is the layer's, 1 where its checkpoint has none.
 template <>
 struct KvReader<KvCodec::fp8> {
   static constexpr KvCodec kCodec = KvCodec::fp8;
@@ -154,8 +186,12 @@ struct KvReader<KvCodec::fp8> {
 
   // Codes are read as 2^-8 of what they are; powers of two change no digit.
   HEADRACE_INLINE F rounded(F x) { return x; }
-  HEADRACE_INLINE F scored(const uint8_t* /*group*/, F sums) { return mul(sums, splat(256.0f)); }
-  HEADRACE_INLINE F weighed(const uint8_t* /*group*/, F p) { return mul(p, splat(256.0f)); }
+  HEADRACE_INLINE F scored(const uint8_t* /*group*/, float scale, F sums) {
+    return mul(sums, splat(256.0f * scale));
+  }
+  HEADRACE_INLINE F weighed(const uint8_t* /*group*/, float scale, F p) {
+    return mul(p, splat(256.0f * scale));
+  }
 
   // Without branches, so that 16 of them go side by side.
   HEADRACE_INLINE uint8_t code_of(float x) {
@@ -174,25 +210,27 @@ struct KvReader<KvCodec::fp8> {
     return static_cast<uint8_t>(sign | (size > 0x7f800000 ? 0x7f : code));
   }
   template <class Put>
-  HEADRACE_INLINE void encode(const float* x, int64_t width, const Put& put) {
+  HEADRACE_INLINE void encode(const float* x, int64_t width, float scale, const Put& put) {
     for (int64_t d = 0; d < width; d += kLanes) {
       float values[kLanes];
       uint8_t codes[kLanes];
-      store(values, load_n(x + d, width - d));
+      store(values, div(load_n(x + d, width - d), splat(scale)));
       for (int64_t i = 0; i < kLanes; ++i) codes[i] = code_of(values[i]);
       put(d, codes, width - d < kLanes ? width - d : kLanes);
     }
   }
 
-  HEADRACE_INLINE void write_key(uint8_t* group, int64_t lane, const float* k, int64_t width) {
-    encode(k, width, [&](int64_t d, const uint8_t* codes, int64_t n) {
+  HEADRACE_INLINE void write_key(uint8_t* group, int64_t lane, const float* k, int64_t width,
+                                 float scale) {
+    encode(k, width, scale, [&](int64_t d, const uint8_t* codes, int64_t n) {
       for (int64_t i = 0; i < n; ++i) group[key_at(d + i, lane)] = codes[i];
     });
   }
 
   // Zeros past the width.
-  HEADRACE_INLINE void write_value(uint8_t* group, int64_t lane, const float* v, int64_t width) {
-    encode(v, width, [&](int64_t d, const uint8_t* codes, int64_t) {
+  HEADRACE_INLINE void write_value(uint8_t* group, int64_t lane, const float* v, int64_t width,
+                                   float scale) {
+    encode(v, width, scale, [&](int64_t d, const uint8_t* codes, int64_t) {
       uint8_t* panel = group + d * kLanes;
       for (int64_t i = 0; i < kLanes; ++i) panel[value_at(lane, i)] = codes[i];
     });

@@ -15,7 +15,8 @@ namespace headrace {
 namespace {
 
 // The fields of a KvPlace.
-using PlaceTuple = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, bool>;
+using PlaceTuple = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, bool, std::string,
+                              std::string, int64_t, int64_t, float, float>;
 
 // The kind of K or V called `name`.
 KvKind kv_kind_of(const char* field, const std::string& name) {
@@ -38,8 +39,10 @@ std::vector<std::tuple<std::string, int64_t, int64_t, bool>> kv_codecs() {
 }
 
 KvPlace place_of(const PlaceTuple& fields) {
-  const auto [table, index, heads, head_dim, value_dim, latent] = fields;
-  return {table, index, heads, head_dim, value_dim, latent};
+  const auto& [table, index, heads, head_dim, value_dim, latent, k, v, near_table, near_index,
+               k_scale, v_scale] = fields;
+  return {table, index, heads, head_dim, value_dim, latent, kv_kind_of("k_codec", k),
+          kv_kind_of("v_codec", v), near_table, near_index, k_scale, v_scale};
 }
 
 void rope(Backend& backend, nb::handle qkv, nb::handle shape, nb::handle cos, nb::handle sin,
@@ -114,18 +117,15 @@ void bind_attention(nb::module_& m, nb::class_<Backend>& backend) {
   nb::class_<KvCache>(m, "KvCache")
       .def("__init__",
            [](KvCache* self, const std::vector<std::optional<PlaceTuple>>& places,
-              int64_t block_size, int64_t blocks, const std::string& k_codec,
-              const std::string& v_codec) {
+              int64_t block_size, int64_t blocks) {
              std::vector<std::optional<KvPlace>> of;
              for (const auto& place : places) {
                of.push_back(place ? std::optional(place_of(*place))
                                   : std::nullopt);
              }
-             new (self) KvCache(of, block_size, blocks, kv_kind_of("k_codec", k_codec),
-                                kv_kind_of("v_codec", v_codec));
+             new (self) KvCache(of, block_size, blocks);
            },
-           nb::arg("places"), nb::arg("block_size"), nb::arg("num_blocks"), nb::arg("k_codec"),
-           nb::arg("v_codec"))
+           nb::arg("places"), nb::arg("block_size"), nb::arg("num_blocks"))
       .def("copy_blocks",
            [](KvCache& cache, nb::handle pairs) {
              const View<int32_t> copies(pairs, "pairs", 2);

@@ -34,7 +34,31 @@ struct StoredHead {
   float scale = 1;
 };
 
-StoredHead stored(KvCodec codec, std::vector<float> x) {
+// Of all factors the one whose codes, with the best scale for them, come nearest to x.
+StoredHead in_four_bits(std::vector<float> x, float extreme) {
+  const float step = extreme / -8.0f;
+  for (float& v : x) v *= -8.0f / extreme;
+  StoredHead best;
+  float most = 0;
+  for (int i = 0; i < 16; ++i) {
+    const float part = static_cast<float>(i / 2) / 2.0f;
+    const float factor = i % 2 == 0 ? (8.0f + part) / 8.0f : (7.0f + part) / -8.0f;
+    std::vector<float> q;
+    float products[16] = {}, squares[16] = {};
+    for (size_t d = 0; d < x.size(); ++d) {
+      q.push_back(std::clamp(std::nearbyint(x[d] * factor), -8.0f, 7.0f));
+      products[d % 16] += q[d] * x[d];
+      squares[d % 16] += q[d] * q[d];
+    }
+    const float s = sum_of_lanes(products), n = sum_of_lanes(squares);
+    if (s * s / n <= most) continue;
+    most = s * s / n;
+    best = {q, s / n * step};
+  }
+  return best;
+}
+
+StoredHead stored(KvCodec codec, std::vector<float> x, float of_layer) {
   const auto by_magnitude = [](float a, float b) { return std::abs(a) < std::abs(b); };
   const float extreme = *std::max_element(x.begin(), x.end(), by_magnitude);
   float scale = 1;
@@ -44,16 +68,15 @@ StoredHead stored(KvCodec codec, std::vector<float> x) {
       for (float& v : x) v = to_bf16(v);
       break;
     case KvCodec::fp8:
-      for (float& v : x) v = to_e4m3(v);
+      for (float& v : x) v = to_e4m3(v / of_layer);
+      scale = of_layer;
       break;
     case KvCodec::int8:
       scale = std::abs(extreme) / 127.0f;
       for (float& v : x) v = std::nearbyint(v * (127.0f / std::abs(extreme)));
       break;
     case KvCodec::int4:
-      scale = extreme / -8.0f;
-      for (float& v : x) v = std::min(7.0f, std::nearbyint(v * (-8.0f / extreme)));
-      break;
+      return in_four_bits(std::move(x), extreme);
   }
   return {std::move(x), scale};
 }
@@ -82,6 +105,8 @@ struct Case {
   bool sinks = false, slopes = false, masks = false;
   int64_t value_dim = 0;  // 0: that of keys
   bool latent = false;    // values are the last dimensions of the keys
+  bool near = false;      // the span that a token is in is read in bf16
+  float k_scale = 1, v_scale = 1;
 
   int64_t values() const { return value_dim == 0 ? head_dim : value_dim; }
   KvKind value_kind() const { return latent ? k_kind : v_kind; }
@@ -102,7 +127,7 @@ struct Case {
            std::to_string(values()) + (latent ? " within K" : "") +
            ", window " + std::to_string(window) + ", softcap " + std::to_string(softcap) +
            ", chunk " + std::to_string(chunk) + (sinks ? ", sinks" : "") +
-           (slopes ? ", slopes" : "") + (masks ? ", masks" : "");
+           (slopes ? ", slopes" : "") + (masks ? ", masks" : "") + (near ? ", near" : "");
   }
   float sink_of(int64_t head) const { return 0.75f * static_cast<float>(head) - 1.0f; }
   float slope_of(int64_t head) const { return 1.0f / static_cast<float>(2 << head % 8); }
@@ -124,9 +149,9 @@ float capped(const Kernels& kernels, float x, float cap) {
   return y;
 }
 
-// What the cache holds of a kv head, of each token.
+// What the cache holds of a kv head, of each token, and what those of its own span read instead.
 struct StoredTokens {
-  std::vector<StoredHead> k, v;
+  std::vector<StoredHead> k, v, near_k, near_v;
 };
 
 // `width` values of a row, turned where a kind asks for it.
@@ -140,14 +165,19 @@ std::vector<float> head_of(const Case& c, const std::vector<float>& qkv, int64_t
 StoredTokens stored_tokens(const Case& c, const std::vector<float>& qkv, int64_t kv_head) {
   StoredTokens of;
   const int64_t d = c.head_dim, k_column = (c.kv_heads * c.group + kv_head) * d;
+  const auto add = [&](KvCodec k_codec, KvCodec v_codec, int64_t token,
+                       std::vector<StoredHead>& keys, std::vector<StoredHead>& values) {
+    keys.push_back(stored(k_codec, head_of(c, qkv, token, k_column, d, c.rotates(c.k_kind)),
+                          c.k_scale));
+    const StoredHead& k = keys.back();
+    values.push_back(c.latent ? StoredHead{{k.values.end() - c.values(), k.values.end()}, k.scale}
+                              : stored(v_codec,
+                                       head_of(c, qkv, token, c.value_column(kv_head), c.values(),
+                                               c.rotates(c.v_kind)), c.v_scale));
+  };
   for (int64_t token = 0; token < c.tokens; ++token) {
-    of.k.push_back(stored(c.k_kind.codec,
-                          head_of(c, qkv, token, k_column, d, c.rotates(c.k_kind))));
-    const StoredHead& k = of.k.back();
-    of.v.push_back(c.latent ? StoredHead{{k.values.end() - c.values(), k.values.end()}, k.scale}
-                            : stored(c.v_kind.codec,
-                                     head_of(c, qkv, token, c.value_column(kv_head), c.values(),
-                                             c.rotates(c.v_kind))));
+    add(c.k_kind.codec, c.v_kind.codec, token, of.k, of.v);
+    if (c.near) add(KvCodec::bf16, KvCodec::bf16, token, of.near_k, of.near_v);
   }
   return of;
 }
@@ -170,6 +200,9 @@ void row_twin(const Kernels& kernels, const Case& c, const std::vector<float>& q
     // Positions [from, n) of the span are seen.
     const int64_t from = std::max<int64_t>(0, seen_from - start);
     const int64_t n = std::min(kSpan, position + 1 - start);
+    const bool near = c.near && position < start + kSpan;
+    const std::vector<StoredHead>& keys = near ? of.near_k : of.k;
+    const std::vector<StoredHead>& values = near ? of.near_v : of.v;
     float p[kSpan], highest = -__builtin_inff();
     for (int64_t t = from; t < n; ++t) {
       float sum = 0;
@@ -177,11 +210,11 @@ void row_twin(const Kernels& kernels, const Case& c, const std::vector<float>& q
         EvenOdd chains;
         for (int64_t i = tile; i < std::min(d, tile + kTile); ++i) {
           chains.add(r, i - tile, q[static_cast<size_t>(i)],
-                     of.k[static_cast<size_t>(start + t)].values[static_cast<size_t>(i)]);
+                     keys[static_cast<size_t>(start + t)].values[static_cast<size_t>(i)]);
         }
         sum = tile == 0 ? chains.sum() : sum + chains.sum();
       }
-      p[t] = sum * of.k[static_cast<size_t>(start + t)].scale * scale;
+      p[t] = sum * keys[static_cast<size_t>(start + t)].scale * scale;
       if (c.softcap != 0) p[t] = capped(kernels, p[t], c.softcap);
       if (c.slopes) p[t] += c.slope_of(head) * static_cast<float>(start + t - position);
       if (c.shows(position, start + t)) highest = std::max(highest, p[t]);
@@ -194,7 +227,7 @@ void row_twin(const Kernels& kernels, const Case& c, const std::vector<float>& q
       p[t] = c.shows(position, start + t) ? exp_of(kernels, p[t] - now) : 0.0f;
       p[t] = rounded(c.value_kind().codec, p[t]);
       total[t % 16] += p[t];
-      p[t] *= of.v[static_cast<size_t>(start + t)].scale;
+      p[t] *= values[static_cast<size_t>(start + t)].scale;
     }
     most = now;
     for (int64_t i = 0; i < c.values(); ++i) {
@@ -203,7 +236,7 @@ void row_twin(const Kernels& kernels, const Case& c, const std::vector<float>& q
         EvenOdd chains;
         for (int64_t t = std::max(from, tile); t < std::min(n, tile + kTile); ++t) {
           chains.add(r, t - tile, p[t],
-                     of.v[static_cast<size_t>(start + t)].values[static_cast<size_t>(i)]);
+                     values[static_cast<size_t>(start + t)].values[static_cast<size_t>(i)]);
         }
         sum = sum + chains.sum();
       }
@@ -234,11 +267,15 @@ std::vector<float> in_chunks(Backend& backend, const Case& c, const std::vector<
                              float scale, int64_t chunk) {
   const int64_t heads = c.kv_heads * c.group, d = c.head_dim;
   const int64_t blocks = (c.tokens + c.block_size - 1) / c.block_size;
-  const KvPlace place{0, 0, c.kv_heads, d, c.values(), c.latent};
-  KvCache cache({place}, c.block_size, blocks, c.k_kind, c.v_kind);
-  std::vector<int32_t> table, positions;
+  const KvPlace place{0, 0, c.kv_heads, d, c.values(), c.latent, c.k_kind, c.v_kind,
+                      c.near ? 1 : -1, 0, c.k_scale, c.v_scale};
+  KvCache cache({place}, c.block_size, 2 * blocks);
+  std::vector<int32_t> table, near_table, positions;
   const std::vector<int32_t> request_of(static_cast<size_t>(c.tokens));  // all of request 0
-  for (int64_t i = blocks; i > 0; --i) table.push_back(static_cast<int32_t>(i - 1));
+  for (int64_t i = blocks; i > 0; --i) {
+    table.push_back(static_cast<int32_t>(i - 1));
+    near_table.push_back(static_cast<int32_t>(2 * blocks - i));
+  }
   for (int64_t i = 0; i < c.tokens; ++i) positions.push_back(static_cast<int32_t>(i));
   std::vector<float> y(static_cast<size_t>(c.tokens * heads * c.values())), sinks, slopes;
   for (int64_t head = 0; head < heads; ++head) {
@@ -256,7 +293,8 @@ std::vector<float> in_chunks(Backend& backend, const Case& c, const std::vector<
   for (int64_t at = 0; at < c.tokens; at += chunk) {
     const int64_t n = std::min(chunk, c.tokens - at);
     const int32_t start[] = {0, static_cast<int32_t>(n)};
-    const BatchView batch{positions.data() + at, start, table.data(), blocks, 1, n};
+    const BatchView batch{positions.data() + at, start, table.data(), blocks, 1, n,
+                          near_table.data(), blocks};
     const float* rows = qkv.data() + at * c.width();
     backend.kv_write({cache.layer(0), batch, request_of.data(), rows, c.width(), heads * d,
                       c.latent ? 0 : c.value_column(0)});
@@ -300,6 +338,13 @@ void attention_suite(const Kernels& kernels, Checks& checks) {
   check(kernels, checks, {1, 1, 64, 32, 130, bf16, f32});
   check(kernels, checks, {1, 5, 80, 64, 65, bf16, bf16});
   check(kernels, checks, {1, 2, 2, 16, 33, f32, f32});
+  const KvKind fp8 = kKvKinds[2];
+  for (const bool near : {false, true}) {
+    check(kernels, checks, {2, 2, 32, 16, 150, fp8, fp8, 1 << 30, 0, 0, false, false, false, 0, false,
+                            near, 0.37f, 3.1f});
+    check(kernels, checks, {1, 20, 40, 16, 140, fp8, fp8, 1 << 30, 0, 0, false, false, false, 24, true,
+                            near, 0.013f, 0.013f});
+  }
   for (const int64_t window : {1, 7, 64, 90}) {
     check(kernels, checks, {1, 2, 20, 16, 140, window % 2 == 0 ? bf16 : f32, bf16, window, 2.5f});
   }
@@ -315,6 +360,13 @@ void attention_suite(const Kernels& kernels, Checks& checks) {
     check(kernels, checks, {1, 2, 16, 32, 70, b, a, 40, 0, 0, true, false, false, 40});
     check(kernels, checks, {1, 20, 80, 16, 83, a, a, 1 << 30, 0, 0, true, true, false, 64, true});
     check(kernels, checks, {2, 3, 34, 64, 150, a, a, 70, 0, 0, false, false, true, 20, true});
+    if (!may_be_near(a)) continue;
+    const KvKind c = may_be_near(b) ? b : a;
+    check(kernels, checks, {2, 3, 18, 16, 150, a, c, 1 << 30, 0, 0, false, false, false, 0, false,
+                            true});
+    check(kernels, checks, {1, 2, 64, 32, 200, c, a, 70, 0, 0, true, false, false, 40, false, true});
+    check(kernels, checks, {1, 20, 80, 16, 140, a, a, 1 << 30, 0, 0, true, true, true, 64, true,
+                            true});
   }
 }
 

@@ -25,7 +25,7 @@ from headrace.models.cost import CostModel, LayerCost
 from headrace.models.layer_cache import CacheLayout, LayerKV, cache_layout
 from headrace.ops import adjustment, make_ops
 from headrace.ops.interface import Ops
-from headrace.ops.kv import AttentionShape, KVCacheArrays, KVCacheSpec, KVCodec, RaggedBatch
+from headrace.ops.kv import AttentionShape, KVCacheArrays, KVCacheSpec, RaggedBatch
 from headrace.ops.reference import sampling
 from headrace.ops.sampling_rows import (
     LogitsEdit,
@@ -133,7 +133,7 @@ class MockModel:
     def cache_layout(self) -> CacheLayout:
         return cache_layout([LayerKV(1, 2, window) for window in self.windows])
 
-    def cost(self, k_codec: KVCodec, v_codec: KVCodec) -> CostModel:
+    def cost(self, kv: KVCacheSpec) -> CostModel:
         return CostModel(
             weight_bytes=100,
             layer_elements=10,

@@ -17,6 +17,7 @@ import pytest
 from headrace.config.settings import EngineConfig
 from headrace.engine.core import EngineCore
 from headrace.engine.drafts.proposer import Proposal, Proposer
+from headrace.engine.memory.kv_memory import kinds_of
 from headrace.engine.messages import Submit, TokenLogprob
 from headrace.engine.params import SamplingParams
 from headrace.engine.request import Request
@@ -98,6 +99,7 @@ def test_together_is_bit_for_bit_what_alone_is(
     [
         ("qwen3", "int8", "auto", 12),
         ("llama", "fp8", "q4_0", 12),
+        ("llama", "q4_0", "auto", 12),
         *(
             pytest.param("llama", kv, "auto", 64, marks=pytest.mark.load)
             for kv in ("fp8", "int8", "q8_0", "q4_0")
@@ -108,6 +110,37 @@ def test_together_is_bit_for_bit_what_alone_is(
 )
 def test_so_it_is_with_a_cache_in_few_bits(family: str, kv: str, v: str, count: int) -> None:
     check_together_is_what_alone_is(family, GROUPS.get(family, {}), "cpu", "Q8_0", count, kv, v)
+
+
+KINDS = {
+    "full": {"kv_cache_dtype": "int8", "kv_cache_dtype_sliding": "bf16"},
+    "sliding": {"kv_cache_dtype_sliding": "q4_0"},
+    "both": {"kv_cache_dtype": "q4_0", "kv_cache_dtype_v": "q8_0", "kv_cache_dtype_sliding": "fp8"},
+    "near": {"kv_cache_dtype": "fp8", "kv_cache_near": "bf16"},
+    "far": {"kv_cache_dtype": "q4_0", "kv_cache_near": "none"},
+}
+"""Of layers that see everything and of those with a window; what is near, and not, in bf16."""
+
+
+@pytest.mark.parametrize(
+    ("family", "kinds", "backend", "count"),
+    [
+        ("gemma2", "full", "cpu", 12),
+        ("llama", "near", "cpu", 12),
+        *(
+            pytest.param(family, kinds, "cpu", 64, marks=pytest.mark.load)
+            for family in ("gemma2", "gpt_oss", "llama4_text")
+            for kinds in KINDS
+        ),
+        pytest.param("deepseek_v3", "both", "cpu", 64, marks=pytest.mark.load),
+        pytest.param("gemma2", "full", "reference", 12, marks=pytest.mark.load),
+    ],
+)
+def test_so_it_is_with_a_kind_for_each_group_of_layers(
+    family: str, kinds: str, backend: str, count: int
+) -> None:
+    shape = (GROUPS | TINY).get(family, {})
+    check_together_is_what_alone_is(family, shape, backend, "Q8_0", count, **KINDS[kinds])
 
 
 GROUPS = {
@@ -212,7 +245,7 @@ def check_64_streams(checkpoint: Checkpoint, kv: str, monkeypatch: pytest.Monkey
     requests = cases(64, rng)
     for at in rng.sample(range(64), 8):
         requests[at] = replace(requests[at], cancel_after_tokens=rng.randint(1, 8))
-    together = check_streams(load_model(checkpoint, ops), ops, requests, kv)
+    together = check_streams(load_model(checkpoint, ops), ops, requests, {"kv_cache_dtype": kv})
     assert {case.submit.params.temperature for case in requests} == {0.0, 0.7, 1.5}
     ends = [together[case.submit.request_id] for case in requests]
     midway = [end for end in ends if end.finish_reason == "abort" and end.token_ids]
@@ -248,20 +281,24 @@ def check_together_is_what_alone_is(
     count: int,
     kv: str = "auto",
     v: str = "auto",
+    **kinds: str,
 ) -> None:
     ops = real_ops(backend)
     model = load_model(tiny_checkpoint(family, codec, logit_scale=2.0, **shape), ops)  # type: ignore[arg-type]
-    check_streams(model, ops, cases(count, random.Random(count)), kv, v)
+    kinds = {"kv_cache_dtype": kv, "kv_cache_dtype_v": v, **kinds}
+    check_streams(model, ops, cases(count, random.Random(count)), kinds)
 
 
 def check_streams(
-    model: Model, ops: Ops, requests: list[Case], kv: str, v: str = "auto"
+    model: Model, ops: Ops, requests: list[Case], kinds: dict[str, str]
 ) -> dict[str, Collected]:
     """What each request got among all, which is what it gets alone."""
-    count, tables = len(requests), model.cache_layout.num_tables
+    count = len(requests)
+    asked = EngineConfig(**kinds)  # type: ignore[arg-type]
+    layout = model.cache_layout.stored_as(kinds_of(asked, model.weight_codec))
+    tables = layout.num_tables
 
     def core(proposers: Sequence[Proposer] = (), **settings: object) -> EngineCore:
-        kinds = {"kv_cache_dtype": kv, "kv_cache_dtype_v": v}
         given = {"block_size": BLOCK_SIZE, "max_num_seqs": 64, **kinds, **settings}
         config = EngineConfig(**given)  # type: ignore[arg-type]
         return EngineCore(

@@ -71,7 +71,7 @@ def test_a_loaded_model_counts_its_own_matrices() -> None:
         if len(tensor.shape) == 2 and "embed" not in name
     ]
     head = int(np.prod(checkpoint.tensors["model.embed_tokens.weight"].shape))
-    cost = model.cost("f32", "f32").of([(0, 1, True)])
+    cost = model.cost(model.cache_layout.spec(1, 1, "f32", "f32")).of([(0, 1, True)])
     attention = 2 * 4 * 4 * 16  # layers, q.K and p.V, heads, head_dim; one position
     assert cost.operations == 2 * sum(matrices) + 2 * head + attention
     kv_token = 2 * 2 * 2 * 16 * 4  # layers, K and V, kv heads, head_dim, bytes
@@ -99,7 +99,7 @@ def test_the_planner_counts_the_same_step(family: str, batch: int) -> None:
     for overrides in tiny_family(family).CASES.values():
         checkpoint = tiny_checkpoint(family, **overrides)
         model = load_model(checkpoint, make_ops("reference"))
-        cost = model.cost("bf16", "bf16").of([(10, 1, True)] * batch)
+        cost = model.cost(model.cache_layout.spec(1, 1, "bf16", "bf16")).of([(10, 1, True)] * batch)
         shape = shape_of_config(tiny_config(family, **overrides), "tiny", "a test")
         work = StepCounter(shape, Storage(bytes_per_weight=4)).decode(batch, 10).work
         vectors = sum(t.nbytes for t in checkpoint.tensors.values() if len(t.shape) == 1)
@@ -125,7 +125,7 @@ def test_a_model_with_experts_counts_its_own_matrices(family: str) -> None:
     share = experts.routing.experts_per_token / experts.routing.num_experts
     widths = model.attention.head_dim + model.attention.value_width
     attention = model.config.num_layers * 2 * 4 * widths
-    cost = model.cost("f32", "f32").of([(0, 1, True)])
+    cost = model.cost(model.cache_layout.spec(1, 1, "f32", "f32")).of([(0, 1, True)])
     assert cost.operations == 2 * (others + routed * share) + attention
     table = checkpoint.tensors["model.embed_tokens.weight"].nbytes
     assert model.step_weight_bytes == checkpoint.nbytes - 4 * routed - table

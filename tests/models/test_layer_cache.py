@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 
 from headrace.errors import UnsupportedModelError
-from headrace.models.layer_cache import CacheLayout, LayerCache, LayerKV, SharedKV, cache_layout
+from headrace.models.layer_cache import (
+    CacheKind,
+    CacheKinds,
+    CacheLayout,
+    LayerCache,
+    LayerKV,
+    SharedKV,
+    cache_layout,
+)
 from headrace.ops.interface import Ops
 from headrace.ops.kv import AttentionShape, KVCacheSpec, LayerPlace, RaggedBatch
 
@@ -181,3 +189,37 @@ def test_layers_in_tables_of_their_own_are_the_same_bits(ops: Ops) -> None:
         assert np.array_equal(mine, expected)
     with pytest.raises(ValueError, match="the batch has 1 block tables"):
         attended(mixed, [[4, 1, 2]])
+
+
+def test_kinds_of_their_own_pack_layers_by_bytes() -> None:
+    layers: list[LayerCache] = [LOCAL, FULL] * 6
+    kinds = CacheKinds(CacheKind("q4_0", "q4_0"), CacheKind("bf16", "bf16"))
+    layout = cache_layout(layers).stored_as(kinds)
+    spec = layout.spec(16, 1, "q4_0", "q4_0")
+    of = {spec.codecs(place) for place in layout.places[::2] if place is not None}
+    assert of == {("bf16", "bf16")}
+    token = sum(spec.token_bytes(place) for place in layout.places if place is not None)
+    assert token <= layout.num_tables * spec.block_bytes // 16 <= token * 1.25
+    alike = CacheKinds.of("fp8")
+    assert cache_layout(layers).stored_as(alike).places == cache_layout(layers).places
+
+
+def test_what_is_near_lies_in_a_group_of_chunks() -> None:
+    kind = CacheKind("q4_0", "q8_0", near=True)
+    layers: list[LayerCache] = [LOCAL, FULL, SharedKV(1), None, FULL]
+    layout = cache_layout(layers).stored_as(CacheKinds(kind, kind))
+    near = layout.groups[-1]
+    assert (near.name, near.window, near.chunked, near.layers) == ("near", 64, True, (0, 1, 4))
+    assert [group.near for group in layout.groups].count(True) == 1
+    kept = [place for place in layout.places if place is not None]
+    tables = {place.near[0] for place in kept if place.near is not None}
+    assert len(tables) == near.num_tables and not tables & {place.table for place in kept}
+    assert layout.places[2] == layout.places[1]
+    spec = layout.spec(16, 1, "q4_0", "q8_0")
+    of_table: dict[int, int] = {}
+    for place in set(kept):
+        of_table[place.table] = of_table.get(place.table, 0) + spec.token_bytes(place)
+        assert place.near is not None
+        bf16 = place.num_kv_heads * 2 * (place.head_dim + (place.value_dim or place.head_dim))
+        of_table[place.near[0]] = of_table.get(place.near[0], 0) + bf16
+    assert spec.block_bytes == 16 * max(of_table.values())

@@ -59,7 +59,8 @@ def test_a_layer_without_attention_keeps_nothing() -> None:
 
 
 def test_a_layer_without_attention_reads_no_cache(reference: Ops) -> None:
-    cost = load_model(tiny_checkpoint(FAMILY), reference).cost("f32", "f32")
+    model = load_model(tiny_checkpoint(FAMILY), reference)
+    cost = model.cost(model.cache_layout.spec(1, 1, "f32", "f32"))
     longer, shorter = (cost.of([(start, 1, True)]).bytes for start in (11, 10))
     # K and V of one more position in two layers of the three.
     assert longer - shorter == 2 * 2 * (2 * 16) * 4

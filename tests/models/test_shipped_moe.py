@@ -70,7 +70,7 @@ def test_a_decode_step_reads_the_experts_it_chooses() -> None:
     model = load_model(checkpoint, make_ops("cpu", threads=2), max_positions=64)
     experts = sum(t.nbytes for name, t in checkpoint.tensors.items() if ".experts." in name)
     assert model.step_weight_bytes == checkpoint.nbytes - experts
-    cost = model.cost("bf16", "bf16")
+    cost = model.cost(model.cache_layout.spec(1, 1, "bf16", "bf16"))
     one, all_of_them = cost.of([(0, 1, True)]), cost.of([(0, 1000, True)])
     kv = 2 * model.config.num_layers * 2 * model.attention.num_kv_heads * 64 * 2
     assert one.bytes == model.step_weight_bytes + experts * 2 // 8 + kv

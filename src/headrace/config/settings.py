@@ -69,8 +69,9 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         Literal["auto", "f32", "bf16", "fp8", "int8", "q8_0", "q4_0"],
         Meta(
             description="Type that K and V are stored in; auto: f32 for F32 weights, bf16 "
-            "otherwise. fp8 is e4m3 with a scale of 1; int8, q8_0 and q4_0 (8, 8 and 4 bits) have "
-            "a scale for each token of a head, and the last two rotate it first."
+            "otherwise. fp8 is e4m3 with the checkpoint's scale of each layer, or 1; int8, q8_0 "
+            "and q4_0 (8, 8 and 4 bits) have a scale for each token of a head, and the last two "
+            "rotate it first."
         ),
     ] = "auto"
     kv_cache_dtype_v: Annotated[
@@ -78,6 +79,28 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         Meta(
             description="Type that V is stored in where it is another than that of K; auto: that "
             "of --kv-cache-dtype. Latent values (MLA) lie with their keys, in the type of K."
+        ),
+    ] = "auto"
+    kv_cache_dtype_sliding: Annotated[
+        Literal["auto", "f32", "bf16", "fp8", "int8", "q8_0", "q4_0"],
+        Meta(
+            description="Type of K and V in layers with a sliding window or chunks, where it is "
+            "another than in layers that see everything (gpt-oss, Gemma, Llama 4); auto: as there."
+        ),
+    ] = "auto"
+    kv_cache_dtype_sliding_v: Annotated[
+        Literal["auto", "f32", "bf16", "fp8", "int8", "q8_0", "q4_0"],
+        Meta(
+            description="Type of V in layers with a window where it is another than that of K; "
+            "auto: that of --kv-cache-dtype-sliding where it is set, else that of V elsewhere."
+        ),
+    ] = "auto"
+    kv_cache_near: Annotated[
+        Literal["auto", "bf16", "none"],
+        Meta(
+            description="Whether the span of 64 positions that a token is in is kept in bf16 "
+            "beside K and V of 8 and 4 bits, and read there by its own tokens: what is near "
+            "matters most. auto: bf16 where K or V is q4_0."
         ),
     ] = "auto"
     enable_prefix_caching: Annotated[

@@ -98,7 +98,7 @@ class EngineCore:
             plan.num_blocks,
             plan.block_size,
             prefix_caching=config.enable_prefix_caching,
-            groups=model.cache_layout.groups,
+            groups=plan.layout.groups,
             max_step_tokens=config.max_num_batched_tokens,
         )
         self._speculation = speculation_of(
@@ -111,10 +111,10 @@ class EngineCore:
             max_num_seqs=config.max_num_seqs,
             drafter=Drafter([*forced, *proposers], self._speculation),
         )
-        spec = model.cache_layout.spec(plan.block_size, plan.num_blocks, plan.codec, plan.v_codec)
         self._runner = IsolatingRunner(
             model,
-            allocate(ops, spec),
+            plan.layout.groups,
+            allocate(ops, plan.spec),
             Sampler(ops, min(num_tokens, model.vocab_size)),
             ops,
         )
@@ -143,7 +143,7 @@ class EngineCore:
         self._arrivals = 0
         self._leaving: list[Output] = []
         self._machine = machine
-        self._cost = model.cost(plan.codec, plan.v_codec)
+        self._cost = model.cost(plan.spec)
         self._steps = StepFigures()
         self._kv_accounting_errors = 0
 

@@ -13,6 +13,7 @@ from headrace.engine.model import Model
 from headrace.engine.runner import RowResult, Runner
 from headrace.engine.sampling.sampler import SampledToken, Sampler
 from headrace.engine.scheduling.plan import Row
+from headrace.models.layer_cache import CacheGroup
 from headrace.ops.interface import Ops
 from headrace.ops.kv import KVCacheArrays
 
@@ -22,8 +23,15 @@ logger = logging.getLogger(__name__)
 class IsolatingRunner(Runner):
     """A Runner that never raises for what is wrong with rows: their results are errors then."""
 
-    def __init__(self, model: Model, kv: KVCacheArrays, sampler: Sampler, ops: Ops) -> None:
-        super().__init__(model, kv, sampler, ops)
+    def __init__(
+        self,
+        model: Model,
+        groups: Sequence[CacheGroup],
+        kv: KVCacheArrays,
+        sampler: Sampler,
+        ops: Ops,
+    ) -> None:
+        super().__init__(model, groups, kv, sampler, ops)
         self.failed_steps = 0
         """Steps that raised as a whole."""
 

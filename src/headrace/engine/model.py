@@ -10,7 +10,7 @@ from typing import Protocol
 from headrace.models.cost import CostModel
 from headrace.models.layer_cache import CacheLayout
 from headrace.ops.interface import Array
-from headrace.ops.kv import KVCacheArrays, KVCodec, RaggedBatch
+from headrace.ops.kv import KVCacheArrays, KVCacheSpec, RaggedBatch
 
 
 class Model(Protocol):
@@ -44,7 +44,7 @@ class Model(Protocol):
     def cache_layout(self) -> CacheLayout:
         """What its layers keep of a request, in groups."""
 
-    def cost(self, k_codec: KVCodec, v_codec: KVCodec) -> CostModel:
+    def cost(self, kv: KVCacheSpec) -> CostModel:
         """What steps move and compute with such a KV cache."""
 
     def forward(self, batch: RaggedBatch, kv: KVCacheArrays) -> Array:

@@ -21,6 +21,7 @@ from headrace.engine.messages import TokenLogprob
 from headrace.engine.model import Model
 from headrace.engine.sampling.sampler import DrawPosition, SampledToken, Sampler
 from headrace.engine.scheduling.plan import Row, RowTokens
+from headrace.models.layer_cache import CacheGroup
 from headrace.ops.interface import Array, Ops
 from headrace.ops.kv import KVCacheArrays, RaggedBatch
 from headrace.ops.sampling_rows import UnusableLogitsError
@@ -48,11 +49,15 @@ NOTHING_YET = RowResult()
 
 
 class Runner:
-    """A model with its KV cache and sampler. Keeps nothing of a request but its table's row."""
+    """A model with its KV cache and sampler. Keeps nothing of a request but its table's row.
+
+    groups: of the KV cache's layers, in the order of its tables.
+    """
 
     def __init__(
         self,
         model: Model,
+        groups: Sequence[CacheGroup],
         kv: KVCacheArrays,
         sampler: Sampler,
         ops: Ops,
@@ -62,7 +67,7 @@ class Runner:
         self._sampler = sampler
         self._ops = ops
         self._masks = MaskMaker()
-        self._tables = BlockTables(model.cache_layout.groups)
+        self._tables = BlockTables(groups)
 
     def copy(self, copies: Sequence[Copy]) -> None:
         """Copy blocks, one after another, before a step whose plan orders it."""

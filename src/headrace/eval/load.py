@@ -12,10 +12,11 @@ from typing import NamedTuple
 
 from headrace.config.settings import EngineConfig
 from headrace.engine.memory.expert_memory import PlannedModel, plan_together
+from headrace.engine.memory.kv_memory import kinds_of
+from headrace.engine.memory.stored_shape import stored_shape
 from headrace.errors import UnsupportedModelError
 from headrace.eval.windows import BLOCK_TOKENS, PIECE_TOKENS
 from headrace.models import Model, load_model, read_config
-from headrace.models.layer_cache import cache_layout
 from headrace.ops import make_ops
 from headrace.ops.interface import Ops
 from headrace.weights.checkpoint import Checkpoint
@@ -62,9 +63,11 @@ def _of_windows(checkpoint: Checkpoint, settings: EngineConfig, context: int) ->
     except UnsupportedModelError:
         return settings  # loading says what is not supported
     entries = -(-min(context, config.max_positions) // BLOCK_TOKENS)
+    shape = stored_shape(checkpoint, config)
+    layout = shape.cache_layout.stored_as(kinds_of(settings, shape.weight_codec))
     return replace(
         settings,
         block_size=BLOCK_TOKENS,
         max_num_batched_tokens=PIECE_TOKENS,
-        num_gpu_blocks_override=entries * cache_layout(config.layer_caches).num_tables,
+        num_gpu_blocks_override=entries * layout.num_tables,
     )

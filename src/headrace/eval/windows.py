@@ -16,6 +16,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from headrace.config.settings import EngineConfig
+from headrace.engine.memory.kv_memory import kinds_of, spec_of
 from headrace.errors import ConfigError, HeadraceError
 from headrace.models import Model
 from headrace.ops.interface import Array, Ops
@@ -67,7 +69,8 @@ class WindowRunner:
     """A runner that feeds windows to one model, one after another, over a KV cache of one window.
 
     kv_codec: how K and V are held; like the engine's default, bf16 unless the weights are F32.
-    v_codec: of V, where it is another.
+    v_codec: of V, where it is another. Positions near a token are kept as the engine keeps them by
+    default.
     """
 
     def __init__(
@@ -84,12 +87,13 @@ class WindowRunner:
                 f"--context {context} is more than the {model.max_positions} tokens that this "
                 "model was made for; use fewer"
             )
-        codec = kv_codec or ("f32" if model.weight_codec == "F32" else "bf16")
+        asked = EngineConfig(kv_cache_dtype=kv_codec or "auto", kv_cache_dtype_v=v_codec or "auto")
+        kinds = kinds_of(asked, model.weight_codec)
         entries = -(-context // BLOCK_TOKENS)
-        layout = model.cache_layout
+        layout = model.cache_layout.stored_as(kinds)
         blocks = entries * layout.num_tables
         self._model = model
-        self._kv = ops.kv_cache(layout.spec(BLOCK_TOKENS, blocks, codec, v_codec or codec))
+        self._kv = ops.kv_cache(spec_of(layout, kinds, BLOCK_TOKENS, blocks))
         self._tables = layout.tables(np.arange(entries, dtype=np.int32)[None])
 
     def run(self, index: int, window: Sequence[int]) -> Iterator[Scored]:

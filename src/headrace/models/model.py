@@ -19,7 +19,7 @@ from headrace.models.loader import Loader
 from headrace.models.loading.reader import EMBEDDING
 from headrace.models.rope import RopeConfig, Rotation, rotation
 from headrace.ops.interface import Array, Ops, RopeTable
-from headrace.ops.kv import AttentionShape, KVCacheArrays, KVCodec, RaggedBatch
+from headrace.ops.kv import AttentionShape, KVCacheArrays, KVCacheSpec, RaggedBatch
 from headrace.weights.config_reader import ConfigReader
 
 FIRST_ROPE_POSITIONS = 4096
@@ -137,16 +137,15 @@ class Model(ABC):
         """Heads of every layer."""
         return self.config.attention
 
-    def cost(self, k_codec: KVCodec, v_codec: KVCodec) -> CostModel:
+    def cost(self, kv: KVCacheSpec) -> CostModel:
         """What its steps move and compute with such a KV cache."""
-        spec = self.cache_layout.spec(1, 1, k_codec, v_codec)
         return CostModel(
             weight_bytes=self.step_weight_bytes,
             layer_elements=self._layer_elements,
             head_elements=self._head_elements,
             layers=[
-                LayerCost(self.config.attention_of(layer), spec.token_bytes(place))
-                for layer, place in enumerate(spec.places)
+                LayerCost(self.config.attention_of(layer), kv.token_bytes(place))
+                for layer, place in enumerate(kv.places)
                 if place is not None
             ],
             experts=self._expert_cost,

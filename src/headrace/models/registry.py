@@ -78,6 +78,7 @@ def load_model(
     loader = Loader(checkpoint, ops, progress)
     model = family(config, ops, loader, max_positions=max_positions or limit)
     loader.finish()
+    model.cache_layout = replace(model.cache_layout, scales=checkpoint.cache_scales)
     return model
 
 

@@ -42,6 +42,11 @@ KV_CODECS: Mapping[KVCodec, KVCodecSize] = {
 """Of each codec, as in the tables of native/kv_codecs.h."""
 
 
+NEAR_SPAN = 64
+"""Positions of a span that may be kept in bf16 for its own tokens: spans of attention, at multiples
+of this."""
+
+
 @dataclass(frozen=True)
 class AttentionShape:
     """Heads of one attention layer. Row layout of a fused projection: q heads and k heads of
@@ -100,6 +105,17 @@ class LayerPlace:
     """Width of a value; 0 means head_dim."""
     latent: bool = False
     """Values are the last value_dim dimensions of the keys; V is not stored."""
+    k_codec: KVCodec | None = None
+    """None: that of the spec."""
+    v_codec: KVCodec | None = None
+    near: tuple[int, int] | None = None
+    """Table and index of the place where K and V are kept in bf16 too, turned where they are: a
+    token reads positions of its own span of NEAR_SPAN there, and the others as they are stored.
+    None: all as they are stored. Only for codecs of eight and four bits."""
+    k_scale: float = 1.0
+    """What fp8 stores is multiplied by; without a meaning for other codecs. From 2^-60 to 2^60."""
+    v_scale: float = 1.0
+    """The same of V, where values are not latent."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +133,7 @@ class KVCacheSpec:
     """Tokens a block holds; a power of two from 16 to the backend's attention span."""
     num_blocks: int
     k_codec: KVCodec
+    """Of layers whose places name none."""
     v_codec: KVCodec
 
     @classmethod
@@ -149,12 +166,13 @@ class KVCacheSpec:
             raise ValueError(f"layer {layer} keeps no K and V")
         return place
 
+    def codecs(self, place: LayerPlace) -> tuple[KVCodec, KVCodec]:
+        """Of K and V of a layer that lies there."""
+        return place.k_codec or self.k_codec, place.v_codec or self.v_codec
+
     def token_bytes(self, place: LayerPlace) -> int:
-        """Bytes of one token in a layer that lies there, K and V."""
-        head_bytes = KV_CODECS[self.k_codec].token_bytes(place.head_dim)
-        if not place.latent:
-            head_bytes += KV_CODECS[self.v_codec].token_bytes(place.value_dim or place.head_dim)
-        return place.num_kv_heads * head_bytes
+        """Bytes of one token in a layer that lies there, K and V, without what is kept near."""
+        return stored_bytes(place, *self.codecs(place))
 
     @property
     def block_bytes(self) -> int:
@@ -162,7 +180,17 @@ class KVCacheSpec:
         tables = Counter[int]()
         for place in {place for place in self.places if place is not None}:
             tables[place.table] += self.token_bytes(place)
+            if place.near is not None:
+                tables[place.near[0]] += stored_bytes(place, "bf16", "bf16")
         return self.block_size * max(tables.values(), default=0)
+
+
+def stored_bytes(place: LayerPlace, k_codec: KVCodec, v_codec: KVCodec) -> int:
+    """Bytes of K and V of one token of a layer in these codecs."""
+    head_bytes = KV_CODECS[k_codec].token_bytes(place.head_dim)
+    if not place.latent:
+        head_bytes += KV_CODECS[v_codec].token_bytes(place.value_dim or place.head_dim)
+    return place.num_kv_heads * head_bytes
 
 
 @dataclass(frozen=True)
@@ -204,12 +232,19 @@ class RaggedBatch:
 
     def block_table(self, place: LayerPlace) -> npt.NDArray[np.int32]:
         """The table that names the blocks of a layer; ValueError where there is none."""
-        if place.table >= len(self.block_tables):
+        return self._table(place.table)
+
+    def near_table(self, place: LayerPlace) -> npt.NDArray[np.int32] | None:
+        """The table of the blocks of what a layer keeps near, None where it keeps nothing."""
+        return None if place.near is None else self._table(place.near[0])
+
+    def _table(self, table: int) -> npt.NDArray[np.int32]:
+        if table >= len(self.block_tables):
             raise ValueError(
                 f"the batch has {len(self.block_tables)} block tables, and the blocks of a layer "
-                f"are in table {place.table}"
+                f"are in table {table}"
             )
-        return self.block_tables[place.table]
+        return self.block_tables[table]
 
 
 @dataclass(frozen=True)

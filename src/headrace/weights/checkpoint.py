@@ -51,6 +51,8 @@ class Checkpoint:
     eos_token_ids: tuple[int, ...] = ()
     """Every id the file names as an end of turn or text, in ascending order."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    cache_scales: Mapping[str, Tensor] = field(default_factory=dict)
+    """Scales of K and V in FP8 by the folder's names of them; no part of `tensors`."""
     left_out: Mapping[str, int] = field(default_factory=dict)
     """How many tensors of each module of the folder are not part of the model that is loaded (the
     image encoder)."""

@@ -29,6 +29,7 @@ from headrace.weights.quantisation import (
 from headrace.weights.safetensors_file import read_safetensors
 from headrace.weights.sentencepiece_model import sentencepiece_entries, stated_flags
 from headrace.weights.small_file import is_named
+from headrace.weights.storage.cache_scales import is_cache_scale
 from headrace.weights.storage.matrices import packed_dtypes, with_joined_matrices
 from headrace.weights.storage.statement import read_storage
 from headrace.weights.storage.storage import Storage
@@ -57,6 +58,8 @@ def open_hf_folder(folder: Path) -> Checkpoint:
     if not raw and architecture is not None and architecture.turned_stacks == "in_turn":
         raw = (BYTES.name,)
     stored, metadata = _read_tensors(folder, raw)
+    scales = {name: stored[name] for name in stored if is_cache_scale(name)}
+    stored = {name: stored[name] for name in stored if name not in scales}
     joined = with_joined_matrices(folder, stored, storage)
     part = text_part(stated, joined)
     tensors = part.tensors
@@ -86,6 +89,7 @@ def open_hf_folder(folder: Path) -> Checkpoint:
         generation_config=generation,
         eos_token_ids=_end_ids(folder, config, generation, tokenizer),
         metadata=metadata,
+        cache_scales=scales,
         left_out=part.left_out,
     )
 

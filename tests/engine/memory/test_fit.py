@@ -41,7 +41,10 @@ def test_the_arithmetic_is_that_of_loading(family: str, codec: str, tmp_path: Pa
             assert spare // 4 < one_block.block_bytes
             continue
         plan = plan_kv_cache(model, EngineConfig(), spare)
-        assert (plan.codec, plan.max_model_len) == (found.kv_cache_dtype, found.default_tokens)
+        assert (plan.kinds.full.k, plan.max_model_len) == (
+            found.kv_cache_dtype,
+            found.default_tokens,
+        )
         largest = EngineConfig(
             kv_cache_memory_bytes=found.kv_cache_memory_bytes, max_model_len=found.most_tokens
         )

@@ -57,17 +57,50 @@ def test_without_a_length_it_is_what_the_cache_holds() -> None:
 def test_the_type_of_the_cache(asked: str, weights: str, codec: str, block_bytes: int) -> None:
     config = EngineConfig(kv_cache_dtype=asked)  # type: ignore[arg-type]
     plan = plan_kv_cache(MockModel(weight_codec=weights), config, 1 << 30)
-    assert (plan.codec, plan.block_bytes) == (codec, block_bytes)
+    assert (plan.kinds.full.k, plan.block_bytes) == (codec, block_bytes)
 
 
 def test_v_may_have_a_type_of_its_own() -> None:
     config = EngineConfig(kv_cache_dtype="q4_0", kv_cache_dtype_v="int8")
     plan = plan_kv_cache(MockModel(), config, 1 << 30)
-    assert (plan.codec, plan.v_codec, plan.types) == ("q4_0", "int8", "q4_0,int8")
+    assert (plan.kinds.full.k, plan.kinds.full.v, plan.types) == ("q4_0", "int8", "q4_0,int8+near")
     assert plan.block_bytes == 32 * ((1 + 4) + (2 + 4)), "with a scale for each token of a head"
     plan = plan_kv_cache(MockModel(), EngineConfig(kv_cache_dtype_v="fp8"), 1 << 30)
-    assert (plan.codec, plan.v_codec) == ("f32", "fp8")
+    assert (plan.kinds.full.k, plan.kinds.full.v) == ("f32", "fp8")
     assert plan_kv_cache(MockModel(), EngineConfig(), 1 << 30).types == "f32"
+
+
+def test_layers_with_a_window_may_have_a_type_of_their_own() -> None:
+    model = MockModel(windows=(0, 64))
+    plan = plan_kv_cache(
+        model, EngineConfig(kv_cache_dtype="int8", kv_cache_dtype_sliding="bf16"), 1 << 30
+    )
+    assert plan.types == "int8;bf16"
+    assert [plan.spec.codecs(place) for place in plan.spec.places if place is not None] == [
+        ("int8", "int8"), ("bf16", "bf16"),
+    ]  # fmt: skip
+    # One table each, of two values of a head: 2 * (2 + 4) and 2 * 2 * 2 bytes a token.
+    assert plan.block_bytes == 32 * max(2 * (2 + 4), 2 * 2 * 2)
+    v = EngineConfig(kv_cache_dtype_v="fp8", kv_cache_dtype_sliding_v="int8")
+    assert plan_kv_cache(model, v, 1 << 30).types == "f32,fp8;f32,int8"
+    only = plan_kv_cache(MockModel(), EngineConfig(kv_cache_dtype_sliding="fp8"), 1 << 30)
+    assert only.types == "f32", "no layer has a window"
+
+
+def test_what_is_near_is_in_bf16_beside_q4_0_and_where_it_is_asked_for() -> None:
+    def types(**settings: str) -> str:
+        return plan_kv_cache(MockModel(), EngineConfig(**settings), 1 << 30).types  # type: ignore[arg-type]
+
+    assert types(kv_cache_dtype="q4_0") == "q4_0+near"
+    assert types(kv_cache_dtype="q4_0", kv_cache_near="none") == "q4_0"
+    assert types(kv_cache_dtype="q8_0", kv_cache_dtype_v="q4_0") == "q8_0,q4_0+near"
+    assert types(kv_cache_dtype="bf16", kv_cache_dtype_v="q4_0") == "bf16,q4_0"
+    assert types(kv_cache_dtype="fp8", kv_cache_near="bf16") == "fp8+near"
+    with pytest.raises(ConfigError, match=r"--kv-cache-near bf16 is for .* they are f32.*none"):
+        types(kv_cache_near="bf16")
+    plan = plan_kv_cache(MockModel(), EngineConfig(kv_cache_dtype="q4_0"), 1 << 30)
+    stored, near = plan.layout.groups
+    assert (stored.near, near.near, near.window) == (False, True, 64)
 
 
 def test_an_explicit_size_is_taken_whole_and_checked_against_memory() -> None:

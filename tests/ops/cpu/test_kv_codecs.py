@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import get_args, get_type_hints
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -104,6 +105,29 @@ def test_fp8_is_e4m3_with_a_scale_of_one(ops: Ops) -> None:
     expected = [448, 448, 448, 448, -448, 2.0**-9, 0, -0.3125, 16, 20]
     assert read[: len(values)].tolist() == expected
     assert read[95 - 64] == 480, "NaN has a code, which is read as a number"
+
+
+@pytest.mark.parametrize("ops", [OPS, ReferenceOps()], ids=["cpu", "reference"])
+def test_fp8_may_have_scales_of_a_layer(ops: Ops) -> None:
+    """x / s to the nearest code, read times s; K shows in the scores of two tokens."""
+    shape = AttentionShape(1, 1, 32, 1.0)
+    place = LayerPlace(0, 0, 1, 32, k_scale=0.5, v_scale=16.0)
+    kv = ops.kv_cache(KVCacheSpec((place,), 16, 1, "fp8", "fp8"))
+    rows = np.zeros((2, shape.row_width), np.float32)
+    rows[:, 0] = 1.0  # q
+    rows[0, 32], rows[1, 32] = 2.21, 0.03
+    rows[0, 64], rows[1, 64] = 4000, 17 * 16
+    batch = batch_of([Request(0, 0, 2, np.zeros(1, np.int32))])
+    ops.kv_write(rows, shape, kv, 0, batch)
+    read = np.asarray(ops.paged_attention(rows, shape, kv, 0, batch))
+    assert read[0, 0] == 256 * 16
+    k = [np.float64(ml_dtypes.float8_e4m3fn(x / 0.5)) * 0.5 for x in (2.21, 0.03)]
+    p = np.exp(np.array(k) - max(k))
+    np.testing.assert_allclose(read[1, 0], (p @ [256 * 16, 16 * 16]) / p.sum(), rtol=1e-6)
+    for bad in (0.0, np.nan, 2.0**61):
+        spec = KVCacheSpec((LayerPlace(0, 0, 1, 32, k_scale=bad),), 16, 1, "fp8", "fp8")
+        with pytest.raises(ValueError, match=r"scale .* of a KV cache is not in \[2\^-60, 2\^60\]"):
+            ops.kv_cache(spec)
 
 
 @pytest.mark.parametrize("level", LEVELS)

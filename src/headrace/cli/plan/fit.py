@@ -34,6 +34,12 @@ DEFAULT_CONTEXT_TOKENS = 8192
 )
 @click.option("--users", type=int, default=1, help="Number of requests at once. [default: 1]")
 @storage_options
+@click.option(
+    "--kv-type-sliding",
+    metavar="TEXT",
+    help="Storage kind of keys and values in layers with a window, where it is another than in "
+    "other layers. [default: --kv-type]",
+)
 @step_tokens_option
 @catalog_options
 @output_options
@@ -45,6 +51,7 @@ def fit(
     users: int,
     quantization: str | None,
     kv_type: str,
+    kv_type_sliding: str | None,
     block_size: int,
     step_tokens: int,
     folders: tuple[str, ...],
@@ -64,8 +71,11 @@ def fit(
     headrace plan fit ./model.gguf --hardware this
     headrace plan fit llama-3.3-70b --quantization fp8 --hardware h100 --count 2 --users 64
     """
+    from dataclasses import replace
+
     from headrace.plan.machine.hardware_memory import place_of
     from headrace.plan.memory.fit import fit as fit_of
+    from headrace.plan.memory.kv_cache import kv_kind
     from headrace.plan.memory.memory import Load
     from headrace.plan.model.find_model import shape_named
 
@@ -73,6 +83,8 @@ def fit(
     shape = shape_named(known, model, os.environ)
     tokens = context or min(shape.context_tokens or DEFAULT_CONTEXT_TOKENS, DEFAULT_CONTEXT_TOKENS)
     storage = storage_of(known, shape, quantization, kv_type, block_size)
+    if kv_type_sliding is not None:
+        storage = replace(storage, sliding=kv_kind(kv_type_sliding, known))
     load = Load(tokens if context is None else context, users, step_tokens)
     place = place_of(known, hardware_named(known, hardware, count), count)
     found = fit_of(known, shape, place, storage, load)

@@ -20,6 +20,7 @@ from headrace.engine.memory.kv_memory import (
     REST_BYTES,
     block_bytes_of,
     blocks_of_request,
+    kinds_of,
 )
 from headrace.engine.memory.stored_shape import StoredShape, stored_shape
 from headrace.engine.memory.weight_memory import (
@@ -150,13 +151,15 @@ class _KVNeeds:
 
     @classmethod
     def of(cls, shape: StoredShape, config: EngineConfig) -> _KVNeeds:
-        block_bytes = block_bytes_of(shape, config)
+        kinds = kinds_of(config, shape.weight_codec)
+        layout = shape.cache_layout.stored_as(kinds)
+        block_bytes = block_bytes_of(layout, kinds, config)
         if config.num_gpu_blocks_override is not None:
             return cls(config.num_gpu_blocks_override * block_bytes, 1)
         if config.kv_cache_memory_bytes is not None:
             return cls(config.kv_cache_memory_bytes, 1)
         length = config.max_model_len or min(shape.max_positions, LEAST_TOKENS)
-        blocks = blocks_of_request(shape.cache_layout, config, length)
+        blocks = blocks_of_request(layout, config, length)
         return cls(blocks * block_bytes, DEFAULT_SHARE)
 
     def beside_all(self) -> int:

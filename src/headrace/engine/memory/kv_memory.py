@@ -14,9 +14,9 @@ from typing import NamedTuple, Protocol
 from headrace.config.settings import EngineConfig
 from headrace.engine.kv.kv_sizes import most_blocks_of
 from headrace.errors import ConfigError
-from headrace.models.layer_cache import CacheLayout
+from headrace.models.layer_cache import CacheKind, CacheKinds, CacheLayout
 from headrace.ops.interface import Ops
-from headrace.ops.kv import KVCacheArrays, KVCacheSpec, KVCodec
+from headrace.ops.kv import KV_CODECS, KVCacheArrays, KVCacheSpec, KVCodec
 
 DEFAULT_SHARE = 4
 """One part in four of what is available goes to the KV cache by default: the machine is shared."""
@@ -52,8 +52,10 @@ class CachePlan(NamedTuple):
 
     block_size: int
     num_blocks: int
-    codec: KVCodec
-    """Of K."""
+    kinds: CacheKinds
+    """What K and V are stored in."""
+    layout: CacheLayout
+    """The model's, stored so."""
     max_model_len: int
     block_bytes: int
     pool_tokens: int
@@ -62,18 +64,23 @@ class CachePlan(NamedTuple):
     """Of memory, for the KV cache, when it was sized; 0 where that is not known."""
     budget: str = ""
     """In words, where the number of blocks is from."""
-    other_v_codec: KVCodec | None = None
-    """Of V, None where it is that of K."""
 
     @property
-    def v_codec(self) -> KVCodec:
-        """Of V."""
-        return self.other_v_codec or self.codec
+    def spec(self) -> KVCacheSpec:
+        """The KV cache itself."""
+        return spec_of(self.layout, self.kinds, self.block_size, self.num_blocks)
 
     @property
     def types(self) -> str:
-        """Of K and V, or of each where they differ: `int8,q4_0`."""
-        return self.codec if self.other_v_codec is None else f"{self.codec},{self.other_v_codec}"
+        """Of K and V, or of each where they differ, and of layers with a window after those
+        without: `int8,q4_0`, `fp8;bf16`, `q4_0+near`.
+        """
+        groups = [group for group in self.layout.groups if not group.near]
+        names = (
+            (self.kinds.full.name, [group for group in groups if not group.window]),
+            (self.kinds.sliding.name, [group for group in groups if group.window]),
+        )
+        return ";".join(dict.fromkeys(name for name, of in names if of))
 
 
 def plan_kv_cache(
@@ -89,8 +96,9 @@ def plan_kv_cache(
     Raises ConfigError where the size asked for is more than there is memory for, or max_model_len
     more than the model or the cache can hold.
     """
-    codec, v_codec = codecs_of(config, model.weight_codec)
-    block_bytes = block_bytes_of(model, config)
+    kinds = kinds_of(config, model.weight_codec)
+    layout = model.cache_layout.stored_as(kinds)
+    block_bytes = block_bytes_of(layout, kinds, config)
     asked = config.max_model_len
     if asked is not None and asked > model.max_positions:
         raise ConfigError(
@@ -99,7 +107,7 @@ def plan_kv_cache(
         )
     wanted_len = asked if asked is not None else model.max_positions
     available = _available(config) if available_bytes is None else available_bytes
-    room = _Room(model, config, block_bytes, max(0, available - reserved_bytes))
+    room = _Room(layout, config, block_bytes, max(0, available - reserved_bytes))
     if config.num_gpu_blocks_override is not None:
         num_blocks = config.num_gpu_blocks_override
         room.check_override(num_blocks)
@@ -112,7 +120,7 @@ def plan_kv_cache(
     else:
         share = min(available // DEFAULT_SHARE, room.available)
         num_blocks = min(share // block_bytes, MAX_BLOCKS)
-        enough = config.max_num_seqs * blocks_of_request(model.cache_layout, config, wanted_len)
+        enough = config.max_num_seqs * blocks_of_request(layout, config, wanted_len)
         if enough < num_blocks:
             num_blocks = enough
             budget = f"enough for --max-num-seqs {config.max_num_seqs} of {wanted_len} tokens"
@@ -126,20 +134,26 @@ def plan_kv_cache(
     return CachePlan(
         block_size=config.block_size,
         num_blocks=num_blocks,
-        codec=codec,
+        kinds=kinds,
+        layout=layout,
         max_model_len=min(wanted_len, held),
         block_bytes=block_bytes,
         pool_tokens=held,
         available_bytes=0 if available == UNKNOWN_BYTES else available,
         budget=budget,
-        other_v_codec=None if v_codec == codec else v_codec,
     )
 
 
-def block_bytes_of(model: CacheShape, config: EngineConfig) -> int:
+def spec_of(
+    layout: CacheLayout, kinds: CacheKinds, block_size: int, num_blocks: int
+) -> KVCacheSpec:
+    """A KV cache of a layout that is stored so."""
+    return layout.spec(block_size, num_blocks, kinds.full.k, kinds.full.v)
+
+
+def block_bytes_of(layout: CacheLayout, kinds: CacheKinds, config: EngineConfig) -> int:
     """Bytes of one block."""
-    codecs = codecs_of(config, model.weight_codec)
-    return model.cache_layout.spec(config.block_size, 1, *codecs).block_bytes
+    return spec_of(layout, kinds, config.block_size, 1).block_bytes
 
 
 def blocks_of_request(layout: CacheLayout, config: EngineConfig, length: int) -> int:
@@ -249,12 +263,34 @@ def _available(config: EngineConfig) -> int:
         return UNKNOWN_BYTES
 
 
-def codecs_of(config: EngineConfig, weight_codec: str) -> tuple[KVCodec, KVCodec]:
-    """The types of K and of V. weight_codec: that of most of the weights."""
+def kinds_of(config: EngineConfig, weight_codec: str) -> CacheKinds:
+    """What K and V are stored in. weight_codec: that of most of the weights.
+
+    Raises ConfigError where nothing could be kept near.
+    """
     k: KVCodec = "f32" if weight_codec.upper() == "F32" else "bf16"
     if config.kv_cache_dtype != "auto":
         k = config.kv_cache_dtype
-    return k, k if config.kv_cache_dtype_v == "auto" else config.kv_cache_dtype_v
+    v = k if config.kv_cache_dtype_v == "auto" else config.kv_cache_dtype_v
+    of_sliding = (k, v)
+    if config.kv_cache_dtype_sliding != "auto":
+        of_sliding = (config.kv_cache_dtype_sliding, config.kv_cache_dtype_sliding)
+    if config.kv_cache_dtype_sliding_v != "auto":
+        of_sliding = (of_sliding[0], config.kv_cache_dtype_sliding_v)
+    full, sliding = (_kind(config, *types) for types in ((k, v), of_sliding))
+    if config.kv_cache_near == "bf16" and not (full.near or sliding.near):
+        raise ConfigError(
+            f"--kv-cache-near bf16 is for K and V of 8 and 4 bits, and they are {full.name}. Use "
+            "--kv-cache-near none, or --kv-cache-dtype fp8, int8, q8_0 or q4_0."
+        )
+    return CacheKinds(full, sliding)
+
+
+def _kind(config: EngineConfig, k: KVCodec, v: KVCodec) -> CacheKind:
+    """The kind of layers with these types."""
+    narrow = max(KV_CODECS[k].value_bits, KV_CODECS[v].value_bits) <= 8
+    wanted = config.kv_cache_near == "bf16" or (config.kv_cache_near == "auto" and "q4_0" in (k, v))
+    return CacheKind(k, v, near=narrow and wanted)
 
 
 def _in_mib(num_bytes: int) -> str:
@@ -267,7 +303,7 @@ class _Room(NamedTuple):
     Every flag value in those errors works when it is used; tests try them.
     """
 
-    model: CacheShape
+    layout: CacheLayout
     config: EngineConfig
     block_bytes: int
     available: int
@@ -286,7 +322,7 @@ class _Room(NamedTuple):
 
     def blocks(self, length: int) -> int:
         """Blocks that a request of this length takes at most."""
-        return blocks_of_request(self.model.cache_layout, self.config, length)
+        return blocks_of_request(self.layout, self.config, length)
 
     def longest(self, num_blocks: int) -> int:
         """Tokens, in whole blocks, that fit in so many; no more than they hold of one table."""

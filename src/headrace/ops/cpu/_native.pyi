@@ -78,14 +78,16 @@ class Routing:
         jitter: float,
     ) -> None: ...
 
+Place = tuple[int, int, int, int, int, bool, str, str, int, int, float, float]
+"""Table, index, heads, head_dim, value_dim, latent, codecs of K and V; table (or -1) and index of
+what is kept near; scales of K and V in fp8."""
+
 class KvCache:
     def __init__(
         self,
-        places: Sequence[tuple[int, int, int, int, int, bool] | None],
+        places: Sequence[Place | None],
         block_size: int,
         num_blocks: int,
-        k_codec: str,
-        v_codec: str,
     ) -> None: ...
     def copy_blocks(self, pairs: npt.NDArray[np.int32]) -> None: ...
     @property

@@ -32,6 +32,7 @@ from headrace.ops.kv import (
     BoundBatch,
     KVCacheArrays,
     KVCacheSpec,
+    KVCodec,
     LayerPlace,
     RaggedBatch,
 )
@@ -73,11 +74,12 @@ class CpuOps(CpuWeights):
 
     def kv_cache(self, spec: KVCacheSpec) -> KVCacheArrays:
         cache = _native.KvCache(
-            [None if place is None else _place(place) for place in spec.places],
+            [
+                None if place is None else _place(place, *spec.codecs(place))
+                for place in spec.places
+            ],
             spec.block_size,
             spec.num_blocks,
-            spec.k_codec,
-            spec.v_codec,
         )
         return KVCacheArrays(spec, cache)
 
@@ -313,8 +315,11 @@ class CpuOps(CpuWeights):
         return result
 
 
-def _place(place: LayerPlace) -> tuple[int, int, int, int, int, bool]:
+def _place(place: LayerPlace, k_codec: KVCodec, v_codec: KVCodec) -> _native.Place:
     check_value_dim(place)
     value_dim = place.value_dim or place.head_dim
     kv_heads, head_dim = place.num_kv_heads, place.head_dim
-    return place.table, place.index, kv_heads, head_dim, value_dim, place.latent
+    near = place.near or (-1, 0)
+    widths = (kv_heads, head_dim, value_dim, place.latent)
+    scales = (place.k_scale, place.v_scale)
+    return place.table, place.index, *widths, k_codec, v_codec, *near, *scales

@@ -17,13 +17,21 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from headrace.ops.kv import AttentionShape, KVCacheSpec, LayerPlace, RaggedBatch
+from headrace.ops.kv import (
+    KV_CODECS,
+    NEAR_SPAN,
+    AttentionShape,
+    KVCacheSpec,
+    KVCodec,
+    LayerPlace,
+    RaggedBatch,
+)
 from headrace.ops.reference.arithmetic import F32, round_bf16
 from headrace.ops.reference.checks import seen_positions
 from headrace.ops.reference.kv_codecs import StoredRows, known_codecs, rotated
 from headrace.ops.shared import check_value_dim
 
-SPAN = 64
+SPAN = NEAR_SPAN
 """Positions of a span. Part of the arithmetic, not a tuning knob: changing it changes results."""
 
 
@@ -33,6 +41,8 @@ class StoredKV:
 
     k: StoredRows
     v: StoredRows
+    near: StoredKV | None = None
+    """The same in bf16, of which a token reads its own span; in blocks of a table of its own."""
 
 
 @dataclass(frozen=True)
@@ -71,12 +81,12 @@ def new_cache(spec: KVCacheSpec) -> PagedKV:
     for field, number in numbers:
         if number < 1:
             raise ValueError(f"{field} of a KV cache must be at least 1, not {number}")
-    for field in ("k_codec", "v_codec"):
-        if getattr(spec, field) not in known_codecs():
-            raise ValueError(
-                f"{field} {getattr(spec, field)!r} is unknown; "
-                f"choose one of {', '.join(known_codecs())}"
-            )
+    for place in kept:
+        for field, codec in zip(("k_codec", "v_codec"), spec.codecs(place), strict=True):
+            if codec not in known_codecs():
+                raise ValueError(
+                    f"{field} {codec!r} is unknown; choose one of {', '.join(known_codecs())}"
+                )
     if len({(place.table, place.index) for place in kept}) != len(kept):
         raise ValueError("layers in one place of a KV cache differ in width")
     stored = {(place.table, place.index): _stored(spec, place) for place in kept}
@@ -85,20 +95,38 @@ def new_cache(spec: KVCacheSpec) -> PagedKV:
 
 def _stored(spec: KVCacheSpec, place: LayerPlace) -> StoredKV:
     check_value_dim(place)
+    for scale in (place.k_scale, place.v_scale):
+        if not 2.0**-60 <= scale <= 2.0**60:
+            raise ValueError(f"scale {scale} of K or V of a KV cache is not in [2^-60, 2^60]")
     value_dim = place.value_dim or place.head_dim
     slots = (spec.num_blocks, spec.block_size, place.num_kv_heads)
-    k = StoredRows.zeros(spec.k_codec, slots, place.head_dim, place.latent)
-    if place.latent:
-        return StoredKV(k, replace(k, codes=k.codes[..., place.head_dim - value_dim :]))
-    return StoredKV(k, StoredRows.zeros(spec.v_codec, slots, value_dim, latent=False))
+    codecs = spec.codecs(place)
+    turned = [KV_CODECS[codec].rotated and not place.latent for codec in codecs]
+
+    def rows(k_codec: KVCodec, v_codec: KVCodec) -> StoredKV:
+        k = StoredRows.zeros(k_codec, slots, place.head_dim, turned[0], place.k_scale)
+        if place.latent:
+            return StoredKV(k, replace(k, codes=k.codes[..., place.head_dim - value_dim :]))
+        return StoredKV(k, StoredRows.zeros(v_codec, slots, value_dim, turned[1], place.v_scale))
+
+    if place.near is None:
+        return rows(*codecs)
+    for codec in codecs[: 1 if place.latent else 2]:
+        if KV_CODECS[codec].value_bits > 8:
+            raise ValueError(
+                "positions near a token are kept in bf16 beside kinds of eight and four bits, not "
+                f"beside {codec}"
+            )
+    return replace(rows(*codecs), near=rows("bf16", "bf16"))
 
 
 def copy(kv: PagedKV, pairs: npt.NDArray[np.int32]) -> None:
     """Copy blocks (source, target) of all layers."""
     sources, targets = pairs.T
     for stored in kv.places.values():
-        stored.k.copy(sources, targets)
-        stored.v.copy(sources, targets)
+        for part in (stored, *([stored.near] if stored.near else ())):
+            part.k.copy(sources, targets)
+            part.v.copy(sources, targets)
 
 
 def write(
@@ -108,8 +136,11 @@ def write(
 
     Latent values are stored with their keys.
     """
-    tables = batch.block_table(place)
     kv_heads, stored = shape.num_kv_heads, kv.of(place)
+    parts = [(stored, batch.block_table(place))]
+    near_tables = batch.near_table(place)
+    if stored.near is not None and near_tables is not None:
+        parts.append((stored.near, near_tables))
     k_at = shape.num_heads * shape.head_dim
     v_at = k_at + kv_heads * shape.head_dim
     keys = qkv[:, k_at:v_at].reshape(len(qkv), kv_heads, shape.head_dim)
@@ -117,10 +148,11 @@ def write(
     for request in range(len(batch.query_start) - 1):
         for row in range(batch.query_start[request], batch.query_start[request + 1]):
             position = batch.positions[row]
-            slot = (tables[request, position // kv.block_size], position % kv.block_size)
-            stored.k.write(slot, keys[row])
-            if values is not None:
-                stored.v.write(slot, values[row])
+            for part, tables in parts:
+                slot = (tables[request, position // kv.block_size], position % kv.block_size)
+                part.k.write(slot, keys[row])
+                if values is not None:
+                    part.v.write(slot, values[row])
 
 
 def attend(
@@ -132,18 +164,19 @@ def attend(
     terms: Terms,
 ) -> F32:
     """Attention of every new token over what it sees: f32[N, output_width]."""
-    tables = batch.block_table(place)
+    tables, near_tables = batch.block_table(place), batch.near_table(place)
     out = np.empty((len(qkv), shape.output_width), np.float32)
     width = shape.num_heads * shape.head_dim
     for request in range(len(batch.query_start) - 1):
-        table = tables[request]
+        near_table = None if near_tables is None else near_tables[request]
+        kept = KeptKV(kv.of(place), tables[request], near_table)
         for row in range(batch.query_start[request], batch.query_start[request + 1]):
             query = qkv[row, :width].reshape(shape.num_heads, shape.head_dim)
             mask = None if terms.masks is None else terms.masks[row]
             position = int(batch.positions[row])
             seen = seen_positions(shape, position, mask)
             scores = _Scores(shape, position, terms)
-            attended = _attend_one(query, scores, kv.of(place), table, seen)
+            attended = _attend_one(query, scores, kept, seen)
             out[row] = attended.reshape(-1)
     return out
 
@@ -168,18 +201,27 @@ class _Scores(NamedTuple):
         return scores + slopes * (positions - self.position)
 
 
-def _attend_one(
-    query: F32,
-    scored: _Scores,
-    kv: StoredKV,
-    table: npt.NDArray[np.int32],
-    seen: npt.NDArray[np.int64],
-) -> F32:
+class KeptKV(NamedTuple):
+    """Where K and V of one request lie in a layer."""
+
+    kv: StoredKV
+    table: npt.NDArray[np.int32]
+    near_table: npt.NDArray[np.int32] | None
+
+    def of(self, span: int, position: int) -> tuple[StoredKV, npt.NDArray[np.int32]]:
+        """What a token at `position` reads of a span, and its table."""
+        own = span == position // SPAN
+        if self.kv.near is not None and self.near_table is not None and own:
+            return self.kv.near, self.near_table
+        return self.kv, self.table
+
+
+def _attend_one(query: F32, scored: _Scores, kept: KeptKV, seen: npt.NDArray[np.int64]) -> F32:
     """Attention of one token, f32[num_heads, value_width], over the positions in `seen`.
 
     Spans begin at multiples of 64, wherever these do. A sink is a score seen before all others.
     """
-    shape, sinks = scored.shape, scored.terms.sinks
+    shape, sinks, kv = scored.shape, scored.terms.sinks, kept.kv
     block_size = kv.k.codes.shape[1]
     round_p = kv.v.codec == "bf16"
     query = round_bf16(query) if kv.k.codec == "bf16" else query
@@ -195,10 +237,11 @@ def _attend_one(
     mixed = np.zeros((shape.num_kv_heads, group, shape.value_width))
     for span in np.unique(seen // SPAN):
         positions = seen[seen // SPAN == span]
+        read, table = kept.of(int(span), scored.position)
         slots = (table[positions // block_size], positions % block_size)
         # [positions, kv_heads, width] -> [kv_heads, 1, positions, width]
-        keys = kv.k.read(slots).swapaxes(0, 1)[:, None]
-        values = kv.v.read(slots).swapaxes(0, 1)[:, None]
+        keys = read.k.read(slots).swapaxes(0, 1)[:, None]
+        values = read.v.read(slots).swapaxes(0, 1)[:, None]
         scores = scored.of(np.add.reduce(wide_query * keys, axis=3), positions)
         higher = np.maximum(highest, scores.max(axis=2))
         p = np.exp(scores - higher[:, :, None])

@@ -24,6 +24,11 @@ LEAST_NORMAL = np.float32(2.0**-126)
 
 _MOST_E4M3 = np.float32(448)
 
+FACTORS = tuple(
+    np.float32(factor) for step in range(8) for factor in ((8 + step / 2) / 8, (7 + step / 2) / -8)
+)
+"""Tried for four bits: the largest value becomes -8 or 7, or is cut to it from up to 3.5 beyond."""
+
 _DTYPES: dict[KVCodec, npt.DTypeLike] = {
     "f32": np.float32,
     "bf16": ml_dtypes.bfloat16,
@@ -53,19 +58,27 @@ class StoredRows:
     scales: F32 | None
     """f32[blocks, block_size, kv_heads], None where the codec has none"""
     rotated: bool
+    of_layer: np.float32
+    """What fp8 stores is multiplied by."""
 
     @classmethod
     def zeros(
-        cls, codec: KVCodec, slots: tuple[int, int, int], width: int, latent: bool
+        cls,
+        codec: KVCodec,
+        slots: tuple[int, int, int],
+        width: int,
+        turned: bool,
+        of_layer: float = 1.0,
     ) -> StoredRows:
-        """Fresh storage. latent: of values that are a part of the keys; those are never turned."""
-        size = KV_CODECS[codec]
-        scales = np.zeros(slots, np.float32) if size.scale_bytes else None
+        """Fresh storage."""
+        scales = np.zeros(slots, np.float32) if KV_CODECS[codec].scale_bytes else None
         codes = np.zeros((*slots, width), _DTYPES[codec])
-        return cls(codec, codes, scales, size.rotated and not latent)
+        return cls(codec, codes, scales, turned, np.float32(of_layer))
 
     def write(self, slot: tuple[int, int], heads: F32) -> None:
         """Store the heads of one token, f32[kv_heads, width]."""
+        if self.codec == "fp8":
+            heads = heads / self.of_layer
         encoded = encode(self.codec, rotated(heads) if self.rotated else heads)
         self.codes[slot] = encoded.codes
         if self.scales is not None:
@@ -77,7 +90,7 @@ class StoredRows:
         """What the tokens in these slots have: f64[tokens, kv_heads, width], still turned."""
         codes = self.codes[slots].astype(np.float64)
         if self.codec == "fp8":
-            codes = np.where(np.isnan(codes), np.copysign(480.0, codes), codes)
+            codes = np.where(np.isnan(codes), np.copysign(480.0, codes), codes) * self.of_layer
         return codes if self.scales is None else codes * self.scales[slots][..., None]
 
     def copy(self, sources: npt.NDArray[np.int32], targets: npt.NDArray[np.int32]) -> None:
@@ -95,9 +108,8 @@ def known_codecs() -> tuple[KVCodec, ...]:
 def encode(codec: KVCodec, heads: F32) -> StoredHeads:
     """Heads [..., width] as they are stored, those of rotated kinds turned already.
 
-    int8: d = amax / 127, q = nearest(x * (127 / amax)). Four bits: m the value of the largest
-    magnitude, the positive one of two, d = m / -8, q = nearest(x * (-8 / m)), at most 7. Where d is
-    zero so is q. A NaN or an infinity makes d one. FP8: to nearest even, 448 at most.
+    int8: d = amax / 127, q = nearest(x * (127 / amax)). Four bits: `_four_bits`. Where d is zero
+    so is q. A NaN or an infinity makes d one. FP8: to nearest even, 448 at most.
     """
     with np.errstate(invalid="ignore", over="ignore", divide="ignore", under="ignore"):
         if codec == "fp8":
@@ -105,18 +117,62 @@ def encode(codec: KVCodec, heads: F32) -> StoredHeads:
             return StoredHeads(bounded.astype(ml_dtypes.float8_e4m3fn), None)
         if not KV_CODECS[codec].scale_bytes:
             return StoredHeads(heads.astype(_DTYPES[codec]), None)
+        if codec == "q4_0":
+            return _four_bits(heads)
         most = np.abs(heads).max(axis=-1)
-        levels = np.float32(127)
-        if codec == "q4_0":
-            most = np.where(heads.max(axis=-1) == most, most, -most)
-            levels = np.float32(-8)
-        scales = most / levels
-        scales[np.abs(scales) < LEAST_NORMAL] = 0
-        factors = np.where(scales == 0, np.float32(0), levels / most)
+        scales = _flushed(most / np.float32(127))
+        factors = np.where(scales == 0, np.float32(0), np.float32(127) / most)
         whole = np.rint(heads * factors[..., None])
-        if codec == "q4_0":
-            whole = np.minimum(whole, np.float32(7))
         return StoredHeads(np.nan_to_num(whole).astype(np.int8), scales)
+
+
+def _four_bits(heads: F32) -> StoredHeads:
+    """q in [-8, 7] and the scale with which they come nearest to x, of all that FACTORS give.
+
+    m is the value of the largest magnitude, the positive one of two; x / m * -8 times a factor is
+    rounded to q. With s = sum(q x) and n = sum(q q) the scale s / n leaves sum(x x) - s s / n, so
+    the first factor of the largest s s / n is taken.
+    """
+    most = np.abs(heads).max(axis=-1)
+    extreme = np.where(heads.max(axis=-1) == most, most, -most)
+    step = _flushed(extreme / np.float32(-8))
+    inverse = np.where(step == 0, np.float32(0), np.float32(-8) / extreme)
+    x = heads * inverse[..., None]
+    searched = np.isfinite(step) & (step != 0)
+    best = np.zeros_like(step)
+    scales, codes = step.copy(), _whole(x, FACTORS[0])
+    for factor in FACTORS:
+        q = _whole(x, factor)
+        s, n = _lane_sum(q * x), _lane_sum(q * q)
+        found = s * s / n
+        better = searched & (found > best)
+        best = np.where(better, found, best)
+        scales = np.where(better, s / n * step, scales)
+        codes = np.where(better[..., None], q, codes)
+    return StoredHeads(np.nan_to_num(codes).astype(np.int8), _flushed(scales))
+
+
+def _whole(x: F32, factor: np.float32) -> F32:
+    return np.clip(np.rint(x * factor), np.float32(-8), np.float32(7))
+
+
+def _lane_sum(x: F32) -> F32:
+    """Sums of the last axis: 16 lanes side by side in ascending order, then halves of the lanes."""
+    padded = np.zeros((*x.shape[:-1], -(-x.shape[-1] // 16) * 16), np.float32)
+    padded[..., : x.shape[-1]] = x
+    lanes = np.zeros((*x.shape[:-1], 16), np.float32)
+    for at in range(0, padded.shape[-1], 16):
+        lanes = lanes + padded[..., at : at + 16]
+    while lanes.shape[-1] > 1:
+        half = lanes.shape[-1] // 2
+        lanes = lanes[..., :half] + lanes[..., half:]
+    total: F32 = lanes[..., 0]
+    return total
+
+
+def _flushed(scales: F32) -> F32:
+    """Scales with zero for those that are denormal."""
+    return np.where(np.abs(scales) < LEAST_NORMAL, np.float32(0), scales)
 
 
 def rotated(heads: F32) -> F32:

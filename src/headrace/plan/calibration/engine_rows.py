@@ -124,9 +124,10 @@ def measured_of_lines(
 def counter_of(shape: ModelShape, kv_type: str) -> StepCounter:
     """Counts steps of a checkpoint as its header says; raises ConfigError for other shapes.
 
-    kv_type: of K and V, or of each (`int8,q4_0`).
+    kv_type: of K and V, or of each (`int8,q4_0`). What is kept near (`q4_0+near`), one span of a
+    request, is counted as the rest.
     """
-    names = kv_type.split(",")
+    names = kv_type.removesuffix("+near").split(",")
     if len(names) > 2 or not set(names) <= set(_KV_BITS):
         raise ConfigError(f"kv_cache_dtype is {kv_type!r}; known are {', '.join(_KV_BITS)}")
     kinds = [

@@ -85,6 +85,8 @@ class KvCache:
     values: KvKind
     block_tokens: int = DEFAULT_BLOCK_TOKENS
     devices: int = 1
+    sliding: KvKind | None = None
+    """Of keys and values in layers with a window, where it is another."""
 
     def __post_init__(self) -> None:
         for field, value in (("block_tokens", self.block_tokens), ("devices", self.devices)):
@@ -159,13 +161,15 @@ class KvCache:
     def layer_token_bytes(self, layer: AttentionLayers) -> float:
         """Of one token in one such layer."""
         heads = layer.stored_heads
+        of_keys, of_values = self.keys, self.values
+        if self.sliding is not None and layer.window_tokens is not None:
+            of_keys = of_values = self.sliding
         keys = (
-            layer.key_values_per_token * self.keys.bytes_per_value
-            + heads * self.keys.head_scale_bytes
+            layer.key_values_per_token * of_keys.bytes_per_value + heads * of_keys.head_scale_bytes
         )
         values = (
-            layer.value_values_per_token * self.values.bytes_per_value
-            + heads * self.values.head_scale_bytes
+            layer.value_values_per_token * of_values.bytes_per_value
+            + heads * of_values.head_scale_bytes
         )
         if layer.kind == "mla":
             return keys

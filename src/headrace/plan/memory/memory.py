@@ -50,6 +50,8 @@ class Storage:
     keys: KvKind
     values: KvKind
     block_tokens: int = 16
+    sliding: KvKind | None = None
+    """Of keys and values in layers with a window, where it is another."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,9 @@ def memory_plan(
 
     Raises ConfigError where the weights' storage is not known.
     """
-    cache = KvCache(shape, storage.keys, storage.values, storage.block_tokens, place.devices)
+    cache = KvCache(
+        shape, storage.keys, storage.values, storage.block_tokens, place.devices, storage.sliding
+    )
     weights = weights_quantity(shape, storage.weights, catalog)
     share = _share_of_weights(weights, place.devices)
     kv = _kv(cache, load)

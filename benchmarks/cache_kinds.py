@@ -1,0 +1,129 @@
+"""Decoding by what K and V are stored in: tokens a second at several depths, beside bf16.
+
+python benchmarks/cache_kinds.py q06.gguf --depths 1024,4096,16384 --threads 2
+
+The forward pass of one decoding request, which is what a step of the engine takes but for some
+0.03 ms. The context is made of random K and V, written as a prompt's are, since what is in it
+changes no time: so every kind has one in seconds, and their passes are timed in turns. Medians; the
+rate beside bf16 is the median of the quotients of neighbours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from statistics import median
+from typing import NamedTuple
+
+import numpy as np
+
+from headrace.config.settings import EngineConfig
+from headrace.engine.memory.kv_memory import kinds_of, spec_of
+from headrace.models import Model, load_model
+from headrace.ops import make_ops
+from headrace.ops.interface import Ops
+from headrace.ops.kv import NEAR_SPAN, KVCacheArrays, RaggedBatch
+from headrace.weights.open import open_checkpoint
+
+BLOCK_SIZE, PIECE_TOKENS = 32, 512
+KINDS = ("bf16", "fp8", "int8", "q8_0", "q4_0", "q4_0 none", "q8_0 bf16")
+"""A type and, behind it, what is near, where that is not by default."""
+
+
+class Cache(NamedTuple):
+    """A KV cache of one request that is full up to some depth."""
+
+    kv: KVCacheArrays
+    tables: tuple[np.ndarray, ...]
+    bytes_per_token: int
+
+
+def filled(model: Model, ops: Ops, kind: str, depth: int) -> Cache:
+    """The cache of a kind, with random K and V of `depth` tokens and room for one more."""
+    dtype, _, near = kind.partition(" ")
+    settings = {"kv_cache_dtype": dtype, "kv_cache_near": near or "auto"}
+    kinds = kinds_of(EngineConfig(**settings), model.weight_codec)  # type: ignore[arg-type]
+    layout = model.cache_layout.stored_as(kinds)
+    entries = depth // BLOCK_SIZE + 1
+    tables: list[np.ndarray] = []
+    blocks = 0
+    for group in layout.groups:
+        # Of what is near a request keeps its last span: older ones share its blocks here.
+        held = 2 * NEAR_SPAN // BLOCK_SIZE if group.near else entries
+        order = np.random.default_rng(0).permutation(held).astype(np.int32)
+        for _ in range(group.num_tables):
+            tables.append(np.resize(order, entries)[None] + np.int32(blocks))
+            blocks += held
+    kv = ops.kv_cache(spec_of(layout, kinds, BLOCK_SIZE, blocks))
+    rng = np.random.default_rng(1)
+    for start in range(0, depth, PIECE_TOKENS):
+        batch = at(start, min(PIECE_TOKENS, depth - start), tuple(tables))
+        shapes = [model.config.attention_of(layer) for layer in range(len(layout.places))]
+        widest = max(shape.row_width for shape in shapes)
+        rows = rng.standard_normal((batch.num_tokens, widest), np.float32)
+        for layer, (shape, place) in enumerate(zip(shapes, layout.places, strict=True)):
+            if place is not None:
+                of_layer = np.ascontiguousarray(rows[:, : shape.row_width])
+                ops.kv_write(of_layer, shape, kv, layer, batch)
+    stored = [kv.spec.token_bytes(place) for place in layout.places if place is not None]
+    return Cache(kv, tuple(tables), sum(stored))
+
+
+def at(start: int, count: int, tables: tuple[np.ndarray, ...]) -> RaggedBatch:
+    """Tokens of one request from a position on; the logits of the last."""
+    return RaggedBatch(
+        token_ids=np.full(count, 7, np.int32),
+        positions=np.arange(start, start + count, dtype=np.int32),
+        query_start=np.array([0, count], np.int32),
+        block_tables=tables,
+        logit_rows=np.array([count - 1], np.int32),
+    )
+
+
+def timed(
+    model: Model, ops: Ops, kinds: Sequence[str], depth: int, rounds: int
+) -> dict[str, list[float]]:
+    """Seconds of a pass of each kind, in turns."""
+    caches = {kind: filled(model, ops, kind, depth) for kind in kinds}
+    taken: dict[str, list[float]] = {kind: [] for kind in kinds}
+    for turn in range(rounds + 2):
+        for kind, cache in caches.items():
+            batch = at(depth, 1, cache.tables)
+            begin = time.perf_counter()
+            model.forward(batch, cache.kv)
+            if turn >= 2:  # the first passes touch what the others evicted
+                taken[kind].append(time.perf_counter() - begin)
+    for kind, cache in caches.items():
+        times, base = taken[kind], taken[kinds[0]]
+        beside = median(b / t for b, t in zip(base, times, strict=True))
+        print(
+            f"| {kind} | {depth:,} | {cache.bytes_per_token:,} | {median(times) * 1e3:.1f} "
+            f"[{min(times) * 1e3:.1f}..{max(times) * 1e3:.1f}] | {1 / median(times):.1f} | "
+            f"{beside:.2f} |",
+            flush=True,
+        )
+    return taken
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("model")
+    parser.add_argument("--depths", default="1024,4096,16384")
+    parser.add_argument("--kinds", default=",".join(KINDS))
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--level", default="auto")
+    parser.add_argument("--rounds", type=int, default=15)
+    given = parser.parse_args()
+    ops = make_ops("cpu", cpu_level=given.level, threads=given.threads)
+    depths = [int(depth) for depth in given.depths.split(",")]
+    model = load_model(open_checkpoint(given.model), ops, max_positions=max(depths) + 1)
+    print(f"level {ops.level}, {given.threads} threads")
+    print("| kind | depth | bytes a token | ms a token | tokens/s | beside bf16 |")
+    print("|---|---|---|---|---|---|")
+    for depth in depths:
+        timed(model, ops, given.kinds.split(","), depth, given.rounds)
+
+
+if __name__ == "__main__":
+    main()
