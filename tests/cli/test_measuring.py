@@ -203,8 +203,20 @@ def test_perplexity_and_divergence_of_files(tmp_path: Path, model: str) -> None:
     exact = str(write_tiny_gguf(tmp_path, "llama", "F32", layers=1))
     other = json.loads(run("eval", "kl", model, "--base", exact, *shared).stdout)
     assert 0 < other["kl_mean"] < 0.05, "Q8_0 is close to what it was made of, and not equal"
-    assert "KL divergence" in run("eval", "kl", model, "--base", exact, *shared[:4]).stdout
+    shown = run("eval", "kl", model, "--base", exact, *shared[:4]).stdout
+    assert "KL divergence" in shown and "0.999 quantile" in shown and "ratio" in shown
     assert "perplexity" in run("eval", "perplexity", model, *shared[:4]).stdout
+
+
+def test_errors_of_tensors_are_printed_the_worst_first(tmp_path: Path, model: str) -> None:
+    exact = str(write_tiny_gguf(tmp_path, "llama", "F32", layers=1))
+    found = json.loads(run("eval", "tensors", model, "--base", exact, "--json").stdout)
+    errors = {tensor["name"]: tensor["relative_rmse"] for tensor in found["tensors"]}
+    assert 0 < errors["blk.0.attn_q.weight"] < 0.02 and errors["output_norm.weight"] == 0
+    lines = run("eval", "tensors", model, "--base", exact).stdout.splitlines()
+    worst = max(errors, key=lambda name: errors[name])
+    assert lines[1].split()[0] == worst
+    assert f"{found['exact']} hold the same values" in lines[-1]
 
 
 def test_text_is_split_as_the_command_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
