@@ -4,11 +4,11 @@
     python -m benchmarks.quantized_quality --table rows.jsonl
 
 Sources are headrace-base and headrace-moe (Q8_0, as shipped), so both programs quantise again what
-is quantised: the base of every divergence is the source itself. Text is held out of their training:
-four modules of the standard library, in windows of 512 tokens. Importance is measured once, as
-`headrace imatrix` does over other modules, kept beside --out, and read by both programs. All files are judged by
-this project's engine, so that only the bytes differ. Rows are added to --out one by one; those that
-it holds already are not measured again.
+is quantised: the base of every divergence is the source itself. The text is held out of their
+training: four modules of the standard library, in windows of 512 tokens. Importance is measured
+once, as `headrace imatrix` does over other modules, kept beside --out, and read by both programs.
+All files are judged by this project's engine, so that only the bytes differ. Rows are added to
+--out one by one; those that it holds already are not measured again.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from headrace.cli.eval.measures import kl, perplexity
+from headrace.cli.eval.report import report
 from headrace.cli.eval.tensors import tensors
 
 
@@ -16,3 +17,4 @@ def evaluate() -> None:
 evaluate.add_command(perplexity)
 evaluate.add_command(kl)
 evaluate.add_command(tensors)
+evaluate.add_command(report)
