@@ -6,6 +6,7 @@ import click
 
 from headrace.cli.eval.measures import kl, perplexity
 from headrace.cli.eval.report import report
+from headrace.cli.eval.tasks import tasks
 from headrace.cli.eval.tensors import tensors
 
 
@@ -17,4 +18,5 @@ def evaluate() -> None:
 evaluate.add_command(perplexity)
 evaluate.add_command(kl)
 evaluate.add_command(tensors)
+evaluate.add_command(tasks)
 evaluate.add_command(report)
