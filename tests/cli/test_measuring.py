@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from headrace.cli.main import cli
-from headrace.errors import FetchError, HeadraceError
+from headrace.errors import ConfigError, FetchError, HeadraceError
 from headrace.ops import make_ops
 from headrace.telemetry.machine import Machine, store_machine, stored_machine
 from tests import tiny
@@ -203,8 +203,41 @@ def test_perplexity_and_divergence_of_files(tmp_path: Path, model: str) -> None:
     exact = str(write_tiny_gguf(tmp_path, "llama", "F32", layers=1))
     other = json.loads(run("eval", "kl", model, "--base", exact, *shared).stdout)
     assert 0 < other["kl_mean"] < 0.05, "Q8_0 is close to what it was made of, and not equal"
-    assert "KL divergence" in run("eval", "kl", model, "--base", exact, *shared[:4]).stdout
+    shown = run("eval", "kl", model, "--base", exact, *shared[:4]).stdout
+    assert "KL divergence" in shown and "0.999 quantile" in shown and "ratio" in shown
     assert "perplexity" in run("eval", "perplexity", model, *shared[:4]).stdout
+
+
+def test_errors_of_tensors_are_printed_the_worst_first(tmp_path: Path, model: str) -> None:
+    exact = str(write_tiny_gguf(tmp_path, "llama", "F32", layers=1))
+    found = json.loads(run("eval", "tensors", model, "--base", exact, "--json").stdout)
+    errors = {tensor["name"]: tensor["relative_rmse"] for tensor in found["tensors"]}
+    assert 0 < errors["blk.0.attn_q.weight"] < 0.02 and errors["output_norm.weight"] == 0
+    lines = run("eval", "tensors", model, "--base", exact).stdout.splitlines()
+    worst = max(errors, key=lambda name: errors[name])
+    assert lines[1].split()[0] == worst
+    assert f"{found['exact']} hold the same values" in lines[-1]
+
+
+def test_a_report_has_files_beside_their_reference(tmp_path: Path, model: str) -> None:
+    exact = str(write_tiny_gguf(tmp_path, "llama", "F32", layers=1))
+    text = tmp_path / "text.py"
+    text.write_text("def add(a, b):\n    return a + b\n" * 9, encoding="utf-8")
+    page = tmp_path / "report.html"
+    given = ("--base", exact, "--text", str(text), "--context", "32", "--windows", "4", "-t", "1")
+    timed = ("--new", "4", "--repeats", "1", "--html", str(page))
+    found = json.loads(run("eval", "report", model, exact, *given, *timed, "--json").stdout)
+    small, same = found["files"]
+    assert small["facts"]["nbytes"] < same["facts"]["nbytes"] == found["base"]["facts"]["nbytes"]
+    assert same["divergence"]["kl_mean"] == 0 < small["divergence"]["kl_mean"]
+    assert small["front"] and same["front"] and found["base"]["divergence"] is None
+    assert small["speed"]["tokens_per_s"] > 0 and found["base"]["speed"]["tokens_per_s"] > 0
+    shown = page.read_text(encoding="utf-8")
+    assert "Size and mean KL divergence" in shown and "://" not in shown
+    plain = run("eval", "report", model, *given, "--no-speed").stdout
+    assert "tokens/s" not in plain and "the reference" in plain
+    with pytest.raises(ConfigError, match=r"report.txt: name a file that ends in .html"):
+        run("eval", "report", model, *given, "--html", str(tmp_path / "report.txt"))
 
 
 def test_text_is_split_as_the_command_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pytest
 
 from headrace.errors import ConfigError
+from headrace.eval.block_errors import block_lengths, mean_error
 from headrace.eval.divergence import divergence
 from headrace.eval.perplexity import perplexity
 from headrace.eval.windows import exp_or_inf
@@ -75,6 +76,29 @@ def test_divergence_is_that_of_its_formula(ops: Ops) -> None:
     assert got.base_perplexity == pytest.approx(
         perplexity(base, ops, windows()).perplexity, rel=1e-6
     )
+
+
+def test_figures_have_errors_over_blocks_and_the_ratio_is_that_of_perplexities(ops: Ops) -> None:
+    base, other = model_of(ops, 0), model_of(ops, 1)
+    got = divergence(base, other, ops, windows())
+    p, q = probabilities(base, ops), probabilities(other, ops)
+    kl = (p * np.log(p / q)).sum(axis=1)
+    blocks = block_lengths([CONTEXT // 2 - 1] * 3)
+    assert got.blocks == len(blocks)
+    assert got.kl_median == got.kl_quantiles["0.5"]
+    assert got.kl_error == pytest.approx(mean_error(kl, blocks), rel=1e-4)
+    assert got.perplexity_ratio == pytest.approx(got.perplexity / got.base_perplexity, rel=1e-9)
+    rows = np.arange(len(p))
+    apart = np.log(p[rows, targets()] / q[rows, targets()])
+    expected = got.perplexity_ratio * mean_error(apart, blocks)
+    assert got.perplexity_ratio_error == pytest.approx(expected, rel=1e-4)
+    errors = (*got.kl_quantile_errors.values(), got.kl_max_error, got.kl_median_error)
+    assert all(error > 0 for error in errors)
+    same = (p.argmax(axis=1) == q.argmax(axis=1)).astype(float)
+    assert got.same_top_error == pytest.approx(mean_error(same, blocks))
+    again = divergence(base, other, ops, windows())
+    assert again == got, "the same seed gives the same errors"
+    assert divergence(base, other, ops, windows(), seed=1).kl_median_error != got.kl_median_error
 
 
 def test_a_model_does_not_diverge_from_itself(ops: Ops) -> None:

@@ -35,7 +35,8 @@ COMMANDS = {
         "Measure endpoints under load, this machine or the engine.",
     ),
     "eval": CommandEntry(
-        "headrace.cli.eval:evaluate", "Measure how well a checkpoint predicts a text."
+        "headrace.cli.eval.group:evaluate",
+        "Measure how good a checkpoint is, alone or beside another.",
     ),
     "quantize": CommandEntry("headrace.cli.quantize:quantize", "Make a smaller file of a model."),
     "imatrix": CommandEntry(

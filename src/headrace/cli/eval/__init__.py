@@ -1,0 +1,1 @@
+"""`headrace eval`: one file per command, or per pair that shares its options."""
