@@ -59,7 +59,9 @@ def test_many_items_are_at_most_one_edge_above_the_relaxation(limit: float) -> N
 
     # Lagrange: for any price of a unit of weight this is below the best there is.
     def below(price: float) -> float:
-        return sum(float((item.costs + price * item.weights).min()) for item in made) - price * limit
+        return (
+            sum(float((item.costs + price * item.weights).min()) for item in made) - price * limit
+        )
 
     bound = max(below(price) for price in np.geomspace(1e-7, 1, 300))
     assert bound <= cost <= bound * 1.01

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from headrace.errors import ConfigError
 from headrace.weights.codecs import Codec, get_codec
 from headrace.weights.gguf_writer import padded
-from headrace.weights.quantize.plan import Override
+from headrace.weights.quantize.plan import Override, fitting_codec
 from headrace.weights.quantize.roles import may_be_quantised
 from headrace.weights.source import TensorSource
 
 # By the bits of a weight. What is not here (Q4_0, Q5_0, ...) has as many bits as one that is here,
 # and larger errors.
-_WIDE = ("Q2_K", "Q3_K", "IQ4_XS", "Q4_K", "Q5_K", "Q6_K", "Q8_0")
-_NARROW = ("IQ4_NL", "Q5_1", "Q8_0")
+_WIDE = ("Q2_K", "Q3_K", "IQ4_XS", "Q4_K", "Q5_K", "Q6_K", "Q8_0", "BF16")
+_NARROW = ("IQ4_NL", "Q5_1", "Q8_0", "BF16")
 """Where rows are not whole blocks of 256."""
 
 # Gate and up of experts are one matrix to the engine, and so have to be of one kind.
@@ -31,14 +31,14 @@ class Group:
     name: str
     tensors: tuple[str, ...]
     kinds: tuple[Codec, ...]
-    """By rising size; the last is the kind they have."""
+    """By rising size."""
     sizes: tuple[int, ...]
     """Bytes in the file in each of these kinds."""
+    stored: Codec
+    """The kind they have, which costs nothing."""
 
 
-def groups_of(
-    tensors: Sequence[TensorSource], overrides: Sequence[Override] = ()
-) -> list[Group]:
+def groups_of(tensors: Sequence[TensorSource], overrides: Sequence[Override] = ()) -> list[Group]:
     """The groups of the tensors of a file, in its order.
 
     overrides: the first whose pattern is found in a name leaves that kind alone. Raises ConfigError
@@ -55,7 +55,14 @@ def groups_of(
 def _group(name: str, tensors: Sequence[TensorSource], overrides: Sequence[Override]) -> Group:
     stored = tensors[0].codec
     forced = [
-        next((each.codec for each in overrides if each.pattern.search(tensor.name)), None)
+        next(
+            (
+                fitting_codec(each.codec, tensor.shape[-1])
+                for each in overrides
+                if each.pattern.search(tensor.name)
+            ),
+            None,
+        )
         for tensor in tensors
     ]
     if any(tensor.codec is not stored for tensor in tensors) or len(set(forced)) > 1:
@@ -69,17 +76,18 @@ def _group(name: str, tensors: Sequence[TensorSource], overrides: Sequence[Overr
         tuple(tensor.name for tensor in tensors),
         tuple(kinds[at] for at in order),
         tuple(sizes[at] for at in order),
+        stored,
     )
 
 
 def _kinds(tensors: Sequence[TensorSource]) -> list[Codec]:
     stored = tensors[0].codec
+    widths = {tensor.shape[-1] for tensor in tensors}
     for ladder in (_WIDE, _NARROW):
         codecs = [get_codec(name) for name in ladder]
-        if all(tensor.shape[-1] % codec.block_elements == 0 for tensor in tensors for codec in codecs):
-            return [
-                codec for codec in codecs if codec.bits_per_weight < stored.bits_per_weight
-            ] + [stored]
+        if all(width % codec.block_elements == 0 for width in widths for codec in codecs):
+            smaller = [each for each in codecs if each.bits_per_weight < stored.bits_per_weight]
+            return [*smaller, stored]
     return [stored]
 
 

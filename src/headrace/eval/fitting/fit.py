@@ -4,10 +4,10 @@ What a mix costs is taken as the sum of what each of its matrices costs alone, i
 
     KL(mix) = factor * sum over matrices of KL(only this matrix in its kind)
 
-The factor is measured on the mix that was chosen; it holds what rounded activations add, too. Divergences of single matrices are
-measured where they decide: the kinds of the mix that is the best so far and their neighbours, until
-the best mix is one of measured kinds; all others are estimated meanwhile. Whole mixes are measured
-on windows that no choice was made from.
+The factor is measured on the mix that was chosen; what rounded activations add is in it, too.
+Divergences of single matrices are measured where they decide: the kinds of the mix that is the best
+so far and their neighbours, until the best mix is one of measured kinds; all others are estimated
+meanwhile. Whole mixes are measured on windows that no choice was made from.
 """
 
 from __future__ import annotations
@@ -168,16 +168,16 @@ class Fitter:
         return wanted
 
     def _kl(self, group: Group, kind: Codec) -> float | None:
-        if kind is group.kinds[-1]:
+        if kind is group.stored:
             return 0.0
         known = self._measurements.of_matrix(group.name, kind)
         return None if known is None else known.mean
 
     def _known(self) -> Iterator[tuple[str, str, float]]:
         for group in self._groups:
-            for kind in group.kinds[:-1]:
+            for kind in group.kinds:
                 value = self._kl(group, kind)
-                if value is not None:
+                if value is not None and kind is not group.stored:
                     yield group.name, kind.name, value
 
     def _measure(self, wanted: Sequence[tuple[Group, Codec]]) -> None:
@@ -204,7 +204,12 @@ class Fitter:
         losses = estimated(known, names, self._kinds)
         sizes = [np.array(group.sizes, np.float64) for group in self._groups]
         costs = [
-            np.array([*(losses[group.name][kind.name] for kind in group.kinds[:-1]), 0.0])
+            np.array(
+                [
+                    0.0 if kind is group.stored else losses[group.name][kind.name]
+                    for kind in group.kinds
+                ]
+            )
             for group in self._groups
         ]
         if target.nbytes is not None:

@@ -92,9 +92,7 @@ class Measurements:
             file.write(msgspec.json.encode(self._contents))
 
 
-def subject_of(
-    source: Path, importance: Path | None, windows: Sequence[Sequence[int]]
-) -> str:
+def subject_of(source: Path, importance: Path | None, windows: Sequence[Sequence[int]]) -> str:
     """A digest of what is measured: the files by size and time, the text by its tokens."""
     digest = hashlib.sha256(np.array(windows, np.int64).tobytes())
     files = [source] if source.is_file() else sorted(filter(Path.is_file, source.rglob("*")))

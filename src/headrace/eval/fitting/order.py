@@ -80,9 +80,7 @@ def fitted(
     importance = None if options.importance is None else read_importance(options.importance)
     with _as_floats(source, path, threads) as file:
         checkpoint = checkpoint_of_gguf(file)
-        windows = windows_of_file(
-            checkpoint, options.text, options.context, limit=options.windows
-        )
+        windows = windows_of_file(checkpoint, options.text, options.context, limit=options.windows)
         if len(windows) < 2:
             raise ConfigError(
                 f"--text {options.text}: has one window of {options.context} tokens; two are "
@@ -96,9 +94,7 @@ def fitted(
         with Variants(
             file, ops, windows, importance, folder=path.parent, threads=threads
         ) as variants:
-            fitter = Fitter(
-                variants, groups, other_bytes, measurements, len(windows), progress
-            )
+            fitter = Fitter(variants, groups, other_bytes, measurements, len(windows), progress)
             fit = fitter.fit(options.target, options.curve_points)
     sizes: Counter[str] = Counter()
     for group in groups:

@@ -13,6 +13,7 @@ Source: Kellerer, Pferschy, Pisinger, "Knapsack Problems" (2004), chapter 11.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -115,7 +116,7 @@ def _walked(items: Sequence[Item], hulls: Sequence[list[int]], limit: float) -> 
     edges = sorted(
         (_slope(items[number], start, end), number, step)
         for number, hull in enumerate(hulls)
-        for step, (start, end) in enumerate(zip(hull, hull[1:], strict=False))
+        for step, (start, end) in enumerate(pairwise(hull))
     )
     for _, number, step in edges:
         # An edge behind one that did not fit is not reached.
@@ -137,7 +138,7 @@ def _bounds(items: Sequence[Item], hulls: Sequence[list[int]]) -> list[_Bound]:
     for item, hull in zip(reversed(items), reversed(hulls), strict=True):
         weight += float(item.weights[hull[0]])
         cost += float(item.costs[hull[0]])
-        for start, end in zip(hull, hull[1:], strict=False):
+        for start, end in pairwise(hull):
             more = float(item.weights[end] - item.weights[start])
             less = float(item.costs[end] - item.costs[start])
             edges.append((_slope(item, start, end), more, less))
@@ -149,6 +150,4 @@ def _bounds(items: Sequence[Item], hulls: Sequence[list[int]]) -> list[_Bound]:
 
 
 def _sum(items: Sequence[Item], chosen: Sequence[int]) -> float:
-    return sum(
-        float(item.costs[choice]) for item, choice in zip(items, chosen, strict=True)
-    )
+    return sum(float(item.costs[choice]) for item, choice in zip(items, chosen, strict=True))
