@@ -38,6 +38,10 @@ COMMANDS = {
         "headrace.cli.eval:evaluate", "Measure how well a checkpoint predicts a text."
     ),
     "quantize": CommandEntry("headrace.cli.quantize:quantize", "Make a smaller file of a model."),
+    "convert": CommandEntry(
+        "headrace.cli.convert:convert",
+        "Write a model as a GGUF file or as a Hugging Face folder.",
+    ),
     "imatrix": CommandEntry(
         "headrace.cli.imatrix:imatrix", "Measure what matters in a model's matrices, for quantize."
     ),

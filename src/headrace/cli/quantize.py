@@ -164,7 +164,7 @@ def quantize(
             raise ConfigError(f"{out} exists already; --force replaces it")
     path = _located(source)
     if mix is None and text is not None:
-        from headrace.eval.fitting.order import FitOptions, Target
+        from headrace.eval.mixes.order import FitOptions, Target
 
         options = FitOptions(
             target=Target(target_size, target_kl),

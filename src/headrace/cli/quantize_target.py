@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from headrace.eval.fitting.fit import Fit, Point, Stage
-    from headrace.eval.fitting.order import FitOptions
+    from headrace.eval.mixes.fit import Fit, Point, Stage
+    from headrace.eval.mixes.order import FitOptions
     from headrace.weights.quantize.make import QuantizeOptions
 
 _UNITS = {
@@ -39,7 +39,7 @@ def fit_target(
     source: Path, out: Path, options: FitOptions, threads: int, as_json: bool
 ) -> QuantizeOptions:
     """The order that meets the target; the curve is printed."""
-    from headrace.eval.fitting.order import fitted
+    from headrace.eval.mixes.order import fitted
 
     with _json_stages() if as_json else _bar() as show:
         order, fit = fitted(source, out, options, threads=threads, progress=show)

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headrace.errors import CheckpointError, ConfigError
-from headrace.eval.fitting.candidates import groups_of
-from headrace.eval.fitting.fit import Fit, Fitter, Stage, Target
-from headrace.eval.fitting.measurements import Measurements, subject_of
-from headrace.eval.fitting.variants import Variants
+from headrace.eval.mixes.candidates import groups_of
+from headrace.eval.mixes.fit import Fit, Fitter, Stage, Target
+from headrace.eval.mixes.measurements import Measurements, subject_of
+from headrace.eval.mixes.variants import Variants
 from headrace.eval.text import windows_of_file
 from headrace.ops import make_ops
 from headrace.weights.gguf_checkpoint import checkpoint_of_gguf

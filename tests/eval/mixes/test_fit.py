@@ -10,9 +10,9 @@ import pytest
 
 from headrace.errors import ConfigError
 from headrace.eval.divergence import divergence
-from headrace.eval.fitting.candidates import groups_of
-from headrace.eval.fitting.fit import Fit, Stage, Target
-from headrace.eval.fitting.order import FitOptions, fitted
+from headrace.eval.mixes.candidates import groups_of
+from headrace.eval.mixes.fit import Fit, Stage, Target
+from headrace.eval.mixes.order import FitOptions, fitted
 from headrace.eval.text import windows_of_file
 from headrace.models import load_model
 from headrace.ops import make_ops

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from headrace.errors import ConfigError
-from headrace.eval.fitting.candidates import Group
-from headrace.eval.fitting.estimate import estimated
-from headrace.eval.fitting.measurements import Mean, Measurements, mean_of
-from headrace.eval.fitting.variants import Variants
+from headrace.eval.mixes.candidates import Group
+from headrace.eval.mixes.estimate import estimated
+from headrace.eval.mixes.measurements import Mean, Measurements, mean_of
+from headrace.eval.mixes.variants import Variants
 from headrace.weights.codecs import Codec
 from headrace.weights.quantize.allocate import Item, cheapest
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from headrace.atomic_file import atomic_file
 from headrace.errors import ConfigError
-from headrace.eval.fitting.variants import Floats
+from headrace.eval.mixes.variants import Floats
 from headrace.weights.codecs import Codec
 
 _FORMAT = "headrace-divergences-1"
