@@ -54,6 +54,7 @@ def size_of(model: Path, folder: Path, mix: str) -> int:
     return make(model, folder / f"{mix}.gguf", QuantizeOptions(mix_of(mix)), threads=2).nbytes
 
 
+@pytest.mark.matrix
 def test_a_file_has_the_size_that_was_foreseen_and_loses_what_was_measured(
     model: Path, tmp_path: Path
 ) -> None:
@@ -76,6 +77,7 @@ def test_a_file_has_the_size_that_was_foreseen_and_loses_what_was_measured(
     ]  # fmt: skip
 
 
+@pytest.mark.matrix
 def test_measurements_are_continued_and_serve_other_targets(model: Path, tmp_path: Path) -> None:
     stages: list[Stage] = []
     path = tmp_path / "out.gguf"
@@ -95,6 +97,7 @@ def test_measurements_are_continued_and_serve_other_targets(model: Path, tmp_pat
         fitted(model, path, elsewhere, threads=2)
 
 
+@pytest.mark.matrix
 def test_the_smallest_file_for_a_divergence_keeps_it(model: Path, tmp_path: Path) -> None:
     sizes = []
     for kl in (1e-4, 1e-5):
