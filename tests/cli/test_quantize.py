@@ -77,3 +77,36 @@ def test_importance_is_measured_and_used(tmp_path: Path) -> None:
     a, b = (read_gguf(path).tensors[name] for path in (plain, weighed))
     assert a.codec is b.codec and a.data.tobytes() != b.data.tobytes()
     assert read_gguf(weighed).metadata["quantize.imatrix.dataset"] == "text.txt"
+
+
+def test_a_target_needs_a_text_and_nothing_beside_it(model: str, tmp_path: Path) -> None:
+    out = str(tmp_path / "o.gguf")
+    for arguments, message in (
+        ([], "nothing says what to make: give --type, --target-size or --target-kl"),
+        (["--target-size", "1MB"], "--target-size is met by measuring: name a UTF-8 file with"),
+        (["--target-kl", "1", "--type", "Q4_K"], "--type and --target-kl exclude each other"),
+        (["--target-kl", "1", "--pure", "--text", "t"], "chooses the kinds itself; omit --pure"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            run("quantize", model, out, *arguments)
+    for size in ("4x", "GiB", "-1", "1e9"):
+        result = CliRunner().invoke(cli, ["quantize", model, out, "--target-size", size])
+        assert result.exit_code == 2 and "is not a size such as 4GiB" in result.output
+
+
+def test_a_file_of_a_size_is_made_and_the_curve_is_printed(tmp_path: Path) -> None:
+    pytest.importorskip("headrace.ops.cpu._native", exc_type=ImportError)
+    model = str(write_tiny_gguf(tmp_path, "llama", "F32", layers=1, hidden_size=256))
+    text, out = tmp_path / "text.txt", tmp_path / "out.gguf"
+    text.write_text("What is kept is what was measured. " * 20, encoding="utf-8")
+    options = ["--target-size", "0.3 MiB", "--text", str(text), "--context", "32", "--json"]
+    lines = run("quantize", model, str(out), *options, "--windows", "4").output.splitlines()
+    events = [json.loads(line) for line in lines]
+    (curve,) = (event for event in events if event["event"] == "curve")
+    (chosen,) = (point for point in curve["points"] if point["chosen"])
+    assert events[-1]["event"] == "done"
+    assert out.stat().st_size == chosen["bytes"] == events[-1]["bytes"] <= 0.3 * 2**20
+    assert chosen["kl_mean"] > 0 and chosen["kl_error"] > 0
+    assert {event["event"] for event in events} == {"measured", "curve", "tensor", "done"}
+    stored = read_gguf(out).tensors
+    assert curve["kinds"] == {name: stored[name].codec.name for name in curve["kinds"]}

@@ -39,6 +39,10 @@ COMMANDS = {
         "Measure how good a checkpoint is, alone or beside another.",
     ),
     "quantize": CommandEntry("headrace.cli.quantize:quantize", "Make a smaller file of a model."),
+    "convert": CommandEntry(
+        "headrace.cli.convert:convert",
+        "Write a model as a GGUF file or as a Hugging Face folder.",
+    ),
     "imatrix": CommandEntry(
         "headrace.cli.imatrix:imatrix", "Measure what matters in a model's matrices, for quantize."
     ),

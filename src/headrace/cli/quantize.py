@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headrace.cli.quantize_target import file_size, fit_target
+
 if TYPE_CHECKING:
     from headrace.weights.quantize.make import QuantizeResult, Step
 
@@ -20,8 +22,52 @@ if TYPE_CHECKING:
 @click.option(
     "--type",
     "mix",
-    required=True,
     help="Mix of kinds, as llama-quantize names them: Q4_K_M, Q5_K_M, Q6_K, Q8_0, ...",
+)
+@click.option(
+    "--target-size",
+    callback=file_size,
+    metavar="SIZE",
+    help="In place of a type: the best mix of kinds whose file is at most so large, such as 4GiB, "
+    "750MB or a number of bytes.",
+)
+@click.option(
+    "--target-kl",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="NATS",
+    help="In place of a type: the smallest mix whose mean KL divergence from SRC is at most this.",
+)
+@click.option(
+    "--text",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="UTF-8 file that targets are measured on: what the model will be used for.",
+)
+@click.option(
+    "--context",
+    type=click.IntRange(min=4),
+    default=512,
+    show_default=True,
+    help="Tokens in a window of the text; its second half is measured.",
+)
+@click.option(
+    "--windows",
+    type=click.IntRange(min=2),
+    default=16,
+    show_default=True,
+    help="Windows: every other one is chosen by, the rest measure the mixes found.",
+)
+@click.option(
+    "--curve-points",
+    type=click.IntRange(0, 32),
+    default=4,
+    show_default=True,
+    help="Mixes of other sizes that are found and measured as well.",
+)
+@click.option(
+    "--measurements",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="File that measurements for targets are kept in, and go on from. "
+    "[default: DST.measurements.json]",
 )
 @click.option(
     "--tensor-type",
@@ -57,7 +103,14 @@ if TYPE_CHECKING:
 def quantize(
     source: str,
     out: Path,
-    mix: str,
+    mix: str | None,
+    target_size: int | None,
+    target_kl: float | None,
+    text: Path | None,
+    context: int,
+    windows: int,
+    curve_points: int,
+    measurements: Path | None,
     overrides: tuple[str, ...],
     pure: bool,
     importance: Path | None,
@@ -74,38 +127,72 @@ def quantize(
     Weights pass through a few MiB of memory for each thread. A run that was interrupted goes on
     where it stopped when the same command is given again; until a file is whole it is .DST.part.
 
+    With a target in place of a type the model reads --text, each time with one matrix in another
+    kind, and the kinds that cost least are taken. The model, in F16, has to fit in memory.
+
     \b
     headrace quantize ./Qwen3-0.6B qwen3-0.6b-Q4_K_M.gguf --type Q4_K_M
     headrace quantize model-BF16.gguf small.gguf --type IQ4_XS --imatrix imatrix.gguf
     headrace quantize model-BF16.gguf model.gguf --type Q4_K_M --tensor-type 'ffn_down=Q6_K'
+    headrace quantize model-BF16.gguf m.gguf --target-size 4GiB --text notes.txt --imatrix im.gguf
     """
     import time
 
+    from headrace.errors import ConfigError
     from headrace.weights.quantize.make import QuantizeOptions, make, plan
     from headrace.weights.quantize.plan import mix_of, override_of
 
-    order = QuantizeOptions(
-        mix=mix_of(mix),
-        overrides=[override_of(text) for text in overrides],
-        pure=pure,
-        importance=importance,
-        allow_requantize=allow_requantize,
-    )
+    wanted = {"--type": mix, "--target-size": target_size, "--target-kl": target_kl}
+    given = [name for name, value in wanted.items() if value is not None]
+    if len(given) != 1:
+        raise ConfigError(
+            f"{' and '.join(given)} exclude each other"
+            if given
+            else "nothing says what to make: give --type, --target-size or --target-kl"
+        )
+    start_s = time.perf_counter()
+    threads = threads or len(os.sched_getaffinity(0))
+    forced = [override_of(text) for text in overrides]
+    if mix is None:
+        if text is None or pure:
+            raise ConfigError(
+                f"{given[0]} chooses the kinds itself; omit --pure"
+                if pure
+                else f"{given[0]} is met by measuring: name a UTF-8 file with --text"
+            )
+        if out.exists() and not force and not dry_run:
+            raise ConfigError(f"{out} exists already; --force replaces it")
     path = _located(source)
+    if mix is None and text is not None:
+        from headrace.eval.mixes.order import FitOptions, Target
+
+        options = FitOptions(
+            target=Target(target_size, target_kl),
+            text=text,
+            measurements=measurements or out.with_name(f"{out.name}.measurements.json"),
+            context=context,
+            windows=windows,
+            curve_points=curve_points,
+            importance=importance,
+            overrides=forced,
+            allow_requantize=allow_requantize,
+        )
+        order = fit_target(path, out, options, threads, as_json)
+    else:
+        order = QuantizeOptions(
+            mix=mix_of(mix or ""),
+            overrides=forced,
+            pure=pure,
+            importance=importance,
+            allow_requantize=allow_requantize,
+        )
     if dry_run:
         _print_plan(plan(path, order), as_json)
         return
-    start_s = time.perf_counter()
     with _json_lines() if as_json else _bar() as show:
-        made = make(
-            path,
-            out,
-            order,
-            threads=threads or len(os.sched_getaffinity(0)),
-            progress=show,
-            force=force,
-        )
-    _print_made(made, mix.upper(), time.perf_counter() - start_s, as_json)
+        made = make(path, out, order, threads=threads, progress=show, force=force)
+    name = mix.upper() if mix is not None else "mixed kinds"
+    _print_made(made, name, time.perf_counter() - start_s, as_json)
 
 
 def _located(source: str) -> Path:

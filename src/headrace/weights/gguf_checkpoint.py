@@ -31,7 +31,11 @@ def open_gguf(path: Path) -> Checkpoint:
     adapter, or a file that goes beside a model's own (see `_SIDECARS`).
     """
     _refuse_sidecar(path)
-    file = read_gguf_model(path)
+    return checkpoint_of_gguf(read_gguf_model(path))
+
+
+def checkpoint_of_gguf(file: GGUFFile) -> Checkpoint:
+    """The model of a file that is read already; errors as of `open_gguf`."""
     path = file.path
     _check_kind(file)
     architecture, keys = architecture_of_gguf(file.metadata)

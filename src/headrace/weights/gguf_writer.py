@@ -9,7 +9,7 @@ Source: the GGUF specification (ggml repository, docs/gguf.md).
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,21 +44,24 @@ def write_gguf_file(
     metadata: Mapping[str, Any],
     tensors: Sequence[TensorSource],
     alignment: int = DEFAULT_ALIGNMENT,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> int:
     """Write `path` and return its size in bytes.
 
     metadata: Python scalars, strings, lists of them (nested too), NumPy arrays of one dimension
     (numbers or strings), or `Typed`. tensors: written in this order; shapes as in Hugging Face,
-    (out, in).
+    (out, in). progress: called after every tensor with bytes done and in all.
     Raises CheckpointError naming the key or tensor that GGUF cannot hold; nothing is left behind.
     """
     path = Path(path)
     header = gguf_header(path, metadata, tensors, alignment)
+    total = sum(padded(tensor.nbytes, alignment) for tensor in tensors)
     with atomic_file(path) as file:
         file.write(header)
         for tensor in tensors:
             tensor.write_to(file)
             file.write(bytes(padded(tensor.nbytes, alignment) - tensor.nbytes))
+            progress(file.tell() - len(header), total)
         return file.tell()
 
 

@@ -33,3 +33,21 @@ def map_file(path: Path) -> npt.NDArray[np.uint8]:
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read: {error.strerror}") from error
     return np.frombuffer(mapping, np.uint8)
+
+
+def release(view: npt.NDArray[np.uint8]) -> None:
+    """Give back the memory of a part of a mapped file, which is read again where it is used again;
+    nothing for other arrays.
+
+    Pages of a mapping that were read count as this process's memory until then.
+    """
+    whole, owner = view, view.base
+    while isinstance(owner, np.ndarray):
+        whole, owner = owner, owner.base
+    if isinstance(owner, memoryview):
+        owner = owner.obj
+    if not isinstance(owner, mmap.mmap) or not view.nbytes or not view.flags.c_contiguous:
+        return
+    start = view.ctypes.data - whole.ctypes.data
+    first = start // mmap.PAGESIZE * mmap.PAGESIZE
+    owner.madvise(mmap.MADV_DONTNEED, first, start + view.nbytes - first)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +18,17 @@ from headrace.weights.source import TensorSource
 # transformers refuses a file that does not say it came from a framework it knows.
 _DEFAULT_METADATA = {"format": "pt"}
 _HEADER_ALIGNMENT = 8
+_LENGTH_BYTES = 8
 
 
 def write_safetensors_file(
     path: Path | str,
     tensors: Sequence[TensorSource],
     metadata: Mapping[str, str] | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> int:
     """Write `path` and return its size in bytes; metadata is added to {"format": "pt"}.
+    progress: called after every tensor with bytes done and in all.
 
     Tensors are laid out by falling element size and then name, so that each starts at a multiple of
     its own element size. Raises CheckpointError naming a tensor the format has no dtype for.
@@ -55,4 +58,5 @@ def write_safetensors_file(
         file.write(raw)
         for tensor in ordered:
             tensor.write_to(file)
+            progress(file.tell() - len(raw) - _LENGTH_BYTES, offset)
         return file.tell()

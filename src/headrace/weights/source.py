@@ -15,8 +15,11 @@ import numpy.typing as npt
 
 from headrace.errors import CheckpointError
 from headrace.weights.codecs import F32, Codec
+from headrace.weights.mapped import release
 from headrace.weights.tensor import Tensor
 
+# Pieces whose memory is kept behind the one that was given last: others may be at work on them.
+_RELEASE_PIECES = 8
 # Values per piece: 4 MiB of float32, small beside any model and large beside Python's overhead.
 PIECE_ELEMENTS = 1 << 20
 
@@ -74,6 +77,9 @@ def source_of_tensor(
         width = tensor.shape[-1] if tensor.shape else 1
         step = max(1, PIECE_ELEMENTS // max(1, width))
         for first in range(0, n_rows, step):
+            if tensor.row_order is None and first >= 2 * _RELEASE_PIECES * step:
+                done = first - _RELEASE_PIECES * step
+                release(data[done - step : done])
             places = np.arange(first, min(first + step, n_rows))
             if tensor.row_order is not None:
                 places = tensor.row_order[first : first + step].astype(np.int64)
@@ -81,6 +87,7 @@ def source_of_tensor(
             else:
                 rows = data[first : first + step]
             yield rows if codec is tensor.codec else _recode(tensor, codec, rows, places)
+        release(data)
 
     return TensorSource(name, tensor.shape, codec, pieces)
 

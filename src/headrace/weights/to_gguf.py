@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -58,6 +58,7 @@ def write_gguf(
     *,
     metadata: Mapping[str, Any] | None = None,
     pre: str | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> ConversionResult:
     """Write `checkpoint` as GGUF version 3.
 
@@ -65,12 +66,13 @@ def write_gguf(
     are always F32 (llama.cpp computes norms in nothing else). A matrix whose rows are not whole
     blocks becomes F16, which the notes say. metadata: further entries, such as "general.name"; they
     win over derived ones.
-    pre: name of the pre-tokenizer where tokenizer.json has an unusual one.
+    pre: name of the pre-tokenizer where tokenizer.json has an unusual one. progress: called after
+    every tensor with bytes done and in all.
     Raises UnsupportedModelError or CheckpointError naming what GGUF cannot hold.
     """
     path = Path(path)
     contents = gguf_contents(checkpoint, codec, metadata=metadata, pre=pre)
-    nbytes = write_gguf_file(path, contents.entries, contents.sources)
+    nbytes = write_gguf_file(path, contents.entries, contents.sources, progress=progress)
     return ConversionResult(path, nbytes, count_codecs(contents.sources), contents.notes)
 
 

@@ -6,7 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from headrace.errors import CheckpointError, ConfigError, UnsupportedModelError,
 from headrace.weights.codecs import Codec
 from headrace.weights.gguf_file import MAGIC
 from headrace.weights.gguf_split import read_gguf_model
-from headrace.weights.gguf_writer import gguf_header
+from headrace.weights.gguf_writer import gguf_header, padded
 from headrace.weights.open import open_checkpoint
 from headrace.weights.quantize.importance import ImportanceFile, read_importance
 from headrace.weights.quantize.mixes import Mix
@@ -41,6 +41,8 @@ class QuantizeOptions:
     """The first whose pattern is found in a tensor's name decides over the mix."""
     pure: bool = False
     """Whether all matrices get the mix's own kind."""
+    kinds: Mapping[str, Codec] | None = None
+    """The kind of each tensor by name, in place of the mix's; those not named stay as they are."""
     importance: Path | None = None
     """An imatrix file."""
     allow_requantize: bool = False
@@ -143,9 +145,23 @@ def plan(source: Path, order: QuantizeOptions) -> list[Step]:
     return steps
 
 
+def made_bytes(source: Path, path: Path, order: QuantizeOptions) -> int:
+    """The size of the file that `make` would write; its errors."""
+    contents = contents_of(source)
+    kinds = _kinds(contents, order)
+    importance = None if order.importance is None else read_importance(order.importance)
+    entries = contents.entries | _entries(order, importance) | dict(order.metadata)
+    tensors = [replace(each, codec=kinds[each.name]) for each in contents.sources]
+    header = gguf_header(path, entries, tensors)
+    return len(header) + sum(padded(tensor.nbytes) for tensor in tensors)
+
+
 def _kinds(contents: GGUFContents, order: QuantizeOptions) -> dict[str, Codec]:
-    shape = shape_of(contents.entries, contents.sources, order.importance is not None)
-    kinds = kinds_of(contents.sources, order.mix, shape, order.overrides, pure=order.pure)
+    if order.kinds is not None:
+        kinds = {each.name: order.kinds.get(each.name, each.codec) for each in contents.sources}
+    else:
+        shape = shape_of(contents.entries, contents.sources, order.importance is not None)
+        kinds = kinds_of(contents.sources, order.mix, shape, order.overrides, pure=order.pure)
     _check_requantize(contents.sources, kinds, order)
     return kinds
 

@@ -119,7 +119,7 @@ def kinds_of(
             kind = get_codec(mix.stacks)
         else:
             kind = get_codec(_mixed(mix, role, place, shape, source, codec))
-        chosen[source.name] = _fitting(kind, source.shape[-1])
+        chosen[source.name] = fitting_codec(kind, source.shape[-1])
     return {source.name: chosen[source.name] for source in sources}
 
 
@@ -132,7 +132,7 @@ def _mixed(
     return mix.kind_of(role, place, shape)
 
 
-def _fitting(codec: Codec, width: int) -> Codec:
+def fitting_codec(codec: Codec, width: int) -> Codec:
     """The codec, or what is taken instead where rows are not whole blocks."""
     if width % codec.block_elements == 0:
         return codec
