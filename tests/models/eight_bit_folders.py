@@ -189,7 +189,7 @@ def whole_numbers(
     spread, middle = scales.repeat(size, axis=1), zeros.repeat(size, axis=1)
     numbers = np.clip(np.rint(values / spread) + middle, -half, half - 1).astype(np.int64)
     exact = (numbers - middle).astype(np.float32) * spread
-    upward, stored = numbers + half, (zeros + half - layout.less) % (2 * half)
+    upward, stored = numbers + half, zeros + half
     if layout.kind == "blocks":
         return [
             signed(f"{module}weight", numbers, (rows, columns)),
@@ -226,7 +226,8 @@ def whole_numbers(
     if layout.kind == "gptq":
         packed = words(upward.T.reshape(columns // 4, 4, rows).swapaxes(1, 2))
         shape = (columns // 4, rows)
-        of_zeros = words(stored.T.reshape(groups, rows // 4, 4))
+        of_zeros = words(stored.T.reshape(groups, rows // 4, 4)).view("<u4")
+        of_zeros = (of_zeros - np.uint32(layout.less * 0x01010101)).view(np.uint8)
         order = np.array([[column // size for column in range(columns)]], "<i4").view(np.uint8)
         more = [raw(f"{module}g_idx", order, (columns,), "I32")]
     else:

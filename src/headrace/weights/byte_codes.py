@@ -1,4 +1,5 @@
-"""Numbers of 8 bits as folders store them, and of 4 bits in a byte each, for a `GroupedTensor`.
+"""Numbers of 8 bits as folders store them, and of 4 bits in a byte each, for a
+`WholeNumberTensor`.
 
 How numbers of 8 bits lie in little-endian words of 32, the first in the lowest bits:
 
@@ -83,8 +84,11 @@ def zeros_of_signed(numbers: Bytes) -> Zeros:
 
 
 def zeros_of_gptq(words: Words, more: int) -> Zeros:
-    """The same of words[groups, rows / 4]. more: 1 where each is stored less one; it is added to
-    the word, modulo 2**32, as GPTQModel does, so that a 255 carries into its neighbour."""
+    """The same of words[groups, rows / 4].
+
+    more: 1 where stored less one: the maker subtracts it from all four of a word, modulo 2**32, so
+    that a zero point of 0 borrows from its neighbour.
+    """
     return lambda: _bytes(words + np.uint32(more * 0x01010101)).T
 
 

@@ -1,5 +1,4 @@
-"""Matrices of whole numbers, or of E2M1, whose scales, and zero points, a folder stores in tensors
-of their own.
+"""Matrices of 4-bit numbers whose scales, and zero points, a folder stores in tensors of their own.
 
 They are views: `data` puts the rows of blocks together (`codecs/four_bits.py`) at each access, in
 slices, so that a reader who takes one matrix after another needs the memory of one.
@@ -61,7 +60,7 @@ _SHIFTS = np.arange(0, 32, 4, dtype=np.uint32)
 
 Codes = Callable[[int, int], Bytes]
 """uint8[last - first, columns / 32, 16] of rows [first, last): of each 32 numbers the first 16 are
-low halves of bytes, the others high halves. Of 8 bits [.., 32]: a byte each."""
+low halves of bytes, the others high halves."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,7 @@ class Groups:
 
 
 class GroupedTensor(PiecedTensor):
-    """A matrix of numbers in groups, of 4 bits or (`byte_codes`) of 8."""
+    """A matrix of 4-bit numbers in groups."""
 
     groups: Groups
 
@@ -119,7 +118,7 @@ class GroupedTensor(PiecedTensor):
         for first in range(0, rows, step):
             last = min(first + step, rows)
             runs = parts.codes(first, last)
-            out["qs"][first:last] = runs.reshape(last - first, count, -1)
+            out["qs"][first:last] = runs.reshape(last - first, count, block // 2)
         scales = parts.scales()
         if "e" in (self.codec.layout.names or ()):
             # Of 0 the numbers are 0 in every reader: makers that do not clamp round to it.

@@ -34,11 +34,12 @@ import numpy.typing as npt
 from headrace.errors import CheckpointError, UnsupportedModelError, shown
 from headrace.weights import byte_codes
 from headrace.weights.codecs import EIGHT_BITS, GROUPED, SIGNED_BYTES, WORDS, Codec
-from headrace.weights.grouped_tensor import Codes, GroupedTensor, Groups, along_rows
+from headrace.weights.grouped_tensor import Codes, Groups, along_rows
 from headrace.weights.storage.four_bits import PACKED, QWEIGHT, WEIGHT, is_four_bits
 from headrace.weights.storage.parts import FolderParts, words_of
 from headrace.weights.storage.storage import Storage, WeightFormat
 from headrace.weights.tensor import Tensor
+from headrace.weights.whole_number_tensor import WholeNumberTensor
 
 _SCALES = ("F16", "BF16", "F32")
 _RUN = 32
@@ -291,8 +292,8 @@ def _grouped(
     codes: Codes,
     scales: Callable[[], npt.NDArray[Any]],
     zeros: byte_codes.Zeros | None,
-) -> GroupedTensor:
-    return GroupedTensor(
+) -> WholeNumberTensor:
+    return WholeNumberTensor(
         f"{module}{WEIGHT}", shape, codec,
         Groups(
             codes, scales, zeros, columns=stored.columns, nbytes=sum(part.nbytes for part in parts)
