@@ -172,7 +172,8 @@ def _lane_sum(x: F32) -> F32:
 
 def _flushed(scales: F32) -> F32:
     """Scales with zero for those that are denormal."""
-    return np.where(np.abs(scales) < LEAST_NORMAL, np.float32(0), scales)
+    flushed: F32 = np.where(np.abs(scales) < LEAST_NORMAL, np.float32(0), scales)
+    return flushed
 
 
 def rotated(heads: F32) -> F32:
