@@ -153,7 +153,8 @@ def _four_bits(heads: F32) -> StoredHeads:
 
 
 def _whole(x: F32, factor: np.float32) -> F32:
-    return np.clip(np.rint(x * factor), np.float32(-8), np.float32(7))
+    whole: F32 = np.clip(np.rint(x * factor), np.float32(-8), np.float32(7))
+    return whole
 
 
 def _lane_sum(x: F32) -> F32:
