@@ -63,7 +63,7 @@ LayerCache = LayerKV | SharedKV | None
 
 @dataclass(frozen=True)
 class CacheKind:
-    """What K and V of a layer are stored in."""
+    """The types that K and V of a layer are stored in."""
 
     k: KVCodec
     v: KVCodec
@@ -245,7 +245,7 @@ def cache_layout(layers: Sequence[LayerCache], kinds: CacheKinds | None = None) 
 
 
 class _Lifetime(NamedTuple):
-    """How long tokens of a group are of use, and whether it is the group of what is kept near."""
+    """The positions for which tokens of a group are of use, and whether they are kept near."""
 
     window: int
     chunked: bool
@@ -261,10 +261,9 @@ def _size(kept: LayerKV, near: bool, kinds: CacheKinds | None) -> int:
     """
     if kinds is None:
         return kept.values
-    kind = kinds.of_layer(kept)
-    k, v = ("bf16", "bf16") if near else (kind.k, kind.v)
+    kind = CacheKind("bf16", "bf16") if near else kinds.of_layer(kept)
     place = LayerPlace(0, 0, kept.num_kv_heads, kept.head_dim, kept.value_dim, kept.latent)
-    return stored_bytes(place, k, v)
+    return stored_bytes(place, kind.k, kind.v)
 
 
 def _scaled(

@@ -169,7 +169,7 @@ def attend(
     width = shape.num_heads * shape.head_dim
     for request in range(len(batch.query_start) - 1):
         near_table = None if near_tables is None else near_tables[request]
-        kept = KeptKV(kv.of(place), tables[request], near_table)
+        kept = RequestKV(kv.of(place), tables[request], near_table)
         for row in range(batch.query_start[request], batch.query_start[request + 1]):
             query = qkv[row, :width].reshape(shape.num_heads, shape.head_dim)
             mask = None if terms.masks is None else terms.masks[row]
@@ -201,8 +201,8 @@ class _Scores(NamedTuple):
         return scores + slopes * (positions - self.position)
 
 
-class KeptKV(NamedTuple):
-    """Where K and V of one request lie in a layer."""
+class RequestKV(NamedTuple):
+    """The K and V of one request in a layer, with its tables."""
 
     kv: StoredKV
     table: npt.NDArray[np.int32]
@@ -216,7 +216,7 @@ class KeptKV(NamedTuple):
         return self.kv, self.table
 
 
-def _attend_one(query: F32, scored: _Scores, kept: KeptKV, seen: npt.NDArray[np.int64]) -> F32:
+def _attend_one(query: F32, scored: _Scores, kept: RequestKV, seen: npt.NDArray[np.int64]) -> F32:
     """Attention of one token, f32[num_heads, value_width], over the positions in `seen`.
 
     Spans begin at multiples of 64, wherever these do. A sink is a score seen before all others.

@@ -153,7 +153,8 @@ def _four_bits(heads: F32) -> StoredHeads:
 
 
 def _whole(x: F32, factor: np.float32) -> F32:
-    return np.clip(np.rint(x * factor), np.float32(-8), np.float32(7))
+    whole: F32 = np.clip(np.rint(x * factor), np.float32(-8), np.float32(7))
+    return whole
 
 
 def _lane_sum(x: F32) -> F32:
@@ -172,7 +173,8 @@ def _lane_sum(x: F32) -> F32:
 
 def _flushed(scales: F32) -> F32:
     """Scales with zero for those that are denormal."""
-    return np.where(np.abs(scales) < LEAST_NORMAL, np.float32(0), scales)
+    flushed: F32 = np.where(np.abs(scales) < LEAST_NORMAL, np.float32(0), scales)
+    return flushed
 
 
 def rotated(heads: F32) -> F32:

@@ -32,7 +32,7 @@ LEAST, MOST = 2.0**-60, 2.0**60
 
 
 class LayerScales(NamedTuple):
-    """Of K and V of one layer, 1 where the folder has none."""
+    """The scales of K and V of one layer, 1 where the folder has none."""
 
     k: float = 1.0
     v: float = 1.0
