@@ -253,6 +253,20 @@ def test_scales_that_do_not_fit_stop_the_load(
         open_checkpoint(spoilt(tmp_path, change))
 
 
+MIXED = {
+    "quant_method": "compressed-tensors", "format": "mixed-precision",
+    "config_groups": {
+        "a": {"targets": ["re:.*q_proj"],
+              "weights": {"num_bits": 8, "type": "int", "strategy": "channel"}},
+        "b": {"targets": ["re:.*lm_head"],
+              "weights": {"num_bits": 8, "type": "float", "strategy": "channel"}},
+        "c": {"targets": ["Linear"],
+              "weights": {"num_bits": 8, "type": "float", "strategy": "block"}},
+    },
+}  # fmt: skip
+"""Two formats of FP8, and modules of a third format."""
+
+
 @pytest.mark.parametrize(
     ("stated", "words"),
     [
@@ -262,6 +276,14 @@ def test_scales_that_do_not_fit_stop_the_load(
             r"has shape \[2, 3\].*block of 64 x 128.*be \[3, 3\]",
         ),
         (FP8, r"a scale for each matrix.*has to be \[\] or \[1\]"),
+        (
+            MIXED,
+            r"q_proj\.weight' is F8_E4M3, and .* states int of 8 bits of this module",
+        ),
+        (
+            MIXED | {"ignore": ["re:.*q_proj"]},
+            r"q_proj\.weight' is F8_E4M3, and .* states 16 bits of this module",
+        ),
         (None, "no quantization_config"),
         ({"quant_method": "awq", "bits": 4}, "no quantization_config that states how FP8"),
     ],

@@ -123,10 +123,10 @@ def fused_order(parts: Sequence[Tensor]) -> npt.NDArray[np.int32] | None:
 
 def same_order(one: Tensor, other: Tensor) -> bool:
     """Whether two matrices have their columns in the same order."""
-    orders = one.column_order, other.column_order
-    if orders[0] is None or orders[1] is None:
-        return orders[0] is orders[1]
-    return np.array_equal(*orders)
+    first, second = one.column_order, other.column_order
+    if first is None or second is None:
+        return first is second
+    return np.array_equal(first, second)
 
 
 def check_in_order(tensor: Tensor) -> None:

@@ -185,8 +185,8 @@ def _weights(
     if scope not in ("tensor", "channel", "group", "block"):
         weights.refuse("strategy", scope, "tensor, channel, group, tensor_group or block")
     if scope == "group" and not 1 <= columns <= MAX_SIZE:
-        known = f"1 to {MAX_SIZE}, where the strategy is group"
-        weights.refuse("group_size", columns, known)
+        limits = f"1 to {MAX_SIZE}, where the strategy is group"
+        weights.refuse("group_size", columns, limits)
     rows, columns = block or _BLOCK if scope == "block" else (0, columns)
     if scope in ("tensor", "channel"):
         columns = 0
