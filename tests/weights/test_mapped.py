@@ -1,4 +1,4 @@
-"""Mapped files: their pages can be given back, and hold the same afterwards."""
+"""Mapped files: their pages can be released, and hold the same afterwards."""
 
 from __future__ import annotations
 

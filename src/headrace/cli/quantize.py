@@ -164,7 +164,8 @@ def quantize(
             raise ConfigError(f"{out} exists already; --force replaces it")
     path = _located(source)
     if mix is None and text is not None:
-        from headrace.eval.mixes.order import FitOptions, Target
+        from headrace.eval.mixes.fit import Target
+        from headrace.eval.mixes.order import FitOptions
 
         options = FitOptions(
             target=Target(target_size, target_kl),

@@ -36,7 +36,7 @@ def map_file(path: Path) -> npt.NDArray[np.uint8]:
 
 
 def release(view: npt.NDArray[np.uint8]) -> None:
-    """Give back the memory of a part of a mapped file, which is read again where it is used again;
+    """Free the memory of a part of a mapped file, which is read again where it is used again;
     nothing for other arrays.
 
     Pages of a mapping that were read count as this process's memory until then.

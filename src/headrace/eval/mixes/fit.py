@@ -122,7 +122,8 @@ class Fitter:
 
     def _chosen(self, target: Target) -> tuple[Point, float]:
         """The mix for the target, measured, and the factor of its prediction."""
-        factor, tried = 1.0, []
+        factor = 1.0
+        tried: list[Point] = []
         for number in range(1 if target.kl is None else _MOST_CORRECTIONS):
             goal = target if target.kl is None else Target(kl=target.kl / factor)
             point = self._measured(self._settled(goal), number + 1, number + 1)
