@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from headrace.cli.eval.report_page import quality_page, quality_sheet
 from headrace.eval.divergence import Divergence
 from headrace.eval.report import (
     FileFacts,
@@ -15,7 +16,6 @@ from headrace.eval.report import (
     file_facts,
     with_front,
 )
-from headrace.eval.report_page import quality_page, quality_sheet
 from tests.tiny import tiny_checkpoint
 
 DIVERGENCE = Divergence(

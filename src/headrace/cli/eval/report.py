@@ -170,8 +170,8 @@ def _short_names(models: list[str]) -> list[str]:
 
 
 def _show(result: QualityReport, html: Path | None, as_json: bool) -> None:
+    from headrace.cli.eval.report_page import quality_page, quality_sheet
     from headrace.cli.plan.output import write_page
-    from headrace.eval.report_page import quality_page, quality_sheet
 
     if html is not None:
         write_page(html, quality_page(result))
