@@ -5,17 +5,17 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from headrace.cli.eval.report_page import quality_page, quality_sheet
 from headrace.eval.divergence import Divergence
 from headrace.eval.report import (
     FileFacts,
-    Measured,
+    FileMeasurement,
     QualityReport,
     ReportedFile,
     Speed,
     file_facts,
     with_front,
 )
-from headrace.eval.report_page import quality_page, quality_sheet
 from tests.tiny import tiny_checkpoint
 
 DIVERGENCE = Divergence(
@@ -33,12 +33,12 @@ def facts(name: str, nbytes: int) -> FileFacts:
     )
 
 
-def measured(name: str, nbytes: int, kl_mean: float, speed: Speed | None = None) -> Measured:
+def measured(name: str, nbytes: int, kl_mean: float, speed: Speed | None = None) -> FileMeasurement:
     apart = msgspec.structs.replace(DIVERGENCE, kl_mean=kl_mean)
-    return Measured(facts=facts(name, nbytes), divergence=apart, speed=speed)
+    return FileMeasurement(facts=facts(name, nbytes), divergence=apart, speed=speed)
 
 
-def report(files: list[Measured], speed: Speed | None = None) -> QualityReport:
+def report(files: list[FileMeasurement], speed: Speed | None = None) -> QualityReport:
     base = ReportedFile(facts=facts("base", 9_000_000), divergence=None, speed=speed, front=False)
     return QualityReport(
         text="text.py", base=base, files=with_front(files), measured_at="2026-11-29T00:00:00Z",

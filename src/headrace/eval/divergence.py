@@ -41,7 +41,7 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
     kl_median_error: float
     kl_max: float
     kl_max_error: float
-    """How much the largest hangs on single blocks; it is no bound of what more text would show."""
+    """How much the largest hangs on single blocks; more text may show a larger one."""
     kl_quantiles: dict[str, float]
     kl_quantile_errors: dict[str, float]
     same_top: float

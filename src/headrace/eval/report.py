@@ -16,7 +16,7 @@ from headrace.weights.checkpoint import Checkpoint
 
 
 class FileFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a file holds."""
+    """Size and kinds of a file."""
 
     name: str
     """As it was named."""
@@ -30,7 +30,7 @@ class FileFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Speed(msgspec.Struct, frozen=True, kw_only=True):
-    """How fast one request decodes."""
+    """The decode speed of one request."""
 
     tokens_per_s: float
     """Median of the repeats."""
@@ -66,8 +66,8 @@ class QualityReport(msgspec.Struct, frozen=True, kw_only=True):
     version: str
 
 
-class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """What was measured of one file, before it is compared with the others."""
+class FileMeasurement(msgspec.Struct, frozen=True, kw_only=True):
+    """A file with its measurements, before it is compared with the others."""
 
     facts: FileFacts
     divergence: Divergence
@@ -89,7 +89,7 @@ def file_facts(name: str, checkpoint: Checkpoint) -> FileFacts:
     )
 
 
-def with_front(files: Sequence[Measured]) -> tuple[ReportedFile, ...]:
+def with_front(files: Sequence[FileMeasurement]) -> tuple[ReportedFile, ...]:
     """The files in order of their sizes, each with whether it is on the front."""
     reported = [
         ReportedFile(
@@ -103,7 +103,7 @@ def with_front(files: Sequence[Measured]) -> tuple[ReportedFile, ...]:
     return tuple(sorted(reported, key=lambda file: file.facts.nbytes))
 
 
-def _beats(other: Measured, file: Measured) -> bool:
+def _beats(other: FileMeasurement, file: FileMeasurement) -> bool:
     sizes = other.facts.nbytes, file.facts.nbytes
     apart = other.divergence.kl_mean, file.divergence.kl_mean
     no_worse = sizes[0] <= sizes[1] and apart[0] <= apart[1]

@@ -18,7 +18,7 @@ from headrace.cli.eval.options import (
 
 if TYPE_CHECKING:
     from headrace.config import EngineConfig
-    from headrace.eval.report import Measured, QualityReport, Speed
+    from headrace.eval.report import FileMeasurement, QualityReport, Speed
 
 
 @click.command(short_help="Compare files of one model: size, quality, speed.")
@@ -124,10 +124,10 @@ def _measured(
     kv_codec: Any,
     v_codec: Any,
     timing: tuple[int, int] | None,
-) -> Measured:
+) -> FileMeasurement:
     """One file beside the reference. name: of the file in the report."""
     from headrace.eval.divergence import divergence
-    from headrace.eval.report import Measured, file_facts
+    from headrace.eval.report import FileMeasurement, file_facts
     from headrace.eval.text import windows_of_file
 
     (of_base, checkpoint), ops, (loaded_base, loaded) = load_named([base, model], settings, context)
@@ -136,7 +136,7 @@ def _measured(
     facts = file_facts(name, checkpoint)
     del loaded_base, loaded, ops  # room for the engine
     speed = None if timing is None else _speed(model, settings, *timing)
-    return Measured(facts=facts, divergence=found, speed=speed)
+    return FileMeasurement(facts=facts, divergence=found, speed=speed)
 
 
 def _speed(model: str, settings: EngineConfig, new: int, repeats: int) -> Speed:
@@ -170,8 +170,8 @@ def _short_names(models: list[str]) -> list[str]:
 
 
 def _show(result: QualityReport, html: Path | None, as_json: bool) -> None:
+    from headrace.cli.eval.report_page import quality_page, quality_sheet
     from headrace.cli.plan.output import write_page
-    from headrace.eval.report_page import quality_page, quality_sheet
 
     if html is not None:
         write_page(html, quality_page(result))

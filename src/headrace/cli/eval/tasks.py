@@ -82,7 +82,7 @@ def tasks(
     names = [task.name for task in read]
     if len(set(names)) < len(names):
         raise ConfigError(f"two files have tasks of one name: {', '.join(names)}; name each once")
-    answering = _Answering(LLM(model, threads=threads, max_model_len=max_model_len))
+    answering = _EngineModel(LLM(model, threads=threads, max_model_len=max_model_len))
     results = []
     for task in read:
         with counting(task.name) as progress:
@@ -106,7 +106,7 @@ def tasks(
         _print_table(results)
 
 
-class _Answering:
+class _EngineModel:
     """A model that tasks are put to: an LLM in this process.
 
     As in the harness, context and continuation are tokenized together and split behind the tokens

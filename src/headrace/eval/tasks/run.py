@@ -23,7 +23,7 @@ BATCH_DOCUMENTS = 64
 answers are seen coming."""
 
 
-class Answering(Protocol):
+class TaskModel(Protocol):
     """A model that tasks are put to."""
 
     def likelihoods(self, pairs: Sequence[tuple[str, str]]) -> list[Likelihood]:
@@ -63,7 +63,7 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a model scores in a task."""
+    """The scores of a model in a task."""
 
     task: str
     num_fewshot: int
@@ -76,7 +76,7 @@ class TaskResult(msgspec.Struct, frozen=True, kw_only=True):
 
 def run_task(
     task: Task,
-    model: Answering,
+    model: TaskModel,
     *,
     limit: int | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
@@ -138,7 +138,7 @@ def sample_fields(sample: Sample) -> dict[str, Any]:
 def _samples(
     task: Task,
     prompter: Prompter,
-    model: Answering,
+    model: TaskModel,
     documents: Sequence[dict[str, Any]],
     first: int,
 ) -> Iterator[Sample]:

@@ -85,7 +85,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     documents: tuple[dict[str, Any], ...]
     fewshot_documents: tuple[dict[str, Any], ...] = ()
     same_split: bool = False
-    """Whether examples are of the documents themselves: a document is no example of its own."""
+    """Whether examples are of the documents themselves; none is an example in its own prompt."""
 
 
 def read_task(path: Path, *, data: Path | None = None, num_fewshot: int | None = None) -> Task:
