@@ -22,7 +22,15 @@ def quality_sheet(report: QualityReport) -> Sheet:
     files = [*report.files, report.base]
     speeds = any(file.speed is not None for file in files)
     limits = any(file.speed is not None and file.speed.mbu is not None for file in files)
-    columns = ("file", "MB", "bits", "PPL ratio", "KL mean", "KL p99.9", "same top")
+    columns: tuple[str, ...] = (
+        "file",
+        "MB",
+        "bits",
+        "PPL ratio",
+        "KL mean",
+        "KL p99.9",
+        "same top",
+    )
     columns += ("tokens/s",) if speeds else ()
     columns += ("MBU",) if limits else ()
     rows = []

@@ -35,7 +35,7 @@ _MOST_CORRECTIONS = 6
 
 @dataclass(frozen=True)
 class Target:
-    """What is wanted: one of both."""
+    """The target of a search for kinds: one of both."""
 
     nbytes: int | None = None
     """Of the file, at most."""

@@ -4,7 +4,7 @@ What is read here means what it means there; a field or a value that would chang
 not supported is refused by name, so that a figure is the harness's or none. Templates are Jinja's
 over the fields of a document, in a sandbox, or the name of a field.
 
-Source: lm-evaluation-harness 0.4.13, docs/task_guide.md, lm_eval/api/task.py (ConfigurableTask).
+Source: lm-evaluation-harness 0.4.13, the task guide in its docs, lm_eval/api/task.py (ConfigurableTask).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import msgspec
 
@@ -193,7 +193,7 @@ class _Fields:
         if rest:
             self.refuse(rest[0], "it is not supported", "remove it, or run lm-eval on our server")
 
-    def refuse(self, name: str, what: str, remedy: str) -> None:
+    def refuse(self, name: str, what: str, remedy: str) -> NoReturn:
         raise ConfigError(f"{self._path}: {name}: {what}; {remedy}")
 
 
@@ -261,7 +261,7 @@ def _decoded(raw: bytes, path: Path) -> list[dict[str, Any]]:
 
 
 def _choices(fields: _Fields) -> str | tuple[str, ...] | None:
-    value = fields.take("doc_to_choice")
+    value: Any = fields.take("doc_to_choice")
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list):
