@@ -183,7 +183,7 @@ def test_what_published_configs_say_besides(family: str, key: str, stated: Any, 
 
 def test_a_quantised_folder_is_refused_by_its_method_or_else_by_all_it_says() -> None:
     for stated, words in (
-        ({"quant_method": "awq", "bits": 8}, "quantization_config = 'awq'"),
+        ({"quant_method": "awq", "bits": 3}, "quantization_config = 'awq'"),
         ({"producer": {"name": "modelopt"}}, "quantization_config = {'producer'"),
     ):
         with pytest.raises(UnsupportedModelError, match=words):

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from headrace.cli import eval as eval_command
+from headrace.cli.eval import options as eval_options
 from headrace.config.settings import EngineConfig
 from headrace.ops.cpu import CpuOps, _native
 from headrace.ops.interface import Ops
@@ -33,7 +33,7 @@ def test_python_knows_the_codecs_of_the_native_table() -> None:
     settings = get_type_hints(EngineConfig)
     assert get_args(settings["kv_cache_dtype"]) == ("auto", *native)
     assert get_args(settings["kv_cache_dtype_v"]) == ("auto", *native)
-    assert tuple(native) == eval_command.KV_CODECS
+    assert tuple(native) == eval_options.KV_CODECS
     # K and V have readers of their own, each compiled once: native/tests has every pair.
     assert {k for k, _ in PAIRS} == {v for _, v in PAIRS} == set(native)
 

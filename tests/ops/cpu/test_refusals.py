@@ -206,7 +206,8 @@ def test_numbers_of_heads(heads: int, kv_heads: int) -> None:
     rows = np.zeros((1, width if width < 10000 else 96), np.float32)
     table = np.ones((4, 8), np.float32)
     zero = np.zeros(1, np.int32)
-    cache = _native.KvCache([(0, 0, 1, 16, 16, False)], 16, 1, "f32", "f32")
+    place = (0, 0, 1, 16, 16, False, "f32", "f32", -1, 0, 1.0, 1.0)
+    cache = _native.KvCache([place], 16, 1)
     shape = AttentionShape(heads, kv_heads, 16, 1.0)
     batch = _native.BoundBatch(cache, zero, np.array([0, 1], np.int32), [zero[None]])
     with pytest.raises(ValueError, match=r"num_(kv_)?heads .* is not in \[1, 65536\]"):
