@@ -4,7 +4,7 @@ What is read here means what it means there; a field or a value that would chang
 not supported is refused by name, so that a figure is the harness's or none. Templates are Jinja's
 over the fields of a document, in a sandbox, or the name of a field.
 
-Source: lm-evaluation-harness 0.4.13, the task guide in its docs, lm_eval/api/task.py (ConfigurableTask).
+Source: lm-evaluation-harness 0.4.13, its task guide and lm_eval/api/task.py (ConfigurableTask).
 """
 
 from __future__ import annotations
