@@ -312,7 +312,7 @@ def check_streams(
         alone.submit(case.submit)
         drain(alone, expected)
     # Enough blocks for about a quarter of the requests at a time, which hold less with windows.
-    entries = max(10, count * 3 // 10 if tables > 1 else count)
+    entries = max(10, count // 6) if tables > 1 else max(16, count * 3 // 8)
     answers = {name: answer.token_ids for name, answer in expected.items()}
     busy = core(
         [Guesses(answers)], num_gpu_blocks_override=entries * tables, max_num_batched_tokens=48,

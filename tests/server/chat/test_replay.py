@@ -67,6 +67,8 @@ class Client:
             "seed": 1,
             "return_metrics": True,
             "return_token_ids": True,
+            # Drafts that are not accepted are computed too.
+            "speculation": False,
             **fields,
         }
         reply = httpx.post(f"{self.url}/v1/completions", json=body, timeout=60)
