@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from headrace.protocol.dialects.anthropic.usage import read_usage as anthropic
-from headrace.protocol.dialects.gemini.usage import usage_of as gemini
-from headrace.protocol.dialects.mistral.usage import read_usage as mistral
-from headrace.protocol.dialects.openai_chat.glance import glance
-from headrace.protocol.dialects.openai_chat.read_reply import read_reply
-from headrace.protocol.dialects.openai_chat.usage import read_usage as openai_chat
-from headrace.protocol.dialects.openai_responses.usage import read_usage as openai_responses
+from headrace.protocol.dialects.anthropic.reply.usage import read_usage as anthropic
+from headrace.protocol.dialects.gemini.reply.usage import usage_of as gemini
+from headrace.protocol.dialects.mistral.reply.usage import read_usage as mistral
+from headrace.protocol.dialects.openai_chat.reply.glance import glance
+from headrace.protocol.dialects.openai_chat.reply.read_reply import read_reply
+from headrace.protocol.dialects.openai_chat.reply.usage import read_usage as openai_chat
+from headrace.protocol.dialects.openai_responses.reply.usage import read_usage as openai_responses
 from headrace.protocol.dialects.token_count import (
     MOST_TOKENS,
     as_tokens,

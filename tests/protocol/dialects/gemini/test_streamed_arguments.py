@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headrace.protocol.dialects.gemini import streamed_call as streamed_call_module
+from headrace.protocol.dialects.gemini.reply import streamed_call as streamed_call_module
 from headrace.protocol.neutral.event import (
     PartStart,
     ReplyFailure,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headrace.protocol.dialects.openai_responses import CLIENT
-from headrace.protocol.dialects.openai_responses.kept import Kept
+from headrace.protocol.dialects.openai_responses.reply.kept import Kept
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.dialect import AnswerTooLongError
 from headrace.protocol.neutral.event import (

@@ -18,8 +18,8 @@ import msgspec
 
 from headrace.errors import RequestError, shown
 from headrace.protocol.dialects.float_vectors import packed
-from headrace.protocol.dialects.gemini.failures import read_failure
 from headrace.protocol.dialects.gemini.place import GeminiApi, Place
+from headrace.protocol.dialects.gemini.reply.failures import read_failure
 from headrace.protocol.dialects.gemini.values import DIALECT
 from headrace.protocol.dialects.json_values import encoded, mapping, objects, read_object
 from headrace.protocol.dialects.token_count import as_tokens, summed

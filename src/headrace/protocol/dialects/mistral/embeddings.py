@@ -10,7 +10,7 @@ from headrace.errors import RequestError
 from headrace.protocol.dialects.float_vectors import decoded, packed
 from headrace.protocol.dialects.json_values import encoded
 from headrace.protocol.dialects.mistral.names import DIALECT
-from headrace.protocol.dialects.mistral.usage import read_usage
+from headrace.protocol.dialects.mistral.reply.usage import read_usage
 from headrace.protocol.neutral.dialect import DamagedReplyError, EncodedRequest
 from headrace.protocol.neutral.embedding import (
     EmbeddingCall,

@@ -9,9 +9,9 @@ import msgspec
 
 from headrace.errors import RequestError
 from headrace.protocol.dialects.float_vectors import packed
-from headrace.protocol.dialects.ollama.failures import line_failure
-from headrace.protocol.dialects.ollama.fields import Fields, encoded, read_fields
-from headrace.protocol.dialects.ollama.usage import NO_DURATIONS, Durations
+from headrace.protocol.dialects.ollama.reply.failures import line_failure
+from headrace.protocol.dialects.ollama.reply.usage import NO_DURATIONS, Durations
+from headrace.protocol.dialects.ollama.request.fields import Fields, encoded, read_fields
 from headrace.protocol.dialects.token_count import as_tokens, summed
 from headrace.protocol.neutral.dialect import DamagedReplyError, EncodedRequest
 from headrace.protocol.neutral.embedding import EmbeddingCall, EmbeddingExchange, EmbeddingReply

@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 
 from headrace.protocol.dialects.ollama.client import OllamaClient
-from headrace.protocol.dialects.ollama.failures import read_failure
-from headrace.protocol.dialects.ollama.lines import LineReader
-from headrace.protocol.dialects.ollama.read_generate import read_generate
-from headrace.protocol.dialects.ollama.read_reply import read_reply
-from headrace.protocol.dialects.ollama.stream_reader import OllamaStreamReader
-from headrace.protocol.dialects.ollama.stream_writer import OllamaStreamWriter
-from headrace.protocol.dialects.ollama.usage import Durations
-from headrace.protocol.dialects.ollama.write_chunk import line
+from headrace.protocol.dialects.ollama.reply.failures import read_failure
+from headrace.protocol.dialects.ollama.reply.lines import LineReader
+from headrace.protocol.dialects.ollama.reply.read_reply import read_reply
+from headrace.protocol.dialects.ollama.reply.stream_reader import OllamaStreamReader
+from headrace.protocol.dialects.ollama.reply.stream_writer import OllamaStreamWriter
+from headrace.protocol.dialects.ollama.reply.usage import Durations
+from headrace.protocol.dialects.ollama.reply.write_chunk import line
+from headrace.protocol.dialects.ollama.request.read_generate import read_generate
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.dialect import Headers
 from headrace.protocol.neutral.event import Event, ReplyFailure

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from headrace.errors import RequestError
-from headrace.protocol.dialects.ollama.fields import read_fields
+from headrace.protocol.dialects.ollama.request.fields import read_fields
 from headrace.protocol.dialects.ollama.timestamp import EPOCH
 
 VERSION = "0.12.11"

@@ -11,9 +11,10 @@ import msgspec
 
 from headrace.protocol.body_json import decode_object
 from headrace.protocol.dialects.float_vectors import decoded, packed
-from headrace.protocol.dialects.openai_chat.failures import failure_in
-from headrace.protocol.dialects.openai_chat.fields import Fields, refuse
-from headrace.protocol.dialects.openai_chat.usage import read_usage
+from headrace.protocol.dialects.openai_chat.reply.failures import failure_in
+from headrace.protocol.dialects.openai_chat.reply.usage import read_usage
+from headrace.protocol.dialects.openai_chat.request.fields import Fields, refuse
+from headrace.protocol.dialects.openai_chat.request.write_call import path_for
 from headrace.protocol.dialects.openai_chat.values import (
     DIALECT,
     add_missing,
@@ -23,7 +24,6 @@ from headrace.protocol.dialects.openai_chat.values import (
     whole,
 )
 from headrace.protocol.dialects.openai_chat.variant import Variant
-from headrace.protocol.dialects.openai_chat.write_call import path_for
 from headrace.protocol.neutral.dialect import DamagedReplyError, EncodedRequest
 from headrace.protocol.neutral.embedding import EmbeddingCall, EmbeddingExchange, EmbeddingReply
 from headrace.protocol.neutral.usage import TokenUsage

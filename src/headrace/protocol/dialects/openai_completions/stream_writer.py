@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from headrace.protocol.dialects.openai_chat.usage import write_usage
-from headrace.protocol.dialects.openai_chat.write_failure import error_body
+from headrace.protocol.dialects.openai_chat.reply.usage import write_usage
+from headrace.protocol.dialects.openai_chat.reply.write_failure import error_body
 from headrace.protocol.dialects.openai_completions.logprobs import write_columns
 from headrace.protocol.dialects.openai_completions.values import DIALECT, OBJECT
 from headrace.protocol.dialects.openai_completions.write_reply import write_finish

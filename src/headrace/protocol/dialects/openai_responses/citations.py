@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from headrace.protocol.dialects.openai_chat.citations import read_annotation as read_url
+from headrace.protocol.dialects.openai_chat.reply.citations import read_annotation as read_url
 from headrace.protocol.dialects.openai_responses.values import text
 from headrace.protocol.neutral.citation import Citation, span_of
 

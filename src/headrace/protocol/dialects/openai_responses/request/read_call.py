@@ -1,0 +1,172 @@
+"""A client's request to POST /v1/responses, read into the neutral form."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+from headrace.errors import RequestError, shown
+from headrace.protocol.dialects.openai_responses.request.fields import (
+    boolean,
+    integer,
+    mapping_of,
+    missing,
+    number,
+    request_object,
+    required_string,
+    string,
+    strings_of,
+    wrong,
+)
+from headrace.protocol.dialects.openai_responses.request.read_input import Input, read_input
+from headrace.protocol.dialects.openai_responses.request.state import STATEFUL_FIELDS
+from headrace.protocol.dialects.openai_responses.request.tools import read_tool_choice, read_tools
+from headrace.protocol.dialects.openai_responses.values import DIALECT, rest
+from headrace.protocol.neutral.call import ChatCall, Effort, OutputFormat, Reasoning
+from headrace.protocol.neutral.part import Text
+
+ENCRYPTED = "reasoning.encrypted_content"
+LOGPROBS = "message.output_text.logprobs"
+
+_EFFORTS: dict[str, Effort] = {arg: arg for arg in get_args(Effort)}
+_NEUTRAL = frozenset(
+    {
+        "model",
+        "input",
+        "instructions",
+        "tools",
+        "tool_choice",
+        "parallel_tool_calls",
+        "max_output_tokens",
+        "temperature",
+        "top_p",
+        "top_logprobs",
+        "text",
+        "reasoning",
+        "include",
+        "metadata",
+        "user",
+        "service_tier",
+        "stream",
+    }
+)
+_FORMAT = frozenset({"type", "name", "description", "schema", "strict"})
+
+
+def read_call(body: bytes) -> ChatCall:
+    """Raises RequestError naming the field at fault.
+
+    What has no neutral form is in `extra` under the API's own name; of a field that has one in part
+    (text, reasoning, include, tool_choice) only the rest is there, text.verbosity as "verbosity".
+    """
+    asked = request_object(body)
+    extra = rest(asked, _NEUTRAL)
+    model = required_string(asked, "model")
+    taken = _input(asked)
+    instructions = string(asked, "instructions", "")
+    if instructions:
+        taken.instructions.insert(0, Text(text=instructions))
+    choice = read_tool_choice(asked.get("tool_choice"))
+    if choice is None and asked.get("tool_choice") is not None:
+        extra["tool_choice"] = asked["tool_choice"]
+    include = strings_of(asked, "include")
+    if more := [one for one in include if one not in (ENCRYPTED, LOGPROBS)]:
+        extra["include"] = more
+    for name in ("store", "background"):
+        boolean(asked, name)
+    string(asked, "previous_response_id")
+    return ChatCall(
+        dialect=DIALECT,
+        model=model,
+        messages=tuple(taken.messages),
+        instructions=tuple(taken.instructions),
+        tools=read_tools(asked),
+        tool_choice=choice,
+        parallel_tool_calls=boolean(asked, "parallel_tool_calls"),
+        max_tokens=integer(asked, "max_output_tokens", 1),
+        temperature=number(asked, "temperature", 2),
+        top_p=number(asked, "top_p", 1),
+        logprobs=True if LOGPROBS in include else None,
+        top_logprobs=integer(asked, "top_logprobs", 0, 20),
+        output=_output(asked, extra),
+        reasoning=_reasoning(asked, extra),
+        user=string(asked, "user"),
+        metadata=_metadata(asked),
+        service_tier=string(asked, "service_tier"),
+        stream=boolean(asked, "stream") or False,
+        stream_usage=True,
+        thought_signatures=True if ENCRYPTED in include else None,
+        extra=extra,
+    )
+
+
+def _input(asked: dict[str, Any]) -> Input:
+    value = asked.get("input")
+    if value is None:
+        if any(asked.get(name) is not None for name in (*STATEFUL_FIELDS, "instructions")):
+            return Input()
+        raise missing("input", "give a string or a list of items")
+    if not isinstance(value, str | list):
+        raise wrong("input", "a string or a list of items", value)
+    return read_input(value)
+
+
+def _output(asked: dict[str, Any], extra: dict[str, Any]) -> OutputFormat | None:
+    text = mapping_of(asked, "text")
+    if text is None:
+        return None
+    if verbosity := string(text, "verbosity", "text."):
+        extra["verbosity"] = verbosity
+    if more := rest(text, frozenset({"format", "verbosity"})):
+        extra["text"] = more
+    form = mapping_of(text, "format", "text.")
+    if form is None:
+        return None
+    at = "text.format."
+    kind = required_string(form, "type", at)
+    if kind == "text":
+        return OutputFormat(kind="text")
+    if kind == "json_object":
+        return OutputFormat(kind="json")
+    if kind == "json_schema":
+        schema = mapping_of(form, "schema", at)
+        if schema is None:
+            raise missing(f"{at}schema")
+        return OutputFormat(
+            kind="schema",
+            schema=schema,
+            name=required_string(form, "name", at),
+            description=string(form, "description", at),
+            strict=boolean(form, "strict", at),
+        )
+    if asked_of_provider := rest(form, frozenset()):
+        extra.setdefault("text", {})["format"] = asked_of_provider
+    return None
+
+
+def _reasoning(asked: dict[str, Any], extra: dict[str, Any]) -> Reasoning | None:
+    reasoning = mapping_of(asked, "reasoning")
+    if reasoning is None:
+        return None
+    effort = string(reasoning, "effort", "reasoning.")
+    summary = string(reasoning, "summary", "reasoning.")
+    more = rest(reasoning, frozenset({"effort", "summary"}))
+    known = _EFFORTS.get(effort) if effort else None
+    if effort and known is None:
+        more["effort"] = effort
+    if more:
+        extra["reasoning"] = more
+    if known is None and summary is None:
+        return None
+    return Reasoning(effort=known, summary=summary, shown=True if summary else None)
+
+
+def _metadata(asked: dict[str, Any]) -> dict[str, str] | None:
+    metadata = mapping_of(asked, "metadata")
+    for name, value in (metadata or {}).items():
+        if not isinstance(value, str):
+            raise RequestError(
+                f"metadata.{name}: expected a string, got {shown(value)}",
+                param=f"metadata.{name}",
+                code="invalid_type",
+            )
+    return metadata
