@@ -17,20 +17,20 @@ _NUSD_PER_TICK = 0.1
 _MOST_NUSD = 10**15
 
 
-def told_cost_nusd(usage: dict[str, Any]) -> int | None:
+def reported_cost_nusd(usage: dict[str, Any]) -> int | None:
     """The cost in nano-dollars; None if it is missing, incomplete or implausible."""
     cost = usage.get("cost")
     if isinstance(cost, dict):
         cost = cost.get("total_cost")
     if cost is None:
-        told = _nusd(usage.get("cost_in_usd_ticks"), _NUSD_PER_TICK)
+        reported = _nusd(usage.get("cost_in_usd_ticks"), _NUSD_PER_TICK)
     else:
-        told = _nusd(cost, NUSD_PER_USD)
-    if told is None or usage.get("is_byok") is not True:
-        return told
+        reported = _nusd(cost, NUSD_PER_USD)
+    if reported is None or usage.get("is_byok") is not True:
+        return reported
     vendors = _nusd(mapping(usage.get("cost_details")).get("upstream_inference_cost"), NUSD_PER_USD)
     # Unknown what the vendor takes: the fee alone would be no bill.
-    return None if vendors is None else told + vendors
+    return None if vendors is None else reported + vendors
 
 
 def unread_cost(usage: dict[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from headrace.protocol.neutral.part import Media, Part, Text, ToolCall, ToolResu
 _NAMES = ((Text, "text"), (Media, "media"), (ToolCall, "tool_calls"))
 
 
-def note_unsaid(part: Part, dropped: dict[str, None]) -> None:
+def note_unsupported(part: Part, dropped: dict[str, None]) -> None:
     """Puts into `dropped` a mark for a cache and fields that only another vendor knows."""
     if isinstance(part, Text | Media | ToolCall | ToolResult) and part.cache is not None:
         dropped["messages.cache"] = None

@@ -17,10 +17,9 @@ from urllib.parse import quote
 import msgspec
 
 from headrace.errors import RequestError
-from headrace.protocol.dialects.bedrock.json_text import NOT_JSON
-from headrace.protocol.dialects.bedrock.names import DIALECT
 from headrace.protocol.dialects.bedrock.reply.failures import read_failure
 from headrace.protocol.dialects.bedrock.reply.usage import count
+from headrace.protocol.dialects.bedrock.values import DIALECT, NOT_JSON
 from headrace.protocol.dialects.token_count import summed
 from headrace.protocol.neutral.dialect import DamagedReplyError, EncodedRequest, Headers
 from headrace.protocol.neutral.embedding import EmbeddingCall, EmbeddingExchange, EmbeddingReply

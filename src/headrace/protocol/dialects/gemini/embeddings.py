@@ -77,7 +77,7 @@ class GeminiEmbeddings(msgspec.Struct, frozen=True, kw_only=True):
                 _batch(group, call, model, task, own) for group in _groups(texts, _MOST_TEXTS)
             ]
             action = "batchEmbedContents"
-        elif _tells_task_in_text(model):  # the newest, which Vertex AI does not serve by predict
+        elif _has_task_in_text(model):  # the newest, which Vertex AI does not serve by predict
             bodies = [_embedding(text, call, task, own) for text in texts]
             action = "embedContent"
         else:
@@ -133,7 +133,7 @@ def _task(call: EmbeddingCall, model: str) -> tuple[str | None, list[str]]:
             f"task {shown(call.task)} is not one of {', '.join(sorted(_TASKS))}", param="task"
         )
     # It is told in the text there ("task: ... | query: ..."), which is not ours to change.
-    return (None, ["task"]) if _tells_task_in_text(model) else (task, [])
+    return (None, ["task"]) if _has_task_in_text(model) else (task, [])
 
 
 def _batch(
@@ -200,6 +200,6 @@ def _plain(model: str) -> str:
     return model.rpartition("/")[2].lower()
 
 
-def _tells_task_in_text(model: str) -> bool:
+def _has_task_in_text(model: str) -> bool:
     name = _plain(model)
     return name.startswith("gemini-embedding-") and not name.endswith("-001")

@@ -40,7 +40,7 @@ _INPUTS = (
     "repetition_penalty",
     "seed",
 )
-_UNSAID = (
+_UNSUPPORTED = (
     "tool_choice",
     "parallel_tool_calls",
     "min_p",
@@ -72,7 +72,7 @@ def write_call(call: ChatCall, model: str, max_tokens_input: str = "max_tokens")
         dropped["stop"] = None
     elif call.stop:
         given["stop_sequences"] = ",".join(call.stop)
-    dropped |= dict.fromkeys(name for name in _UNSAID if getattr(call, name) is not None)
+    dropped |= dict.fromkeys(name for name in _UNSUPPORTED if getattr(call, name) is not None)
     dropped |= dict.fromkeys(_others(call))
     body: dict[str, Any] = {"input": given}
     if version:

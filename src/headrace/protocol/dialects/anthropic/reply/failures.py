@@ -7,8 +7,7 @@ are known by their message. Newer errors have a code of their own in error.detai
 
 from __future__ import annotations
 
-from headrace.protocol.dialects.anthropic.names import header
-from headrace.protocol.dialects.anthropic.values import decoded, encoded, mapping, text
+from headrace.protocol.dialects.anthropic.values import decoded, encoded, header, mapping, text
 from headrace.protocol.neutral.dialect import Headers
 from headrace.protocol.neutral.failure import Failure, FailureKind
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.protocol.dialects.anthropic.names import NAME
-from headrace.protocol.dialects.anthropic.values import mapping, text
+from headrace.protocol.dialects.anthropic.values import NAME, mapping, text
 from headrace.protocol.neutral.reply import Finish
 
 _READ: dict[str, Finish] = {

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.protocol.dialects.anthropic.arguments import arguments_of
 from headrace.protocol.dialects.anthropic.media import read_media
-from headrace.protocol.dialects.anthropic.names import NAME
 from headrace.protocol.dialects.anthropic.reply.citations import read_citations
 from headrace.protocol.dialects.anthropic.reply.finish import answer_extra, read_finish
 from headrace.protocol.dialects.anthropic.reply.usage import (
@@ -15,7 +13,15 @@ from headrace.protocol.dialects.anthropic.reply.usage import (
     start_extra,
     unread_usage,
 )
-from headrace.protocol.dialects.anthropic.values import count, decoded, mapping, rest, text
+from headrace.protocol.dialects.anthropic.values import (
+    NAME,
+    arguments_of,
+    count,
+    decoded,
+    mapping,
+    rest,
+    text,
+)
 from headrace.protocol.neutral.dialect import DamagedReplyError
 from headrace.protocol.neutral.part import Opaque, Part, Signature, Text, Thinking, ToolCall
 from headrace.protocol.neutral.reply import ChatReply, Choice

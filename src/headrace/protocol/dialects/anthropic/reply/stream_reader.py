@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.protocol.dialects.anthropic.arguments import arguments_of, input_of
 from headrace.protocol.dialects.anthropic.reply.citations import read_citations
 from headrace.protocol.dialects.anthropic.reply.failures import error_failure
 from headrace.protocol.dialects.anthropic.reply.finish import answer_extra, read_finish
@@ -28,7 +27,14 @@ from headrace.protocol.dialects.anthropic.reply.usage import (
     start_extra,
     unread_usage,
 )
-from headrace.protocol.dialects.anthropic.values import decoded, mapping, rest, text
+from headrace.protocol.dialects.anthropic.values import (
+    arguments_of,
+    decoded,
+    input_of,
+    mapping,
+    rest,
+    text,
+)
 from headrace.protocol.neutral.arguments import GrowingArguments
 from headrace.protocol.neutral.dialect import DamagedReplyError
 from headrace.protocol.neutral.event import (

@@ -15,7 +15,7 @@ import msgspec
 
 from headrace.protocol.dialects.anthropic.reply.failures import error_object
 from headrace.protocol.dialects.anthropic.reply.finish import kept_fields, write_finish
-from headrace.protocol.dialects.anthropic.reply.usage import told_at_start, write_usage
+from headrace.protocol.dialects.anthropic.reply.usage import usage_at_start, write_usage
 from headrace.protocol.dialects.anthropic.reply.write_reply import citations, reply_block, tool_use
 from headrace.protocol.dialects.anthropic.signatures import write_signature
 from headrace.protocol.dialects.anthropic.values import encoded, mapping
@@ -146,7 +146,7 @@ class AnthropicStreamWriter:
             "content": [],
             "stop_reason": None,
             "stop_sequence": None,
-            "usage": write_usage(event.usage, None, told_at_start(event.extra)),
+            "usage": write_usage(event.usage, None, usage_at_start(event.extra)),
         }
         return _event("message_start", {"message": message})
 

@@ -12,9 +12,8 @@ from typing import Any
 
 import msgspec
 
-from headrace.protocol.dialects.anthropic.names import NAME
-from headrace.protocol.dialects.anthropic.values import count, mapping, rest, text
-from headrace.protocol.dialects.token_count import told_tokens
+from headrace.protocol.dialects.anthropic.values import NAME, count, mapping, rest, text
+from headrace.protocol.dialects.token_count import reported_tokens
 from headrace.protocol.neutral.usage import TokenUsage
 
 _INPUT = "input_tokens"
@@ -70,11 +69,11 @@ def _is_summed(iteration: dict[str, Any]) -> bool:
 
 def _read_numbers(usage: dict[str, Any]) -> TokenUsage | None:
     """The numbers of a usage object, or of an iteration in it."""
-    if told_tokens(usage, _INPUT, _OUTPUT) is None:
+    if reported_tokens(usage, _INPUT, _OUTPUT) is None:
         return None
     split = mapping(usage.get(_SPLIT))
     told = usage | {name: split.get(name) for name in (_WRITE_5M, _WRITE_1H)}
-    counts = told_tokens(told, _INPUT, _OUTPUT, _READ, _WRITE, _WRITE_5M, _WRITE_1H)
+    counts = reported_tokens(told, _INPUT, _OUTPUT, _READ, _WRITE, _WRITE_5M, _WRITE_1H)
     if counts is None:
         return None
     fresh, output, read, written, for_5m, for_1h = counts
@@ -133,11 +132,11 @@ def merged_usage(first: dict[str, Any], last: dict[str, Any]) -> dict[str, Any]:
 
 def start_extra(usage: dict[str, Any]) -> dict[str, Any]:
     """`extra` of a reply or its beginning: what a usage says of where and how it ran."""
-    told = {name: usage[name] for name in _AT_START if usage.get(name) is not None}
-    return {NAME: {"usage": told}} if told else {}
+    kept = {name: usage[name] for name in _AT_START if usage.get(name) is not None}
+    return {NAME: {"usage": kept}} if kept else {}
 
 
-def told_at_start(extra: dict[str, Any]) -> dict[str, Any]:
+def usage_at_start(extra: dict[str, Any]) -> dict[str, Any]:
     """The fields of usage that `start_extra` kept."""
     return mapping(mapping(extra.get(NAME)).get("usage"))
 
@@ -145,7 +144,7 @@ def told_at_start(extra: dict[str, Any]) -> dict[str, Any]:
 def unread_usage(usage: dict[str, Any], start: dict[str, Any]) -> dict[str, Any]:
     """Its fields without a neutral form that were not reported at the start: calls of server tools,
     and those iterations that its numbers do not include."""
-    unread = rest(usage, _KNOWN | told_at_start(start).keys())
+    unread = rest(usage, _KNOWN | usage_at_start(start).keys())
     iterations = unread.get(_ITERATIONS)
     if isinstance(iterations, list):
         unread[_ITERATIONS] = [

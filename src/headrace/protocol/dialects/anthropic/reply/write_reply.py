@@ -11,14 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from headrace.protocol.dialects.anthropic.arguments import input_of
 from headrace.protocol.dialects.anthropic.media import write_media
-from headrace.protocol.dialects.anthropic.names import NAME
 from headrace.protocol.dialects.anthropic.reply.citations import write_citations
 from headrace.protocol.dialects.anthropic.reply.finish import kept_fields, write_finish
-from headrace.protocol.dialects.anthropic.reply.usage import told_at_start, write_usage
+from headrace.protocol.dialects.anthropic.reply.usage import usage_at_start, write_usage
 from headrace.protocol.dialects.anthropic.signatures import write_signature
-from headrace.protocol.dialects.anthropic.values import encoded, mapping
+from headrace.protocol.dialects.anthropic.values import NAME, encoded, input_of, mapping
 from headrace.protocol.neutral import carried_id
 from headrace.protocol.neutral.citation import Citation
 from headrace.protocol.neutral.part import (
@@ -61,7 +59,7 @@ def write_reply(reply: ChatReply) -> bytes:
         "usage": write_usage(
             reply.usage,
             reply.service_tier,
-            told_at_start(reply.extra) | mapping(kept.pop("usage", None)),
+            usage_at_start(reply.extra) | mapping(kept.pop("usage", None)),
         ),
     }
     return encoded(body | kept)

@@ -11,7 +11,7 @@ import re
 
 import msgspec
 
-from headrace.protocol.dialects.anthropic.names import NAME
+from headrace.protocol.dialects.anthropic.values import NAME
 from headrace.protocol.neutral.call import ChatCall, Message
 from headrace.protocol.neutral.part import Part, Text
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from headrace.protocol.dialects.anthropic.arguments import arguments_of
 from headrace.protocol.dialects.anthropic.media import read_media
-from headrace.protocol.dialects.anthropic.names import NAME
 from headrace.protocol.dialects.anthropic.request.cache_marks import read_mark
 from headrace.protocol.dialects.anthropic.request.fields import (
     want_flag,
@@ -17,7 +15,7 @@ from headrace.protocol.dialects.anthropic.request.fields import (
     want_text,
 )
 from headrace.protocol.dialects.anthropic.signatures import read_signature
-from headrace.protocol.dialects.anthropic.values import rest
+from headrace.protocol.dialects.anthropic.values import NAME, arguments_of, rest
 from headrace.protocol.neutral import carried_id
 from headrace.protocol.neutral.part import (
     Media,

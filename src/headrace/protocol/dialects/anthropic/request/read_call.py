@@ -13,7 +13,6 @@ from typing import Any
 
 from headrace.errors import RequestError
 from headrace.protocol.body_json import decode_object
-from headrace.protocol.dialects.anthropic.names import BETAS, NAME, header
 from headrace.protocol.dialects.anthropic.request.fields import (
     Json,
     refuse,
@@ -29,7 +28,7 @@ from headrace.protocol.dialects.anthropic.request.fields import (
 from headrace.protocol.dialects.anthropic.request.read_blocks import read_content, read_texts
 from headrace.protocol.dialects.anthropic.request.thinking import read_reasoning
 from headrace.protocol.dialects.anthropic.request.tools import read_tool_choice, read_tools
-from headrace.protocol.dialects.anthropic.values import rest
+from headrace.protocol.dialects.anthropic.values import BETAS, NAME, header, rest
 from headrace.protocol.neutral.call import ChatCall, Message, OutputFormat, Reasoning
 from headrace.protocol.neutral.dialect import Headers
 from headrace.protocol.neutral.part import Part, ToolResult

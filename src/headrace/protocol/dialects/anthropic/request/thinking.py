@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from headrace.protocol.dialects.anthropic.names import NAME
 from headrace.protocol.dialects.anthropic.request.fields import (
     Json,
     want_count,
@@ -24,7 +23,7 @@ from headrace.protocol.dialects.anthropic.request.fields import (
     want_one_of,
 )
 from headrace.protocol.dialects.anthropic.request.model_rules import ModelRules
-from headrace.protocol.dialects.anthropic.values import rest
+from headrace.protocol.dialects.anthropic.values import NAME, rest
 from headrace.protocol.neutral.call import ChatCall, Effort, Reasoning
 from headrace.protocol.neutral.part import Thinking, ToolCall
 
@@ -98,7 +97,7 @@ def write_reasoning(call: ChatCall, rules: ModelRules, default_max_tokens: int |
         return Thought(max_tokens=most)
     off = reasoning.effort == "none" or reasoning.budget_tokens == 0
     if call.dialect == NAME:
-        thinking = _as_said(reasoning, off=off)
+        thinking = _as_given(reasoning, off=off)
         if thinking and thinking["type"] == "enabled" and _in_midst_of_tools(call):
             return Thought(None, _word(reasoning.effort), most, ("reasoning",))
         return Thought(thinking, _word(reasoning.effort), most)
@@ -112,7 +111,7 @@ def write_reasoning(call: ChatCall, rules: ModelRules, default_max_tokens: int |
     return _budget(call, reasoning, most, may_grow=known is None)
 
 
-def _as_said(reasoning: Reasoning, *, off: bool) -> dict[str, Any] | None:
+def _as_given(reasoning: Reasoning, *, off: bool) -> dict[str, Any] | None:
     thinking: dict[str, Any]
     if off:
         thinking = {"type": "disabled"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from headrace.protocol.dialects.anthropic.names import NAME
 from headrace.protocol.dialects.anthropic.request.cache_marks import CONTROL, marked, read_mark
 from headrace.protocol.dialects.anthropic.request.fields import (
     Json,
@@ -16,7 +15,7 @@ from headrace.protocol.dialects.anthropic.request.fields import (
     want_text,
 )
 from headrace.protocol.dialects.anthropic.request.schema import supported
-from headrace.protocol.dialects.anthropic.values import rest
+from headrace.protocol.dialects.anthropic.values import NAME, rest
 from headrace.protocol.neutral.call import ChatCall, HostedTool, Tool, ToolChoice
 
 _TOOL = frozenset({"type", "name", "description", "input_schema", "strict", CONTROL})

@@ -16,26 +16,25 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.errors import RequestError
-from headrace.protocol.dialects.anthropic.names import (
-    BETAS,
-    COUNT_PATH,
-    MESSAGES_PATH,
-    NAME,
-    VERSION,
-)
 from headrace.protocol.dialects.anthropic.request.cache_marks import drop_earliest
 from headrace.protocol.dialects.anthropic.request.model_rules import ModelRules
 from headrace.protocol.dialects.anthropic.request.schema import supported
 from headrace.protocol.dialects.anthropic.request.thinking import write_reasoning
 from headrace.protocol.dialects.anthropic.request.tools import write_tool_choice, write_tools
-from headrace.protocol.dialects.anthropic.request.write_blocks import BlockWriter
-from headrace.protocol.dialects.anthropic.request.write_messages import write_messages
-from headrace.protocol.dialects.anthropic.values import encoded
+from headrace.protocol.dialects.anthropic.request.write_messages import BlockWriter, write_messages
+from headrace.protocol.dialects.anthropic.values import (
+    BETAS,
+    COUNT_PATH,
+    MESSAGES_PATH,
+    NAME,
+    VERSION,
+    encoded,
+)
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.dialect import EncodedRequest
 
 # What the API has no words for, with the values that ask for what happens anyway.
-_UNSAID: dict[str, tuple[object, ...]] = {
+_UNSUPPORTED: dict[str, tuple[object, ...]] = {
     "min_p": (None, 0),
     "frequency_penalty": (None, 0),
     "presence_penalty": (None, 0),
@@ -126,7 +125,7 @@ def _body(
     _write_service_tier(call, body, blocks.dropped)
     if call.stream:
         body["stream"] = True
-    for name, harmless in _UNSAID.items():
+    for name, harmless in _UNSUPPORTED.items():
         if getattr(call, name) not in harmless:
             blocks.dropped[name] = None
     _write_extra(call, body, blocks.dropped)

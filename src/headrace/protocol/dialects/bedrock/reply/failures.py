@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.protocol.dialects.bedrock.json_text import NOT_JSON
+from headrace.protocol.dialects.bedrock.values import NOT_JSON
 from headrace.protocol.neutral.dialect import Headers
 from headrace.protocol.neutral.failure import Failure, FailureKind
 

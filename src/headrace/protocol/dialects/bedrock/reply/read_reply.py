@@ -1,17 +1,25 @@
-"""A whole answer of Converse, read."""
+"""A whole answer of Converse, read. A citation has a source's title, its words and its place."""
 
 from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
-from headrace.protocol.dialects.bedrock.json_text import NOT_JSON, encoded
-from headrace.protocol.dialects.bedrock.names import DIALECT, FORMATS, SERVER_TOOL_USE, SIGNER
-from headrace.protocol.dialects.bedrock.reply.citations import read_citations
 from headrace.protocol.dialects.bedrock.reply.usage import as_list, read_usage
+from headrace.protocol.dialects.bedrock.values import (
+    DIALECT,
+    FORMATS,
+    NOT_JSON,
+    SERVER_TOOL_USE,
+    SIGNER,
+    encoded,
+)
+from headrace.protocol.dialects.json_values import mapping, objects, text
+from headrace.protocol.neutral.citation import Citation
 from headrace.protocol.neutral.dialect import DamagedReplyError
 from headrace.protocol.neutral.part import (
     Media,
@@ -23,6 +31,31 @@ from headrace.protocol.neutral.part import (
     ToolCall,
 )
 from headrace.protocol.neutral.reply import ChatReply, Choice, Finish
+
+_IN_DOCUMENT = ("documentChar", "documentPage", "documentChunk")
+
+
+def read_citations(citations: Iterable[Any]) -> tuple[Citation, ...]:
+    """Those of a text, each for all of it."""
+    return tuple(_read(citation) for citation in citations if isinstance(citation, dict))
+
+
+def _read(citation: dict[str, Any]) -> Citation:
+    location = mapping(citation.get("location"))
+    url = text(mapping(location.get("web")).get("url"))
+    source = text(citation.get("source"))
+    if not url and source.startswith(("http://", "https://")):
+        url = source
+    places = (mapping(location.get(name)).get("documentIndex") for name in _IN_DOCUMENT)
+    index = next((place for place in places if isinstance(place, int)), None)
+    quoted = "".join(text(piece.get("text")) for piece in objects(citation.get("sourceContent")))
+    return Citation(
+        url=url or None,
+        document=source or (str(index) if index is not None else None),
+        title=text(citation.get("title")) or None,
+        quoted=quoted or None,
+    )
+
 
 CITATIONS = "bedrock_citations"
 

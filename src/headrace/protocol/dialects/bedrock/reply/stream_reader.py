@@ -16,20 +16,25 @@ from typing import Any, ClassVar
 import msgspec
 
 from headrace.protocol.aws.event_stream import EventStreamReader, Frame
-from headrace.protocol.dialects.bedrock.json_text import NOT_JSON, encoded
-from headrace.protocol.dialects.bedrock.names import DIALECT, SERVER_TOOL_USE, SIGNER
-from headrace.protocol.dialects.bedrock.reply.citations import read_citations
 from headrace.protocol.dialects.bedrock.reply.failures import stream_failure
 from headrace.protocol.dialects.bedrock.reply.read_reply import (
     CITATIONS,
     MALFORMED,
     ending,
     from_base64,
+    read_citations,
     read_media,
     read_tier,
     redacted,
 )
 from headrace.protocol.dialects.bedrock.reply.usage import as_list, read_usage
+from headrace.protocol.dialects.bedrock.values import (
+    DIALECT,
+    NOT_JSON,
+    SERVER_TOOL_USE,
+    SIGNER,
+    encoded,
+)
 from headrace.protocol.neutral.arguments import GrowingArguments
 from headrace.protocol.neutral.dialect import DamagedReplyError
 from headrace.protocol.neutral.event import (

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.protocol.dialects.json_values import mapping, objects
-from headrace.protocol.dialects.token_count import as_tokens, summed, told_tokens
+from headrace.protocol.dialects.token_count import as_tokens, reported_tokens, summed
 from headrace.protocol.neutral.usage import TokenUsage
 
 _INPUT = "inputTokens"
@@ -22,7 +22,7 @@ def read_usage(value: Any) -> TokenUsage | None:
     none. One-hour writes beyond the total of all writes are cut to that total; without a total, the
     split gives it."""
     usage = mapping(value)
-    counts = told_tokens(usage, _INPUT, _OUTPUT, _CACHE_READ, _CACHE_WRITE)
+    counts = reported_tokens(usage, _INPUT, _OUTPUT, _CACHE_READ, _CACHE_WRITE)
     if counts is None or usage.get(_INPUT) is None or usage.get(_OUTPUT) is None:
         return None
     fresh, output, read, written = counts

@@ -8,14 +8,14 @@ from urllib.parse import quote
 
 from headrace.errors import RequestError, shown
 from headrace.protocol.body_bounds import TOO_COMPLEX
-from headrace.protocol.dialects.anthropic.names import NAME as CLAUDES
 from headrace.protocol.dialects.anthropic.request.schema import supported
-from headrace.protocol.dialects.bedrock.json_text import encoded
+from headrace.protocol.dialects.anthropic.values import NAME as CLAUDES
 from headrace.protocol.dialects.bedrock.request.family import Family, family_of
 from headrace.protocol.dialects.bedrock.request.native_fields import BETAS, native_fields
 from headrace.protocol.dialects.bedrock.request.sampling import inference_config
 from headrace.protocol.dialects.bedrock.request.write_tools import cache_point, tool_config
 from headrace.protocol.dialects.bedrock.request.write_turns import write_turns
+from headrace.protocol.dialects.bedrock.values import encoded
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.dialect import EncodedRequest
 
@@ -35,7 +35,7 @@ _MAX_METADATA = 16
 _METADATA_KEY = re.compile(r"[a-zA-Z0-9\s:_@$#=/+,.-]{1,256}")
 _METADATA_VALUE = re.compile(r"[a-zA-Z0-9\s:_@$#=/+,.-]{0,256}")
 # What the API has no words for, with the values that ask for what happens anyway.
-_UNSAID: dict[str, tuple[object, ...]] = {
+_UNSUPPORTED: dict[str, tuple[object, ...]] = {
     "min_p": (None, 0),
     "frequency_penalty": (None, 0),
     "presence_penalty": (None, 0),
@@ -66,7 +66,9 @@ def write_call(call: ChatCall, model: str, vendor: str = "") -> EncodedRequest:
 
 def _written(call: ChatCall, model: str, vendor: str) -> EncodedRequest:
     family = family_of(model, vendor)
-    dropped = [name for name, harmless in _UNSAID.items() if getattr(call, name) not in harmless]
+    dropped = [
+        name for name, harmless in _UNSUPPORTED.items() if getattr(call, name) not in harmless
+    ]
     if call.parallel_tool_calls is False and call.tools:
         dropped.append("parallel_tool_calls")
     body: dict[str, Any] = {"messages": write_turns(call.messages, family, dropped)}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.errors import RequestError, shown
-from headrace.protocol.dialects.bedrock.names import FORMATS
+from headrace.protocol.dialects.bedrock.values import FORMATS
 from headrace.protocol.neutral.part import Media
 
 DOCUMENT_FIELDS = ("context", "citations")

@@ -18,8 +18,8 @@ from typing import Any
 
 from headrace.errors import RequestError, shown
 from headrace.protocol.dialects.anthropic.request.schema import supported
-from headrace.protocol.dialects.bedrock.names import DIALECT
 from headrace.protocol.dialects.bedrock.request.family import Family
+from headrace.protocol.dialects.bedrock.values import DIALECT
 from headrace.protocol.neutral.call import ChatCall, Tool
 from headrace.protocol.neutral.part import CacheMark, ToolCall, ToolResult
 

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from headrace.protocol.dialects.bedrock.names import DIALECT, SIGNER
 from headrace.protocol.dialects.bedrock.request.family import ANY, Family
 from headrace.protocol.dialects.bedrock.request.write_media import DOCUMENT_FIELDS, MediaWriter
 from headrace.protocol.dialects.bedrock.request.write_tools import cache_point
+from headrace.protocol.dialects.bedrock.values import DIALECT, SIGNER
 from headrace.protocol.neutral.call import Message, Role
 from headrace.protocol.neutral.losses import opaque_loss
 from headrace.protocol.neutral.part import (

@@ -1,7 +1,10 @@
-"""Cohere's finish reasons. Two of them mean that there is no answer."""
+"""Cohere's finish reasons, two of which mean that there is no answer, and log probabilities."""
 
 from __future__ import annotations
 
+from typing import Any
+
+from headrace.protocol.dialects.json_values import number, text
 from headrace.protocol.dialects.status_failure import short
 from headrace.protocol.neutral.failure import Failure, FailureKind
 from headrace.protocol.neutral.reply import Finish
@@ -35,3 +38,23 @@ def read_finish(reason: str, message: str = "") -> Finish | Failure:
     else:
         return "stop"
     return Failure(kind=kind, message=short(message) or words, code=short(reason) or None)
+
+
+def read_logprob(item: dict[str, Any]) -> dict[str, Any] | None:
+    """One piece. It may consist of several tokens: its log probability is then their sum.
+
+    None if there is no text or no number in it. Cohere reports no alternatives.
+    """
+    piece = text(item.get("text")) or text(item.get("token"))
+    values = item.get("logprobs")
+    told = values if isinstance(values, list) else [item.get("logprob")]
+    numbers = [number(value) for value in told]
+    known = [value for value in numbers if value is not None]
+    if not piece or not known or len(known) != len(numbers):
+        return None
+    return {
+        "token": piece,
+        "logprob": sum(known),
+        "bytes": list(piece.encode()),
+        "top_logprobs": [],
+    }

@@ -6,8 +6,7 @@ from typing import Any
 
 from headrace.protocol.dialects.cohere.names import DIALECT
 from headrace.protocol.dialects.cohere.reply.citations import read_citations
-from headrace.protocol.dialects.cohere.reply.finish import read_finish
-from headrace.protocol.dialects.cohere.reply.logprobs import read_logprob
+from headrace.protocol.dialects.cohere.reply.finish import read_finish, read_logprob
 from headrace.protocol.dialects.cohere.reply.usage import read_usage
 from headrace.protocol.dialects.json_values import (
     json_text,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.protocol.dialects.json_values import mapping
-from headrace.protocol.dialects.token_count import as_tokens, told_tokens
+from headrace.protocol.dialects.token_count import as_tokens, reported_tokens
 from headrace.protocol.neutral.usage import TokenUsage
 
 
@@ -24,7 +24,7 @@ def read_usage(value: Any) -> TokenUsage | None:
     billed = mapping(usage.get("billed_units"))
     tokens = mapping(usage.get("tokens"))
     lines = billed if "input_tokens" in billed or "output_tokens" in billed else tokens
-    counts = told_tokens(lines, "input_tokens", "output_tokens")
+    counts = reported_tokens(lines, "input_tokens", "output_tokens")
     if counts is None:
         return None
     read, written = counts

@@ -49,7 +49,7 @@ def write_call(call: ChatCall, model: str) -> EncodedRequest:
     if writer.documents:
         more = extra.get("documents")
         body["documents"] = (more if isinstance(more, list) else []) + writer.documents
-    dropped |= dict.fromkeys(_unsaid(call))
+    dropped |= dict.fromkeys(_unsupported(call))
     headers = _STREAM if call.stream else _WHOLE
     return EncodedRequest("/v2/chat", headers, encoded(extra | body), tuple(dropped))
 
@@ -177,7 +177,7 @@ def _thinking(reasoning: Reasoning | None, dropped: dict[str, None]) -> dict[str
     return {"type": "enabled"} if reasoning.effort is not None or reasoning.adaptive else None
 
 
-def _unsaid(call: ChatCall) -> list[str]:
+def _unsupported(call: ChatCall) -> list[str]:
     """Fields that have no word in Cohere's API, where they ask for something."""
     asked = {
         "parallel_tool_calls": call.parallel_tool_calls is False,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.protocol.dialects.cohere.names import DIALECT
-from headrace.protocol.dialects.unsupported_parts import note_unsaid
+from headrace.protocol.dialects.unsupported_parts import note_unsupported
 from headrace.protocol.dialects.write_media import address, document_text, refused
 from headrace.protocol.neutral.call import ChatCall, Message, Role
 from headrace.protocol.neutral.losses import opaque_loss
@@ -72,7 +72,7 @@ class MessageWriter:
         """A text alone as such, anything else as blocks."""
         blocks: list[dict[str, Any]] = []
         for part in parts:
-            note_unsaid(part, self.dropped)
+            note_unsupported(part, self.dropped)
             if isinstance(part, Text | Refusal):
                 blocks.append({"type": "text", "text": part.text})
             elif isinstance(part, Media):
@@ -90,7 +90,7 @@ class MessageWriter:
         texts: list[str] = []
         calls: list[dict[str, Any]] = []
         for part in parts:
-            note_unsaid(part, self.dropped)
+            note_unsupported(part, self.dropped)
             if isinstance(part, Text | Refusal):
                 texts.append(part.text)
             elif isinstance(part, Thinking):
@@ -117,12 +117,12 @@ class MessageWriter:
         return told | extra
 
     def _result(self, part: ToolResult, path: str) -> dict[str, Any]:
-        note_unsaid(part, self.dropped)
+        note_unsupported(part, self.dropped)
         if part.is_error:
             self.dropped["messages.is_error"] = None
         blocks: list[dict[str, Any]] = []
         for one in part.content:
-            note_unsaid(one, self.dropped)
+            note_unsupported(one, self.dropped)
             if isinstance(one, Text):
                 blocks.append({"type": "text", "text": one.text})
             elif one.kind == "document":

@@ -41,8 +41,8 @@ _BROKEN = frozenset(
         "MISSING_THOUGHT_SIGNATURE",
     )
 )
-UNSAID = "FINISH_REASON_UNSPECIFIED"
-ENDED = frozenset(("STOP", UNSAID))
+UNSPECIFIED = "FINISH_REASON_UNSPECIFIED"
+ENDED = frozenset(("STOP", UNSPECIFIED))
 
 
 def finish_of(reason: str, *, calls: bool) -> Finish:

@@ -13,6 +13,7 @@ A reply without a stream is a stream of one piece: both are read by the same rul
 
 A thoughtSignature ends its part. One that comes with empty text signs the text before it (so it
 ends a stream); where no text is open it is a Text of its own, empty, to go back where it stood.
+logprobsResult is read in OpenAI's form: one entry for each token that was chosen.
 """
 
 from __future__ import annotations
@@ -23,13 +24,17 @@ from typing import Any
 import msgspec
 
 from headrace.protocol.dialects.gemini.media import read_media
-from headrace.protocol.dialects.gemini.reply.finish import UNSAID, finish_of, is_failure, is_plain
+from headrace.protocol.dialects.gemini.reply.finish import (
+    UNSPECIFIED,
+    finish_of,
+    is_failure,
+    is_plain,
+)
 from headrace.protocol.dialects.gemini.reply.growing_choice import GrowingChoice, few
-from headrace.protocol.dialects.gemini.reply.logprobs import logprobs_of
 from headrace.protocol.dialects.gemini.reply.streamed_call import StreamedCall
 from headrace.protocol.dialects.gemini.reply.usage import service_tier_of, usage_of
 from headrace.protocol.dialects.gemini.values import DIALECT
-from headrace.protocol.dialects.json_values import mapping, text
+from headrace.protocol.dialects.json_values import mapping, objects, text
 from headrace.protocol.neutral.dialect import DamagedReplyError
 from headrace.protocol.neutral.event import (
     ChoiceEnd,
@@ -45,6 +50,34 @@ from headrace.protocol.neutral.event import (
 )
 from headrace.protocol.neutral.failure import Failure
 from headrace.protocol.neutral.part import Opaque, Signature
+
+# A larger logarithm is not a probability's; also excludes NaN and numbers too long for a float.
+_MOST = 1e9
+
+
+def logprobs_of(result: Any) -> list[dict[str, Any]] | None:
+    """The `content` list; None if no tokens are reported."""
+    told = mapping(result)
+    chosen = objects(told.get("chosenCandidates"))
+    others = objects(told.get("topCandidates"))
+    entries = []
+    for at, one in enumerate(chosen):
+        top = objects(others[at].get("candidates")) if at < len(others) else []
+        entries.append({**_entry(one), "top_logprobs": [_entry(other) for other in top]})
+    return entries or None
+
+
+def _entry(told: dict[str, Any]) -> dict[str, Any]:
+    token = text(told.get("token"))
+    value = told.get("logProbability")
+    # A probability of one has the logarithm 0, which protocol buffers leave out.
+    known = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _MOST
+    return {
+        "token": token,
+        "logprob": value if known else 0.0,
+        "bytes": list(token.encode("utf-8", errors="replace")),
+    }
+
 
 # More than any model gives: a stream of ever new choices must not fill the memory.
 _MOST_CHOICES = 128
@@ -154,7 +187,7 @@ class AnswerReader:
                 raise DamagedReplyError(f"candidates[{position}].content.parts[{at}] is not a part")
             self._take_part(events, choice, part, first=at == 0)
         reason = text(candidate.get("finishReason"))
-        if reason and (reason != UNSAID or not choice.reason):
+        if reason and (reason != UNSPECIFIED or not choice.reason):
             choice.reason = reason
         choice.keep(candidate)
         if reason and not choice.cited:
@@ -208,13 +241,13 @@ class AnswerReader:
                 "a functionCall has no name, or its arguments are not an object"
             )
         written = msgspec.json.encode(arguments or {}).decode()
-        self._tell_call(events, choice, name, text(call.get("id")), written, signature)
+        self._emit_call(events, choice, name, text(call.get("id")), written, signature)
 
     def _end_streamed(self, events: list[Event], choice: GrowingChoice, call: StreamedCall) -> None:
         choice.streamed = None
-        self._tell_call(events, choice, call.name, call.id, call.arguments, call.signature)
+        self._emit_call(events, choice, call.name, call.id, call.arguments, call.signature)
 
-    def _tell_call(
+    def _emit_call(
         self,
         events: list[Event],
         choice: GrowingChoice,

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.protocol.dialects.json_values import objects, text
-from headrace.protocol.dialects.token_count import as_tokens, told_tokens
+from headrace.protocol.dialects.token_count import as_tokens, reported_tokens
 from headrace.protocol.neutral.usage import TokenUsage
 
 _COUNTS = (
@@ -35,7 +35,7 @@ _TIERS = {
 def usage_of(told: dict[str, Any]) -> TokenUsage | None:
     """The lines of a usageMetadata; None if it counts nothing that can be believed.
     Protocol buffers write 64-bit numbers as text."""
-    counts = told_tokens(told, *_COUNTS, or_text=True)
+    counts = reported_tokens(told, *_COUNTS, or_text=True)
     if counts is None:
         return None
     prompt, tool, written, thoughts = counts

@@ -105,7 +105,7 @@ class ContentsWriter:
 
     def _part(self, part: Part, role: Role) -> dict[str, Any] | None:
         if isinstance(part, Text):
-            self._tell(part)
+            self._note_dropped(part)
             return _signed({"text": part.text}, part.signature) if _says(part) else None
         if isinstance(part, Refusal):
             return {"text": part.text}
@@ -116,7 +116,7 @@ class ContentsWriter:
         if isinstance(part, ToolCall):
             return self._call(part)
         if isinstance(part, Media):
-            self._tell(part)
+            self._note_dropped(part)
             written, dropped = write_media(part, self._place)
             self.dropped += dropped
             return written
@@ -126,7 +126,7 @@ class ContentsWriter:
         return dict(part.value) if isinstance(part, Opaque) else None
 
     def _call(self, part: ToolCall) -> dict[str, Any]:
-        self._tell(part)
+        self._note_dropped(part)
         self._calls[part.id] = (self._call_count, part.name)
         self._call_count += 1
         made: dict[str, Any] = {"name": part.name, "args": _arguments(part.arguments)}
@@ -135,7 +135,7 @@ class ContentsWriter:
         return _signed({"functionCall": made}, part.signature)
 
     def _take_result(self, part: ToolResult) -> None:
-        self._tell(part)
+        self._note_dropped(part)
         order, name = self._calls.get(part.call_id, (_UNKNOWN_CALL, part.name))
         if not name:
             raise RequestError(
@@ -150,7 +150,7 @@ class ContentsWriter:
             made["id"] = part.call_id
         within: list[dict[str, Any]] = []
         for one in part.content:
-            self._tell(one)
+            self._note_dropped(one)
             if not isinstance(one, Media):
                 continue
             written, dropped = write_media(one, self._place)
@@ -190,7 +190,7 @@ class ContentsWriter:
             if first is not None:
                 first.setdefault("thoughtSignature", NO_SIGNATURE)
 
-    def _tell(self, part: Text | Media | ToolCall | ToolResult) -> None:
+    def _note_dropped(self, part: Text | Media | ToolCall | ToolResult) -> None:
         if part.cache is not None:
             self.dropped.append("cache")
         if not isinstance(part, ToolResult):

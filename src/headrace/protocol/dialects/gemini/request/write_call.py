@@ -45,7 +45,7 @@ _RANGES = {
     "top_logprobs": (0, 20),
 }
 _MOST_SEED = 2**31 - 1
-_UNSAID = ("min_p", "repetition_penalty", "logit_bias", "user", "metadata")
+_UNSUPPORTED = ("min_p", "repetition_penalty", "logit_bias", "user", "metadata")
 
 
 def write_call(call: ChatCall, model: str, place: Place) -> EncodedRequest:
@@ -55,7 +55,7 @@ def write_call(call: ChatCall, model: str, place: Place) -> EncodedRequest:
         path += "?alt=sse"
     turns = ContentsWriter(model, place)
     body: dict[str, Any] = {"contents": turns.contents(call)}
-    dropped = [name for name in _UNSAID if getattr(call, name) is not None]
+    dropped = [name for name in _UNSUPPORTED if getattr(call, name) is not None]
     dropped += turns.dropped
     if call.instructions:
         body["systemInstruction"] = {

@@ -1,4 +1,7 @@
-"""A reader of one choice, whole or streamed: its messages become events."""
+"""A reader of one choice, whole or streamed: its messages become events.
+
+The `content` of a message or a delta is a text, or chunks of several types.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from headrace.protocol.dialects.json_values import json_text, mapping, objects, text
-from headrace.protocol.dialects.mistral.reply.content import Piece, Sources, read_content
+from headrace.protocol.dialects.mistral.names import DIALECT, SIGNER
+from headrace.protocol.dialects.mistral.reply.citations import read_citations
 from headrace.protocol.neutral.arguments import GrowingArguments
 from headrace.protocol.neutral.citation import Citation
 from headrace.protocol.neutral.dialect import DamagedReplyError
@@ -20,6 +24,59 @@ from headrace.protocol.neutral.event import (
     PartStart,
 )
 from headrace.protocol.neutral.part import Opaque, Signature
+
+
+class Piece(NamedTuple):
+    """A piece of text or of thoughts."""
+
+    kind: Kind
+    text: str
+    signature: Signature | None = None
+
+
+class Sources(NamedTuple):
+    """The sources of the text before them."""
+
+    citations: tuple[Citation, ...]
+
+
+def read_content(content: Any) -> list[Piece | Sources | Opaque]:
+    """The pieces in order. Chunks that only Mistral knows are Opaque.
+
+    Chunks among thoughts that are not text come after them.
+    """
+    if isinstance(content, str):
+        return [Piece("text", content)] if content else []
+    found: list[Piece | Sources | Opaque] = []
+    for chunk in objects(content):
+        kind = chunk.get("type", "text")
+        if kind == "text":
+            if text(chunk.get("text")):
+                found.append(Piece("text", text(chunk.get("text"))))
+        elif kind == "thinking":
+            found += _thinking(chunk)
+        elif citations := read_citations(chunk):
+            found.append(Sources(citations))
+        else:
+            found.append(Opaque(DIALECT, chunk))
+    return found
+
+
+def _thinking(chunk: dict[str, Any]) -> list[Piece | Opaque]:
+    thoughts = chunk.get("thinking")
+    signed = text(chunk.get("signature"))
+    signature = Signature(SIGNER, signed) if signed else None
+    inner = objects(thoughts)
+    words = text(thoughts) or "".join(text(one.get("text")) for one in inner if _is_text(one))
+    found: list[Piece | Opaque] = []
+    if words or signature is not None:
+        found.append(Piece("thinking", words, signature))
+    return found + [Opaque(DIALECT, one) for one in inner if not _is_text(one)]
+
+
+def _is_text(chunk: dict[str, Any]) -> bool:
+    return bool(chunk.get("type", "text") == "text")
+
 
 # Far more than answers have; a provider must not fill our memory.
 _MOST_OPEN_CALLS = 1024

@@ -58,7 +58,7 @@ def is_error(fields: dict[str, Any]) -> bool:
     return "choices" not in fields and ("detail" in fields or "message" in fields)
 
 
-def told_failure(fields: dict[str, Any]) -> Failure:
+def reported_failure(fields: dict[str, Any]) -> Failure:
     """The failure in such an object. Without a status a fault of the request is recognised by its
     words alone."""
     words = _words(fields)

@@ -1,4 +1,4 @@
-"""The reader of Mistral's replies."""
+"""The reader of Mistral's replies. A finish reason of "error" means that there is no answer."""
 
 from __future__ import annotations
 
@@ -7,14 +7,29 @@ from typing import Any
 from headrace.protocol.dialects.json_values import mapping, read_object, text
 from headrace.protocol.dialects.mistral.names import DIALECT
 from headrace.protocol.dialects.mistral.reply.choice_reader import ChoiceReader
-from headrace.protocol.dialects.mistral.reply.failures import is_error, told_failure
-from headrace.protocol.dialects.mistral.reply.finish import read_finish
+from headrace.protocol.dialects.mistral.reply.failures import is_error, reported_failure
 from headrace.protocol.dialects.mistral.reply.usage import read_usage
 from headrace.protocol.neutral.collect import collected
 from headrace.protocol.neutral.dialect import DamagedReplyError
 from headrace.protocol.neutral.event import ChoiceEnd, Event, ReplyStart, ReplyUsage
 from headrace.protocol.neutral.failure import Failure
-from headrace.protocol.neutral.reply import ChatReply
+from headrace.protocol.neutral.reply import ChatReply, Finish
+
+_FINISHES: dict[str, Finish] = {
+    "stop": "stop",
+    "length": "length",
+    "model_length": "length",
+    "tool_calls": "tool_calls",
+    "content_filter": "content_filter",
+}
+
+
+def read_finish(reason: str) -> Finish | Failure:
+    """The finish reason; an unknown one is "stop"."""
+    if reason == "error":
+        return Failure(kind="server", message="Mistral gave up on the answer", code=reason)
+    return _FINISHES.get(reason, "stop")
+
 
 # A choice's number goes where lists are made of it; nobody asks for so many.
 MOST_CHOICES = 128
@@ -28,7 +43,7 @@ def read_reply(body: bytes) -> ChatReply:
     """
     reply = read_object(body)
     if is_error(reply):
-        failure = told_failure(reply)
+        failure = reported_failure(reply)
         raise DamagedReplyError(failure.message, failure)
     choices = reply.get("choices")
     if not isinstance(choices, list) or not choices:

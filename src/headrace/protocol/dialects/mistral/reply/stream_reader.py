@@ -6,9 +6,8 @@ from typing import Any
 
 from headrace.protocol.dialects.json_values import mapping, objects, read_object, text
 from headrace.protocol.dialects.mistral.reply.choice_reader import ChoiceReader
-from headrace.protocol.dialects.mistral.reply.failures import is_error, told_failure
-from headrace.protocol.dialects.mistral.reply.finish import read_finish
-from headrace.protocol.dialects.mistral.reply.read_reply import read_began, read_index
+from headrace.protocol.dialects.mistral.reply.failures import is_error, reported_failure
+from headrace.protocol.dialects.mistral.reply.read_reply import read_began, read_finish, read_index
 from headrace.protocol.dialects.mistral.reply.usage import read_usage
 from headrace.protocol.dialects.status_failure import short
 from headrace.protocol.neutral.dialect import DamagedReplyError
@@ -68,7 +67,7 @@ class MistralStreamReader:
 
     def _take(self, chunk: dict[str, Any], events: list[Event]) -> None:
         if is_error(chunk):
-            self._fail(events, told_failure(chunk))
+            self._fail(events, reported_failure(chunk))
             return
         if not self._began:
             self._began = True
@@ -80,7 +79,7 @@ class MistralStreamReader:
             if self._over:
                 return
         if self._finished and len(self._finished) >= max(len(self._choices), self._wanted):
-            self._tell_ends(events)
+            self._emit_ends(events)
 
     def _take_choice(self, choice: dict[str, Any], events: list[Event]) -> None:
         index = read_index(choice)
@@ -101,13 +100,13 @@ class MistralStreamReader:
         else:
             self._finished[index] = ChoiceEnd(choice=index, reason=finish)
 
-    def _tell_ends(self, events: list[Event]) -> None:
+    def _emit_ends(self, events: list[Event]) -> None:
         events += (self._finished[index] for index in sorted(self._finished))
         self._finished.clear()
 
     def _end(self, events: list[Event]) -> None:
         unfinished = any(not reader.finished for reader in self._choices.values())
-        self._tell_ends(events)
+        self._emit_ends(events)
         if unfinished or not self._choices:
             words = "Mistral's stream ended before its answer did"
             self._fail(events, Failure(kind="damaged", message=words))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.protocol.dialects.json_values import mapping
-from headrace.protocol.dialects.token_count import as_tokens, told_tokens
+from headrace.protocol.dialects.token_count import as_tokens, reported_tokens
 from headrace.protocol.neutral.usage import TokenUsage
 
 _AUDIO = "prompt_audio_seconds"
@@ -15,7 +15,7 @@ _DETAILS = ("prompt_tokens_details", "prompt_token_details")
 def read_usage(value: Any) -> TokenUsage | None:
     """The usage; None if nothing plausible was counted. Thoughts are not counted separately."""
     usage = mapping(value)
-    counts = told_tokens(usage, "prompt_tokens", "completion_tokens")
+    counts = reported_tokens(usage, "prompt_tokens", "completion_tokens")
     if counts is None:
         return None
     prompt, completion = counts

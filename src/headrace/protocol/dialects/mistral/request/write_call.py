@@ -60,7 +60,7 @@ def write_call(call: ChatCall, model: str) -> EncodedRequest:
     effort = _effort(call.reasoning, dropped)
     if effort is not None:
         body["reasoning_effort"] = effort
-    dropped |= dict.fromkeys(_unsaid(call))
+    dropped |= dict.fromkeys(_unsupported(call))
     headers = _STREAM if call.stream else _WHOLE
     return EncodedRequest("/v1/chat/completions", headers, encoded(extra | body), tuple(dropped))
 
@@ -188,7 +188,7 @@ def _effort(reasoning: Reasoning | None, dropped: dict[str, None]) -> str | None
     return "high" if asked else None
 
 
-def _unsaid(call: ChatCall) -> list[str]:
+def _unsupported(call: ChatCall) -> list[str]:
     """Fields that have no word in Mistral's API, where they ask for something."""
     asked = {
         "top_k": call.top_k is not None,

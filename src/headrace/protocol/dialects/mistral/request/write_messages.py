@@ -1,13 +1,17 @@
-"""A conversation as Mistral's messages."""
+"""A conversation as Mistral's messages.
+
+Mistral requires ids of tool calls of nine letters and digits and refuses all others.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import string
 from typing import Any
 
 from headrace.protocol.dialects.mistral.names import DIALECT, SIGNER
 from headrace.protocol.dialects.mistral.reply.citations import write_text
-from headrace.protocol.dialects.mistral.request.tool_ids import provider_id
-from headrace.protocol.dialects.unsupported_parts import note_unsaid
+from headrace.protocol.dialects.unsupported_parts import note_unsupported
 from headrace.protocol.dialects.write_media import address, document_text, is_text, refused
 from headrace.protocol.neutral.call import ChatCall, Message, Role
 from headrace.protocol.neutral.losses import opaque_loss
@@ -21,6 +25,26 @@ from headrace.protocol.neutral.part import (
     ToolCall,
     ToolResult,
 )
+
+_LENGTH = 9
+_DIGITS = string.digits + string.ascii_letters
+
+
+def provider_id(id: str) -> str:
+    """Mistral's own ids as they are; for others one that depends on nothing but the id.
+
+    So a call and its result have the same in every request. Of a thousand calls in a conversation
+    two collide once in 10^10 conversations.
+    """
+    if len(id) == _LENGTH and id.isascii() and id.isalnum():
+        return id
+    number = int.from_bytes(hashlib.sha256(id.encode(errors="replace")).digest()[:16])
+    digits = []
+    for _ in range(_LENGTH):
+        number, digit = divmod(number, len(_DIGITS))
+        digits.append(_DIGITS[digit])
+    return "".join(digits)
+
 
 _SYSTEM = ("system", "developer")
 
@@ -94,7 +118,7 @@ class MessageWriter:
         return told | {"tool_calls": calls} if calls else told
 
     def _result(self, part: ToolResult, path: str) -> dict[str, Any]:
-        note_unsaid(part, self.dropped)
+        note_unsupported(part, self.dropped)
         if part.is_error:
             self.dropped["messages.is_error"] = None
         told: dict[str, Any] = {"role": "tool", "tool_call_id": provider_id(part.call_id)}
@@ -108,7 +132,7 @@ class MessageWriter:
         """Texts alone as such where they are one, anything else as chunks. No tool calls."""
         chunks: list[dict[str, Any]] = []
         for part in parts:
-            note_unsaid(part, self.dropped)
+            note_unsupported(part, self.dropped)
             if isinstance(part, Text):
                 chunks += write_text(part)
             elif isinstance(part, Refusal):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.protocol.dialects.ollama.reply.usage import Durations
-from headrace.protocol.dialects.ollama.reply.write_chunk import (
+from headrace.protocol.dialects.ollama.reply.write_reply import (
     Ending,
     Head,
     line,

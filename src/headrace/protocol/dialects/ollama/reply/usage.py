@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from headrace.protocol.dialects.token_count import told_tokens
+from headrace.protocol.dialects.token_count import reported_tokens
 from headrace.protocol.neutral.usage import TokenUsage
 
 DURATIONS = ("total_duration", "load_duration", "prompt_eval_duration", "eval_duration")
@@ -28,7 +28,7 @@ def read_usage(done: dict[str, Any]) -> TokenUsage | None:
 
     A prompt that was completely cached has no prompt_eval_count in older versions.
     """
-    counts = told_tokens(done, "prompt_eval_count", "eval_count")
+    counts = reported_tokens(done, "prompt_eval_count", "eval_count")
     if counts is None:
         return None
     return TokenUsage(input_tokens=counts[0], output_tokens=counts[1])
@@ -41,11 +41,11 @@ def write_usage(usage: TokenUsage | None) -> dict[str, int]:
     return {"prompt_eval_count": usage.prompt_tokens, "eval_count": usage.completion_tokens}
 
 
-def write_durations(durations: Durations, told: dict[str, Any]) -> dict[str, int]:
-    """The durations. told: fields of an Ollama server's own answer, whose times are more "
+def write_durations(durations: Durations, own: dict[str, Any]) -> dict[str, int]:
+    """The durations. own: fields of an Ollama server's own answer, whose times are more "
     "accurate."""
     return {
-        name: told[name] if _count(told.get(name)) is not None else value
+        name: own[name] if _count(own.get(name)) is not None else value
         for name, value in zip(DURATIONS, durations, strict=True)
     }
 

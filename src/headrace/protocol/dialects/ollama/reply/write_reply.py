@@ -1,15 +1,132 @@
-"""The writer of replies, and of bodies of errors."""
+"""The writer of whole answers and of errors, and of the objects that are lines of a stream."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
 import msgspec
 
-from headrace.protocol.dialects.ollama.reply.usage import NO_DURATIONS, Durations
-from headrace.protocol.dialects.ollama.reply.write_chunk import Ending, Head, own_extra, write_parts
+from headrace.protocol.dialects.ollama.reply.usage import (
+    NO_DURATIONS,
+    Durations,
+    write_durations,
+    write_usage,
+)
+from headrace.protocol.dialects.ollama.request.write_messages import arguments_object
 from headrace.protocol.dialects.ollama.timestamp import rfc3339
+from headrace.protocol.dialects.openai_chat.thoughts import write_details
+from headrace.protocol.neutral import carried_id
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.failure import Failure
-from headrace.protocol.neutral.reply import ChatReply, Choice
+from headrace.protocol.neutral.part import Media, Part, Refusal, Text, Thinking, ToolCall
+from headrace.protocol.neutral.reply import ChatReply, Choice, Finish
+from headrace.protocol.neutral.usage import TokenUsage
+from headrace.protocol.sse import one_line
+
+_REASONS: dict[Finish, str] = {"tool_calls": "stop", "pause": "stop"}
+# An answer that is none: it has no times and no counts.
+_LOADED = ("load", "unload")
+
+
+class Head(NamedTuple):
+    """The beginning of all chunks of an answer."""
+
+    model: str
+    created_at: str
+    """RFC 3339."""
+    origin: Mapping[str, Any]
+
+    def chunk(self, message: dict[str, Any], **more: object) -> dict[str, Any]:
+        """One chunk as an object."""
+        head = {"model": self.model, **self.origin} | {"created_at": self.created_at}
+        return head | {"message": {"role": "assistant", "content": ""} | message} | more
+
+
+class Ending(NamedTuple):
+    """The end of an answer."""
+
+    finish: Finish | None
+    usage: TokenUsage | None
+    durations: Durations
+    extra: Mapping[str, Any]
+    """That of the choice that ended."""
+
+    def fields(self) -> dict[str, Any]:
+        """The fields of a chunk that is done. content_filter is written as it is: Ollama has no
+        word for it."""
+        own = own_extra(self.extra)
+        reason = own.pop("done_reason", None)
+        if not isinstance(reason, str):
+            finish = self.finish or "stop"
+            reason = _REASONS.get(finish, finish)
+        fields: dict[str, Any] = {"done": True, "done_reason": reason}
+        if reason in _LOADED:
+            return fields
+        counts = write_usage(self.usage)
+        times = write_durations(self.durations, own)
+        return fields | counts | times | {n: v for n, v in own.items() if n not in times}
+
+
+def own_extra(extra: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of an extra that this dialect's readers wrote; those of other dialects are
+    dropped."""
+    own = extra.get("ollama")
+    return dict(own) if isinstance(own, dict) else {}
+
+
+def write_parts(parts: Sequence[Part]) -> dict[str, Any]:
+    """The message that holds `parts`; what Ollama has no words for is left out."""
+    texts: list[str] = []
+    calls: list[dict[str, Any]] = []
+    for part in parts:
+        if isinstance(part, Text | Refusal):
+            texts.append(part.text)
+        elif isinstance(part, ToolCall):
+            call = write_tool_call(part, len(calls))
+            if call is None:
+                texts.append(unparsed(part))
+            else:
+                calls.append(call)
+    thoughts = [one for one in parts if isinstance(one, Thinking)]
+    message: dict[str, Any] = {"content": "".join(texts)}
+    thinking = "".join(thought.text for thought in thoughts)
+    if thinking:
+        message["thinking"] = thinking
+    images = [one.data for one in parts if isinstance(one, Media) and one.kind == "image"]
+    if any(images):
+        message["images"] = [data for data in images if data]
+    if calls:
+        message["tool_calls"] = calls
+    if any(one.signature is not None for one in thoughts):
+        # Ollama has no field for a signature. A client that gives messages back as they came
+        # gives this one back too.
+        message["reasoning_details"] = write_details(thoughts)
+    return message
+
+
+def write_tool_call(part: ToolCall, number: int) -> dict[str, Any] | None:
+    """The tool call; None if its arguments are not a JSON object, the only form that Ollama's
+    clients understand.
+
+    The id holds the call's signature, if it has one.
+    """
+    arguments = arguments_object(part.arguments)
+    if arguments is None:
+        return None
+    function = {"index": number, "name": part.name, "arguments": arguments}
+    return {"id": carried_id.pack(part.id, part.signature), "function": function}
+
+
+def unparsed(part: ToolCall) -> str:
+    """A tool call as text: what Ollama itself gives for one that it cannot read."""
+    name = msgspec.json.encode(part.name).decode()
+    return f'{{"name": {name}, "arguments": {part.arguments}}}'
+
+
+def line(chunk: dict[str, Any]) -> bytes:
+    """A line of a stream. No client takes anything within for its end."""
+    return one_line(msgspec.json.encode(chunk)) + b"\n"
 
 
 def write_reply(

@@ -33,10 +33,10 @@ def read_call(body: bytes) -> ChatCall:
     if not model:
         raise fields.missing("model", "name the model to use")
     instructions, messages = _conversation(fields.objects("messages"))
-    return read_asked(fields, model, instructions, messages)
+    return read_shared_fields(fields, model, instructions, messages)
 
 
-def read_asked(
+def read_shared_fields(
     fields: Fields, model: str, instructions: tuple[Text, ...], messages: tuple[Message, ...]
 ) -> ChatCall:
     """The fields that /api/chat and /api/generate share. Raises RequestError."""
@@ -89,8 +89,8 @@ def _message(message: Fields, waiting: WaitingCalls) -> Message:
     images = read_images(message)
     if role == "tool":
         name = message.text("tool_name") or message.text("name") or ""
-        told = message.text("tool_call_id")
-        known = None if told is None else carried_id.unpack(told)[0]
+        given = message.text("tool_call_id")
+        known = None if given is None else carried_id.unpack(given)[0]
         answered, name = waiting.answered(name, known)
         result = ToolResult(call_id=answered, content=(*images, *texts), name=name)
         return Message(role="tool", parts=(result,), extra=_extra(message))
@@ -123,13 +123,13 @@ def _tool_calls(message: Fields, waiting: WaitingCalls) -> list[ToolCall]:
         name = function.text("name") if function is not None else None
         if function is None or not name:
             raise one.missing("function.name", "name the function that was called")
-        told = one.text("id")
+        given = one.text("id")
         signature: Signature | None = None
-        if told:
-            told, signature = carried_id.unpack(told)
+        if given:
+            given, signature = carried_id.unpack(given)
         calls.append(
             ToolCall(
-                id=told or call_id(waiting.turn, number),
+                id=given or call_id(waiting.turn, number),
                 name=name,
                 arguments=_arguments(function),
                 signature=signature,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace.protocol.dialects.ollama.images import read_images
 from headrace.protocol.dialects.ollama.request.fields import read_fields
-from headrace.protocol.dialects.ollama.request.read_call import read_asked
+from headrace.protocol.dialects.ollama.request.read_call import read_shared_fields
 from headrace.protocol.neutral.call import ChatCall, Message
 from headrace.protocol.neutral.part import Text
 
@@ -26,10 +26,10 @@ def read_generate(body: bytes) -> ChatCall:
     system, prompt = fields.text("system"), fields.text("prompt")
     images = read_images(fields)
     if not prompt and not images:
-        return read_asked(fields, model, (), ())
+        return read_shared_fields(fields, model, (), ())
     texts = (Text(text=prompt),) if prompt else ()
     turn = Message(role="user", parts=(*images, *texts))
-    return read_asked(fields, model, (Text(text=system),) if system else (), (turn,))
+    return read_shared_fields(fields, model, (Text(text=system),) if system else (), (turn,))
 
 
 def beyond_chat(call: ChatCall) -> tuple[str, str] | None:

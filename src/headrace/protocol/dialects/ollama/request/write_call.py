@@ -45,7 +45,7 @@ def write_call(call: ChatCall, model: str) -> EncodedRequest:
     options = extra.pop("options", {}) | write_options(call)
     if options:
         body["options"] = options
-    dropped |= dict.fromkeys((*think.dropped, *_unsaid(call)))
+    dropped |= dict.fromkeys((*think.dropped, *_unsupported(call)))
     headers = _STREAM if call.stream else _WHOLE
     return EncodedRequest("/api/chat", headers, encoded(body | extra), tuple(dropped))
 
@@ -95,9 +95,9 @@ def _format(output: OutputFormat | None, dropped: dict[str, None]) -> str | dict
     return "json" if output.schema is None else output.schema
 
 
-def _unsaid(call: ChatCall) -> list[str]:
+def _unsupported(call: ChatCall) -> list[str]:
     """Fields that have no word in Ollama's API, where they ask for something."""
-    asked = {
+    given = {
         "parallel_tool_calls": call.parallel_tool_calls is False,
         "logit_bias": bool(call.logit_bias),
         "choices": (call.choices or 1) != 1,
@@ -106,4 +106,4 @@ def _unsaid(call: ChatCall) -> list[str]:
         "metadata": bool(call.metadata),
         "service_tier": call.service_tier is not None,
     }
-    return [name for name, is_asked in asked.items() if is_asked]
+    return [name for name, is_given in given.items() if is_given]

@@ -82,17 +82,17 @@ class MessageWriter:
                 )
         # A model's pieces of text are one text; a user's are paragraphs, as Ollama itself joins
         # messages of one role.
-        told: dict[str, Any] = {
+        written: dict[str, Any] = {
             "role": role,
             "content": ("" if role == "assistant" else "\n\n").join(texts),
         }
         if thoughts:
-            told["thinking"] = "".join(thoughts)
+            written["thinking"] = "".join(thoughts)
         if images:
-            told["images"] = images
+            written["images"] = images
         if calls:
-            told["tool_calls"] = calls
-        return told
+            written["tool_calls"] = calls
+        return written
 
     def _call(self, part: ToolCall, number: int, path: str) -> dict[str, Any]:
         self._names[part.id] = part.name
@@ -111,14 +111,14 @@ class MessageWriter:
             self.dropped["messages.is_error"] = None
         texts = [one.text for one in part.content if isinstance(one, Text)]
         images = [write_image(one, path) for one in part.content if isinstance(one, Media)]
-        told: dict[str, Any] = {"role": "tool", "content": "\n\n".join(texts)}
+        written: dict[str, Any] = {"role": "tool", "content": "\n\n".join(texts)}
         name = part.name or self._names.get(part.call_id)
         if name:
-            told["tool_name"] = name
-        told["tool_call_id"] = part.call_id
+            written["tool_name"] = name
+        written["tool_call_id"] = part.call_id
         if images:
-            told["images"] = images
-        return told
+            written["images"] = images
+        return written
 
     def _note(self, part: Part) -> None:
         if isinstance(part, Text | Media | ToolCall | ToolResult) and part.cache is not None:

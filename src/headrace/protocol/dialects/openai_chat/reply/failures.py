@@ -101,7 +101,7 @@ _PAYMENT_WORDS = (
 _IDS = ("x-request-id", "apim-request-id", "request-id", "x-ms-request-id")
 
 
-class _Told(NamedTuple):
+class _ErrorFields(NamedTuple):
     message: str = ""
     code: str | None = None
     kind: str | None = None
@@ -111,14 +111,14 @@ class _Told(NamedTuple):
 
 def read_failure(status: int, headers: Headers, body: bytes) -> Failure:
     """Any body at all; what does not parse gives a Failure by the status alone."""
-    told = _told(_decoded(body))
+    fields = _error_fields(_decoded(body))
     named = lower_names(headers)
     return Failure(
-        kind=_kind(status, told),
-        message=told.message or _plain(body) or f"the provider answered with status {status}",
+        kind=_kind(status, fields),
+        message=fields.message or _plain(body) or f"the provider answered with status {status}",
         status=status,
-        code=told.code or told.kind,
-        param=told.param,
+        code=fields.code or fields.kind,
+        param=fields.param,
         retry_after_s=retry_after_s(named),
         request_id=next((named[name] for name in _IDS if named.get(name)), None),
     )
@@ -134,13 +134,13 @@ def failure_in(body: dict[str, Any]) -> Failure | None:
     odd = body.get("object") == "error" or bool(text(body.get("detail")))
     if not error and not odd and not (text(body.get("message")) and "choices" not in body):
         return None
-    told = _told(body)
+    fields = _error_fields(body)
     return Failure(
-        kind=_kind(told.status, told),
-        message=told.message or "the provider gave up without saying why",
-        status=told.status,
-        code=told.code or told.kind,
-        param=told.param,
+        kind=_kind(fields.status, fields),
+        message=fields.message or "the provider gave up without saying why",
+        status=fields.status,
+        code=fields.code or fields.kind,
+        param=fields.param,
     )
 
 
@@ -159,13 +159,13 @@ def _plain(body: bytes) -> str:
     return "" if words.startswith(("<", "{", "[")) else words
 
 
-def _told(body: Any) -> _Told:
+def _error_fields(body: Any) -> _ErrorFields:
     if isinstance(body, list):
         body = body[0] if body else None
     if isinstance(body, str):
-        return _Told(body[:_MOST_CHARACTERS])
+        return _ErrorFields(body[:_MOST_CHARACTERS])
     if not isinstance(body, dict):
-        return _Told()
+        return _ErrorFields()
     error = body.get("error")
     if isinstance(error, list):
         error = error[0] if error else None
@@ -173,8 +173,8 @@ def _told(body: Any) -> _Told:
         listed = objects(body.get("errors"))
         error = listed[0] if listed else body
     if not isinstance(error, dict):
-        return _Told(text(error)[:_MOST_CHARACTERS], *_names(body))
-    return _Told(_message(error)[:_MOST_CHARACTERS], *_names(error))
+        return _ErrorFields(text(error)[:_MOST_CHARACTERS], *_names(body))
+    return _ErrorFields(_message(error)[:_MOST_CHARACTERS], *_names(error))
 
 
 def _names(error: dict[str, Any]) -> tuple[str | None, str | None, str | None, int | None]:
@@ -212,14 +212,14 @@ def _place(at: Any) -> str:
     return ".".join(str(one) for one in at) if isinstance(at, list) else text(at)
 
 
-def _kind(status: int | None, told: _Told) -> FailureKind:
-    if is_of_request_alone(status, told.message, told.code, told.kind):
+def _kind(status: int | None, fields: _ErrorFields) -> FailureKind:
+    if is_of_request_alone(status, fields.message, fields.code, fields.kind):
         return "account_limit"
-    for name in (told.code, told.kind):
+    for name in (fields.code, fields.kind):
         known = _CODES.get(name.lower()) if name else None
         if known is not None:
             return known
-    words = told.message.lower()
+    words = fields.message.lower()
     # A rate limit counted in tokens speaks of too many tokens as well.
     if status not in (401, 402, 404, 429):
         if any(one in words for one in _CONTEXT_WORDS):
@@ -229,7 +229,7 @@ def _kind(status: int | None, told: _Told) -> FailureKind:
     if any(one in words for one in _PAYMENT_WORDS):
         return "payment"
     if status is None:
-        return _kind_of_type(told.kind)
+        return _kind_of_type(fields.kind)
     if status in _STATUSES:
         return _STATUSES[status]
     return "server" if status >= 500 else "bad_request"

@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 
-from headrace.protocol.dialects.openai_chat.lenient_json import NOT_JSON, decode
 from headrace.protocol.dialects.openai_chat.media import split_data_uri
 from headrace.protocol.dialects.openai_chat.reply.citations import (
     cited_pages,
@@ -32,6 +31,8 @@ from headrace.protocol.dialects.openai_chat.request.read_message import (
 from headrace.protocol.dialects.openai_chat.thoughts import read_call_signature
 from headrace.protocol.dialects.openai_chat.values import (
     DIALECT,
+    NOT_JSON,
+    decode,
     left_over,
     mapping,
     objects,

@@ -10,14 +10,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.protocol.dialects.openai_chat.lenient_json import NOT_JSON, decode
 from headrace.protocol.dialects.openai_chat.reply.citations import listed_pages
 from headrace.protocol.dialects.openai_chat.reply.failures import failure_in
 from headrace.protocol.dialects.openai_chat.reply.growing_calls import DamagedStreamError
 from headrace.protocol.dialects.openai_chat.reply.growing_choice import GrowingChoice
 from headrace.protocol.dialects.openai_chat.reply.read_reply import TOP, read_reply
 from headrace.protocol.dialects.openai_chat.reply.usage import find_usage, read_usage, usage_extra
-from headrace.protocol.dialects.openai_chat.values import DIALECT, left_over, text, whole
+from headrace.protocol.dialects.openai_chat.values import (
+    DIALECT,
+    NOT_JSON,
+    decode,
+    left_over,
+    text,
+    whole,
+)
 from headrace.protocol.neutral.citation import Citation
 from headrace.protocol.neutral.collect import replayed
 from headrace.protocol.neutral.dialect import DamagedReplyError

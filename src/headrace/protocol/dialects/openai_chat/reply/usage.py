@@ -13,8 +13,8 @@ from headrace.protocol.dialects.openai_chat.values import (
     left_over,
     mapping,
 )
-from headrace.protocol.dialects.reported_cost import told_cost_nusd, unread_cost
-from headrace.protocol.dialects.token_count import as_tokens, told_tokens
+from headrace.protocol.dialects.reported_cost import reported_cost_nusd, unread_cost
+from headrace.protocol.dialects.token_count import as_tokens, reported_tokens
 from headrace.protocol.neutral.dollars import NUSD_PER_USD
 from headrace.protocol.neutral.usage import TokenUsage
 
@@ -54,7 +54,7 @@ def read_usage(usage: dict[str, Any], *, gap_is_thoughts: bool = False) -> Token
     A part that is said to be more than its whole is cut to it. gap_is_thoughts: what the total has
     beyond prompt and completion was thought (Google's endpoint in OpenAI's format).
     """
-    counts = told_tokens(usage, "prompt_tokens", "completion_tokens")
+    counts = reported_tokens(usage, "prompt_tokens", "completion_tokens")
     if counts is None:
         return None
     prompt, completion = counts
@@ -84,7 +84,7 @@ def read_usage(usage: dict[str, Any], *, gap_is_thoughts: bool = False) -> Token
         output_tokens=output - audio_out,
         reasoning_tokens=reasoning,
         output_audio_tokens=audio_out,
-        cost_nusd=told_cost_nusd(usage),
+        cost_nusd=reported_cost_nusd(usage),
         is_incomplete=any(_part(usage, name) for name in _BILLED),
     )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from headrace.protocol.dialects.openai_responses.reply.output_items import OpenItem, ToldItems
+from headrace.protocol.dialects.openai_responses.reply.output_items import OpenItem, OutputItems
 from headrace.protocol.dialects.openai_responses.sealed import seal_call
 from headrace.protocol.neutral.arguments import given_arguments
 from headrace.protocol.neutral.carried_id import pack
@@ -28,11 +28,11 @@ class _Call:
 class CallsOutput:
     """A reader of the calls' events, by the number of their part.
 
-    A client is told of a call with its second piece. One that comes in a single piece may be signed
-    at its end, and its call_id, which carries the signature, must not change once it was told.
+    A client gets a call with its second piece. One that comes in a single piece may be signed
+    at its end, and its call_id, which carries the signature, must not change once it was sent.
     """
 
-    def __init__(self, items: ToldItems) -> None:
+    def __init__(self, items: OutputItems) -> None:
         self._items = items
         self._calls: dict[int, _Call] = {}
 
@@ -52,20 +52,20 @@ class CallsOutput:
         if call.item is not None:
             self._arguments(call.item, piece)
         elif len(call.pieces) > 1:
-            self._tell_of(call, None)
+            self._report(call, None)
 
     def ended(self, part: int, signature: Signature | None) -> None:
         """Nothing more of a call comes."""
         call = self._calls[part]
         late = signature if call.item is not None else None
-        item = call.item or self._tell_of(call, signature)
+        item = call.item or self._report(call, signature)
         del self._calls[part]
         value = item.value
         value["arguments"] = "".join(call.pieces)
         is_whole = _is_json(value["arguments"])
         value["status"] = "completed" if is_whole else "incomplete"
         if is_whole:
-            self._items.tell(
+            self._items.emit(
                 "response.function_call_arguments.done",
                 item_id=value["id"],
                 output_index=item.index,
@@ -82,7 +82,7 @@ class CallsOutput:
                 call.item.value["arguments"] = "".join(call.pieces)
                 call.item.value["status"] = "incomplete"
 
-    def _tell_of(self, last: _Call, signature: Signature | None) -> OpenItem:
+    def _report(self, last: _Call, signature: Signature | None) -> OpenItem:
         """Report `last`, and before it the calls that began before it."""
         for call in self._calls.values():
             if call is last:
@@ -107,7 +107,7 @@ class CallsOutput:
         return call.item
 
     def _arguments(self, item: OpenItem, piece: str) -> None:
-        self._items.tell(
+        self._items.emit(
             "response.function_call_arguments.delta",
             item_id=item.value["id"],
             output_index=item.index,

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from headrace.protocol.dialects.openai_responses.ids import foreign_id
-from headrace.protocol.dialects.openai_responses.reply.read_items import (
+from headrace.protocol.dialects.openai_responses.reply.read_reply import (
     call_extra,
     encrypted,
     item_parts,
@@ -49,12 +49,12 @@ _SORTS: dict[str, Sort] = {
 
 
 class _Part:
-    """A text that was reported. told_chars: how much of it. arguments: of a function call."""
+    """A text that was reported. emitted_chars: how much of it. arguments: of a function call."""
 
     def __init__(self, number: int, arguments: GrowingArguments | None = None) -> None:
         self.number = number
         self.arguments = arguments
-        self.told_chars = 0
+        self.emitted_chars = 0
         self.extra: dict[str, Any] = {}
         self.ended = False
 
@@ -111,13 +111,13 @@ class ItemsStream:
                     extra=call_extra(value),
                 )
             )
-            self._tell(item.call, text(value.get("arguments")))
+            self._emit(item.call, text(value.get("arguments")))
 
     def arguments(self, index: int, piece: str) -> None:
         """More of a function call."""
         item = self._items.get(index)
         if item is not None and item.call is not None:
-            self._tell(item.call, piece)
+            self._emit(item.call, piece)
 
     def grew(
         self,
@@ -139,7 +139,7 @@ class ItemsStream:
             if part is None:
                 return
         if piece or logprobs:
-            self._tell(part, piece, logprobs)
+            self._emit(part, piece, logprobs)
 
     def part_done(self, index: int, at: int, content: dict[str, Any]) -> None:
         """A text is whole."""
@@ -185,8 +185,8 @@ class ItemsStream:
     def _item(self, index: int, value: dict[str, Any]) -> _Item:
         # All else of it comes again with its end.
         known = {name: text(value.get(name)) for name in ("type", "id", "phase")}
-        kept = {name: one for name, one in known.items() if 0 < len(one) <= _MOST_ID_CHARACTERS}
-        self._items[index] = item = _Item(kept)
+        ids = {name: id for name, id in known.items() if 0 < len(id) <= _MOST_ID_CHARACTERS}
+        self._items[index] = item = _Item(ids)
         self.too_many |= len(self._items) + len(self._done) > _MOST_PARTS
         return item
 
@@ -199,14 +199,14 @@ class ItemsStream:
     def _is_call(item: _Item) -> bool:
         return item.value.get("type") == "function_call" and bool(text(item.value.get("name")))
 
-    def _tell(
+    def _emit(
         self,
         part: _Part,
         piece: str,
         logprobs: list[dict[str, Any]] | None = None,
     ) -> None:
         if piece or logprobs:
-            part.told_chars += len(piece)
+            part.emitted_chars += len(piece)
             if part.arguments is not None:
                 piece = part.arguments.take(piece)
         if piece or logprobs:
@@ -221,7 +221,7 @@ class ItemsStream:
         before = item.parts.get((sort, at))
         part = _Part(self._next())
         if before is not None:
-            part.told_chars = before.told_chars
+            part.emitted_chars = before.emitted_chars
         item.parts[sort, at] = self._live = part
         thinking = sort in ("thought", "summary")
         id = foreign_id(text(item.value.get("id"))) if thinking else None
@@ -245,7 +245,7 @@ class ItemsStream:
             self.out.append(PartEnd(choice=0, part=live.number))
 
     def _end_call(self, call: _Part, arguments: str) -> None:
-        self._tell(call, arguments[call.told_chars :])
+        self._emit(call, arguments[call.emitted_chars :])
         if call.arguments is not None and (rest := call.arguments.end()):
             self.out.append(PartDelta(choice=0, part=call.number, text=rest))
         self.out.append(PartEnd(choice=0, part=call.number))
@@ -259,7 +259,7 @@ class ItemsStream:
         """Report the rest of a complete item."""
         if not item.parts:
             for part in item_parts(item.value, self._origin):
-                self._tell_whole(part)
+                self._emit_whole(part)
             return
         for name in ("summary", "content"):
             for at, content in enumerate(objects(item.value.get(name))):
@@ -269,7 +269,7 @@ class ItemsStream:
             signature = encrypted(item.value, self._origin)
             if signature is not None:
                 id = foreign_id(text(item.value.get("id")))
-                self._tell_whole(sealed_thought(signature, id))
+                self._emit_whole(sealed_thought(signature, id))
 
     def _finish_part(self, item: _Item, at: int, content: dict[str, Any]) -> None:
         sort = _SORTS.get(text(content.get("type")))
@@ -277,13 +277,13 @@ class ItemsStream:
             return
         words = text(content.get("refusal" if sort == "refusal" else "text"))
         part = item.parts.get((sort, at))
-        if part is not None and part.ended and len(words) <= part.told_chars:
+        if part is not None and part.ended and len(words) <= part.emitted_chars:
             return
         if part is None or part.ended:
             part = self._open(item, sort, at)
             if part is None:
                 return
-        self._tell(part, words[part.told_chars :])
+        self._emit(part, words[part.emitted_chars :])
         if sort == "text":
             whole = content_part(content, item.value)
             more = {
@@ -299,7 +299,7 @@ class ItemsStream:
         if self._live is part:
             self._end_live()
 
-    def _tell_whole(self, part: Part) -> None:
+    def _emit_whole(self, part: Part) -> None:
         self._end_live()
         number = self._next()
         began: PartStart | None = None

@@ -1,4 +1,4 @@
-"""The items of a response's output, grown from neutral events, and what is told of their growth.
+"""The items of a response's output, grown from neutral events, and the events of their growth.
 
 One machine makes both the events of a stream and the items of a whole response, so that they agree.
 An item is open while it grows: texts one after another share a message, and texts of thoughts with
@@ -11,7 +11,7 @@ from typing import Any
 
 from headrace.protocol.dialects.openai_responses.reply.calls_output import CallsOutput
 from headrace.protocol.dialects.openai_responses.reply.logprobs import delta_logprob, part_logprob
-from headrace.protocol.dialects.openai_responses.reply.output_items import OpenItem, ToldItems
+from headrace.protocol.dialects.openai_responses.reply.output_items import OpenItem, OutputItems
 from headrace.protocol.dialects.openai_responses.sealed import seal, seal_text
 from headrace.protocol.dialects.openai_responses.text_parts import written_text
 from headrace.protocol.dialects.openai_responses.values import DIALECT
@@ -29,7 +29,7 @@ from headrace.protocol.neutral.part import (
 )
 from headrace.protocol.neutral.reply import Finish
 
-Told = list[dict[str, Any]]
+Events = list[dict[str, Any]]
 
 
 class _Words:
@@ -54,7 +54,7 @@ class Output:
     so its ids are kept."""
 
     def __init__(self, response: str, *, own: bool) -> None:
-        self._items = ToldItems(response, own=own)
+        self._items = OutputItems(response, own=own)
         self._calls = CallsOutput(self._items)
         self._item: OpenItem | None = None
         self._words: _Words | None = None
@@ -64,7 +64,7 @@ class Output:
         """The items so far, by output_index."""
         return self._items.values
 
-    def take(self, event: PartStart | PartDelta | PartEnd | CompletePart) -> Told:
+    def take(self, event: PartStart | PartDelta | PartEnd | CompletePart) -> Events:
         """The events for a streaming client, without sequence numbers."""
         if isinstance(event, PartDelta):
             self._grew(event)
@@ -74,13 +74,13 @@ class Output:
             self._ended(event)
         else:
             self._complete(event.value)
-        return self._items.taken()
+        return self._items.take_events()
 
-    def finish(self, reason: Finish | None) -> Told:
+    def finish(self, reason: Finish | None) -> Events:
         """After the last part. A message or a thought that was cut off is incomplete."""
         cut = reason in ("length", "content_filter")
         self._close("incomplete" if cut else "completed")
-        return self._items.taken()
+        return self._items.take_events()
 
     def cut(self) -> None:
         """The stream broke: what is open stays as far as it came."""
@@ -119,13 +119,15 @@ class Output:
         if words.kind == "text":
             logprobs = event.logprobs or []
             words.logprobs += logprobs
-            told = [delta_logprob(logprob) for logprob in logprobs]
-            self._items.tell("response.output_text.delta", **place, delta=event.text, logprobs=told)
+            deltas = [delta_logprob(logprob) for logprob in logprobs]
+            self._items.emit(
+                "response.output_text.delta", **place, delta=event.text, logprobs=deltas
+            )
             return
         kind = "refusal"
         if words.kind == "thinking":
             kind = "reasoning_summary_text" if words.summary else "reasoning_text"
-        self._items.tell(f"response.{kind}.delta", **place, delta=event.text)
+        self._items.emit(f"response.{kind}.delta", **place, delta=event.text)
 
     def _words_ended(self, words: _Words, signature: Signature | None) -> None:
         place = self._open(words)
@@ -137,14 +139,14 @@ class Output:
                 self._items.add_sealed(seal_text(signature))
             return
         if words.kind == "refusal":
-            self._items.tell("response.refusal.done", **place, refusal=text)
+            self._items.emit("response.refusal.done", **place, refusal=text)
             self._part_done(place, {"type": "refusal", "refusal": text}, "content")
             return
         if words.summary:
-            self._items.tell("response.reasoning_summary_text.done", **place, text=text)
+            self._items.emit("response.reasoning_summary_text.done", **place, text=text)
             self._part_done(place, {"type": "summary_text", "text": text}, "summary")
         else:
-            self._items.tell("response.reasoning_text.done", **place, text=text)
+            self._items.emit("response.reasoning_text.done", **place, text=text)
             self._part_done(place, {"type": "reasoning_text", "text": text}, "content")
         if signature is not None:
             self._sign(signature)
@@ -153,21 +155,21 @@ class Output:
         part = written_text(text, words.extra, words.citations, own=self._items.own)
         part["logprobs"] = [part_logprob(logprob) for logprob in words.logprobs]
         for index, one in enumerate(part["annotations"]):
-            self._items.tell(
+            self._items.emit(
                 "response.output_text.annotation.added",
                 **place,
                 annotation_index=index,
                 annotation=one,
             )
         logprobs = [delta_logprob(one) for one in words.logprobs]
-        self._items.tell("response.output_text.done", **place, text=text, logprobs=logprobs)
+        self._items.emit("response.output_text.done", **place, text=text, logprobs=logprobs)
         self._part_done(place, part, "content")
 
     def _part_done(self, place: dict[str, Any], part: dict[str, Any], name: str) -> None:
         assert self._item is not None
         self._item.value.setdefault(name, []).append(part)
         kind = "reasoning_summary_part" if name == "summary" else "content_part"
-        self._items.tell(f"response.{kind}.done", **place, part=part)
+        self._items.emit(f"response.{kind}.done", **place, part=part)
 
     def _sign(self, signature: Signature) -> None:
         """The open reasoning item, which nothing joins any more."""
@@ -197,7 +199,7 @@ class Output:
         else:
             part = {"type": "reasoning_text", "text": ""}
         kind = "reasoning_summary_part" if words.summary else "content_part"
-        self._items.tell(f"response.{kind}.added", **place, part=part)
+        self._items.emit(f"response.{kind}.added", **place, part=part)
         return place
 
     def _reasoning(self, id: str) -> OpenItem:
@@ -256,7 +258,7 @@ class Output:
         item = self._message({}, joins=True)
         place = {"item_id": item.value["id"], "output_index": item.index}
         place["content_index"] = len(item.value["content"])
-        self._items.tell("response.content_part.added", **place, part=content)
+        self._items.emit("response.content_part.added", **place, part=content)
         self._part_done(place, content, "content")
 
     def _replay(self, part: Text | Refusal | Thinking | ToolCall) -> None:

@@ -16,27 +16,27 @@ class OpenItem:
         self.key = key
 
 
-class ToldItems:
-    """The output items that were reported, by output_index. own: the provider speaks this dialect,
-    so its ids are kept.
+class OutputItems:
+    """The items of an output, by output_index, and the events about them.
 
-    told: events that have not been taken yet, without sequence numbers.
+    own: the provider speaks this dialect, so its ids are kept.
+    events: those that have not been taken yet, without sequence numbers.
     """
 
     def __init__(self, response: str, *, own: bool) -> None:
         self.values: list[dict[str, Any]] = []
-        self.told: list[dict[str, Any]] = []
+        self.events: list[dict[str, Any]] = []
         self.own = own
         self._response = response
 
-    def tell(self, kind: str, **fields: Any) -> None:
+    def emit(self, kind: str, **fields: Any) -> None:
         """Add one event."""
-        self.told.append({"type": kind, **fields})
+        self.events.append({"type": kind, **fields})
 
-    def taken(self) -> list[dict[str, Any]]:
+    def take_events(self) -> list[dict[str, Any]]:
         """The events since the last call."""
-        told, self.told = self.told, []
-        return told
+        events, self.events = self.events, []
+        return events
 
     def id(self, prefix: ItemPrefix, given: object = None) -> str:
         """The id of the next item. given: the provider's own."""
@@ -49,12 +49,12 @@ class ToldItems:
         item = OpenItem(len(self.values), value, key)
         self.values.append(value)
         begun = {name: [] if isinstance(one, list) else one for name, one in value.items()}
-        self.tell("response.output_item.added", output_index=item.index, item=begun)
+        self.emit("response.output_item.added", output_index=item.index, item=begun)
         return item
 
     def done(self, item: OpenItem) -> None:
         """An item is whole."""
-        self.tell("response.output_item.done", output_index=item.index, item=dict(item.value))
+        self.emit("response.output_item.done", output_index=item.index, item=dict(item.value))
 
     def add_whole(self, value: dict[str, Any]) -> None:
         """An item that came in one piece."""

@@ -1,9 +1,10 @@
 """The events of a provider's Responses stream.
 
-Deltas are told as they come; what an item's end says beyond them (annotations, encrypted thoughts,
-text that no delta had) is told at its end. Items of which one began before the other ended
-(OpenRouter: a message within the reasoning before it) are told one after the other, function calls
-side by side. What OpenAI alone knows (web search and the like) comes when it is whole.
+Deltas are reported as they come; what an item's end says beyond them (annotations, encrypted
+thoughts, text that no delta had) is reported at its end. Items of which one began before the other
+ended (OpenRouter: a message within the reasoning before it) are reported one after the other,
+function calls side by side. What OpenAI alone knows (web search and the like) comes when it is
+whole.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from typing import Any
 
 import msgspec
 
-from headrace.protocol.dialects.openai_responses.depth import too_deep
 from headrace.protocol.dialects.openai_responses.reply.failures import read_error
-from headrace.protocol.dialects.openai_responses.reply.finish import finish_extra, read_finish
 from headrace.protocol.dialects.openai_responses.reply.items_stream import ItemsStream
 from headrace.protocol.dialects.openai_responses.reply.logprobs import read_logprobs
 from headrace.protocol.dialects.openai_responses.reply.read_reply import (
+    finish_extra,
+    read_finish,
     response_extra,
     response_failure,
     response_of,
@@ -29,6 +30,7 @@ from headrace.protocol.dialects.openai_responses.values import (
     mapping,
     objects,
     text,
+    too_deep,
     whole,
 )
 from headrace.protocol.neutral.event import (
@@ -93,30 +95,30 @@ class ResponsesStreamReader:
         if event.data == DONE_DATA or not event.data:
             return
         try:
-            told = msgspec.json.decode(event.data)
+            value = msgspec.json.decode(event.data)
         except (msgspec.DecodeError, UnicodeError, RecursionError):
             self._fail("damaged", "an event of the provider's stream is not valid JSON")
             return
-        if not isinstance(told, dict) or too_deep(told, event.data):
+        if not isinstance(value, dict) or too_deep(value, event.data):
             self._fail("damaged", "an event of the provider's stream is not a plain JSON object")
             return
-        kind = text(told.get("type")) or event.event
+        kind = text(value.get("type")) or event.event
         handler = _HANDLERS.get(kind)
         if handler is not None:
-            handler(self, told)
-        elif kind == "error" or (told.get("error") and not kind.startswith("response.")):
-            self._failed(read_error(told, None))
+            handler(self, value)
+        elif kind == "error" or (value.get("error") and not kind.startswith("response.")):
+            self._failed(read_error(value, None))
         elif kind not in _PINGS:
             self.has_data = True
             self.has_media = self.has_media or kind in _MEDIA
         if self._items.too_many:
             self._fail("damaged", "the provider's stream has too many items")
 
-    def _begin(self, told: dict[str, Any]) -> None:
+    def _begin(self, event: dict[str, Any]) -> None:
         if self._began:
             return
         self._began = True
-        response = response_of(told)
+        response = response_of(event)
         tier = text(response.get("service_tier"))
         self._out.append(
             ReplyStart(
@@ -129,73 +131,73 @@ class ResponsesStreamReader:
             )
         )
 
-    def _lifecycle(self, told: dict[str, Any]) -> None:
-        self._begin(told)
+    def _lifecycle(self, event: dict[str, Any]) -> None:
+        self._begin(event)
 
-    def _item_added(self, told: dict[str, Any]) -> None:
-        self._begin(told)
-        item = mapping(told.get("item"))
+    def _item_added(self, event: dict[str, Any]) -> None:
+        self._begin(event)
+        item = mapping(event.get("item"))
         self.has_data = self.has_data or item.get("type") not in _EMPTY_ITEMS
-        self._items.added(count(told.get("output_index")), item)
+        self._items.added(count(event.get("output_index")), item)
 
-    def _item_done(self, told: dict[str, Any]) -> None:
-        self._begin(told)
-        item = mapping(told.get("item"))
+    def _item_done(self, event: dict[str, Any]) -> None:
+        self._begin(event)
+        item = mapping(event.get("item"))
         self.has_data = True
         self.tools_used = self.tools_used or is_billed(item)
-        self._items.done(count(told.get("output_index")), item)
+        self._items.done(count(event.get("output_index")), item)
 
-    def _part_added(self, told: dict[str, Any]) -> None:
-        kind = mapping(told.get("part")).get("type")
+    def _part_added(self, event: dict[str, Any]) -> None:
+        kind = mapping(event.get("part")).get("type")
         if kind == "output_text":
-            self._grow(told, "text", "content_index", "")
+            self._grow(event, "text", "content_index", "")
         elif kind == "refusal":
-            self._grow(told, "refusal", "content_index", "")
+            self._grow(event, "refusal", "content_index", "")
         elif kind == "reasoning_text":
-            self._grow(told, "thought", "content_index", "")
+            self._grow(event, "thought", "content_index", "")
         elif kind == "summary_text":
-            self._grow(told, "summary", "summary_index", "")
+            self._grow(event, "summary", "summary_index", "")
 
-    def _part_done(self, told: dict[str, Any]) -> None:
-        self._begin(told)
-        part = mapping(told.get("part"))
+    def _part_done(self, event: dict[str, Any]) -> None:
+        self._begin(event)
+        part = mapping(event.get("part"))
         self._items.part_done(
-            count(told.get("output_index")),
-            count(told.get("content_index", told.get("summary_index"))),
+            count(event.get("output_index")),
+            count(event.get("content_index", event.get("summary_index"))),
             part,
         )
 
-    def _text(self, told: dict[str, Any]) -> None:
-        self._begin(told)
+    def _text(self, event: dict[str, Any]) -> None:
+        self._begin(event)
         self._items.grew(
-            count(told.get("output_index")),
+            count(event.get("output_index")),
             "text",
-            count(told.get("content_index")),
-            text(told.get("delta")),
-            read_logprobs(told.get("logprobs")) or None,
+            count(event.get("content_index")),
+            text(event.get("delta")),
+            read_logprobs(event.get("logprobs")) or None,
         )
 
-    def _refusal(self, told: dict[str, Any]) -> None:
-        self._grow(told, "refusal", "content_index", text(told.get("delta")))
+    def _refusal(self, event: dict[str, Any]) -> None:
+        self._grow(event, "refusal", "content_index", text(event.get("delta")))
 
-    def _thought(self, told: dict[str, Any]) -> None:
-        self._grow(told, "thought", "content_index", text(told.get("delta")))
+    def _thought(self, event: dict[str, Any]) -> None:
+        self._grow(event, "thought", "content_index", text(event.get("delta")))
 
-    def _summary(self, told: dict[str, Any]) -> None:
-        self._grow(told, "summary", "summary_index", text(told.get("delta")))
+    def _summary(self, event: dict[str, Any]) -> None:
+        self._grow(event, "summary", "summary_index", text(event.get("delta")))
 
-    def _grow(self, told: dict[str, Any], kind: Any, index: str, piece: str) -> None:
-        self._begin(told)
-        at = count(told.get("output_index"))
-        self._items.grew(at, kind, count(told.get(index)), piece, None)
+    def _grow(self, event: dict[str, Any], kind: Any, index: str, piece: str) -> None:
+        self._begin(event)
+        at = count(event.get("output_index"))
+        self._items.grew(at, kind, count(event.get(index)), piece, None)
 
-    def _arguments(self, told: dict[str, Any]) -> None:
-        self._begin(told)
-        self._items.arguments(count(told.get("output_index")), text(told.get("delta")))
+    def _arguments(self, event: dict[str, Any]) -> None:
+        self._begin(event)
+        self._items.arguments(count(event.get("output_index")), text(event.get("delta")))
 
-    def _ended(self, told: dict[str, Any]) -> None:
-        self._begin(told)
-        response = response_of(told)
+    def _ended(self, event: dict[str, Any]) -> None:
+        self._begin(event)
+        response = response_of(event)
         failure = response_failure(response)
         if failure is not None:
             self._count(response)
@@ -203,7 +205,7 @@ class ResponsesStreamReader:
             return
         self._items.end(objects(response.get("output")))
         if not response.get("status"):
-            response = {**response, "status": text(told.get("type")).rpartition(".")[2]}
+            response = {**response, "status": text(event.get("type")).rpartition(".")[2]}
         extra = finish_extra(response)
         if more := usage_extra(response.get("usage")):
             extra["usage"] = more
@@ -213,11 +215,11 @@ class ResponsesStreamReader:
         self._out.append(ReplyEnd())
         self._over = True
 
-    def _gave_up(self, told: dict[str, Any]) -> None:
-        response = {"status": "failed", **response_of(told)}
+    def _gave_up(self, event: dict[str, Any]) -> None:
+        response = {"status": "failed", **response_of(event)}
         failure = response_failure(response)
         self._count(response)
-        self._failed(failure or read_error(told, None))
+        self._failed(failure or read_error(event, None))
 
     def _count(self, response: dict[str, Any]) -> None:
         """Report the usage, also of a broken answer, which is billed too."""

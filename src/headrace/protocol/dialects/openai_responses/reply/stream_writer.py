@@ -1,4 +1,7 @@
-"""An answer as the events of a Responses stream: named, numbered, and without a [DONE]."""
+"""An answer as the events of a Responses stream: named, numbered, and without a [DONE].
+
+The last event repeats the whole answer, so the writer bounds how much of it there is.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +10,57 @@ from typing import Any
 import msgspec
 
 from headrace.protocol.dialects.openai_responses.reply.failures import error_event
-from headrace.protocol.dialects.openai_responses.reply.kept import Kept
 from headrace.protocol.dialects.openai_responses.reply.output import Output
-from headrace.protocol.dialects.openai_responses.reply.response import Response
+from headrace.protocol.dialects.openai_responses.reply.write_reply import Response
+from headrace.protocol.dialects.openai_responses.values import objects
 from headrace.protocol.neutral.call import ChatCall
+from headrace.protocol.neutral.dialect import AnswerTooLongError
 from headrace.protocol.neutral.event import (
     ChoiceEnd,
+    CompletePart,
     Event,
+    PartDelta,
+    PartEnd,
+    PartStart,
     ReplyEnd,
     ReplyFailure,
     ReplyStart,
     ReplyUsage,
 )
 from headrace.protocol.neutral.usage import TokenUsage
-from headrace.protocol.sse import KEEP_ALIVE, one_line
+from headrace.protocol.sse import KEEP_ALIVE, MAX_EVENT_BYTES, one_line
+
+# Of a part, a piece or a token that might have come instead, beside its text: the least that the
+# objects for it take. So a million pieces of a token each are too many, and no model says as much.
+_BESIDE_TEXT_BYTES = 64
+
+
+class AnswerSize:
+    """The running size of what is kept of an answer.
+
+    most_bytes: no reader accepts a larger event.
+    """
+
+    def __init__(self, most_bytes: int = MAX_EVENT_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self._bytes = 0
+
+    def take(self, event: PartStart | PartDelta | PartEnd | CompletePart) -> None:
+        """Raises AnswerTooLongError."""
+        self._bytes += _BESIDE_TEXT_BYTES
+        if isinstance(event, PartDelta):
+            self._bytes += len(event.text)
+            for one in event.logprobs or ():
+                others = objects(one.get("top_logprobs"))
+                self._bytes += _BESIDE_TEXT_BYTES * (1 + len(others))
+        elif isinstance(event, CompletePart):
+            self._bytes += len(msgspec.json.encode(event.value))
+        elif isinstance(event, PartEnd) and event.signature is not None:
+            self._bytes += len(event.signature.value)
+        if self._bytes > self._most_bytes:
+            raise AnswerTooLongError(
+                f"the answer exceeds the {self._most_bytes:,} bytes that its last event may have"
+            )
 
 
 class ResponsesStreamWriter:
@@ -33,7 +73,7 @@ class ResponsesStreamWriter:
         self._call = call
         self._response: Response | None = None
         self._output: Output | None = None
-        self._kept = Kept()
+        self._size = AnswerSize()
         self._finished: ChoiceEnd | None = None
         self._usage: TokenUsage | None = None
         self._service_tier: str | None = None
@@ -62,7 +102,7 @@ class ResponsesStreamWriter:
         if isinstance(event, ChoiceEnd):
             self._finished = event
             return self._events(self._output.finish(event.reason))
-        self._kept.take(event)
+        self._size.take(event)
         return self._events(self._output.take(event))
 
     def not_stored(self) -> bytes:
@@ -106,16 +146,16 @@ class ResponsesStreamWriter:
         self.whole = whole
         return closing + self._event({"type": _ended_as(whole), "response": whole})
 
-    def _events(self, told: list[dict[str, Any]]) -> bytes:
-        if len(told) == 1:
-            return self._event(told[0])
-        return b"".join([self._event(one) for one in told])
+    def _events(self, events: list[dict[str, Any]]) -> bytes:
+        if len(events) == 1:
+            return self._event(events[0])
+        return b"".join([self._event(event) for event in events])
 
-    def _event(self, told: dict[str, Any]) -> bytes:
-        told["sequence_number"] = self._sequence_number
+    def _event(self, event: dict[str, Any]) -> bytes:
+        event["sequence_number"] = self._sequence_number
         self._sequence_number += 1
-        data = one_line(msgspec.json.encode(told))
-        return b"event: %b\ndata: %b\n\n" % (told["type"].encode(), data)
+        data = one_line(msgspec.json.encode(event))
+        return b"event: %b\ndata: %b\n\n" % (event["type"].encode(), data)
 
 
 def _ended_as(whole: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from headrace.protocol.dialects.openai_responses.values import mapping, objects, rest
-from headrace.protocol.dialects.reported_cost import told_cost_nusd, unread_cost
+from headrace.protocol.dialects.reported_cost import reported_cost_nusd, unread_cost
 from headrace.protocol.dialects.token_count import as_tokens
 from headrace.protocol.neutral.dollars import NUSD_PER_USD
 from headrace.protocol.neutral.usage import TokenUsage
@@ -48,7 +48,7 @@ def read_usage(value: Any) -> TokenUsage | None:
         output_tokens=wrote - reasoning - spoken,
         reasoning_tokens=reasoning,
         output_audio_tokens=spoken,
-        cost_nusd=told_cost_nusd(usage),
+        cost_nusd=reported_cost_nusd(usage),
     )
 
 
@@ -99,5 +99,5 @@ def write_usage(usage: TokenUsage, extra: dict[str, Any]) -> dict[str, Any]:
     return {**extra, **written}
 
 
-def _part(told: dict[str, Any], name: str) -> int:
-    return as_tokens(told.get(name)) or 0
+def _part(usage: dict[str, Any], name: str) -> int:
+    return as_tokens(usage.get(name)) or 0

@@ -8,7 +8,7 @@ from typing import Any
 from headrace.errors import RequestError, shown
 from headrace.protocol.body_bounds import TOO_COMPLEX
 from headrace.protocol.body_json import decode_object
-from headrace.protocol.dialects.openai_responses.depth import MAX_DEPTH, too_deep
+from headrace.protocol.dialects.openai_responses.values import MAX_DEPTH, too_deep
 
 Holder = dict[str, Any]
 

@@ -58,51 +58,51 @@ def read_call(body: bytes) -> ChatCall:
     What has no neutral form is in `extra` under the API's own name; of a field that has one in part
     (text, reasoning, include, tool_choice) only the rest is there, text.verbosity as "verbosity".
     """
-    asked = request_object(body)
-    extra = rest(asked, _NEUTRAL)
-    model = required_string(asked, "model")
-    taken = _input(asked)
-    instructions = string(asked, "instructions", "")
+    request = request_object(body)
+    extra = rest(request, _NEUTRAL)
+    model = required_string(request, "model")
+    taken = _input(request)
+    instructions = string(request, "instructions", "")
     if instructions:
         taken.instructions.insert(0, Text(text=instructions))
-    choice = read_tool_choice(asked.get("tool_choice"))
-    if choice is None and asked.get("tool_choice") is not None:
-        extra["tool_choice"] = asked["tool_choice"]
-    include = strings_of(asked, "include")
+    choice = read_tool_choice(request.get("tool_choice"))
+    if choice is None and request.get("tool_choice") is not None:
+        extra["tool_choice"] = request["tool_choice"]
+    include = strings_of(request, "include")
     if more := [one for one in include if one not in (ENCRYPTED, LOGPROBS)]:
         extra["include"] = more
     for name in ("store", "background"):
-        boolean(asked, name)
-    string(asked, "previous_response_id")
+        boolean(request, name)
+    string(request, "previous_response_id")
     return ChatCall(
         dialect=DIALECT,
         model=model,
         messages=tuple(taken.messages),
         instructions=tuple(taken.instructions),
-        tools=read_tools(asked),
+        tools=read_tools(request),
         tool_choice=choice,
-        parallel_tool_calls=boolean(asked, "parallel_tool_calls"),
-        max_tokens=integer(asked, "max_output_tokens", 1),
-        temperature=number(asked, "temperature", 2),
-        top_p=number(asked, "top_p", 1),
+        parallel_tool_calls=boolean(request, "parallel_tool_calls"),
+        max_tokens=integer(request, "max_output_tokens", 1),
+        temperature=number(request, "temperature", 2),
+        top_p=number(request, "top_p", 1),
         logprobs=True if LOGPROBS in include else None,
-        top_logprobs=integer(asked, "top_logprobs", 0, 20),
-        output=_output(asked, extra),
-        reasoning=_reasoning(asked, extra),
-        user=string(asked, "user"),
-        metadata=_metadata(asked),
-        service_tier=string(asked, "service_tier"),
-        stream=boolean(asked, "stream") or False,
+        top_logprobs=integer(request, "top_logprobs", 0, 20),
+        output=_output(request, extra),
+        reasoning=_reasoning(request, extra),
+        user=string(request, "user"),
+        metadata=_metadata(request),
+        service_tier=string(request, "service_tier"),
+        stream=boolean(request, "stream") or False,
         stream_usage=True,
         thought_signatures=True if ENCRYPTED in include else None,
         extra=extra,
     )
 
 
-def _input(asked: dict[str, Any]) -> Input:
-    value = asked.get("input")
+def _input(request: dict[str, Any]) -> Input:
+    value = request.get("input")
     if value is None:
-        if any(asked.get(name) is not None for name in (*STATEFUL_FIELDS, "instructions")):
+        if any(request.get(name) is not None for name in (*STATEFUL_FIELDS, "instructions")):
             return Input()
         raise missing("input", "give a string or a list of items")
     if not isinstance(value, str | list):
@@ -110,8 +110,8 @@ def _input(asked: dict[str, Any]) -> Input:
     return read_input(value)
 
 
-def _output(asked: dict[str, Any], extra: dict[str, Any]) -> OutputFormat | None:
-    text = mapping_of(asked, "text")
+def _output(request: dict[str, Any], extra: dict[str, Any]) -> OutputFormat | None:
+    text = mapping_of(request, "text")
     if text is None:
         return None
     if verbosity := string(text, "verbosity", "text."):
@@ -143,8 +143,8 @@ def _output(asked: dict[str, Any], extra: dict[str, Any]) -> OutputFormat | None
     return None
 
 
-def _reasoning(asked: dict[str, Any], extra: dict[str, Any]) -> Reasoning | None:
-    reasoning = mapping_of(asked, "reasoning")
+def _reasoning(request: dict[str, Any], extra: dict[str, Any]) -> Reasoning | None:
+    reasoning = mapping_of(request, "reasoning")
     if reasoning is None:
         return None
     effort = string(reasoning, "effort", "reasoning.")
@@ -160,8 +160,8 @@ def _reasoning(asked: dict[str, Any], extra: dict[str, Any]) -> Reasoning | None
     return Reasoning(effort=known, summary=summary, shown=True if summary else None)
 
 
-def _metadata(asked: dict[str, Any]) -> dict[str, str] | None:
-    metadata = mapping_of(asked, "metadata")
+def _metadata(request: dict[str, Any]) -> dict[str, str] | None:
+    metadata = mapping_of(request, "metadata")
     for name, value in (metadata or {}).items():
         if not isinstance(value, str):
             raise RequestError(

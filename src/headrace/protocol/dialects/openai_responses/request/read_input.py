@@ -29,7 +29,7 @@ from headrace.protocol.neutral.carried_id import unpack
 from headrace.protocol.neutral.part import Media, Opaque, Part, Text, ToolCall, ToolResult
 
 _MESSAGE = frozenset({"type", "role", "content"})
-_SAID = _MESSAGE | {"id", "phase", "status"}
+_MODEL_MESSAGE = _MESSAGE | {"id", "phase", "status"}
 _CALL = frozenset({"type", "call_id", "name", "arguments", "id"})
 _RESULT = frozenset({"type", "call_id", "output", "id", "name"})
 _REASONING = frozenset({"type", "id", "summary", "content", "encrypted_content", "status"})
@@ -150,7 +150,7 @@ def read_input(value: Any) -> Input:
 
 def _assistant_parts(item: dict[str, Any], at: str) -> list[Part]:
     content = item.get("content")
-    extra = rest(item, _SAID) | message_extra(item)
+    extra = rest(item, _MODEL_MESSAGE) | message_extra(item)
     if isinstance(content, str):
         return [Text(text=content, extra=extra)]
     parts: list[Part] = []

@@ -12,7 +12,7 @@ from headrace.protocol.dialects.openai_responses.ids import input_item_id
 _PREFIXES = {"message": "msg", "reasoning": "rs", "image_generation_call": "ig"}
 
 
-def own_items(value: Any, response: str) -> list[dict[str, Any]]:
+def stored_input(value: Any, response: str) -> list[dict[str, Any]]:
     """The items of `input` as it was read before. response: the id of the answer to it."""
     if value is None:
         return []

@@ -29,7 +29,7 @@ _OF_OPENAI = frozenset(
 )
 # What the API's description asks for; others take less.
 _LEAST_TOKENS = 16
-_UNSAID = (
+_UNSUPPORTED = (
     "top_k",
     "min_p",
     "frequency_penalty",
@@ -78,7 +78,7 @@ def write_call(call: ChatCall, model: str, *, origin: str, unsigned: bool) -> En
     if call.stream:
         body["stream"] = True
     _extra(call, body, dropped)
-    _unsaid(call, dropped)
+    _unsupported(call, dropped)
     return EncodedRequest(
         "/responses",
         {"content-type": "application/json"},
@@ -146,14 +146,14 @@ def _text(call: ChatCall) -> dict[str, Any]:
 
 def _reasoning(call: ChatCall) -> dict[str, Any]:
     written: dict[str, Any] = {}
-    asked = call.reasoning
-    if asked is not None:
-        effort = asked.effort
-        if effort is None and asked.budget_tokens is not None:
-            effort = effort_of(asked.budget_tokens)
+    reasoning = call.reasoning
+    if reasoning is not None:
+        effort = reasoning.effort
+        if effort is None and reasoning.budget_tokens is not None:
+            effort = effort_of(reasoning.budget_tokens)
         _put(written, "effort", effort)
-        if asked.shown is not False:
-            _put(written, "summary", asked.summary or ("auto" if asked.shown else None))
+        if reasoning.shown is not False:
+            _put(written, "summary", reasoning.summary or ("auto" if reasoning.shown else None))
     if call.dialect == DIALECT:
         written |= _object(call.extra.get("reasoning"))
     return written
@@ -172,11 +172,11 @@ def _service_tier(call: ChatCall, dropped: set[str]) -> str | None:
 
 def _include(call: ChatCall) -> list[str]:
     include: list[str] = []
-    asked = call.reasoning
+    reasoning = call.reasoning
     if call.dialect == DIALECT:
         more = call.extra.get("include")
         include += more if isinstance(more, list) else []
-    elif asked is not None and _reasons(asked):
+    elif reasoning is not None and _reasons(reasoning):
         include.append(ENCRYPTED)
     if call.thought_signatures and ENCRYPTED not in include:
         include.append(ENCRYPTED)
@@ -185,10 +185,16 @@ def _include(call: ChatCall) -> list[str]:
     return include
 
 
-def _reasons(asked: Reasoning) -> bool:
-    if asked.effort == "none" or asked.budget_tokens == 0:
+def _reasons(reasoning: Reasoning) -> bool:
+    if reasoning.effort == "none" or reasoning.budget_tokens == 0:
         return False
-    wanted = (asked.effort, asked.budget_tokens, asked.adaptive, asked.shown, asked.summary)
+    wanted = (
+        reasoning.effort,
+        reasoning.budget_tokens,
+        reasoning.adaptive,
+        reasoning.shown,
+        reasoning.summary,
+    )
     return any(wanted)
 
 
@@ -207,8 +213,8 @@ def _extra(call: ChatCall, body: dict[str, Any], dropped: set[str]) -> None:
             body.setdefault(name, value)
 
 
-def _unsaid(call: ChatCall, dropped: set[str]) -> None:
-    dropped.update(name for name in _UNSAID if getattr(call, name) is not None)
+def _unsupported(call: ChatCall, dropped: set[str]) -> None:
+    dropped.update(name for name in _UNSUPPORTED if getattr(call, name) is not None)
     if call.stop:
         dropped.add("stop")
     if call.choices not in (None, 1):

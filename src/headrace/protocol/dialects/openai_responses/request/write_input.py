@@ -67,14 +67,14 @@ class InputWriter:
             if not self._own:
                 self._note("messages.extra", message.extra)
             if message.role == "assistant":
-                self._said(message.parts, at)
+                self._model_turn(message.parts, at)
             elif message.role == "tool":
                 self._results(message, at)
             else:
-                self._asked(message, at)
+                self._user_turn(message, at)
         return "\n\n".join(first) if first else None
 
-    def _asked(self, message: Message, at: str) -> None:
+    def _user_turn(self, message: Message, at: str) -> None:
         content: list[dict[str, Any]] = []
         role = message.extra.get("role")
         head: dict[str, Any] = {"role": role if role in _SYSTEM_ROLES else "user"}
@@ -176,7 +176,7 @@ class InputWriter:
             item["name"] = part.name
         self.items.append({**more, **item})
 
-    def _said(self, parts: Iterable[Part], at: str) -> None:
+    def _model_turn(self, parts: Iterable[Part], at: str) -> None:
         """A turn of the model: its texts are messages, all else is an item of its own."""
         texts: list[Text | Refusal | Opaque] = []
         thoughts: list[Thinking] = []

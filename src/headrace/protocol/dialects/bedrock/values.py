@@ -1,6 +1,14 @@
-"""Words that several files of this dialect share."""
+"""Words that several files of this dialect share, and JSON at its edges.
+
+Integers beyond 64 bits, which msgspec reads and does not write, are written too.
+"""
 
 from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
 
 DIALECT = "bedrock"
 
@@ -65,3 +73,15 @@ FORMATS = {
     "video": VIDEO_FORMATS,
     "document": DOCUMENT_FORMATS,
 }
+
+
+NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What reading a body may raise."""
+
+
+def encoded(value: Any) -> bytes:
+    """JSON of what came from JSON. Raises RecursionError for what is nested too deeply."""
+    try:
+        return msgspec.json.encode(value)
+    except OverflowError:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headrace.protocol.dialects.openai_responses import CLIENT
-from headrace.protocol.dialects.openai_responses.reply.kept import Kept
+from headrace.protocol.dialects.openai_responses.reply.stream_writer import AnswerSize
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.dialect import AnswerTooLongError
 from headrace.protocol.neutral.event import (
@@ -36,14 +36,14 @@ GREW = PartDelta(choice=0, part=0, text="a")
     ],
 )
 def test_an_answer_without_end_is_too_long(event: Any) -> None:
-    kept = Kept(10_000)
+    kept = AnswerSize(10_000)
     with pytest.raises(AnswerTooLongError, match="10,000 bytes"):
         for _ in range(1000):
             kept.take(event)
 
 
 def test_each_piece_counts_with_what_it_takes_beside_its_text() -> None:
-    kept = Kept(65 * 4)
+    kept = AnswerSize(65 * 4)
     for _ in range(4):
         kept.take(GREW)
     with pytest.raises(AnswerTooLongError):
