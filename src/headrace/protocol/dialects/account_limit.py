@@ -34,9 +34,9 @@ def is_of_request_alone(
     """Whether a smaller or a plainer request would be answered by the same key."""
     words = message.lower()
     if status in (413, 429):
-        return any(one in words for one in _TOO_LARGE)
+        return any(phrase in words for phrase in _TOO_LARGE)
     if status == 402:
-        return any(one in words for one in _TOO_DEAR)
+        return any(phrase in words for phrase in _TOO_DEAR)
     if status != 403 or code is not None or type_ != "invalid_request_error":
         return False
-    return bool(words) and not any(one in words for one in _OF_OTHERS)
+    return bool(words) and not any(phrase in words for phrase in _OF_OTHERS)

@@ -12,5 +12,5 @@ def note_unsupported(part: Part, dropped: dict[str, None]) -> None:
     if isinstance(part, Text | Media | ToolCall | ToolResult) and part.cache is not None:
         dropped["messages.cache"] = None
     if isinstance(part, Text | Media | ToolCall) and part.extra:
-        kind = next(name for one, name in _NAMES if isinstance(part, one))
+        kind = next(name for part_type, name in _NAMES if isinstance(part, part_type))
         dropped |= {f"messages.{kind}.{name}": None for name in part.extra}

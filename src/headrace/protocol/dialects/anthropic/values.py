@@ -70,7 +70,7 @@ def count(value: object) -> int | None:
 
 def rest(value: Mapping[str, Any], known: frozenset[str]) -> dict[str, Any]:
     """The fields that are said (not null) and not `known`."""
-    return {key: one for key, one in value.items() if key not in known and one is not None}
+    return {key: field for key, field in value.items() if key not in known and field is not None}
 
 
 def _unraw(value: object) -> Any:

@@ -107,15 +107,15 @@ class BedrockEmbeddings:
 
 def _texts(call: EmbeddingCall) -> list[str]:
     texts: list[str] = []
-    for number, one in enumerate(call.inputs):
-        if not isinstance(one, str) or not one:
-            what = "token ids" if one and not isinstance(one, str) else "an empty input"
+    for number, entry in enumerate(call.inputs):
+        if not isinstance(entry, str) or not entry:
+            what = "token ids" if entry and not isinstance(entry, str) else "an empty input"
             raise RequestError(
                 f"input[{number}]: Bedrock does not embed {what}; send text",
                 param="input",
                 code="invalid_value",
             )
-        texts.append(one)
+        texts.append(entry)
     return texts
 
 

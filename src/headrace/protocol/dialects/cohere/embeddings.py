@@ -62,7 +62,7 @@ def write_embeddings(call: EmbeddingCall, model: str) -> EmbeddingExchange:
     Without either it is "search_document". Raises RequestError for token ids, for no texts at all
     and for a task that Cohere has no input_type for.
     """
-    texts = [one for one in call.inputs if isinstance(one, str)]
+    texts = [entry for entry in call.inputs if isinstance(entry, str)]
     if len(texts) != len(call.inputs):
         raise RequestError(
             "input: Cohere embeds texts, not token ids; send the text", param="input"

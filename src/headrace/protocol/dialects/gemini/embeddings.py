@@ -98,7 +98,7 @@ class GeminiEmbeddings(msgspec.Struct, frozen=True, kw_only=True):
             found, told = _vectors(reply)
             if not found:
                 raise DamagedReplyError("the reply holds no embeddings")
-            vectors += [_packed(one) for one in found]
+            vectors += [_packed(vector) for vector in found]
             counts.append(told)
         tokens = summed(counts)
         usage = None if tokens is None else TokenUsage(input_tokens=tokens)
@@ -111,14 +111,14 @@ class GeminiEmbeddings(msgspec.Struct, frozen=True, kw_only=True):
 
 def _texts(call: EmbeddingCall) -> list[str]:
     texts: list[str] = []
-    for at, one in enumerate(call.inputs):
-        if not isinstance(one, str):
+    for at, entry in enumerate(call.inputs):
+        if not isinstance(entry, str):
             raise RequestError(
                 f"input[{at}] is a list of token ids; Gemini embeds only text: send the text",
                 param="input",
                 code="unsupported_input",
             )
-        texts.append(one)
+        texts.append(entry)
     if not texts:
         raise RequestError("input: is empty; send at least one text", param="input")
     return texts
@@ -174,14 +174,16 @@ def _prediction(
 def _vectors(reply: dict[str, Any]) -> tuple[list[Any], int | None]:
     """The lists of numbers and the tokens they took, of any of the three methods."""
     if "predictions" in reply:
-        held = [mapping(one.get("embeddings")) for one in objects(reply["predictions"])]
-        counts = [mapping(one.get("statistics")).get("token_count") for one in held]
+        held = [
+            mapping(prediction.get("embeddings")) for prediction in objects(reply["predictions"])
+        ]
+        counts = [mapping(embedding.get("statistics")).get("token_count") for embedding in held]
         tokens = summed(as_tokens(count, or_text=True) for count in counts)
-        return [one.get("values") for one in held], tokens
+        return [embedding.get("values") for embedding in held], tokens
     if "embedding" in reply:
         found = [mapping(reply["embedding"]).get("values")]
     else:
-        found = [one.get("values") for one in objects(reply.get("embeddings"))]
+        found = [embedding.get("values") for embedding in objects(reply.get("embeddings"))]
     told = mapping(reply.get("usageMetadata")).get("promptTokenCount")
     return found, as_tokens(told, or_text=True)
 

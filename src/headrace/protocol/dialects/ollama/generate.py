@@ -70,8 +70,8 @@ class GenerateStreamReader:
     def feed(self, piece: bytes) -> list[Event]:
         """Events completed by `piece`."""
         events: list[Event] = []
-        for one in self._lines.feed(piece):
-            events += self._chat.feed(_to_chat(one) + b"\n")
+        for chunk in self._lines.feed(piece):
+            events += self._chat.feed(_to_chat(chunk) + b"\n")
         if self._lines.too_long and not self._is_over:
             self._is_over = True
             message = f"a line of the stream exceeds {self._lines.max_line_bytes} bytes"
@@ -83,8 +83,8 @@ class GenerateStreamReader:
         if self._is_over:
             return []
         events: list[Event] = []
-        for one in self._lines.end():
-            events += self._chat.feed(_to_chat(one) + b"\n")
+        for chunk in self._lines.end():
+            events += self._chat.feed(_to_chat(chunk) + b"\n")
         return events + self._chat.end()
 
 
@@ -106,7 +106,7 @@ class GenerateWriter:
     def write(self, event: Event) -> bytes:
         """The lines that an event becomes."""
         lines = self._chat.write(event).splitlines()
-        return b"".join(line(_to_generate(one)) for one in lines)
+        return b"".join(line(_to_generate(chunk)) for chunk in lines)
 
     def keep_alive(self) -> bytes:
         """Nothing: clients read every line as JSON, empty ones too."""

@@ -92,8 +92,8 @@ def write_ps(names: Sequence[str], facts: ModelFacts = NO_FACTS) -> bytes:
     """The reply to GET /api/ps: what is served is always loaded, and on no graphics card."""
     more = {"expires_at": _FOREVER, "size_vram": 0, "context_length": facts.context_tokens}
     loaded = [{**_summary(name, EPOCH, facts), **more} for name in names]
-    for one in loaded:
-        del one["modified_at"]
+    for model in loaded:
+        del model["modified_at"]
     return msgspec.json.encode({"models": loaded})
 
 

@@ -37,9 +37,11 @@ class WaitingCalls:
 
     def answered(self, name: str, given: str | None) -> tuple[str, str]:
         """The id and the name of the call that a result belongs to. given: the result's own id."""
-        found = next((one for one in self._waiting if given is not None and one.id == given), None)
+        found = next(
+            (call for call in self._waiting if given is not None and call.id == given), None
+        )
         if found is None and given is None:
-            same = (one for one in self._waiting if one.name == name)
+            same = (call for call in self._waiting if call.name == name)
             found = next(same, self._waiting[0] if self._waiting else None)
         if found is not None:
             self._waiting.remove(found)

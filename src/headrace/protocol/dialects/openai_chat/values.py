@@ -27,9 +27,9 @@ def whole(value: Any) -> int | None:
 def left_over(value: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:
     """The fields of an object that are not `known` and say something."""
     return {
-        name: one
-        for name, one in value.items()
-        if name not in known and one is not None and one != "" and one != []
+        name: field
+        for name, field in value.items()
+        if name not in known and field is not None and field != "" and field != []
     }
 
 

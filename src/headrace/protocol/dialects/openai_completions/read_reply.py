@@ -52,7 +52,7 @@ def read_reply(body: bytes) -> ChatReply:
         dialect=DIALECT,
         id=text(reply.get("id")),
         model=text(reply.get("model")),
-        choices=tuple(_choice(one, at) for at, one in enumerate(objects(listed))),
+        choices=tuple(_choice(choice, at) for at, choice in enumerate(objects(listed))),
         usage=read_usage(usage),
         created_s=whole(reply.get("created")) or None,
         extra=extra,

@@ -105,7 +105,7 @@ def content_part(content: dict[str, Any], item: dict[str, Any]) -> Part:
 
 def message_parts(item: dict[str, Any]) -> list[Part]:
     """All content parts of the model's message."""
-    return [content_part(one, item) for one in objects(item.get("content"))]
+    return [content_part(content, item) for content in objects(item.get("content"))]
 
 
 def written_text(
@@ -119,8 +119,8 @@ def written_text(
     }
     if own:
         part |= {
-            name: one
-            for name, one in extra.items()
+            name: value
+            for name, value in extra.items()
             if name not in part and name not in _OF_MESSAGE and name != "role"
         }
     return part
@@ -129,11 +129,11 @@ def written_text(
 def read_annotations(extra: dict[str, Any]) -> list[dict[str, Any]]:
     """A text's annotations in this API's form; OpenAI's chat has them one object deeper."""
     found = []
-    for one in objects(extra.get("annotations")):
-        kind = text(one.get("type"))
-        inner = one.get(kind)
+    for annotation in objects(extra.get("annotations")):
+        kind = text(annotation.get("type"))
+        inner = annotation.get(kind)
         if isinstance(inner, dict):
-            one = {"type": kind, **inner}
+            annotation = {"type": kind, **inner}
         if kind in _ANNOTATIONS:
-            found.append(one)
+            found.append(annotation)
     return found

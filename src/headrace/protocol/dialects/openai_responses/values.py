@@ -57,7 +57,7 @@ def mapping(value: Any) -> dict[str, Any]:
 
 def objects(value: Any) -> list[dict[str, Any]]:
     """The objects of a list, else []."""
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def count(value: Any) -> int:
@@ -78,7 +78,7 @@ def whole(value: Any) -> int | None:
 
 def rest(value: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:
     """The fields of an object that are not `known` and say something."""
-    return {name: one for name, one in value.items() if name not in known and one is not None}
+    return {name: field for name, field in value.items() if name not in known and field is not None}
 
 
 def decoded_reply(body: bytes | str) -> dict[str, Any]:

@@ -45,7 +45,7 @@ class Prediction(msgspec.Struct, frozen=True):
             return ""
         if isinstance(output, str):
             return output
-        if isinstance(output, list) and all(isinstance(one, str) for one in output):
+        if isinstance(output, list) and all(isinstance(piece, str) for piece in output):
             return "".join(output)
         raise DamagedReplyError("the prediction's output is neither a text nor a list of texts")
 

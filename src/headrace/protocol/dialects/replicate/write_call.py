@@ -68,7 +68,7 @@ def write_call(call: ChatCall, model: str, max_tokens_input: str = "max_tokens")
         given[max_tokens_input] = call.max_tokens
     given |= {name: getattr(call, name) for name in _INPUTS if getattr(call, name) is not None}
     # The list is one text with commas between: a comma within cannot be told.
-    if any("," in one for one in call.stop):
+    if any("," in stop for stop in call.stop):
         dropped["stop"] = None
     elif call.stop:
         given["stop_sequences"] = ",".join(call.stop)

@@ -69,4 +69,4 @@ def write_finish(
 
 def kept_fields(extra: dict[str, Any]) -> dict[str, Any]:
     """The message's fields that `answer_extra` kept."""
-    return {key: one for key, one in mapping(extra.get(NAME)).items() if key != _REASON}
+    return {key: value for key, value in mapping(extra.get(NAME)).items() if key != _REASON}

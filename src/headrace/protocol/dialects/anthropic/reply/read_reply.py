@@ -64,7 +64,9 @@ def read_token_count(body: bytes) -> int:
 
 def _reply(message: dict[str, Any]) -> ChatReply:
     content = message.get("content")
-    if not isinstance(content, list) or not all(isinstance(one, dict) for one in content):
+    if not isinstance(content, list) or not all(
+        isinstance(content_block, dict) for content_block in content
+    ):
         raise DamagedReplyError("the reply's content is not a list of blocks")
     usage = mapping(message.get("usage"))
     start = start_extra(usage)

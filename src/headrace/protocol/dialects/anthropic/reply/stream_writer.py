@@ -276,7 +276,8 @@ def _opened(block: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]
     kind = block["type"]
     if kind == "text":
         deltas = [
-            {"type": "citations_delta", "citation": one} for one in block.get("citations", ())
+            {"type": "citations_delta", "citation": citation}
+            for citation in block.get("citations", ())
         ]
         deltas.append({"type": "text_delta", "text": block["text"]})
         return {"type": "text", "text": ""}, deltas

@@ -55,10 +55,10 @@ def read_usage(value: object) -> TokenUsage | None:
         return None
     is_incomplete = _is_incomplete(usage)
     iterations = usage.get(_ITERATIONS)
-    for one in map(mapping, iterations if isinstance(iterations, list) else ()):
-        if _is_summed(one) and (more := _read_numbers(one)) is not None:
+    for iteration in map(mapping, iterations if isinstance(iterations, list) else ()):
+        if _is_summed(iteration) and (more := _read_numbers(iteration)) is not None:
             found = _sum(found, more)
-        is_incomplete = is_incomplete or one.get("type") not in _OF_MODEL
+        is_incomplete = is_incomplete or iteration.get("type") not in _OF_MODEL
     return msgspec.structs.replace(found, is_incomplete=True) if is_incomplete else found
 
 

@@ -41,13 +41,17 @@ def drop_earliest(body: dict[str, Any]) -> bool:
 
     What comes later covers what came before it, so the last marks save the most.
     """
-    holders = [one for one in body.get("tools", ()) if CONTROL in one]
+    holders = [tool for tool in body.get("tools", ()) if CONTROL in tool]
     if isinstance(system := body.get("system"), list):
-        holders += [one for one in system if CONTROL in one]
+        holders += [text_block for text_block in system if CONTROL in text_block]
     for message in body["messages"]:
         for block in message["content"]:
             if block.get("type") == "tool_result":
-                holders += [one for one in block.get("content", ()) if CONTROL in one]
+                holders += [
+                    inner_block
+                    for inner_block in block.get("content", ())
+                    if CONTROL in inner_block
+                ]
             if CONTROL in block:
                 holders.append(block)
     spare = holders[: max(0, len(holders) + (CONTROL in body) - MOST_MARKS)]

@@ -121,7 +121,7 @@ def _tool_result(block: dict[str, Any], path: str) -> ToolResult:
     elif isinstance(content, str):
         parts = (Text(text=content),)
     else:
-        parts = tuple(_result_part(one, at) for one, at in _blocks(content, f"{path}.content"))
+        parts = tuple(_result_part(inner, at) for inner, at in _blocks(content, f"{path}.content"))
     return ToolResult(
         call_id=call_id,
         content=parts,

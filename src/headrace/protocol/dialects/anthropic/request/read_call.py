@@ -163,7 +163,7 @@ def _share(values: Json, name: str) -> float | None:
 
 def _stop(value: object) -> tuple[str, ...]:
     items = enumerate(want_list(value, "stop_sequences"))
-    return tuple(want_text(one, f"stop_sequences[{index}]") for index, one in items)
+    return tuple(want_text(stop, f"stop_sequences[{index}]") for index, stop in items)
 
 
 def _output(values: Json, config: Json) -> OutputFormat | None:

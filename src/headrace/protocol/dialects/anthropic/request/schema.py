@@ -50,9 +50,9 @@ def _schema(schema: object, lost: dict[str, None]) -> object:
         if key in _KEPT or key == "description":
             written[key] = value
         elif key in _LISTS and isinstance(value, list):
-            written[_LISTS[key]] = [_schema(one, lost) for one in value]
+            written[_LISTS[key]] = [_schema(inner, lost) for inner in value]
         elif key in _MAPS and isinstance(value, dict):
-            written[key] = {name: _schema(one, lost) for name, one in value.items()}
+            written[key] = {name: _schema(inner, lost) for name, inner in value.items()}
         elif key == "items":
             written[key] = _schema(value, lost)
         elif _is_kept_bound(key, value):

@@ -177,7 +177,11 @@ def _write_sampling(
     for name, value in (("temperature", temperature), ("top_p", top_p), ("top_k", top_k)):
         if value is not None:
             body[name] = value
-    stop = call.stop if call.dialect == NAME else tuple(one for one in call.stop if one.strip())
+    stop = (
+        call.stop
+        if call.dialect == NAME
+        else tuple(sequence for sequence in call.stop if sequence.strip())
+    )
     if stop:
         body["stop_sequences"] = list(stop)
     if len(stop) < len(call.stop):

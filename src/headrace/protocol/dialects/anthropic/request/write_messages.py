@@ -93,10 +93,10 @@ class BlockWriter:
     def _tool_result(self, part: ToolResult, path: str) -> dict[str, Any]:
         block: dict[str, Any] = {"type": "tool_result", "tool_use_id": _clean(part.call_id)}
         content = []
-        for one in part.content:
-            if self.own and isinstance(one, Text) and isinstance(one.extra.get(BLOCK), dict):
-                content.append(dict(one.extra[BLOCK]))
-            elif (written := self.block(one, "tool", path)) is not None:
+        for inner in part.content:
+            if self.own and isinstance(inner, Text) and isinstance(inner.extra.get(BLOCK), dict):
+                content.append(dict(inner.extra[BLOCK]))
+            elif (written := self.block(inner, "tool", path)) is not None:
                 content.append(written)
         if content:
             block["content"] = content
@@ -137,7 +137,7 @@ def _clean(id: str) -> str:
     """An id the API takes (letters, digits, "_", "-"); the same for the same, others for others."""
     if id and _ID_CHARACTERS.issuperset(id):
         return id
-    kept = "".join(one if one in _ID_CHARACTERS else "_" for one in id)
+    kept = "".join(character if character in _ID_CHARACTERS else "_" for character in id)
     return f"{kept}_{zlib.crc32(id.encode()):08x}"
 
 
@@ -218,7 +218,7 @@ class _Turns:
         for block in content:
             if block["type"] == "text":
                 block["text"] = f"<system>{block['text']}</system>"
-        self._join("user", [one for one in content if one["type"] == "text"], {})
+        self._join("user", [inner for inner in content if inner["type"] == "text"], {})
 
     def _join(self, role: str, content: list[dict[str, Any]], extra: dict[str, Any]) -> None:
         if self.written and not extra:

@@ -206,9 +206,9 @@ def _tool_use(fields: dict[str, Any]) -> Part:
 
 def _cited(fields: dict[str, Any]) -> Text:
     pieces = (
-        one["text"]
-        for one in as_list(fields.get("content"))
-        if isinstance(one, dict) and isinstance(one.get("text"), str)
+        block["text"]
+        for block in as_list(fields.get("content"))
+        if isinstance(block, dict) and isinstance(block.get("text"), str)
     )
     citations = as_list(fields.get("citations"))
     return Text(

@@ -342,7 +342,7 @@ class _Held:
             text = "".join(self.deltas)
             value = {**self._start, "input": msgspec.json.decode(text) if text else {}}
         else:
-            content = [one for delta in self.deltas for one in as_list(delta["toolResult"])]
+            content = [result for delta in self.deltas for result in as_list(delta["toolResult"])]
             value = {**self._start, "content": content}
         return Opaque(DIALECT, {self.kind: value})
 

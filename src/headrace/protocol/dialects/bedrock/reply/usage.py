@@ -32,7 +32,9 @@ def read_usage(value: Any) -> TokenUsage | None:
         return None
     if usage.get(_CACHE_WRITE) is None:
         written = split or 0
-    of_an_hour = summed(count(one.get(_INPUT)) for one in details if one.get("ttl") == "1h")
+    of_an_hour = summed(
+        count(detail.get(_INPUT)) for detail in details if detail.get("ttl") == "1h"
+    )
     for_1h = min(of_an_hour or 0, written)
     return TokenUsage(
         input_tokens=fresh,

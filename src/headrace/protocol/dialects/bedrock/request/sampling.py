@@ -44,7 +44,7 @@ def inference_config(
 def _stop(call: ChatCall, family: Family, dropped: list[str]) -> list[str]:
     """Without empty ones, and for Anthropic's models those of white space: they are refused."""
     claude = family.vendor == "anthropic"
-    stop = [one for one in call.stop if (one.strip() if claude else one)]
+    stop = [sequence for sequence in call.stop if (sequence.strip() if claude else sequence)]
     if len(stop) < len(call.stop):
         dropped.append("stop")
     return stop

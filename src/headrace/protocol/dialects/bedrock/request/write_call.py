@@ -178,7 +178,7 @@ def _pass_on(call: ChatCall, family: Family, body: dict[str, Any], dropped: list
 def _pass_betas(name: str, value: Any, body: dict[str, Any], dropped: list[str]) -> None:
     """Pass on those of Anthropic's header ("betas") that Bedrock knows."""
     asked = value if isinstance(value, list) else [value]
-    known = [one for one in asked if name != "betas" or one in BETAS]
+    known = [beta for beta in asked if name != "betas" or beta in BETAS]
     if len(known) < len(asked):
         dropped.append(f"extra.{name}")
     if known:

@@ -67,7 +67,7 @@ def write_turns(
             turns[-1].blocks.extend(blocks)
         else:
             turns.append(_Turn(role, blocks))
-    turns = [turn for one in turns for turn in _arranged(one, family)]
+    turns = [arranged for turn in turns for arranged in _arranged(turn, family)]
     if not turns or (turns[0].role == "assistant" and not family.starts_with_assistant):
         turns.insert(0, _Turn("user", [_FILLER]))
     return [{"role": turn.role, "content": turn.blocks} for turn in turns]

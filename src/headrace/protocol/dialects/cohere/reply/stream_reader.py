@@ -67,8 +67,8 @@ class CohereStreamReader:
         if self._over:
             return events
         try:
-            for one in self._sse.feed(piece):
-                self._take(one, events)
+            for event in self._sse.feed(piece):
+                self._take(event, events)
                 if self._over:
                     break
         except (DamagedReplyError, StreamTooLargeError) as error:

@@ -60,7 +60,7 @@ class MessageWriter:
         self.dropped |= {f"messages.extra.{name}": None for name in extra if name not in kept}
         results = [part for part in message.parts if isinstance(part, ToolResult)]
         written = [self._result(result, path) for result in results]
-        others = tuple(one for one in message.parts if not isinstance(one, ToolResult))
+        others = tuple(other for other in message.parts if not isinstance(other, ToolResult))
         if role == "assistant":
             written.append(self._assistant(others, kept))
         elif others or not results:
@@ -121,15 +121,15 @@ class MessageWriter:
         if part.is_error:
             self.dropped["messages.is_error"] = None
         blocks: list[dict[str, Any]] = []
-        for one in part.content:
-            note_unsupported(one, self.dropped)
-            if isinstance(one, Text):
-                blocks.append({"type": "text", "text": one.text})
-            elif one.kind == "document":
-                blocks.append({"type": "document", "document": {"data": _document(one, path)}})
+        for inner in part.content:
+            note_unsupported(inner, self.dropped)
+            if isinstance(inner, Text):
+                blocks.append({"type": "text", "text": inner.text})
+            elif inner.kind == "document":
+                blocks.append({"type": "document", "document": {"data": _document(inner, path)}})
             else:
                 raise refused(
-                    one, path, "Cohere accepts only text and documents as results of tools"
+                    inner, path, "Cohere accepts only text and documents as results of tools"
                 )
         return {"role": "tool", "tool_call_id": part.call_id, "content": _shortest(blocks)}
 

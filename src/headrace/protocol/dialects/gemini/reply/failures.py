@@ -119,7 +119,7 @@ def failure_of(
         code=reason or text(error.get("status")) or None,
         param=_field_at_fault(details),
         retry_after_s=_retry_after_s(details, known),
-        request_id=next((known[one] for one in _REQUEST_ID_HEADERS if one in known), None),
+        request_id=next((known[header] for header in _REQUEST_ID_HEADERS if header in known), None),
     )
 
 
@@ -137,7 +137,7 @@ def _kind(
         return _BY_REASON[reason]
     if kind in ("bad_request", "permission", "authentication", "too_large"):
         for some, meant in _BY_WORDS:
-            if all(one in words for one in some):
+            if all(phrase in words for phrase in some):
                 return meant
     return kind
 
@@ -149,9 +149,11 @@ def _by_code(status: int | None) -> FailureKind:
 
 
 def _needs_money(words: str, details: list[dict[str, Any]]) -> bool:
-    if any(one in words for one in _SPENT):
+    if any(phrase in words for phrase in _SPENT):
         return True
-    for violation in (one for held in details for one in objects(held.get("violations"))):
+    for violation in (
+        violation for held in details for violation in objects(held.get("violations"))
+    ):
         quota = text(violation.get("quotaId"))
         if violation.get("quotaValue") in ("0", 0) or ("PerDay" in quota and "FreeTier" in quota):
             return True

@@ -61,9 +61,9 @@ def logprobs_of(result: Any) -> list[dict[str, Any]] | None:
     chosen = objects(told.get("chosenCandidates"))
     others = objects(told.get("topCandidates"))
     entries = []
-    for at, one in enumerate(chosen):
+    for at, candidate in enumerate(chosen):
         top = objects(others[at].get("candidates")) if at < len(others) else []
-        entries.append({**_entry(one), "top_logprobs": [_entry(other) for other in top]})
+        entries.append({**_entry(candidate), "top_logprobs": [_entry(other) for other in top]})
     return entries or None
 
 
@@ -299,7 +299,7 @@ class AnswerReader:
             if streamed and self._began is None:
                 return Failure(kind="network", message="the stream ended before it began")
             return Failure(kind="damaged", message="the reply holds no candidates")
-        if streamed and not self._blocked() and not all(one.reason for one in choices):
+        if streamed and not self._blocked() and not all(other.reason for other in choices):
             return Failure(kind="network", message="the stream ended before the answer did")
         if any(choice.is_within_call for choice in choices):
             return Failure(kind="damaged", message="the answer ended within a functionCall")

@@ -30,8 +30,8 @@ class GeminiStreamReader:
         if self._over:
             return events
         try:
-            for one in self._sse.feed(piece):
-                self._take(one.data, events)
+            for event in self._sse.feed(piece):
+                self._take(event.data, events)
                 if self._over:
                     break
         except (DamagedReplyError, StreamTooLargeError) as error:

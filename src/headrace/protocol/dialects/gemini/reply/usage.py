@@ -62,7 +62,7 @@ def service_tier_of(told: dict[str, Any]) -> str | None:
 
 def _audio(told: dict[str, Any], name: str) -> int:
     return sum(
-        as_tokens(one.get("tokenCount"), or_text=True) or 0
-        for one in objects(told.get(name))
-        if one.get("modality") == "AUDIO"
+        as_tokens(detail.get("tokenCount"), or_text=True) or 0
+        for detail in objects(told.get(name))
+        if detail.get("modality") == "AUDIO"
     )

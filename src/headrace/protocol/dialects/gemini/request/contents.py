@@ -144,16 +144,16 @@ class ContentsWriter:
                 "before its result",
                 param="messages",
             )
-        words = [one.text for one in part.content if isinstance(one, Text)]
+        words = [inner.text for inner in part.content if isinstance(inner, Text)]
         made: dict[str, Any] = {"name": name, "response": _response(words, part.is_error)}
         if self._place.call_ids and part.call_id:
             made["id"] = part.call_id
         within: list[dict[str, Any]] = []
-        for one in part.content:
-            self._note_dropped(one)
-            if not isinstance(one, Media):
+        for inner in part.content:
+            self._note_dropped(inner)
+            if not isinstance(inner, Media):
                 continue
-            written, dropped = write_media(one, self._place)
+            written, dropped = write_media(inner, self._place)
             self.dropped += dropped
             written.pop("thoughtSignature", None)  # not an answer of the model
             held = written.get("inlineData")

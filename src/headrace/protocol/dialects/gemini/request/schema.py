@@ -173,7 +173,7 @@ class _Conversion:
             made["type"] = _type(value)
         elif key == "properties":
             held = value if isinstance(value, dict) else {}
-            made[key] = {name: self.schema(one, depth + 1) for name, one in held.items()}
+            made[key] = {name: self.schema(inner, depth + 1) for name, inner in held.items()}
         elif key in ("anyOf", "oneOf", "prefixItems") or (key == "items" and _is_list(value)):
             branches = value if isinstance(value, list) else []
             name = "prefixItems" if key == "items" else key
@@ -224,7 +224,7 @@ class _Conversion:
             for value in values
             if isinstance(value, str | int | float) and not _is_bool(value)
         ]
-        truths = {one for one in values if _is_bool(one)}
+        truths = {truth for truth in values if _is_bool(truth)}
         if len(named) + len(truths) + values.count(None) < len(values) or len(truths) == 1:
             self.lost.add("const" if "const" in node else "enum")
             return
@@ -261,8 +261,10 @@ class _Conversion:
         if pointer not in self._names:
             target = self.target(pointer)
             wish = "".join(
-                one if one.isascii() and (one.isalnum() or one in "_-.") else "_"
-                for one in unquote(pointer.rpartition("/")[2]).lstrip("#")
+                character
+                if character.isascii() and (character.isalnum() or character in "_-.")
+                else "_"
+                for character in unquote(pointer.rpartition("/")[2]).lstrip("#")
             )
             wish = name = wish or "root"
             while name in self.definitions:
@@ -307,7 +309,9 @@ class _Conversion:
                     self.lost.add("allOf")
                 merged[key] = {**value, **given}
             elif key == "required" and isinstance(given, list) and isinstance(value, list):
-                names = (one for one in (*given, *value) if isinstance(one, str))
+                names = (
+                    given_name for given_name in (*given, *value) if isinstance(given_name, str)
+                )
                 merged[key] = list(dict.fromkeys(names))
             elif given != value and key not in ("title", "description"):
                 self.lost.add("allOf")
@@ -316,16 +320,16 @@ class _Conversion:
 def _type(value: Any) -> Any:
     """Lower case: clients that know OpenAPI's form write STRING."""
     if isinstance(value, list):
-        return [_type(one) for one in value]
+        return [_type(name) for name in value]
     return value.lower() if isinstance(value, str) else value
 
 
 def _type_of(values: list[Any]) -> str | None:
     if all(isinstance(value, str) for value in values):
         return "string"
-    if all(isinstance(one, int) for one in values):
+    if all(isinstance(member, int) for member in values):
         return "integer"
-    return "number" if all(isinstance(one, int | float) for one in values) else None
+    return "number" if all(isinstance(member, int | float) for member in values) else None
 
 
 def _is_bool(value: Any) -> bool:

@@ -26,13 +26,13 @@ def write_tools(call: ChatCall, model: str, place: Place) -> tuple[dict[str, Any
     """The fields `tools` and `toolConfig` as far as there are any, and what was dropped."""
     dropped: list[str] = []
     functions = [tool for tool in call.tools if isinstance(tool, Tool)]
-    hosted = [one for one in call.tools if isinstance(one, HostedTool)]
+    hosted = [hosted_tool for hosted_tool in call.tools if isinstance(hosted_tool, HostedTool)]
     entries: list[dict[str, Any]] = []
-    for one in hosted:
-        if one.dialect == DIALECT:
-            entries.append(one.value)
+    for hosted_tool in hosted:
+        if hosted_tool.dialect == DIALECT:
+            entries.append(hosted_tool.value)
         else:
-            dropped.append(f"tools.{text(one.value.get('type')) or one.dialect}")
+            dropped.append(f"tools.{text(hosted_tool.value.get('type')) or hosted_tool.dialect}")
     if entries and functions and isinstance(place, GeminiApi) and _combines(model):
         config: dict[str, Any] = {"includeServerSideToolInvocations": True}
     else:

@@ -61,7 +61,7 @@ def write_call(call: ChatCall, model: str, place: Place) -> EncodedRequest:
         body["systemInstruction"] = {
             "parts": [{"text": instruction.text} for instruction in call.instructions]
         }
-        if any(one.cache is not None for one in call.instructions):
+        if any(system_text.cache is not None for system_text in call.instructions):
             dropped.append("cache")
     fields, lost = write_tools(call, model, place)
     body.update(fields)

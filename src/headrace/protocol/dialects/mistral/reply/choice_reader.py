@@ -67,11 +67,15 @@ def _thinking(chunk: dict[str, Any]) -> list[Piece | Opaque]:
     signed = text(chunk.get("signature"))
     signature = Signature(SIGNER, signed) if signed else None
     inner = objects(thoughts)
-    words = text(thoughts) or "".join(text(one.get("text")) for one in inner if _is_text(one))
+    words = text(thoughts) or "".join(
+        text(inner_chunk.get("text")) for inner_chunk in inner if _is_text(inner_chunk)
+    )
     found: list[Piece | Opaque] = []
     if words or signature is not None:
         found.append(Piece("thinking", words, signature))
-    return found + [Opaque(DIALECT, one) for one in inner if not _is_text(one)]
+    return found + [
+        Opaque(DIALECT, inner_chunk) for inner_chunk in inner if not _is_text(inner_chunk)
+    ]
 
 
 def _is_text(chunk: dict[str, Any]) -> bool:

@@ -99,7 +99,7 @@ def _words(fields: dict[str, Any]) -> _Words:
     told = text(message) or text(detail) or text(error)
     if not told:
         faults = objects(detail) or objects([detail])
-        told = "; ".join(one for one in map(_fault, faults[:_MOST_FAULTS]) if one)
+        told = "; ".join(fault for fault in map(_fault, faults[:_MOST_FAULTS]) if fault)
         if faults and not param:
             param = _place(faults[0])
     number = str(code) if isinstance(code, int) and not isinstance(code, bool) else text(code)

@@ -39,11 +39,11 @@ class MistralStreamReader:
         if self._over:
             return events
         try:
-            for one in self._sse.feed(piece):
-                if one.data == DONE_DATA:
+            for event in self._sse.feed(piece):
+                if event.data == DONE_DATA:
                     self._end(events)
                 else:
-                    self._take(read_object(one.data), events)
+                    self._take(read_object(event.data), events)
                 if self._over:
                     break
         except (DamagedReplyError, StreamTooLargeError) as error:

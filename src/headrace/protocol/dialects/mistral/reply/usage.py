@@ -26,7 +26,7 @@ def read_usage(value: Any) -> TokenUsage | None:
         return None
     told = [mapping(usage.get(name)).get("cached_tokens") for name in _DETAILS]
     told.append(usage.get("num_cached_tokens"))
-    cached = min(max(as_tokens(one) or 0 for one in told), prompt)
+    cached = min(max(as_tokens(tokens) or 0 for tokens in told), prompt)
     return TokenUsage(
         input_tokens=prompt - cached,
         cache_read_tokens=cached,

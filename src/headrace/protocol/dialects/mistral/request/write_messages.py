@@ -69,10 +69,10 @@ class MessageWriter:
             content = self._content(self._call.instructions, "instructions")
             told.append({"role": "system", "content": content})
         for number, message in enumerate(self._call.messages):
-            for one in self._messages(message, f"messages[{number}]"):
-                if told and told[-1]["role"] == "tool" and one["role"] == "user":
+            for following in self._messages(message, f"messages[{number}]"):
+                if told and told[-1]["role"] == "tool" and following["role"] == "user":
                     told.append({"role": "assistant", "content": "OK."})
-                told.append(one)
+                told.append(following)
         if told and told[-1]["role"] == "assistant" and "tool_calls" not in told[-1]:
             told[-1].setdefault("prefix", True)
         return told
@@ -93,7 +93,7 @@ class MessageWriter:
         self.dropped |= {f"messages.extra.{name}": None for name in extra if name not in kept}
         results = [part for part in message.parts if isinstance(part, ToolResult)]
         written = [self._result(result, path) for result in results]
-        others = tuple(one for one in message.parts if not isinstance(one, ToolResult))
+        others = tuple(other for other in message.parts if not isinstance(other, ToolResult))
         if role == "assistant":
             written.append(self._assistant(others, path) | kept)
         elif others or not results:
@@ -109,7 +109,7 @@ class MessageWriter:
                 "function": {"name": part.name, "arguments": part.arguments.strip() or "{}"},
                 "index": index,
             }
-            for index, part in enumerate(one for one in parts if isinstance(one, ToolCall))
+            for index, part in enumerate(call for call in parts if isinstance(call, ToolCall))
         ]
         told: dict[str, Any] = {
             "role": "assistant",

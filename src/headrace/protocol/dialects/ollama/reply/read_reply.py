@@ -126,12 +126,14 @@ def parts(message: Message | None, calls: int) -> Iterator[Text | Thinking | Med
         yield Text(text=message.content)
     for data in message.images or ():
         yield media(data)
-    for number, one in enumerate(message.tool_calls or (), calls):
-        name = one.function.name
+    for number, call in enumerate(message.tool_calls or (), calls):
+        name = call.function.name
         if not name:
             raise DamagedReplyError("a tool call has no name")
         yield ToolCall(
-            id=one.id or call_id(0, number), name=name, arguments=_arguments(one.function.arguments)
+            id=call.id or call_id(0, number),
+            name=name,
+            arguments=_arguments(call.function.arguments),
         )
 
 
@@ -157,7 +159,7 @@ def read_reply(body: bytes) -> ChatReply:
         raise DamagedReplyError("the answer is not done")
     done = read_done(body)
     found = tuple(parts(chunk.message, 0))
-    has_calls = any(isinstance(one, ToolCall) for one in found)
+    has_calls = any(isinstance(part, ToolCall) for part in found)
     choice = Choice(
         parts=found,
         finish=finish(chunk.done_reason, has_calls),

@@ -88,17 +88,17 @@ def write_parts(parts: Sequence[Part]) -> dict[str, Any]:
                 texts.append(unparsed(part))
             else:
                 calls.append(call)
-    thoughts = [one for one in parts if isinstance(one, Thinking)]
+    thoughts = [thought for thought in parts if isinstance(thought, Thinking)]
     message: dict[str, Any] = {"content": "".join(texts)}
     thinking = "".join(thought.text for thought in thoughts)
     if thinking:
         message["thinking"] = thinking
-    images = [one.data for one in parts if isinstance(one, Media) and one.kind == "image"]
+    images = [image.data for image in parts if isinstance(image, Media) and image.kind == "image"]
     if any(images):
         message["images"] = [data for data in images if data]
     if calls:
         message["tool_calls"] = calls
-    if any(one.signature is not None for one in thoughts):
+    if any(thought.signature is not None for thought in thoughts):
         # Ollama has no field for a signature. A client that gives messages back as they came
         # gives this one back too.
         message["reasoning_details"] = write_details(thoughts)

@@ -50,6 +50,6 @@ def _stop(options: Fields) -> tuple[str, ...] | None:
         return None
     if isinstance(value, str):
         return (value,)
-    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return tuple(value)
     raise options.wrong("stop", value, "a string or a list of strings")

@@ -44,7 +44,7 @@ def read_shared_fields(
     said, rest = read_options(options) if options is not None else ({}, {})
     stream = fields.flag("stream") is not False
     call: dict[str, Any] = {
-        "tools": tuple(_tool(one) for one in fields.objects("tools")),
+        "tools": tuple(_tool(tool) for tool in fields.objects("tools")),
         "output": _output(fields),
         "reasoning": read_think(fields),
         "logprobs": fields.flag("logprobs"),
@@ -69,7 +69,7 @@ def read_shared_fields(
 def _conversation(messages: list[Fields]) -> tuple[tuple[Text, ...], tuple[Message, ...]]:
     waiting = WaitingCalls()
     turns = [_message(message, waiting) for message in messages]
-    first = next((at for at, one in enumerate(turns) if not _is_instruction(one)), len(turns))
+    first = next((at for at, turn in enumerate(turns) if not _is_instruction(turn)), len(turns))
     instructions = [part for turn in turns[:first] for part in turn.parts]
     return tuple(
         instruction for instruction in instructions if isinstance(instruction, Text)
@@ -118,12 +118,12 @@ def _thoughts(message: Fields) -> list[Thinking]:
 
 def _tool_calls(message: Fields, waiting: WaitingCalls) -> list[ToolCall]:
     calls = []
-    for number, one in enumerate(message.objects("tool_calls")):
-        function = one.mapping("function")
+    for number, call in enumerate(message.objects("tool_calls")):
+        function = call.mapping("function")
         name = function.text("name") if function is not None else None
         if function is None or not name:
-            raise one.missing("function.name", "name the function that was called")
-        given = one.text("id")
+            raise call.missing("function.name", "name the function that was called")
+        given = call.text("id")
         signature: Signature | None = None
         if given:
             given, signature = carried_id.unpack(given)

@@ -53,9 +53,9 @@ class MessageWriter:
             extra = {}
         for part in message.parts:
             self._note(part)
-        results = [one for one in message.parts if isinstance(one, ToolResult)]
+        results = [result for result in message.parts if isinstance(result, ToolResult)]
         written = [self._result(result, path) | extra for result in results]
-        others = tuple(one for one in message.parts if not isinstance(one, ToolResult))
+        others = tuple(other for other in message.parts if not isinstance(other, ToolResult))
         if others or not results:
             written.append(self._turn(role, others, path) | extra)
         return written
@@ -109,8 +109,8 @@ class MessageWriter:
     def _result(self, part: ToolResult, path: str) -> dict[str, Any]:
         if part.is_error:
             self.dropped["messages.is_error"] = None
-        texts = [one.text for one in part.content if isinstance(one, Text)]
-        images = [write_image(one, path) for one in part.content if isinstance(one, Media)]
+        texts = [inner.text for inner in part.content if isinstance(inner, Text)]
+        images = [write_image(inner, path) for inner in part.content if isinstance(inner, Media)]
         written: dict[str, Any] = {"role": "tool", "content": "\n\n".join(texts)}
         name = part.name or self._names.get(part.call_id)
         if name:

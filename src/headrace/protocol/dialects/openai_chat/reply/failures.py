@@ -201,7 +201,7 @@ def _message(error: dict[str, Any]) -> str:
     if isinstance(words, list):
         # FastAPI: what is wrong, and where.
         words = "; ".join(
-            f"{_place(one.get('loc'))}: {text(one.get('msg'))}" for one in objects(words)
+            f"{_place(fault.get('loc'))}: {text(fault.get('msg'))}" for fault in objects(words)
         )
     raw = text(mapping(error.get("metadata")).get("raw"))
     words = text(words)
@@ -209,7 +209,7 @@ def _message(error: dict[str, Any]) -> str:
 
 
 def _place(at: Any) -> str:
-    return ".".join(str(one) for one in at) if isinstance(at, list) else text(at)
+    return ".".join(str(key) for key in at) if isinstance(at, list) else text(at)
 
 
 def _kind(status: int | None, fields: _ErrorFields) -> FailureKind:
@@ -222,11 +222,11 @@ def _kind(status: int | None, fields: _ErrorFields) -> FailureKind:
     words = fields.message.lower()
     # A rate limit counted in tokens speaks of too many tokens as well.
     if status not in (401, 402, 404, 429):
-        if any(one in words for one in _CONTEXT_WORDS):
+        if any(phrase in words for phrase in _CONTEXT_WORDS):
             return "context_length"
-        if any(one in words for one in _POLICY_WORDS):
+        if any(phrase in words for phrase in _POLICY_WORDS):
             return "content_policy"
-    if any(one in words for one in _PAYMENT_WORDS):
+    if any(phrase in words for phrase in _PAYMENT_WORDS):
         return "payment"
     if status is None:
         return _kind_of_type(fields.kind)

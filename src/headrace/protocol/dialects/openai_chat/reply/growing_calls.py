@@ -124,7 +124,7 @@ class GrowingCalls:
         if index is not None:
             found = next((call for call in reversed(self._calls) if call.index == index), None)
         elif number:
-            found = next((one for one in reversed(self._calls) if one.id == number), None)
+            found = next((known for known in reversed(self._calls) if known.id == number), None)
         elif not name and self._calls:
             found = self._calls[-1]
         if found is None or found.part is None:
@@ -234,12 +234,12 @@ class GrowingCalls:
             Opaque(
                 DIALECT,
                 {
-                    "id": one["id"],
+                    "id": custom["id"],
                     "type": "custom",
-                    "custom": {"name": one["name"], "input": "".join(one["pieces"])},
+                    "custom": {"name": custom["name"], "input": "".join(custom["pieces"])},
                 },
             )
-            for _, one in sorted(self._customs.items())
+            for _, custom in sorted(self._customs.items())
         ]
 
 

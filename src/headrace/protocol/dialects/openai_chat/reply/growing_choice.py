@@ -375,6 +375,6 @@ def _joined(pieces: list[str]) -> str:
     if not any(piece.endswith("=") for piece in pieces[:-1]):
         return "".join(pieces)
     try:
-        return base64.b64encode(b"".join(base64.b64decode(one) for one in pieces)).decode()
+        return base64.b64encode(b"".join(base64.b64decode(encoded) for encoded in pieces)).decode()
     except (binascii.Error, ValueError):
         return "".join(pieces)

@@ -202,7 +202,7 @@ class ChatStreamReader:
                 self._take_choice(choice, at, events)
                 if self._over:
                     return
-        kept = len(self._extra) + sum(one.kept for one in self._choices.values())
+        kept = len(self._extra) + sum(open_choice.kept for open_choice in self._choices.values())
         grown, self._kept = kept > self._kept, kept
         if grown:
             self._kept_bytes += size

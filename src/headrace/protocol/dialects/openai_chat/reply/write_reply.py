@@ -56,7 +56,7 @@ def write_reply(reply: ChatReply, call: ChatCall) -> bytes:
 def _choice(choice: Choice, *, own: bool, legacy: bool) -> dict[str, Any]:
     extra = choice.extra if own else {}
     refused = any(isinstance(part, Refusal) for part in choice.parts)
-    told = any(isinstance(one, Text) for one in choice.parts)
+    told = any(isinstance(part, Text) for part in choice.parts)
     logprobs: dict[str, Any] | None = None
     if choice.logprobs is not None:
         of_refusal = refused and not told
@@ -64,7 +64,7 @@ def _choice(choice: Choice, *, own: bool, legacy: bool) -> dict[str, Any]:
             "content": None if of_refusal else choice.logprobs,
             "refusal": choice.logprobs if of_refusal else None,
         }
-    called = any(isinstance(one, ToolCall) or is_custom_call(one) for one in choice.parts)
+    called = any(isinstance(part, ToolCall) or is_custom_call(part) for part in choice.parts)
     finish = choice.finish or finish_if_silent(called)
     written: dict[str, Any] = {
         "index": choice.index,

@@ -80,6 +80,6 @@ class Fields:
             return ()
         if isinstance(value, str):
             return (value,)
-        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             raise refuse(name, value, "a string or a list of strings")
         return tuple(value)

@@ -136,7 +136,9 @@ def _read_functions(fields: Fields) -> tuple[Tool | HostedTool, ...]:
     value = fields.take("functions")
     if not isinstance(value, list):
         raise refuse("functions", value, "a list")
-    return tuple(_read_function(one, f"functions[{at}]", {}) for at, one in enumerate(value))
+    return tuple(
+        _read_function(function, f"functions[{at}]", {}) for at, function in enumerate(value)
+    )
 
 
 def _read_tool_choice(fields: Fields) -> ToolChoice | None:
@@ -179,9 +181,9 @@ def _read_bias(fields: Fields) -> dict[str, float] | None:
 
 def _read_metadata(fields: Fields) -> dict[str, str] | None:
     value = fields.object("metadata")
-    for name, one in (value or {}).items():
-        if not isinstance(one, str):
-            raise refuse(f"metadata.{name}", one, "a string")
+    for name, entry in (value or {}).items():
+        if not isinstance(entry, str):
+            raise refuse(f"metadata.{name}", entry, "a string")
     return value
 
 

@@ -186,7 +186,7 @@ def _read_assistant(
     if content is not None:
         read = read_content(content, f"{at}.content")
         # Clients write "" where there is none.
-        parts += [one for one in read if not (isinstance(one, Text) and not one.text)]
+        parts += [made for made in read if not (isinstance(made, Text) and not made.text)]
     refusal = text(message.get("refusal"))
     if refusal:
         parts.append(Refusal(refusal))

@@ -154,4 +154,6 @@ def _nearest(effort: Effort, variant: Variant, dropped: list[str]) -> Effort:
         return effort
     dropped.append("reasoning.effort")
     at = EFFORTS.index(effort)
-    return min(variant.efforts, key=lambda one: (abs(EFFORTS.index(one) - at), -EFFORTS.index(one)))
+    return min(
+        variant.efforts, key=lambda known: (abs(EFFORTS.index(known) - at), -EFFORTS.index(known))
+    )

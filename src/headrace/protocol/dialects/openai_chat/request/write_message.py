@@ -54,15 +54,15 @@ class MessageWriter:
             return []
         if self._variant.one_system_message:
             joined = "\n\n".join(text.text for text in texts)
-            if any(one.cache for one in texts):
+            if any(instruction.cache for instruction in texts):
                 self.drop("cache")
             return [{"role": "system", "content": joined}]
         groups: list[list[Text]] = []
-        for one in texts:
-            if groups and one.extra.get("same_message"):
-                groups[-1].append(one)
+        for instruction in texts:
+            if groups and instruction.extra.get("same_message"):
+                groups[-1].append(instruction)
             else:
-                groups.append([one])
+                groups.append([instruction])
         return [self._system(group) for group in groups]
 
     def _system(self, group: list[Text]) -> dict[str, Any]:
@@ -73,9 +73,10 @@ class MessageWriter:
             self._name(message, name)
         texts = [
             msgspec.structs.replace(
-                one, extra={k: v for k, v in one.extra.items() if k not in _OF_MESSAGE}
+                instruction,
+                extra={k: v for k, v in instruction.extra.items() if k not in _OF_MESSAGE},
             )
-            for one in group
+            for instruction in group
         ]
         return {**message, "content": self._content(texts), **self._own(own)}
 
@@ -141,10 +142,10 @@ class MessageWriter:
                 if only.cache is not None:
                     self.drop("cache")
                 return only.text
-        written = [one for one in (self._part(part, extra=extra) for part in parts) if one]
-        if "parts" in self._takes or any(one["type"] != "text" for one in written):
+        written = [made for made in (self._part(part, extra=extra) for part in parts) if made]
+        if "parts" in self._takes or any(made["type"] != "text" for made in written):
             return written
-        return "\n".join(one["text"] for one in written)
+        return "\n".join(made["text"] for made in written)
 
     def _part(self, part: Part, *, extra: bool) -> dict[str, Any] | None:
         if isinstance(part, Text):
@@ -185,7 +186,7 @@ class MessageWriter:
         return written
 
     def _result(self, result: ToolResult, held: list[dict[str, Any]]) -> dict[str, Any]:
-        texts = [one for one in result.content if isinstance(one, Text)]
+        texts = [inner for inner in result.content if isinstance(inner, Text)]
         for part in result.content:
             if isinstance(part, Media):
                 written = self._part(part, extra=False)
@@ -243,12 +244,12 @@ class MessageWriter:
 
     def _assistant_content(self, texts: list[Part]) -> str | list[dict[str, Any]]:
         plain = [text for text in texts if isinstance(text, Text)]
-        marked = self._variant.cache_marks != "none" and any(one.cache for one in plain)
+        marked = self._variant.cache_marks != "none" and any(part.cache for part in plain)
         if marked or len(plain) < len(texts):
-            return [one for one in (self._part(part, extra=False) for part in texts) if one]
-        if any(one.cache for one in plain):
+            return [made for made in (self._part(part, extra=False) for part in texts) if made]
+        if any(part.cache for part in plain):
             self.drop("cache")
-        return "".join(one.text for one in plain)
+        return "".join(part.text for part in plain)
 
     def _made(self, media: Media, written: dict[str, Any]) -> None:
         """Media that the model itself made: a recording by its id, pictures as OpenRouter lists

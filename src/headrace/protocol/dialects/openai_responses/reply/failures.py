@@ -155,9 +155,9 @@ def _kind(code: str | None, type_: str, message: str, status: int | None) -> Fai
         return said
     if status in (None, 400, 413, 422):
         words = message[:_MOST_CHARACTERS].lower()
-        if any(one in words for one in _CONTEXT_WORDS):
+        if any(phrase in words for phrase in _CONTEXT_WORDS):
             return "context_length"
-        if any(one in words for one in _POLICY_WORDS):
+        if any(phrase in words for phrase in _POLICY_WORDS):
             return "content_policy"
     if status is None and code is not None and code.isdigit():
         status = int(code)  # OpenRouter: a status that came too late

@@ -287,9 +287,9 @@ class ItemsStream:
         if sort == "text":
             whole = content_part(content, item.value)
             more = {
-                name: one
-                for name, one in (whole.extra if isinstance(whole, Text) else {}).items()
-                if part.extra.get(name) != one
+                name: value
+                for name, value in (whole.extra if isinstance(whole, Text) else {}).items()
+                if part.extra.get(name) != value
             }
             citations = whole.citations if isinstance(whole, Text) else ()
             if more or citations:

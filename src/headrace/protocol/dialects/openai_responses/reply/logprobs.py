@@ -11,19 +11,19 @@ def read_logprobs(value: Any) -> list[dict[str, Any]]:
     """Log probabilities in the form of chat completions; bytes are null if missing."""
     return [
         {
-            "token": one.get("token"),
-            "logprob": one.get("logprob"),
-            "bytes": one.get("bytes"),
+            "token": entry.get("token"),
+            "logprob": entry.get("logprob"),
+            "bytes": entry.get("bytes"),
             "top_logprobs": [
                 {
                     "token": top.get("token"),
                     "logprob": top.get("logprob"),
                     "bytes": top.get("bytes"),
                 }
-                for top in objects(one.get("top_logprobs"))
+                for top in objects(entry.get("top_logprobs"))
             ],
         }
-        for one in objects(value)
+        for entry in objects(value)
     ]
 
 

@@ -154,14 +154,14 @@ class Output:
     def _text_ended(self, words: _Words, place: dict[str, Any], text: str) -> None:
         part = written_text(text, words.extra, words.citations, own=self._items.own)
         part["logprobs"] = [part_logprob(logprob) for logprob in words.logprobs]
-        for index, one in enumerate(part["annotations"]):
+        for index, annotation in enumerate(part["annotations"]):
             self._items.emit(
                 "response.output_text.annotation.added",
                 **place,
                 annotation_index=index,
-                annotation=one,
+                annotation=annotation,
             )
-        logprobs = [delta_logprob(one) for one in words.logprobs]
+        logprobs = [delta_logprob(entry) for entry in words.logprobs]
         self._items.emit("response.output_text.done", **place, text=text, logprobs=logprobs)
         self._part_done(place, part, "content")
 

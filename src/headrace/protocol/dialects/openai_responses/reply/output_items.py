@@ -48,7 +48,7 @@ class OutputItems:
         """An item that is to grow."""
         item = OpenItem(len(self.values), value, key)
         self.values.append(value)
-        begun = {name: [] if isinstance(one, list) else one for name, one in value.items()}
+        begun = {name: [] if isinstance(field, list) else field for name, field in value.items()}
         self.emit("response.output_item.added", output_index=item.index, item=begun)
         return item
 

@@ -50,8 +50,8 @@ class AnswerSize:
         self._bytes += _BESIDE_TEXT_BYTES
         if isinstance(event, PartDelta):
             self._bytes += len(event.text)
-            for one in event.logprobs or ():
-                others = objects(one.get("top_logprobs"))
+            for entry in event.logprobs or ():
+                others = objects(entry.get("top_logprobs"))
                 self._bytes += _BESIDE_TEXT_BYTES * (1 + len(others))
         elif isinstance(event, CompletePart):
             self._bytes += len(msgspec.json.encode(event.value))

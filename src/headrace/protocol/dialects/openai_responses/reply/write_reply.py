@@ -82,7 +82,7 @@ class Response:
         ended["incomplete_details"] = {"reason": reason} if reason else None
         ended["output"] = output
         if self.own:
-            ended |= {name: one for name, one in extra.items() if name != "usage"}
+            ended |= {name: value for name, value in extra.items() if name != "usage"}
         if not self.own and service_tier not in SERVICE_TIERS:
             # Anthropic's word; clients know no others than OpenAI's.
             service_tier = "default" if service_tier == "standard" else None
@@ -180,7 +180,7 @@ def write_reply(reply: ChatReply, call: ChatCall) -> bytes:
     began = ReplyStart(id=reply.id, model=reply.model, created_s=reply.created_s, extra=reply.extra)
     response = Response(call, began)
     output = Output(response.id, own=response.own)
-    choice = next((one for one in reply.choices if one.index == 0), Choice())
+    choice = next((other for other in reply.choices if other.index == 0), Choice())
     for event in replayed(reply):
         if isinstance(event, _OF_PARTS) and event.choice == 0:
             output.take(event)

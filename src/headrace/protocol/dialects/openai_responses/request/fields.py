@@ -111,9 +111,9 @@ def objects_of(holder: Holder, name: str, at: str = "") -> list[Holder]:
         return []
     if not isinstance(value, list):
         raise wrong(at + name, "a list", value)
-    for index, one in enumerate(value):
-        if not isinstance(one, dict):
-            raise wrong(f"{at}{name}[{index}]", "an object", one)
+    for index, item in enumerate(value):
+        if not isinstance(item, dict):
+            raise wrong(f"{at}{name}[{index}]", "an object", item)
     return value
 
 
@@ -124,7 +124,7 @@ def strings_of(holder: Holder, name: str) -> list[str]:
         return []
     if not isinstance(value, list):
         raise wrong(name, "a list of strings", value)
-    for index, one in enumerate(value):
-        if not isinstance(one, str):
-            raise wrong(f"{name}[{index}]", "a string", one)
+    for index, item in enumerate(value):
+        if not isinstance(item, str):
+            raise wrong(f"{name}[{index}]", "a string", item)
     return value

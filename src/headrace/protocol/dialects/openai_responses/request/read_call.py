@@ -69,7 +69,7 @@ def read_call(body: bytes) -> ChatCall:
     if choice is None and request.get("tool_choice") is not None:
         extra["tool_choice"] = request["tool_choice"]
     include = strings_of(request, "include")
-    if more := [one for one in include if one not in (ENCRYPTED, LOGPROBS)]:
+    if more := [included for included in include if included not in (ENCRYPTED, LOGPROBS)]:
         extra["include"] = more
     for name in ("store", "background"):
         boolean(request, name)

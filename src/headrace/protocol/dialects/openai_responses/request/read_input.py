@@ -108,8 +108,8 @@ class Input:
 
     def _reasoning(self, item: dict[str, Any], at: str) -> None:
         for name in ("summary", "content"):
-            for index, one in enumerate(objects_of(item, name, at)):
-                required_string(one, "text", f"{at}{name}[{index}].")
+            for index, inner in enumerate(objects_of(item, name, at)):
+                required_string(inner, "text", f"{at}{name}[{index}].")
         string(item, "id", at)
         encrypted = string(item, "encrypted_content", at)
         sealed = unseal(encrypted) if encrypted else None
@@ -154,15 +154,15 @@ def _assistant_parts(item: dict[str, Any], at: str) -> list[Part]:
     if isinstance(content, str):
         return [Text(text=content, extra=extra)]
     parts: list[Part] = []
-    for index, one in enumerate(objects_of(item, "content", at)):
+    for index, inner in enumerate(objects_of(item, "content", at)):
         place = f"{at}content[{index}]."
-        kind = one.get("type")
+        kind = inner.get("type")
         if kind == "input_text":
-            parts.append(Text(text=required_string(one, "text", place), extra=dict(extra)))
+            parts.append(Text(text=required_string(inner, "text", place), extra=dict(extra)))
             continue
         if kind in ("output_text", "refusal"):
-            required_string(one, "text" if kind == "output_text" else "refusal", place)
-        parts.append(content_part(one, item))
+            required_string(inner, "text" if kind == "output_text" else "refusal", place)
+        parts.append(content_part(inner, item))
     return parts
 
 
@@ -174,7 +174,8 @@ def _parts(item: dict[str, Any], at: str, name: str) -> list[Text | Media | Opaq
     if isinstance(value, str):
         return [Text(text=value)]
     return [
-        _part(one, f"{at}{name}[{index}].") for index, one in enumerate(objects_of(item, name, at))
+        _part(inner, f"{at}{name}[{index}].")
+        for index, inner in enumerate(objects_of(item, name, at))
     ]
 
 
@@ -210,16 +211,16 @@ def _tool_call(item: dict[str, Any], at: str) -> ToolCall:
 def _tool_result(item: dict[str, Any], at: str) -> Message:
     call_id, _ = unpack(required_string(item, "call_id", at))
     content: list[Text | Media] = []
-    for index, one in enumerate(_parts(item, at, "output")):
-        if isinstance(one, Opaque):
+    for index, inner in enumerate(_parts(item, at, "output")):
+        if isinstance(inner, Opaque):
             place = f"{at}output[{index}].type"
             raise RequestError(
-                f"{place}: {shown(one.value['content_part'].get('type'))} is not one of "
+                f"{place}: {shown(inner.value['content_part'].get('type'))} is not one of "
                 "input_text, input_image, input_file",
                 param=place,
                 code="invalid_value",
             )
-        content.append(one)
+        content.append(inner)
     extra = rest(item, _RESULT)
     if id := foreign_id(string(item, "id", at) or ""):
         extra["item_id"] = id

@@ -114,7 +114,9 @@ class InputWriter:
         if not self._own:
             self._note("messages.text", part.extra)
         else:
-            written |= {name: one for name, one in part.extra.items() if name not in _NOT_OF_PART}
+            written |= {
+                name: value for name, value in part.extra.items() if name not in _NOT_OF_PART
+            }
         self._marked(part.cache)
         return written
 
@@ -160,16 +162,16 @@ class InputWriter:
             self.dropped.add("messages.is_error")
         self._marked(part.cache)
         output: str | list[dict[str, Any]]
-        if all(isinstance(one, Text) and not one.extra for one in part.content) and (
+        if all(isinstance(inner, Text) and not inner.extra for inner in part.content) and (
             len(part.content) < 2
         ):
-            output = "".join(one.text for one in part.content if isinstance(one, Text))
+            output = "".join(inner.text for inner in part.content if isinstance(inner, Text))
         else:
             output = [
-                self._input_text(one)
-                if isinstance(one, Text)
-                else self._media(one, at, in_tool_result=True)
-                for one in part.content
+                self._input_text(inner)
+                if isinstance(inner, Text)
+                else self._media(inner, at, in_tool_result=True)
+                for inner in part.content
             ]
         item = {"type": "function_call_output", "call_id": part.call_id, "output": output}
         if part.name and self._own:
@@ -242,7 +244,7 @@ class InputWriter:
             return
         if id := extra.get("item_id"):
             head = {"type": "message", "id": id, "status": "completed", **head}
-        self.items.append({**head, "content": [self._content(one) for one in parts]})
+        self.items.append({**head, "content": [self._content(part) for part in parts]})
 
     def _content(self, part: Text | Refusal | Opaque) -> dict[str, Any]:
         if isinstance(part, Text):
