@@ -83,7 +83,7 @@ def test_an_entry_comes_back_as_it_was(one: Entry) -> None:
 def test_every_field_of_an_entry_and_of_its_usage_is_a_column() -> None:
     named = {*Entry.__struct_fields__, *TokenUsage.__struct_fields__}
     named -= {"usage", "at_s", "is_incomplete"}
-    assert named | {"at_ms", "reported_cost_nusd"} == set(COLUMN_NAMES)
+    assert named | {"at_ms", "told_cost_nusd"} == set(COLUMN_NAMES)
 
 
 def test_a_new_file_is_its_owners_alone(tmp_path: Path) -> None:
