@@ -8,13 +8,15 @@ import pytest
 
 from headrace.errors import RequestError
 from headrace.protocol.body_json import decode_object
-from headrace.protocol.dialects.anthropic.read_call import read_call as anthropic_call
-from headrace.protocol.dialects.ollama.read_call import read_call as ollama_call
-from headrace.protocol.dialects.ollama.read_generate import read_generate
+from headrace.protocol.dialects.anthropic.request.read_call import read_call as anthropic_call
+from headrace.protocol.dialects.ollama.request.read_call import read_call as ollama_call
+from headrace.protocol.dialects.ollama.request.read_generate import read_generate
 from headrace.protocol.dialects.openai_chat.embeddings import read_embedding_call
-from headrace.protocol.dialects.openai_chat.read_call import read_call as chat_call
+from headrace.protocol.dialects.openai_chat.request.read_call import read_call as chat_call
 from headrace.protocol.dialects.openai_completions.read_call import read_call as completion_call
-from headrace.protocol.dialects.openai_responses.read_call import read_call as responses_call
+from headrace.protocol.dialects.openai_responses.request.read_call import (
+    read_call as responses_call,
+)
 from headrace.protocol.json_object import JsonObject
 
 READERS: dict[str, Callable[[bytes], object]] = {

@@ -17,11 +17,11 @@ import numpy.typing as npt
 
 from headrace.structured.compile import GrammarTokenizer, compile_grammar
 from headrace.structured.grammar import Grammar
+from headrace.structured.limits import is_beyond_a_limit
 from headrace.structured.vocabulary import Vocabulary
 
 CLOSERS = b'"]},\n'
 """Bytes that bring a JSON text, or a line, nearer to its end."""
-_LIMIT_WORDS = ("max is", "too many", "limit")
 _READ_AT_ONCE = 8
 _PLAIN = b"abcXYZ019 _-"
 
@@ -73,7 +73,7 @@ class Language:
             return ended
         matcher.unsafe_compute_mask_ptr(self._words.ctypes.data, self._words.nbytes)
         if matcher.is_error():
-            raise LimitError(matcher.get_error().splitlines()[0])
+            raise _error(matcher.get_error())
         bits = np.unpackbits(self._words.view(np.uint8), bitorder="little")
         return bits[: self._tokenizer.num_ids].astype(np.bool_)
 
@@ -103,12 +103,17 @@ class Language:
             if byte is None:
                 raise DeadEndError(f"nothing can follow {bytes(written)!r}")
             if not matcher.consume_token(byte):
-                reason = matcher.get_error()
-                if any(word in reason for word in _LIMIT_WORDS):
-                    raise LimitError(reason.splitlines()[0])
+                if matcher.is_error():
+                    raise _error(matcher.get_error())
                 raise RuntimeError(f"{byte} after {bytes(written)!r} is allowed and refused")
             written.append(byte)
         return None
+
+
+def _error(reason: str) -> Exception:
+    """What ended a matcher: a limit, as in errors of code GRAMMAR_TOO_LARGE, or a fault of ours."""
+    first = reason.splitlines()[0]
+    return LimitError(first) if is_beyond_a_limit(reason) else RuntimeError(first)
 
 
 def _next_byte(allowed: npt.NDArray[np.bool_], hurry: float, rng: random.Random) -> int | None:

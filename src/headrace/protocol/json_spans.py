@@ -50,9 +50,9 @@ def spans(text: bytes, wanted: Collection[Path]) -> dict[Path, Span]:
     """The spans of those of `wanted` that exist; of a name that occurs twice, the last one."""
     found: dict[Path, Span] = {}
     opened: list[_Open] = []
-    of_names = any(one and one[-1] == NAME for one in wanted)
+    of_names = any(wanted_path and wanted_path[-1] == NAME for wanted_path in wanted)
     # What is nested otherwise than they are needs no path: one of each value takes time.
-    depths = {len(one) for one in wanted}
+    depths = {len(wanted_path) for wanted_path in wanted}
     for token in _TOKEN.finditer(text):
         start, end = token.span(1)
         mark = text[start]
@@ -61,13 +61,13 @@ def spans(text: bytes, wanted: Collection[Path]) -> dict[Path, Span]:
             start = opened.pop().start
         elif top is not None and top.wants_name:
             top.key, top.wants_name = _TEXT.decode(text[start:end]), False
-            if of_names and (name := (*(one.key for one in opened), NAME)) in wanted:
+            if of_names and (name := (*(level.key for level in opened), NAME)) in wanted:
                 found[name] = Span(start, end)
             continue
         elif mark in (_OPEN_OBJECT, _OPEN_LIST):
             opened.append(_Open(start, is_list=mark == _OPEN_LIST))
             continue
-        if len(opened) in depths and (path := tuple([one.key for one in opened])) in wanted:
+        if len(opened) in depths and (path := tuple([level.key for level in opened])) in wanted:
             found[path] = Span(start, end)
         if opened:
             _passed(opened[-1])
@@ -90,7 +90,7 @@ def replaced(text: bytes, values: Mapping[Path, bytes]) -> bytes:
     pieces: list[bytes] = []
     at = 0
     there = spans(text, values.keys())
-    for path, span in sorted(there.items(), key=lambda one: one[1]):
+    for path, span in sorted(there.items(), key=lambda entry: entry[1]):
         pieces += (text[at : span.start], values[path])
         at = span.end
     pieces.append(text[at:])

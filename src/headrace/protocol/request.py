@@ -104,7 +104,7 @@ class Endpoint(Generic[T]):
     def honoured(self) -> Mapping[str, None]:
         """Names of the fields that are honoured, in order."""
         # Finding them out evaluates every annotation: as long as the rest of a request takes.
-        return dict.fromkeys(one.encode_name for one in msgspec.structs.fields(self.struct))
+        return dict.fromkeys(field.encode_name for field in msgspec.structs.fields(self.struct))
 
 
 class Parsed(NamedTuple, Generic[T]):

@@ -14,10 +14,10 @@ from headrace.gateway.serving.entry import Entry
 from headrace.gateway.settings.target import PriceSettings
 from headrace.protocol.dialects.anthropic import CLIENT
 from headrace.protocol.dialects.anthropic import PROVIDER as ANTHROPIC
-from headrace.protocol.dialects.anthropic.usage import read_usage
-from headrace.protocol.dialects.openai_chat.usage import read_usage as read_chat
+from headrace.protocol.dialects.anthropic.reply.usage import read_usage
+from headrace.protocol.dialects.openai_chat.reply.usage import read_usage as read_chat
 from headrace.protocol.dialects.openai_responses import PROVIDER
-from headrace.protocol.dialects.openai_responses.usage import usage_of
+from headrace.protocol.dialects.openai_responses.reply.usage import usage_of
 from headrace.protocol.neutral.event import ReplyUsage
 from headrace.protocol.neutral.usage import TokenUsage
 from tests.gateway.accounts.parts import standing

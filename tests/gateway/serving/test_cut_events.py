@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.gateway.serving.entry import Entry
-from headrace.protocol.dialects.openai_responses.kept import Kept
+from headrace.protocol.dialects.openai_responses.reply.stream_writer import AnswerSize
 from tests.gateway.harness import ask, gateway
 from tests.gateway.openai_provider import END, STREAM_HEAD, Answer, chunk, framed
 from tests.gateway.upstream.scripted import served
@@ -154,7 +154,9 @@ async def test_an_event_that_does_not_end_ends_the_stream(monkeypatch: pytest.Mo
 async def test_an_answer_without_end_is_cut_for_who_is_told_all_of_it_at_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("headrace.protocol.dialects.openai_responses.stream_writer.Kept", _few)
+    monkeypatch.setattr(
+        "headrace.protocol.dialects.openai_responses.reply.stream_writer.AnswerSize", _few
+    )
     sent = 0
 
     async def endless(_number: int, _request: bytes, writer: asyncio.StreamWriter) -> None:
@@ -177,5 +179,5 @@ async def test_an_answer_without_end_is_cut_for_who_is_told_all_of_it_at_the_end
     assert entries[0].outcome == "cut" and sent < 100_000, "the provider is told to stop"
 
 
-def _few() -> Kept:
-    return Kept(10_000)
+def _few() -> AnswerSize:
+    return AnswerSize(10_000)

@@ -18,8 +18,8 @@ from headrace.protocol.dialects import (
     openai_chat,
     openai_responses,
 )
-from headrace.protocol.dialects.anthropic.citations import write_citations
-from headrace.protocol.dialects.openai_chat.citations import cited_pages
+from headrace.protocol.dialects.anthropic.reply.citations import write_citations
+from headrace.protocol.dialects.openai_chat.reply.citations import cited_pages
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.citation import Citation
 from headrace.protocol.neutral.collect import collected, replayed

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from headrace.protocol.dialects.anthropic.stream_reader import AnthropicStreamReader
-from headrace.protocol.dialects.gemini.stream_reader import GeminiStreamReader
-from headrace.protocol.dialects.openai_chat.stream_reader import ChatStreamReader
-from headrace.protocol.dialects.openai_responses.stream_reader import ResponsesStreamReader
+from headrace.protocol.dialects.anthropic.reply.stream_reader import AnthropicStreamReader
+from headrace.protocol.dialects.gemini.reply.stream_reader import GeminiStreamReader
+from headrace.protocol.dialects.openai_chat.reply.stream_reader import ChatStreamReader
+from headrace.protocol.dialects.openai_responses.reply.stream_reader import ResponsesStreamReader
 from headrace.protocol.neutral.collect import Collector, collected, replayed
 from headrace.protocol.neutral.dialect import StreamReader
 from headrace.protocol.neutral.event import Event, ReplyFailure, ReplyStart, ReplyUsage

@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from headrace.protocol.dialects.anthropic.usage import read_usage as anthropic
-from headrace.protocol.dialects.gemini.usage import usage_of as gemini
-from headrace.protocol.dialects.mistral.usage import read_usage as mistral
-from headrace.protocol.dialects.openai_chat.glance import glance
-from headrace.protocol.dialects.openai_chat.read_reply import read_reply
-from headrace.protocol.dialects.openai_chat.usage import read_usage as openai_chat
-from headrace.protocol.dialects.openai_responses.usage import read_usage as openai_responses
+from headrace.protocol.dialects.anthropic.reply.usage import read_usage as anthropic
+from headrace.protocol.dialects.gemini.reply.usage import usage_of as gemini
+from headrace.protocol.dialects.mistral.reply.usage import read_usage as mistral
+from headrace.protocol.dialects.openai_chat.reply.glance import glance
+from headrace.protocol.dialects.openai_chat.reply.read_reply import read_reply
+from headrace.protocol.dialects.openai_chat.reply.usage import read_usage as openai_chat
+from headrace.protocol.dialects.openai_responses.reply.usage import read_usage as openai_responses
 from headrace.protocol.dialects.token_count import (
     MOST_TOKENS,
     as_tokens,
+    reported_tokens,
     summed,
-    told_tokens,
 )
 from headrace.protocol.neutral.dialect import DamagedReplyError
 
@@ -33,14 +33,14 @@ READERS = [
 @pytest.mark.parametrize("value", NONE)
 def test_what_is_no_number_of_tokens(value: Any) -> None:
     assert as_tokens(value) is None
-    assert told_tokens({"a": 1, "b": value}, "a", "b") is None
+    assert reported_tokens({"a": 1, "b": value}, "a", "b") is None
 
 
 def test_what_is_one() -> None:
     assert [as_tokens(one) for one in (0, 12.0, MOST_TOKENS)] == [0, 12, MOST_TOKENS]
     assert as_tokens("12", or_text=True) == 12
-    assert told_tokens({"a": 1, "b": None}, "a", "b", "c") == (1, 0, 0)
-    assert told_tokens({"b": None}, "a", "b") is None
+    assert reported_tokens({"a": 1, "b": None}, "a", "b", "c") == (1, 0, 0)
+    assert reported_tokens({"b": None}, "a", "b") is None
 
 
 def test_a_sum_of_counts_of_which_one_is_unknown_is_unknown() -> None:

@@ -32,7 +32,7 @@ def counting_of(side: ProviderSide) -> Counting | None:
 
 def _of_anthropic(side: ProviderSide) -> Counting:
     from headrace.protocol.dialects.anthropic import AnthropicProvider
-    from headrace.protocol.dialects.anthropic.names import COUNT_PATH
+    from headrace.protocol.dialects.anthropic.values import COUNT_PATH
     from headrace.protocol.dialects.anthropic.vertex import VertexAnthropicProvider
 
     assert isinstance(side, AnthropicProvider)

@@ -44,7 +44,7 @@ def passings_of(
 
 def _of_openai(side: ProviderSide, *, completions: bool, responses: bool) -> dict[str, Passing]:
     from headrace.protocol.dialects.openai_chat import OpenAIChatProvider
-    from headrace.protocol.dialects.openai_chat.write_call import path_for
+    from headrace.protocol.dialects.openai_chat.request.write_call import path_for
 
     assert isinstance(side, OpenAIChatProvider)
     variant = side.variant
@@ -68,7 +68,7 @@ def embedding_passings_of(dialect: str, side: ProviderSide) -> dict[str, Embeddi
     if dialect == "openai-chat":
         from headrace.protocol.dialects.openai_chat import OpenAIChatProvider
         from headrace.protocol.dialects.openai_chat.embeddings import read_embedding_usage
-        from headrace.protocol.dialects.openai_chat.write_call import path_for
+        from headrace.protocol.dialects.openai_chat.request.write_call import path_for
 
         assert isinstance(side, OpenAIChatProvider)
         variant = side.variant

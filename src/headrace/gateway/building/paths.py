@@ -101,7 +101,7 @@ def _ollama_generate() -> ChatPath:
 
 def _anthropic_count(serving: Serving, access: Access, prompts: Prompts | None) -> Post:
     from headrace.gateway.count_posts import CountPost
-    from headrace.protocol.dialects.anthropic.write_reply import write_token_count
+    from headrace.protocol.dialects.anthropic.reply.write_reply import write_token_count
 
     return CountPost(serving, access, client_side("anthropic"), write_token_count, prompts)
 

@@ -22,7 +22,7 @@ from headrace.gateway.prompt_cache.moving import (
 )
 from headrace.gateway.prompt_cache.prompt import Prompt, tokens_of
 from headrace.gateway.targets.target import Price
-from headrace.protocol.dialects.anthropic.cache_marks import MOST_MARKS
+from headrace.protocol.dialects.anthropic.request.cache_marks import MOST_MARKS
 from headrace.protocol.neutral.dollars import NUSD_PER_USD
 
 FindingKind = Literal[

@@ -29,7 +29,7 @@ from headrace.gateway.targets.target import Target
 from headrace.gateway.upstream.errors import UpstreamError
 from headrace.gateway.upstream.limits import Timeouts
 from headrace.gateway.upstream.request import request_bytes
-from headrace.protocol.dialects.anthropic.billing import call_for
+from headrace.protocol.dialects.anthropic.request.billing import call_for
 from headrace.protocol.json_object import JsonObject
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.dialect import DamagedReplyError

@@ -19,8 +19,8 @@ from headrace.gateway.serving.parameter_support import TRANSLATION, Untranslatab
 from headrace.gateway.serving.prompt_salt import salt_edits
 from headrace.gateway.targets.target import Target
 from headrace.http.large_bodies import LargeBodies
-from headrace.protocol.dialects.anthropic.billing import call_for
-from headrace.protocol.dialects.openai_responses.state import needs_state, without_state
+from headrace.protocol.dialects.anthropic.request.billing import call_for
+from headrace.protocol.dialects.openai_responses.request.state import needs_state, without_state
 from headrace.protocol.field_path import has_field
 from headrace.protocol.json_object import JsonObject
 from headrace.protocol.neutral.call import ChatCall
@@ -108,7 +108,9 @@ def _beyond_chat(dialect: str, call: ChatCall) -> tuple[str, str] | None:
 
         return beyond_chat(call)
     if dialect == "ollama-generate":
-        from headrace.protocol.dialects.ollama.read_generate import beyond_chat as beyond_ollama
+        from headrace.protocol.dialects.ollama.request.read_generate import (
+            beyond_chat as beyond_ollama,
+        )
 
         return beyond_ollama(call)
     return None

@@ -50,7 +50,7 @@ def mapping(value: Any) -> dict[str, Any]:
 
 def objects(value: Any) -> list[dict[str, Any]]:
     """The objects of a list, else []."""
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def number(value: Any) -> float | None:

@@ -27,7 +27,7 @@ def as_tokens(value: object, *, or_text: bool = False) -> int | None:
     return value if 0 <= value <= MOST_TOKENS else None
 
 
-def told_tokens(
+def reported_tokens(
     usage: Mapping[str, Any], *names: str, or_text: bool = False
 ) -> tuple[int, ...] | None:
     """The named counts of a usage object, 0 for missing or null ones.
@@ -36,15 +36,15 @@ def told_tokens(
     reliable, and an estimate is closer to the truth than a bill of 0 or millions.
     """
     counts = []
-    is_told = False
+    is_reported = False
     for name in names:
         value = usage.get(name)
         tokens = 0 if value is None else as_tokens(value, or_text=or_text)
         if tokens is None:
             return None
-        is_told = is_told or value is not None
+        is_reported = is_reported or value is not None
         counts.append(tokens)
-    return tuple(counts) if is_told else None
+    return tuple(counts) if is_reported else None
 
 
 def summed(counts: Iterable[int | None]) -> int | None:

@@ -202,8 +202,8 @@ def _part_events(choice: Choice, number: int, part: Part) -> Iterator[Event]:
     first = next(
         (
             at
-            for at, one in enumerate(choice.parts)
-            if isinstance(one, Text) and _streamed(one, choice.index, at)
+            for at, part in enumerate(choice.parts)
+            if isinstance(part, Text) and _streamed(part, choice.index, at)
         ),
         None,
     )

@@ -149,8 +149,8 @@ def losses(
     for name in dict.fromkeys(_INDEXES.sub("", name) for name in dropped):
         if _is_no_op(name, call):
             continue
-        for each in _each(name, call):
-            (meaning if has_meaning(each) else hints)[_path(each, paths, has)] = None
+        for value in _each(name, call):
+            (meaning if has_meaning(value) else hints)[_path(value, paths, has)] = None
     return Losses(_few(meaning), _few(name for name in hints if name not in meaning))
 
 

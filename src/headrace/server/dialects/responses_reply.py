@@ -14,7 +14,9 @@ from headrace.server.dialects.thought_signature import sealed_thought
 from headrace.server.generation.pieces import Piece
 
 if TYPE_CHECKING:
-    from headrace.protocol.dialects.openai_responses.stream_writer import ResponsesStreamWriter
+    from headrace.protocol.dialects.openai_responses.reply.stream_writer import (
+        ResponsesStreamWriter,
+    )
 
 
 class ResponsesReply(NeutralReply):

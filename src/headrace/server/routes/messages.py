@@ -60,7 +60,7 @@ async def count_message_tokens(call: Call) -> Response:
 
 
 def _without_billing(call: ChatCall) -> ChatCall:
-    from headrace.protocol.dialects.anthropic.billing import without_billing
+    from headrace.protocol.dialects.anthropic.request.billing import without_billing
 
     return without_billing(call)
 

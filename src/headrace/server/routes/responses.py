@@ -161,9 +161,9 @@ async def _kept_stream(
 
 async def _is_kept(call: Call, turn: _TurnRequest, id: str, body: bytes) -> bool:
     """Keep a response; False where that did not succeed."""
-    from headrace.protocol.dialects.openai_responses.own_items import own_items
+    from headrace.protocol.dialects.openai_responses.request.stored_input import stored_input
 
-    items = msgspec.json.encode(own_items(turn.input, id))
+    items = msgspec.json.encode(stored_input(turn.input, id))
     return await call.state.responses_store.add(Turn(id, call.owner, turn.previous, items, body))
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from headrace.protocol.dialects.anthropic.billing import call_for, without_billing
-from tests.protocol.dialects.anthropic.read_one import read
+from headrace.protocol.dialects.anthropic.request.billing import call_for, without_billing
+from tests.protocol.dialects.anthropic.read_calls import read
 
 LINE = "x-anthropic-billing-header: cc_version=2.1.100.7b4; cc_entrypoint=cli; cch=eb6c6;"
 USER = {"role": "user", "content": "hi"}

@@ -8,7 +8,7 @@ from typing import Any
 from headrace.protocol.dialects.anthropic import PROVIDER
 from headrace.protocol.neutral.call import ChatCall, Tool, ToolChoice
 from headrace.protocol.neutral.part import CacheMark, Media, Text, ToolCall, ToolResult
-from tests.protocol.dialects.anthropic.asked import HI, assistant, results, user
+from tests.protocol.dialects.anthropic.written_calls import HI, assistant, results, user
 from tests.protocol.dialects.api_description import assert_as_described
 
 MODEL = "claude-3-haiku-20240307"

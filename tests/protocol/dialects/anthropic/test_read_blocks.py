@@ -19,7 +19,7 @@ from headrace.protocol.neutral.part import (
     ToolCall,
     ToolResult,
 )
-from tests.protocol.dialects.anthropic.read_one import read
+from tests.protocol.dialects.anthropic.read_calls import read
 
 
 def parts(*blocks: dict[str, Any], role: str = "user") -> tuple[Any, ...]:

@@ -24,7 +24,7 @@ from headrace.protocol.neutral.part import (
     CacheMark,
     Text,
 )
-from tests.protocol.dialects.anthropic.read_one import BASE, read
+from tests.protocol.dialects.anthropic.read_calls import BASE, read
 
 
 def test_the_smallest_request() -> None:

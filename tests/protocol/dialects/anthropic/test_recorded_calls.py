@@ -11,7 +11,7 @@ import pytest
 
 from headrace.errors import RequestError
 from headrace.protocol.dialects.anthropic import CLIENT, PROVIDER
-from headrace.protocol.dialects.anthropic.cache_marks import MOST_MARKS
+from headrace.protocol.dialects.anthropic.request.cache_marks import MOST_MARKS
 from headrace.protocol.neutral.call import ChatCall
 from tests.protocol.dialects.anthropic.recorded import plain, recorded
 from tests.protocol.neutral.cassettes import Exchange

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.protocol.dialects.anthropic import stream_reader
-from headrace.protocol.dialects.anthropic.stream_reader import AnthropicStreamReader
+from headrace.protocol.dialects.anthropic.reply import stream_reader
+from headrace.protocol.dialects.anthropic.reply.stream_reader import AnthropicStreamReader
 from headrace.protocol.neutral.citation import Citation
 from headrace.protocol.neutral.collect import collected
 from headrace.protocol.neutral.event import (

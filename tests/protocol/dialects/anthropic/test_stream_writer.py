@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.protocol.dialects.anthropic import CLIENT, stream_writer
+from headrace.protocol.dialects.anthropic import CLIENT
+from headrace.protocol.dialects.anthropic.reply import stream_writer
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.dialect import AnswerTooLongError
 from headrace.protocol.neutral.event import (

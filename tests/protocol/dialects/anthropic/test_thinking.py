@@ -9,7 +9,7 @@ import pytest
 from headrace.protocol.dialects.anthropic import rules_of
 from headrace.protocol.neutral.call import Reasoning, ToolChoice
 from headrace.protocol.neutral.part import Signature, Text, Thinking, ToolCall, ToolResult
-from tests.protocol.dialects.anthropic.asked import HI, assistant, results, written
+from tests.protocol.dialects.anthropic.written_calls import HI, assistant, results, written
 
 OLD = "claude-sonnet-4-5"
 BETWEEN = "claude-opus-4-6"

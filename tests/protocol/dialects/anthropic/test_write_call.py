@@ -20,7 +20,7 @@ from headrace.protocol.neutral.part import (
     CacheMark,
     Text,
 )
-from tests.protocol.dialects.anthropic.asked import (
+from tests.protocol.dialects.anthropic.written_calls import (
     HI,
     MODEL,
     text,

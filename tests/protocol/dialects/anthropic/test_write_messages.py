@@ -25,7 +25,7 @@ from headrace.protocol.neutral.part import (
     ToolCall,
     ToolResult,
 )
-from tests.protocol.dialects.anthropic.asked import (
+from tests.protocol.dialects.anthropic.written_calls import (
     HI,
     MODEL,
     assistant,

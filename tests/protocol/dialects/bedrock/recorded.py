@@ -8,8 +8,8 @@ import struct
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-from headrace.protocol.dialects.anthropic.schema import supported
-from headrace.protocol.dialects.bedrock.names import FORMATS
+from headrace.protocol.dialects.anthropic.request.schema import supported
+from headrace.protocol.dialects.bedrock.values import FORMATS
 from headrace.protocol.neutral.call import (
     ChatCall,
     HostedTool,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace.protocol.dialects.bedrock.family import family_of
+from headrace.protocol.dialects.bedrock.request.family import family_of
 from headrace.protocol.neutral.call import Reasoning
 from tests.protocol.dialects.bedrock.calls import CLAUDE, LLAMA, NEW_CLAUDE, NOVA, call, written
 

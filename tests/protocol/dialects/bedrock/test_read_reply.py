@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.protocol.dialects.bedrock import PROVIDER
-from headrace.protocol.dialects.bedrock.usage import read_usage
+from headrace.protocol.dialects.bedrock.reply.usage import read_usage
 from headrace.protocol.neutral.citation import Citation
 from headrace.protocol.neutral.dialect import DamagedReplyError
 from headrace.protocol.neutral.part import Media, Opaque, Signature, Text, Thinking, ToolCall

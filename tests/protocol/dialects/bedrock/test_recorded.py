@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 
 from headrace.protocol.dialects.bedrock import PROVIDER
-from headrace.protocol.dialects.bedrock.stream_reader import ConverseStreamReader
+from headrace.protocol.dialects.bedrock.reply.stream_reader import ConverseStreamReader
 from headrace.protocol.neutral.collect import collected, replayed
 from headrace.protocol.neutral.event import ReplyEnd
 from headrace.protocol.neutral.part import Media, Opaque, Text, Thinking, ToolCall

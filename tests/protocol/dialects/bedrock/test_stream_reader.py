@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.protocol.aws.event_stream import write_frame
-from headrace.protocol.dialects.bedrock.stream_reader import ConverseStreamReader
+from headrace.protocol.dialects.bedrock.reply.stream_reader import ConverseStreamReader
 from headrace.protocol.neutral.citation import Citation
 from headrace.protocol.neutral.collect import collected
 from headrace.protocol.neutral.event import (

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.protocol.dialects.bedrock.write_turns import tool_use_id
+from headrace.protocol.dialects.bedrock.request.write_turns import tool_use_id
 from headrace.protocol.neutral.call import ChatCall, Message
 from headrace.protocol.neutral.part import (
     CacheMark,

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.protocol.dialects.cohere import PROVIDER
-from headrace.protocol.dialects.cohere.stream_reader import CohereStreamReader
+from headrace.protocol.dialects.cohere.reply.stream_reader import CohereStreamReader
 from headrace.protocol.neutral.collect import collected
 from headrace.protocol.neutral.event import (
     ChoiceEnd,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace.protocol.dialects.gemini import finish
+from headrace.protocol.dialects.gemini.reply import finish
 from headrace.protocol.neutral.call import HostedTool, OutputFormat, Reasoning, Tool, ToolChoice
 from headrace.protocol.neutral.part import Media, Signature, Text, Thinking, ToolCall, ToolResult
 from tests.protocol.dialects.gemini.samples import a_call, assistant, tool, user, written

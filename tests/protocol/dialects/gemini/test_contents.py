@@ -6,7 +6,7 @@ import pytest
 
 from headrace.errors import RequestError
 from headrace.protocol.dialects.gemini import GeminiProvider, VertexAi
-from headrace.protocol.dialects.gemini.contents import NO_SIGNATURE
+from headrace.protocol.dialects.gemini.request.contents import NO_SIGNATURE
 from headrace.protocol.neutral.call import Message
 from headrace.protocol.neutral.part import (
     CacheMark,

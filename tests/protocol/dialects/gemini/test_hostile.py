@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.protocol.dialects.gemini import EMBEDDINGS, PROVIDER
-from headrace.protocol.dialects.gemini.stream_reader import GeminiStreamReader
+from headrace.protocol.dialects.gemini.reply.stream_reader import GeminiStreamReader
 from headrace.protocol.neutral.dialect import DamagedReplyError
 from headrace.protocol.neutral.event import Event, ReplyFailure
 from tests.protocol.dialects.gemini.samples import answer, stream

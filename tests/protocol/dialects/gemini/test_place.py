@@ -6,7 +6,7 @@ import pytest
 
 from headrace.errors import RequestError
 from headrace.protocol.dialects.gemini import GeminiApi, VertexAi
-from headrace.protocol.dialects.gemini.model_name import (
+from headrace.protocol.dialects.gemini.request.model_name import (
     generation,
     is_pro,
     takes_media_in_results,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.protocol.dialects.gemini import GeminiProvider, VertexAi
-from headrace.protocol.dialects.gemini.contents import NO_SIGNATURE
+from headrace.protocol.dialects.gemini.request.contents import NO_SIGNATURE
 from headrace.protocol.neutral.call import (
     ChatCall,
     HostedTool,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.errors import RequestError
-from headrace.protocol.dialects.gemini.schema import json_schema
+from headrace.protocol.dialects.gemini.request.schema import json_schema
 
 Schema = dict[str, Any]
 

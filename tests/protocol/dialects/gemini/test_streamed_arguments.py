@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from headrace.protocol.dialects.gemini import streamed_call as streamed_call_module
+from headrace.protocol.dialects.gemini.reply import streamed_call as streamed_call_module
 from headrace.protocol.neutral.event import (
     PartStart,
     ReplyFailure,
 )
 from headrace.protocol.neutral.part import ToolCall
 from tests.protocol.dialects.gemini.samples import answer, events_of
-from tests.protocol.dialects.gemini.test_answer import SIGNED, last, streamed
+from tests.protocol.dialects.gemini.test_read_reply import SIGNED, last, streamed
 
 
 def streamed_call(**call: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.protocol.dialects.mistral import PROVIDER
-from headrace.protocol.dialects.mistral.stream_reader import MistralStreamReader
+from headrace.protocol.dialects.mistral.reply.stream_reader import MistralStreamReader
 from headrace.protocol.neutral.citation import Citation
 from headrace.protocol.neutral.collect import collected
 from headrace.protocol.neutral.event import ChoiceEnd, Event, ReplyEnd, ReplyFailure, ReplyUsage

@@ -9,7 +9,7 @@ import pytest
 
 from headrace.errors import RequestError
 from headrace.protocol.dialects.mistral import PROVIDER
-from headrace.protocol.dialects.mistral.tool_ids import provider_id
+from headrace.protocol.dialects.mistral.request.write_messages import provider_id
 from headrace.protocol.neutral.call import Message
 from headrace.protocol.neutral.part import (
     Media,

@@ -10,7 +10,7 @@ import pytest
 from headrace.errors import RequestError
 from headrace.protocol.dialects.ollama import load
 from headrace.protocol.dialects.ollama.generate import GenerateReplies, OllamaGenerateClient
-from headrace.protocol.dialects.ollama.read_generate import beyond_chat
+from headrace.protocol.dialects.ollama.request.read_generate import beyond_chat
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.collect import collected
 from headrace.protocol.neutral.event import ReplyFailure

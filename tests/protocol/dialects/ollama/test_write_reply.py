@@ -7,14 +7,9 @@ from typing import Any
 
 import pytest
 
-from headrace.protocol.dialects.ollama import (
-    CLIENT,
-    PROVIDER,
-    Durations,
-    OllamaClient,
-    stream_writer,
-)
-from headrace.protocol.dialects.ollama.stream_reader import OllamaStreamReader
+from headrace.protocol.dialects.ollama import CLIENT, PROVIDER, Durations, OllamaClient
+from headrace.protocol.dialects.ollama.reply import stream_writer
+from headrace.protocol.dialects.ollama.reply.stream_reader import OllamaStreamReader
 from headrace.protocol.neutral import carried_id
 from headrace.protocol.neutral.collect import collected, replayed
 from headrace.protocol.neutral.dialect import AnswerTooLongError

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.protocol.dialects.openai_chat.glance import glance
-from headrace.protocol.dialects.openai_chat.read_reply import read_reply
+from headrace.protocol.dialects.openai_chat.reply.glance import glance
+from headrace.protocol.dialects.openai_chat.reply.read_reply import read_reply
 
 REPLY: dict[str, Any] = {
     "id": "chatcmpl-1",

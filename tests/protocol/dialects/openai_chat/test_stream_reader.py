@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.protocol.dialects.openai_chat import PRESETS, OpenAIChatProvider
-from headrace.protocol.dialects.openai_chat.stream_reader import ChatStreamReader
+from headrace.protocol.dialects.openai_chat.reply.stream_reader import ChatStreamReader
 from headrace.protocol.neutral.citation import Citation
 from headrace.protocol.neutral.collect import Collector, collected
 from headrace.protocol.neutral.event import (

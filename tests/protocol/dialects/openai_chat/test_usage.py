@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace.protocol.dialects.openai_chat.usage import (
+from headrace.protocol.dialects.openai_chat.reply.usage import (
     find_usage,
     read_usage,
     usage_extra,

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.protocol.dialects.openai_responses import CLIENT, PROVIDER
-from headrace.protocol.dialects.openai_responses.usage import (
+from headrace.protocol.dialects.openai_responses.reply.usage import (
     read_usage,
     usage_extra,
     write_usage,

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from headrace.protocol.dialects.openai_responses import PROVIDER
-from headrace.protocol.dialects.openai_responses.stream_reader import ResponsesStreamReader
+from headrace.protocol.dialects.openai_responses.reply.stream_reader import ResponsesStreamReader
 from headrace.protocol.neutral.citation import Citation
 from headrace.protocol.neutral.collect import collected
 from headrace.protocol.neutral.event import (

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headrace.protocol.dialects.anthropic.client import CLIENT, AnthropicClient
-    from headrace.protocol.dialects.anthropic.model_rules import ModelRules, rules_of
     from headrace.protocol.dialects.anthropic.provider import PROVIDER, AnthropicProvider
+    from headrace.protocol.dialects.anthropic.request.model_rules import ModelRules, rules_of
 
 __all__ = [
     "CLIENT",
@@ -27,8 +27,8 @@ _HOMES = {
     "PROVIDER": "provider",
     "AnthropicClient": "client",
     "AnthropicProvider": "provider",
-    "ModelRules": "model_rules",
-    "rules_of": "model_rules",
+    "ModelRules": "request.model_rules",
+    "rules_of": "request.model_rules",
 }
 
 

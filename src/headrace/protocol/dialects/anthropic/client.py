@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.protocol.dialects.anthropic.failures import write_failure
-from headrace.protocol.dialects.anthropic.field_paths import FIELD_PATHS
-from headrace.protocol.dialects.anthropic.names import NAME
-from headrace.protocol.dialects.anthropic.read_call import read_call
-from headrace.protocol.dialects.anthropic.stream_writer import AnthropicStreamWriter
-from headrace.protocol.dialects.anthropic.write_reply import write_reply, write_token_count
+from headrace.protocol.dialects.anthropic.reply.failures import write_failure
+from headrace.protocol.dialects.anthropic.reply.stream_writer import AnthropicStreamWriter
+from headrace.protocol.dialects.anthropic.reply.write_reply import write_reply, write_token_count
+from headrace.protocol.dialects.anthropic.request.field_paths import FIELD_PATHS
+from headrace.protocol.dialects.anthropic.request.read_call import read_call
+from headrace.protocol.dialects.anthropic.values import NAME
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.citation import EVERY_SOURCE, Source
 from headrace.protocol.neutral.dialect import Headers

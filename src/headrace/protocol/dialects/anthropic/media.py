@@ -11,7 +11,7 @@ from base64 import b64decode, b64encode
 from typing import Any
 
 from headrace.errors import RequestError, shown
-from headrace.protocol.dialects.anthropic.cache_marks import marked
+from headrace.protocol.dialects.anthropic.request.cache_marks import marked
 from headrace.protocol.dialects.anthropic.values import rest, text
 from headrace.protocol.neutral.part import CacheMark, Media
 

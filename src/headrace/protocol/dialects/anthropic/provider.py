@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.protocol.dialects.anthropic.failures import read_failure
-from headrace.protocol.dialects.anthropic.model_rules import ModelRules, rules_of
-from headrace.protocol.dialects.anthropic.names import NAME
-from headrace.protocol.dialects.anthropic.read_reply import read_reply, read_token_count
-from headrace.protocol.dialects.anthropic.stream_reader import AnthropicStreamReader
-from headrace.protocol.dialects.anthropic.write_call import write_call, write_count
+from headrace.protocol.dialects.anthropic.reply.failures import read_failure
+from headrace.protocol.dialects.anthropic.reply.read_reply import read_reply, read_token_count
+from headrace.protocol.dialects.anthropic.reply.stream_reader import AnthropicStreamReader
+from headrace.protocol.dialects.anthropic.request.model_rules import ModelRules, rules_of
+from headrace.protocol.dialects.anthropic.request.write_call import write_call, write_count
+from headrace.protocol.dialects.anthropic.values import NAME
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.dialect import EncodedRequest, Headers
 from headrace.protocol.neutral.failure import Failure

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
-from headrace.protocol.dialects.anthropic.names import NAME
+from headrace.protocol.dialects.anthropic.values import NAME
 from headrace.protocol.neutral.part import Signature, Thinking
 
 _PREFIX = "headrace:"

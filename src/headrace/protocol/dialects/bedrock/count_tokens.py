@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from headrace.protocol.dialects.bedrock.write_call import write_call
+from headrace.protocol.dialects.bedrock.request.write_call import write_call
 from headrace.protocol.dialects.json_values import encoded, read_object
 from headrace.protocol.dialects.token_count import read_count
 from headrace.protocol.neutral.call import ChatCall

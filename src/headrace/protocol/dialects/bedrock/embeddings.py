@@ -17,10 +17,9 @@ from urllib.parse import quote
 import msgspec
 
 from headrace.errors import RequestError
-from headrace.protocol.dialects.bedrock.failures import read_failure
-from headrace.protocol.dialects.bedrock.json_text import NOT_JSON
-from headrace.protocol.dialects.bedrock.names import DIALECT
-from headrace.protocol.dialects.bedrock.usage import count
+from headrace.protocol.dialects.bedrock.reply.failures import read_failure
+from headrace.protocol.dialects.bedrock.reply.usage import count
+from headrace.protocol.dialects.bedrock.values import DIALECT, NOT_JSON
 from headrace.protocol.dialects.token_count import summed
 from headrace.protocol.neutral.dialect import DamagedReplyError, EncodedRequest, Headers
 from headrace.protocol.neutral.embedding import EmbeddingCall, EmbeddingExchange, EmbeddingReply
@@ -108,15 +107,15 @@ class BedrockEmbeddings:
 
 def _texts(call: EmbeddingCall) -> list[str]:
     texts: list[str] = []
-    for number, one in enumerate(call.inputs):
-        if not isinstance(one, str) or not one:
-            what = "token ids" if one and not isinstance(one, str) else "an empty input"
+    for number, entry in enumerate(call.inputs):
+        if not isinstance(entry, str) or not entry:
+            what = "token ids" if entry and not isinstance(entry, str) else "an empty input"
             raise RequestError(
                 f"input[{number}]: Bedrock does not embed {what}; send text",
                 param="input",
                 code="invalid_value",
             )
-        texts.append(one)
+        texts.append(entry)
     return texts
 
 

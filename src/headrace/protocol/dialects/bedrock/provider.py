@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.protocol.dialects.bedrock.failures import read_failure
-from headrace.protocol.dialects.bedrock.names import DIALECT
-from headrace.protocol.dialects.bedrock.read_reply import read_reply
-from headrace.protocol.dialects.bedrock.stream_reader import ConverseStreamReader
-from headrace.protocol.dialects.bedrock.write_call import write_call
+from headrace.protocol.dialects.bedrock.reply.failures import read_failure
+from headrace.protocol.dialects.bedrock.reply.read_reply import read_reply
+from headrace.protocol.dialects.bedrock.reply.stream_reader import ConverseStreamReader
+from headrace.protocol.dialects.bedrock.request.write_call import write_call
+from headrace.protocol.dialects.bedrock.values import DIALECT
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.dialect import EncodedRequest, Headers
 from headrace.protocol.neutral.failure import Failure

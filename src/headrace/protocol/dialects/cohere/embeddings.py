@@ -10,7 +10,7 @@ from headrace.errors import RequestError, shown
 from headrace.protocol.dialects.cohere.names import DIALECT
 from headrace.protocol.dialects.float_vectors import decoded, packed
 from headrace.protocol.dialects.json_values import encoded, mapping
-from headrace.protocol.dialects.token_count import summed, told_tokens
+from headrace.protocol.dialects.token_count import reported_tokens, summed
 from headrace.protocol.neutral.dialect import DamagedReplyError, EncodedRequest
 from headrace.protocol.neutral.embedding import (
     EmbeddingCall,
@@ -62,7 +62,7 @@ def write_embeddings(call: EmbeddingCall, model: str) -> EmbeddingExchange:
     Without either it is "search_document". Raises RequestError for token ids, for no texts at all
     and for a task that Cohere has no input_type for.
     """
-    texts = [one for one in call.inputs if isinstance(one, str)]
+    texts = [entry for entry in call.inputs if isinstance(entry, str)]
     if len(texts) != len(call.inputs):
         raise RequestError(
             "input: Cohere embeds texts, not token ids; send the text", param="input"
@@ -109,7 +109,7 @@ def read_embeddings(bodies: tuple[bytes, ...]) -> EmbeddingReply:
         else:
             raise DamagedReplyError("no embeddings of type float or base64")
         billed = mapping(mapping(reply.meta).get("billed_units"))
-        told = told_tokens(billed, "input_tokens", "image_tokens")
+        told = reported_tokens(billed, "input_tokens", "image_tokens")
         counts.append(None if told is None else sum(told))
     tokens = summed(counts)
     usage = None if tokens is None else TokenUsage(input_tokens=tokens)

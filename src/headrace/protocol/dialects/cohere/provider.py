@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from headrace.protocol.dialects.cohere import embeddings
-from headrace.protocol.dialects.cohere.failures import read_failure
 from headrace.protocol.dialects.cohere.names import DIALECT
-from headrace.protocol.dialects.cohere.read_reply import read_reply
-from headrace.protocol.dialects.cohere.stream_reader import CohereStreamReader
-from headrace.protocol.dialects.cohere.write_call import write_call
+from headrace.protocol.dialects.cohere.reply.failures import read_failure
+from headrace.protocol.dialects.cohere.reply.read_reply import read_reply
+from headrace.protocol.dialects.cohere.reply.stream_reader import CohereStreamReader
+from headrace.protocol.dialects.cohere.request.write_call import write_call
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.dialect import EncodedRequest, Headers
 from headrace.protocol.neutral.embedding import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from headrace.protocol.dialects.gemini.place import Place, VertexAi
-from headrace.protocol.dialects.gemini.write_call import write_call
+from headrace.protocol.dialects.gemini.request.write_call import write_call
 from headrace.protocol.dialects.json_values import encoded, read_object
 from headrace.protocol.dialects.token_count import read_count
 from headrace.protocol.neutral.call import ChatCall

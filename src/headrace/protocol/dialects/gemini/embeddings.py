@@ -18,8 +18,8 @@ import msgspec
 
 from headrace.errors import RequestError, shown
 from headrace.protocol.dialects.float_vectors import packed
-from headrace.protocol.dialects.gemini.failures import read_failure
 from headrace.protocol.dialects.gemini.place import GeminiApi, Place
+from headrace.protocol.dialects.gemini.reply.failures import read_failure
 from headrace.protocol.dialects.gemini.values import DIALECT
 from headrace.protocol.dialects.json_values import encoded, mapping, objects, read_object
 from headrace.protocol.dialects.token_count import as_tokens, summed
@@ -77,7 +77,7 @@ class GeminiEmbeddings(msgspec.Struct, frozen=True, kw_only=True):
                 _batch(group, call, model, task, own) for group in _groups(texts, _MOST_TEXTS)
             ]
             action = "batchEmbedContents"
-        elif _tells_task_in_text(model):  # the newest, which Vertex AI does not serve by predict
+        elif _has_task_in_text(model):  # the newest, which Vertex AI does not serve by predict
             bodies = [_embedding(text, call, task, own) for text in texts]
             action = "embedContent"
         else:
@@ -98,7 +98,7 @@ class GeminiEmbeddings(msgspec.Struct, frozen=True, kw_only=True):
             found, told = _vectors(reply)
             if not found:
                 raise DamagedReplyError("the reply holds no embeddings")
-            vectors += [_packed(one) for one in found]
+            vectors += [_packed(vector) for vector in found]
             counts.append(told)
         tokens = summed(counts)
         usage = None if tokens is None else TokenUsage(input_tokens=tokens)
@@ -111,14 +111,14 @@ class GeminiEmbeddings(msgspec.Struct, frozen=True, kw_only=True):
 
 def _texts(call: EmbeddingCall) -> list[str]:
     texts: list[str] = []
-    for at, one in enumerate(call.inputs):
-        if not isinstance(one, str):
+    for at, entry in enumerate(call.inputs):
+        if not isinstance(entry, str):
             raise RequestError(
                 f"input[{at}] is a list of token ids; Gemini embeds only text: send the text",
                 param="input",
                 code="unsupported_input",
             )
-        texts.append(one)
+        texts.append(entry)
     if not texts:
         raise RequestError("input: is empty; send at least one text", param="input")
     return texts
@@ -133,7 +133,7 @@ def _task(call: EmbeddingCall, model: str) -> tuple[str | None, list[str]]:
             f"task {shown(call.task)} is not one of {', '.join(sorted(_TASKS))}", param="task"
         )
     # It is told in the text there ("task: ... | query: ..."), which is not ours to change.
-    return (None, ["task"]) if _tells_task_in_text(model) else (task, [])
+    return (None, ["task"]) if _has_task_in_text(model) else (task, [])
 
 
 def _batch(
@@ -174,14 +174,16 @@ def _prediction(
 def _vectors(reply: dict[str, Any]) -> tuple[list[Any], int | None]:
     """The lists of numbers and the tokens they took, of any of the three methods."""
     if "predictions" in reply:
-        held = [mapping(one.get("embeddings")) for one in objects(reply["predictions"])]
-        counts = [mapping(one.get("statistics")).get("token_count") for one in held]
+        held = [
+            mapping(prediction.get("embeddings")) for prediction in objects(reply["predictions"])
+        ]
+        counts = [mapping(embedding.get("statistics")).get("token_count") for embedding in held]
         tokens = summed(as_tokens(count, or_text=True) for count in counts)
-        return [one.get("values") for one in held], tokens
+        return [embedding.get("values") for embedding in held], tokens
     if "embedding" in reply:
         found = [mapping(reply["embedding"]).get("values")]
     else:
-        found = [one.get("values") for one in objects(reply.get("embeddings"))]
+        found = [embedding.get("values") for embedding in objects(reply.get("embeddings"))]
     told = mapping(reply.get("usageMetadata")).get("promptTokenCount")
     return found, as_tokens(told, or_text=True)
 
@@ -200,6 +202,6 @@ def _plain(model: str) -> str:
     return model.rpartition("/")[2].lower()
 
 
-def _tells_task_in_text(model: str) -> bool:
+def _has_task_in_text(model: str) -> bool:
     name = _plain(model)
     return name.startswith("gemini-embedding-") and not name.endswith("-001")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
-from headrace.protocol.dialects.gemini.answer import AnswerReader
-from headrace.protocol.dialects.gemini.failures import failure_of, read_failure
 from headrace.protocol.dialects.gemini.place import GeminiApi, Place
-from headrace.protocol.dialects.gemini.stream_reader import GeminiStreamReader
+from headrace.protocol.dialects.gemini.reply.failures import failure_of, read_failure
+from headrace.protocol.dialects.gemini.reply.read_reply import AnswerReader
+from headrace.protocol.dialects.gemini.reply.stream_reader import GeminiStreamReader
+from headrace.protocol.dialects.gemini.request.write_call import write_call
 from headrace.protocol.dialects.gemini.values import DIALECT
-from headrace.protocol.dialects.gemini.write_call import write_call
 from headrace.protocol.dialects.json_values import mapping, read_object
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.collect import collected

@@ -10,7 +10,7 @@ from headrace.errors import RequestError
 from headrace.protocol.dialects.float_vectors import decoded, packed
 from headrace.protocol.dialects.json_values import encoded
 from headrace.protocol.dialects.mistral.names import DIALECT
-from headrace.protocol.dialects.mistral.usage import read_usage
+from headrace.protocol.dialects.mistral.reply.usage import read_usage
 from headrace.protocol.neutral.dialect import DamagedReplyError, EncodedRequest
 from headrace.protocol.neutral.embedding import (
     EmbeddingCall,
@@ -41,7 +41,7 @@ def write_embeddings(call: EmbeddingCall, model: str) -> EmbeddingExchange:
 
     An `output_dtype` other than float is dropped, since replies here are float32.
     """
-    texts = [one for one in call.inputs if isinstance(one, str)]
+    texts = [entry for entry in call.inputs if isinstance(entry, str)]
     if len(texts) != len(call.inputs):
         raise RequestError(
             "input: Mistral embeds texts, not token ids; send the text", param="input"
@@ -81,7 +81,9 @@ def read_embeddings(bodies: tuple[bytes, ...]) -> EmbeddingReply:
         enumerate(reply.data), key=lambda pair: pair[0] if pair[1].index is None else pair[1].index
     )
     vectors = tuple(
-        decoded(one.embedding) if isinstance(one.embedding, str) else packed(one.embedding)
-        for _, one in ordered
+        decoded(embedding.embedding)
+        if isinstance(embedding.embedding, str)
+        else packed(embedding.embedding)
+        for _, embedding in ordered
     )
     return EmbeddingReply(model=reply.model, vectors=vectors, usage=read_usage(reply.usage))

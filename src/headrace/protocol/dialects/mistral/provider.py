@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from headrace.protocol.dialects.mistral import embeddings
-from headrace.protocol.dialects.mistral.failures import read_failure
 from headrace.protocol.dialects.mistral.names import DIALECT
-from headrace.protocol.dialects.mistral.read_reply import read_reply
-from headrace.protocol.dialects.mistral.stream_reader import MistralStreamReader
-from headrace.protocol.dialects.mistral.write_call import write_call
+from headrace.protocol.dialects.mistral.reply.failures import read_failure
+from headrace.protocol.dialects.mistral.reply.read_reply import read_reply
+from headrace.protocol.dialects.mistral.reply.stream_reader import MistralStreamReader
+from headrace.protocol.dialects.mistral.request.write_call import write_call
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.dialect import EncodedRequest, Headers
 from headrace.protocol.neutral.embedding import (

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from headrace.protocol.dialects.ollama import load, models
     from headrace.protocol.dialects.ollama.client import CLIENT, OllamaClient
     from headrace.protocol.dialects.ollama.provider import PROVIDER, OllamaProvider
-    from headrace.protocol.dialects.ollama.stream_reader import OllamaStreamReader
-    from headrace.protocol.dialects.ollama.stream_writer import OllamaStreamWriter
-    from headrace.protocol.dialects.ollama.usage import Durations
+    from headrace.protocol.dialects.ollama.reply.stream_reader import OllamaStreamReader
+    from headrace.protocol.dialects.ollama.reply.stream_writer import OllamaStreamWriter
+    from headrace.protocol.dialects.ollama.reply.usage import Durations
 
 __all__ = [
     "CLIENT",
@@ -35,11 +35,11 @@ __all__ = [
 _HOMES = {
     "CLIENT": "client",
     "PROVIDER": "provider",
-    "Durations": "usage",
+    "Durations": "reply.usage",
     "OllamaClient": "client",
     "OllamaProvider": "provider",
-    "OllamaStreamReader": "stream_reader",
-    "OllamaStreamWriter": "stream_writer",
+    "OllamaStreamReader": "reply.stream_reader",
+    "OllamaStreamWriter": "reply.stream_writer",
 }
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from headrace.protocol.dialects.ollama import embeddings, write_reply
-from headrace.protocol.dialects.ollama.field_paths import FIELD_PATHS
-from headrace.protocol.dialects.ollama.read_call import read_call
-from headrace.protocol.dialects.ollama.stream_writer import OllamaStreamWriter
-from headrace.protocol.dialects.ollama.usage import NO_DURATIONS, Durations
+from headrace.protocol.dialects.ollama import embeddings
+from headrace.protocol.dialects.ollama.reply import write_reply
+from headrace.protocol.dialects.ollama.reply.stream_writer import OllamaStreamWriter
+from headrace.protocol.dialects.ollama.reply.usage import NO_DURATIONS, Durations
+from headrace.protocol.dialects.ollama.request.field_paths import FIELD_PATHS
+from headrace.protocol.dialects.ollama.request.read_call import read_call
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.citation import NO_SOURCE, Source
 from headrace.protocol.neutral.dialect import Headers

@@ -9,9 +9,9 @@ import msgspec
 
 from headrace.errors import RequestError
 from headrace.protocol.dialects.float_vectors import packed
-from headrace.protocol.dialects.ollama.failures import line_failure
-from headrace.protocol.dialects.ollama.fields import Fields, encoded, read_fields
-from headrace.protocol.dialects.ollama.usage import NO_DURATIONS, Durations
+from headrace.protocol.dialects.ollama.reply.failures import line_failure
+from headrace.protocol.dialects.ollama.reply.usage import NO_DURATIONS, Durations
+from headrace.protocol.dialects.ollama.request.fields import Fields, encoded, read_fields
 from headrace.protocol.dialects.token_count import as_tokens, summed
 from headrace.protocol.neutral.dialect import DamagedReplyError, EncodedRequest
 from headrace.protocol.neutral.embedding import EmbeddingCall, EmbeddingExchange, EmbeddingReply
@@ -34,13 +34,13 @@ def write_embeddings(call: EmbeddingCall, model: str) -> EmbeddingExchange:
     """One request for all inputs; raises RequestError for token ids, which Ollama does not "
     "accept."""
     texts = []
-    for number, one in enumerate(call.inputs):
-        if not isinstance(one, str):
+    for number, entry in enumerate(call.inputs):
+        if not isinstance(entry, str):
             raise RequestError(
                 f"input[{number}]: Ollama embeds texts, not token ids; send text",
                 param=f"input[{number}]",
             )
-        texts.append(one)
+        texts.append(entry)
     body: dict[str, Any] = {"model": model, "input": texts}
     if call.dimensions is not None:
         body["dimensions"] = call.dimensions
@@ -62,7 +62,7 @@ def read_embeddings(bodies: tuple[bytes, ...]) -> EmbeddingReply:
     for body in bodies:
         reply = _read(body)
         model = reply.model or model
-        vectors += [packed(one) for one in reply.embeddings or ()]
+        vectors += [packed(vector) for vector in reply.embeddings or ()]
         counts.append(as_tokens(reply.prompt_eval_count))
     tokens = summed(counts)
     usage = None if tokens is None else TokenUsage(input_tokens=tokens)
@@ -109,7 +109,7 @@ def _inputs(fields: Fields) -> tuple[str, ...]:
     value = fields.raw("input")
     if isinstance(value, str):
         return (value,)
-    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return tuple(value)
     if value is None:
         raise fields.missing("input", "send the text to embed, or a list of texts")

@@ -7,14 +7,13 @@ from typing import Any
 import msgspec
 
 from headrace.protocol.dialects.ollama.client import OllamaClient
-from headrace.protocol.dialects.ollama.failures import read_failure
-from headrace.protocol.dialects.ollama.lines import LineReader
-from headrace.protocol.dialects.ollama.read_generate import read_generate
-from headrace.protocol.dialects.ollama.read_reply import read_reply
-from headrace.protocol.dialects.ollama.stream_reader import OllamaStreamReader
-from headrace.protocol.dialects.ollama.stream_writer import OllamaStreamWriter
-from headrace.protocol.dialects.ollama.usage import Durations
-from headrace.protocol.dialects.ollama.write_chunk import line
+from headrace.protocol.dialects.ollama.reply.failures import read_failure
+from headrace.protocol.dialects.ollama.reply.read_reply import read_reply
+from headrace.protocol.dialects.ollama.reply.stream_reader import LineReader, OllamaStreamReader
+from headrace.protocol.dialects.ollama.reply.stream_writer import OllamaStreamWriter
+from headrace.protocol.dialects.ollama.reply.usage import Durations
+from headrace.protocol.dialects.ollama.reply.write_reply import line
+from headrace.protocol.dialects.ollama.request.read_generate import read_generate
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.dialect import Headers
 from headrace.protocol.neutral.event import Event, ReplyFailure
@@ -71,12 +70,12 @@ class GenerateStreamReader:
     def feed(self, piece: bytes) -> list[Event]:
         """Events completed by `piece`."""
         events: list[Event] = []
-        for one in self._lines.feed(piece):
-            events += self._chat.feed(_to_chat(one) + b"\n")
+        for chunk in self._lines.feed(piece):
+            events += self._chat.feed(_to_chat(chunk) + b"\n")
         if self._lines.too_long and not self._is_over:
             self._is_over = True
-            told = f"a line of the stream exceeds {self._lines.max_line_bytes} bytes"
-            events.append(ReplyFailure(Failure(kind="damaged", message=told)))
+            message = f"a line of the stream exceeds {self._lines.max_line_bytes} bytes"
+            events.append(ReplyFailure(Failure(kind="damaged", message=message)))
         return events
 
     def end(self) -> list[Event]:
@@ -84,8 +83,8 @@ class GenerateStreamReader:
         if self._is_over:
             return []
         events: list[Event] = []
-        for one in self._lines.end():
-            events += self._chat.feed(_to_chat(one) + b"\n")
+        for chunk in self._lines.end():
+            events += self._chat.feed(_to_chat(chunk) + b"\n")
         return events + self._chat.end()
 
 
@@ -107,7 +106,7 @@ class GenerateWriter:
     def write(self, event: Event) -> bytes:
         """The lines that an event becomes."""
         lines = self._chat.write(event).splitlines()
-        return b"".join(line(_to_generate(one)) for one in lines)
+        return b"".join(line(_to_generate(chunk)) for chunk in lines)
 
     def keep_alive(self) -> bytes:
         """Nothing: clients read every line as JSON, empty ones too."""
@@ -116,26 +115,26 @@ class GenerateWriter:
 
 def _to_generate(chunk: bytes) -> dict[str, Any]:
     """The form for /api/generate of a chat's answer, or of a line of it. This API has no tools."""
-    told: dict[str, Any] = msgspec.json.decode(chunk)
-    message = told.pop("message", None)
+    reply: dict[str, Any] = msgspec.json.decode(chunk)
+    message = reply.pop("message", None)
     if message is None:  # an error
-        return told
+        return reply
     shown = {"response": message.get("content", "")}
     if message.get("thinking"):
         shown["thinking"] = message["thinking"]
-    head = {name: told.pop(name) for name in ("model", "created_at") if name in told}
-    return head | shown | {"done": False} | told
+    head = {name: reply.pop(name) for name in ("model", "created_at") if name in reply}
+    return head | shown | {"done": False} | reply
 
 
 def _to_chat(chunk: bytes) -> bytes:
     """The form for a chat; a line that is not an object is left for its reader to report."""
     try:
-        told = msgspec.json.decode(chunk)
+        reply = msgspec.json.decode(chunk)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return chunk
-    if not isinstance(told, dict) or "response" not in told:
+    if not isinstance(reply, dict) or "response" not in reply:
         return chunk
-    message = {"role": "assistant", "content": told.pop("response")}
-    if told.get("thinking"):
-        message["thinking"] = told.pop("thinking")
-    return msgspec.json.encode({**told, "message": message})
+    message = {"role": "assistant", "content": reply.pop("response")}
+    if reply.get("thinking"):
+        message["thinking"] = reply.pop("thinking")
+    return msgspec.json.encode({**reply, "message": message})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.errors import RequestError
-from headrace.protocol.dialects.ollama.fields import Fields
+from headrace.protocol.dialects.ollama.request.fields import Fields
 from headrace.protocol.neutral.part import Media
 
 # How the first bytes of a file look in base64.

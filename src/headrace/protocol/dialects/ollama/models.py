@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from headrace.errors import RequestError
-from headrace.protocol.dialects.ollama.fields import read_fields
+from headrace.protocol.dialects.ollama.request.fields import read_fields
 from headrace.protocol.dialects.ollama.timestamp import EPOCH
 
 VERSION = "0.12.11"
@@ -92,8 +92,8 @@ def write_ps(names: Sequence[str], facts: ModelFacts = NO_FACTS) -> bytes:
     """The reply to GET /api/ps: what is served is always loaded, and on no graphics card."""
     more = {"expires_at": _FOREVER, "size_vram": 0, "context_length": facts.context_tokens}
     loaded = [{**_summary(name, EPOCH, facts), **more} for name in names]
-    for one in loaded:
-        del one["modified_at"]
+    for model in loaded:
+        del model["modified_at"]
     return msgspec.json.encode({"models": loaded})
 
 

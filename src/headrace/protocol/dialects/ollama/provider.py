@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from headrace.protocol.dialects.ollama.embeddings import read_embeddings, write_embeddings
-from headrace.protocol.dialects.ollama.failures import read_failure
-from headrace.protocol.dialects.ollama.read_reply import read_reply
-from headrace.protocol.dialects.ollama.stream_reader import OllamaStreamReader
-from headrace.protocol.dialects.ollama.write_call import write_call
+from headrace.protocol.dialects.ollama.reply.failures import read_failure
+from headrace.protocol.dialects.ollama.reply.read_reply import read_reply
+from headrace.protocol.dialects.ollama.reply.stream_reader import OllamaStreamReader
+from headrace.protocol.dialects.ollama.request.write_call import write_call
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.dialect import EncodedRequest, Headers, StreamReader
 from headrace.protocol.neutral.embedding import EmbeddingCall, EmbeddingExchange, EmbeddingReply

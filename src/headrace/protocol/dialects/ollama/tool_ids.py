@@ -35,16 +35,18 @@ class WaitingCalls:
             self._turn += 1
             self._waiting = list(calls)
 
-    def answered(self, name: str, told: str | None) -> tuple[str, str]:
-        """The id and the name of the call that a result belongs to. told: the result's own id."""
-        found = next((one for one in self._waiting if told is not None and one.id == told), None)
-        if found is None and told is None:
-            same = (one for one in self._waiting if one.name == name)
+    def answered(self, name: str, given: str | None) -> tuple[str, str]:
+        """The id and the name of the call that a result belongs to. given: the result's own id."""
+        found = next(
+            (call for call in self._waiting if given is not None and call.id == given), None
+        )
+        if found is None and given is None:
+            same = (call for call in self._waiting if call.name == name)
             found = next(same, self._waiting[0] if self._waiting else None)
         if found is not None:
             self._waiting.remove(found)
             return found.id, name or found.name
-        if told is not None:
-            return told, name
+        if given is not None:
+            return given, name
         self._orphans += 1
         return f"call_none_{self._orphans}", name

@@ -5,10 +5,12 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Final
 
-from headrace.protocol.dialects.openai_chat import embeddings, read_call, write_failure, write_reply
-from headrace.protocol.dialects.openai_chat.citations import WEB_PAGES
-from headrace.protocol.dialects.openai_chat.field_paths import FIELD_PATHS
-from headrace.protocol.dialects.openai_chat.stream_writer import ChatStreamWriter
+from headrace.protocol.dialects.openai_chat import embeddings
+from headrace.protocol.dialects.openai_chat.reply import write_failure, write_reply
+from headrace.protocol.dialects.openai_chat.reply.citations import WEB_PAGES
+from headrace.protocol.dialects.openai_chat.reply.stream_writer import ChatStreamWriter
+from headrace.protocol.dialects.openai_chat.request import read_call
+from headrace.protocol.dialects.openai_chat.request.field_paths import FIELD_PATHS
 from headrace.protocol.dialects.openai_chat.values import DIALECT
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.citation import Source

@@ -11,9 +11,10 @@ import msgspec
 
 from headrace.protocol.body_json import decode_object
 from headrace.protocol.dialects.float_vectors import decoded, packed
-from headrace.protocol.dialects.openai_chat.failures import failure_in
-from headrace.protocol.dialects.openai_chat.fields import Fields, refuse
-from headrace.protocol.dialects.openai_chat.usage import read_usage
+from headrace.protocol.dialects.openai_chat.reply.failures import failure_in
+from headrace.protocol.dialects.openai_chat.reply.usage import read_usage
+from headrace.protocol.dialects.openai_chat.request.fields import Fields, refuse
+from headrace.protocol.dialects.openai_chat.request.write_call import path_for
 from headrace.protocol.dialects.openai_chat.values import (
     DIALECT,
     add_missing,
@@ -23,7 +24,6 @@ from headrace.protocol.dialects.openai_chat.values import (
     whole,
 )
 from headrace.protocol.dialects.openai_chat.variant import Variant
-from headrace.protocol.dialects.openai_chat.write_call import path_for
 from headrace.protocol.neutral.dialect import DamagedReplyError, EncodedRequest
 from headrace.protocol.neutral.embedding import EmbeddingCall, EmbeddingExchange, EmbeddingReply
 from headrace.protocol.neutral.usage import TokenUsage
@@ -57,7 +57,7 @@ def _read_inputs(value: Any) -> tuple[str | tuple[int, ...], ...]:
         raise refuse("input", value, "a text, a list of token ids, or a list of these")
     if whole(value[0]) is not None:
         return (_read_input(value, "input"),)
-    return tuple(_read_input(one, f"input[{at}]") for at, one in enumerate(value))
+    return tuple(_read_input(entry, f"input[{at}]") for at, entry in enumerate(value))
 
 
 def _read_input(value: Any, at: str) -> str | tuple[int, ...]:
@@ -76,7 +76,7 @@ def _read_input(value: Any, at: str) -> str | tuple[int, ...]:
 def write_embeddings(call: EmbeddingCall, model: str, variant: Variant) -> EmbeddingExchange:
     """One request for all inputs."""
     dropped: list[str] = []
-    inputs: list[Any] = [one if isinstance(one, str) else list(one) for one in call.inputs]
+    inputs: list[Any] = [entry if isinstance(entry, str) else list(entry) for entry in call.inputs]
     body: dict[str, Any] = {"model": model, "input": inputs[0] if len(inputs) == 1 else inputs}
     if variant.base64_embeddings:
         body["encoding_format"] = "base64"
@@ -119,12 +119,12 @@ def read_embeddings(bodies: tuple[bytes, ...]) -> EmbeddingReply:
         raise DamagedReplyError(f"the reply is an error: {failure.message}", failure)
     if not data:
         raise DamagedReplyError("the reply has no embeddings")
-    indices = [whole(one.get("index")) for one in data]
+    indices = [whole(item.get("index")) for item in data]
     if sorted(index for index in indices if index is not None) == list(range(len(data))):
-        data = [one for _, one in sorted(zip(indices, data, strict=True), key=_index_of)]
+        data = [item for _, item in sorted(zip(indices, data, strict=True), key=_index_of)]
     return EmbeddingReply(
         model=text(reply.get("model")),
-        vectors=tuple(_vector(one.get("embedding"), at) for at, one in enumerate(data)),
+        vectors=tuple(_vector(item.get("embedding"), at) for at, item in enumerate(data)),
         usage=_usage(mapping(reply.get("usage"))),
     )
 
@@ -165,8 +165,8 @@ def _vector(value: Any, at: int) -> bytes:
         return decoded(value)
     if not isinstance(value, list) or not value:
         raise DamagedReplyError(f"data[{at}].embedding is not a list of numbers")
-    for one in value:
-        if isinstance(one, bool) or not isinstance(one, int | float):
+    for number in value:
+        if isinstance(number, bool) or not isinstance(number, int | float):
             raise DamagedReplyError(f"data[{at}].embedding is not a list of numbers")
     return packed(value)
 
@@ -199,11 +199,11 @@ def shortest(vector: bytes) -> list[float | None]:
     """
     exact = struct.unpack(f"<{len(vector) // 4}f", vector)
     if not all(map(math.isfinite, exact)):
-        return [one if math.isfinite(one) else None for one in exact]
+        return [number if math.isfinite(number) else None for number in exact]
     found: list[float | None] = []
-    rounded = [[float(f"{one:.{digits}g}") for one in exact] for digits in (7, 8)]
+    rounded = [[float(f"{number:.{digits}g}") for number in exact] for digits in (7, 8)]
     again = [struct.unpack(f"<{len(exact)}f", struct.pack(f"<{len(exact)}f", *r)) for r in rounded]
-    for at, one in enumerate(exact):
-        fit = next((r[at] for r, a in zip(rounded, again, strict=True) if a[at] == one), None)
-        found.append(float(f"{one:.9g}") if fit is None else fit)
+    for at, number in enumerate(exact):
+        fit = next((r[at] for r, a in zip(rounded, again, strict=True) if a[at] == number), None)
+        found.append(float(f"{number:.9g}") if fit is None else fit)
     return found

@@ -254,8 +254,8 @@ GENERIC = Variant(
 
 PRESETS: Final = MappingProxyType(
     {
-        one.name: one
-        for one in (
+        variant.name: variant
+        for variant in (
             OPENAI_API,
             azure(),
             GROQ,

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from headrace.protocol.dialects.openai_chat import (
-    embeddings,
-    failures,
-    glance,
-    read_reply,
-    write_call,
-)
-from headrace.protocol.dialects.openai_chat.stream_reader import ChatStreamReader
+from headrace.protocol.dialects.openai_chat import embeddings
+from headrace.protocol.dialects.openai_chat.reply import failures, glance, read_reply
+from headrace.protocol.dialects.openai_chat.reply.stream_reader import ChatStreamReader
+from headrace.protocol.dialects.openai_chat.request import write_call
 from headrace.protocol.dialects.openai_chat.values import DIALECT
 from headrace.protocol.dialects.openai_chat.variant import Variant
 from headrace.protocol.neutral.call import ChatCall

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from headrace.protocol.dialects.json_values import encoded, read_object
+from headrace.protocol.dialects.openai_chat.request.write_call import write_call
 from headrace.protocol.dialects.openai_chat.variant import Variant
-from headrace.protocol.dialects.openai_chat.write_call import write_call
 from headrace.protocol.dialects.token_count import read_count
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.dialect import EncodedRequest

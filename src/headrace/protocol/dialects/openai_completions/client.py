@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from headrace.protocol.dialects.openai_chat.field_paths import FIELD_PATHS
-from headrace.protocol.dialects.openai_chat.write_failure import write_failure
+from headrace.protocol.dialects.openai_chat.reply.write_failure import write_failure
+from headrace.protocol.dialects.openai_chat.request.field_paths import FIELD_PATHS
 from headrace.protocol.dialects.openai_completions.read_call import read_call
 from headrace.protocol.dialects.openai_completions.stream_writer import CompletionStreamWriter
 from headrace.protocol.dialects.openai_completions.values import DIALECT

@@ -30,8 +30,8 @@ def read_columns(value: Any) -> list[dict[str, Any]]:
                 "logprob": own[at] if at < len(own) else None,
                 "bytes": list(token.encode()),
                 "top_logprobs": [
-                    {"token": name, "logprob": one, "bytes": list(name.encode())}
-                    for name, one in likeliest.items()
+                    {"token": name, "logprob": logprob, "bytes": list(name.encode())}
+                    for name, logprob in likeliest.items()
                 ],
             }
         )
@@ -40,21 +40,21 @@ def read_columns(value: Any) -> list[dict[str, Any]]:
 
 def write_columns(listed: list[dict[str, Any]], offset: int) -> dict[str, Any]:
     """offset: in characters, where the first token begins, unless that is told."""
-    tokens = [str(one.get("token", "")) for one in listed]
+    tokens = [str(entry.get("token", "")) for entry in listed]
     offsets = []
-    for one, token in zip(listed, tokens, strict=True):
-        offset = one.get("text_offset", offset)
+    for entry, token in zip(listed, tokens, strict=True):
+        offset = entry.get("text_offset", offset)
         offsets.append(offset)
         offset += len(token)
     likeliest = [
-        {str(other.get("token", "")): other.get("logprob") for other in one["top_logprobs"]}
-        if one.get("top_logprobs")
+        {str(other.get("token", "")): other.get("logprob") for other in entry["top_logprobs"]}
+        if entry.get("top_logprobs")
         else None
-        for one in listed
+        for entry in listed
     ]
     return {
         "text_offset": offsets,
-        "token_logprobs": [one.get("logprob") for one in listed],
+        "token_logprobs": [entry.get("logprob") for entry in listed],
         "tokens": tokens,
         "top_logprobs": likeliest if any(likeliest) else None,
     }

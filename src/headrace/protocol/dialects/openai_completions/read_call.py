@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.protocol.body_json import decode_object
-from headrace.protocol.dialects.openai_chat.fields import Fields, refuse
+from headrace.protocol.dialects.openai_chat.request.fields import Fields, refuse
 from headrace.protocol.dialects.openai_completions.values import DIALECT
 from headrace.protocol.neutral.call import ChatCall, Message
 from headrace.protocol.neutral.part import Text

@@ -8,11 +8,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.protocol.dialects.openai_chat.failures import failure_in
-from headrace.protocol.dialects.openai_chat.finish import read_finish
-from headrace.protocol.dialects.openai_chat.lenient_json import NOT_JSON, decode
-from headrace.protocol.dialects.openai_chat.usage import find_usage, read_usage, usage_extra
-from headrace.protocol.dialects.openai_chat.values import left_over, objects, text, whole
+from headrace.protocol.dialects.openai_chat.reply.failures import failure_in
+from headrace.protocol.dialects.openai_chat.reply.finish import read_finish
+from headrace.protocol.dialects.openai_chat.reply.usage import find_usage, read_usage, usage_extra
+from headrace.protocol.dialects.openai_chat.values import (
+    NOT_JSON,
+    decode,
+    left_over,
+    objects,
+    text,
+    whole,
+)
 from headrace.protocol.dialects.openai_completions.logprobs import read_columns
 from headrace.protocol.dialects.openai_completions.values import DIALECT
 from headrace.protocol.neutral.dialect import DamagedReplyError
@@ -46,7 +52,7 @@ def read_reply(body: bytes) -> ChatReply:
         dialect=DIALECT,
         id=text(reply.get("id")),
         model=text(reply.get("model")),
-        choices=tuple(_choice(one, at) for at, one in enumerate(objects(listed))),
+        choices=tuple(_choice(choice, at) for at, choice in enumerate(objects(listed))),
         usage=read_usage(usage),
         created_s=whole(reply.get("created")) or None,
         extra=extra,
@@ -60,7 +66,7 @@ def index_of(choice: dict[str, Any], at: int) -> int:
 
 
 def _choice(choice: dict[str, Any], at: int) -> Choice:
-    told = text(choice.get("text"))
+    written = text(choice.get("text"))
     finish = read_finish(choice.get("finish_reason"), has_tool_calls=False)
     if finish.failed is not None:
         word = text(choice.get("finish_reason"))
@@ -70,7 +76,7 @@ def _choice(choice: dict[str, Any], at: int) -> Choice:
         )
     return Choice(
         index=index_of(choice, at),
-        parts=(Text(text=told),) if told else (),
+        parts=(Text(text=written),) if written else (),
         finish=finish.reason or "stop",
         stop_sequence=text(choice.get("stop_reason")) or None,
         logprobs=read_columns(choice.get("logprobs")) or None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from headrace.protocol.dialects.openai_chat import failures
+from headrace.protocol.dialects.openai_chat.reply import failures
 from headrace.protocol.dialects.openai_completions.read_reply import read_reply
 from headrace.protocol.dialects.openai_completions.stream_reader import CompletionStreamReader
 from headrace.protocol.dialects.openai_completions.values import DIALECT

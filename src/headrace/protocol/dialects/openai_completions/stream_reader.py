@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.protocol.dialects.openai_chat.failures import failure_in
-from headrace.protocol.dialects.openai_chat.finish import ReadFinish, read_finish
-from headrace.protocol.dialects.openai_chat.lenient_json import NOT_JSON, decode
-from headrace.protocol.dialects.openai_chat.usage import find_usage, read_usage, usage_extra
-from headrace.protocol.dialects.openai_chat.values import left_over, objects, text, whole
+from headrace.protocol.dialects.openai_chat.reply.failures import failure_in
+from headrace.protocol.dialects.openai_chat.reply.finish import ReadFinish, read_finish
+from headrace.protocol.dialects.openai_chat.reply.usage import find_usage, read_usage, usage_extra
+from headrace.protocol.dialects.openai_chat.values import (
+    NOT_JSON,
+    decode,
+    left_over,
+    objects,
+    text,
+    whole,
+)
 from headrace.protocol.dialects.openai_completions.logprobs import read_columns
 from headrace.protocol.dialects.openai_completions.read_reply import CHOICE, TOP, index_of
 from headrace.protocol.dialects.openai_completions.values import DIALECT

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from headrace.protocol.dialects.openai_chat.usage import write_usage
-from headrace.protocol.dialects.openai_chat.write_failure import error_body
+from headrace.protocol.dialects.openai_chat.reply.usage import write_usage
+from headrace.protocol.dialects.openai_chat.reply.write_failure import error_body
 from headrace.protocol.dialects.openai_completions.logprobs import write_columns
 from headrace.protocol.dialects.openai_completions.values import DIALECT, OBJECT
 from headrace.protocol.dialects.openai_completions.write_reply import write_finish
@@ -63,8 +63,8 @@ class CompletionStreamWriter:
             self._begin(event)
         elif isinstance(event, ReplyUsage):
             if self._with_usage:
-                told = {**self._head, "choices": [], "usage": write_usage(event.usage, {})}
-                return data_event(msgspec.json.encode(told))
+                chunk = {**self._head, "choices": [], "usage": write_usage(event.usage, {})}
+                return data_event(msgspec.json.encode(chunk))
         elif isinstance(event, ReplyFailure):
             self._over = True
             return data_event(msgspec.json.encode(error_body(event.failure, "")))
@@ -107,7 +107,7 @@ class CompletionStreamWriter:
         more: dict[str, Any] | None = None,
     ) -> bytes:
         written = {"text": text, "index": choice, "logprobs": logprobs, "finish_reason": finish}
-        told: dict[str, Any] = {**self._head, "choices": [{**(more or {}), **written}]}
+        chunk: dict[str, Any] = {**self._head, "choices": [{**(more or {}), **written}]}
         if self._with_usage:
-            told["usage"] = None
-        return data_event(msgspec.json.encode(told))
+            chunk["usage"] = None
+        return data_event(msgspec.json.encode(chunk))

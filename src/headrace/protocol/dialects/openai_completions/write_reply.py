@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.protocol.dialects.openai_chat.usage import write_usage
+from headrace.protocol.dialects.openai_chat.reply.usage import write_usage
 from headrace.protocol.dialects.openai_completions.logprobs import write_columns
 from headrace.protocol.dialects.openai_completions.values import DIALECT, OBJECT
 from headrace.protocol.neutral.part import Refusal, Text

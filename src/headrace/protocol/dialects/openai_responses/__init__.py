@@ -10,7 +10,7 @@ if TYPE_CHECKING:
         PROVIDER,
         OpenAIResponsesProvider,
     )
-    from headrace.protocol.dialects.openai_responses.state import needs_state
+    from headrace.protocol.dialects.openai_responses.request.state import needs_state
 
 __all__ = [
     "CLIENT",
@@ -26,7 +26,7 @@ _HOMES = {
     "PROVIDER": "provider",
     "OpenAIResponsesClient": "client",
     "OpenAIResponsesProvider": "provider",
-    "needs_state": "state",
+    "needs_state": "request.state",
 }
 
 

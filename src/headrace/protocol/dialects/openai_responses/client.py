@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 
-from headrace.protocol.dialects.openai_responses.failures import write_failure
-from headrace.protocol.dialects.openai_responses.field_paths import FIELD_PATHS
-from headrace.protocol.dialects.openai_responses.read_call import read_call
-from headrace.protocol.dialects.openai_responses.stream_writer import ResponsesStreamWriter
+from headrace.protocol.dialects.openai_responses.reply.failures import write_failure
+from headrace.protocol.dialects.openai_responses.reply.stream_writer import ResponsesStreamWriter
+from headrace.protocol.dialects.openai_responses.reply.write_reply import write_reply
+from headrace.protocol.dialects.openai_responses.request.field_paths import FIELD_PATHS
+from headrace.protocol.dialects.openai_responses.request.read_call import read_call
 from headrace.protocol.dialects.openai_responses.values import DIALECT
-from headrace.protocol.dialects.openai_responses.write_reply import write_reply
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.citation import EVERY_SOURCE, Source
 from headrace.protocol.neutral.dialect import Headers

@@ -28,8 +28,8 @@ class ResponsesTokenCounter:
         whole = msgspec.structs.replace(call, stream=False)
         written = self._side.write_call(whole, model)
         body = read_object(written.body)
-        asked = {name: body[name] for name in _COUNTED if name in body}
-        return written._replace(path=COUNT_PATH, body=encoded(asked))
+        counted = {name: body[name] for name in _COUNTED if name in body}
+        return written._replace(path=COUNT_PATH, body=encoded(counted))
 
     def read_token_count(self, body: bytes) -> int:
         """Raises DamagedReplyError if it is none."""

@@ -20,7 +20,8 @@ def response_id(reply_id: str, *, own: bool) -> str:
     if reply_id and (own or reply_id.startswith("resp_")):
         return reply_id
     plain = "".join(
-        one if one.isascii() and (one.isalnum() or one in "-_") else "-" for one in reply_id
+        character if character.isascii() and (character.isalnum() or character in "-_") else "-"
+        for character in reply_id
     )
     return f"resp_{plain}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.errors import RequestError
-from headrace.protocol.dialects.openai_responses.asked import (
+from headrace.protocol.dialects.openai_responses.request.fields import (
     mapping_of,
     missing,
     required_string,

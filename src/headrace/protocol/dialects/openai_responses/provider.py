@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 
-from headrace.protocol.dialects.openai_responses.failures import read_failure
-from headrace.protocol.dialects.openai_responses.read_reply import read_reply
+from headrace.protocol.dialects.openai_responses.reply.failures import read_failure
+from headrace.protocol.dialects.openai_responses.reply.read_reply import read_reply
+from headrace.protocol.dialects.openai_responses.reply.stream_reader import ResponsesStreamReader
+from headrace.protocol.dialects.openai_responses.request.write_call import write_call
 from headrace.protocol.dialects.openai_responses.sealed import OPENAI
-from headrace.protocol.dialects.openai_responses.stream_reader import ResponsesStreamReader
 from headrace.protocol.dialects.openai_responses.values import DIALECT
-from headrace.protocol.dialects.openai_responses.write_call import write_call
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.dialect import EncodedRequest, Headers
 from headrace.protocol.neutral.failure import Failure

@@ -23,9 +23,9 @@ def reasoning_parts(
     """
     id = foreign_id(text(item.get("id")))
     parts = [
-        Thinking(text=text(one.get("text")), summary=summary, id=id)
+        Thinking(text=text(inner.get("text")), summary=summary, id=id)
         for name, summary in (("summary", True), ("content", False))
-        for one in objects(item.get(name))
+        for inner in objects(item.get(name))
     ]
     if signature is None:
         return parts
@@ -47,7 +47,9 @@ def reasoning_item(parts: list[Thinking], id: str | None) -> dict[str, Any]:
     item: dict[str, Any] = {"type": "reasoning"}
     if id is not None:
         item["id"] = id
-    item["summary"] = [{"type": "summary_text", "text": one.text} for one in shown if one.summary]
-    if content := [one for one in shown if not one.summary]:
-        item["content"] = [{"type": "reasoning_text", "text": one.text} for one in content]
+    item["summary"] = [
+        {"type": "summary_text", "text": thought.text} for thought in shown if thought.summary
+    ]
+    if content := [thought for thought in shown if not thought.summary]:
+        item["content"] = [{"type": "reasoning_text", "text": thought.text} for thought in content]
     return item

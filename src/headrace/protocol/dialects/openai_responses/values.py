@@ -8,8 +8,33 @@ from typing import Any
 import msgspec
 
 from headrace.errors import shown
-from headrace.protocol.dialects.openai_responses.depth import too_deep
 from headrace.protocol.neutral.dialect import DamagedReplyError
+
+# Reader and writer both end at Python's recursion limit (1000), of which their callers take some.
+MAX_DEPTH = 400
+
+
+def too_deep(value: Any, text: bytes | str) -> bool:
+    """Whether `value`, read from `text`, has more than MAX_DEPTH levels."""
+    # Few brackets are not nested deeply: nearly all bodies end here.
+    if isinstance(text, str):
+        brackets = text.count("{") + text.count("[")
+    else:
+        brackets = text.count(b"{") + text.count(b"[")
+    if brackets <= MAX_DEPTH:
+        return False
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, dict | list)
+        ]
+        if not level:
+            return False
+    return True
+
 
 DIALECT = "openai-responses"
 
@@ -32,7 +57,7 @@ def mapping(value: Any) -> dict[str, Any]:
 
 def objects(value: Any) -> list[dict[str, Any]]:
     """The objects of a list, else []."""
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def count(value: Any) -> int:
@@ -53,7 +78,7 @@ def whole(value: Any) -> int | None:
 
 def rest(value: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:
     """The fields of an object that are not `known` and say something."""
-    return {name: one for name, one in value.items() if name not in known and one is not None}
+    return {name: field for name, field in value.items() if name not in known and field is not None}
 
 
 def decoded_reply(body: bytes | str) -> dict[str, Any]:

@@ -22,7 +22,7 @@ def read_failure(status: int, headers: Headers, body: bytes) -> Failure:
         found.setdefault("retry-after", found.get("ratelimit-reset", ""))
     fields = object_or_empty(body)
     title, detail = text(fields.get("title")), text(fields.get("detail"))
-    message = short(": ".join(one for one in (title, detail.strip()) if one))
+    message = short(": ".join(sentence for sentence in (title, detail.strip()) if sentence))
     kind = status_kind(status)
     said = error_kind(message)
     if kind == "bad_request" and said in ("content_policy", "context_length"):

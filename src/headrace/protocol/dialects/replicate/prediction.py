@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from headrace.protocol.dialects.status_failure import says, short
-from headrace.protocol.dialects.token_count import told_tokens
+from headrace.protocol.dialects.token_count import reported_tokens
 from headrace.protocol.neutral.dialect import DamagedReplyError
 from headrace.protocol.neutral.failure import Failure, FailureKind
 from headrace.protocol.neutral.part import Text
@@ -45,7 +45,7 @@ class Prediction(msgspec.Struct, frozen=True):
             return ""
         if isinstance(output, str):
             return output
-        if isinstance(output, list) and all(isinstance(one, str) for one in output):
+        if isinstance(output, list) and all(isinstance(piece, str) for piece in output):
             return "".join(output)
         raise DamagedReplyError("the prediction's output is neither a text nor a list of texts")
 
@@ -53,7 +53,7 @@ class Prediction(msgspec.Struct, frozen=True):
     def usage(self) -> TokenUsage | None:
         """The usage; None if the model counts no tokens; it is then billed by time."""
         told = self.metrics if isinstance(self.metrics, dict) else {}
-        counts = told_tokens(told, "input_token_count", "output_token_count")
+        counts = reported_tokens(told, "input_token_count", "output_token_count")
         if counts is None:
             return None
         return TokenUsage(input_tokens=counts[0], output_tokens=counts[1])

@@ -210,7 +210,7 @@ class ReplicateSteps:
             return False
         if f"{address.scheme}://{address.netloc}" == self._own_origin:
             return True
-        known = any(host == one or host.endswith(f".{one}") for one in self._stream_hosts)
+        known = any(host == name or host.endswith(f".{name}") for name in self._stream_hosts)
         return address.scheme == "https" and known and not has_user
 
     def _path(self, prediction: Prediction) -> str:

@@ -46,9 +46,9 @@ class ReplicateStreamReader:
             found = self._events.feed(piece)
         except sse.StreamTooLargeError as error:
             return self._fail("damaged", str(error))
-        for one in found:
+        for event in found:
             if not self.is_over:
-                self._take(one, events)
+                self._take(event, events)
         return events
 
     def end(self) -> list[Event]:

@@ -40,7 +40,7 @@ _INPUTS = (
     "repetition_penalty",
     "seed",
 )
-_UNSAID = (
+_UNSUPPORTED = (
     "tool_choice",
     "parallel_tool_calls",
     "min_p",
@@ -68,11 +68,11 @@ def write_call(call: ChatCall, model: str, max_tokens_input: str = "max_tokens")
         given[max_tokens_input] = call.max_tokens
     given |= {name: getattr(call, name) for name in _INPUTS if getattr(call, name) is not None}
     # The list is one text with commas between: a comma within cannot be told.
-    if any("," in one for one in call.stop):
+    if any("," in stop for stop in call.stop):
         dropped["stop"] = None
     elif call.stop:
         given["stop_sequences"] = ",".join(call.stop)
-    dropped |= dict.fromkeys(name for name in _UNSAID if getattr(call, name) is not None)
+    dropped |= dict.fromkeys(name for name in _UNSUPPORTED if getattr(call, name) is not None)
     dropped |= dict.fromkeys(_others(call))
     body: dict[str, Any] = {"input": given}
     if version:

@@ -1,0 +1,1 @@
+"""Replies, whole and streamed, and errors: read from providers, written for clients."""
