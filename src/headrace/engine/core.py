@@ -102,7 +102,8 @@ class EngineCore:
             max_step_tokens=config.max_num_batched_tokens,
         )
         self._speculation = speculation_of(
-            read_speculative_config(config.speculative_config or "auto")
+            read_speculative_config(config.speculative_config or "auto"),
+            shares=config.enable_prefix_caching,
         )
         forced = [ForcedSpans()] if config.enable_forced_spans else []
         self.scheduler = Scheduler(
@@ -198,7 +199,10 @@ class EngineCore:
             self._dismiss(request, "abort")
 
     def reset_prefix_cache(self) -> int:
-        """Forget every cached block that no request holds; how many that were."""
+        """Forget every cached block that no request holds, and all past answers; how many blocks
+        that were."""
+        if self._speculation is not None:
+            self._speculation.clear()
         return self.kv.forget_cached()
 
     def step(self, on_started: OnStarted | None = None) -> list[Output]:

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -47,6 +47,7 @@ LEAST_WHOLE, MOST_WHOLE = 2.0**-108, 2.0**110
 """Between them is the scale of a whole matrix of E2M1, whose groups have one from 2**-9 to 448."""
 
 _SYMMETRIC_ZERO = 8
+"""Of 4 bits; of 8 it is 128."""
 _ONE_EACH = np.uint32(0x11111111)
 _SLICE_VALUES = 1 << 22
 # Four bits of a word to eight of a double one, by halves.
@@ -84,6 +85,7 @@ class Groups:
 class GroupedTensor(PiecedTensor):
     """A matrix of 4-bit numbers in groups."""
 
+    symmetric_zero: ClassVar[int] = _SYMMETRIC_ZERO
     groups: Groups
 
     def __init__(
@@ -126,9 +128,7 @@ class GroupedTensor(PiecedTensor):
             out["d"], out["e"] = parts.scale, scales.reshape(rows, count, -1)
             self._check_any(scales, out["qs"] & np.uint8(0x77))
             return out.view(np.uint8).reshape(rows, -1)
-        sizes = np.abs(scales)
-        good = (sizes == 0) | (sizes >= LEAST_SCALE) & (sizes <= MOST_SCALE)
-        self._check(good, scales, f"0, or of a size from {LEAST_SCALE:.3g} to {MOST_SCALE:.3g}")
+        self._check_sizes(scales)
         group = np.arange(count) * block // (parts.columns or columns)
         out["d"] = scales[:, group]
         zeros = None if parts.zeros is None else parts.zeros()
@@ -139,6 +139,11 @@ class GroupedTensor(PiecedTensor):
             out["z"] = zeros[:, group]
             self._check_any(scales, out["qs"] ^ (out["z"] * np.uint8(17))[:, :, None])
         return out.view(np.uint8).reshape(rows, -1)
+
+    def _check_sizes(self, scales: npt.NDArray[Any]) -> None:
+        sizes = np.abs(scales)
+        good = (sizes == 0) | (sizes >= LEAST_SCALE) & (sizes <= MOST_SCALE)
+        self._check(good, scales, f"0, or of a size from {LEAST_SCALE:.3g} to {MOST_SCALE:.3g}")
 
     def _check(self, good: npt.NDArray[np.bool_], scales: npt.NDArray[Any], limits: str) -> None:
         if not good.all():
@@ -160,11 +165,11 @@ class GroupedTensor(PiecedTensor):
             )
 
     def _check_symmetric(self, zeros: Bytes | None) -> None:
-        if zeros is not None and (wrong := np.argwhere(zeros != _SYMMETRIC_ZERO)).size:
+        if zeros is not None and (wrong := np.argwhere(zeros != self.symmetric_zero)).size:
             row, group = (int(index) for index in wrong[0])
             raise CheckpointError(
                 f"tensor {self.name}: the config states symmetric numbers, whose zero point is "
-                f"{_SYMMETRIC_ZERO}, and qzeros has {zeros[row, group]} at row {row}, group "
+                f"{self.symmetric_zero}, and qzeros has {zeros[row, group]} at row {row}, group "
                 f"{group}. Config and weights are not of one model, or the config is wrong (sym, "
                 "zero_point, checkpoint_format): fetch the folder again"
             )

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from headrace.errors import CheckpointError
 from headrace.weights.codecs import NF4
+from headrace.weights.grouped_tensor import LEAST_SCALE, MOST_SCALE
 from headrace.weights.pieces import PiecedTensor
 
 Bytes = npt.NDArray[np.uint8]
@@ -44,14 +45,16 @@ class NormalFloatTensor(PiecedTensor):
         return self.stored_bytes
 
     def joined(self) -> Bytes:
-        """The rows in one array; raises CheckpointError where a scale is not finite."""
+        """The rows in one array; raises CheckpointError for a scale that no block has."""
         rows, columns = self.shape
         scales = self.scales()
-        if not np.isfinite(scales).all():
-            place = int(np.argmin(np.isfinite(scales)))
+        good = (scales == 0) | (scales >= LEAST_SCALE) & (scales <= MOST_SCALE)
+        if not good.all():
+            place = int(np.argmin(good))
             raise CheckpointError(
-                f"tensor {self.name}: the scale of block {place} is {scales[place]}; scales have "
-                "to be finite. The file is damaged, or was made with an error: fetch it again"
+                f"tensor {self.name}: the scale of block {place} is {scales[place]}; the largest "
+                f"size of a block has to be 0, or from {LEAST_SCALE:.3g} to {MOST_SCALE:.3g}. The "
+                "file is damaged, or was made with an error: fetch it again"
             )
         out = np.empty(len(scales), NF4.layout)
         out["d"] = scales

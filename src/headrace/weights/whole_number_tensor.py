@@ -6,6 +6,8 @@ slices, so that a reader who takes one matrix after another needs the memory of 
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from headrace.errors import CheckpointError
@@ -17,27 +19,31 @@ _SLICE_VALUES = 1 << 22
 class WholeNumberTensor(GroupedTensor):
     """A matrix of whole numbers in groups; of 8 bits its `codes` are [rows, columns / 32, 32]."""
 
+    symmetric_zero: ClassVar[int] = 128
+
     def joined(self) -> Bytes:
-        """The rows in one array; raises CheckpointError where a scale is not finite."""
+        """The rows in one array; raises CheckpointError for scales and zero points that no matrix
+        has."""
         rows, columns = self.shape
         block, parts = self.codec.block_elements, self.groups
         count = columns // block
         scales = parts.scales()
-        finite = np.isfinite(scales)
-        if not finite.all():
-            row, group = (int(index) for index in np.argwhere(~finite)[0])
-            raise CheckpointError(
-                f"tensor {self.name}: the scale of row {row}, group {group} is "
-                f"{scales[row, group]}; scales have to be finite. The file is damaged, or was made "
-                "with an error: fetch it again"
-            )
+        self._check_sizes(scales)
         out = np.empty((rows, count), self.codec.layout)
         group_of = np.arange(count) * block // (parts.columns or columns)
         out["d"] = scales[:, group_of]
-        if parts.zeros is not None:
-            out["z"] = parts.zeros()[:, group_of]
+        zeros = None if parts.zeros is None else parts.zeros()
+        if "z" not in (self.codec.layout.names or ()):
+            self._check_symmetric(zeros)
+        elif zeros is not None:
+            out["z"] = zeros[:, group_of]
         step = max(1, _SLICE_VALUES // columns)
         for first in range(0, rows, step):
             last = min(first + step, rows)
             out["qs"][first:last] = parts.codes(first, last).reshape(last - first, count, -1)
+        if not scales.any() and (out["qs"] != out["qs"].flat[0]).any():
+            raise CheckpointError(
+                f"tensor {self.name}: all {scales.size} scales are 0, and its numbers are not "
+                "equal. The file is damaged, fetch it again"
+            )
         return out.view(np.uint8).reshape(rows, -1)

@@ -85,6 +85,18 @@ def test_a_place_once_found_goes_on_with_the_text() -> None:
         assert source.guess(request, 3) is None
 
 
+def test_failed_answers_are_not_kept_and_others_can_be_dropped() -> None:
+    source = PastAnswers()
+    failed = request_of([0, *range(8)], prompt=1)
+    failed.finish_reason = "error"
+    source.forget(failed)
+    assert source.guess(request_of(range(4)), 1) is None
+    ended(source, range(8))
+    assert source.guess(request_of(range(4)), 1) == Guess([4], 4)
+    source.clear()
+    assert source.guess(request_of(range(4)), 1) is None
+
+
 def ended(source: PastAnswers, answer: Sequence[int], salt: str = "") -> None:
     source.forget(request_of([0, *answer], prompt=1, salt=salt))
 
@@ -141,6 +153,9 @@ class Drawn:
 
     def guess(self, request: Request, most: int) -> Guess:
         return Guess([1] * min(self._count, most), 8)
+
+    def clear(self) -> None:
+        pass
 
     def forget(self, request: Request) -> None:
         pass
@@ -275,4 +290,7 @@ def test_sources_are_those_of_the_method() -> None:
     assert names("auto") == names("{}") == ["ngram", "suffix"]
     assert names('{"method": "suffix"}') == ["suffix"]
     assert names('{"suffix_decoding_max_cached_tokens": 0}') == ["ngram"]
+    alone = speculation_of(read_speculative_config("auto"), shares=False)
+    assert alone is not None and [source.name for source in alone._sources] == ["ngram"]
+    assert speculation_of(read_speculative_config('{"prompt_lookup_max": 1}')) is not None
     assert names("none") == names('{"method": "none"}') == []

@@ -18,7 +18,7 @@ from headrace.engine.request import Request
 
 KEY_TOKENS = 4
 MOST_TOKENS = 1 << 17
-"""Of answers that are kept: with their index some 20 MB."""
+"""Of answers that are kept: with their index some 45 MB."""
 
 
 class _Place(NamedTuple):
@@ -72,9 +72,17 @@ class PastAnswers:
         found = answer[index : index + most]
         return Guess(found, reading.match_tokens) if found else None
 
+    def clear(self) -> None:
+        """Drop all answers."""
+        self._num_tokens = 0
+        self._answers.clear()
+        self._places.clear()
+
     def forget(self, request: Request) -> None:
-        """Keep the answer of a request that has ended."""
+        """Keep the answer of a request that has ended, unless it failed."""
         self._readings.pop(request, None)
+        if request.finish_reason == "error":
+            return
         token_ids = request.token_ids[request.num_prompt :][-self._most_tokens :]
         if len(token_ids) <= KEY_TOKENS:
             return

@@ -47,6 +47,9 @@ class PromptLookup:
             return None
         return Guess(following(request.token_ids, text.place, most), text.match_tokens)
 
+    def clear(self) -> None:
+        """Nothing is kept of requests that have ended."""
+
     def forget(self, request: Request) -> None:
         """Drop what was read of a request."""
         self._texts.pop(request, None)

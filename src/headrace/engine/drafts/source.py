@@ -31,6 +31,10 @@ class DraftSource(Protocol):
         """At most so many tokens, 1 or more; None where it knows nothing."""
         ...
 
+    def clear(self) -> None:
+        """Drop what is kept of requests that have ended."""
+        ...
+
     def forget(self, request: Request) -> None:
         """The request has ended."""
         ...

@@ -86,7 +86,9 @@ class Speculation:
             if (pending := self._guess(request, history, min(room, self._most))) is not None
         ]
         if not self._adaptive:
-            self._taken = {request: pending.guess.token_ids for request, pending, _ in guesses}
+            for request, pending, history in guesses:
+                history.idle_tokens = 0
+                self._taken[request] = pending.guess.token_ids
             return
         chances = [
             self._chances(pending.source, history, pending.guess) for _, pending, history in guesses
@@ -123,6 +125,11 @@ class Speculation:
     def note_step(self, num_tokens: int, seconds: float) -> None:
         """A step that only decoded took so long."""
         self._costs.note(num_tokens, seconds)
+
+    def clear(self) -> None:
+        """Drop what sources keep of requests that have ended."""
+        for source in self._sources:
+            source.clear()
 
     def forget(self, request: Request) -> None:
         """The request has ended."""
@@ -162,6 +169,8 @@ class Speculation:
         """How many drafts of each guess pay together."""
         costs = self._costs
         counts = [0] * len(chances)
+        if not counts:
+            return counts
         ranked = sorted(
             ((chance, at) for at, own in enumerate(chances) for chance in own), reverse=True
         )

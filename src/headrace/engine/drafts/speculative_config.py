@@ -33,10 +33,11 @@ class SpeculativeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     method: Literal["auto", "ngram", "suffix", "none"] = "auto"
     num_speculative_tokens: Tokens = MOST_DRAFTS
     """Drafts of a request in a step, at most."""
-    prompt_lookup_min: Match = 2
-    prompt_lookup_max: Match = 6
-    """Of ngram: last tokens that have to have come before, the most being sought first."""
-    suffix_decoding_max_cached_tokens: Annotated[int, Meta(ge=0, le=1 << 24)] = 1 << 17
+    prompt_lookup_min: Match | None = None
+    prompt_lookup_max: Match | None = None
+    """Of ngram: last tokens that have to have come before, the most being sought first; 2 and 6
+    where the other allows it."""
+    suffix_decoding_max_cached_tokens: Annotated[int, Meta(ge=0, le=1 << 20)] = 1 << 17
     """Of suffix: tokens of past answers that are kept."""
     adaptive: bool = True
     """Take as many drafts as pay, if any do; false: as many as there are."""
@@ -54,7 +55,7 @@ def read_speculative_config(text: str) -> SpeculativeConfig:
         raise ConfigError(
             f"{_FLAG} is {text!r}: {error}; give auto, none or a JSON object of {fields}"
         ) from error
-    if config.prompt_lookup_min > config.prompt_lookup_max:
+    if (config.prompt_lookup_min or 1) > (config.prompt_lookup_max or 64):
         raise ConfigError(
             f"{_FLAG}: prompt_lookup_min is {config.prompt_lookup_min}, more than "
             f"prompt_lookup_max {config.prompt_lookup_max}; give at most that"
@@ -62,12 +63,19 @@ def read_speculative_config(text: str) -> SpeculativeConfig:
     return config
 
 
-def speculation_of(config: SpeculativeConfig) -> Speculation | None:
-    """The speculation of an engine; None without any."""
+def speculation_of(config: SpeculativeConfig, *, shares: bool = True) -> Speculation | None:
+    """The speculation of an engine; None without any.
+
+    shares: whether requests may show each other what they have in common, as a shared prefix does;
+    where they may not, auto has no past answers.
+    """
     sources: list[DraftSource] = []
     if config.method in ("auto", "ngram"):
-        sources.append(PromptLookup(config.prompt_lookup_min, config.prompt_lookup_max))
-    if config.method in ("auto", "suffix") and config.suffix_decoding_max_cached_tokens:
+        most = config.prompt_lookup_max or max(6, config.prompt_lookup_min or 0)
+        least = config.prompt_lookup_min or min(2, most)
+        sources.append(PromptLookup(least, most))
+    of_others = config.method == "suffix" or (config.method == "auto" and shares)
+    if of_others and config.suffix_decoding_max_cached_tokens:
         sources.append(PastAnswers(config.suffix_decoding_max_cached_tokens))
     if not sources:
         return None

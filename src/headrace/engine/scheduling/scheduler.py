@@ -139,7 +139,8 @@ class Scheduler:
         for request in self.running:
             if request.lag == 1:
                 budget -= rows.add(request, budget, drafts_too=False)
-        budget -= rows.add_drafts(budget)
+        # What else is due would wait for guesses, which may be wrong.
+        budget -= rows.add_drafts(budget, guesses=not far_behind and not self.waiting)
         if far_behind and far_behind[0].lag > budget and not num_preempted:
             kept = min(budget, self._budget - self._budget // 2)
             passing = self._admit(budget - kept, now_s, passed=far_behind[0])

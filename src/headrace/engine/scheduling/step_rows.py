@@ -46,11 +46,15 @@ class StepRows:
             self.rows.append(Row(request, start, count, draws, scored, drafts))
         return count
 
-    def add_drafts(self, budget: int) -> int:
-        """Add drafts to the rows there are, which have none yet; how many tokens that is."""
+    def add_drafts(self, budget: int, *, guesses: bool) -> int:
+        """Add drafts to the rows there are, which have none yet; how many tokens that is.
+
+        guesses: those that are not certain too, of the drafter's speculation.
+        """
         if self._drafter is None:
             return 0
-        self._drafter.begin_step([row.request for row in self.rows if row.samples])
+        decoding = [row.request for row in self.rows if row.samples] if guesses else []
+        self._drafter.begin_step(decoding)
         spent = 0
         for index, row in enumerate(self.rows):
             if not row.samples:

@@ -219,7 +219,11 @@ class Fitter:
         else:
             items = [Item(cost, size) for size, cost in zip(sizes, costs, strict=True)]
             chosen = cheapest(items, target.kl or 0.0)
-        assert chosen is not None, "the target was checked"
+        if chosen is None:
+            raise ConfigError(
+                f"--target-kl {target.kl:g}: the kinds that --tensor-type names alone diverge by "
+                "more; raise the target or name larger kinds"
+            )
         pairs = list(zip(self._groups, chosen, strict=True))
         return Point(
             {name: group.kinds[at] for group, at in pairs for name in group.tensors},

@@ -218,13 +218,12 @@ class _Folder(FolderParts):
                 )
             points = self.part(f"{module}.qzeros", ("I32",), [groups, rows // 4])
             parts.append(points)
-            if not stored.symmetric:
-                less = int(stored.layout == "gptq")
-                zeros = (
-                    byte_codes.zeros_of_awq(words_of(points))
-                    if of_awq
-                    else byte_codes.zeros_of_gptq(words_of(points), less)
-                )
+            less = int(stored.layout == "gptq")
+            zeros = (
+                byte_codes.zeros_of_awq(words_of(points))
+                if of_awq
+                else byte_codes.zeros_of_gptq(words_of(points), less)
+            )
         self._check_no_order(module, columns, stored, "g_idx")
         codes = (byte_codes.of_awq if of_awq else byte_codes.of_columns)(words)
 
