@@ -12,6 +12,7 @@ from headrace.errors import ConfigError
 from headrace.eval.divergence import divergence
 from headrace.eval.mixes.candidates import groups_of
 from headrace.eval.mixes.fit import Fit, Stage, Target
+from headrace.eval.mixes.measurements import subject_of
 from headrace.eval.mixes.order import FitOptions, fitted
 from headrace.eval.text import windows_of_file
 from headrace.models import load_model
@@ -118,6 +119,18 @@ def test_what_a_person_decides_stays_and_targets_out_of_reach_are_refused(
     assert set(kinds.values()) == {"Q5_1"} and len(kinds) == 2
     with pytest.raises(ConfigError, match="--target-size 1000: the smallest file of this model"):
         fit(model, tmp_path / "out.gguf", Target(nbytes=1000))
+    coarse = [override_of("ffn=Q4_0")]
+    with pytest.raises(ConfigError, match="--target-kl 1e-30: "):
+        fit(model, tmp_path / "other.gguf", Target(kl=1e-30), overrides=coarse)
+
+
+def test_windows_of_another_length_are_another_text(tmp_path: Path) -> None:
+    source = tmp_path / "model.gguf"
+    source.touch()
+    halves = np.arange(8).reshape(4, 2).tolist()
+    assert subject_of(source, None, [halves[0] + halves[1], halves[2] + halves[3]]) != subject_of(
+        source, None, halves
+    )
 
 
 def test_gate_and_up_of_experts_are_one_group_and_rows_of_32_have_kinds_of_32() -> None:

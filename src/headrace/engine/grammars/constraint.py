@@ -239,6 +239,7 @@ class Constraint:
         if not is_own:
             if is_of_states(reason) and not self._is_apart:
                 raise _RefusedError(reason)
+            self.rewind()  # a matcher that met a limit at a guess takes nothing any more
             return REFUSED
         self.fail(reason)
         return self._own()

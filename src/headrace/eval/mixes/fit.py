@@ -31,6 +31,8 @@ _SAMPLED = 8
 _MOST_ROUNDS = 12
 # Of the search for a divergence: each takes the factor of the last.
 _MOST_CORRECTIONS = 6
+_TIGHTENING = 0.9
+"""Of the goal, after a mix that diverges by more than the target."""
 
 
 @dataclass(frozen=True)
@@ -122,23 +124,35 @@ class Fitter:
 
     def _chosen(self, target: Target) -> tuple[Point, float]:
         """The mix for the target, measured, and the factor of its prediction."""
-        factor = 1.0
-        tried: list[Point] = []
-        for number in range(1 if target.kl is None else _MOST_CORRECTIONS):
-            goal = target if target.kl is None else Target(kl=target.kl / factor)
-            point = self._measured(self._settled(goal), number + 1, number + 1)
-            if point.measured is None or not point.predicted:
+        if target.kl is None:
+            point = self._measured(self._settled(target), 1, 1)
+            return point, _factor(point)
+        factor, tightening = 1.0, 1.0
+        good: list[Point] = []
+        closest = float("inf")
+        for number in range(1, _MOST_CORRECTIONS + 1):
+            goal = Target(kl=target.kl / factor * tightening)
+            point = self._measured(self._settled(goal), number, number)
+            if point.measured is None:
                 return point, 1.0
-            factor = max(point.measured.mean, 1e-12) / point.predicted
-            if any(point.kinds == each.kinds for each in tried):
+            if point.measured.mean > target.kl:
+                closest = min(closest, point.measured.mean)
+                tightening *= _TIGHTENING
+            elif any(point.kinds == each.kinds for each in good):
                 break
-            tried.append(point)
-        if target.kl is not None:
-            good = [each for each in tried if each.measured and each.measured.mean <= target.kl]
-            point = min(good or tried, key=lambda each: each.nbytes if good else each.predicted)
-            if point.measured is not None and point.predicted:
-                factor = point.measured.mean / point.predicted
-        return point, factor
+            else:
+                good.append(point)
+            factor = _factor(point)
+            if not point.predicted:
+                break
+        if not good:
+            raise ConfigError(
+                f"--target-kl {target.kl:g}: the closest of the mixes that were tried diverges by "
+                f"{closest:g}; raise the target, or give more --windows to choose by. What was "
+                "measured is kept"
+            )
+        point = min(good, key=lambda each: each.nbytes)
+        return point, _factor(point)
 
     def _settled(self, target: Target) -> Point:
         """The best mix by measured divergences of its matrices."""
@@ -248,3 +262,10 @@ class Fitter:
         smallest, largest = self._bounds()
         top = min(largest, 4 * smallest)
         return [int(size) for size in np.geomspace(smallest, top, count + 2)[1:-1]] if count else []
+
+
+def _factor(point: Point) -> float:
+    """What was measured over what the matrices cost alone; 1 where these cost nothing."""
+    if point.measured is None or not point.predicted:
+        return 1.0
+    return max(point.measured.mean, 1e-12) / point.predicted

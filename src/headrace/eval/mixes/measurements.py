@@ -94,7 +94,8 @@ class Measurements:
 
 def subject_of(source: Path, importance: Path | None, windows: Sequence[Sequence[int]]) -> str:
     """A digest of what is measured: the files by size and time, the text by its tokens."""
-    digest = hashlib.sha256(np.array(windows, np.int64).tobytes())
+    tokens = np.array(windows, np.int64)
+    digest = hashlib.sha256(f"{tokens.shape}\n".encode() + tokens.tobytes())
     files = [source] if source.is_file() else sorted(filter(Path.is_file, source.rglob("*")))
     for path in [*files, *([] if importance is None else [importance])]:
         facts = path.stat()

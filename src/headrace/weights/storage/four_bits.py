@@ -25,11 +25,10 @@ auto_awq.py, modelopt.py).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from headrace.errors import CheckpointError, UnsupportedModelError, shown
 from headrace.weights.codecs import BYTES, F8_E4M3, GROUPED, RAW, WORDS, Codec
@@ -49,12 +48,11 @@ from headrace.weights.grouped_tensor import (
     zeros_of_gptq,
 )
 from headrace.weights.pieces import SplitTensor
-from headrace.weights.storage.float8 import ACTIVATION_SCALES
+from headrace.weights.storage.parts import OF_ACTIVATIONS, FolderParts, words_of
 from headrace.weights.storage.storage import Layout, Storage, WeightFormat
 from headrace.weights.tensor import Tensor
 
 QWEIGHT, PACKED, WEIGHT = ".qweight", ".weight_packed", ".weight"
-_OF_ACTIVATIONS = (*ACTIVATION_SCALES, ".input_global_scale")
 _ENDINGS: Mapping[Layout, str] = {
     "gptq": QWEIGHT, "gptq_v2": QWEIGHT, "awq": QWEIGHT, "compressed": PACKED, "modelopt": WEIGHT,
 }  # fmt: skip
@@ -91,7 +89,7 @@ def with_groups(
     formats = () if storage is None else tuple(filter(is_four_bits, storage.formats))
     if storage is None or not formats:
         return tensors
-    found = _Folder(folder, tensors, storage, formats)
+    found = _Folder(folder, tensors, storage=storage, formats=formats)
     joined: dict[str, Tensor] = {}
     for tensor in tensors.values():
         module = found.module_of(tensor)
@@ -99,7 +97,7 @@ def with_groups(
             weight = found.matrix(module, tensor)
             joined[weight.name] = weight
     for name, tensor in tensors.items():
-        if name in found.used or name.endswith(_OF_ACTIVATIONS):
+        if name in found.used or name.endswith(OF_ACTIVATIONS):
             continue
         if name.endswith(_PRE_SCALE):
             raise UnsupportedModelError(
@@ -116,15 +114,12 @@ def with_groups(
     return joined
 
 
-@dataclass
-class _Folder:
-    """A folder whose matrices are put together; remembers which tensors they are made of."""
+@dataclass(kw_only=True)
+class _Folder(FolderParts):
+    """A folder whose matrices of 4 bits are put together."""
 
-    path: Path
-    tensors: Mapping[str, Tensor]
     storage: Storage
     formats: tuple[WeightFormat, ...]
-    used: set[str] = field(default_factory=set)
 
     def module_of(self, tensor: Tensor) -> str | None:
         """The module whose numbers the tensor holds; None for any other tensor."""
@@ -171,23 +166,6 @@ class _Folder:
             )
         return stored
 
-    def _part(self, name: str, codecs: tuple[str, ...], *shapes: list[int]) -> Tensor:
-        tensor = self.tensors.get(name)
-        wanted = " or ".join(map(str, shapes))
-        if tensor is None:
-            raise CheckpointError(
-                f"{self.path}: tensor {shown(name)} is missing; {wanted} of {' or '.join(codecs)} "
-                "is required. The folder is incomplete, fetch it again"
-            )
-        if list(tensor.shape) not in shapes or tensor.codec.name not in codecs:
-            raise CheckpointError(
-                f"{self.path}: tensor {shown(name)} is {tensor.codec.name} of shape "
-                f"{list(tensor.shape)}; as quantization_config states, it has to be {wanted} of "
-                f"{' or '.join(codecs)}. The files are not of one model, fetch the folder again"
-            )
-        self.used.add(name)
-        return tensor
-
     def _whole(self, module: str, numbers: Tensor, stored: WeightFormat) -> Tensor:
         if numbers.codec is not WORDS:
             raise CheckpointError(
@@ -196,12 +174,12 @@ class _Folder:
             )
         if stored.layout == "compressed":
             return self._compressed(module, numbers, stored)
-        words = _words(numbers)
+        words = words_of(numbers)
         down, across = numbers.shape
         of_awq = stored.layout == "awq"
         rows, columns = (8 * across, down) if of_awq else (across, 8 * down)
         codec, groups = self._blocks(numbers, columns, stored)
-        scales = self._part(f"{module}.scales", ("F16", "BF16", "F32"), [groups, rows])
+        scales = self.part(f"{module}.scales", ("F16", "BF16", "F32"), [groups, rows])
         zeros = self.tensors.get(f"{module}.qzeros")
         parts = [numbers, scales]
         if zeros is not None or not stored.symmetric:
@@ -210,7 +188,7 @@ class _Folder:
                     f"{self.path}: tensor {shown(numbers.name)} has {rows} rows; zero points lie "
                     "in words of eight, so rows have to be a multiple of 8"
                 )
-            zeros = self._part(f"{module}.qzeros", ("I32",), [groups, rows // 8])
+            zeros = self.part(f"{module}.qzeros", ("I32",), [groups, rows // 8])
             parts.append(zeros)
         codes, order = (across_rows if of_awq else along_columns)(words), None
         if not of_awq:
@@ -218,8 +196,8 @@ class _Folder:
         of_zeros = None
         if zeros is not None:
             of_zeros = (
-                zeros_of_awq(_words(zeros)) if of_awq
-                else zeros_of_gptq(_words(zeros), less_one=stored.layout == "gptq")
+                zeros_of_awq(words_of(zeros)) if of_awq
+                else zeros_of_gptq(words_of(zeros), less_one=stored.layout == "gptq")
             )  # fmt: skip
         return GroupedTensor(
             f"{module}{WEIGHT}", (rows, columns), codec,
@@ -232,15 +210,15 @@ class _Folder:
     def _compressed(self, module: str, numbers: Tensor, stored: WeightFormat) -> Tensor:
         rows, columns = numbers.shape[0], 8 * numbers.shape[1]
         codec, groups = self._blocks(numbers, columns, stored)
-        self._check_shape(module, rows, columns)
+        self.check_stated_shape(module, rows, columns)
         shapes = [[rows, groups]] + ([[rows]] if groups == 1 else [])
-        scales = self._part(f"{module}.weight_scale", ("F16", "BF16", "F32"), *shapes)
+        scales = self.part(f"{module}.weight_scale", ("F16", "BF16", "F32"), *shapes)
         parts, of_zeros = [numbers, scales], None
         if not stored.symmetric:
-            zeros = self._part(f"{module}.weight_zero_point", ("I32",), [-(-rows // 8), groups])
+            zeros = self.part(f"{module}.weight_zero_point", ("I32",), [-(-rows // 8), groups])
             parts.append(zeros)
-            of_zeros = zeros_of_compressed(_words(zeros), rows)
-        codes = along_rows(_words(numbers))
+            of_zeros = zeros_of_compressed(words_of(zeros), rows)
+        codes = along_rows(words_of(numbers))
         order = self._order(f"{module}.weight_g_idx", columns, stored)
         return GroupedTensor(
             f"{module}{WEIGHT}", (rows, columns), codec,
@@ -260,19 +238,19 @@ class _Folder:
                 "E2M1 lie in bytes (U8)"
             )
         pairs = numbers.data.reshape(rows, columns // 2)
-        self._check_shape(module, rows, columns)
+        self.check_stated_shape(module, rows, columns)
         if stored.scale == "e8m0":
-            self._check_width(numbers, columns, 32)
-            exponents = self._part(f"{module}.weight_scale", ("U8",), [rows, columns // 32])
+            self.check_width(numbers, numbers.shape[0], columns, 32)
+            exponents = self.part(f"{module}.weight_scale", ("U8",), [rows, columns // 32])
             blocks = pairs.reshape(rows, columns // 32, 16)
             return SplitTensor(name, blocks, exponents.data.reshape(rows, columns // 32))
-        self._check_width(numbers, columns, 64)
+        self.check_width(numbers, numbers.shape[0], columns, 64)
         codec = GROUPED["E2M1_128" if columns % 128 == 0 else "E2M1_64"]
         shape = [rows, columns // _OF_GROUP]
-        scales = self._part(f"{module}.weight_scale", (F8_E4M3.name,), shape)
+        scales = self.part(f"{module}.weight_scale", (F8_E4M3.name,), shape)
         divides = stored.layout == "compressed"
         ending = "weight_global_scale" if divides else "weight_scale_2"
-        whole = self._part(f"{module}.{ending}", ("F32",), [], [1])
+        whole = self.part(f"{module}.{ending}", ("F32",), [], [1])
         scale = np.float32(whole.to_f32().reshape(-1)[0])
         limits = (1 / MOST_WHOLE, 1 / LEAST_WHOLE) if divides else (LEAST_WHOLE, MOST_WHOLE)
         if not limits[0] <= scale <= limits[1]:
@@ -293,7 +271,7 @@ class _Folder:
     def _blocks(self, numbers: Tensor, columns: int, stored: WeightFormat) -> tuple[Codec, int]:
         """The codec of a matrix, and how many groups a row has."""
         size = stored.columns if stored.scope == "group" else columns
-        self._check_width(numbers, columns, 32)
+        self.check_width(numbers, numbers.shape[0], columns, 32)
         if size == 0 or columns % size:
             raise CheckpointError(
                 f"{self.path}: tensor {shown(numbers.name)} has rows of {columns}; "
@@ -301,27 +279,6 @@ class _Folder:
             )
         kind = "I4" if stored.symmetric else "U4"
         return GROUPED[f"{kind}_{128 if size % 128 == 0 else 32}"], columns // size
-
-    def _check_width(self, numbers: Tensor, columns: int, of: int) -> None:
-        if columns % of or not columns or not numbers.shape[0]:
-            raise UnsupportedModelError(
-                f"{self.path}: tensor {shown(numbers.name)} has rows of {columns}; numbers of 4 "
-                f"bits are read in rows of a multiple of {of}. Use another checkpoint of the model"
-            )
-
-    def _check_shape(self, module: str, rows: int, columns: int) -> None:
-        name = f"{module}.weight_shape"
-        stated = self.tensors.get(name)
-        if stated is None:
-            return
-        self._part(name, ("I64", "I32"), [2])
-        size = 8 if stated.codec.name == "I64" else 4
-        values = stated.data.reshape(-1).view(f"<i{size}").tolist()
-        if values != [rows, columns]:
-            raise CheckpointError(
-                f"{self.path}: tensor {shown(name)} states {values}, and the numbers are of "
-                f"{[rows, columns]}. The files are not of one model, fetch the folder again"
-            )
 
     def _order(self, name: str, columns: int, stored: WeightFormat) -> Order | None:
         """The columns of a matrix by their groups; None where they lie so.
@@ -335,7 +292,7 @@ class _Folder:
                 f"{self.path}: the config states an order of columns (desc_act, actorder), and "
                 f"tensor {shown(name)}, which has it, is missing; fetch the whole folder again"
             )
-        values = _words(self._part(name, ("I32",), [columns])).reshape(-1).view(np.int32)
+        values = words_of(self.part(name, ("I32",), [columns])).reshape(-1).view(np.int32)
         size = stored.columns if stored.scope == "group" else columns
         if (values == -1).all() or np.array_equal(values, np.arange(columns) // size):
             # compressed-tensors writes -1 where no order was found.
@@ -348,9 +305,3 @@ class _Folder:
                 "one model, or damaged: fetch the folder again"
             )
         return order
-
-
-def _words(tensor: Tensor) -> npt.NDArray[np.uint32]:
-    """Its words, wherever in memory they begin."""
-    words: npt.NDArray[np.uint32] = tensor.data.view("<u4").reshape(tensor.shape)
-    return words
