@@ -89,7 +89,7 @@ def open_hf_folder(folder: Path) -> Checkpoint:
         generation_config=generation,
         eos_token_ids=_end_ids(folder, config, generation, tokenizer),
         metadata=metadata,
-        cache_scales=scales,
+        cache_scales=text_part(stated, scales).tensors,
         left_out=part.left_out,
     )
 

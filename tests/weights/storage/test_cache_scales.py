@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -51,6 +52,31 @@ def test_the_names_of_each_program(k: str, v: str, tmp_path: Path) -> None:
 def test_one_scale_may_be_of_both(tmp_path: Path) -> None:
     values = {f"{LAYER.format(3)}.kv_scale": np.float32([0.5])}
     assert layer_scales(tensors(tmp_path, values)) == {3: LayerScales(0.5, 0.5)}
+
+
+def test_two_scales_of_the_same_values_are_refused(tmp_path: Path) -> None:
+    values = {
+        f"{LAYER.format(3)}.k_scale": np.float32([0.5]),
+        f"{LAYER.format(3)}.k_proj.output_scale": np.float32([0.25]),
+    }
+    with pytest.raises(CheckpointError, match=r"scales of the same K or V and have 0.25 and 0.5"):
+        layer_scales(tensors(tmp_path, values))
+
+
+def test_scales_of_an_image_tower_are_not_the_text_models(tmp_path: Path) -> None:
+    folder = write_tiny_hf(tmp_path, family="gemma3_text", codec="F32")
+    config = json.loads((folder / "config.json").read_text())
+    whole = {"model_type": "gemma3", "text_config": config, "vision_config": {}}
+    (folder / "config.json").write_text(json.dumps(whole))
+    path = folder / "model.safetensors"
+    stored = [source_of_array(t.to_f32(), n) for n, t in read_safetensors(path).tensors.items()]
+    place = "layers.1.self_attn.k_scale"
+    more = [
+        source_of_array(np.float32([0.5]), f"language_model.model.{place}"),
+        source_of_array(np.float32([0.25]), f"vision_tower.vision_model.encoder.{place}"),
+    ]
+    write_safetensors_file(path, [*stored, *more])
+    assert layer_scales(open_checkpoint(folder).cache_scales) == {1: LayerScales(0.5, 1.0)}
 
 
 def test_scales_of_heads_and_numbers_that_divide_nothing_are_refused_by_name(

@@ -50,6 +50,7 @@ def layer_scales(tensors: Mapping[str, Tensor]) -> Mapping[int, LayerScales]:
     for one that K and V cannot be divided by.
     """
     found: dict[int, LayerScales] = {}
+    named: dict[tuple[int, str], tuple[str, float]] = {}
     for name, tensor in sorted(tensors.items()):
         part = next(part for ending, part in ENDINGS.items() if name.endswith(ending))
         numbered = re.search(r"\.(\d{1,6})\.", name)
@@ -66,6 +67,14 @@ def layer_scales(tensors: Mapping[str, Tensor]) -> Mapping[int, LayerScales]:
                 "number from 2^-60 to 2^60. Fetch the folder again, or use --kv-cache-dtype int8"
             )
         layer = int(numbered[1])
+        for of in part:
+            before = named.setdefault((layer, of), (name, value))
+            if before[1] != value:
+                raise CheckpointError(
+                    f"tensors {shown(before[0])} and {shown(name)} are scales of the same K or V "
+                    f"and have {before[1]} and {value}. Fetch the folder again, or use "
+                    "--kv-cache-dtype int8"
+                )
         k, v = found.get(layer, LayerScales())
         found[layer] = LayerScales(value if "k" in part else k, value if "v" in part else v)
     return found
