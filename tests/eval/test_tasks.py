@@ -133,6 +133,44 @@ def test_what_would_change_the_result_is_refused_by_name(
         read_task(written(tmp_path, f"{CHOICE}{line}\n"))
 
 
+def test_splits_are_the_harnesss(tmp_path: Path) -> None:
+    text = CHOICE.replace(
+        "{test: letters.jsonl}", "{test: absent.jsonl, validation: letters.jsonl}"
+    )
+    path = written(tmp_path, text + "test_split: null\nvalidation_split: validation\n")
+    assert len(read_task(path).documents) == 3
+    (tmp_path / "train.jsonl").write_text('{"question": "x", "choices": ["y"], "answer": 0}\n' * 2)
+    text = CHOICE.replace("{test: letters.jsonl}", "{test: letters.jsonl, train: train.jsonl}")
+    shots = "training_split: train\nnum_fewshot: 1\nfewshot_config: {sampler: first_n}\n"
+    prompter = Prompter(read_task(written(tmp_path, text + shots)))
+    assert prompter.prompt(LETTERS[0]) == "Q: x\nA: y\n\nQ: first\nA:"
+
+
+def test_a_description_is_a_template_and_answers_end_where_examples_would(tmp_path: Path) -> None:
+    text = CHOICE.replace("multiple_choice", "generate_until").replace("doc_to_choice: choices", "")
+    task = read_task(written(tmp_path, text + 'description: "About {{question}}. "\n'))
+    assert Prompter(task).prompt(LETTERS[0]) == "About first. Q: first\nA:"
+    assert task.until == ("\n\n",)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "fewshot_config: first_n", "generation_kwargs: [x]", "dataset_kwargs: x",
+        "metric_list: [acc]", "filter_list: [x]", "metric_list: [{metric: acc, aggregation: median}]",
+        "num_fewshot: 1\nfewshot_config: {sampler: first_n, split: x}",
+    ],
+)  # fmt: skip
+def test_fields_of_another_shape_are_refused_by_name(line: str, tmp_path: Path) -> None:
+    text = "".join(
+        kept + "\n"
+        for kept in CHOICE.splitlines()
+        if not line.startswith(kept.partition(":")[0] + ":") or not kept
+    )
+    with pytest.raises(ConfigError, match=line.rpartition("\n")[2].partition(":")[0]):
+        read_task(written(tmp_path, text + line + "\n"))
+
+
 def test_data_that_is_not_there_or_not_json_is_named(tmp_path: Path) -> None:
     path = written(tmp_path)
     with pytest.raises(ConfigError, match=r"nothing.jsonl: No such file"):

@@ -36,7 +36,7 @@ class Prompter:
     def prompt(self, document: Document) -> str:
         """What precedes the answer."""
         task = self._task
-        parts = [task.description]
+        parts = [str(self._value(task.description, document))]
         for example in self._examples(document):
             parts += [
                 self._text(example), task.target_delimiter, self._answer(example),
@@ -83,6 +83,8 @@ class Prompter:
 
         if isinstance(template, int):
             return template
+        if not isinstance(template, str):
+            raise ConfigError(f"{self._task.name}: {template!r:.80} is not a template or a number")
         if template in document:
             return document[template]
         expression = _EXPRESSION.fullmatch(template)

@@ -44,9 +44,9 @@ def choice_scores(
     }
     scores = {}
     for metric in metrics:
-        # An empty choice has likelihood 1, and no length to be divided by.
+        # An empty choice has no length to be divided by, and is chosen where it is certain alone.
         each = [
-            nats / size if size else math.inf
+            nats / size if size else (-math.inf if nats else math.inf)
             for (nats, _), size in zip(likelihoods, sizes[metric.name], strict=True)
         ]
         scores[metric.name] = float(each.index(max(each)) in right)

@@ -32,7 +32,7 @@ METRICS: Mapping[str, tuple[str, ...]] = {
 
 _NO_EFFECT = {
     "tag", "task_alias", "should_decontaminate", "doc_to_decontamination_query", "metadata",
-    "dataset_name", "training_split", "validation_split", "unsafe_code",
+    "dataset_name", "training_split", "unsafe_code",
 }  # fmt: skip
 """Fields that do not change what is measured of local files."""
 _DEFAULT_MAX_TOKENS = 256
@@ -97,26 +97,32 @@ def read_task(path: Path, *, data: Path | None = None, num_fewshot: int | None =
     fields = _Fields(path)
     output_type = fields.choice("output_type", "generate_until", tuple(METRICS))
     shots = num_fewshot if num_fewshot is not None else fields.number("num_fewshot", 0)
-    split, shot_split = fields.text("test_split", "test"), fields.text("fewshot_split", "")
+    validation, training = fields.text("validation_split", ""), fields.text("training_split", "")
+    split = fields.text("test_split", "") or validation or "test"
+    shot_split = fields.text("fewshot_split", "") or training or validation or split
     files = _data_files(fields, path)
     documents = _documents([data] if data is not None else files.of(split, fields))
     examples: tuple[dict[str, Any], ...] = ()
+    shot_config = fields.mapping("fewshot_config")
     if shots:
-        sampler = (fields.take("fewshot_config") or {}).get("sampler", "default")
+        sampler = shot_config.pop("sampler", "default")
+        if shot_config:
+            fields.refuse("fewshot_config", f"{min(shot_config)} is not supported", "remove it")
         if sampler != "first_n":
             fields.refuse(
                 "fewshot_config", f"the sampler is {shown(sampler)}, which draws at random",
                 "write `fewshot_config: {sampler: first_n}`, or --num-fewshot 0",
             )  # fmt: skip
-        own = data is not None and shot_split in ("", split)
-        examples = documents if own else _documents(files.of(shot_split or split, fields))
+        # A file in place of those that are named is all there is.
+        own = shot_split == split or (data is not None and shot_split not in files.by_split)
+        examples = documents if own else _documents(files.of(shot_split, fields))
         if len(examples) < shots + 1:
             fields.refuse(
                 "num_fewshot", f"{shots} examples are wanted of {len(examples)} documents",
                 "lower it with --num-fewshot",
             )  # fmt: skip
-    fields.take("fewshot_config")
-    generation = fields.take("generation_kwargs") or {}
+    generation = fields.mapping("generation_kwargs")
+    between = fields.text("fewshot_delimiter", "\n\n")
     task = Task(
         name=fields.text("task", path.stem),
         output_type=output_type,  # type: ignore[arg-type]
@@ -125,15 +131,15 @@ def read_task(path: Path, *, data: Path | None = None, num_fewshot: int | None =
         doc_to_choice=_choices(fields),
         description=fields.text("description", ""),
         target_delimiter=fields.text("target_delimiter", " "),
-        fewshot_delimiter=fields.text("fewshot_delimiter", "\n\n"),
+        fewshot_delimiter=between,
         num_fewshot=shots,
         metrics=_metrics(fields, output_type),
         filters=_filters(fields),
-        until=_until(generation),
+        until=_until(fields, generation, between),
         max_tokens=_max_tokens(fields, generation),
         documents=documents,
         fewshot_documents=examples,
-        same_split=shot_split in ("", split),
+        same_split=examples == documents,
     )
     if output_type == "multiple_choice" and task.doc_to_choice is None:
         fields.refuse("doc_to_choice", "it is missing", "multiple_choice needs the choices")
@@ -170,6 +176,22 @@ class _Fields:
         if not isinstance(value, str):
             self.refuse(name, f"it is {shown(value)}", "write text; Python functions are not run")
         return str(value)
+
+    def mapping(self, name: str) -> dict[str, Any]:
+        """Fields within a field, a copy; none where it is missing."""
+        value = self.take(name)
+        if value is not None and not isinstance(value, dict):
+            self.refuse(name, f"it is {shown(value)}", "write a mapping of fields")
+        return {str(key): inner for key, inner in (value or {}).items()}
+
+    def mappings(self, name: str) -> list[dict[str, Any]] | None:
+        """A list of mappings; None where it is missing."""
+        value = self.take(name)
+        if value is None:
+            return None
+        if not isinstance(value, list) or not all(isinstance(inner, dict) for inner in value):
+            self.refuse(name, f"it is {shown(value)}", "write a list of mappings")
+        return [dict(inner) for inner in value]
 
     def number(self, name: str, default: int) -> int:
         value = self.take(name)
@@ -214,10 +236,8 @@ class _DataFiles(msgspec.Struct, frozen=True):
 
 
 def _data_files(fields: _Fields, path: Path) -> _DataFiles:
-    kind = fields.text("dataset_path", "json")
-    given = (fields.take("dataset_kwargs") or {}).get("data_files") or {}
-    if kind != "json" and not given:
-        given = {}
+    fields.take("dataset_path")  # what is read are the files that data_files names
+    given = fields.mapping("dataset_kwargs").get("data_files") or {}
     listed = given if isinstance(given, dict) else {"": given}
     found = {}
     for split, files in listed.items():
@@ -273,19 +293,22 @@ def _choices(fields: _Fields) -> str | tuple[str, ...] | None:
 
 def _metrics(fields: _Fields, output_type: str) -> tuple[Metric, ...]:
     known = METRICS[output_type]
-    listed = fields.take("metric_list")
+    listed = fields.mappings("metric_list")
     if listed is None:
         return tuple(Metric(name) for name in known)
     metrics = []
     for given in listed:
-        given = dict(given)
         name = given.pop("metric", None)
         if name not in known:
             fields.refuse(
                 "metric_list", f"{shown(name)} is not a metric of {output_type}",
                 f"supported: {', '.join(known)}",
             )  # fmt: skip
-        given.pop("aggregation", None)
+        aggregation = given.pop("aggregation", None)
+        if aggregation not in (None, "mean", name):
+            fields.refuse(
+                "metric_list", f"{name} has the aggregation {shown(aggregation)}", "write mean"
+            )
         given.pop("higher_is_better", None)
         try:
             metrics.append(msgspec.convert({"name": name, **given}, Metric, strict=True))
@@ -299,7 +322,7 @@ def _metrics(fields: _Fields, output_type: str) -> tuple[Metric, ...]:
 
 
 def _filters(fields: _Fields) -> tuple[AnswerFilter, ...]:
-    listed = fields.take("filter_list")
+    listed = fields.mappings("filter_list")
     if not listed:
         return (AnswerFilter("none"),)
     filters = []
@@ -327,9 +350,11 @@ def _check_patterns(fields: _Fields, name: str, patterns: Sequence[str]) -> None
             fields.refuse(name, f"{shown(pattern)}: {error}", "write a regular expression")
 
 
-def _until(generation: Mapping[str, Any]) -> tuple[str, ...]:
-    until = generation.get("until") or []
+def _until(fields: _Fields, generation: Mapping[str, Any], default: str) -> tuple[str, ...]:
+    until = generation.get("until", default) or []
     listed = [until] if isinstance(until, str) else until
+    if not isinstance(listed, list):
+        fields.refuse("generation_kwargs", f"until is {shown(until)}", "write a list of texts")
     return tuple(str(stop) for stop in listed if stop)
 
 
