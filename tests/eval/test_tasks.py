@@ -157,7 +157,8 @@ def test_a_description_is_a_template_and_answers_end_where_examples_would(tmp_pa
     "line",
     [
         "fewshot_config: first_n", "generation_kwargs: [x]", "dataset_kwargs: x",
-        "metric_list: [acc]", "filter_list: [x]", "metric_list: [{metric: acc, aggregation: median}]",
+        "metric_list: [acc]", "filter_list: [x]",
+        "metric_list: [{metric: acc, aggregation: median}]",
         "num_fewshot: 1\nfewshot_config: {sampler: first_n, split: x}",
     ],
 )  # fmt: skip
