@@ -138,21 +138,19 @@ def _four_bits(heads: F32) -> StoredHeads:
     step = _flushed(extreme / np.float32(-8))
     inverse = np.where(step == 0, np.float32(0), np.float32(-8) / extreme)
     x = heads * inverse[..., None]
-    searched = np.isfinite(step) & (step != 0)
-    best = np.zeros_like(step)
-    scales, codes = step.copy(), _whole(x, FACTORS[0])
-    for factor in FACTORS:
-        q = _whole(x, factor)
-        s, n = _lane_sum(q * x), _lane_sum(q * q)
-        found = s * s / n
-        better = searched & (found > best)
-        best = np.where(better, found, best)
-        scales = np.where(better, s / n * step, scales)
-        codes = np.where(better[..., None], q, codes)
+    q = _whole(x, np.array(FACTORS, np.float32).reshape(-1, *[1] * x.ndim))
+    s, n = _lane_sum(q * x), _lane_sum(q * q)
+    found = np.where(np.isfinite(step) & (step != 0), s * s / n, np.float32(0))
+    found = np.where(np.isnan(found), np.float32(0), found)
+    at = found.argmax(axis=0)[None]
+    better = np.take_along_axis(found, at, 0)[0] > 0
+    s, n = np.take_along_axis(s, at, 0)[0], np.take_along_axis(n, at, 0)[0]
+    scales = np.where(better, s / n * step, step)
+    codes = np.where(better[..., None], np.take_along_axis(q, at[..., None], 0)[0], q[0])
     return StoredHeads(np.nan_to_num(codes).astype(np.int8), _flushed(scales))
 
 
-def _whole(x: F32, factor: np.float32) -> F32:
+def _whole(x: F32, factor: F32) -> F32:
     whole: F32 = np.clip(np.rint(x * factor), np.float32(-8), np.float32(7))
     return whole
 
