@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
 from headrace.config.settings import EngineConfig
 from headrace.engine.core import EngineCore
+from headrace.engine.drafts.proposer import Proposer
 from headrace.engine.grammars.vocabulary import vocabulary_maker
 from headrace.engine.memory.expert_memory import plan_weights
 from headrace.engine.memory.kv_memory import plan_kv_cache
@@ -39,14 +40,16 @@ def load_engine(
     begun_s: float | None = None,
     progress: Progress | None = None,
     on_phase: Callable[[str], None] | None = None,
+    proposers: Sequence[Proposer] = (),
 ) -> LoadedEngine:
     """Open the checkpoint, load the weights, size the KV cache, compute one token.
 
     started_s: by `clock`, when the process or command began; the time since then is the phase
     "import", but for what passed until begun_s, when its first line ran, which is "spawn".
     progress: called with bytes of weights done and in all. on_phase: called with the name of each
-    phase as it begins. Raises HeadraceError (its kinds CheckpointError, UnsupportedModelError,
-    ConfigError) with what is wrong and what helps.
+    phase as it begins. proposers: of drafts, beside those of the settings. Raises HeadraceError
+    (its kinds CheckpointError, UnsupportedModelError, ConfigError) with what is wrong and what
+    helps.
     """
     phases = _Phases(clock, on_phase)
     if started_s is not None and begun_s is not None:
@@ -84,6 +87,7 @@ def load_engine(
             plan=plan_kv_cache(model, config, reserved_bytes=weights.reserved_bytes),
             machine=stored_machine(os.environ),
             vocabulary=vocabulary_maker(checkpoint.tokenizer, num_tokens, config.tokenizer_pre),
+            proposers=proposers,
         )
     with phases("warm_up"):
         core.warm_up()
