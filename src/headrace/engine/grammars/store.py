@@ -12,6 +12,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING
 
 from headrace.engine.grammars.constraint import Constraint
+from headrace.engine.grammars.pace import Pace
 from headrace.errors import HeadraceError, RequestError
 from headrace.structured.grammar import Grammar
 
@@ -48,6 +49,8 @@ class Grammars:
         self._thread: ThreadPoolExecutor | None = None
         self._tokenizer: GrammarTokenizer | None = None
         self._kept: OrderedDict[Grammar, Future[CompiledGrammar]] = OrderedDict()
+        self._paces: dict[Grammar, Pace] = {}
+        """Of those that are kept, also while they are compiled again."""
         self._waiting: dict[Request, Future[CompiledGrammar]] = {}
 
     @property
@@ -102,12 +105,14 @@ class Grammars:
 
     def _constrain(self, request: Request, compiled: CompiledGrammar) -> None:
         assert self._tokenizer is not None, "it was compiled with it"
+        assert request.params.grammar is not None, "it waited for it"
         request.constraint = Constraint(
             compiled,
             num_prompt=request.num_prompt,
             grammar_end_id=self._tokenizer.end_id,
             vocab_size=self._vocab_size,
             end_ids=[each for each in request.end_ids if each < self._num_tokens],
+            pace=self._paces.get(request.params.grammar),
         )
 
     def _future(self, grammar: Grammar) -> Future[CompiledGrammar]:
@@ -120,9 +125,11 @@ class Grammars:
                 self._thread = ThreadPoolExecutor(1, thread_name_prefix="grammars")
             future = self._thread.submit(self._compile, grammar)
             kept[grammar] = future
+            self._paces.setdefault(grammar, Pace())
         kept.move_to_end(grammar)
         while len(kept) > 1 and self._keeps_too_much():
-            kept.popitem(last=False)
+            let_go, _ = kept.popitem(last=False)
+            del self._paces[let_go]
         return future
 
     def _keeps_too_much(self) -> bool:
