@@ -18,6 +18,8 @@ from headrace.engine.grammars.constraint import Look
 from headrace.structured.give_way import give_way
 
 if TYPE_CHECKING:
+    from llguidance import LLMatcher
+
     from headrace.engine.request import Request
 
 GRACE_SHARE = 0.25
@@ -25,18 +27,42 @@ GRACE_SHARE = 0.25
 few milliseconds costs the steps of a large model little, and its request no step."""
 
 
+class Reader:
+    """A reader of tokens that lets other threads run meanwhile.
+
+    Of llguidance's calls those that read a token keep the interpreter's lock, up to a third of a
+    second of one that is made to do harm, but for the call for several matchers at once. So there
+    is a second one here, which refuses every token.
+    """
+
+    def __init__(self) -> None:
+        """In the thread that uses it, since the one that reads gives way as that does."""
+        from llguidance import LLExecutor, LLMatcher, LLTokenizer
+
+        self._executor = LLExecutor(1)
+        self._refusing = LLMatcher(
+            LLTokenizer("byte"), LLMatcher.grammar_from_regex("a"), log_level=0
+        )
+
+    def read(self, matcher: LLMatcher, token_id: int) -> bool:
+        """What `LLMatcher.consume_token` does."""
+        taken, _ = self._executor.consume_token_par([(matcher, token_id), (self._refusing, 0)])
+        return taken
+
+
 class _Found(NamedTuple):
     look: Look
     spent_s: float
-    """Seconds of the processor."""
 
 
 class Beside:
     """The requests that sit out, and the thread that asks their grammars. Used from one thread."""
 
-    def __init__(self, clock: Callable[[], float] = time.thread_time) -> None:
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
         self._thread: ThreadPoolExecutor | None = None
+        self._reader: Reader | None = None
+        """The thread's."""
         self._asking: dict[Request, Future[_Found]] = {}
         self._is_new = False
         """Whether one of them was begun since the last `settle`."""
@@ -93,9 +119,13 @@ class Beside:
         """In the thread; never raises."""
         constraint = request.constraint
         assert constraint is not None, "it has a grammar"
+        if self._reader is None:
+            self._reader = Reader()
+        constraint.consume = self._reader.read
         begun_s = self._clock()
         if request.num_wanted < request.max_len:
             look = constraint.look(request.token_ids)
         else:  # nothing follows: what counts is whether the answer is whole
             look = Look(constraint.take_now(request.token_ids))
+        constraint.consume = None
         return _Found(look, self._clock() - begun_s)

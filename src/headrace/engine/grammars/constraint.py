@@ -14,7 +14,7 @@ each asked for where the mask would be, so that it says what the masks of single
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
@@ -82,6 +82,8 @@ class Constraint:
         self.pace = Pace() if pace is None else pace
         self.is_lent = False
         """Whether another thread has it, so that nobody else may use it."""
+        self.consume: Callable[[LLMatcher, int], bool] | None = None
+        """What a thread that has it reads a token with, so that others run meanwhile."""
         self._kept: tuple[int, Look] | None = None
         """What may follow a text of so many ids, found beside the steps."""
         self._grammar = grammar
@@ -295,7 +297,7 @@ class Constraint:
                 return matcher
             if num_output == self._num_read + 1:
                 self._num_read = num_output
-                if not matcher.consume_token(token_ids[-1]):
+                if not self._consume(matcher, token_ids[-1]):
                     raise _RefusedError(matcher.get_error())
                 return matcher
         wanted = [*token_ids[self._num_prompt + self._num_read :], *drafts]
@@ -313,15 +315,22 @@ class Constraint:
             raise _RefusedError(matcher.get_error())
         return matcher
 
+    def _consume(self, matcher: LLMatcher, token_id: int) -> bool:
+        if self.consume is None:
+            return matcher.consume_token(token_id)
+        return self.consume(matcher, token_id)
+
     def _read(self, matcher: LLMatcher, new: list[int]) -> bool:
         """Whether a matcher takes these tokens. One of a grammar of its own meets their states for
         the first time: what it may take is counted from one mask to the next, so that it makes
         them, and comes to the states to which it would have come alone."""
         if not self._is_apart:
-            return matcher.consume_tokens(new)
+            if self.consume is None:
+                return matcher.consume_tokens(new)
+            return all(self.consume(matcher, token_id) for token_id in new)
         words = np.zeros(self._num_words, np.uint32)
         for token_id in new:
             matcher.unsafe_compute_mask_ptr(words.ctypes.data, words.nbytes)
-            if not matcher.consume_token(token_id):
+            if not self._consume(matcher, token_id):
                 return False
         return True

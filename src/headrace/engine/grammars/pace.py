@@ -14,6 +14,11 @@ SLOW_S = 4e-3
 """Seconds of a processor that one question may take: more than masks of ordinary schemas by a
 hundred times, and twice a step of the smallest model."""
 
+SLOW_TO_COMPILE_S = 0.25
+"""Of a grammar that is slow until it has shown that it is not: fifty times what schemas in use
+take.
+"""
+
 WATCHED_QUESTIONS = 64
 """Questions whose time on the processor is taken once one took long by the clock. The clock is four
 times as cheap, but may count what other processes took."""
@@ -41,6 +46,10 @@ class Pace:
         """Questions that are still watched."""
         self._num_quick = 0
 
+    def compiled(self, spent_s: float) -> None:
+        """The grammar was compiled, which took so long; before any question."""
+        self.is_slow |= spent_s > SLOW_TO_COMPILE_S
+
     def end(self, begun_s: float) -> None:
         """A question within a step has its answer."""
         is_long = self.begin() - begun_s > SLOW_S
@@ -54,7 +63,7 @@ class Pace:
         self.begin = self._processor_clock if self._num_watched else self._clock
 
     def enter(self, spent_s: float) -> None:
-        """A question beside the steps took so long of the processor."""
+        """A question beside the steps took so long, with what others took of its processor."""
         self._num_quick = 0 if spent_s > SLOW_S else self._num_quick + 1
         if self._num_quick >= QUICK_QUESTIONS:
             self.is_slow, self._num_quick = False, 0

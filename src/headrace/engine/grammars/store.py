@@ -6,6 +6,7 @@ A thread compiles, so that a grammar that takes its time delays no step of other
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -123,9 +124,9 @@ class Grammars:
         if future is None:
             if self._thread is None:
                 self._thread = ThreadPoolExecutor(1, thread_name_prefix="grammars")
-            future = self._thread.submit(self._compile, grammar)
+            pace = self._paces.setdefault(grammar, Pace())
+            future = self._thread.submit(self._compile, grammar, pace)
             kept[grammar] = future
-            self._paces.setdefault(grammar, Pace())
         kept.move_to_end(grammar)
         while len(kept) > 1 and self._keeps_too_much():
             let_go, _ = kept.popitem(last=False)
@@ -136,14 +137,17 @@ class Grammars:
         size = sum(len(grammar.text) for grammar in self._kept)
         return len(self._kept) > MAX_KEPT or size > MAX_KEPT_BYTES
 
-    def _compile(self, grammar: Grammar) -> CompiledGrammar:
+    def _compile(self, grammar: Grammar, pace: Pace) -> CompiledGrammar:
         """In the thread that compiles, one after another."""
         from headrace.structured.compile import GrammarTokenizer, compile_grammar
 
         if self._tokenizer is None:
             assert self._vocabulary is not None
             self._tokenizer = GrammarTokenizer(self._vocabulary())
-        return compile_grammar(grammar, self._tokenizer)
+        begun_s = time.perf_counter()
+        compiled = compile_grammar(grammar, self._tokenizer)
+        pace.compiled(time.perf_counter() - begun_s)
+        return compiled
 
 
 def _is_usable(done: Future[CompiledGrammar]) -> bool:
