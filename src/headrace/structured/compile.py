@@ -44,7 +44,7 @@ _stack_size = threading.Lock()
 STACK_BYTES = 1 << 29
 """Of the thread that compiles: 5 KB for each rule of a chain. Only what is used takes memory."""
 
-UNHINDERED_S = 0.02
+UNHINDERED_S = 0.05
 """After which a thread that compiles gives way to others: schemas in use take a few ms."""
 
 MAX_KEPT_TEXTS = 4096
