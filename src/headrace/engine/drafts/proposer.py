@@ -78,7 +78,7 @@ class Drafter:
         self.speculation = speculation
         """Guesses of requests that decode."""
         self._proposed: dict[Request, Proposal | None] = {}
-        """For requests of the step that began, for which proposers were asked."""
+        """What proposers have for the requests of the step that began."""
 
     def begin_step(self, requests: Sequence[Request], most_guessed: int) -> None:
         """A step begins in which these requests decode, each for a token of its own, and at most so
