@@ -47,6 +47,13 @@ class Layout(NamedTuple):
     ordered: bool = False
     """Whether groups are of columns that do not lie together (act-order)."""
 
+    @property
+    def held(self) -> str:
+        """What the matrices are held in, without the size of a block."""
+        if self.kind in ("modelopt", "nvfp4"):
+            return "E2M1"
+        return "MXFP4" if self.kind == "mxfp4" else "I4" if self.symmetric else "U4"
+
 
 def compressed(format: str, **weights: Any) -> dict[str, Any]:
     group = {"targets": ["Linear"], "input_activations": None, "output_activations": None,

@@ -35,6 +35,12 @@ class Layout(NamedTuple):
     """Of the tensor of scales: "blocks", "spread", "scalar", "one", "rows" or "column"."""
     codec: Codec = F32
 
+    @property
+    def held(self) -> str:
+        """The kind that matrices are held in, and what shares a scale."""
+        scope = "tensor" if self.block[0] == 0 else "channel" if self.block[0] == 1 else "block"
+        return f"{F8_E4M3.name} {scope}"
+
 
 def compressed(strategy: str, **weights: Any) -> dict[str, Any]:
     group = {

@@ -44,6 +44,7 @@ Q_PROJ = "model.layers.0.self_attn.q_proj."
 STATE = f"{Q_PROJ}weight.quant_state.bitsandbytes__nf4"
 
 
+@pytest.mark.proves("read", "its formula, every bit", of="name", group="8 bits and NF4")
 @pytest.mark.parametrize("name", LAYOUTS)
 @pytest.mark.parametrize("hidden", [192, 256])
 def test_every_layout_has_the_values_of_its_formats_formula(
@@ -62,6 +63,9 @@ def test_every_layout_has_the_values_of_its_formats_formula(
         assert np.array_equal(tensor.select_rows(order).to_f32(), values[order])
 
 
+@pytest.mark.proves(
+    "run", "the reference backend, and the same numbers in F32", of="name", group="8 bits and NF4"
+)  # fmt: skip
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_every_layout_runs_near_the_same_numbers(
     name: str, tmp_path: Path, reference: Ops, kernels: Ops

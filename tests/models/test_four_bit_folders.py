@@ -32,6 +32,7 @@ IDS = prompt(0)[:24]
 Q_PROJ = "model.layers.0.self_attn.q_proj."
 
 
+@pytest.mark.proves("read", "its formula, every bit", of="name", group="4 bits")
 @pytest.mark.parametrize("name", LAYOUTS)
 @pytest.mark.parametrize("hidden", [192, 256])
 def test_every_layout_has_the_values_of_its_formats_formula(
@@ -43,11 +44,15 @@ def test_every_layout_has_the_values_of_its_formats_formula(
     for tensor_name, values in made.values.items():
         tensor = checkpoint.tensors[tensor_name]
         assert tensor.codec.name in GROUPED or tensor.codec is MXFP4
+        assert tensor.codec.name.partition("_")[0] == LAYOUTS[name].held
         assert np.array_equal(tensor.to_f32(), values), tensor_name
         order = np.array([3, 0, 3], np.int32)
         assert np.array_equal(tensor.select_rows(order).to_f32(), values[order])
 
 
+@pytest.mark.proves(
+    "run", "the reference backend, and the same numbers in F32", of="name", group="4 bits"
+)  # fmt: skip
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_every_layout_runs_near_the_same_numbers(
     name: str, tmp_path: Path, reference: Ops, kernels: Ops

@@ -46,6 +46,7 @@ WIDE = {"hidden": 192, "intermediate": 320, "layers": 2}
 IDS = prompt(0)[:24]
 
 
+@pytest.mark.proves("read", "ml_dtypes, every bit", of="name", group="FP8")
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_every_layout_has_the_formats_own_values(name: str, tmp_path: Path) -> None:
     made = write_fp8(tmp_path, "qwen3", LAYOUTS[name], **WIDE)
@@ -110,6 +111,9 @@ def test_stacks_that_lie_turned_are_refused(tmp_path: Path) -> None:
         open_checkpoint(made.fp8)
 
 
+@pytest.mark.proves(
+    "run", "the reference backend, and the same numbers in F32", of="name", group="FP8"
+)  # fmt: skip
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_any_scales_run_near_the_same_numbers(name: str, tmp_path: Path, reference: Ops) -> None:
     """On both backends; activations rounded to bfloat16 are the only difference."""

@@ -105,6 +105,9 @@ def write_published(folder: Path, seed: int = 0, **quantization: Any) -> Publish
     return Published(path, plain, values["gate_up_proj"], values["down_proj"])
 
 
+@pytest.mark.proves(
+    "read", "a decoder of the test, every bit", kinds=("MXFP4 of gpt-oss",), group="4 bits"
+)
 def test_experts_in_mxfp4_have_the_values_that_another_decoder_gives(tmp_path: Path) -> None:
     made = write_published(tmp_path)
     published, plain = open_checkpoint(made.folder), open_checkpoint(made.plain)
@@ -127,6 +130,7 @@ def test_experts_in_mxfp4_have_the_values_that_another_decoder_gives(tmp_path: P
     assert len(experts) == 72 and all(isinstance(tensor, PiecedTensor) for tensor in experts)
 
 
+@pytest.mark.proves("run", "its GGUF file, every bit", kinds=("MXFP4 of gpt-oss",), group="4 bits")
 def test_a_folder_in_mxfp4_runs_as_its_gguf_file_and_near_its_numbers(
     kernels: Ops, tmp_path: Path
 ) -> None:
@@ -164,6 +168,10 @@ def check_published(backends: list[Ops], tmp_path: Path, ids: list[int]) -> None
         assert continuations[0] == continuations[1]
 
 
+@pytest.mark.proves("read", "transformers, every bit", kinds=("MXFP4 of gpt-oss",), group="4 bits")
+@pytest.mark.proves(
+    "elsewhere", "transformers", kinds=("MXFP4 of gpt-oss",), group="4 bits"
+)  # fmt: skip
 @pytest.mark.torch
 def test_a_folder_in_mxfp4_is_what_transformers_makes_of_it(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch", reason="transformers reads the folder with it")

@@ -56,6 +56,9 @@ def rows_with_zeros(width: int) -> F32:
     return x
 
 
+@pytest.mark.proves(
+    "run", "[the arithmetic](kernels.md#quantised-weights), every bit", kinds=QUANTISED
+)
 @pytest.mark.parametrize("level", LEVELS)
 def test_every_bit_is_the_twins(level: str) -> None:
     ops = CpuOps(level, 2)
