@@ -121,8 +121,8 @@ class DivergenceTally:
         targets: npt.NDArray[np.int32],
     ) -> None:
         """Logits f32[n, vocab] of both over the same positions, and the tokens that follow."""
-        p, q = _log_softmax(base), _log_softmax(other)
-        self._kl.append(np.maximum(0.0, (np.exp(p) * (p - q)).sum(axis=1)))
+        p, q = log_softmax(base), log_softmax(other)
+        self._kl.append(row_divergences(p, q))
         self._same.append(p.argmax(axis=1) == q.argmax(axis=1))
         rows = np.arange(len(targets))
         self._p_log.append(p[rows, targets])
@@ -170,8 +170,14 @@ class DivergenceTally:
         )
 
 
-def _log_softmax(logits: npt.NDArray[np.float32]) -> Floats:
-    """Log probabilities of every row, in float64."""
+def row_divergences(base: Floats, other: Floats) -> Floats:
+    """sum p (log p - log q) of each row of log probabilities float64[n, vocab], at least 0."""
+    sums: Floats = (np.exp(base) * (base - other)).sum(axis=1)
+    return np.maximum(0.0, sums)
+
+
+def log_softmax(logits: npt.NDArray[np.float32]) -> Floats:
+    """Log probabilities of every row of f32[n, vocab], in float64."""
     wide = logits.astype(np.float64)
     wide -= wide.max(axis=1, keepdims=True)
     wide -= np.log(np.exp(wide).sum(axis=1, keepdims=True))

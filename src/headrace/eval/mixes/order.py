@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -26,7 +25,6 @@ from headrace.weights.quantize.make import (
     made_bytes,
     make,
 )
-from headrace.weights.quantize.mixes import Mix
 from headrace.weights.quantize.plan import Override, mix_of
 
 
@@ -96,21 +94,7 @@ def fitted(
         ) as variants:
             fitter = Fitter(variants, groups, other_bytes, measurements, len(windows), progress)
             fit = fitter.fit(options.target, options.curve_points)
-    sizes: Counter[str] = Counter()
-    for group in groups:
-        kind = fit.point.kinds[group.tensors[0]]
-        sizes[kind.name] += group.sizes[group.kinds.index(kind)]
-    return replace(order, mix=_mix_named(sizes), kinds=fit.point.kinds), fit
-
-
-def _mix_named(sizes: Counter[str]) -> Mix:
-    """The mix that the file calls itself: that of the kind most of its bytes are."""
-    for name, _ in sizes.most_common():
-        try:
-            return mix_of(name)
-        except ConfigError:
-            continue
-    return mix_of("F16")
+    return replace(order, kinds=fit.point.kinds), fit
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from typing import Any, Self, cast
 import numpy as np
 import numpy.typing as npt
 
+from headrace.eval.divergence import log_softmax, row_divergences
 from headrace.eval.windows import WindowRunner
 from headrace.models import Model, load_model
 from headrace.ops.experts import ExpertWeight
@@ -112,7 +113,8 @@ class Variants:
             at = self._ends[index - 1] if index else 0
             for piece in runner.run(index, self._windows[index]):
                 logits = np.asarray(piece.logits)
-                found.append(_divergence(self._logits[at : at + len(logits)], logits))
+                base = log_softmax(self._logits[at : at + len(logits)])
+                found.append(row_divergences(base, log_softmax(logits)))
                 at += len(logits)
         return np.concatenate(found)
 
@@ -179,16 +181,3 @@ def _place(parts: Parts) -> tuple[Any, ...]:
         )
         for part in parts
     )  # fmt: skip
-
-
-def _divergence(base: npt.NDArray[np.float32], other: npt.NDArray[np.float32]) -> Floats:
-    """sum p (log p - log q) of each row, at least 0."""
-    p, q = _log_softmax(base), _log_softmax(other)
-    return cast(Floats, np.maximum(0.0, (np.exp(p) * (p - q)).sum(axis=1)))
-
-
-def _log_softmax(logits: npt.NDArray[np.float32]) -> Floats:
-    wide = logits.astype(np.float64)
-    wide -= wide.max(axis=1, keepdims=True)
-    wide -= np.log(np.exp(wide).sum(axis=1, keepdims=True))
-    return wide
