@@ -22,6 +22,7 @@ from typing import Any, Self, cast
 import numpy as np
 import numpy.typing as npt
 
+from headrace.config.settings import EngineConfig
 from headrace.eval.divergence import log_softmax, row_divergences
 from headrace.eval.windows import WindowRunner
 from headrace.models import Model, load_model
@@ -121,7 +122,8 @@ class Variants:
     def _runner(self, model: Model) -> WindowRunner:
         # Rounded keys and values would add their own noise to what a matrix costs.
         context = len(self._windows[0])
-        return WindowRunner(model, cast(Ops, self._ops), context, kv_codec="f32")
+        cache = EngineConfig(kv_cache_dtype="f32")
+        return WindowRunner(model, cast(Ops, self._ops), context, cache=cache)
 
     def _recoded(self, tensor: Tensor, codec: Codec) -> Tensor:
         columns = None
