@@ -247,6 +247,22 @@ def test_experts_in_another_form_are_refused(
         open_checkpoint(changed_folder(tmp_path, change))
 
 
+def test_an_exponent_of_255_is_nan_and_stops_the_load(tmp_path: Path, kernels: Ops) -> None:
+    exponents = np.full((6, 64, 2), 124, np.uint8)
+    # Row 9 of gate and up in turn is row 4 of up.
+    exponents[3, 9, 1] = 255
+    folder = changed_folder(
+        tmp_path, {f"{NAME}_scales": in_bytes(f"{NAME}_scales", exponents)}
+    )  # fmt: skip
+    checkpoint = open_checkpoint(folder)
+    words = r"experts\.3\.up_proj\.weight: block 1 of row 4 has the exponent 255, which is NaN"
+    for ops in (kernels, real_ops("reference")):
+        with pytest.raises(CheckpointError, match=words):
+            load_model(checkpoint, ops)
+    with pytest.raises(CheckpointError, match=words):
+        write_gguf(checkpoint, tmp_path / "m.gguf", None)
+
+
 def test_bytes_are_refused_in_other_families(tmp_path: Path) -> None:
     folder = write_tiny_hf(tmp_path, "mixtral")
     name = "model.layers.0.mlp.experts.gate_up_proj_blocks"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from headrace.errors import CheckpointError
 from headrace.weights.codecs import MXFP4
 from headrace.weights.tensor import Tensor
 
@@ -72,6 +73,10 @@ class TurnedTensor(PiecedTensor):
         return np.ascontiguousarray(self.values).reshape(rows, self.codec.row_bytes(self.shape[-1]))
 
 
+_NOT_A_NUMBER = 255
+"""As an exponent; OCP Microscaling Formats 1.0, 5.4.1."""
+
+
 class SplitTensor(PiecedTensor):
     """A matrix of MXFP4 whose numbers and exponents are stored apart."""
 
@@ -87,7 +92,19 @@ class SplitTensor(PiecedTensor):
         object.__setattr__(self, "pairs", pairs)
         object.__setattr__(self, "exponents", exponents)
 
+    def check(self) -> None:
+        """Read all exponents; raises CheckpointError naming a block whose scale is NaN."""
+        if self.exponents.max(initial=0) < _NOT_A_NUMBER:
+            return
+        row, block = np.argwhere(self.exponents == _NOT_A_NUMBER)[0].tolist()
+        raise CheckpointError(
+            f"tensor {self.name}: block {block} of row {row} has the exponent {_NOT_A_NUMBER}, "
+            "which is NaN in MXFP4. The file is damaged, or was made with an error: fetch it again"
+        )
+
     def joined(self) -> Bytes:
+        """The blocks as GGUF has them; raises CheckpointError as `check` does."""
+        self.check()
         rows, count = self.exponents.shape
         stored = np.empty((rows, count, MXFP4.block_bytes), np.uint8)
         stored[:, :, 0] = self.exponents
