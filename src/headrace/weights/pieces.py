@@ -73,8 +73,9 @@ class TurnedTensor(PiecedTensor):
         return np.ascontiguousarray(self.values).reshape(rows, self.codec.row_bytes(self.shape[-1]))
 
 
-_NOT_A_NUMBER = 255
-"""As an exponent; OCP Microscaling Formats 1.0, 5.4.1."""
+_MOST_EXPONENT = 252
+"""255 is NaN (OCP Microscaling Formats 1.0, 5.4.1); of 253 and 254 the largest numbers of E2M1 are
+beyond float32."""
 
 
 class SplitTensor(PiecedTensor):
@@ -93,13 +94,15 @@ class SplitTensor(PiecedTensor):
         object.__setattr__(self, "exponents", exponents)
 
     def check(self) -> None:
-        """Read all exponents; raises CheckpointError naming a block whose scale is NaN."""
-        if self.exponents.max(initial=0) < _NOT_A_NUMBER:
+        """Read all exponents; raises CheckpointError naming a block that has no finite values."""
+        if self.exponents.max(initial=0) <= _MOST_EXPONENT:
             return
-        row, block = np.argwhere(self.exponents == _NOT_A_NUMBER)[0].tolist()
+        row, block = np.argwhere(self.exponents > _MOST_EXPONENT)[0].tolist()
         raise CheckpointError(
-            f"tensor {self.name}: block {block} of row {row} has the exponent {_NOT_A_NUMBER}, "
-            "which is NaN in MXFP4. The file is damaged, or was made with an error: fetch it again"
+            f"tensor {self.name}: block {block} of row {row} has the exponent "
+            f"{self.exponents[row, block]}; it has to be at most {_MOST_EXPONENT}, as 255 is NaN "
+            "and others give infinity. The file is damaged, or was made with an error: fetch it "
+            "again"
         )
 
     def joined(self) -> Bytes:

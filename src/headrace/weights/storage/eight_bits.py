@@ -35,8 +35,8 @@ from headrace.errors import CheckpointError, UnsupportedModelError, shown
 from headrace.weights import byte_codes
 from headrace.weights.codecs import EIGHT_BITS, GROUPED, SIGNED_BYTES, WORDS, Codec
 from headrace.weights.grouped_tensor import Codes, Groups, along_rows
-from headrace.weights.storage.four_bits import PACKED, QWEIGHT, WEIGHT, is_four_bits
-from headrace.weights.storage.parts import FolderParts, words_of
+from headrace.weights.storage.four_bits import is_four_bits
+from headrace.weights.storage.parts import PACKED, QWEIGHT, WEIGHT, FolderParts, words_of
 from headrace.weights.storage.storage import Storage, WeightFormat
 from headrace.weights.tensor import Tensor
 from headrace.weights.whole_number_tensor import WholeNumberTensor
@@ -117,6 +117,7 @@ class _Folder(FolderParts):
                 "numbers are read of matrices, not of stacks. Use a folder with a tensor for each "
                 "expert, or a GGUF file of the model"
             )
+        self.check_layout(module, numbers, stored.layout)
         self.used.add(numbers.name)
         if numbers.codec is SIGNED_BYTES:
             return self._plain(module, numbers, stored)

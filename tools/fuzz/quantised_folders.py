@@ -1,10 +1,13 @@
-"""Fuzzes folders of 4 bits: `python -m tools.fuzz.four_bits --seed 1 --seconds 600`.
+"""Fuzzes folders of 4 and 8 bits and of NF4:
+
+    python -m tools.fuzz.quantised_folders --seed 1 --seconds 600
 
 An input is a line with a `quantization_config` and a safetensors file with one matrix in the layout
-that it states, beside norms. Statement and header are changed as values, numbers and scales as
-bytes, or the statement of one layout meets the tensors of another. Opening the folder and decoding
-all of it either works, with values that are finite where a whole matrix is of 4 bits, or raises
-CheckpointError or UnsupportedModelError, in bounded time and memory.
+that it states, beside norms. Statement and header are changed as values, numbers, scales and the
+JSON of NF4 as bytes, the file is cut short, or the statement of one layout meets the tensors of
+another. Opening the folder and decoding all of it either works, with values that are finite where a
+matrix is put together of parts, or raises CheckpointError or UnsupportedModelError, which names a
+tensor, a key or the file, in bounded time and memory.
 """
 
 from __future__ import annotations
@@ -20,7 +23,18 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import CheckpointError, UnsupportedModelError
-from headrace.weights.codecs import BYTES, F8_E4M3, F16, F32, GROUPED, WORDS, Codec
+from headrace.weights.codecs import (
+    BYTES,
+    F8_E4M3,
+    F16,
+    F32,
+    MXFP4,
+    NF4_NUMBERS,
+    OF_FOLDERS,
+    SIGNED_BYTES,
+    WORDS,
+    Codec,
+)
 from headrace.weights.hf_folder import SINGLE
 from headrace.weights.open import open_checkpoint
 from headrace.weights.safetensors_writer import write_safetensors_file
@@ -52,8 +66,10 @@ class Seed(NamedTuple):
     """Codec and shape of each tensor, by what follows the module's name."""
 
 
-def _compressed(format: str, **weights: Any) -> dict[str, Any]:
-    group = {"targets": ["Linear"], "weights": {"num_bits": 4, **weights}}
+def _compressed(format: str, bits: int = 4, **weights: Any) -> dict[str, Any]:
+    group: dict[str, Any] = {"targets": ["Linear"], "weights": {"num_bits": bits, **weights}}
+    if format == "int-quantized":
+        group["input_activations"] = {"num_bits": 8, "type": "int", "dynamic": True}
     return {"quant_method": "compressed-tensors", "format": format, "ignore": ["lm_head"],
             "config_groups": {"group_0": group}}  # fmt: skip
 
@@ -67,6 +83,17 @@ _OF_GPTQ = {
 }
 _PACKED = (WORDS, (ROWS, COLUMNS // 8))
 _PAIRS, _BLOCKS = (BYTES, (ROWS, COLUMNS // 2)), (F8_E4M3, (ROWS, COLUMNS // 16))
+_SIGNED = (SIGNED_BYTES, (ROWS, COLUMNS))
+_NF4 = {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "nf4"}
+_STATE = json.dumps(
+    {"quant_type": "nf4", "blocksize": 64, "dtype": "bfloat16", "shape": [ROWS, COLUMNS],
+     "nested_blocksize": 256, "nested_dtype": "float32", "nested_offset": 0.5}
+).encode()  # fmt: skip
+_OF_NF4 = {
+    "weight": (BYTES, (ROWS * COLUMNS // 2, 1)),
+    "weight.quant_map": (F32, (16,)),
+    "weight.quant_state.bitsandbytes__nf4": (BYTES, (len(_STATE),)),
+}
 SEEDS = (
     Seed(_GPTQ, _OF_GPTQ),
     Seed(_GPTQ | {"checkpoint_format": "gptq_v2", "sym": True}, _OF_GPTQ),
@@ -101,7 +128,54 @@ SEEDS = (
                     scale_dtype="torch.uint8"),
         {"weight_packed": _PAIRS, "weight_scale": (BYTES, (ROWS, COLUMNS // 32))},
     ),
+    Seed(
+        _compressed("int-quantized", 8, type="int", strategy="channel", symmetric=False),
+        {"weight": _SIGNED, "weight_scale": (F32, (ROWS, 1)),
+         "weight_zero_point": (SIGNED_BYTES, (ROWS, 1))},
+    ),
+    Seed(
+        _compressed("int-quantized", 4, type="int", strategy="group", group_size=GROUP),
+        {"weight": _SIGNED, "weight_scale": (F16, (ROWS, COLUMNS // GROUP))},
+    ),
+    Seed(
+        _compressed("int-quantized", 8, type="int", strategy="tensor"),
+        {"weight": _SIGNED, "weight_scale": (F32, (1,)), "input_scale": (F32, (1,))},
+    ),
+    Seed(
+        {"quant_method": "blockwise_int8", "weight_block_size": [8, GROUP]},
+        {"weight": _SIGNED, "weight_scale_inv": (F32, (ROWS // 8, COLUMNS // GROUP))},
+    ),
+    Seed({"quant_method": "w8a8_int8"}, {"weight": _SIGNED, "weight_scale": (F32, (ROWS, 1))}),
+    Seed(
+        _compressed("pack-quantized", 8, type="int", strategy="group", group_size=GROUP,
+                    symmetric=False),
+        {"weight_packed": (WORDS, (ROWS, COLUMNS // 4)),
+         "weight_scale": (F16, (ROWS, COLUMNS // GROUP)),
+         "weight_zero_point": (WORDS, (ROWS // 4, COLUMNS // GROUP))},
+    ),
+    Seed(
+        _GPTQ | {"bits": 8, "desc_act": False},
+        {"qweight": (WORDS, (COLUMNS // 4, ROWS)),
+         "qzeros": (WORDS, (COLUMNS // GROUP, ROWS // 4)),
+         "scales": (F16, (COLUMNS // GROUP, ROWS))},
+    ),
+    Seed(
+        {"quant_method": "awq", "bits": 8, "group_size": GROUP, "zero_point": True},
+        {"qweight": (WORDS, (COLUMNS, ROWS // 4)),
+         "qzeros": (WORDS, (COLUMNS // GROUP, ROWS // 4)),
+         "scales": (F16, (COLUMNS // GROUP, ROWS))},
+    ),
+    Seed(_NF4, {**_OF_NF4, "weight.absmax": (F32, (ROWS * COLUMNS // 64,))}),
+    Seed(
+        _NF4 | {"bnb_4bit_use_double_quant": True},
+        {**_OF_NF4, "weight.absmax": (BYTES, (ROWS * COLUMNS // 64,)),
+         "weight.nested_absmax": (F32, (1,)), "weight.nested_quant_map": (F32, (256,))},
+    ),
 )  # fmt: skip
+
+
+_NAMED = ("tensor '", "tensor model.", "quantization_config", "config key", SINGLE)
+"""Of these one is in every error: a tensor by name, a key of the config, or the file."""
 
 
 def make_target() -> Target:
@@ -126,17 +200,20 @@ def make_target() -> Target:
 
 
 def _try_folder(folder: Path) -> str:
-    outcome = "no 4 bits"
+    outcome = "nothing put together"
     try:
         for tensor in open_checkpoint(folder).tensors.values():
             values = tensor.to_f32()
-            if tensor.codec.name in GROUPED:
+            if tensor.codec.name in OF_FOLDERS or tensor.codec is MXFP4:
                 outcome = "opened"
                 if not np.isfinite(values).all():
                     raise AssertionError(f"{tensor.name} has values that are not finite")
     except (CheckpointError, UnsupportedModelError) as error:
-        if len(str(error)) > MAX_ERROR_CHARACTERS:
-            raise AssertionError(f"an error of {len(str(error))} characters") from error
+        text = str(error)
+        if len(text) > MAX_ERROR_CHARACTERS:
+            raise AssertionError(f"an error of {len(text)} characters") from error
+        if not any(word in text for word in _NAMED):
+            raise AssertionError(f"an error that names nothing: {text}") from error
         return type(error).__name__
     return outcome
 
@@ -165,8 +242,14 @@ def _content(
     rows = int(np.prod(shape[:-1]))
     if name.endswith("g_idx"):
         return rng.permutation(np.arange(COLUMNS, dtype="<i4") // GROUP).view(np.uint8)[None]
+    if name.endswith(".quant_map"):
+        return NF4_NUMBERS.view(np.uint8)[None]
     if codec in (F16, F32):
         return codec.encode(rng.uniform(0.01, 1, (rows, shape[-1])).astype(np.float32))
+    if "quant_state" in name:
+        return np.frombuffer(_STATE, np.uint8)[None]
+    if name.endswith("weight") and codec is SIGNED_BYTES:
+        return rng.integers(-8, 8, (rows, shape[-1]), np.int8).view(np.uint8)
     if name.endswith("qzeros"):
         return np.full((rows, 4 * shape[-1]), 0x88, np.uint8)
     most = 0x7F if codec is F8_E4M3 else 0xFE
@@ -185,6 +268,8 @@ def mutate(seeds: Sequence[bytes], rng: random.Random) -> bytes:
         header = change_json(header, rng, _VALUES)
     elif kind < 0.7:
         statement = rng.choice(seeds).partition(b"\n")[0]
+    if kind > 0.95:
+        return b"\n".join((statement, file[: rng.randrange(len(file))]))
     if kind > 0.5:
         # In place, as the header has the sizes.
         spans = [Span(at, at + 4, True) for at in range(0, len(content) - 3, 4)]
