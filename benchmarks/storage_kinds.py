@@ -28,8 +28,8 @@ from benchmarks.random_rows import random_rows
 from headrace.ops.cpu import CpuOps
 from headrace.telemetry.machine import this_machine
 from headrace.weights.codecs import CODECS, F8_E4M3, OF_FOLDERS, Codec
-from headrace.weights.scaled_tensor import ScaledTensor
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.scaled_tensor import ScaledTensor
+from headrace.weights.tensors.tensor import Tensor
 
 WIDTH = 4096
 """Columns: those of a model of 8 billion parameters."""

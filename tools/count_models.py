@@ -24,12 +24,12 @@ from headrace.catalog import Catalog
 from headrace.errors import HeadraceError
 from headrace.models import FAMILIES, read_config
 from headrace.plan.model.published_kind import FLOATS
-from headrace.weights.quantisation import (
+from headrace.weights.model_config.text_part import text_config
+from headrace.weights.storage.quantisation import (
     quantisation_kind,
     stated_quantisation,
     with_quantisation,
 )
-from headrace.weights.text_part import text_config
 from tools.counts.shrink import shrunk
 from tools.counts.tiny_model import NEW_TOKENS, checkpoint_of, run, write_folder
 

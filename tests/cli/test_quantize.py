@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from headrace.cli.main import cli
 from headrace.errors import ConfigError
-from headrace.weights.gguf_file import read_gguf
+from headrace.weights.gguf.file import read_gguf
 from headrace.weights.quantize.importance import read_importance
 from tests.tiny import write_tiny_gguf
 from tests.weights.quantize.models import write_model

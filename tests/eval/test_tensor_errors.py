@@ -10,9 +10,9 @@ import pytest
 from headrace.errors import CheckpointError
 from headrace.eval.tensor_errors import TensorError, tensor_errors
 from headrace.weights.codecs import F32, get_codec
-from headrace.weights.gguf_writer import write_gguf_file
+from headrace.weights.gguf.writer import write_gguf_file
 from headrace.weights.quantize.importance import ColumnSums, ImportanceFile
-from headrace.weights.source import source_of_array
+from headrace.weights.tensors.source import source_of_array
 from tests.weights.quantize.models import METADATA
 
 ROWS, WIDTH = 8, 256

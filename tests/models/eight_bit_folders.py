@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.weights.codecs import BF16, BYTES, F16, F32, SIGNED_BYTES, Codec
-from headrace.weights.source import TensorSource, source_of_array, source_of_rows
+from headrace.weights.tensors.source import TensorSource, source_of_array, source_of_rows
 from tests.models.four_bit_folders import words as words_of_four
 from tests.models.packed_folders import Floats, Folders, Ints, raw, write_packed
 

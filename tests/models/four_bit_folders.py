@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.weights.codecs import BF16, BYTES, F8_E4M3, F16, Codec
-from headrace.weights.source import TensorSource, source_of_array, source_of_rows
+from headrace.weights.tensors.source import TensorSource, source_of_array, source_of_rows
 from tests.models.packed_folders import Floats, Folders, Ints, raw, write_packed
 
 E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)

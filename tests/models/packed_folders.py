@@ -16,9 +16,9 @@ import numpy.typing as npt
 from headrace.errors import CheckpointError, UnsupportedModelError
 from headrace.weights.codecs import F32, RAW
 from headrace.weights.open import open_checkpoint
-from headrace.weights.safetensors_file import read_safetensors
-from headrace.weights.safetensors_writer import write_safetensors_file
-from headrace.weights.source import (
+from headrace.weights.safetensors.file import read_safetensors
+from headrace.weights.safetensors.writer import write_safetensors_file
+from headrace.weights.tensors.source import (
     TensorSource,
     source_of_array,
     source_of_rows,

@@ -19,10 +19,10 @@ from headrace.ops import make_ops
 from headrace.ops.interface import Ops
 from headrace.plan.header import bytes_by_codec
 from headrace.weights.codecs import F16, OF_FOLDERS, RAW
-from headrace.weights.convert import write_gguf, write_hf_folder
+from headrace.weights.conversion.convert import write_gguf, write_hf_folder
 from headrace.weights.open import open_checkpoint
-from headrace.weights.safetensors_file import read_safetensors
-from headrace.weights.source import TensorSource, source_of_array
+from headrace.weights.safetensors.file import read_safetensors
+from headrace.weights.tensors.source import TensorSource, source_of_array
 from tests.models.cases import Session, greedy, prompt
 from tests.models.eight_bit_folders import (
     LAYOUTS,

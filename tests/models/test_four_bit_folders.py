@@ -15,12 +15,12 @@ from headrace.ops import make_ops
 from headrace.ops.interface import Norm, Ops
 from headrace.plan.header import bytes_by_codec
 from headrace.weights.codecs import GROUPED, MXFP4, RAW
-from headrace.weights.convert import write_gguf, write_hf_folder
+from headrace.weights.conversion.convert import write_gguf, write_hf_folder
 from headrace.weights.open import open_checkpoint
-from headrace.weights.safetensors_file import read_safetensors
-from headrace.weights.safetensors_writer import write_safetensors_file
-from headrace.weights.source import TensorSource, source_of_array, source_of_tensor
-from headrace.weights.tensor import Tensor
+from headrace.weights.safetensors.file import read_safetensors
+from headrace.weights.safetensors.writer import write_safetensors_file
+from headrace.weights.tensors.source import TensorSource, source_of_array, source_of_tensor
+from headrace.weights.tensors.tensor import Tensor
 from tests.models.cases import Session, greedy, prompt
 from tests.models.four_bit_folders import LAYOUTS, write_four_bits
 from tests.models.packed_folders import (

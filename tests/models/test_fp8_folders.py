@@ -26,16 +26,21 @@ from headrace.ops.cpu import CpuOps
 from headrace.ops.interface import Ops
 from headrace.plan.header import bytes_by_codec
 from headrace.weights.codecs import BF16, F8_E4M3, F32
-from headrace.weights.config_reader import ConfigReader
-from headrace.weights.convert import write_gguf, write_hf_folder
+from headrace.weights.conversion.convert import write_gguf, write_hf_folder
+from headrace.weights.model_config.config_reader import ConfigReader
 from headrace.weights.open import open_checkpoint
-from headrace.weights.safetensors_file import read_safetensors
-from headrace.weights.safetensors_writer import write_safetensors_file
-from headrace.weights.scaled_tensor import ScaledTensor
-from headrace.weights.source import TensorSource, source_of_array, source_of_rows, source_of_tensor
+from headrace.weights.safetensors.file import read_safetensors
+from headrace.weights.safetensors.writer import write_safetensors_file
 from headrace.weights.storage.float8 import with_scales
 from headrace.weights.storage.statement import read_storage
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.scaled_tensor import ScaledTensor
+from headrace.weights.tensors.source import (
+    TensorSource,
+    source_of_array,
+    source_of_rows,
+    source_of_tensor,
+)
+from headrace.weights.tensors.tensor import Tensor
 from tests.models.cases import Session, greedy, prompt
 from tests.models.fp8_folders import FP8, LAYOUTS, Layout, write_fp8
 from tests.models.test_quantised import apart

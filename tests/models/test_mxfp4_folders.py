@@ -20,12 +20,12 @@ from headrace.models import load_model
 from headrace.ops import make_ops
 from headrace.ops.interface import Ops
 from headrace.weights.codecs import BYTES, F32
-from headrace.weights.convert import write_gguf, write_hf_folder
+from headrace.weights.conversion.convert import write_gguf, write_hf_folder
 from headrace.weights.open import open_checkpoint
-from headrace.weights.pieces import PiecedTensor
-from headrace.weights.safetensors_file import read_safetensors
-from headrace.weights.safetensors_writer import write_safetensors_file
-from headrace.weights.source import TensorSource, source_of_array, source_of_tensor
+from headrace.weights.safetensors.file import read_safetensors
+from headrace.weights.safetensors.writer import write_safetensors_file
+from headrace.weights.tensors.pieces import PiecedTensor
+from headrace.weights.tensors.source import TensorSource, source_of_array, source_of_tensor
 from tests.engine.mock import real_ops
 from tests.models.cases import GREEDY_STEPS, Session, greedy, prompt
 from tests.models.test_containers import SHORT_PROMPT_TOKENS

@@ -22,7 +22,7 @@ from headrace.weights.codecs import (
     get_codec,
 )
 from headrace.weights.codecs.code_books import code_book
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.tensor import Tensor
 
 NAMES = tuple(CODECS)
 WIDTH = 512

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from headrace.errors import CheckpointError, HeadraceError, UnsupportedModelError
-from headrace.weights.gguf_file import read_gguf
+from headrace.weights.gguf.file import read_gguf
 from headrace.weights.open import open_checkpoint
-from headrace.weights.safetensors_file import read_safetensors
+from headrace.weights.safetensors.file import read_safetensors
 from tools.fuzz import gguf as gguf_fuzzer
 from tools.fuzz import harness
 from tools.fuzz import quantised_folders as quantised_folders_fuzzer

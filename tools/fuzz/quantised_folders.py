@@ -35,10 +35,10 @@ from headrace.weights.codecs import (
     WORDS,
     Codec,
 )
-from headrace.weights.hf_folder import SINGLE
+from headrace.weights.hugging_face.folder import SINGLE
 from headrace.weights.open import open_checkpoint
-from headrace.weights.safetensors_writer import write_safetensors_file
-from headrace.weights.source import source_of_rows
+from headrace.weights.safetensors.writer import write_safetensors_file
+from headrace.weights.tensors.source import source_of_rows
 from tools.fuzz.harness import Target, main
 from tools.fuzz.json_values import change_json
 from tools.fuzz.mutations import Span, damage

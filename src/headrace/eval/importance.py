@@ -27,7 +27,7 @@ from headrace.ops.interface import Array, LinearWeight, Norm, Ops
 from headrace.weights.architectures import Architecture, architecture_of_config
 from headrace.weights.checkpoint import Checkpoint
 from headrace.weights.quantize.importance import ColumnSums, ImportanceFile
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.tensor import Tensor
 
 Parts = Sequence[Tensor]
 _OUTPUT = ("output.weight", "token_embd.weight")

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from headrace.errors import CheckpointError, shown
 from headrace.weights.quantize.importance import ImportanceFile
 from headrace.weights.quantize.make import contents_of
-from headrace.weights.source import TensorSource
+from headrace.weights.tensors.source import TensorSource
 
 Floats = npt.NDArray[np.float32]
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from headrace.cli.plan.group import plan
 from headrace.errors import HeadraceError
 from headrace.weights.codecs import F32
-from headrace.weights.safetensors_file import read_safetensors
+from headrace.weights.safetensors.file import read_safetensors
 from tests.models.fp8_folders import LAYOUTS, write_fp8
 
 

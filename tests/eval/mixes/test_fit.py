@@ -22,7 +22,7 @@ from headrace.weights.codecs import BF16, get_codec
 from headrace.weights.open import open_checkpoint
 from headrace.weights.quantize.make import QuantizeOptions, make
 from headrace.weights.quantize.plan import mix_of, override_of
-from headrace.weights.source import TensorSource
+from headrace.weights.tensors.source import TensorSource
 from tests.tiny import write_tiny_gguf
 
 pytest.importorskip("headrace.ops.cpu._native", exc_type=ImportError)

@@ -11,7 +11,7 @@ import pytest
 
 from headrace.ops.cpu import CpuOps
 from headrace.weights.codecs import get_codec
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.tensor import Tensor
 from tests.ops.cpu import twin
 from tests.ops.cpu.cases import F32, LEVELS, QUANTISED, matrix, normal
 

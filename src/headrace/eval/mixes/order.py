@@ -15,9 +15,9 @@ from headrace.eval.mixes.measurements import Measurements, subject_of
 from headrace.eval.mixes.variants import Variants
 from headrace.eval.text import windows_of_file
 from headrace.ops import make_ops
-from headrace.weights.gguf_checkpoint import checkpoint_of_gguf
-from headrace.weights.gguf_file import GGUFFile
-from headrace.weights.gguf_split import read_gguf_model
+from headrace.weights.gguf.checkpoint import checkpoint_of_gguf
+from headrace.weights.gguf.file import GGUFFile
+from headrace.weights.gguf.split import read_gguf_model
 from headrace.weights.quantize.importance import read_importance
 from headrace.weights.quantize.make import (
     QuantizeOptions,

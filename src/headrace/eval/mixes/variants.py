@@ -29,12 +29,12 @@ from headrace.models import Model, load_model
 from headrace.ops.experts import ExpertWeight
 from headrace.ops.interface import LinearWeight, Ops
 from headrace.weights.codecs import Codec
-from headrace.weights.gguf_checkpoint import checkpoint_of_gguf
-from headrace.weights.gguf_file import GGUFFile
+from headrace.weights.gguf.checkpoint import checkpoint_of_gguf
+from headrace.weights.gguf.file import GGUFFile
 from headrace.weights.quantize.importance import ImportanceFile
 from headrace.weights.quantize.recode import recoded
-from headrace.weights.source import source_of_tensor
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.source import source_of_tensor
+from headrace.weights.tensors.tensor import Tensor
 
 Parts = Sequence[Tensor]
 Floats = npt.NDArray[np.float64]

@@ -26,9 +26,9 @@ from headrace.ops.shared import (
     head_shape,
     stacked_bias,
 )
-from headrace.weights.pieces import SplitTensor, TurnedTensor
-from headrace.weights.scaled_tensor import ScaledTensor
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.pieces import SplitTensor, TurnedTensor
+from headrace.weights.tensors.scaled_tensor import ScaledTensor
+from headrace.weights.tensors.tensor import Tensor
 
 F32 = npt.NDArray[np.float32]
 

@@ -16,18 +16,18 @@ from headrace.errors import CheckpointError
 from headrace.weights.architectures import Architecture
 from headrace.weights.checkpoint import Checkpoint, Conventions
 from headrace.weights.codecs import F32, OF_FOLDERS, Codec
-from headrace.weights.config_reader import ConfigReader
-from headrace.weights.fused_rows import grouped_to_joined, joined_to_grouped
-from headrace.weights.gguf_metadata import head_dim_of
-from headrace.weights.no_effect import is_derived
-from headrace.weights.pieces import SplitTensor
-from headrace.weights.quantisation import KEY
-from headrace.weights.rope_config import RopeConfig
-from headrace.weights.rope_rows import heads_to_half, heads_to_interleaved
-from headrace.weights.scaled_tensor import ScaledTensor
-from headrace.weights.source import TensorSource, source_of_array, source_of_tensor
+from headrace.weights.gguf.metadata import head_dim_of
+from headrace.weights.model_config.config_reader import ConfigReader
+from headrace.weights.model_config.no_effect import is_derived
+from headrace.weights.model_config.rope_config import RopeConfig
+from headrace.weights.storage.quantisation import KEY
 from headrace.weights.storage.statement import read_storage
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.fused_rows import grouped_to_joined, joined_to_grouped
+from headrace.weights.tensors.pieces import SplitTensor
+from headrace.weights.tensors.rope_rows import heads_to_half, heads_to_interleaved
+from headrace.weights.tensors.scaled_tensor import ScaledTensor
+from headrace.weights.tensors.source import TensorSource, source_of_array, source_of_tensor
+from headrace.weights.tensors.tensor import Tensor
 
 _LM_HEAD = "lm_head.weight"
 

@@ -15,25 +15,25 @@ from headrace.errors import CheckpointError
 from headrace.weights.architectures import UNKNOWN_PREFIX, Architecture, architecture_of_config
 from headrace.weights.checkpoint import Checkpoint
 from headrace.weights.codecs import F16, F32, Codec, get_codec
-from headrace.weights.conversion import (
+from headrace.weights.conversion.both_ways import (
     ConversionResult,
     Reordering,
     count_codecs,
     is_redundant,
     unscaled,
 )
-from headrace.weights.expert_stacks import Stacks
-from headrace.weights.gguf_metadata import metadata_of_config, sampling_metadata
-from headrace.weights.gguf_tokenizer import TEMPLATE_KEY, TOKENIZER_PREFIX
-from headrace.weights.gguf_values import FILE_TYPES, Metadata
-from headrace.weights.gguf_writer import write_gguf_file
-from headrace.weights.hf_tokenizer import tokenizer_arrays
-from headrace.weights.latent_heads import with_split_heads
+from headrace.weights.gguf.metadata import metadata_of_config, sampling_metadata
+from headrace.weights.gguf.tokenizer import TEMPLATE_KEY, TOKENIZER_PREFIX
+from headrace.weights.gguf.values import FILE_TYPES, Metadata
+from headrace.weights.gguf.writer import write_gguf_file
 from headrace.weights.open import open_checkpoint
-from headrace.weights.source import TensorSource, source_of_array
-from headrace.weights.tensor import Tensor
-from headrace.weights.tokenizer_data import END_KEYS
-from headrace.weights.tokenizer_json import read_tokenizer_json
+from headrace.weights.tensors.expert_stacks import Stacks
+from headrace.weights.tensors.latent_heads import with_split_heads
+from headrace.weights.tensors.source import TensorSource, source_of_array
+from headrace.weights.tensors.tensor import Tensor
+from headrace.weights.tokenizer.data import END_KEYS
+from headrace.weights.tokenizer.hf_tokenizer import tokenizer_arrays
+from headrace.weights.tokenizer.tokenizer_json import read_tokenizer_json
 
 # A table of learned positions, which llama.cpp's converter and quantizer leave as it is: it is
 # small, and each of its rows is added to the residual stream of every text.

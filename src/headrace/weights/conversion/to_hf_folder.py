@@ -18,19 +18,19 @@ from headrace.weights.architectures import (
 )
 from headrace.weights.checkpoint import Checkpoint
 from headrace.weights.codecs import BF16, F16, F32, get_codec
-from headrace.weights.conversion import (
+from headrace.weights.conversion.both_ways import (
     ConversionResult,
     Reordering,
     count_codecs,
     is_redundant,
     unscaled,
 )
-from headrace.weights.expert_stacks import Stacks
-from headrace.weights.folder_forms import folder_sources
-from headrace.weights.json_file import read_text
-from headrace.weights.latent_heads import with_joined_heads
-from headrace.weights.rope_rows import llama3_scaling_of
-from headrace.weights.safetensors_writer import write_safetensors_file
+from headrace.weights.files.json_file import read_text
+from headrace.weights.hugging_face.forms import folder_sources
+from headrace.weights.safetensors.writer import write_safetensors_file
+from headrace.weights.tensors.expert_stacks import Stacks
+from headrace.weights.tensors.latent_heads import with_joined_heads
+from headrace.weights.tensors.rope_rows import llama3_scaling_of
 
 _NUMBERS = (F32, F16, BF16)
 

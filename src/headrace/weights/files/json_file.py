@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.errors import CheckpointError, shown
-from headrace.weights.small_file import is_named, read_small_file
+from headrace.weights.files.small_file import is_named, read_small_file
 
 # The largest tokenizer.json in the wild is about 30 MB; nothing else comes near.
 MAX_JSON_BYTES = 128 * 1024 * 1024

@@ -7,11 +7,11 @@ from pathlib import Path
 from headrace.errors import CheckpointError, UnsupportedModelError, shown
 from headrace.weights.architectures import architecture_of_gguf
 from headrace.weights.checkpoint import Checkpoint
-from headrace.weights.expert_stacks import unstacked
-from headrace.weights.gguf_config import config_of_gguf, generation_config_of_gguf
-from headrace.weights.gguf_file import GGUFFile
-from headrace.weights.gguf_split import read_gguf_model
-from headrace.weights.gguf_tokenizer import end_ids_of_gguf, templates_of_gguf, tokenizer_of_gguf
+from headrace.weights.gguf.config import config_of_gguf, generation_config_of_gguf
+from headrace.weights.gguf.file import GGUFFile
+from headrace.weights.gguf.split import read_gguf_model
+from headrace.weights.gguf.tokenizer import end_ids_of_gguf, templates_of_gguf, tokenizer_of_gguf
+from headrace.weights.tensors.expert_stacks import unstacked
 
 # Version 2 is what every kind is laid out by since May 2023; no later one exists.
 _QUANTIZATION_VERSION = 2

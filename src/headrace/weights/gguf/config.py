@@ -24,9 +24,9 @@ from headrace.weights.architectures import (
     Key,
 )
 from headrace.weights.architectures.gguf_keys import is_whole, shortest
-from headrace.weights.gguf_file import GGUFFile
-from headrace.weights.gguf_rope import read_rope
-from headrace.weights.tensor import Tensor
+from headrace.weights.gguf.file import GGUFFile
+from headrace.weights.gguf.rope import read_rope
+from headrace.weights.tensors.tensor import Tensor
 
 SPECIAL_IDS = {
     "bos_token_id": "bos_token_id",

@@ -22,14 +22,14 @@ import numpy.typing as npt
 
 from headrace.errors import CheckpointError, shown
 from headrace.weights.codecs import codec_of_gguf_type
-from headrace.weights.gguf_values import (
+from headrace.weights.files.mapped import map_file
+from headrace.weights.gguf.values import (
     NUMBER_DTYPES,
     Metadata,
     StringArray,
     ValueType,
 )
-from headrace.weights.mapped import map_file
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.tensor import Tensor
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)

@@ -17,10 +17,10 @@ import numpy.typing as npt
 
 from headrace.errors import CheckpointError, UnsupportedModelError
 from headrace.weights.architectures import LEFT_OUT, REFUSED, Architecture, Key
-from headrace.weights.config_reader import ConfigReader
-from headrace.weights.gguf_config import SAMPLING
-from headrace.weights.gguf_rope import write_rope
-from headrace.weights.gguf_values import Typed, ValueType
+from headrace.weights.gguf.config import SAMPLING
+from headrace.weights.gguf.rope import write_rope
+from headrace.weights.gguf.values import Typed, ValueType
+from headrace.weights.model_config.config_reader import ConfigReader
 
 _SAID_ELSEWHERE = ("model_type", "tie_word_embeddings")
 """Keys that the architecture and the tensors of a GGUF file say."""

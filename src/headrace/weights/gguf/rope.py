@@ -20,10 +20,15 @@ import numpy.typing as npt
 from headrace.errors import CheckpointError, UnsupportedModelError
 from headrace.weights.architectures import LONGROPE_FACTORS, ROPE_FACTORS, Architecture, GGUFKeys
 from headrace.weights.architectures.gguf_keys import is_whole, shortest
-from headrace.weights.config_reader import ConfigReader
-from headrace.weights.rope_config import FULL, WINDOWED, RopeConfig, yarn_attention_factor
-from headrace.weights.rope_rows import llama3_factors
-from headrace.weights.tensor import Tensor
+from headrace.weights.model_config.config_reader import ConfigReader
+from headrace.weights.model_config.rope_config import (
+    FULL,
+    WINDOWED,
+    RopeConfig,
+    yarn_attention_factor,
+)
+from headrace.weights.tensors.rope_rows import llama3_factors
+from headrace.weights.tensors.tensor import Tensor
 
 # llama.cpp's default (hparams.rope_freq_base_train) where a file says nothing.
 DEFAULT_THETA = 10000.0

@@ -14,8 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from headrace.errors import CheckpointError, shown
-from headrace.weights.gguf_file import GGUFFile, read_gguf
-from headrace.weights.tensor import Tensor
+from headrace.weights.gguf.file import GGUFFile, read_gguf
+from headrace.weights.tensors.tensor import Tensor
 
 PIECE_NAME = re.compile(r"(?P<stem>.+)-(?P<number>[0-9]{5})-of-(?P<count>[0-9]{5})\.gguf")
 _PREFIX = "split."

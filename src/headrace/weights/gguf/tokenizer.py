@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from headrace.errors import CheckpointError, shown
-from headrace.weights.gguf_values import Metadata
-from headrace.weights.tokenizer_data import TokenizerData, end_ids
+from headrace.weights.gguf.values import Metadata
+from headrace.weights.tokenizer.data import TokenizerData, end_ids
 
 TOKENIZER_PREFIX = "tokenizer.ggml."
 TEMPLATE_KEY = "tokenizer.chat_template"

@@ -17,15 +17,15 @@ import numpy as np
 
 from headrace.atomic_file import atomic_file
 from headrace.errors import CheckpointError
-from headrace.weights.gguf_file import (
+from headrace.weights.gguf.file import (
     DEFAULT_ALIGNMENT,
     MAGIC,
     MAX_ARRAY_DEPTH,
     MAX_DIMENSIONS,
     MAX_KEY_BYTES,
 )
-from headrace.weights.gguf_values import NUMBER_DTYPES, StringArray, Typed, ValueType
-from headrace.weights.source import TensorSource
+from headrace.weights.gguf.values import NUMBER_DTYPES, StringArray, Typed, ValueType
+from headrace.weights.tensors.source import TensorSource
 
 _VERSION = 3
 # The specification says 64, but ggml keeps the terminating zero within it and refuses 64.

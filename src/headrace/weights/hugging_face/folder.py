@@ -15,28 +15,28 @@ from headrace.errors import CheckpointError, shown
 from headrace.weights.architectures import Architecture, known_architecture
 from headrace.weights.checkpoint import Checkpoint, Conventions
 from headrace.weights.codecs import BYTES
-from headrace.weights.config_reader import ConfigReader
-from headrace.weights.expert_stacks import unstacked_folder
-from headrace.weights.folder_forms import canonical_tensors
-from headrace.weights.hf_names import INDEX, SINGLE
-from headrace.weights.json_file import read_json_object, read_text
-from headrace.weights.quantisation import (
+from headrace.weights.files.json_file import read_json_object, read_text
+from headrace.weights.files.small_file import is_named
+from headrace.weights.hugging_face.forms import canonical_tensors
+from headrace.weights.hugging_face.names import INDEX, SINGLE
+from headrace.weights.model_config.config_reader import ConfigReader
+from headrace.weights.model_config.text_part import text_config, text_part
+from headrace.weights.safetensors.file import read_safetensors
+from headrace.weights.storage.cache_scales import is_cache_scale
+from headrace.weights.storage.matrices import packed_dtypes, with_joined_matrices
+from headrace.weights.storage.quantisation import (
     BESIDE,
     KEY,
     stated_quantisation,
     with_quantisation,
 )
-from headrace.weights.safetensors_file import read_safetensors
-from headrace.weights.sentencepiece_model import sentencepiece_entries, stated_flags
-from headrace.weights.small_file import is_named
-from headrace.weights.storage.cache_scales import is_cache_scale
-from headrace.weights.storage.matrices import packed_dtypes, with_joined_matrices
 from headrace.weights.storage.statement import read_storage
 from headrace.weights.storage.storage import Storage
-from headrace.weights.tensor import Tensor
-from headrace.weights.text_part import text_config, text_part
-from headrace.weights.tokenizer_data import TokenizerData, token_text
-from headrace.weights.tokenizer_json import read_tokenizer_json
+from headrace.weights.tensors.expert_stacks import unstacked_folder
+from headrace.weights.tensors.tensor import Tensor
+from headrace.weights.tokenizer.data import TokenizerData, token_text
+from headrace.weights.tokenizer.sentencepiece_model import sentencepiece_entries, stated_flags
+from headrace.weights.tokenizer.tokenizer_json import read_tokenizer_json
 
 # What file systems hold; beyond it every question about the file fails.
 _MAX_FILE_NAME_BYTES = 255

@@ -25,11 +25,11 @@ import numpy.typing as npt
 
 from headrace.errors import CheckpointError
 from headrace.weights.architectures import Architecture
-from headrace.weights.config_reader import ConfigReader
-from headrace.weights.fused_rows import grouped_to_joined, joined_to_grouped
-from headrace.weights.gguf_metadata import head_dim_of
-from headrace.weights.source import TensorSource
-from headrace.weights.tensor import Tensor
+from headrace.weights.gguf.metadata import head_dim_of
+from headrace.weights.model_config.config_reader import ConfigReader
+from headrace.weights.tensors.fused_rows import grouped_to_joined, joined_to_grouped
+from headrace.weights.tensors.source import TensorSource
+from headrace.weights.tensors.tensor import Tensor
 
 _PARTS = ("attn_q", "attn_k", "attn_v")
 

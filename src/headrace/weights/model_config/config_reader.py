@@ -3,7 +3,8 @@
 Families, and writers of GGUF files, read each key with its type and default, and say which values
 they implement. What is not implemented stops the load, and so does every key that nobody read: a
 model that loads, runs and is wrong is the worst outcome. The only keys let pass unread are null
-ones, those known not to touch the forward pass (`weights.no_effect`), and those the user lists.
+ones, those known not to touch the forward pass (`weights.model_config.no_effect`), and those the
+user lists.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 
 from headrace.errors import UnsupportedModelError
-from headrace.weights.no_effect import is_harmless
+from headrace.weights.model_config.no_effect import is_harmless
 
 T = TypeVar("T", int, float, bool, str)
 

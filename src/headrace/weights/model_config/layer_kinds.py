@@ -6,8 +6,8 @@ second reader by the other.
 
 from __future__ import annotations
 
-from headrace.weights.config_reader import ConfigReader
-from headrace.weights.rope_config import FULL, WINDOWED
+from headrace.weights.model_config.config_reader import ConfigReader
+from headrace.weights.model_config.rope_config import FULL, WINDOWED
 
 
 def read_sparse_mlps(

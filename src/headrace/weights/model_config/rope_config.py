@@ -18,7 +18,7 @@ from typing import Any, Literal
 import numpy as np
 
 from headrace.errors import UnsupportedModelError
-from headrace.weights.config_reader import ConfigReader
+from headrace.weights.model_config.config_reader import ConfigReader
 
 RopeKind = Literal["default", "linear", "dynamic", "llama3", "yarn", "longrope", "proportional"]
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from headrace.weights.config_reader import ConfigReader
-from headrace.weights.layer_kinds import read_flags
-from headrace.weights.rope_config import FULL
+from headrace.weights.model_config.config_reader import ConfigReader
+from headrace.weights.model_config.layer_kinds import read_flags
+from headrace.weights.model_config.rope_config import FULL
 
 SPARSE = "minimax_m3_sparse"
 """Kind of a layer in `layer_types` whose attention chooses."""

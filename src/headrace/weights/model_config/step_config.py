@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.weights.config_reader import ConfigReader
-from headrace.weights.layer_kinds import read_sparse_mlps
-from headrace.weights.rope_config import FULL, WINDOWED, RopeConfig
+from headrace.weights.model_config.config_reader import ConfigReader
+from headrace.weights.model_config.layer_kinds import read_sparse_mlps
+from headrace.weights.model_config.rope_config import FULL, WINDOWED, RopeConfig
 
 THETA = 10000.0
 DENSE_LAYERS = 3

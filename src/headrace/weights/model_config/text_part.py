@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.errors import CheckpointError, shown
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.tensor import Tensor
 
 # The family of the text, by the outer model_type, where text_config states none.
 _TEXT_TYPES = {

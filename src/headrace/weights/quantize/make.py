@@ -13,18 +13,18 @@ from typing import Any
 
 from headrace.errors import CheckpointError, ConfigError, UnsupportedModelError, shown
 from headrace.weights.codecs import Codec
-from headrace.weights.gguf_file import MAGIC
-from headrace.weights.gguf_split import read_gguf_model
-from headrace.weights.gguf_writer import gguf_header, padded
+from headrace.weights.conversion.to_gguf import GGUFContents, gguf_contents
+from headrace.weights.gguf.file import MAGIC
+from headrace.weights.gguf.split import read_gguf_model
+from headrace.weights.gguf.writer import gguf_header, padded
 from headrace.weights.open import open_checkpoint
 from headrace.weights.quantize.importance import ImportanceFile, read_importance
 from headrace.weights.quantize.mixes import Mix
 from headrace.weights.quantize.partial_file import write_resumable
 from headrace.weights.quantize.plan import Override, kinds_of, shape_of
 from headrace.weights.quantize.recode import recoded
-from headrace.weights.source import TensorSource, source_of_tensor
 from headrace.weights.store.gguf_group import gguf_groups
-from headrace.weights.to_gguf import GGUFContents, gguf_contents
+from headrace.weights.tensors.source import TensorSource, source_of_tensor
 
 # Part of what a half-written file is recognised by: changes when encoders give other bytes.
 _ENCODERS = 1

@@ -20,10 +20,10 @@ import numpy.typing as npt
 
 from headrace.errors import CheckpointError, shown
 from headrace.weights.codecs import F8_E4M3, RAW, Codec, codec_of_safetensors_dtype
-from headrace.weights.json_file import parse_json
-from headrace.weights.mapped import map_file
-from headrace.weights.no_effect import is_derived
-from headrace.weights.tensor import Tensor
+from headrace.weights.files.json_file import parse_json
+from headrace.weights.files.mapped import map_file
+from headrace.weights.model_config.no_effect import is_derived
+from headrace.weights.tensors.tensor import Tensor
 
 # The library's own limit (100 MB); the header of a model of 100 000 tensors is a tenth of it.
 MAX_HEADER_BYTES = 100_000_000

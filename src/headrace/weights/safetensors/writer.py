@@ -13,7 +13,7 @@ from typing import Any
 
 from headrace.atomic_file import atomic_file
 from headrace.errors import CheckpointError
-from headrace.weights.source import TensorSource
+from headrace.weights.tensors.source import TensorSource
 
 # transformers refuses a file that does not say it came from a framework it knows.
 _DEFAULT_METADATA = {"format": "pt"}

@@ -18,7 +18,7 @@ A value is (number - zero point) * scale; of symmetric ones the zero point is 8,
 have to say too. How numbers lie is what the config states, and the tensor has to be named so.
 Scales of activations are left out.
 
-Sources: those of `headrace.weights.grouped_tensor`, vLLM layers/quantization (auto_gptq.py,
+Sources: those of `headrace.weights.tensors.grouped_tensor`, vLLM layers/quantization (auto_gptq.py,
 auto_awq.py, modelopt.py).
 """
 
@@ -32,7 +32,16 @@ import numpy as np
 
 from headrace.errors import CheckpointError, UnsupportedModelError, shown
 from headrace.weights.codecs import BYTES, F8_E4M3, GROUPED, RAW, WORDS, Codec
-from headrace.weights.grouped_tensor import (
+from headrace.weights.storage.parts import (
+    OF_ACTIVATIONS,
+    PACKED,
+    QWEIGHT,
+    WEIGHT,
+    FolderParts,
+    words_of,
+)
+from headrace.weights.storage.storage import Storage, WeightFormat
+from headrace.weights.tensors.grouped_tensor import (
     LEAST_WHOLE,
     MOST_WHOLE,
     GroupedTensor,
@@ -47,17 +56,8 @@ from headrace.weights.grouped_tensor import (
     zeros_of_compressed,
     zeros_of_gptq,
 )
-from headrace.weights.pieces import SplitTensor
-from headrace.weights.storage.parts import (
-    OF_ACTIVATIONS,
-    PACKED,
-    QWEIGHT,
-    WEIGHT,
-    FolderParts,
-    words_of,
-)
-from headrace.weights.storage.storage import Storage, WeightFormat
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.pieces import SplitTensor
+from headrace.weights.tensors.tensor import Tensor
 
 _PRE_SCALE = ".pre_quant_scale"
 _OF_GROUP = 16

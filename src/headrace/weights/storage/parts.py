@@ -13,7 +13,7 @@ from headrace.errors import CheckpointError, UnsupportedModelError, shown
 from headrace.weights.codecs import RAW
 from headrace.weights.storage.float8 import ACTIVATION_SCALES
 from headrace.weights.storage.storage import Layout
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.tensor import Tensor
 
 OF_ACTIVATIONS = (*ACTIVATION_SCALES, ".input_global_scale", ".input_zero_point", ".azp_adj")
 """Endings of names of tensors that no weight depends on."""

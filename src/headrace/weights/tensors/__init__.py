@@ -1,1 +1,1 @@
-"""Tensors as files hold them: views of rows, whole, in pieces, or put together of several tensors."""
+"""Tensors as files hold them: whole, in pieces, or put together of several."""

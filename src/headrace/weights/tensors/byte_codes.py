@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import CheckpointError
-from headrace.weights.grouped_tensor import Bytes, Codes, Words
+from headrace.weights.tensors.grouped_tensor import Bytes, Codes, Words
 
 AWQ_ORDER = (0, 2, 1, 3)
 """Of four rows, the one whose number is in byte i of a word."""

@@ -22,10 +22,10 @@ import numpy.typing as npt
 from headrace.errors import CheckpointError
 from headrace.weights.architectures import Architecture, GGUFKeys
 from headrace.weights.codecs import BYTES
-from headrace.weights.scaled_tensor import ScaledTensor
-from headrace.weights.source import TensorSource
-from headrace.weights.tensor import Tensor
-from headrace.weights.turned_stacks import (
+from headrace.weights.tensors.scaled_tensor import ScaledTensor
+from headrace.weights.tensors.source import TensorSource
+from headrace.weights.tensors.tensor import Tensor
+from headrace.weights.tensors.turned_stacks import (
     BLOCKS,
     SCALES,
     mxfp4_parts,

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.weights.checkpoint import Conventions
-from headrace.weights.rope_rows import heads_to_half
+from headrace.weights.tensors.rope_rows import heads_to_half
 
 Order = npt.NDArray[np.int32]
 

@@ -31,7 +31,7 @@ import numpy.typing as npt
 
 from headrace.errors import CheckpointError
 from headrace.weights.codecs import F8_E4M3, Codec
-from headrace.weights.pieces import PiecedTensor
+from headrace.weights.tensors.pieces import PiecedTensor
 
 Bytes = npt.NDArray[np.uint8]
 Words = npt.NDArray[np.uint32]

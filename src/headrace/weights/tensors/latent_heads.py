@@ -19,9 +19,9 @@ import numpy as np
 
 from headrace.errors import CheckpointError
 from headrace.weights.codecs import F32
-from headrace.weights.pieces import PiecedTensor
-from headrace.weights.scaled_tensor import ScaledTensor
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.pieces import PiecedTensor
+from headrace.weights.tensors.scaled_tensor import ScaledTensor
+from headrace.weights.tensors.tensor import Tensor
 
 JOINED, KEYS, VALUES = "kv_b_proj.weight", "k_b_proj.weight", "v_b_proj.weight"
 

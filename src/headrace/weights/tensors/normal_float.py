@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from headrace.errors import CheckpointError
 from headrace.weights.codecs import NF4
-from headrace.weights.grouped_tensor import LEAST_SCALE, MOST_SCALE
-from headrace.weights.pieces import PiecedTensor
+from headrace.weights.tensors.grouped_tensor import LEAST_SCALE, MOST_SCALE
+from headrace.weights.tensors.pieces import PiecedTensor
 
 Bytes = npt.NDArray[np.uint8]
 F32 = npt.NDArray[np.float32]

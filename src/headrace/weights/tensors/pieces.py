@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from headrace.errors import CheckpointError
 from headrace.weights.codecs import MXFP4
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.tensor import Tensor
 
 if TYPE_CHECKING:
     from headrace.weights.codecs import Codec

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import UnsupportedModelError
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.tensor import Tensor
 
 F32 = npt.NDArray[np.float32]
 

@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from headrace.errors import CheckpointError
 from headrace.weights.codecs import F32, Codec
-from headrace.weights.mapped import release
-from headrace.weights.tensor import Tensor
+from headrace.weights.files.mapped import release
+from headrace.weights.tensors.tensor import Tensor
 
 # Pieces whose memory is kept behind the one that was given last: others may be at work on them.
 _RELEASE_PIECES = 8

@@ -6,7 +6,8 @@ gate, up, ...: gpt-oss). gpt-oss's published folders hold weights as MXFP4 inste
 `{stack}_blocks`, bytes [experts, rows, blocks, 16] of two neighbouring values each, the first in
 the low half, and `{stack}_scales`, an exponent for each block. The codec's block, which is GGUF's,
 has value i in the low half of byte i and value i + 16 in the high half. No file holds an expert's
-matrix in one piece, so each is a view of its pieces (`weights.pieces`); its values are the same.
+matrix in one piece, so each is a view of its pieces (`weights.tensors.pieces`); its values are the
+same.
 
 Source: transformers modeling_gpt_oss.py (order of dimensions), integrations/mxfp4.py (halves of a
 byte).
@@ -22,10 +23,10 @@ import numpy.typing as npt
 
 from headrace.errors import CheckpointError
 from headrace.weights.codecs import BYTES, MXFP4
-from headrace.weights.pieces import SplitTensor, TurnedTensor
-from headrace.weights.scaled_tensor import ScaledTensor
-from headrace.weights.source import TensorSource
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.pieces import SplitTensor, TurnedTensor
+from headrace.weights.tensors.scaled_tensor import ScaledTensor
+from headrace.weights.tensors.source import TensorSource
+from headrace.weights.tensors.tensor import Tensor
 
 Bytes = npt.NDArray[np.uint8]
 

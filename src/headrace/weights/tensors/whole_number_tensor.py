@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from headrace.errors import CheckpointError
-from headrace.weights.grouped_tensor import Bytes, GroupedTensor
+from headrace.weights.tensors.grouped_tensor import Bytes, GroupedTensor
 
 _SLICE_VALUES = 1 << 22
 

@@ -2,8 +2,8 @@
 
 An added token may take the white space beside it with it: Phi-3's `<|user|>` swallows the line
 break behind it, and the model was trained that way. A GGUF file holds the token and not the flag,
-so the flags are data here, as the splitting rules are in `weights.pretokenizers`. A folder states
-them, in tokenizer.json or in tokenizer_config.json, and then nothing here applies.
+so the flags are data here, as the splitting rules are in `weights.tokenizer.pretokenizers`. A
+folder states them, in tokenizer.json or in tokenizer_config.json, and then nothing here applies.
 
 A family is known by the name in `general.name`, as in llama.cpp, or by tokens that no other family
 has: a converter that writes "Phi 3 Mini", or a fine-tune of another name, has the same tokens.

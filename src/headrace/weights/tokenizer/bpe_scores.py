@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import UnsupportedModelError
-from headrace.weights.piece_cuts import check_pieces, cuts_of
-from headrace.weights.tokenizer_data import TokenKind
+from headrace.weights.tokenizer.data import TokenKind
+from headrace.weights.tokenizer.piece_cuts import check_pieces, cuts_of
 
 
 def scores_of_merges(

@@ -18,10 +18,10 @@ from typing import Any, Literal
 import msgspec
 
 from headrace.errors import CheckpointError
-from headrace.weights.added_tokens import TokenFlags
-from headrace.weights.gguf_values import Metadata
-from headrace.weights.json_file import MAX_JSON_BYTES
-from headrace.weights.small_file import read_small_file
+from headrace.weights.files.json_file import MAX_JSON_BYTES
+from headrace.weights.files.small_file import read_small_file
+from headrace.weights.gguf.values import Metadata
+from headrace.weights.tokenizer.added_tokens import TokenFlags
 
 
 class TokenKind(IntEnum):

@@ -19,10 +19,15 @@ from typing import Any
 import numpy as np
 
 from headrace.errors import CheckpointError, UnsupportedModelError
-from headrace.weights.added_tokens import NO_FLAGS, TokenFlags, flag_rule
-from headrace.weights.bpe_scores import scores_of_merges
-from headrace.weights.pretokenizers import DIGIT_PATTERN, GPT2_PATTERN, PRETOKENIZERS, name_of
-from headrace.weights.tokenizer_data import END_KEYS, TokenKind, token_text
+from headrace.weights.tokenizer.added_tokens import NO_FLAGS, TokenFlags, flag_rule
+from headrace.weights.tokenizer.bpe_scores import scores_of_merges
+from headrace.weights.tokenizer.data import END_KEYS, TokenKind, token_text
+from headrace.weights.tokenizer.pretokenizers import (
+    DIGIT_PATTERN,
+    GPT2_PATTERN,
+    PRETOKENIZERS,
+    name_of,
+)
 
 SPACE = "▁"
 

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from headrace.errors import CheckpointError, UnsupportedModelError
-from headrace.weights.added_tokens import TokenFlags
-from headrace.weights.small_file import read_small_file
-from headrace.weights.tokenizer_data import TokenKind, token_text
+from headrace.weights.files.small_file import read_small_file
+from headrace.weights.tokenizer.added_tokens import TokenFlags
+from headrace.weights.tokenizer.data import TokenKind, token_text
 
 MAX_MODEL_BYTES = 64 * 2**20
 """Gemma's, the largest known, has 4.7 MB."""

@@ -21,9 +21,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from headrace.errors import CheckpointError, UnsupportedModelError, shown
-from headrace.weights.json_file import MAX_JSON_BYTES, json_object
-from headrace.weights.small_file import read_small_file
-from headrace.weights.tokenizer_growth import Step, check_pre_tokenizer, normalizer_growth
+from headrace.weights.files.json_file import MAX_JSON_BYTES, json_object
+from headrace.weights.files.small_file import read_small_file
+from headrace.weights.tokenizer.growth import Step, check_pre_tokenizer, normalizer_growth
 
 MAX_STEPS = 64
 """Of one normalizer, pre-tokenizer or post-processor, sequences included. Real ones have ten."""
