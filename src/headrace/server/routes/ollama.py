@@ -208,7 +208,7 @@ def _facts(model: ServedModel) -> ModelFacts:
 def _mix_name(file_type: object) -> str:
     """The name of a mix of codecs ("Q4_K_M") by its number in a GGUF file; "" for one that is not
     known."""
-    from headrace.weights.gguf_values import FILE_TYPES
+    from headrace.weights.gguf.values import FILE_TYPES
     from headrace.weights.quantize.mixes import MIXES
 
     names = {number: codec for codec, number in FILE_TYPES.items()}
