@@ -4,9 +4,9 @@ A state of the grammar is a function of the request's output tokens and of nothi
 reads those that it has not read and takes back those that it has read and that did not come (drafts
 that were not accepted), so it may be dropped at any time (as a preempted request's is) and is made
 again from all of them. So bits do not depend on the batch, on preemption, on chunks or on drafts.
-Nor does it depend on them whether a limit is met: where the answers of a grammar and guesses of them
-together came to as many states as one may, a request goes on with a grammar of its own, which reads
-its own tokens and no guess.
+Nor does it depend on them whether a limit is met: where the answers of a grammar, and guesses of
+them, together came to as many states as one may, a request goes on with a grammar of its own, which
+reads its own tokens and no guess.
 
 Where the grammar leaves one token, llguidance's mask has that bit alone: the token by which the
 model's tokenizer writes the text that has to follow. `forced` gives those tokens one after another,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 U32 = npt.NDArray[np.uint32]
 
 Verdict = Literal["open", "ended", "failed", "unknown"]
-"""Whether a token may follow, only the end can, the matcher has given up, or nobody has looked."""
+"""Whether a token may follow, only the end can, the matcher has given up, or it is not known."""
 
 
 class Look(NamedTuple):
@@ -83,7 +83,7 @@ class Constraint:
         """Of a RequestError where it "failed" by what the request asks for."""
         self.pace = Pace() if pace is None else pace
         self.is_lent = False
-        """Whether another thread has it, so that nobody else may use it."""
+        """Whether another thread has it, so that no other may use it."""
         self.consume: Callable[[LLMatcher, int], bool] | None = None
         """What a thread that has it reads a token with, so that others run meanwhile."""
         self.takes_guesses = True
