@@ -28,8 +28,8 @@ QUICK_QUESTIONS = 16
 
 
 class Pace:
-    """The pace of one grammar's matchers, of all requests that have it. Not thread-safe: what is found
-    beside the steps is timed there, and entered between them."""
+    """The pace of one grammar's matchers, of all requests that have it. Not thread-safe: what is
+    found beside the steps is timed there, and entered between them."""
 
     def __init__(
         self,
