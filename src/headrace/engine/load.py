@@ -20,7 +20,7 @@ from headrace.telemetry.machine import stored_machine
 from headrace.weights.checkpoint import Checkpoint
 from headrace.weights.open import open_checkpoint
 from headrace.weights.store.resolve import resolve_model
-from headrace.weights.tokenizer_data import TokenizerData
+from headrace.weights.tokenizer.data import TokenizerData
 
 Progress = Callable[[int, int], None]
 

@@ -19,7 +19,7 @@ from headrace.engine.kv.block_tables import BlockTables
 from headrace.engine.kv.kv_cache import Copy
 from headrace.engine.messages import TokenLogprob
 from headrace.engine.model import Model
-from headrace.engine.sampling.sampler import DrawPosition, SampledToken, Sampler
+from headrace.engine.sampling.sampler import NOTHING_DRAWN, DrawPosition, SampledToken, Sampler
 from headrace.engine.scheduling.plan import Row, RowTokens
 from headrace.models.layer_cache import CacheGroup
 from headrace.ops.interface import Array, Ops
@@ -210,14 +210,10 @@ def _places(row: Row, looks: Sequence[Look]) -> list[DrawPosition]:
     if drafts is NO_DRAFTS:
         if not row.samples:
             return []
-        return [DrawPosition(request, request.token_ids, looks[0] if looks else None)]
+        return [DrawPosition(request, (), looks[0] if looks else None)]
     read = [len(drafts.token_ids)] if drafts.are_certain else range(row.num_drawn)
     return [
-        DrawPosition(
-            request,
-            [*request.token_ids, *drafts.token_ids[:count]],
-            looks[index] if looks else None,
-        )
+        DrawPosition(request, drafts.token_ids[:count], looks[index] if looks else None)
         for index, count in enumerate(read[: row.num_drawn])
     ]
 
@@ -235,7 +231,11 @@ def _accepted(row: Row, draws: Sequence[SampledToken]) -> Sequence[SampledToken]
     """The tokens drawn at the places of a row, up to the first that is not the draft there."""
     if row.drafts.are_certain:
         return draws
-    for count, (draft, draw) in enumerate(zip(row.drafts.token_ids, draws, strict=False), 1):
+    count = 0
+    for draft, draw in zip((*row.drafts.token_ids, None), draws, strict=False):
+        if draw is NOTHING_DRAWN:
+            break
+        count += 1
         if draw.token_id != draft:
-            return draws[:count]
-    return draws
+            break
+    return draws[:count]

@@ -75,13 +75,16 @@ class Speculation:
         """The drafts of the step that began."""
         self._steps_with_drafts = 0
 
-    def begin_step(self, requests: Sequence[tuple[Request, int]]) -> None:
-        """A step begins in which these requests decode, a token each and at most so many drafts."""
+    def begin_step(
+        self, requests: Sequence[tuple[Request, int]], batch: int, most: int = 1 << 30
+    ) -> None:
+        """A step begins in which `batch` requests decode, of which these may have so many drafts
+        each, and at most `most` together."""
         self._taken.clear()
         guesses = [
             (request, pending, history)
             for request, room in requests
-            if room > 0 and request.params.speculation
+            if request.params.speculation
             if (history := self._history(request)).idle_until <= len(request.token_ids)
             if (pending := self._guess(request, history, min(room, self._most))) is not None
         ]
@@ -93,7 +96,7 @@ class Speculation:
         chances = [
             self._chances(pending.source, history, pending.guess) for _, pending, history in guesses
         ]
-        counts = self._counts(len(requests), chances)
+        counts = self._counts(batch, most, chances)
         for (request, pending, history), count in zip(guesses, counts, strict=True):
             if count:
                 history.idle_tokens = 0
@@ -165,7 +168,7 @@ class Speculation:
             history.shares[source], guess.match_tokens, len(guess.token_ids)
         )
 
-    def _counts(self, batch: int, chances: Sequence[Sequence[float]]) -> list[int]:
+    def _counts(self, batch: int, most: int, chances: Sequence[Sequence[float]]) -> list[int]:
         """How many drafts of each guess pay together."""
         costs = self._costs
         counts = [0] * len(chances)
@@ -174,7 +177,7 @@ class Speculation:
         ranked = sorted(
             ((chance, at) for at, own in enumerate(chances) for chance in own), reverse=True
         )
-        largest = max(2 * costs.largest_seen, batch + 1)
+        largest = min(max(2 * costs.largest_seen, batch + 1), batch + most)
         best, hope = 0, float(batch)
         most_gained = LEAST_GAIN * hope / costs.of(batch)
         for count, (chance, _) in enumerate(ranked[: largest - batch], 1):

@@ -1,8 +1,8 @@
-"""Which grammars are too slow to be asked within a step.
+"""Which grammars are too slow to be consulted within a step.
 
 Limits bound what a grammar may take for a token, but not to less than a step of others takes: one
 that is made to do harm takes up to a third of a second (headrace/structured/limits.py). One that
-was seen to take long is asked beside the steps from then on (engine/grammars/beside.py).
+was seen to take long is consulted beside the steps from then on (engine/grammars/beside.py).
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ WATCHED_QUESTIONS = 64
 times as cheap, but may count what other processes took."""
 
 QUICK_QUESTIONS = 16
-"""In a row, beside the steps, after which a grammar is asked within them again."""
+"""In a row, beside the steps, after which a grammar is consulted within them again."""
 
 
 class Pace:
-    """What the matchers of one grammar took so far, of all requests that have it. Not thread-safe:
-    whoever is asked beside the steps is timed there, and entered between them."""
+    """The pace of one grammar's matchers, of all requests that have it. Not thread-safe: what is
+    found beside the steps is timed there, and entered between them."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Pace:
         processor_clock: Callable[[], float] = time.thread_time,
     ) -> None:
         self.is_slow = False
-        """Whether it is to be asked beside the steps."""
+        """Whether it is to be consulted beside the steps."""
         self.begin = clock
         """Gives what `end` wants, before a question."""
         self._clock = clock

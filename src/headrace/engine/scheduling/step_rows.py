@@ -54,7 +54,7 @@ class StepRows:
         if self._drafter is None:
             return 0
         decoding = [row.request for row in self.rows if row.samples] if guesses else []
-        self._drafter.begin_step(decoding)
+        self._drafter.begin_step(decoding, min(budget, self._num_draft_logits_left))
         spent = 0
         for index, row in enumerate(self.rows):
             if not row.samples:
