@@ -102,7 +102,8 @@ def unsatisfiable_place(
                 (place for place in islice(places, MOST_TRIED) if why in refusal_of(at(place))),
                 None,
             )
-            return None if found_at is None else (found_at, named, why)
+            if found_at is not None:
+                return found_at, named, why
         return None if keyword is None else (pointer, keyword, why)
     return None
 

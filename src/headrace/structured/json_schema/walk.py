@@ -214,9 +214,9 @@ class _Walk:
             for keyword in ("$id", "id", "$schema"):
                 if isinstance(schema.get(keyword), str):
                     raise self.refuse(pointer, keyword, "is supported at the top only")
-        self._check_values(pointer, schema)
         self._check_texts(pointer, schema)
         self._check_numbers(pointer, schema)
+        self._check_values(pointer, schema)
         self._check_format(pointer, schema)
         self._check_sizes(pointer, schema)
         reference = schema.get("$ref")
