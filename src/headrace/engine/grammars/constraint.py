@@ -81,7 +81,7 @@ class Constraint:
         """Of a RequestError where it "failed" by what the request asks for."""
         self.pace = Pace() if pace is None else pace
         self.is_lent = False
-        """Whether another thread has it, so that nobody else may use it."""
+        """Whether another thread has it, so that no other may use it."""
         self.consume: Callable[[LLMatcher, int], bool] | None = None
         """What a thread that has it reads a token with, so that others run meanwhile."""
         self._kept: tuple[int, Look] | None = None
