@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from headrace.engine.drafts.acceptance import Acceptance, Shares
 from headrace.engine.drafts.source import DraftSource, Guess
+from headrace.engine.drafts.draft_model import DraftModel
 from headrace.engine.drafts.step_costs import StepCosts
 from headrace.engine.request import Request
 
@@ -61,11 +62,19 @@ class Speculation:
     """The sources of guesses of one engine, and what was learned of them and of its steps."""
 
     def __init__(
-        self, sources: Sequence[DraftSource], *, most_drafts: int, adaptive: bool = True
+        self,
+        sources: Sequence[DraftSource],
+        *,
+        most_drafts: int,
+        adaptive: bool = True,
+        model: DraftModel | None = None,
+        most_of_model: int = 0,
     ) -> None:
         """sources: in the order in which they are asked. most_drafts: of a row. adaptive: take as
-        many as pay; otherwise as many as there are."""
+        many as pay; otherwise as many as there are. model: drafts where sources have nothing."""
         self._sources = tuple(sources)
+        self.model = model
+        self._most_of_model = most_of_model
         self._most = most_drafts
         self._adaptive = adaptive
         self._acceptance = [Acceptance() for _ in sources]
@@ -77,6 +86,17 @@ class Speculation:
 
     def begin_step(self, requests: Sequence[tuple[Request, int]]) -> None:
         """A step begins in which these requests decode, a token each and at most so many drafts."""
+        self._begin_step(requests)
+        if self.model is not None:
+            self._taken |= self.model.guess(
+                [
+                    (request, min(room, self._most_of_model))
+                    for request, room in requests
+                    if room > 0 and request.params.speculation and not self._taken.get(request)
+                ]
+            )
+
+    def _begin_step(self, requests: Sequence[tuple[Request, int]]) -> None:
         self._taken.clear()
         guesses = [
             (request, pending, history)
@@ -130,9 +150,13 @@ class Speculation:
         """Drop what sources keep of requests that have ended."""
         for source in self._sources:
             source.clear()
+        if self.model is not None:
+            self.model.clear()
 
     def forget(self, request: Request) -> None:
         """The request has ended."""
+        if self.model is not None:
+            self.model.forget(request)
         if self._histories.pop(request, None) is not None:
             for source in self._sources:
                 source.forget(request)
