@@ -15,7 +15,7 @@ _REMEDY = "use a draft model with the same tokenizer, or method ngram or suffix,
 
 
 def check_same_tokens(target: Checkpoint, draft: Checkpoint, pre: str | None = None) -> None:
-    """Raises ConfigError naming the first difference. pre: as of `load_tokenizer`, of the target."""
+    """Raises ConfigError naming the first difference. pre: as of `load_tokenizer`."""
     mine, theirs = target.tokenizer, draft.tokenizer
     counts = mine.num_tokens, theirs.num_tokens
     if counts == (None, None):

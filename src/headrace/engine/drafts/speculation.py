@@ -21,8 +21,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from headrace.engine.drafts.acceptance import Acceptance, Shares
-from headrace.engine.drafts.source import DraftSource, Guess
 from headrace.engine.drafts.draft_model import DraftModel
+from headrace.engine.drafts.source import DraftSource, Guess
 from headrace.engine.drafts.step_costs import StepCosts
 from headrace.engine.request import Request
 
