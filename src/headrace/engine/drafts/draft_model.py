@@ -253,6 +253,13 @@ class DraftModel:
 
     def _batch(self, rows: Sequence[_Row]) -> RaggedBatch:
         starts = np.array([row.start for row in rows], np.int32)
+        tables = self._tables.of([row.twin.request for row in rows])
+        if all(row.count == 1 and row.draws for row in rows):
+            # Every pass of a chain but the first: what it does not need would take as long as the
+            # products of a small model.
+            last = np.array([row.twin.request.token_ids[-1] for row in rows], np.int32)
+            steps = np.arange(len(rows) + 1, dtype=np.int32)
+            return RaggedBatch(last, starts, steps, tables, steps[:-1])
         counts = np.array([row.count for row in rows], np.int32)
         query_start = np.zeros(len(rows) + 1, np.int32)
         np.cumsum(counts, out=query_start[1:])
@@ -266,7 +273,7 @@ class DraftModel:
             token_ids=np.array(token_ids, np.int32),
             positions=positions,
             query_start=query_start,
-            block_tables=self._tables.of([row.twin.request for row in rows]),
+            block_tables=tables,
             logit_rows=query_start[1:][draws] - np.int32(1),
         )
 
