@@ -20,12 +20,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
 from headrace.engine.drafts.draft_cache import DraftCache, Twin
+from headrace.engine.drafts.model_drafts import Pass
 from headrace.engine.grammars.constraint import Look
 from headrace.engine.kv.block_tables import BlockTables
 from headrace.engine.kv.copies import apart
@@ -70,14 +70,6 @@ class _Row:
     def draws(self) -> bool:
         """Whether the pass computes all that there is, so that a draft follows."""
         return self.start + self.count == len(self.twin.request.token_ids)
-
-
-class _Pass(NamedTuple):
-    """A pass of the draft: so many requests, tokens, and the seconds it took."""
-
-    num_rows: int
-    num_tokens: int
-    seconds: float
 
 
 class DraftModel:
@@ -126,14 +118,17 @@ class DraftModel:
         """Requests that it gave nothing usable for, since start."""
         self.num_failed = 0
         """Passes that raised."""
-        self.passes: list[_Pass] = []
+        self.passes: list[Pass] = []
         """Of the last call of `guess`."""
 
-    def guess(self, wanted: Sequence[tuple[Request, int]]) -> dict[Request, list[int]]:
+    def guess(
+        self, wanted: Sequence[tuple[Request, int]], most_read: int | None = None
+    ) -> dict[Request, list[int]]:
         """Drafts of each request, at most so many, where there are any: none of one that it has to
-        read more of first, or has no room for."""
+        read more of first, or has no room for. most_read: instead of CATCH_UP_TOKENS, which it is
+        no more than."""
         self.passes = []
-        rows = self._rows(wanted)
+        rows = self._rows(wanted, CATCH_UP_TOKENS if most_read is None else most_read)
         if not rows:
             return {}
         for pairs in apart(self.cache.take_copies()):
@@ -173,12 +168,11 @@ class DraftModel:
                 "none"
             )
 
-    def _rows(self, wanted: Sequence[tuple[Request, int]]) -> list[_Row]:
+    def _rows(self, wanted: Sequence[tuple[Request, int]], left: int) -> list[_Row]:
         """The requests that the first pass computes something of: all that came in the last step,
         and of the others what the bound leaves."""
         together = {request for request, _ in wanted}
         rows: list[_Row] = []
-        left = CATCH_UP_TOKENS
         # Those that have been read from come first: what others have in common with them is found.
         for request, most in sorted(wanted, key=lambda each: each[0] not in self.cache):
             # The last draft is not computed, so that it may be at the end.
@@ -210,7 +204,7 @@ class DraftModel:
         began_s = self._clock()
         draws = self._computed(rows)
         num_tokens = sum(row.count for row in rows)
-        self.passes.append(_Pass(len(rows), num_tokens, self._clock() - began_s))
+        self.passes.append(Pass(num_tokens, self._clock() - began_s))
         for row, drawn in zip(rows, draws, strict=True):
             twin, draft = row.twin, None if drawn is None else drawn.token_id
             if drawn is not None and drawn.error is not None:

@@ -17,11 +17,12 @@ by what came. For a request whose guesses are of no use it is made less and less
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from headrace.engine.drafts.acceptance import Acceptance, Shares
 from headrace.engine.drafts.draft_model import DraftModel
+from headrace.engine.drafts.model_drafts import ModelDrafts, Wanted
 from headrace.engine.drafts.source import DraftSource, Guess
 from headrace.engine.drafts.step_costs import StepCosts
 from headrace.engine.request import Request
@@ -74,7 +75,6 @@ class Speculation:
         many as pay; otherwise as many as there are. model: drafts where sources have nothing."""
         self._sources = tuple(sources)
         self.model = model
-        self._most_of_model = most_of_model
         self._most = most_drafts
         self._adaptive = adaptive
         self._acceptance = [Acceptance() for _ in sources]
@@ -83,21 +83,14 @@ class Speculation:
         self._taken: dict[Request, Sequence[int]] = {}
         """The drafts of the step that began."""
         self._steps_with_drafts = 0
+        self._of_model: ModelDrafts | None = None
+        if model is not None:
+            self._of_model = ModelDrafts(model, self._costs, most=most_of_model, adaptive=adaptive)
 
     def begin_step(self, requests: Sequence[tuple[Request, int]]) -> None:
         """A step begins in which these requests decode, a token each and at most so many drafts."""
-        self._begin_step(requests)
-        if self.model is not None:
-            self._taken |= self.model.guess(
-                [
-                    (request, min(room, self._most_of_model))
-                    for request, room in requests
-                    if room > 0 and request.params.speculation and not self._taken.get(request)
-                ]
-            )
-
-    def _begin_step(self, requests: Sequence[tuple[Request, int]]) -> None:
         self._taken.clear()
+        hopes: dict[Request, float] = {}
         guesses = [
             (request, pending, history)
             for request, room in requests
@@ -109,22 +102,40 @@ class Speculation:
             for request, pending, history in guesses:
                 history.idle_tokens = 0
                 self._taken[request] = pending.guess.token_ids
+            self._add_of_model(requests, hopes)
             return
         chances = [
             self._chances(pending.source, history, pending.guess) for _, pending, history in guesses
         ]
         counts = self._counts(len(requests), chances)
-        for (request, pending, history), count in zip(guesses, counts, strict=True):
+        for (request, pending, history), count, own in zip(guesses, counts, chances, strict=True):
             if count:
                 history.idle_tokens = 0
                 self._taken[request] = pending.guess.token_ids[:count]
+                hopes[request] = sum(own[:count])
             else:
                 self._rest(history, len(request.token_ids))
-        self._steps_with_drafts = self._steps_with_drafts + 1 if self._taken else 0
-        few = self._costs.num_seen < FIRST_PLAIN_STEPS
-        if few or self._steps_with_drafts > PLAIN_STEP_EVERY:
+        if self._costs.num_seen < FIRST_PLAIN_STEPS or self._steps_with_drafts > PLAIN_STEP_EVERY:
             self._steps_with_drafts = 0
             self._taken.clear()
+            return
+        self._add_of_model(requests, hopes)
+        self._steps_with_drafts = self._steps_with_drafts + 1 if self._taken else 0
+
+    def _add_of_model(
+        self, requests: Sequence[tuple[Request, int]], hopes: Mapping[Request, float]
+    ) -> None:
+        """Take drafts of the model where they promise more than what is taken already. hopes: how
+        many of that are expected to be right."""
+        if self._of_model is None:
+            return
+        taken = self._taken
+        wanted = [
+            Wanted(request, room, len(taken.get(request, ())), hopes.get(request, 0.0))
+            for request, room in requests
+            if room > 0 and request.params.speculation and (self._adaptive or request not in taken)
+        ]
+        taken |= self._of_model.guess(len(requests), wanted)
 
     def drafts(self, request: Request, room: int) -> Sequence[int]:
         """The drafts of a row of the step that began, at most so many; empty where none pay."""
@@ -133,6 +144,8 @@ class Speculation:
 
     def note(self, request: Request, num_before: int, token_ids: Sequence[int]) -> None:
         """A row gave a request these tokens, which had so many before."""
+        if self._of_model is not None:
+            self._of_model.note(request, num_before, token_ids)
         history = self._histories.get(request)
         if history is None or history.pending is None:
             return
@@ -144,6 +157,9 @@ class Speculation:
 
     def note_step(self, num_tokens: int, seconds: float) -> None:
         """A step that only decoded took so long."""
+        if self._of_model is not None:
+            self._of_model.note_step(seconds)
+            seconds -= self._of_model.seconds
         self._costs.note(num_tokens, seconds)
 
     def clear(self) -> None:
@@ -157,6 +173,8 @@ class Speculation:
         """The request has ended."""
         if self.model is not None:
             self.model.forget(request)
+        if self._of_model is not None:
+            self._of_model.forget(request)
         if self._histories.pop(request, None) is not None:
             for source in self._sources:
                 source.forget(request)
