@@ -3,12 +3,16 @@
     python -m benchmarks.constrained_decode [MODEL] [--streams 1 8 32] [--rounds 7] [--json]
 
 One process, one engine at a time, no server. Every stream writes `--tokens` tokens: free ones
-whatever they like, the others an array of objects that is longer than that. Three kinds take turns
-in every round (free, a token at a time within the schema, and with the spans that the schema forces
-in one step), so that whatever else the machine does meets all of them. A figure is the median over
-rounds of tokens per second, from the first token of the last stream to the end; a ratio is the
-median of the rounds' own ratios. Spread is the distance of the quartiles, in per cent of it.
-The answers of both kinds within the schema have to be the same, or the program fails.
+whatever they like, the others an array of objects that is longer than that. Five kinds take turns
+in every round, so that whatever else the machine does meets all of them: free, a token at a time
+within the schema, and with the spans that the schema forces in one step, all without guesses, which
+is what the schema itself costs; then free and within the schema as they are by default, with
+guesses that adapt (`--speculative-config auto`), and with nothing known of earlier rounds. A ratio
+is of kinds with the same guesses. A figure is the median over rounds of tokens per second, from the
+first token of the last stream to the end; a ratio is the median of the rounds' own ratios. Spread
+is the distance of the quartiles, in per cent of it.
+The answers of all kinds within the schema have to be the same, and of both that are free, or the
+program fails.
 
 MODEL: a checkpoint, by default the model that ships in the package. `benchmarks/shaped_model.py`
 writes one of a larger model's shape.
@@ -47,7 +51,9 @@ SCHEMA = {
     },
 }
 Clock = Callable[[], float]
-KINDS = ("free", "single", "spans")
+KINDS = ("free", "single", "spans", "free_guessed", "spans_guessed")
+OF = {"single": "free", "spans": "free", "spans_guessed": "free_guessed"}
+"""The free kind with which each kind within the schema is compared."""
 GRAMMAR = Grammar("json_schema", json.dumps(SCHEMA))
 
 
@@ -64,6 +70,7 @@ def run(
 ) -> Answers:
     """Decode on an engine that has nothing else to do."""
     answers = Answers()
+    core.reset_prefix_cache()  # with it end past answers, which are the very same as the next ones
     for index in range(streams):
         params = SamplingParams(
             temperature=0.8, seed=index, max_tokens=tokens, ignore_eos=True, grammar=grammar
@@ -90,18 +97,19 @@ def measure(
     for at in range(-1, rounds):
         found = {}
         for kind in KINDS if at % 2 else reversed(KINDS):
-            found[kind] = run(
-                cores[kind], streams, tokens, None if kind == "free" else GRAMMAR, clock
-            )
+            found[kind] = run(cores[kind], streams, tokens, GRAMMAR if kind in OF else None, clock)
         assert found["single"].token_ids == found["spans"].token_ids, "spans changed an answer"
+        for kind in ("free", "spans"):
+            guessed = found[f"{kind}_guessed"].token_ids
+            assert found[kind].token_ids == guessed, "guesses changed an answer"
         for kind in KINDS if at >= 0 else ():  # the first round compiles the schema
             rates[kind].append(found[kind].tokens_per_s)
     figures: dict[str, object] = {"streams": streams, "rounds": rounds}
     for kind, values in rates.items():
         figures[f"{kind}_tokens_per_s"] = statistics.median(values)
         figures[f"{kind}_spread_percent"] = spread(values)
-    for kind in KINDS[1:]:
-        shares = [own / free for own, free in zip(rates[kind], rates["free"], strict=True)]
+    for kind, free_kind in OF.items():
+        shares = [own / free for own, free in zip(rates[kind], rates[free_kind], strict=True)]
         figures[f"{kind}_of_free"] = statistics.median(shares)
         figures[f"{kind}_of_free_spread_percent"] = spread(shares)
     return figures
@@ -135,15 +143,20 @@ def main() -> None:
     threads = 1 if options.cpu_time else options.threads
     facts = surroundings(datetime.now(UTC))
 
-    def core_of(*, spans: bool) -> EngineCore:
+    def core_of(*, spans: bool, guesses: str = "none") -> EngineCore:
         config = EngineConfig(
             model=options.model, max_model_len=options.tokens + 64, threads=threads,
             max_num_seqs=max(options.streams), enable_forced_spans=spans,
+            speculative_config=guesses,
         )  # fmt: skip
         return load_engine(config).core
 
     single, spans = core_of(spans=False), core_of(spans=True)
-    cores = {"free": single, "single": single, "spans": spans}
+    guessed = core_of(spans=True, guesses="auto")
+    cores = {
+        "free": single, "single": single, "spans": spans,
+        "free_guessed": guessed, "spans_guessed": guessed,
+    }  # fmt: skip
     found = [
         measure(cores, streams, options.tokens, options.rounds, clock)
         for streams in options.streams
@@ -151,13 +164,19 @@ def main() -> None:
     if options.json:
         print(json.dumps({"surroundings": facts, "figures": found}))
         return
-    columns = ["streams", "free, tokens/s", "single steps, of free", "with spans, of free"]
+    columns = [
+        "streams", "free, tokens/s", "single steps, of free", "with spans, of free",
+        "free with guesses, tokens/s", "with spans and guesses, of that",
+    ]  # fmt: skip
     rows = [
         [
             each["streams"],
             f"{each['free_tokens_per_s']:.0f} ±{each['free_spread_percent']:.0f} %",
             f"{each['single_of_free']:.2f} ±{each['single_of_free_spread_percent']:.0f} %",
             f"{each['spans_of_free']:.2f} ±{each['spans_of_free_spread_percent']:.0f} %",
+            f"{each['free_guessed_tokens_per_s']:.0f} ±{each['free_guessed_spread_percent']:.0f} %",
+            f"{each['spans_guessed_of_free']:.2f} "
+            f"±{each['spans_guessed_of_free_spread_percent']:.0f} %",
         ]
         for each in found
     ]

@@ -32,7 +32,7 @@ from headrace.ops.cpu import CpuOps
 from headrace.ops.experts import ExpertMLP, Routes, Routing
 from headrace.ops.interface import LinearWeight
 from headrace.weights.codecs import get_codec
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.tensor import Tensor
 
 HIDDEN, WIDTH = 2048, 768
 ROUTING = Routing(num_experts=128, experts_per_token=8, score="softmax", normalised=True)

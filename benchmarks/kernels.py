@@ -31,7 +31,7 @@ from headrace.ops.interface import LinearWeight, Norm
 from headrace.ops.kv import AttentionShape, KVCacheSpec, KVCodec, RaggedBatch
 from headrace.ops.sampling_rows import Chain, LogitsEdit, Penalties, SamplingRows
 from headrace.weights.codecs import CODECS, get_codec
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.tensor import Tensor
 
 HIDDEN, FFN, VOCABULARY = 1024, 3072, 151936
 SHAPE = AttentionShape(num_heads=16, num_kv_heads=8, head_dim=128, scale=128**-0.5)

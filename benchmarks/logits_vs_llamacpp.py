@@ -81,8 +81,8 @@ def own_logits(
 
 def exact_logits(model: Path, ids: list[int], new: int, threads: int) -> np.ndarray:
     """Logits of the file's values as they are, in float32: no activation is rounded."""
+    from headrace.weights.conversion.to_gguf import write_gguf
     from headrace.weights.open import open_checkpoint
-    from headrace.weights.to_gguf import write_gguf
 
     with tempfile.TemporaryDirectory(dir=model.parent) as folder:
         decoded = Path(folder) / "f32.gguf"

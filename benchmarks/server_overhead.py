@@ -115,13 +115,18 @@ def _sample(counts: Counter[str], path: Path) -> None:
 
 
 @contextmanager
-def serving(model: Path, step_s: float, samples: Path | None) -> Iterator[tuple[str, int]]:
-    """A server's URL and process id."""
-    command = [sys.executable, "-m", "benchmarks.server_overhead", "--serve", str(model)]
+def serving(
+    model: Path, step_s: float, samples: Path | None, *, version: Path | None = None
+) -> Iterator[tuple[str, int]]:
+    """A server's URL and process id. version: a checkout with its own .venv; None for this one."""
+    python = sys.executable if version is None else str(version / ".venv/bin/python")
+    command = [python, "-m", "benchmarks.server_overhead", "--serve", str(model)]
     if samples is not None:
         command += ["--samples", str(samples)]
     environment = os.environ | {"HEADRACE_MOCK_STEP_S": str(step_s)}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env=environment, cwd=version
+    )
     watchdog = threading.Timer(READY_TIMEOUT_S, process.kill)
     watchdog.start()
     assert process.stdout is not None

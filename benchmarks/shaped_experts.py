@@ -19,9 +19,9 @@ from random_rows import random_rows
 from shaped_model import Mixture, mixture, tokenizer
 
 from headrace.weights.codecs import Codec, get_codec
-from headrace.weights.gguf_values import FILE_TYPES
-from headrace.weights.gguf_writer import write_gguf_file
-from headrace.weights.source import TensorSource, source_of_array
+from headrace.weights.gguf.values import FILE_TYPES
+from headrace.weights.gguf.writer import write_gguf_file
+from headrace.weights.tensors.source import TensorSource, source_of_array
 
 # Values drawn at a time.
 CHUNK_VALUES = 1 << 23

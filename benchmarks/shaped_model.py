@@ -22,9 +22,9 @@ import numpy as np
 from random_rows import random_rows
 
 from headrace.weights.codecs import CODECS, Codec, get_codec
-from headrace.weights.gguf_values import FILE_TYPES
-from headrace.weights.gguf_writer import write_gguf_file
-from headrace.weights.source import TensorSource, source_of_array
+from headrace.weights.gguf.values import FILE_TYPES
+from headrace.weights.gguf.writer import write_gguf_file
+from headrace.weights.tensors.source import TensorSource, source_of_array
 
 CHUNK_ROWS = 4096
 # Beyond those of any layer.

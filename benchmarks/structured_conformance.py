@@ -32,7 +32,7 @@ from headrace.errors import RequestError
 from headrace.structured.compile import GrammarTokenizer, compile_grammar
 from headrace.structured.json_schema.grammar import of_schema
 from headrace.structured.vocabulary import Vocabulary
-from headrace.weights.tokenizer_data import TokenizerData
+from headrace.weights.tokenizer.data import TokenizerData
 from tools.structured.language import Language, LimitError, Splits
 from tools.structured.spelling import AS_WRITTEN, LIMIT, cause, has_in_some_order
 
@@ -265,8 +265,8 @@ def _vocabulary(path: Path) -> Vocabulary:
         data = TokenizerData("tokenizer.json", json_path=path)
         num_tokens = 1 + max(json.loads(path.read_bytes())["model"]["vocab"].values())
     else:
-        from headrace.weights.gguf_file import read_gguf
-        from headrace.weights.gguf_tokenizer import tokenizer_of_gguf
+        from headrace.weights.gguf.file import read_gguf
+        from headrace.weights.gguf.tokenizer import tokenizer_of_gguf
 
         data = tokenizer_of_gguf(read_gguf(path).metadata)
         num_tokens = len(data.gguf["tokens"])

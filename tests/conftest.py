@@ -13,6 +13,7 @@ import hypothesis
 import pytest
 
 from tests.cpu_guard import LIMIT_S, CpuGuard
+from tests.proofs import MARK
 from tests.run_summary import RunSummary
 from tests.tiers import MARKERS, SMOKE, Tiers
 
@@ -91,6 +92,9 @@ def pytest_configure(config: pytest.Config) -> None:
     for name, meaning in MARKERS.items():
         config.addinivalue_line("markers", f"{name}: {meaning}")
     config.addinivalue_line("markers", f"{SMOKE}: the test of its marker that `make test` runs too")
+    config.addinivalue_line(
+        "markers", f"{MARK}(column, against): what a test shows of kinds of weights"
+    )
     config.pluginmanager.register(Tiers(config), "headrace-tiers")
     config.pluginmanager.register(CpuGuard(config.getoption("--cpu-limit")), "headrace-cpu-guard")
     if not hasattr(config, "workerinput"):

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from headrace.embedded import EMBEDDED_NAME, embedded_model
-from headrace.weights.gguf_file import GGUFFile, read_gguf
+from headrace.weights.gguf.file import GGUFFile, read_gguf
 from training.members import MEMBERS
 from training.stages import ADAPTER_FILES
 

@@ -20,14 +20,14 @@ import numpy.typing as npt
 from headrace.weights.architectures import known_architecture
 from headrace.weights.checkpoint import Checkpoint, Conventions, TokenizerData
 from headrace.weights.codecs import get_codec
-from headrace.weights.convert import write_gguf
-from headrace.weights.expert_stacks import Stacks, unstacked_folder
-from headrace.weights.folder_forms import folder_sources
-from headrace.weights.gguf_values import StringArray
-from headrace.weights.latent_heads import JOINED, with_split_heads
-from headrace.weights.safetensors_writer import write_safetensors_file
-from headrace.weights.source import TensorSource
-from headrace.weights.tensor import Tensor
+from headrace.weights.conversion.convert import write_gguf
+from headrace.weights.gguf.values import StringArray
+from headrace.weights.hugging_face.forms import folder_sources
+from headrace.weights.safetensors.writer import write_safetensors_file
+from headrace.weights.tensors.expert_stacks import Stacks, unstacked_folder
+from headrace.weights.tensors.latent_heads import JOINED, with_split_heads
+from headrace.weights.tensors.source import TensorSource
+from headrace.weights.tensors.tensor import Tensor
 from tests.tiny_families import tiny_family
 
 BOS, EOS, IM_START, IM_END = 256, 257, 258, 259

@@ -1,12 +1,13 @@
 """Counts how many published models run here, and names why each other one does not.
 
-    python -m tools.count_models [--configs FOLDER] [--catalog-only] [--json]
+    python -m tools.count_models [--configs FOLDER] [--catalog-only] [--json] [--record]
 
 Of each config.json of FOLDER two questions: whether a tiny model of its architecture runs (the
 config shrunk by `tools.counts.shrink`, random weights, a folder on disk, 8 greedy tokens), and
 whether the checkpoint as published opens (its config is read; quantised ones are refused by the
 name of the kind). Of the catalog's open models: whether their architecture is one that runs here,
-and whether the checkpoint that the catalog names is one that opens.
+and whether the checkpoint that the catalog names is one that opens. --record writes what became of
+the published configs to RECORD, of which `docs/storage-kinds.md` is made.
 """
 
 from __future__ import annotations
@@ -23,18 +24,21 @@ from headrace.catalog import Catalog
 from headrace.errors import HeadraceError
 from headrace.models import FAMILIES, read_config
 from headrace.plan.model.published_kind import FLOATS
-from headrace.weights.quantisation import (
+from headrace.weights.model_config.text_part import text_config
+from headrace.weights.storage.quantisation import (
     quantisation_kind,
     stated_quantisation,
     with_quantisation,
 )
-from headrace.weights.text_part import text_config
 from tools.counts.shrink import shrunk
 from tools.counts.tiny_model import NEW_TOKENS, checkpoint_of, run, write_folder
 
 SUFFIX = "_config.json"
 BESIDE = "_hf_quant_config.json"
 """modelopt's own file, which says how a checkpoint is quantised where config.json does not."""
+
+
+RECORD = Path(__file__).resolve().parent / "counts" / "published.json"
 
 
 class Outcome(NamedTuple):
@@ -106,6 +110,16 @@ def count_configs(folder: Path) -> Iterator[Outcome]:
         yield Outcome(name, str(config.get("model_type")), kind, tiny, refusal(stated))
 
 
+def recorded_configs(folder: Path) -> list[dict[str, str]]:
+    """Name and stated kind of every config as published, and why it is refused or ""."""
+    recorded = []
+    for name, config, beside in published_configs(folder):
+        stated = with_quantisation(config, beside)
+        reason = shortened(refusal(stated).removeprefix("x: "))
+        recorded.append({"name": name, "quantised": quantised_as(stated), "reason": reason})
+    return recorded
+
+
 def count_catalog() -> Iterator[Outcome]:
     """Every open model of the catalog, by its architecture and checkpoint."""
     for row in Catalog.load().models:
@@ -174,7 +188,12 @@ def main() -> None:
     parser.add_argument("--configs", type=Path, default=default, metavar="FOLDER")
     parser.add_argument("--catalog-only", action="store_true", help="leave the configs out")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
+    parser.add_argument("--record", action="store_true", help=f"write {RECORD.name} and end")
     arguments = parser.parse_args()
+    if arguments.record:
+        text = json.dumps(recorded_configs(arguments.configs), indent=1)
+        RECORD.write_text(text + "\n", encoding="utf-8")
+        return
     counted = {"catalog": list(count_catalog())}
     if not arguments.catalog_only:
         counted = {"configs": list(count_configs(arguments.configs)), **counted}

@@ -27,6 +27,7 @@ from headrace.config.nested_reference import sections_of
 from headrace.gateway.settings.gateway import GatewaySettings
 from headrace.plan.lint.checks import CHECKS
 from tools.families_table import families_table
+from tools.kinds_page import kinds_page
 from tools.schema_keywords import page as schema_keywords_page
 
 README = Path(__file__).resolve().parent.parent / "README.md"
@@ -375,7 +376,8 @@ PAGES = {"flags.md": flags_page, "gateway-settings.md": gateway_settings_page,
          "commands.md": commands_page, "coverage.md": coverage_page,
          "plan-lint.md": lint_page, "contradictions.md": contradictions_page,
          "models.md": models_page,
-         "schema_keywords.md": schema_keywords_page, "../README.md": readme_page}  # fmt: skip
+         "schema_keywords.md": schema_keywords_page, "storage-kinds.md": kinds_page,
+         "../README.md": readme_page}  # fmt: skip
 
 
 def main() -> int:

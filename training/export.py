@@ -23,7 +23,7 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 from tokenizers import Tokenizer
 
-from headrace.weights.convert import convert_to_gguf
+from headrace.weights.conversion.convert import convert_to_gguf
 from training.data.tokenizer import (
     END_OF_TEXT_ID,
     FIM_MIDDLE_ID,

@@ -20,8 +20,8 @@ from safetensors.numpy import load_file, save_file
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 from headrace.weights.checkpoint import Checkpoint
+from headrace.weights.conversion.to_hf_folder import write_hf_folder
 from headrace.weights.open import open_checkpoint
-from headrace.weights.to_hf_folder import write_hf_folder
 from training.data.tokenizer import CONTROL_TOKENS, VISIBLE_TOKENS, write_tokenizer
 from training.export import NOTE_METADATA_KEY
 from training.members import MEMBERS

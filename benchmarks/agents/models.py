@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.agents.recorded import Lengths
+from headrace.weights.conversion.to_gguf import write_gguf
 from headrace.weights.open import open_checkpoint
-from headrace.weights.to_gguf import write_gguf
 from tests.tiny import tiny_checkpoint
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import subprocess
 import time
 from collections.abc import Sequence
@@ -15,33 +14,17 @@ import httpx
 from benchmarks.agents.dialects import Answer, events
 from benchmarks.agents.models import AgentModel
 from benchmarks.agents.recorded import Conversation
-
-READY_TIMEOUT_S = 120.0
+from benchmarks.llamacpp.server import start_server
 
 
 def start_peer(
     program: str, model: AgentModel, template: Path, agents: int, threads: int
 ) -> tuple[subprocess.Popen[bytes], str]:
     """llama-server with what it has to keep prefixes; the process and its address."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [program, "-m", str(model.path), "--port", str(port), "--host", "127.0.0.1"]
-    command += ["--jinja", "--chat-template-file", str(template), "--no-warmup"]
-    command += ["--kv-unified", "--cache-ram", "8192", "--ctx-checkpoints", "32"]
-    command += ["-np", str(max(agents, 4)), "-c", str(model.context * 4), "-t", str(threads)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    url = f"http://127.0.0.1:{port}"
-    deadline = time.monotonic() + READY_TIMEOUT_S
-    while time.monotonic() < deadline and process.poll() is None:
-        try:
-            if httpx.get(f"{url}/health", timeout=5).status_code == 200:
-                return process, url
-        except httpx.TransportError:
-            pass
-        time.sleep(0.1)
-    process.kill()
-    raise RuntimeError(f"llama-server was not ready: {command}")
+    options = ["--jinja", "--chat-template-file", str(template), "--no-warmup"]
+    options += ["--kv-unified", "--cache-ram", "8192", "--ctx-checkpoints", "32"]
+    options += ["-np", str(max(agents, 4)), "-c", str(model.context * 4), "-t", str(threads)]
+    return start_server(program, model.path, options)
 
 
 async def replay_peer(url: str, agents: Sequence[Conversation], tokens: int) -> list[list[Answer]]:

@@ -78,7 +78,7 @@ def test_nothing_is_replaced_unless_that_is_said(tmp_path: Path) -> None:
 
 def test_a_run_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from headrace.errors import CheckpointError
-    from headrace.weights import source
+    from headrace.weights.tensors import source
 
     folder = write_tiny_hf(tmp_path, "llama", "BF16")
 

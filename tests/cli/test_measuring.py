@@ -208,6 +208,32 @@ def test_perplexity_and_divergence_of_files(tmp_path: Path, model: str) -> None:
     assert "perplexity" in run("eval", "perplexity", model, *shared[:4]).stdout
 
 
+def test_files_are_measured_with_any_cache_that_the_engine_has(tmp_path: Path, model: str) -> None:
+    text = tmp_path / "text.py"
+    text.write_text("def add(a, b):\n    return a + b\n" * 20, encoding="utf-8")
+    windows = {"sliding_window": 32}
+    sliding = str(write_tiny_gguf(tmp_path, "gemma2", "F32", layers=2, **windows))
+    shared = ("--text", str(text), "--context", "128", "--windows", "1", "--json", "-t", "1")
+
+    def apart(*options: str) -> float:
+        options = ("--base-kv-cache-dtype", "f32", *options)
+        return float(
+            json.loads(run("eval", "kl", sliding, "--base", sliding, *options, *shared).stdout)[
+                "kl_mean"
+            ]
+        )
+
+    assert apart() == 0
+    whole = apart("--kv-cache-dtype", "q4_0", "--kv-cache-near", "none")
+    assert 0 < apart("--kv-cache-dtype", "q4_0") < whole
+    assert 0 < apart("--kv-cache-dtype-sliding", "q4_0", "--kv-cache-near", "none") < whole
+    assert 0 < apart("--kv-cache-dtype-sliding-v", "q4_0") < whole
+    with pytest.raises(
+        HeadraceError, match="--kv-cache-dtype-sliding fp8 is for layers with a win"
+    ):
+        run("eval", "perplexity", model, *shared, "--kv-cache-dtype-sliding", "fp8")
+
+
 def test_errors_of_tensors_are_printed_the_worst_first(tmp_path: Path, model: str) -> None:
     exact = str(write_tiny_gguf(tmp_path, "llama", "F32", layers=1))
     found = json.loads(run("eval", "tensors", model, "--base", exact, "--json").stdout)

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from headrace.cli.main import cli
 from headrace.errors import ConfigError
-from headrace.weights.gguf_file import read_gguf
+from headrace.weights.gguf.file import read_gguf
 from headrace.weights.quantize.importance import read_importance
 from tests.tiny import write_tiny_gguf
 from tests.weights.quantize.models import write_model
@@ -86,6 +86,12 @@ def test_a_target_needs_a_text_and_nothing_beside_it(model: str, tmp_path: Path)
         (["--target-size", "1MB"], "--target-size is met by measuring: name a UTF-8 file with"),
         (["--target-kl", "1", "--type", "Q4_K"], "--type and --target-kl exclude each other"),
         (["--target-kl", "1", "--pure", "--text", "t"], "chooses the kinds itself; omit --pure"),
+        (
+            ["--type", "Q8_0", "--text", "t", "--windows", "16"],
+            "--text, --windows: --type measures",
+        ),
+        (["--type", "Q8_0", "--curve-points", "2"], "--curve-points: --type measures nothing"),
+        (["--type", "Q8_0", "--measurements", "m"], "Omit them, or give a target in place of the"),
     ):
         with pytest.raises(ConfigError, match=message):
             run("quantize", model, out, *arguments)
@@ -108,5 +114,7 @@ def test_a_file_of_a_size_is_made_and_the_curve_is_printed(tmp_path: Path) -> No
     assert out.stat().st_size == chosen["bytes"] == events[-1]["bytes"] <= 0.3 * 2**20
     assert chosen["kl_mean"] > 0 and chosen["kl_error"] > 0
     assert {event["event"] for event in events} == {"measured", "curve", "tensor", "done"}
+    # It is of no mix that has a number; other programs then go by its tensors.
+    assert "general.file_type" not in read_gguf(out).metadata
     stored = read_gguf(out).tensors
     assert curve["kinds"] == {name: stored[name].codec.name for name in curve["kinds"]}

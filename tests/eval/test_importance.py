@@ -12,10 +12,10 @@ from headrace.eval.windows import WindowRunner
 from headrace.models import load_model
 from headrace.ops import make_ops
 from headrace.weights.checkpoint import Checkpoint
-from headrace.weights.gguf_file import read_gguf
+from headrace.weights.conversion.to_gguf import write_gguf
+from headrace.weights.gguf.file import read_gguf
 from headrace.weights.open import open_checkpoint
 from headrace.weights.quantize.importance import ImportanceFile
-from headrace.weights.to_gguf import write_gguf
 from tests.tiny import tiny_checkpoint
 
 WINDOWS = [[(7 * at + start) % 250 for at in range(24)] for start in (3, 90)]

@@ -10,9 +10,9 @@ import pytest
 from headrace.errors import CheckpointError
 from headrace.eval.tensor_errors import TensorError, tensor_errors
 from headrace.weights.codecs import F32, get_codec
-from headrace.weights.gguf_writer import write_gguf_file
+from headrace.weights.gguf.writer import write_gguf_file
 from headrace.weights.quantize.importance import ColumnSums, ImportanceFile
-from headrace.weights.source import source_of_array
+from headrace.weights.tensors.source import source_of_array
 from tests.weights.quantize.models import METADATA
 
 ROWS, WIDTH = 8, 256
@@ -63,9 +63,22 @@ def test_the_error_is_that_of_its_formula(pair: tuple[Path, Path]) -> None:
     assert (found[MATRIX].base_kind, found[MATRIX].kind) == ("F32", "Q4_K")
     assert found[MATRIX].bits_per_weight == 4.5 and found[MATRIX].values == ROWS * WIDTH
     assert found[NORM].relative_rmse == 0.0 and got.exact == 1
-    weights = [found[name].relative_rmse ** 2 * (values()[name] ** 2).sum() for name in found]
-    whole = sum((array.astype(float) ** 2).sum() for array in values().values())
-    assert got.relative_rmse == pytest.approx(np.sqrt(sum(weights) / whole), rel=1e-5)
+    squares = [found[name].relative_rmse ** 2 * values()[name].size for name in found]
+    count = sum(array.size for array in values().values())
+    assert got.relative_rmse == pytest.approx(np.sqrt(sum(squares) / count))
+
+
+def test_the_error_of_a_file_does_not_depend_on_the_units_of_importance(
+    pair: tuple[Path, Path],
+) -> None:
+    """A matrix whose inputs are large says no more of the file, nor does one without importance."""
+
+    def of_file(scale: float) -> float:
+        columns = np.full((1, WIDTH), scale, np.float32)
+        sums = {MATRIX: ColumnSums(columns, np.array([1], np.float32))}
+        return tensor_errors(*pair, ImportanceFile(sums)).relative_rmse
+
+    assert of_file(1e6) == pytest.approx(of_file(1.0)) == pytest.approx(of_file(1e-6))
 
 
 def test_importance_weighs_columns_of_each_matrix_of_a_stack(pair: tuple[Path, Path]) -> None:

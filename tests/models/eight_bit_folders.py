@@ -7,7 +7,7 @@ packed as the format has it, and dequantised by its formula in float32.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,13 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.weights.codecs import BF16, BYTES, F16, F32, SIGNED_BYTES, Codec
-from headrace.weights.safetensors_file import read_safetensors
-from headrace.weights.safetensors_writer import write_safetensors_file
-from headrace.weights.source import TensorSource, source_of_array, source_of_rows
-from tests.models.four_bit_folders import Floats, Folders, Ints, raw
+from headrace.weights.tensors.source import TensorSource, source_of_array, source_of_rows
 from tests.models.four_bit_folders import words as words_of_four
-from tests.models.fp8_folders import is_quantised
-from tests.tiny import write_tiny_hf
+from tests.models.packed_folders import Floats, Folders, Ints, raw, write_packed
 
 INT8_INPUTS = {"num_bits": 8, "type": "int", "strategy": "token", "symmetric": True,
                "dynamic": True, "observer": None}  # fmt: skip
@@ -175,7 +171,7 @@ def scales_of(values: Floats, layout: Layout) -> Floats:
 
 
 def whole_numbers(
-    module: str, values: Floats, layout: Layout, rng: np.random.Generator
+    module: str, values: Floats, rng: np.random.Generator, layout: Layout
 ) -> tuple[list[TensorSource], Floats]:
     """Tensors of a matrix in integers, and the values by the format's formula."""
     rows, columns = values.shape
@@ -257,7 +253,7 @@ def of_bytes(name: str, values: npt.NDArray[np.uint8]) -> TensorSource:
 
 
 def normal_floats(
-    module: str, values: Floats, layout: Layout, rng: np.random.Generator
+    module: str, values: Floats, rng: np.random.Generator, layout: Layout
 ) -> tuple[list[TensorSource], Floats]:
     """The same of a matrix in NF4, its blocks counted through all rows."""
     table = np.array(NORMAL, np.float32)
@@ -298,37 +294,7 @@ def normal_floats(
     ], exact
 
 
-def _written(
-    plain: Path, layout: Layout, seed: int
-) -> Iterator[tuple[str, list[TensorSource], Floats | None]]:
-    rng = np.random.default_rng(seed)
-    for name, tensor in read_safetensors(plain / "model.safetensors").tensors.items():
-        exact = tensor.to_f32()
-        if not is_quantised(name, exact) or not name.endswith(".weight"):
-            yield name, [source_of_array(exact, name)], None
-            continue
-        make = normal_floats if layout.kind == "nf4" else whole_numbers
-        yield name, *make(name.removesuffix("weight"), exact, layout, rng)
-
-
 def write_eight_bits(folder: Path, family: str, layout: Layout, **options: Any) -> Folders:
     """A tiny model of a family in 8 bits or NF4, and one with the same values in F32."""
-    path = write_tiny_hf(folder / "plain", family, **options)  # type: ignore[arg-type]
-    packed, same, values = [], [], {}
-    for name, tensors, exact in _written(path, layout, 0):
-        packed += tensors
-        if exact is None:
-            same += tensors
-        else:
-            values[name] = exact
-            same.append(source_of_array(exact, name, F32))
-    write_safetensors_file(path / "model.safetensors", same)
-    small = folder / "small"
-    small.mkdir(parents=True)
-    for file in ("tokenizer.json", "tokenizer_config.json", "generation_config.json"):
-        (small / file).write_bytes((path / file).read_bytes())
-    config = json.loads((path / "config.json").read_text(encoding="utf-8"))
-    stated = {**config, "quantization_config": layout.stated}
-    (small / "config.json").write_text(json.dumps(stated), encoding="utf-8")
-    write_safetensors_file(small / "model.safetensors", packed)
-    return Folders(small, path, values)
+    make = partial(normal_floats if layout.kind == "nf4" else whole_numbers, layout=layout)
+    return write_packed(folder, family, layout.stated, make, **options)

@@ -7,8 +7,7 @@ formula in float32.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -17,16 +16,10 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from headrace.weights.codecs import BF16, BYTES, F8_E4M3, F16, F32, RAW, Codec
-from headrace.weights.open import open_checkpoint
-from headrace.weights.safetensors_file import read_safetensors
-from headrace.weights.safetensors_writer import write_safetensors_file
-from headrace.weights.source import TensorSource, source_of_array, source_of_rows
-from tests.models.fp8_folders import is_quantised
-from tests.tiny import write_tiny_hf
+from headrace.weights.codecs import BF16, BYTES, F8_E4M3, F16, Codec
+from headrace.weights.tensors.source import TensorSource, source_of_array, source_of_rows
+from tests.models.packed_folders import Floats, Folders, Ints, raw, write_packed
 
-Floats = npt.NDArray[np.float32]
-Ints = npt.NDArray[np.int64]
 E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 AWQ_ROWS = (0, 2, 4, 6, 1, 3, 5, 7)
 
@@ -46,6 +39,13 @@ class Layout(NamedTuple):
     """What stored zero points lack."""
     ordered: bool = False
     """Whether groups are of columns that do not lie together (act-order)."""
+
+    @property
+    def held(self) -> str:
+        """What the matrices are held in, without the size of a block."""
+        if self.kind in ("modelopt", "nvfp4"):
+            return "E2M1"
+        return "MXFP4" if self.kind == "mxfp4" else "I4" if self.symmetric else "U4"
 
 
 def compressed(format: str, **weights: Any) -> dict[str, Any]:
@@ -107,15 +107,6 @@ LAYOUTS: dict[str, Layout] = {
 }  # fmt: skip
 
 
-class Folders(NamedTuple):
-    """A folder of 4 bits and one of the same values."""
-
-    small: Path
-    plain: Path
-    values: dict[str, Floats]
-    """What each matrix of 4 bits stands for, by name."""
-
-
 def words(numbers: Ints, less: int = 0) -> npt.NDArray[np.uint8]:
     """Bytes of words of the numbers [..., n, 8] of 4 bits, the first in the lowest bits; each less
     by one of each number where `less` is 1, as GPTQModel saves zero points.
@@ -125,10 +116,6 @@ def words(numbers: Ints, less: int = 0) -> npt.NDArray[np.uint8]:
         total += numbers[..., place] << (4 * place)
     total = (total - less * 0x11111111) % (1 << 32)
     return np.ascontiguousarray(total.astype("<u4")).view(np.uint8).reshape(len(total), -1)
-
-
-def raw(name: str, rows: npt.NDArray[np.uint8], shape: tuple[int, ...], dtype: str) -> TensorSource:
-    return source_of_rows(rows, shape, name, RAW[dtype])
 
 
 def columns_of_groups(module: str, columns: int, layout: Layout) -> Ints:
@@ -141,7 +128,7 @@ def columns_of_groups(module: str, columns: int, layout: Layout) -> Ints:
 
 
 def whole_numbers(
-    module: str, values: Floats, layout: Layout, rng: np.random.Generator
+    module: str, values: Floats, rng: np.random.Generator, layout: Layout
 ) -> tuple[list[TensorSource], Floats]:
     """Tensors of a matrix in integers, and the values by the format's formula."""
     rows, columns = values.shape
@@ -198,7 +185,7 @@ def whole_numbers(
 
 
 def small_floats(
-    module: str, values: Floats, layout: Layout, rng: np.random.Generator
+    module: str, values: Floats, rng: np.random.Generator, layout: Layout
 ) -> tuple[list[TensorSource], Floats]:
     """The same of a matrix in E2M1."""
     rows, columns = values.shape
@@ -234,44 +221,10 @@ def small_floats(
     return tensors, exact
 
 
-def _written(
-    plain: Path, layout: Layout, seed: int, *, single: bool
-) -> Iterator[tuple[str, list[TensorSource], Floats | None]]:
-    rng = np.random.default_rng(seed)
-    stored = open_checkpoint(plain) if single else read_safetensors(plain / "model.safetensors")
-    for name, tensor in stored.tensors.items():
-        exact = tensor.to_f32()
-        if not is_quantised(name, exact) or not name.endswith(".weight"):
-            yield name, [source_of_array(exact, name)], None
-            continue
-        make = whole_numbers if layout.kind in ("compressed", "gptq", "awq") else small_floats
-        yield name, *make(name.removesuffix("weight"), exact, layout, rng)
-
-
 def write_four_bits(
     folder: Path, family: str, layout: Layout, *, single: bool = False, **options: Any
 ) -> Folders:
-    """A tiny model of a family in 4 bits, and one with the same values in F32.
-
-    single: whether experts that the family has as stacks are written apart, as programs that make
-    4 bits do.
-    """
-    path = write_tiny_hf(folder / "plain", family, **options)  # type: ignore[arg-type]
-    packed, same, values = [], [], {}
-    for name, tensors, exact in _written(path, layout, 0, single=single):
-        packed += tensors
-        if exact is None:
-            same += tensors
-        else:
-            values[name] = exact
-            same.append(source_of_array(exact, name, F32))
-    write_safetensors_file(path / "model.safetensors", same)
-    small = folder / "small"
-    small.mkdir(parents=True)
-    for file in ("tokenizer.json", "tokenizer_config.json", "generation_config.json"):
-        (small / file).write_bytes((path / file).read_bytes())
-    config = json.loads((path / "config.json").read_text(encoding="utf-8"))
-    stated = {**config, "quantization_config": layout.stated}
-    (small / "config.json").write_text(json.dumps(stated), encoding="utf-8")
-    write_safetensors_file(small / "model.safetensors", packed)
-    return Folders(small, path, values)
+    """A tiny model of a family in 4 bits, and one with the same values in F32; as write_packed."""
+    whole = layout.kind in ("compressed", "gptq", "awq")
+    make = partial(whole_numbers if whole else small_floats, layout=layout)
+    return write_packed(folder, family, layout.stated, make, single=single, **options)

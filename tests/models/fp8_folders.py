@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.weights.codecs import BF16, F8_E4M3, F32, Codec
-from headrace.weights.safetensors_file import read_safetensors
-from headrace.weights.safetensors_writer import write_safetensors_file
-from headrace.weights.source import TensorSource, source_of_array, source_of_rows
+from headrace.weights.safetensors.file import read_safetensors
+from headrace.weights.safetensors.writer import write_safetensors_file
+from headrace.weights.tensors.source import TensorSource, source_of_array, source_of_rows
 from tests.tiny import write_tiny_hf
 
 Floats = npt.NDArray[np.float32]
@@ -34,6 +34,12 @@ class Layout(NamedTuple):
     shape: str = "blocks"
     """Of the tensor of scales: "blocks", "spread", "scalar", "one", "rows" or "column"."""
     codec: Codec = F32
+
+    @property
+    def held(self) -> str:
+        """The kind that matrices are held in, and what shares a scale."""
+        scope = "tensor" if self.block[0] == 0 else "channel" if self.block[0] == 1 else "block"
+        return f"{F8_E4M3.name} {scope}"
 
 
 def compressed(strategy: str, **weights: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from headrace import LLM, SamplingParams
 from headrace.text import load_tokenizer
-from headrace.weights.convert import write_hf_folder
+from headrace.weights.conversion.convert import write_hf_folder
 from headrace.weights.open import open_checkpoint
 
 SHIPPED = Path(__file__).resolve().parents[2] / "models/headrace-moe/headrace-moe-q8_0.gguf"

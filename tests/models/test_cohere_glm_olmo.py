@@ -19,11 +19,11 @@ from headrace.models.families.glm4 import Glm4
 from headrace.models.families.olmo2 import Olmo2
 from headrace.ops.interface import Ops
 from headrace.weights.checkpoint import Checkpoint, Conventions
-from headrace.weights.config_reader import ConfigReader
-from headrace.weights.convert import write_gguf, write_hf_folder
+from headrace.weights.conversion.convert import write_gguf, write_hf_folder
+from headrace.weights.model_config.config_reader import ConfigReader
 from headrace.weights.open import open_checkpoint
-from headrace.weights.rope_rows import heads_to_interleaved
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.rope_rows import heads_to_interleaved
+from headrace.weights.tensors.tensor import Tensor
 from tests.models.cases import CASES, Session, prompt
 from tests.tiny import tiny_checkpoint, to_tensor, write_tiny_gguf
 

@@ -18,7 +18,7 @@ from headrace.errors import UnsupportedModelError
 from headrace.models import DecoderConfig, read_config
 from headrace.models.rope import RopeConfig
 from headrace.weights.checkpoint import Checkpoint, Conventions, TokenizerData
-from headrace.weights.config_reader import ConfigReader
+from headrace.weights.model_config.config_reader import ConfigReader
 from tests.tiny import Family, tiny_config
 
 

@@ -10,7 +10,7 @@ import pytest
 from headrace.errors import UnsupportedModelError
 from headrace.models import load_model
 from headrace.ops.interface import Ops
-from headrace.weights.convert import write_hf_folder
+from headrace.weights.conversion.convert import write_hf_folder
 from headrace.weights.open import open_checkpoint
 from tests.models.cases import CASES, IN_GGUF, NOT_IN_GGUF, PROMPT_TOKENS, Session, prompt
 from tests.tiny import tiny_checkpoint, write_tiny_gguf, write_tiny_hf

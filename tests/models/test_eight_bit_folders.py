@@ -18,11 +18,11 @@ from headrace.models import load_model
 from headrace.ops import make_ops
 from headrace.ops.interface import Ops
 from headrace.plan.header import bytes_by_codec
-from headrace.weights.codecs import OF_FOLDERS, RAW
-from headrace.weights.convert import write_gguf, write_hf_folder
+from headrace.weights.codecs import F16, OF_FOLDERS, RAW
+from headrace.weights.conversion.convert import write_gguf, write_hf_folder
 from headrace.weights.open import open_checkpoint
-from headrace.weights.safetensors_file import read_safetensors
-from headrace.weights.source import TensorSource, source_of_array
+from headrace.weights.safetensors.file import read_safetensors
+from headrace.weights.tensors.source import TensorSource, source_of_array
 from tests.models.cases import Session, greedy, prompt
 from tests.models.eight_bit_folders import (
     LAYOUTS,
@@ -33,17 +33,21 @@ from tests.models.eight_bit_folders import (
     signed,
     write_eight_bits,
 )
-from tests.models.four_bit_folders import raw
-from tests.models.test_four_bit_folders import EXPERTS, changed
+from tests.models.packed_folders import (
+    EXPERTS,
+    WIDE,
+    changed,
+    check_changed_headers,
+    raw,
+)
 from tests.models.test_quantised import apart
 
-WIDE = {"hidden": 192, "intermediate": 320, "layers": 2}
-"""Rows of whole groups of 64, and of no whole 128."""
 IDS = prompt(0)[:24]
 Q_PROJ = "model.layers.0.self_attn.q_proj."
 STATE = f"{Q_PROJ}weight.quant_state.bitsandbytes__nf4"
 
 
+@pytest.mark.proves("read", "its formula, every bit", of="name", group="8 bits and NF4")
 @pytest.mark.parametrize("name", LAYOUTS)
 @pytest.mark.parametrize("hidden", [192, 256])
 def test_every_layout_has_the_values_of_its_formats_formula(
@@ -62,6 +66,9 @@ def test_every_layout_has_the_values_of_its_formats_formula(
         assert np.array_equal(tensor.select_rows(order).to_f32(), values[order])
 
 
+@pytest.mark.proves(
+    "run", "the reference backend, and the same numbers in F32", of="name", group="8 bits and NF4"
+)  # fmt: skip
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_every_layout_runs_near_the_same_numbers(
     name: str, tmp_path: Path, reference: Ops, kernels: Ops
@@ -225,34 +232,60 @@ def test_what_is_stated_and_not_read_is_refused_by_name(
         load_model(model, kernels)
 
 
+@pytest.mark.parametrize(
+    ("name", "stated"),
+    [
+        ("W8A16", LAYOUTS["GPTQ"].stated),
+        ("W8A8", LAYOUTS["W8A16 rows"].stated),
+        ("GPTQ", LAYOUTS["blockwise_int8"].stated),
+        ("AWQ", LAYOUTS["W8A16 asymmetric"].stated),
+    ],
+)
+def test_numbers_lie_as_the_config_states_and_not_as_they_are_named(
+    name: str, stated: dict[str, Any], tmp_path: Path
+) -> None:
+    made = write_eight_bits(tmp_path, "qwen3", LAYOUTS[name], **WIDE)
+    path = made.small / "config.json"
+    config = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps({**config, "quantization_config": stated}), encoding="utf-8")
+    with pytest.raises(
+        CheckpointError, match=r"weight.*' is not named as quantization_config|qwei"
+    ):
+        open_checkpoint(made.small)
+
+
+SCALES = {
+    "W8A8": "weight_scale", "blockwise_int8": "weight_scale_inv", "W8A16": "weight_scale",
+    "W4A8": "weight_scale", "GPTQ": "scales", "AWQ": "scales", "NF4": "weight.absmax",
+    "NF4 nested": "weight.nested_absmax",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SCALES)
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e-40])
+def test_a_scale_that_no_group_has_is_an_error_by_name(
+    name: str, value: float, tmp_path: Path
+) -> None:
+    made = write_eight_bits(tmp_path, "qwen3", LAYOUTS[name], hidden=64, intermediate=64, layers=1)
+    tensor_name = f"{Q_PROJ}{SCALES[name]}"
+    stored = read_safetensors(made.small / "model.safetensors", raw=RAW).tensors[tensor_name]
+    scales = stored.to_f32()
+    scales.reshape(-1)[0] = value
+    if name == "NF4 nested" and value == 1e-40:
+        scales[:] = value
+    folder = changed(made, {tensor_name: source_of_array(scales, tensor_name, stored.codec)})
+    weight = open_checkpoint(folder).tensors[f"{Q_PROJ}weight"]
+    if (name == "NF4 nested" or stored.codec is F16) and value == 1e-40:
+        # Rounded to 0, or beside the offset that is added, it is a scale like any other.
+        assert np.isfinite(weight.to_f32()).all()
+        return
+    with pytest.raises(
+        CheckpointError, match=r"tensor model\.layers\.0\.self_attn\.q_proj\.weight"
+    ):
+        weight.to_f32()
+
+
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_headers_that_were_changed_are_read_or_refused(name: str, tmp_path: Path) -> None:
-    """Shapes and dtypes of some tensor, and tensors in each other's place: never another error."""
     made = write_eight_bits(tmp_path, "qwen3", LAYOUTS[name], hidden=64, intermediate=64, layers=1)
-    path, rng = made.small / "model.safetensors", random.Random(name)
-    whole = path.read_bytes()
-    end = 8 + int.from_bytes(whole[:8], "little")
-    for _ in range(25):
-        header = json.loads(whole[8:end])
-        header.pop("__metadata__", None)
-        name_of, other = rng.sample([*header], 2)
-        entry, shape = header[name_of], header[name_of]["shape"]
-        size = int(np.prod(shape))
-        match rng.randrange(4):
-            case 0:
-                entry["shape"] = rng.choice(
-                    [[size], [1, size], [size, 1], [1, *shape], shape[::-1]]
-                )
-            case 1:
-                entry["dtype"] = rng.choice(["F32", "F16", "BF16", "I32", "U8", "I8", "F8_E4M3"])
-            case 2:
-                header[name_of], header[other] = header[other], header[name_of]
-            case _:
-                header[f"{name_of}_2"] = header.pop(name_of)
-        text = json.dumps(header).encode()
-        path.write_bytes(len(text).to_bytes(8, "little") + text + whole[end:])
-        try:
-            for tensor in open_checkpoint(made.small).tensors.values():
-                tensor.to_f32()
-        except (CheckpointError, UnsupportedModelError) as error:
-            assert str(path.parent) in str(error) or "tensor " in str(error)
+    check_changed_headers(made, random.Random(name))

@@ -14,12 +14,13 @@ from headrace.errors import CheckpointError, UnsupportedModelError
 from headrace.models import load_model
 from headrace.ops.interface import Ops
 from headrace.weights.codecs import BF16, BYTES, F8_E4M3, F16, RAW
-from headrace.weights.convert import write_gguf, write_hf_folder
+from headrace.weights.conversion.convert import write_gguf, write_hf_folder
 from headrace.weights.open import open_checkpoint
-from headrace.weights.safetensors_file import read_safetensors
-from headrace.weights.source import TensorSource, source_of_array, source_of_rows
-from tests.models.four_bit_folders import E2M1, LAYOUTS, Folders, Layout, raw, write_four_bits
-from tests.models.test_four_bit_folders import Q_PROJ, WIDE, changed
+from headrace.weights.safetensors.file import read_safetensors
+from headrace.weights.tensors.source import TensorSource, source_of_array, source_of_rows
+from tests.models.four_bit_folders import E2M1, LAYOUTS, Layout, write_four_bits
+from tests.models.packed_folders import WIDE, Folders, changed, raw
+from tests.models.test_four_bit_folders import Q_PROJ
 
 AWQ = LAYOUTS["AWQ"]
 SYMMETRIC = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from pathlib import Path
 
@@ -16,22 +15,28 @@ from headrace.ops import make_ops
 from headrace.ops.interface import Norm, Ops
 from headrace.plan.header import bytes_by_codec
 from headrace.weights.codecs import GROUPED, MXFP4, RAW
-from headrace.weights.convert import write_gguf, write_hf_folder
+from headrace.weights.conversion.convert import write_gguf, write_hf_folder
 from headrace.weights.open import open_checkpoint
-from headrace.weights.safetensors_file import read_safetensors
-from headrace.weights.safetensors_writer import write_safetensors_file
-from headrace.weights.source import TensorSource, source_of_array, source_of_tensor
-from headrace.weights.tensor import Tensor
+from headrace.weights.safetensors.file import read_safetensors
+from headrace.weights.safetensors.writer import write_safetensors_file
+from headrace.weights.tensors.source import TensorSource, source_of_array, source_of_tensor
+from headrace.weights.tensors.tensor import Tensor
 from tests.models.cases import Session, greedy, prompt
-from tests.models.four_bit_folders import LAYOUTS, Folders, raw, write_four_bits
+from tests.models.four_bit_folders import LAYOUTS, write_four_bits
+from tests.models.packed_folders import (
+    EXPERTS,
+    WIDE,
+    changed,
+    check_changed_headers,
+    raw,
+)
 from tests.models.test_quantised import apart
 
-WIDE = {"hidden": 192, "intermediate": 320, "layers": 2}
-"""Rows of whole groups of 64, and of no whole 128."""
 IDS = prompt(0)[:24]
 Q_PROJ = "model.layers.0.self_attn.q_proj."
 
 
+@pytest.mark.proves("read", "its formula, every bit", of="name", group="4 bits")
 @pytest.mark.parametrize("name", LAYOUTS)
 @pytest.mark.parametrize("hidden", [192, 256])
 def test_every_layout_has_the_values_of_its_formats_formula(
@@ -43,11 +48,15 @@ def test_every_layout_has_the_values_of_its_formats_formula(
     for tensor_name, values in made.values.items():
         tensor = checkpoint.tensors[tensor_name]
         assert tensor.codec.name in GROUPED or tensor.codec is MXFP4
+        assert tensor.codec.name.partition("_")[0] == LAYOUTS[name].held
         assert np.array_equal(tensor.to_f32(), values), tensor_name
         order = np.array([3, 0, 3], np.int32)
         assert np.array_equal(tensor.select_rows(order).to_f32(), values[order])
 
 
+@pytest.mark.proves(
+    "run", "the reference backend, and the same numbers in F32", of="name", group="4 bits"
+)  # fmt: skip
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_every_layout_runs_near_the_same_numbers(
     name: str, tmp_path: Path, reference: Ops, kernels: Ops
@@ -61,13 +70,6 @@ def test_every_layout_runs_near_the_same_numbers(
     assert apart(native, small)[0] < 0.01
 
 
-EXPERTS: dict[str, dict[str, int]] = {
-    "qwen3_moe": {"moe_intermediate_size": 64},
-    "deepseek_v3": {"moe_intermediate_size": 64, "q_lora_rank": 64},
-    "minimax_m2": {"intermediate": 64},
-    "glm4_moe": {"moe_intermediate_size": 64},
-}
-"""Families with experts, of widths that are whole blocks."""
 OF_EXPERTS = (
     "W4A16", "W4A16 asymmetric", "GPTQ", "GPTQ asymmetric", "AWQ", "NVFP4 of modelopt",
     "NVFP4 of compressed-tensors", "MXFP4 of compressed-tensors",
@@ -236,22 +238,6 @@ def test_it_is_written_as_numbers(tmp_path: Path) -> None:
         assert file.tensors[name].codec.name == "F32"
 
 
-def changed(made: Folders, change: dict[str, TensorSource | None], **stated: object) -> Path:
-    """The folder with tensors that are others, or missing, or a config that says otherwise."""
-    file = made.small / "model.safetensors"
-    sources: dict[str, TensorSource | None] = {
-        name: source_of_tensor(tensor, name, tensor.codec)
-        for name, tensor in read_safetensors(file, raw=RAW).tensors.items()
-    }
-    sources |= change
-    write_safetensors_file(file, [source for source in sources.values() if source is not None])
-    path = made.small / "config.json"
-    config = json.loads(path.read_text(encoding="utf-8"))
-    config["quantization_config"] |= stated
-    path.write_text(json.dumps(config), encoding="utf-8")
-    return made.small
-
-
 def order_of(columns: int, last: int) -> TensorSource:
     values = np.arange(columns, dtype="<i4") // 32
     values[-1] = last
@@ -301,32 +287,5 @@ def test_scales_that_are_no_numbers_stop_the_load(tmp_path: Path, kernels: Ops) 
 
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_headers_that_were_changed_are_read_or_refused(name: str, tmp_path: Path) -> None:
-    """Shapes and dtypes of some tensor, and tensors in each other's place: never another error."""
     made = write_four_bits(tmp_path, "qwen3", LAYOUTS[name], hidden=64, intermediate=64, layers=1)
-    path, rng = made.small / "model.safetensors", random.Random(name)
-    whole = path.read_bytes()
-    end = 8 + int.from_bytes(whole[:8], "little")
-    for _ in range(25):
-        header = json.loads(whole[8:end])
-        header.pop("__metadata__", None)
-        name_of, other = rng.sample([*header], 2)
-        entry, shape = header[name_of], header[name_of]["shape"]
-        size = int(np.prod(shape))
-        match rng.randrange(4):
-            case 0:
-                entry["shape"] = rng.choice(
-                    [[size], [1, size], [size, 1], [1, *shape], shape[::-1]]
-                )
-            case 1:
-                entry["dtype"] = rng.choice(["F32", "F16", "BF16", "I32", "U8", "F8_E4M3"])
-            case 2:
-                header[name_of], header[other] = header[other], header[name_of]
-            case _:
-                header[f"{name_of}_2"] = header.pop(name_of)
-        text = json.dumps(header).encode()
-        path.write_bytes(len(text).to_bytes(8, "little") + text + whole[end:])
-        try:
-            for tensor in open_checkpoint(made.small).tensors.values():
-                tensor.to_f32()
-        except (CheckpointError, UnsupportedModelError) as error:
-            assert str(path.parent) in str(error) or "tensor " in str(error)
+    check_changed_headers(made, random.Random(name))

@@ -26,16 +26,21 @@ from headrace.ops.cpu import CpuOps
 from headrace.ops.interface import Ops
 from headrace.plan.header import bytes_by_codec
 from headrace.weights.codecs import BF16, F8_E4M3, F32
-from headrace.weights.config_reader import ConfigReader
-from headrace.weights.convert import write_gguf, write_hf_folder
+from headrace.weights.conversion.convert import write_gguf, write_hf_folder
+from headrace.weights.model_config.config_reader import ConfigReader
 from headrace.weights.open import open_checkpoint
-from headrace.weights.safetensors_file import read_safetensors
-from headrace.weights.safetensors_writer import write_safetensors_file
-from headrace.weights.scaled_tensor import ScaledTensor
-from headrace.weights.source import TensorSource, source_of_array, source_of_rows, source_of_tensor
+from headrace.weights.safetensors.file import read_safetensors
+from headrace.weights.safetensors.writer import write_safetensors_file
 from headrace.weights.storage.float8 import with_scales
 from headrace.weights.storage.statement import read_storage
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.scaled_tensor import ScaledTensor
+from headrace.weights.tensors.source import (
+    TensorSource,
+    source_of_array,
+    source_of_rows,
+    source_of_tensor,
+)
+from headrace.weights.tensors.tensor import Tensor
 from tests.models.cases import Session, greedy, prompt
 from tests.models.fp8_folders import FP8, LAYOUTS, Layout, write_fp8
 from tests.models.test_quantised import apart
@@ -46,6 +51,7 @@ WIDE = {"hidden": 192, "intermediate": 320, "layers": 2}
 IDS = prompt(0)[:24]
 
 
+@pytest.mark.proves("read", "ml_dtypes, every bit", of="name", group="FP8")
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_every_layout_has_the_formats_own_values(name: str, tmp_path: Path) -> None:
     made = write_fp8(tmp_path, "qwen3", LAYOUTS[name], **WIDE)
@@ -110,6 +116,9 @@ def test_stacks_that_lie_turned_are_refused(tmp_path: Path) -> None:
         open_checkpoint(made.fp8)
 
 
+@pytest.mark.proves(
+    "run", "the reference backend, and the same numbers in F32", of="name", group="FP8"
+)  # fmt: skip
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_any_scales_run_near_the_same_numbers(name: str, tmp_path: Path, reference: Ops) -> None:
     """On both backends; activations rounded to bfloat16 are the only difference."""

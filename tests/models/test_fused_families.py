@@ -17,7 +17,7 @@ from headrace.models import load_model, read_config
 from headrace.ops.interface import Ops
 from headrace.weights.checkpoint import Checkpoint
 from headrace.weights.open import open_checkpoint
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.tensor import Tensor
 from tests.models.cases import CASES, Session, prompt
 from tests.models.test_batches import run_mixed
 from tests.tiny import tiny_checkpoint, tiny_config, to_tensor, write_tiny_gguf, write_tiny_hf

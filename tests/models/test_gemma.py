@@ -18,8 +18,8 @@ from headrace.models.layer_cache import cache_layout
 from headrace.ops.interface import EmbeddingWeight, Ops
 from headrace.ops.reference.backend import ReferenceOps
 from headrace.weights.architectures import ARCHITECTURES, GGUFKeys
-from headrace.weights.config_reader import ConfigReader
-from headrace.weights.gguf_values import Metadata
+from headrace.weights.gguf.values import Metadata
+from headrace.weights.model_config.config_reader import ConfigReader
 from headrace.weights.open import open_checkpoint
 from tests.models.cases import CASES, Session, prompt
 from tests.tiny import tiny_checkpoint, tiny_config, write_tiny_gguf

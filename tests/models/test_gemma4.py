@@ -17,10 +17,10 @@ from headrace.ops.experts import Routing
 from headrace.ops.interface import Ops
 from headrace.weights.architectures import ARCHITECTURES
 from headrace.weights.checkpoint import Checkpoint, Conventions, TokenizerData
-from headrace.weights.convert import write_gguf
-from headrace.weights.gguf_metadata import metadata_of_config
+from headrace.weights.conversion.convert import write_gguf
+from headrace.weights.gguf.metadata import metadata_of_config
+from headrace.weights.model_config.text_part import text_config, text_part
 from headrace.weights.open import open_checkpoint
-from headrace.weights.text_part import text_config, text_part
 from tests.models.cases import CASES, Session, prompt
 from tests.models.make_goldens import COLUMN_STEP
 from tests.models.test_parity import golden
@@ -178,8 +178,8 @@ def test_a_gguf_file_says_that_v_is_k_by_leaving_it_out(tmp_path: Path) -> None:
 
 def test_gate_and_up_of_all_experts_may_be_one_tensor(tmp_path: Path, reference: Ops) -> None:
     """As llama.cpp's converter writes them: the rows of gate, then those of up."""
-    from headrace.weights.gguf_writer import write_gguf_file
-    from headrace.weights.source import source_of_array
+    from headrace.weights.gguf.writer import write_gguf_file
+    from headrace.weights.tensors.source import source_of_array
 
     path = write_tiny_gguf(tmp_path, FAMILY, **CASES["gemma4-experts"].shape)
     file = open_checkpoint(path)

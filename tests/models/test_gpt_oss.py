@@ -18,7 +18,7 @@ from headrace.ops.experts import Routing
 from headrace.ops.interface import Ops
 from headrace.weights.architectures import ARCHITECTURES
 from headrace.weights.checkpoint import Checkpoint, Conventions, TokenizerData
-from headrace.weights.gguf_metadata import metadata_of_config
+from headrace.weights.gguf.metadata import metadata_of_config
 from headrace.weights.open import open_checkpoint
 from tests.models.cases import CASES, Session, prompt
 from tests.models.make_goldens import COLUMN_STEP

@@ -16,7 +16,7 @@ from headrace.ops.experts import Routing
 from headrace.ops.interface import Ops
 from headrace.weights.architectures import ARCHITECTURES
 from headrace.weights.checkpoint import Checkpoint, Conventions, TokenizerData
-from headrace.weights.gguf_metadata import metadata_of_config
+from headrace.weights.gguf.metadata import metadata_of_config
 from tests.tiny import tiny_checkpoint, tiny_config
 from tests.tiny_families.hunyuan_v1_dense import ALPHA
 

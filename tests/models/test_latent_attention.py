@@ -34,8 +34,8 @@ from headrace.plan.memory.kv_cache import KvCache, KvKind
 from headrace.plan.model.model_shape import shape_of_layers
 from headrace.weights.architectures import ARCHITECTURES
 from headrace.weights.checkpoint import Checkpoint, Conventions, TokenizerData
-from headrace.weights.gguf_metadata import metadata_of_config
-from headrace.weights.text_part import text_config
+from headrace.weights.gguf.metadata import metadata_of_config
+from headrace.weights.model_config.text_part import text_config
 from tests.models.cases import CASES, Session, prompt
 from tests.models.make_goldens import COLUMN_STEP
 from tests.models.test_parity import golden

@@ -13,11 +13,11 @@ from headrace.errors import CheckpointError
 from headrace.models import load_model
 from headrace.ops.interface import Ops
 from headrace.weights.checkpoint import Checkpoint
-from headrace.weights.gguf_split import read_gguf_model
-from headrace.weights.gguf_writer import write_gguf_file
-from headrace.weights.latent_heads import with_joined_heads, with_split_heads
+from headrace.weights.gguf.split import read_gguf_model
+from headrace.weights.gguf.writer import write_gguf_file
 from headrace.weights.open import open_checkpoint
-from headrace.weights.source import source_of_tensor
+from headrace.weights.tensors.latent_heads import with_joined_heads, with_split_heads
+from headrace.weights.tensors.source import source_of_tensor
 from tests.models.cases import Session, prompt
 from tests.tiny import tiny_checkpoint, to_tensor, write_tiny_gguf
 

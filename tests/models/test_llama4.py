@@ -18,14 +18,14 @@ from headrace.ops.experts import Routing
 from headrace.ops.interface import Ops
 from headrace.weights.architectures import ARCHITECTURES
 from headrace.weights.checkpoint import Checkpoint, Conventions, TokenizerData
-from headrace.weights.gguf_metadata import metadata_of_config
-from headrace.weights.gguf_writer import write_gguf_file
+from headrace.weights.gguf.metadata import metadata_of_config
+from headrace.weights.gguf.writer import write_gguf_file
+from headrace.weights.model_config.text_part import text_config
 from headrace.weights.open import open_checkpoint
-from headrace.weights.rope_rows import llama3_factors, llama3_scaling_of
-from headrace.weights.safetensors_file import read_safetensors
-from headrace.weights.source import TensorSource, source_of_array, source_of_tensor
-from headrace.weights.tensor import Tensor
-from headrace.weights.text_part import text_config
+from headrace.weights.safetensors.file import read_safetensors
+from headrace.weights.tensors.rope_rows import llama3_factors, llama3_scaling_of
+from headrace.weights.tensors.source import TensorSource, source_of_array, source_of_tensor
+from headrace.weights.tensors.tensor import Tensor
 from tests.engine.kv.test_groups import held_bytes
 from tests.models.cases import CASES, Session, prompt
 from tests.models.make_goldens import COLUMN_STEP

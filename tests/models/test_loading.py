@@ -17,7 +17,7 @@ from headrace.ops.kv import LayerPlace, RaggedBatch
 from headrace.ops.reference.backend import ReferenceOps
 from headrace.weights.architectures import ROPE_FACTORS
 from headrace.weights.checkpoint import Checkpoint, Conventions
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.tensor import Tensor
 from tests.models.cases import Session, prompt
 from tests.tiny import tiny_checkpoint, to_interleaved, to_tensor
 

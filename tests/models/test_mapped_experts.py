@@ -12,8 +12,8 @@ from headrace.engine.memory.expert_memory import plan_weights
 from headrace.models import load_model
 from headrace.ops import make_ops
 from headrace.weights.open import open_checkpoint
-from headrace.weights.pieces import SplitTensor, TurnedTensor
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.pieces import SplitTensor, TurnedTensor
+from headrace.weights.tensors.tensor import Tensor
 from tests.engine.mock import real_ops
 from tests.models.cases import Session, prompt
 from tests.models.test_expert_families import WITH_EXPERTS

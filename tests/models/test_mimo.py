@@ -14,7 +14,7 @@ from headrace.errors import CheckpointError, UnsupportedModelError
 from headrace.models import DecoderConfig, load_model, read_config
 from headrace.ops.interface import Ops
 from headrace.weights.checkpoint import Checkpoint, Conventions, TokenizerData
-from headrace.weights.convert import write_gguf
+from headrace.weights.conversion.convert import write_gguf
 from tests.models.cases import Session, prompt
 from tests.tiny import tiny_checkpoint, tiny_config, to_tensor
 

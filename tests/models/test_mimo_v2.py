@@ -18,8 +18,8 @@ from headrace.ops.experts import Routing
 from headrace.ops.interface import Ops
 from headrace.weights.architectures import ARCHITECTURES
 from headrace.weights.checkpoint import Checkpoint, Conventions, TokenizerData
-from headrace.weights.convert import write_gguf
-from headrace.weights.gguf_metadata import metadata_of_config
+from headrace.weights.conversion.convert import write_gguf
+from headrace.weights.gguf.metadata import metadata_of_config
 from tests.tiny import tiny_checkpoint, tiny_config, to_tensor
 
 FAMILY = "mimo_v2_flash"

@@ -16,7 +16,7 @@ from headrace.ops.experts import Routing
 from headrace.ops.interface import Ops
 from headrace.weights.architectures import ARCHITECTURES
 from headrace.weights.checkpoint import Checkpoint, Conventions, TokenizerData
-from headrace.weights.gguf_metadata import metadata_of_config
+from headrace.weights.gguf.metadata import metadata_of_config
 from tests.models.cases import Session, prompt
 from tests.models.make_goldens import COLUMN_STEP
 from tests.models.test_parity import golden

@@ -20,12 +20,12 @@ from headrace.models import load_model
 from headrace.ops import make_ops
 from headrace.ops.interface import Ops
 from headrace.weights.codecs import BYTES, F32
-from headrace.weights.convert import write_gguf, write_hf_folder
+from headrace.weights.conversion.convert import write_gguf, write_hf_folder
 from headrace.weights.open import open_checkpoint
-from headrace.weights.pieces import PiecedTensor
-from headrace.weights.safetensors_file import read_safetensors
-from headrace.weights.safetensors_writer import write_safetensors_file
-from headrace.weights.source import TensorSource, source_of_array, source_of_tensor
+from headrace.weights.safetensors.file import read_safetensors
+from headrace.weights.safetensors.writer import write_safetensors_file
+from headrace.weights.tensors.pieces import PiecedTensor
+from headrace.weights.tensors.source import TensorSource, source_of_array, source_of_tensor
 from tests.engine.mock import real_ops
 from tests.models.cases import GREEDY_STEPS, Session, greedy, prompt
 from tests.models.test_containers import SHORT_PROMPT_TOKENS
@@ -105,6 +105,9 @@ def write_published(folder: Path, seed: int = 0, **quantization: Any) -> Publish
     return Published(path, plain, values["gate_up_proj"], values["down_proj"])
 
 
+@pytest.mark.proves(
+    "read", "a decoder of the test, every bit", kinds=("MXFP4 of gpt-oss",), group="4 bits"
+)
 def test_experts_in_mxfp4_have_the_values_that_another_decoder_gives(tmp_path: Path) -> None:
     made = write_published(tmp_path)
     published, plain = open_checkpoint(made.folder), open_checkpoint(made.plain)
@@ -127,6 +130,7 @@ def test_experts_in_mxfp4_have_the_values_that_another_decoder_gives(tmp_path: P
     assert len(experts) == 72 and all(isinstance(tensor, PiecedTensor) for tensor in experts)
 
 
+@pytest.mark.proves("run", "its GGUF file, every bit", kinds=("MXFP4 of gpt-oss",), group="4 bits")
 def test_a_folder_in_mxfp4_runs_as_its_gguf_file_and_near_its_numbers(
     kernels: Ops, tmp_path: Path
 ) -> None:
@@ -164,6 +168,10 @@ def check_published(backends: list[Ops], tmp_path: Path, ids: list[int]) -> None
         assert continuations[0] == continuations[1]
 
 
+@pytest.mark.proves("read", "transformers, every bit", kinds=("MXFP4 of gpt-oss",), group="4 bits")
+@pytest.mark.proves(
+    "elsewhere", "transformers", kinds=("MXFP4 of gpt-oss",), group="4 bits"
+)  # fmt: skip
 @pytest.mark.torch
 def test_a_folder_in_mxfp4_is_what_transformers_makes_of_it(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch", reason="transformers reads the folder with it")
@@ -237,6 +245,25 @@ def test_experts_in_another_form_are_refused(
 ) -> None:
     with pytest.raises(CheckpointError, match=words):
         open_checkpoint(changed_folder(tmp_path, change))
+
+
+@pytest.mark.parametrize("exponent", [253, 255])
+def test_an_exponent_without_finite_values_stops_the_load(
+    exponent: int, tmp_path: Path, kernels: Ops
+) -> None:
+    exponents = np.full((6, 64, 2), 124, np.uint8)
+    # Row 9 of gate and up in turn is row 4 of up.
+    exponents[3, 9, 1] = exponent
+    folder = changed_folder(
+        tmp_path, {f"{NAME}_scales": in_bytes(f"{NAME}_scales", exponents)}
+    )  # fmt: skip
+    checkpoint = open_checkpoint(folder)
+    words = rf"experts\.3\.up_proj\.weight: block 1 of row 4 has the exponent {exponent}; it has"
+    for ops in (kernels, real_ops("reference")):
+        with pytest.raises(CheckpointError, match=words):
+            load_model(checkpoint, ops)
+    with pytest.raises(CheckpointError, match=words):
+        write_gguf(checkpoint, tmp_path / "m.gguf", None)
 
 
 def test_bytes_are_refused_in_other_families(tmp_path: Path) -> None:

@@ -15,13 +15,13 @@ from headrace.models import DecoderConfig, load_model, read_config
 from headrace.models.layer_cache import LayerKV
 from headrace.ops.interface import Ops
 from headrace.weights.architectures import ARCHITECTURES
-from headrace.weights.block_configs import multiplier_of, width_of
 from headrace.weights.checkpoint import Checkpoint, Conventions, TokenizerData
-from headrace.weights.convert import write_hf_folder
-from headrace.weights.gguf_metadata import metadata_of_config
-from headrace.weights.gguf_writer import write_gguf_file
+from headrace.weights.conversion.convert import write_hf_folder
+from headrace.weights.gguf.metadata import metadata_of_config
+from headrace.weights.gguf.writer import write_gguf_file
+from headrace.weights.model_config.block_configs import multiplier_of, width_of
 from headrace.weights.open import open_checkpoint
-from headrace.weights.source import source_of_tensor
+from headrace.weights.tensors.source import source_of_tensor
 from tests.models.cases import CASES, Session, prompt
 from tests.tiny import tiny_checkpoint, tiny_config, write_tiny_gguf
 from tests.tiny_families.nemotron_nas import BLOCKS, block

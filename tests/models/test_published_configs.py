@@ -12,7 +12,7 @@ from headrace.errors import UnsupportedModelError
 from headrace.models import DecoderConfig, read_config
 from headrace.weights.architectures import ARCHITECTURES
 from headrace.weights.checkpoint import Checkpoint, Conventions, TokenizerData
-from headrace.weights.gguf_metadata import metadata_of_config
+from headrace.weights.gguf.metadata import metadata_of_config
 from tests.tiny import tiny_config
 
 # What published configs say, keys of no effect left out where a test of its own has them.

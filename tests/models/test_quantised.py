@@ -24,9 +24,9 @@ from headrace.ops import make_ops
 from headrace.ops.interface import Ops
 from headrace.weights.checkpoint import Checkpoint
 from headrace.weights.codecs import CODECS, get_codec
-from headrace.weights.convert import write_gguf
+from headrace.weights.conversion.convert import write_gguf
 from headrace.weights.open import open_checkpoint
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.tensor import Tensor
 from tests.models.cases import Session, prompt
 from tests.models.test_batches import run_mixed
 from tests.tiny import tiny_checkpoint, tiny_config

@@ -16,10 +16,10 @@ from headrace.ops.experts import Routing
 from headrace.ops.interface import Ops
 from headrace.weights.architectures import ARCHITECTURES
 from headrace.weights.checkpoint import Checkpoint, Conventions, TokenizerData
-from headrace.weights.gguf_metadata import metadata_of_config
+from headrace.weights.gguf.metadata import metadata_of_config
+from headrace.weights.model_config.text_part import text_config
 from headrace.weights.open import open_checkpoint
-from headrace.weights.safetensors_file import read_safetensors
-from headrace.weights.text_part import text_config
+from headrace.weights.safetensors.file import read_safetensors
 from tests.models.cases import CASES, Session, prompt
 from tests.models.make_goldens import COLUMN_STEP
 from tests.models.test_parity import golden
@@ -174,8 +174,8 @@ def test_the_outer_config_says_whether_lm_head_is_tied() -> None:
 
 @pytest.mark.parametrize("shares", [None, [24, 20], 24, [24.0, 20.0, 20.0]])
 def test_axes_of_a_gguf_file_are_checked(shares: Any, tmp_path: Path) -> None:
-    from headrace.weights.gguf_writer import write_gguf_file
-    from headrace.weights.source import source_of_tensor
+    from headrace.weights.gguf.writer import write_gguf_file
+    from headrace.weights.tensors.source import source_of_tensor
     from tests.tiny import write_tiny_gguf
 
     file = open_checkpoint(write_tiny_gguf(tmp_path, DENSE))

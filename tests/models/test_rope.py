@@ -11,7 +11,7 @@ import pytest
 
 from headrace.errors import HeadraceError, UnsupportedModelError
 from headrace.models.rope import RopeConfig, rotation
-from headrace.weights.config_reader import ConfigReader
+from headrace.weights.model_config.config_reader import ConfigReader
 
 LLAMA3 = RopeConfig(5e5, "llama3", 8.0, 1.0, 4.0, 8192)
 PLAIN = RopeConfig(theta=10000.0)

@@ -13,7 +13,7 @@ import pytest
 
 from headrace.models import load_model
 from headrace.ops import make_ops
-from headrace.weights.convert import write_gguf
+from headrace.weights.conversion.convert import write_gguf
 from headrace.weights.open import open_checkpoint
 from tests.models.shipped_moe import (
     BEGINNINGS,

@@ -14,7 +14,7 @@ from headrace.models.query_scaling import QueryScaling
 from headrace.models.rope import RopeConfig
 from headrace.weights.architectures import ARCHITECTURES
 from headrace.weights.checkpoint import Checkpoint, Conventions, TokenizerData
-from headrace.weights.gguf_metadata import metadata_of_config
+from headrace.weights.gguf.metadata import metadata_of_config
 
 LAYERS = 7
 SIZES = {

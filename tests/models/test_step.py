@@ -19,10 +19,10 @@ from headrace.ops.experts import Routing
 from headrace.ops.interface import Ops
 from headrace.weights.architectures import ARCHITECTURES
 from headrace.weights.checkpoint import Checkpoint, Conventions, TokenizerData
-from headrace.weights.convert import write_gguf, write_hf_folder
-from headrace.weights.gguf_metadata import metadata_of_config
+from headrace.weights.conversion.convert import write_gguf, write_hf_folder
+from headrace.weights.gguf.metadata import metadata_of_config
+from headrace.weights.model_config.text_part import text_config
 from headrace.weights.open import open_checkpoint
-from headrace.weights.text_part import text_config
 from tests.models.cases import Session, prompt
 from tests.models.whole_folders import write_whole
 from tests.tiny import tiny_checkpoint, tiny_config, to_tensor

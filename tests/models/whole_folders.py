@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from headrace.weights.safetensors_file import read_safetensors
-from headrace.weights.safetensors_writer import write_safetensors_file
-from headrace.weights.source import source_of_array, source_of_tensor
+from headrace.weights.safetensors.file import read_safetensors
+from headrace.weights.safetensors.writer import write_safetensors_file
+from headrace.weights.tensors.source import source_of_array, source_of_tensor
 from tests.tiny import Family, write_tiny_hf
 from tests.tiny_families.base import Shapes
 

@@ -12,7 +12,7 @@ from headrace.ops import BACKENDS, make_ops
 from headrace.ops.interface import Ops
 from headrace.ops.shared import stacked_bias
 from headrace.weights.codecs import get_codec
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.tensor import Tensor
 
 
 def tensor(values: npt.ArrayLike, name: str = "t") -> Tensor:

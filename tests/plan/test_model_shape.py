@@ -18,7 +18,7 @@ from headrace.plan.model.model_shape import (
     shape_of_config,
 )
 from headrace.plan.step.step import StepCounter, Storage
-from headrace.weights.gguf_file import read_gguf
+from headrace.weights.gguf.file import read_gguf
 from tests.tiny import tiny_checkpoint, tiny_config, write_tiny_hf
 from tests.tiny_families import tiny_family, tiny_family_names
 

@@ -22,7 +22,7 @@ from headrace.structured.composition import Composition
 from headrace.structured.grammar import Grammar
 from headrace.structured.limits import DEFAULT, depth_of
 from headrace.structured.vocabulary import Vocabulary
-from headrace.weights.tokenizer_data import TokenizerData
+from headrace.weights.tokenizer.data import TokenizerData
 from tests.text import assets, vocabularies
 
 KINDS = {

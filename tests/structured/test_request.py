@@ -52,6 +52,22 @@ def test_the_clients_own_options_of_llguidance_are_not_used() -> None:
     assert grammar_of({"guided_json": lenient}) == grammar_of({"guided_json": SCHEMA})
 
 
+def test_what_is_too_large_is_refused_before_it_is_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refused(value: object) -> bytes:
+        raise AssertionError("all of it was written as JSON")
+
+    monkeypatch.setattr("msgspec.json.encode", refused)
+    texts = {"enum": ["x" * 1000] * 600}
+    circle: dict[str, Any] = {"items": {}}
+    circle["items"] = circle
+    for schema in (texts, {"enum": [0] * 600_000}, {"x" * 600_000: 0}, circle):
+        with pytest.raises(RequestError, match="bytes of JSON or more; at most 524288") as error:
+            grammar_of({"guided_json": schema})
+        assert error.value.code == "grammar_too_large"
+
+
 def test_an_object_without_a_schema() -> None:
     for fields in (
         {"response_format": {"type": "json_object"}},

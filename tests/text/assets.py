@@ -12,7 +12,7 @@ from typing import Any
 
 from headrace.text import Tokenizer
 from headrace.text.byte_alphabet import BYTE_OF_CHAR
-from headrace.weights.sentencepiece_model import sentencepiece_entries
+from headrace.weights.tokenizer.sentencepiece_model import sentencepiece_entries
 from tests.text.vocabularies import CONTROL, NORMAL, composed_arrays, from_gguf, from_json, real
 
 _CHAR_OF_BYTE = {byte: char for char, byte in BYTE_OF_CHAR.items()}

@@ -19,9 +19,9 @@ import pytest
 from headrace.errors import TemplateError
 from headrace.models.families import FAMILIES
 from headrace.text import ChatTemplate, Tokenizer, load_tokenizer
-from headrace.weights.pretokenizers import PRETOKENIZERS
-from headrace.weights.sentencepiece_model import sentencepiece_entries
-from headrace.weights.tokenizer_data import TokenizerData
+from headrace.weights.tokenizer.data import TokenizerData
+from headrace.weights.tokenizer.pretokenizers import PRETOKENIZERS
+from headrace.weights.tokenizer.sentencepiece_model import sentencepiece_entries
 from tests.text.assets import MISTRAL
 from tests.text.reference_tokenizer import (
     Added,

@@ -15,8 +15,8 @@ from headrace.text import ChatTemplate, Tokenizer, load_tokenizer
 from headrace.text.byte_alphabet import BYTE_OF_CHAR
 from headrace.text.plain_text import WHITE_SPACE
 from headrace.text.vocabulary import Vocabulary
-from headrace.weights.added_tokens import TokenFlags
-from headrace.weights.tokenizer_data import TokenizerData
+from headrace.weights.tokenizer.added_tokens import TokenFlags
+from headrace.weights.tokenizer.data import TokenizerData
 from tests.text.test_gguf_damage import with_token
 from tests.text.vocabularies import CONTROL, NORMAL, byte_level, from_gguf, sentencepiece
 

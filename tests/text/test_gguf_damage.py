@@ -13,9 +13,14 @@ import pytest
 
 from headrace.errors import CheckpointError, HeadraceError
 from headrace.text.gguf_vocabulary import derive_merges
-from headrace.weights.bpe_scores import scores_of_merges
-from headrace.weights.piece_cuts import MAX_PIECE_CHARS, MAX_TOTAL_CHARS, check_pieces, cuts_of
-from headrace.weights.sentencepiece_model import sentencepiece_entries
+from headrace.weights.tokenizer.bpe_scores import scores_of_merges
+from headrace.weights.tokenizer.piece_cuts import (
+    MAX_PIECE_CHARS,
+    MAX_TOTAL_CHARS,
+    check_pieces,
+    cuts_of,
+)
+from headrace.weights.tokenizer.sentencepiece_model import sentencepiece_entries
 from tests.text.vocabularies import (
     BYTE,
     CONTROL,

@@ -11,7 +11,7 @@ import pytest
 from tokenizers import Regex, pre_tokenizers
 
 from headrace.errors import UnsupportedModelError
-from headrace.weights.pretokenizers import PRETOKENIZERS, name_of, splitting_of
+from headrace.weights.tokenizer.pretokenizers import PRETOKENIZERS, name_of, splitting_of
 from tests.text.vocabularies import byte_level, from_gguf
 
 CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"

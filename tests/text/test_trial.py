@@ -11,7 +11,7 @@ import pytest
 
 from headrace.errors import CheckpointError, RequestError
 from headrace.text import trial
-from headrace.weights.pretokenizers import PRETOKENIZERS
+from headrace.weights.tokenizer.pretokenizers import PRETOKENIZERS
 from tests.text.test_library import write_and_load
 from tests.text.vocabularies import from_json
 from tests.tiny import tokenizer_json

@@ -16,7 +16,7 @@ import pytest
 
 from headrace.errors import UnsupportedModelError
 from headrace.text import ChatTemplate
-from headrace.weights.sentencepiece_model import sentencepiece_entries
+from headrace.weights.tokenizer.sentencepiece_model import sentencepiece_entries
 from tests.text.assets import MISTRAL, mistral, vocabulary
 from tests.text.vocabularies import from_gguf, from_json, gguf_arrays
 

@@ -10,8 +10,8 @@ from typing import Any
 from headrace.text import Tokenizer, load_tokenizer
 from headrace.text.byte_alphabet import BYTE_OF_CHAR
 from headrace.weights.checkpoint import TokenizerData
-from headrace.weights.gguf_file import read_gguf
-from headrace.weights.gguf_tokenizer import tokenizer_of_gguf
+from headrace.weights.gguf.file import read_gguf
+from headrace.weights.gguf.tokenizer import tokenizer_of_gguf
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 

@@ -49,6 +49,12 @@ def test_every_config_that_is_not_quantised_opens_or_names_its_architecture(
                for _, config, beside in found) >= 11  # fmt: skip
 
 
+def test_what_the_page_says_of_published_configs_is_so(shared_assets: Path) -> None:
+    """Otherwise: `python -m tools.count_models --record`, then `make docs`."""
+    found = count_models.recorded_configs(shared_assets / "model-configs" / "hf-config")
+    assert found == json.loads(count_models.RECORD.read_text(encoding="utf-8"))
+
+
 @pytest.mark.matrix
 def test_architectures_of_published_configs_run_as_tiny_models(shared_assets: Path) -> None:
     outcomes = list(count_models.count_configs(shared_assets / "model-configs" / "hf-config"))

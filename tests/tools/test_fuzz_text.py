@@ -8,7 +8,7 @@ import random
 import pytest
 
 from headrace.text import Tokenizer, load_tokenizer
-from headrace.weights.tokenizer_data import TokenizerData
+from headrace.weights.tokenizer.data import TokenizerData
 from tests.text.vocabularies import byte_level
 from tools.fuzz import harness, templates, tokenizers
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from headrace.weights.convert import convert_to_gguf, write_hf_folder
+from headrace.weights.conversion.convert import convert_to_gguf, write_hf_folder
 from headrace.weights.open import open_checkpoint
 from training.models.config import BASE, ModelConfig
 from training.models.moe_config import (

@@ -9,7 +9,7 @@ import pytest
 
 from headrace.text import ChatTemplate
 from headrace.text.tokenizer import load_tokenizer
-from headrace.weights.tokenizer_data import TokenizerData
+from headrace.weights.tokenizer.data import TokenizerData
 from training.data.tokenizer import (
     CHAT_TEMPLATE_FILE,
     CONTROL_TOKENS,

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from headrace.text import load_tokenizer
-from headrace.weights.added_tokens import NO_FLAGS, TokenFlags, flag_rule
-from headrace.weights.gguf_file import read_gguf
-from headrace.weights.gguf_tokenizer import tokenizer_of_gguf
-from headrace.weights.hf_tokenizer import tokenizer_arrays
+from headrace.weights.gguf.file import read_gguf
+from headrace.weights.gguf.tokenizer import tokenizer_of_gguf
 from headrace.weights.open import open_checkpoint
-from headrace.weights.sentencepiece_model import stated_flags
+from headrace.weights.tokenizer.added_tokens import NO_FLAGS, TokenFlags, flag_rule
+from headrace.weights.tokenizer.hf_tokenizer import tokenizer_arrays
+from headrace.weights.tokenizer.sentencepiece_model import stated_flags
 
 from .builders import hf_arrays, write_gguf_with_library, write_hf
 from .test_hf_tokenizer import spm_json

@@ -13,12 +13,12 @@ from headrace.errors import CheckpointError, UnsupportedModelError
 from headrace.models import read_config
 from headrace.weights.architectures import ARCHITECTURES, ROPE_FACTOR_NAMES
 from headrace.weights.checkpoint import Checkpoint, Conventions, TokenizerData
-from headrace.weights.convert import write_gguf, write_hf_folder
-from headrace.weights.gguf_metadata import metadata_of_config
-from headrace.weights.gguf_writer import write_gguf_file
+from headrace.weights.conversion.convert import write_gguf, write_hf_folder
+from headrace.weights.gguf.metadata import metadata_of_config
+from headrace.weights.gguf.writer import write_gguf_file
 from headrace.weights.open import open_checkpoint
-from headrace.weights.source import source_of_array
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.source import source_of_array
+from headrace.weights.tensors.tensor import Tensor
 from tests.tiny import tiny_checkpoint, tiny_config, write_tiny_gguf, write_tiny_hf
 from tests.tiny_families import tiny_family_names
 

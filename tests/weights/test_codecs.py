@@ -22,7 +22,7 @@ from headrace.weights.codecs import (
     get_codec,
 )
 from headrace.weights.codecs.code_books import code_book
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.tensor import Tensor
 
 NAMES = tuple(CODECS)
 WIDTH = 512
@@ -87,6 +87,10 @@ def test_facts_match_gguf_py(name: str) -> None:
     assert codec.row_bytes(WIDTH) == WIDTH // elements * n_bytes
 
 
+@pytest.mark.proves(
+    "read", "gguf-py, every bit", of="name",
+    but=dict.fromkeys(("Q1_0", "Q2_0"), "what ggml's C code does, value by value"),
+)  # fmt: skip
 @pytest.mark.parametrize("name", NAMES)
 def test_many_random_blocks_decode_as_gguf_py(name: str) -> None:
     codec = get_codec(name)

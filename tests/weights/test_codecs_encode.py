@@ -91,6 +91,8 @@ def check_encoding(name: str, data: st.DataObject) -> None:
     assert_encodes_as_library(name, mixed)
 
 
+@pytest.mark.proves("made", "gguf-py, every byte", of="name")
+@pytest.mark.proves("elsewhere", "gguf-py", of="name")
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("scale", [1e-30, 1e-7, 1e-3, 0.02, 1.0, 1e3])
 def test_many_values_encode_as_gguf_py(name: str, scale: float) -> None:

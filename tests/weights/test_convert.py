@@ -14,9 +14,9 @@ import pytest
 from headrace.errors import CheckpointError, HeadraceError, UnsupportedModelError
 from headrace.weights.checkpoint import Checkpoint
 from headrace.weights.codecs import get_codec
-from headrace.weights.convert import convert_to_gguf, write_gguf, write_hf_folder
+from headrace.weights.conversion.convert import convert_to_gguf, write_gguf, write_hf_folder
 from headrace.weights.open import open_checkpoint
-from headrace.weights.rope_rows import heads_to_half
+from headrace.weights.tensors.rope_rows import heads_to_half
 
 from .builders import (
     HEAD_DIM,

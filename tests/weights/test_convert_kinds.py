@@ -11,11 +11,11 @@ import pytest
 from benchmarks.random_rows import random_rows
 from headrace.errors import CheckpointError
 from headrace.weights.codecs import CODECS, get_codec
-from headrace.weights.convert import convert_to_gguf, write_gguf, write_hf_folder
-from headrace.weights.gguf_file import read_gguf
-from headrace.weights.gguf_writer import write_gguf_file
+from headrace.weights.conversion.convert import convert_to_gguf, write_gguf, write_hf_folder
+from headrace.weights.gguf.file import read_gguf
+from headrace.weights.gguf.writer import write_gguf_file
 from headrace.weights.open import open_checkpoint
-from headrace.weights.source import source_of_array, source_of_rows
+from headrace.weights.tensors.source import source_of_array, source_of_rows
 
 from .builders import hf_arrays, hf_config, write_hf
 
@@ -66,7 +66,7 @@ def test_every_kind_is_copied_byte_for_byte_and_decoded_for_safetensors(
 
 
 def test_file_types_are_llama_cpps(tmp_path: Path) -> None:
-    from headrace.weights.gguf_values import FILE_TYPES
+    from headrace.weights.gguf.values import FILE_TYPES
 
     assert set(FILE_TYPES) == set(CODECS)
     assert FILE_TYPES["Q2_0"] == 41 and 41 not in set(gguf.LlamaFileType)  # llama.h alone has it

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from headrace.errors import UnsupportedModelError
-from headrace.weights.config_reader import ConfigReader
-from headrace.weights.convert import convert_to_gguf, write_hf_folder
+from headrace.weights.conversion.convert import convert_to_gguf, write_hf_folder
+from headrace.weights.model_config.config_reader import ConfigReader
+from headrace.weights.model_config.rope_config import RopeConfig
 from headrace.weights.open import open_checkpoint
-from headrace.weights.rope_config import RopeConfig
-from headrace.weights.rope_rows import llama3_factors
+from headrace.weights.tensors.rope_rows import llama3_factors
 
 from .builders import HEAD_DIM, byte_tokenizer, hf_arrays, hf_config, write_hf
 

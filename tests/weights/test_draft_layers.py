@@ -14,10 +14,10 @@ from headrace.errors import UnsupportedModelError
 from headrace.models import load_model
 from headrace.ops import make_ops
 from headrace.weights.architectures import ARCHITECTURES
-from headrace.weights.convert import write_gguf, write_hf_folder
+from headrace.weights.conversion.convert import write_gguf, write_hf_folder
 from headrace.weights.open import open_checkpoint
-from headrace.weights.safetensors_writer import write_safetensors_file
-from headrace.weights.source import source_of_tensor
+from headrace.weights.safetensors.writer import write_safetensors_file
+from headrace.weights.tensors.source import source_of_tensor
 from tests.tiny import (
     to_tensor,
     write_tiny_hf,

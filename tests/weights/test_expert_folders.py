@@ -12,12 +12,12 @@ import pytest
 from headrace.errors import CheckpointError
 from headrace.weights.architectures import ARCHITECTURES
 from headrace.weights.checkpoint import Checkpoint
-from headrace.weights.convert import write_gguf, write_hf_folder
-from headrace.weights.expert_stacks import MAX_EXPERTS
+from headrace.weights.conversion.convert import write_gguf, write_hf_folder
 from headrace.weights.open import open_checkpoint
-from headrace.weights.safetensors_file import read_safetensors
-from headrace.weights.safetensors_writer import write_safetensors_file
-from headrace.weights.source import source_of_array
+from headrace.weights.safetensors.file import read_safetensors
+from headrace.weights.safetensors.writer import write_safetensors_file
+from headrace.weights.tensors.expert_stacks import MAX_EXPERTS
+from headrace.weights.tensors.source import source_of_array
 from tests.tiny import (
     tiny_checkpoint,
     tiny_config,

@@ -17,13 +17,13 @@ from headrace.errors import CheckpointError, UnsupportedModelError
 from headrace.weights.architectures import ARCHITECTURES
 from headrace.weights.checkpoint import Checkpoint
 from headrace.weights.codecs import get_codec
-from headrace.weights.convert import write_gguf, write_hf_folder
-from headrace.weights.expert_stacks import MAX_EXPERTS
-from headrace.weights.gguf_metadata import metadata_of_config
-from headrace.weights.gguf_writer import write_gguf_file
+from headrace.weights.conversion.convert import write_gguf, write_hf_folder
+from headrace.weights.gguf.metadata import metadata_of_config
+from headrace.weights.gguf.writer import write_gguf_file
 from headrace.weights.open import open_checkpoint
-from headrace.weights.source import source_of_array, source_of_tensor
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.expert_stacks import MAX_EXPERTS
+from headrace.weights.tensors.source import source_of_array, source_of_tensor
+from headrace.weights.tensors.tensor import Tensor
 from tests.tiny import (
     tiny_checkpoint,
     tiny_config,

@@ -11,7 +11,7 @@ import pytest
 from headrace.errors import CheckpointError
 from headrace.models import load_model
 from headrace.ops import make_ops
-from headrace.weights.convert import write_hf_folder
+from headrace.weights.conversion.convert import write_hf_folder
 from headrace.weights.open import open_checkpoint
 from tests.models.cases import Session, prompt
 from tests.tiny import tiny_checkpoint, write_tiny_gguf, write_tiny_hf

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from headrace.weights.checkpoint import Conventions
-from headrace.weights.fused_rows import grouped_to_joined, joined_to_grouped, loaded_order
-from headrace.weights.rope_rows import heads_to_half
+from headrace.weights.tensors.fused_rows import grouped_to_joined, joined_to_grouped, loaded_order
+from headrace.weights.tensors.rope_rows import heads_to_half
 from tests.tiny import to_tensor
 
 SHAPES = [(4, 1, 2), (4, 2, 6), (6, 6, 4), (71, 1, 2), (8, 4, 2)]

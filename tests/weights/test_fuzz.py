@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from headrace.errors import CheckpointError, HeadraceError, UnsupportedModelError
-from headrace.weights.gguf_file import read_gguf
+from headrace.weights.gguf.file import read_gguf
 from headrace.weights.open import open_checkpoint
-from headrace.weights.safetensors_file import read_safetensors
-from tools.fuzz import four_bits as four_bits_fuzzer
+from headrace.weights.safetensors.file import read_safetensors
 from tools.fuzz import gguf as gguf_fuzzer
 from tools.fuzz import harness
+from tools.fuzz import quantised_folders as quantised_folders_fuzzer
 from tools.fuzz import safetensors as safetensors_fuzzer
 from tools.fuzz import tokenizer_json as tokenizer_json_fuzzer
 
@@ -190,11 +190,11 @@ def test_damaged_json_beside_the_weights(tmp_path: Path) -> None:
     [
         pytest.param(gguf_fuzzer, 100, id="gguf"),
         pytest.param(safetensors_fuzzer, 250, id="hf"),
-        pytest.param(four_bits_fuzzer, 60, id="four-bits"),
+        pytest.param(quantised_folders_fuzzer, 90, id="quantised"),
         pytest.param(tokenizer_json_fuzzer, 14, id="tokenizer"),
         pytest.param(gguf_fuzzer, 1200, id="gguf-longer", marks=pytest.mark.long),
         pytest.param(safetensors_fuzzer, 500, id="hf-longer", marks=pytest.mark.long),
-        pytest.param(four_bits_fuzzer, 2000, id="four-bits-longer", marks=pytest.mark.long),
+        pytest.param(quantised_folders_fuzzer, 3000, id="quantised-longer", marks=pytest.mark.long),
         pytest.param(tokenizer_json_fuzzer, 200, id="tokenizer-longer", marks=pytest.mark.long),
     ],
 )

@@ -12,11 +12,11 @@ import pytest
 from headrace.errors import CheckpointError, HeadraceError, UnsupportedModelError
 from headrace.weights.architectures import ARCHITECTURES, architecture_of_config
 from headrace.weights.checkpoint import Checkpoint
-from headrace.weights.gguf_values import Typed, ValueType
-from headrace.weights.gguf_writer import write_gguf_file
+from headrace.weights.gguf.values import Typed, ValueType
+from headrace.weights.gguf.writer import write_gguf_file
 from headrace.weights.open import open_checkpoint
-from headrace.weights.rope_rows import heads_to_half
-from headrace.weights.source import source_of_array
+from headrace.weights.tensors.rope_rows import heads_to_half
+from headrace.weights.tensors.source import source_of_array
 
 from .builders import (
     HEAD_DIM,

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from headrace.errors import CheckpointError
-from headrace.weights.gguf_file import MAX_ARRAY_DEPTH, read_gguf
-from headrace.weights.gguf_values import StringArray
+from headrace.weights.gguf.file import MAX_ARRAY_DEPTH, read_gguf
+from headrace.weights.gguf.values import StringArray
 
 from .builders import hf_arrays, write_gguf_with_library
 

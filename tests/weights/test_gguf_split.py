@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from headrace.errors import CheckpointError, UnsupportedModelError
-from headrace.weights.gguf_file import read_gguf
-from headrace.weights.gguf_split import read_gguf_model
-from headrace.weights.gguf_values import Typed, ValueType
-from headrace.weights.gguf_writer import write_gguf_file
+from headrace.weights.gguf.file import read_gguf
+from headrace.weights.gguf.split import read_gguf_model
+from headrace.weights.gguf.values import Typed, ValueType
+from headrace.weights.gguf.writer import write_gguf_file
 from headrace.weights.open import open_checkpoint
-from headrace.weights.source import source_of_tensor
+from headrace.weights.tensors.source import source_of_tensor
 
 from .builders import hf_arrays, write_gguf_with_library
 

@@ -12,10 +12,10 @@ from benchmarks.random_rows import random_rows
 from headrace.errors import CheckpointError
 from headrace.weights.codecs import CODECS, get_codec
 from headrace.weights.codecs.search import SEARCHED
-from headrace.weights.gguf_file import read_gguf
-from headrace.weights.gguf_values import Typed, ValueType
-from headrace.weights.gguf_writer import write_gguf_file
-from headrace.weights.source import (
+from headrace.weights.gguf.file import read_gguf
+from headrace.weights.gguf.values import Typed, ValueType
+from headrace.weights.gguf.writer import write_gguf_file
+from headrace.weights.tensors.source import (
     PIECE_ELEMENTS,
     TensorSource,
     source_of_array,
@@ -131,8 +131,8 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
 
 
 def test_pieces_of_a_large_tensor_have_no_seam(tmp_path: Path) -> None:
-    from headrace.weights.source import source_of_tensor
-    from headrace.weights.tensor import Tensor
+    from headrace.weights.tensors.source import source_of_tensor
+    from headrace.weights.tensors.tensor import Tensor
 
     values = np.random.default_rng(0).standard_normal((3000, PIECE_ELEMENTS // 1000), np.float32)
     f32, q8_0 = get_codec("F32"), get_codec("Q8_0")

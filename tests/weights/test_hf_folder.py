@@ -14,9 +14,9 @@ from safetensors.numpy import load_file, save_file
 from headrace.errors import CheckpointError
 from headrace.weights.codecs import get_codec
 from headrace.weights.open import open_checkpoint
-from headrace.weights.safetensors_file import read_safetensors
-from headrace.weights.safetensors_writer import write_safetensors_file
-from headrace.weights.source import source_of_array
+from headrace.weights.safetensors.file import read_safetensors
+from headrace.weights.safetensors.writer import write_safetensors_file
+from headrace.weights.tensors.source import source_of_array
 
 from .builders import (
     byte_tokenizer,

@@ -13,10 +13,10 @@ import pytest
 from tokenizers import Tokenizer, models
 
 from headrace.errors import CheckpointError, HeadraceError, UnsupportedModelError
-from headrace.weights.bpe_scores import scores_of_merges
-from headrace.weights.gguf_file import read_gguf
-from headrace.weights.hf_tokenizer import tokenizer_arrays
-from headrace.weights.pretokenizers import PRETOKENIZERS, name_of
+from headrace.weights.gguf.file import read_gguf
+from headrace.weights.tokenizer.bpe_scores import scores_of_merges
+from headrace.weights.tokenizer.hf_tokenizer import tokenizer_arrays
+from headrace.weights.tokenizer.pretokenizers import PRETOKENIZERS, name_of
 
 from .builders import byte_tokenizer
 

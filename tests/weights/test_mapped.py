@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from headrace.weights.mapped import map_file, release
+from headrace.weights.files.mapped import map_file, release
 
 
 def _resident_kib() -> int:

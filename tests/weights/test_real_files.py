@@ -8,10 +8,10 @@ import gguf
 import numpy as np
 import pytest
 
-from headrace.weights.convert import write_gguf, write_hf_folder
-from headrace.weights.gguf_file import read_gguf
+from headrace.weights.conversion.convert import write_gguf, write_hf_folder
+from headrace.weights.gguf.file import read_gguf
 from headrace.weights.open import open_checkpoint
-from headrace.weights.rope_rows import heads_to_half
+from headrace.weights.tensors.rope_rows import heads_to_half
 
 NAMES = ("stories260K", "llama-2-tiny-random")
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from headrace.errors import CheckpointError
-from headrace.weights.rope_rows import (
+from headrace.weights.tensors.rope_rows import (
     heads_to_half,
     heads_to_interleaved,
     llama3_factors,

@@ -50,6 +50,7 @@ def assert_same(kind: str, values: Floats, weights: Floats | None) -> None:
             assert np.array_equal(want, got), f"{name} at {level}"
 
 
+@pytest.mark.proves("made", "its definition in NumPy, every bit", of="kind")
 @pytest.mark.parametrize("kind", KINDS)
 def test_native_and_definition_give_the_same_bits(kind: str) -> None:
     elements = SEARCHED[kind].elements
@@ -72,6 +73,7 @@ def test_native_and_definition_give_the_same_bits_of_odd_values(kind: str, shape
         assert_same(kind, values, np.abs(values_of("heavy", 19, elements, 1.0)) + np.float32(1e-6))
 
 
+@pytest.mark.proves("elsewhere", "gguf-py", of="kind")
 @pytest.mark.parametrize("kind", KINDS)
 def test_gguf_py_reads_what_is_encoded(kind: str) -> None:
     codec, values = get_codec(kind), values_of("heavy", 6, 512)
@@ -95,6 +97,7 @@ def test_errors_of_normal_values_stay_as_small(kind: str) -> None:
 
 
 # Of IQ4_XS no bytes of ggml's are recorded; it is held by ERRORS.
+@pytest.mark.proves("made", "ggml's error of the same values", of="kind")
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "IQ4_XS"])
 def test_errors_are_not_above_those_of_ggml(shared_assets: Path, kind: str) -> None:
     folder = shared_assets / "quant-groundtruth" / "ggml_quants"

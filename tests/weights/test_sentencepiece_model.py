@@ -13,8 +13,8 @@ import pytest
 from headrace.errors import CheckpointError, HeadraceError, UnsupportedModelError
 from headrace.text import load_tokenizer
 from headrace.weights.open import open_checkpoint
-from headrace.weights.sentencepiece_model import MAX_MODEL_BYTES, sentencepiece_entries
-from headrace.weights.tokenizer_data import TokenizerData
+from headrace.weights.tokenizer.data import TokenizerData
+from headrace.weights.tokenizer.sentencepiece_model import MAX_MODEL_BYTES, sentencepiece_entries
 
 from .builders import write_hf
 

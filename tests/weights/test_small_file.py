@@ -10,12 +10,12 @@ import pytest
 
 from headrace.errors import CheckpointError
 from headrace.text import load_tokenizer
-from headrace.weights import json_file
-from headrace.weights.json_file import read_json_object, read_text
+from headrace.weights.files import json_file
+from headrace.weights.files.json_file import read_json_object, read_text
+from headrace.weights.files.small_file import read_small_file
+from headrace.weights.files.user_path import user_path
 from headrace.weights.open import open_checkpoint
-from headrace.weights.safetensors_file import read_safetensors
-from headrace.weights.small_file import read_small_file
-from headrace.weights.user_path import user_path
+from headrace.weights.safetensors.file import read_safetensors
 from tests.tiny import write_tiny_hf
 
 OPTIONAL = (

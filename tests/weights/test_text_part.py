@@ -14,12 +14,12 @@ from headrace.cli.main import cli
 from headrace.errors import CheckpointError, UnsupportedModelError
 from headrace.models import FAMILIES, load_model
 from headrace.ops import make_ops
-from headrace.weights.config_reader import ConfigReader
+from headrace.weights.model_config.config_reader import ConfigReader
+from headrace.weights.model_config.text_part import text_config
 from headrace.weights.open import open_checkpoint
-from headrace.weights.safetensors_writer import write_safetensors_file
-from headrace.weights.source import TensorSource
-from headrace.weights.tensor import Tensor
-from headrace.weights.text_part import text_config
+from headrace.weights.safetensors.writer import write_safetensors_file
+from headrace.weights.tensors.source import TensorSource
+from headrace.weights.tensors.tensor import Tensor
 from tests.models.cases import Session, prompt
 from tests.tiny import Family, tiny_checkpoint, write_tiny_hf
 

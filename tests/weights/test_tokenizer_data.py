@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from headrace.errors import CheckpointError
-from headrace.weights.gguf_file import read_gguf
-from headrace.weights.gguf_tokenizer import tokenizer_of_gguf
-from headrace.weights.gguf_values import StringArray
-from headrace.weights.tokenizer_data import (
+from headrace.weights.gguf.file import read_gguf
+from headrace.weights.gguf.tokenizer import tokenizer_of_gguf
+from headrace.weights.gguf.values import StringArray
+from headrace.weights.tokenizer.data import (
     END_KEYS,
     TokenizerData,
     TokenKind,

@@ -12,7 +12,7 @@ import pytest
 
 from headrace.errors import CheckpointError, HeadraceError, UnsupportedModelError
 from headrace.weights.open import open_checkpoint
-from headrace.weights.tokenizer_json import TokenizerJson, read_tokenizer_json
+from headrace.weights.tokenizer.tokenizer_json import TokenizerJson, read_tokenizer_json
 from tests.tiny import BOS, NUM_TOKENS, tokenizer_json, write_tiny_hf
 
 
@@ -185,7 +185,7 @@ def test_how_much_longer_a_text_can_get(tmp_path: Path, normalizer: Any, growth:
 
 @pytest.mark.long
 def test_no_character_grows_more_than_the_forms_are_said_to() -> None:
-    from headrace.weights import tokenizer_growth as module
+    from headrace.weights.tokenizer import growth as module
 
     most = {"NFC": 0.0, "NFD": 0.0, "NFKC": 0.0, "NFKD": 0.0, "lower": 0.0}
     for code in range(0x110000):

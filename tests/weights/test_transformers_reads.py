@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headrace.weights.convert import convert_to_gguf, write_hf_folder
+from headrace.weights.conversion.convert import convert_to_gguf, write_hf_folder
 from headrace.weights.open import open_checkpoint
 
 from .builders import byte_tokenizer, hf_arrays, hf_config, write_hf

@@ -22,12 +22,12 @@ from headrace.ops import make_ops
 from headrace.weights.architectures import known_architecture
 from headrace.weights.checkpoint import Checkpoint, Conventions
 from headrace.weights.codecs import F32
-from headrace.weights.expert_stacks import Stacks
-from headrace.weights.safetensors_writer import write_safetensors_file
-from headrace.weights.source import TensorSource
-from headrace.weights.tensor import Tensor
-from headrace.weights.text_part import text_config
-from headrace.weights.tokenizer_data import TokenizerData
+from headrace.weights.model_config.text_part import text_config
+from headrace.weights.safetensors.writer import write_safetensors_file
+from headrace.weights.tensors.expert_stacks import Stacks
+from headrace.weights.tensors.source import TensorSource
+from headrace.weights.tensors.tensor import Tensor
+from headrace.weights.tokenizer.data import TokenizerData
 from tests.tiny import CHAT_TEMPLATE, tokenizer_config, tokenizer_json
 
 NEW_TOKENS = 8

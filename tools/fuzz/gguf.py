@@ -19,11 +19,11 @@ import numpy as np
 
 from headrace.errors import CheckpointError, UnsupportedModelError
 from headrace.weights.codecs import CODECS, get_codec
-from headrace.weights.gguf_file import read_gguf
-from headrace.weights.gguf_values import NUMBER_DTYPES, Typed, ValueType
-from headrace.weights.gguf_writer import write_gguf_file
+from headrace.weights.gguf.file import read_gguf
+from headrace.weights.gguf.values import NUMBER_DTYPES, Typed, ValueType
+from headrace.weights.gguf.writer import write_gguf_file
 from headrace.weights.open import open_checkpoint
-from headrace.weights.source import source_of_rows, source_of_tensor
+from headrace.weights.tensors.source import source_of_rows, source_of_tensor
 from tools.fuzz.harness import Target, main
 from tools.fuzz.mutations import Span, damage
 

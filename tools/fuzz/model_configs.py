@@ -24,11 +24,11 @@ from headrace.ops import make_ops
 from headrace.weights.architectures import known_architecture
 from headrace.weights.checkpoint import Checkpoint, Conventions
 from headrace.weights.codecs import F32
-from headrace.weights.expert_stacks import unstacked_folder
-from headrace.weights.safetensors_file import read_safetensors
-from headrace.weights.tensor import Tensor
-from headrace.weights.text_part import text_config, text_part
-from headrace.weights.tokenizer_data import TokenizerData
+from headrace.weights.model_config.text_part import text_config, text_part
+from headrace.weights.safetensors.file import read_safetensors
+from headrace.weights.tensors.expert_stacks import unstacked_folder
+from headrace.weights.tensors.tensor import Tensor
+from headrace.weights.tokenizer.data import TokenizerData
 from tests.tiny import write_tiny_hf
 from tests.tiny_families import tiny_family, tiny_family_names
 from tools.fuzz.harness import Target, main

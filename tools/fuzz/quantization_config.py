@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from headrace.errors import UnsupportedModelError
-from headrace.weights.config_reader import ConfigReader
-from headrace.weights.quantisation import KEY
+from headrace.weights.model_config.config_reader import ConfigReader
+from headrace.weights.storage.quantisation import KEY
 from headrace.weights.storage.statement import read_storage
 from tools.fuzz.harness import Target, main
 from tools.fuzz.json_values import change_json

@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 
 from headrace.errors import CheckpointError, UnsupportedModelError
-from headrace.weights.hf_folder import INDEX, SINGLE
+from headrace.weights.hugging_face.folder import INDEX, SINGLE
 from headrace.weights.open import open_checkpoint
-from headrace.weights.safetensors_writer import write_safetensors_file
-from headrace.weights.source import source_of_array
+from headrace.weights.safetensors.writer import write_safetensors_file
+from headrace.weights.tensors.source import source_of_array
 from tools.fuzz.harness import Target, main
 from tools.fuzz.json_values import change_json
 from tools.fuzz.mutations import Span, damage

@@ -22,7 +22,7 @@ from typing import Any
 
 from headrace.errors import CheckpointError, RequestError, UnsupportedModelError
 from headrace.text import Tokenizer, load_tokenizer
-from headrace.weights.tokenizer_data import TokenizerData
+from headrace.weights.tokenizer.data import TokenizerData
 from tools.fuzz.harness import Target, main
 from tools.fuzz.json_values import change, change_json
 from tools.fuzz.mutations import Span, damage

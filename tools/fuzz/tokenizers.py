@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from headrace.text import Detokenizer, Tokenizer, load_tokenizer
-from headrace.weights.pretokenizers import PRETOKENIZERS, name_of
-from headrace.weights.tokenizer_data import TokenizerData
+from headrace.weights.tokenizer.data import TokenizerData
+from headrace.weights.tokenizer.pretokenizers import PRETOKENIZERS, name_of
 from tools.fuzz.harness import Target, main
 
 LONG_CHARS = 1_000_000

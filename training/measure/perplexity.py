@@ -21,7 +21,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from headrace.weights.convert import write_gguf
+from headrace.weights.conversion.convert import write_gguf
 from headrace.weights.open import open_checkpoint
 
 TEXTS = ("email/message.py", "email/headerregistry.py", "wsgiref/handlers.py", "xmlrpc/client.py")

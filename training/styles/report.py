@@ -99,7 +99,7 @@ def written_texts(
     """What the model of a Hugging Face folder makes of each prompt, the prompt included."""
     # Training asks this module for its held-out windows, and is to need no engine.
     from headrace import LLM, SamplingParams
-    from headrace.weights.convert import convert_to_gguf
+    from headrace.weights.conversion.convert import convert_to_gguf
 
     gguf = folder / "model-q8_0.gguf"
     convert_to_gguf(folder, gguf, "Q8_0")

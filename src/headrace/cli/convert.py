@@ -12,7 +12,7 @@ import click
 
 if TYPE_CHECKING:
     from headrace.weights.checkpoint import Checkpoint
-    from headrace.weights.conversion import ConversionResult
+    from headrace.weights.conversion.both_ways import ConversionResult
 
 
 @click.command(short_help="Write a model as a GGUF file or as a Hugging Face folder.")
@@ -104,7 +104,7 @@ def _write_file(
     pre: str | None,
     progress: Callable[[int, int], None],
 ) -> ConversionResult:
-    from headrace.weights.convert import write_gguf
+    from headrace.weights.conversion.convert import write_gguf
 
     return write_gguf(checkpoint, out, codec, pre=pre, progress=progress)
 
@@ -118,7 +118,7 @@ def _write_folder(
 ) -> ConversionResult:
     """Written beside its place, and moved there when it is whole."""
     from headrace.text.tokenizer_file import tokenizer_json_of
-    from headrace.weights.convert import write_hf_folder
+    from headrace.weights.conversion.convert import write_hf_folder
 
     tokenizer = None
     if checkpoint.tokenizer.json_path is None and "tokens" in checkpoint.tokenizer.gguf:

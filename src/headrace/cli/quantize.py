@@ -150,6 +150,7 @@ def quantize(
             if given
             else "nothing says what to make: give --type, --target-size or --target-kl"
         )
+    _check_unused(mix)
     start_s = time.perf_counter()
     threads = threads or len(os.sched_getaffinity(0))
     forced = [override_of(text) for text in overrides]
@@ -194,6 +195,28 @@ def quantize(
         made = make(path, out, order, threads=threads, progress=show, force=force)
     name = mix.upper() if mix is not None else "mixed kinds"
     _print_made(made, name, time.perf_counter() - start_s, as_json)
+
+
+_OF_TARGETS = ("text", "context", "windows", "curve_points", "measurements")
+
+
+def _check_unused(mix: str | None) -> None:
+    """Raise ConfigError for options of targets that were typed beside a type."""
+    from click.core import ParameterSource
+
+    from headrace.errors import ConfigError
+
+    context = click.get_current_context()
+    typed = [
+        f"--{name.replace('_', '-')}"
+        for name in _OF_TARGETS
+        if context.get_parameter_source(name) is not ParameterSource.DEFAULT
+    ]
+    if mix is not None and typed:
+        raise ConfigError(
+            f"{', '.join(typed)}: --type measures nothing; they belong to --target-size and "
+            "--target-kl. Omit them, or give a target in place of the type"
+        )
 
 
 def _located(source: str) -> Path:

@@ -54,7 +54,7 @@ def show(model: str, with_tensors: bool, with_template: bool, as_json: bool) -> 
 def describe(checkpoint: Checkpoint) -> dict[str, Any]:
     """What is worth knowing of a checkpoint, ready for JSON; sizes in bytes."""
     from headrace.engine.sampling.defaults import model_defaults
-    from headrace.weights.pretokenizers import splitting_of
+    from headrace.weights.tokenizer.pretokenizers import splitting_of
 
     bytes_by_codec: Counter[str] = Counter()
     for tensor in checkpoint.tensors.values():

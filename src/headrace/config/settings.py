@@ -100,7 +100,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         Meta(
             description="Whether the span of 64 positions that a token is in is kept in bf16 "
             "beside K and V of 8 and 4 bits, and read there by its own tokens: what is near "
-            "matters most. auto: bf16 where K or V is q4_0."
+            "matters most. auto: bf16 where K or V is q4_0 and the other has 8 or 4 bits too."
         ),
     ] = "auto"
     enable_prefix_caching: Annotated[

@@ -23,7 +23,8 @@ from headrace.engine.drafts.speculative_config import read_speculative_config, s
 from headrace.engine.drafts.thinking import Thinking
 from headrace.engine.facts import info_of
 from headrace.engine.figures import StepFigures, expert_counts
-from headrace.engine.grammars.store import Grammars
+from headrace.engine.grammars.beside import Beside
+from headrace.engine.grammars.store import IDLE_WAIT_S, Grammars
 from headrace.engine.isolation import IsolatingRunner
 from headrace.engine.kv.kv_cache import KVCache
 from headrace.engine.limits import Limits, check_submit
@@ -146,6 +147,7 @@ class EngineCore:
         self._grammars = Grammars(
             vocabulary, vocab_size=model.vocab_size, num_tokens=min(num_tokens, model.vocab_size)
         )
+        self._beside = Beside()
         self._deadlines = Deadlines()
         self._arrivals = 0
         self._leaving: list[Output] = []
@@ -229,6 +231,8 @@ class EngineCore:
             self._dismiss(request, "timeout")
         if self._grammars.num_waiting:
             self._admit_compiled()
+        if self._beside.num_asking:
+            self._let_back_in()
         outputs, self._leaving = self._leaving, []
         if not self._requests:
             return outputs
@@ -236,7 +240,12 @@ class EngineCore:
         self._runner.copy(plan.copies)
         if plan.started and on_started is not None:
             on_started([started(request) for request in plan.started])
+        for request in self.scheduler.sitting_out:
+            self._beside.begin(request)
         if not plan.rows:
+            if self._beside.num_asking:
+                self._beside.wait(IDLE_WAIT_S)
+                return outputs
             return outputs + (self._unblock() if self._has_scheduled else [])
         cost = self._cost.of((row.start, row.num_tokens, row.num_logits) for row in plan.rows)
         results = self._runner.run(plan.rows)
@@ -258,6 +267,8 @@ class EngineCore:
                 outputs.append(prefilled(row.request, now_s))
             if finished:
                 del self._requests[row.request.request_id]
+            elif row.request.sits_out:
+                self._beside.begin(row.request)
         self._steps.note(now_s - started_s, plan.num_tokens, cost)
         if self._speculation is not None and plan.only_decodes:
             self._speculation.note_step(plan.num_tokens, now_s - started_s)
@@ -276,6 +287,17 @@ class EngineCore:
             else:
                 code = error.code if isinstance(error, RequestError) else None
                 self._dismiss(request, "error", SampledToken(error=str(error), error_code=code))
+
+    def _let_back_in(self) -> None:
+        """Let those go on of which it is known what may come next; those that have ended end."""
+        for request, look in self._beside.settle(self._steps.last_s):
+            if look.verdict == "ended":
+                self._dismiss(request, "stop")
+            elif request.num_wanted >= request.max_len:
+                self._dismiss(request, "length")
+            elif look.verdict == "failed":
+                last = SampledToken(error=look.error, error_code=look.error_code)
+                self._dismiss(request, "error", last)
 
     def stats(self) -> Stats:
         """Figures as of now; counters are totals since start."""
@@ -385,6 +407,7 @@ class EngineCore:
     ) -> None:
         del self._requests[request.request_id]
         self._grammars.remove(request)
+        self._beside.remove(request)
         self.scheduler.finish(request, reason)
         self._leaving.append(output(request, [last or SampledToken()], 0, is_first=False))
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
 from headrace.config.settings import EngineConfig
 from headrace.engine.core import EngineCore
+from headrace.engine.drafts.proposer import Proposer
 from headrace.engine.drafts.speculative_config import read_speculative_config
 from headrace.engine.grammars.vocabulary import vocabulary_maker
 from headrace.engine.load_draft import draft_beside, load_draft, open_draft
@@ -21,7 +22,7 @@ from headrace.telemetry.machine import stored_machine
 from headrace.weights.checkpoint import Checkpoint
 from headrace.weights.open import open_checkpoint
 from headrace.weights.store.resolve import resolve_model
-from headrace.weights.tokenizer_data import TokenizerData
+from headrace.weights.tokenizer.data import TokenizerData
 
 Progress = Callable[[int, int], None]
 
@@ -41,14 +42,16 @@ def load_engine(
     begun_s: float | None = None,
     progress: Progress | None = None,
     on_phase: Callable[[str], None] | None = None,
+    proposers: Sequence[Proposer] = (),
 ) -> LoadedEngine:
     """Open the checkpoint, load the weights, size the KV cache, compute one token.
 
     started_s: by `clock`, when the process or command began; the time since then is the phase
     "import", but for what passed until begun_s, when its first line ran, which is "spawn".
     progress: called with bytes of weights done and in all. on_phase: called with the name of each
-    phase as it begins. Raises HeadraceError (its kinds CheckpointError, UnsupportedModelError,
-    ConfigError) with what is wrong and what helps.
+    phase as it begins. proposers: of drafts, beside those of the settings. Raises HeadraceError
+    (its kinds CheckpointError, UnsupportedModelError, ConfigError) with what is wrong and what
+    helps.
     """
     phases = _Phases(clock, on_phase)
     if started_s is not None and begun_s is not None:
@@ -106,6 +109,7 @@ def load_engine(
             draft=draft,
             machine=stored_machine(os.environ),
             vocabulary=vocabulary_maker(checkpoint.tokenizer, num_tokens, config.tokenizer_pre),
+            proposers=proposers,
         )
     with phases("warm_up"):
         core.warm_up()

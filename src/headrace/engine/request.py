@@ -140,6 +140,17 @@ class Request:
         return self.num_preemptions >= RESERVE_AFTER_PREEMPTIONS
 
     @property
+    def sits_out(self) -> bool:
+        """Whether what may come next is not known and is found beside the steps; where it has all
+        the tokens it may have, whether the answer is whole."""
+        constraint = self.constraint
+        return (
+            constraint is not None
+            and self.max_len > self.num_prompt
+            and constraint.sits_out(len(self.token_ids))
+        )
+
+    @property
     def num_to_hold(self) -> int:
         """Tokens for which it gets blocks when it enters."""
         return self.max_len if self.is_reserved else self.num_wanted
@@ -181,6 +192,9 @@ class Request:
         if token_id in self.params.stop_token_ids:
             self.stop_reason = token_id
             return "stop"
-        if self.constraint is not None and self.constraint.take(self.token_ids) == "ended":
-            return "stop"
+        if self.constraint is not None:
+            if self.constraint.take(self.token_ids) == "ended":
+                return "stop"
+            if self.sits_out:
+                return None  # it may be whole
         return "length" if len(self.token_ids) >= self.max_len else None

@@ -193,14 +193,10 @@ def _places(row: Row, looks: Sequence[Look]) -> list[DrawPosition]:
     if drafts is NO_DRAFTS:
         if not row.samples:
             return []
-        return [DrawPosition(request, request.token_ids, looks[0] if looks else None)]
+        return [DrawPosition(request, (), looks[0] if looks else None)]
     read = [len(drafts.token_ids)] if drafts.are_certain else range(row.num_drawn)
     return [
-        DrawPosition(
-            request,
-            [*request.token_ids, *drafts.token_ids[:count]],
-            looks[index] if looks else None,
-        )
+        DrawPosition(request, drafts.token_ids[:count], looks[index] if looks else None)
         for index, count in enumerate(read[: row.num_drawn])
     ]
 

@@ -16,12 +16,12 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from headrace.config.settings import EngineConfig
 from headrace.errors import ConfigError
 from headrace.eval.block_errors import block_lengths, mean_error, quantile_errors
 from headrace.eval.windows import WindowRunner, exp_or_inf
 from headrace.models import Model
 from headrace.ops.interface import Ops
-from headrace.ops.kv import KVCodec
 
 QUANTILES = (0.01, 0.05, 0.5, 0.9, 0.95, 0.99, 0.999)
 SEED = 20
@@ -70,16 +70,15 @@ def divergence(
     ops: Ops,
     windows: Sequence[Sequence[int]],
     *,
-    kv_codec: KVCodec | None = None,
-    v_codec: KVCodec | None = None,
-    base_kv_codec: KVCodec | None = None,
+    cache: EngineConfig | None = None,
+    base_cache: EngineConfig | None = None,
     seed: int = SEED,
     progress: Callable[[int, int], None] | None = None,
 ) -> Divergence:
     """Of `other` from `base` over `windows`, all of one length; both read the same token ids.
 
-    kv_codec, v_codec: as in WindowRunner, of both; base_kv_codec: of K and V of the base, where it
-    is another, which shows what a cache in few bits changes. seed: of the errors of quantiles.
+    cache: as in WindowRunner, of both; base_cache: of the base, where it is another, which shows
+    what a cache in few bits changes. seed: of the errors of quantiles.
     Raises ConfigError where the vocabularies differ in size.
     """
     if base.vocab_size != other.vocab_size:
@@ -88,10 +87,8 @@ def divergence(
             "their distributions cannot be compared; use checkpoints of the same model"
         )
     context = len(windows[0])
-    other_runner = WindowRunner(other, ops, context, kv_codec=kv_codec, v_codec=v_codec)
-    if base_kv_codec is not None:
-        kv_codec = v_codec = base_kv_codec
-    base_runner = WindowRunner(base, ops, context, kv_codec=kv_codec, v_codec=v_codec)
+    other_runner = WindowRunner(other, ops, context, cache=cache)
+    base_runner = WindowRunner(base, ops, context, cache=base_cache or cache)
     tally = DivergenceTally()
     for index, window in enumerate(windows):
         pieces = zip(base_runner.run(index, window), other_runner.run(index, window), strict=True)
@@ -121,8 +118,8 @@ class DivergenceTally:
         targets: npt.NDArray[np.int32],
     ) -> None:
         """Logits f32[n, vocab] of both over the same positions, and the tokens that follow."""
-        p, q = _log_softmax(base), _log_softmax(other)
-        self._kl.append(np.maximum(0.0, (np.exp(p) * (p - q)).sum(axis=1)))
+        p, q = log_softmax(base), log_softmax(other)
+        self._kl.append(row_divergences(p, q))
         self._same.append(p.argmax(axis=1) == q.argmax(axis=1))
         rows = np.arange(len(targets))
         self._p_log.append(p[rows, targets])
@@ -170,8 +167,14 @@ class DivergenceTally:
         )
 
 
-def _log_softmax(logits: npt.NDArray[np.float32]) -> Floats:
-    """Log probabilities of every row, in float64."""
+def row_divergences(base: Floats, other: Floats) -> Floats:
+    """sum p (log p - log q) of each row of log probabilities float64[n, vocab], at least 0."""
+    sums: Floats = (np.exp(base) * (base - other)).sum(axis=1)
+    return np.maximum(0.0, sums)
+
+
+def log_softmax(logits: npt.NDArray[np.float32]) -> Floats:
+    """Log probabilities of every row of f32[n, vocab], in float64."""
     wide = logits.astype(np.float64)
     wide -= wide.max(axis=1, keepdims=True)
     wide -= np.log(np.exp(wide).sum(axis=1, keepdims=True))

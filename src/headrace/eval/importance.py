@@ -19,15 +19,15 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from headrace.config.settings import EngineConfig
 from headrace.eval.windows import WindowRunner
 from headrace.models import load_model
 from headrace.ops.experts import ExpertMLP, ExpertWeight, Routes
 from headrace.ops.interface import Array, LinearWeight, Norm, Ops
-from headrace.ops.kv import KVCodec
 from headrace.weights.architectures import Architecture, architecture_of_config
 from headrace.weights.checkpoint import Checkpoint
 from headrace.weights.quantize.importance import ColumnSums, ImportanceFile
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.tensor import Tensor
 
 Parts = Sequence[Tensor]
 _OUTPUT = ("output.weight", "token_embd.weight")
@@ -39,10 +39,11 @@ def measured_importance(
     windows: Sequence[Sequence[int]],
     text: str,
     *,
-    kv_codec: KVCodec | None = None,
+    cache: EngineConfig | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> ImportanceFile:
-    """Of `windows`, all of one length, which `text` names. progress: windows done and in all.
+    """Of `windows`, all of one length, which `text` names. cache: as in WindowRunner. progress:
+    windows done and in all.
 
     Raises HeadraceError where logits are not finite, as `WindowRunner.run` does.
     """
@@ -50,7 +51,7 @@ def measured_importance(
     # It has what a backend has, by way of __getattr__.
     recording = cast(Ops, _RecordingOps(ops, sums))
     model = load_model(checkpoint, recording)
-    runner = WindowRunner(model, recording, len(windows[0]), kv_codec=kv_codec)
+    runner = WindowRunner(model, recording, len(windows[0]), cache=cache)
     for index, window in enumerate(windows):
         for _ in runner.run(index, window):
             pass

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from headrace.config.settings import EngineConfig
 from headrace.eval.windows import WindowRunner, exp_or_inf
 from headrace.models import Model
 from headrace.ops.interface import Ops
-from headrace.ops.kv import KVCodec
 
 
 class Perplexity(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,16 +32,15 @@ def perplexity(
     ops: Ops,
     windows: Sequence[Sequence[int]],
     *,
-    kv_codec: KVCodec | None = None,
-    v_codec: KVCodec | None = None,
+    cache: EngineConfig | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Perplexity:
-    """Of `windows`, all of one length. kv_codec, v_codec: as in WindowRunner. progress: called with
-    windows done and in all.
+    """Of `windows`, all of one length. cache: as in WindowRunner. progress: called with windows
+    done and in all.
 
     Sums are float64; every logit counts, rows of padding included, as in llama.cpp.
     """
-    runner = WindowRunner(model, ops, len(windows[0]), kv_codec=kv_codec, v_codec=v_codec)
+    runner = WindowRunner(model, ops, len(windows[0]), cache=cache)
     total = squares = 0.0
     count = 0
     for index, window in enumerate(windows):

@@ -4,6 +4,10 @@ Relative RMSE = sqrt(sum w (y - x)^2 / sum w x^2) over all values of a tensor, x
 the file as they decode; w is the importance of the column (the mean square of what enters it), 1
 where none is given. It is the quantity that a quantiser keeps small. Rows pass through memory some
 MiB at a time.
+
+Sums of several tensors are not added: importance is in units of each matrix's own inputs, and some
+tensors have none. That of a file is sqrt(sum n r^2 / sum n), r the relative RMSE of a tensor of n
+values.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ import numpy.typing as npt
 from headrace.errors import CheckpointError, shown
 from headrace.weights.quantize.importance import ImportanceFile
 from headrace.weights.quantize.make import contents_of
-from headrace.weights.source import TensorSource
+from headrace.weights.tensors.source import TensorSource
 
 Floats = npt.NDArray[np.float32]
 
@@ -45,7 +49,7 @@ class TensorErrors(msgspec.Struct, frozen=True, kw_only=True):
 
     tensors: tuple[TensorError, ...]
     relative_rmse: float
-    """Over all values of all tensors, each tensor's sums as they are."""
+    """Root of the mean square of those of the tensors, each weighed by how many values it has."""
     exact: int
     """Tensors that decode to the same values."""
     extra: tuple[str, ...]
@@ -69,12 +73,12 @@ def tensor_errors(
     made = {source.name: source for source in contents_of(path).sources}
     _check_same_model(path, made, base, sources)
     results = []
-    total_error = total_square = 0.0
+    total = 0.0
     for number, (name, source) in enumerate(sources.items(), 1):
         weights = _weights(importance, source)
         error, square, largest = _compared(source, made[name], weights)
-        total_error, total_square = total_error + error, total_square + square
-        values = math.prod(source.shape)
+        values, relative = math.prod(source.shape), _ratio(error, square)
+        total += values * relative**2
         results.append(
             TensorError(
                 name=name,
@@ -82,7 +86,7 @@ def tensor_errors(
                 kind=made[name].codec.name,
                 values=values,
                 bits_per_weight=8 * made[name].nbytes / max(1, values),
-                relative_rmse=_ratio(error, square),
+                relative_rmse=relative,
                 largest=largest,
                 weighted=weights is not None,
             )
@@ -90,7 +94,7 @@ def tensor_errors(
         progress(number, len(sources))
     return TensorErrors(
         tensors=tuple(results),
-        relative_rmse=_ratio(total_error, total_square),
+        relative_rmse=_ratio(total, sum(result.values for result in results)),
         exact=sum(result.largest == 0 for result in results),
         extra=tuple(sorted(made.keys() - sources.keys())),
     )

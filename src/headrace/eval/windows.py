@@ -17,11 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.config.settings import EngineConfig
-from headrace.engine.memory.kv_memory import kinds_of, spec_of
+from headrace.engine.memory.kv_memory import check_sliding, kinds_of, spec_of
 from headrace.errors import ConfigError, HeadraceError
 from headrace.models import Model
 from headrace.ops.interface import Array, Ops
-from headrace.ops.kv import KVCodec, RaggedBatch
+from headrace.ops.kv import RaggedBatch
 
 PIECE_TOKENS = 64
 """Positions whose logits are held at a time: 40 MB at a vocabulary of 151,936."""
@@ -68,9 +68,8 @@ def cut_windows(
 class WindowRunner:
     """A runner that feeds windows to one model, one after another, over a KV cache of one window.
 
-    kv_codec: how K and V are held; like the engine's default, bf16 unless the weights are F32.
-    v_codec: of V, where it is another. Positions near a token are kept as the engine keeps them by
-    default.
+    cache: settings of an engine, of which those of what K and V are stored in count. By default
+    they are the engine's own: bf16 unless the weights are F32.
     """
 
     def __init__(
@@ -79,16 +78,17 @@ class WindowRunner:
         ops: Ops,
         context: int,
         *,
-        kv_codec: KVCodec | None = None,
-        v_codec: KVCodec | None = None,
+        cache: EngineConfig | None = None,
     ) -> None:
+        """Raises ConfigError for a context or a cache that the model cannot have."""
         if context > model.max_positions:
             raise ConfigError(
                 f"--context {context} is more than the {model.max_positions} tokens that this "
                 "model was made for; use fewer"
             )
-        asked = EngineConfig(kv_cache_dtype=kv_codec or "auto", kv_cache_dtype_v=v_codec or "auto")
-        kinds = kinds_of(asked, model.weight_codec)
+        cache = cache or EngineConfig()
+        check_sliding(cache, model.cache_layout)
+        kinds = kinds_of(cache, model.weight_codec)
         entries = -(-context // BLOCK_TOKENS)
         layout = model.cache_layout.stored_as(kinds)
         blocks = entries * layout.num_tables

@@ -12,9 +12,9 @@ from headrace.models.visible import visible_of
 from headrace.ops.experts import Routing
 from headrace.ops.interface import Activation
 from headrace.ops.kv import AttentionShape
-from headrace.weights.config_reader import ConfigReader
-from headrace.weights.expert_stacks import MAX_EXPERTS
-from headrace.weights.rope_config import FULL, WINDOWED
+from headrace.weights.model_config.config_reader import ConfigReader
+from headrace.weights.model_config.rope_config import FULL, WINDOWED
+from headrace.weights.tensors.expert_stacks import MAX_EXPERTS
 
 MAX_DRAFT_LAYERS = 16
 """Published models have up to seven; the bound is for hostile configs."""

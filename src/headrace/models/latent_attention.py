@@ -30,9 +30,9 @@ from headrace.models.loader import Loader
 from headrace.models.loading.linear import Linear
 from headrace.ops.interface import Array, HeadWeight, Norm
 from headrace.ops.kv import AttentionShape
-from headrace.weights.config_reader import MAX_SIZE, ConfigReader
-from headrace.weights.rope_config import RopeConfig
-from headrace.weights.rope_rows import heads_to_half
+from headrace.weights.model_config.config_reader import MAX_SIZE, ConfigReader
+from headrace.weights.model_config.rope_config import RopeConfig
+from headrace.weights.tensors.rope_rows import heads_to_half
 
 NORM_EPS = 1e-6
 """Of the norms inside attention, whatever rms_norm_eps says of the others."""

@@ -21,7 +21,7 @@ from headrace.errors import UnsupportedModelError
 from headrace.models.visible import Visible
 from headrace.ops.kv import NEAR_SPAN, KVCacheSpec, KVCodec, LayerPlace, stored_bytes
 from headrace.weights.storage.cache_scales import LayerScales, layer_scales
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.tensor import Tensor
 
 MAX_CAPACITIES = 256
 """Sizes of blocks that are tried. Published models have at most some 130 layers, and no more sizes;

@@ -20,7 +20,7 @@ from headrace.models.loading.reader import EMBEDDING
 from headrace.models.rope import RopeConfig, Rotation, rotation
 from headrace.ops.interface import Array, Ops, RopeTable
 from headrace.ops.kv import AttentionShape, KVCacheArrays, KVCacheSpec, RaggedBatch
-from headrace.weights.config_reader import ConfigReader
+from headrace.weights.model_config.config_reader import ConfigReader
 
 FIRST_ROPE_POSITIONS = 4096
 """Positions of the first rope table: 1 MiB at a head_dim of 64, made in a few milliseconds."""

@@ -14,9 +14,9 @@ from headrace.models.loading.reader import Progress
 from headrace.models.model import Model
 from headrace.ops.interface import Ops
 from headrace.weights.checkpoint import Checkpoint
-from headrace.weights.config_reader import ConfigReader
-from headrace.weights.quantisation import quantisation_kind
+from headrace.weights.model_config.config_reader import ConfigReader
 from headrace.weights.storage.matrices import WORDS_FOR_READ, is_read
+from headrace.weights.storage.quantisation import quantisation_kind
 from headrace.weights.storage.statement import read_storage
 
 MAX_LAYERS = 4096

@@ -22,8 +22,8 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import UnsupportedModelError
-from headrace.weights.rope_config import RopeConfig, RopeKind
-from headrace.weights.rope_rows import llama3_factors
+from headrace.weights.model_config.rope_config import RopeConfig, RopeKind
+from headrace.weights.tensors.rope_rows import llama3_factors
 
 __all__ = ["RopeConfig", "RopeKind", "Rotation", "rotation"]
 

@@ -13,8 +13,8 @@ from headrace.config.load import expectation, nearest, typed
 from headrace.config.server_settings import ServerConfig
 from headrace.config.settings import EngineConfig
 from headrace.errors import ConfigError
+from headrace.weights.files.user_path import user_path
 from headrace.weights.store.resolve import obtain_model
-from headrace.weights.user_path import user_path
 
 if TYPE_CHECKING:
     from headrace.weights.store.fetch import FetchProgress

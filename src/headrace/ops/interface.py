@@ -27,7 +27,7 @@ from headrace.ops.kv import (
     RaggedBatch,
 )
 from headrace.ops.sampling_rows import LogitsEdit, SamplingRows, TopLogprobs
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.tensor import Tensor
 
 Array = Any
 """An array of the backend."""

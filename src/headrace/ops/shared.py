@@ -15,7 +15,7 @@ import numpy.typing as npt
 from headrace.errors import UnsupportedModelError
 from headrace.ops.experts import MOST_EXPERTS
 from headrace.ops.interface import Norm, RopeTable
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.tensor import Tensor
 
 
 class HeadWidths(Protocol):

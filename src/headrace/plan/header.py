@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.tensor import Tensor
 
 # The first pattern that is in a tensor's name decides, so the order matters.
 _PARTS = (

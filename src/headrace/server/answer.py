@@ -52,9 +52,9 @@ class Reply(Protocol):
 class Ids:
     """The ids of one call: reply is the client's view, engine what the engine's requests are of."""
 
-    def __init__(self, prefix: str, asked: str | None, random: str) -> None:
-        self.reply = f"{prefix}{asked or random}"
-        self.engine = f"{self.reply}-{random[:_RANDOM_DIGITS]}" if asked else self.reply
+    def __init__(self, prefix: str, requested: str | None, random: str) -> None:
+        self.reply = f"{prefix}{requested or random}"
+        self.engine = f"{self.reply}-{random[:_RANDOM_DIGITS]}" if requested else self.reply
 
 
 def head_of(call: Call, serving: Serving, ids: Ids) -> Head:

@@ -18,6 +18,7 @@ import numpy as np
 
 from headrace.errors import RequestError
 from headrace.structured.composition import UNFORCED, choice_pattern
+from headrace.structured.give_way import give_way
 from headrace.structured.grammar import Grammar
 from headrace.structured.json_schema.fault import place_of
 from headrace.structured.json_schema.grammar import COMPACT
@@ -42,6 +43,9 @@ _stack_size = threading.Lock()
 
 STACK_BYTES = 1 << 29
 """Of the thread that compiles: 5 KB for each rule of a chain. Only what is used takes memory."""
+
+UNHINDERED_S = 0.05
+"""After which a thread that compiles gives way to others: schemas in use take a few ms."""
 
 MAX_KEPT_TEXTS = 4096
 """Forced texts whose ids are kept, of a model's grammars together: 2 MB of short ones."""
@@ -314,7 +318,11 @@ def _with_deep_stack(make: Callable[[], LLMatcher]) -> LLMatcher:
             thread.start()
         finally:
             threading.stack_size(usual)
-    return made.result()
+    try:
+        return made.result(UNHINDERED_S)
+    except TimeoutError:
+        give_way(thread.native_id)
+        return made.result()
 
 
 def _refusal(reason: str, param: str) -> RequestError:

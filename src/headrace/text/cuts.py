@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from headrace.errors import HeadraceError
 from headrace.text.backend_state import steps
 from headrace.text.byte_alphabet import BYTE_OF_CHAR, SPACE_MARK
-from headrace.weights.pretokenizers import GPT2_PATTERN, PRETOKENIZERS
+from headrace.weights.tokenizer.pretokenizers import GPT2_PATTERN, PRETOKENIZERS
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Backend

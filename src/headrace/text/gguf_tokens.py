@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from headrace.errors import CheckpointError, shown
-from headrace.weights.piece_cuts import MAX_PIECE_CHARS
-from headrace.weights.tokenizer_data import SPECIAL_KINDS, TokenKind
+from headrace.weights.tokenizer.data import SPECIAL_KINDS, TokenKind
+from headrace.weights.tokenizer.piece_cuts import MAX_PIECE_CHARS
 
 # Written by converters for "none"; a key may also hold it for ids the model does not have.
 _NO_TOKEN = 0xFFFFFFFF

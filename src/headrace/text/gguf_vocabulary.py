@@ -26,10 +26,10 @@ from headrace.text.gguf_tokens import (
     token_id_of,
 )
 from headrace.text.vocabulary import Vocabulary
-from headrace.weights.added_tokens import NO_FLAGS, TokenFlags, flag_rule
-from headrace.weights.piece_cuts import check_pieces, cuts_of
-from headrace.weights.pretokenizers import DEFAULT, PRETOKENIZERS, PreTokenizer
-from headrace.weights.tokenizer_data import SPECIAL_KINDS, TokenizerData, TokenKind, end_ids
+from headrace.weights.tokenizer.added_tokens import NO_FLAGS, TokenFlags, flag_rule
+from headrace.weights.tokenizer.data import SPECIAL_KINDS, TokenizerData, TokenKind, end_ids
+from headrace.weights.tokenizer.piece_cuts import check_pieces, cuts_of
+from headrace.weights.tokenizer.pretokenizers import DEFAULT, PRETOKENIZERS, PreTokenizer
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Backend

@@ -1,9 +1,9 @@
 """How much longer a stranger's normalizer may make a text.
 
 The library keeps 17 bytes of memory for each byte of normalized text and aborts the process where
-there is none left, so a chain of replacements is a bomb. `weights.tokenizer_json` bounds what a
-file can do; here the texts of a tokenizer with a high bound are measured piece by piece before they
-are tokenized.
+there is none left, so a chain of replacements is a bomb. `weights.tokenizer.tokenizer_json` bounds
+what a file can do; here the texts of a tokenizer with a high bound are measured piece by piece
+before they are tokenized.
 """
 
 from __future__ import annotations

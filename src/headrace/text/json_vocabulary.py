@@ -21,10 +21,10 @@ from headrace.text.byte_alphabet import SPACE_MARK, Spelling
 from headrace.text.library import building
 from headrace.text.trial import try_out
 from headrace.text.vocabulary import Vocabulary
-from headrace.weights.added_tokens import TokenFlags
-from headrace.weights.small_file import is_named
-from headrace.weights.tokenizer_data import token_text
-from headrace.weights.tokenizer_json import TokenizerJson, read_tokenizer_json
+from headrace.weights.files.small_file import is_named
+from headrace.weights.tokenizer.added_tokens import TokenFlags
+from headrace.weights.tokenizer.data import token_text
+from headrace.weights.tokenizer.tokenizer_json import TokenizerJson, read_tokenizer_json
 
 if TYPE_CHECKING:
     from tokenizers import AddedToken

@@ -11,7 +11,7 @@ from headrace.text.tokenizer import Segment, Tokenizer, load_tokenizer
 
 if TYPE_CHECKING:
     from headrace.text.cuts import TextBound
-    from headrace.weights.tokenizer_data import TokenizerData
+    from headrace.weights.tokenizer.data import TokenizerData
 
 
 class NoTokenizer(Tokenizer):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tokenizers import AddedToken
     from tokenizers import Tokenizer as Backend
 
-    from headrace.weights.tokenizer_data import TokenizerData
+    from headrace.weights.tokenizer.data import TokenizerData
 
 Segment = tuple[str, bool]
 """A piece of text and whether special tokens are recognised in it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.text.gguf_vocabulary import vocabulary_from_gguf
-from headrace.weights.tokenizer_data import TokenizerData
+from headrace.weights.tokenizer.data import TokenizerData
 
 
 def tokenizer_json_of(

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from headrace.errors import CheckpointError, RequestError, shown
 from headrace.text.library import encoding
-from headrace.weights.pretokenizers import PRETOKENIZERS
-from headrace.weights.tokenizer_json import TokenizerJson
+from headrace.weights.tokenizer.pretokenizers import PRETOKENIZERS
+from headrace.weights.tokenizer.tokenizer_json import TokenizerJson
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Backend

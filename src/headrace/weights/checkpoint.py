@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from headrace.weights.tensor import Tensor
-from headrace.weights.tokenizer_data import TokenizerData
+from headrace.weights.tensors.tensor import Tensor
+from headrace.weights.tokenizer.data import TokenizerData
 
 __all__ = ["Checkpoint", "Conventions", "TokenizerData"]
 
@@ -30,7 +30,7 @@ class Conventions:
     transposed: bool = False
     """Whether matrices of layers are stored (in, out), as GPT-2's safetensors have them."""
     qkv_layout: Literal["joined", "grouped"] = "joined"
-    """Order of rows in a matrix that holds Q, K and V; see `weights.fused_rows`."""
+    """Order of rows in a matrix that holds Q, K and V; see `weights.tensors.fused_rows`."""
 
 
 @dataclass(frozen=True)

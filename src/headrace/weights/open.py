@@ -6,12 +6,12 @@ from pathlib import Path
 
 from headrace.errors import CheckpointError
 from headrace.weights.checkpoint import Checkpoint
-from headrace.weights.gguf_checkpoint import open_gguf
-from headrace.weights.gguf_file import MAGIC
-from headrace.weights.hf_folder import open_hf_folder
-from headrace.weights.small_file import is_named
+from headrace.weights.files.small_file import is_named
+from headrace.weights.files.user_path import user_path
+from headrace.weights.gguf.checkpoint import open_gguf
+from headrace.weights.gguf.file import MAGIC
+from headrace.weights.hugging_face.folder import open_hf_folder
 from headrace.weights.store.gguf_group import gguf_groups
-from headrace.weights.user_path import user_path
 
 
 def open_checkpoint(path: str | Path) -> Checkpoint:

@@ -9,8 +9,8 @@ from pathlib import Path
 from headrace.bench.workload import Tokenization
 from headrace.embedded import embedded_model
 from headrace.text import Tokenizer, load_tokenizer
-from headrace.weights.gguf_file import read_gguf
-from headrace.weights.gguf_tokenizer import tokenizer_of_gguf
+from headrace.weights.gguf.file import read_gguf
+from headrace.weights.gguf.tokenizer import tokenizer_of_gguf
 from tests.text.vocabularies import real
 
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from headrace.cli.plan.group import plan
 from headrace.errors import HeadraceError
 from headrace.weights.codecs import F32
-from headrace.weights.safetensors_file import read_safetensors
+from headrace.weights.safetensors.file import read_safetensors
 from tests.models.fp8_folders import LAYOUTS, write_fp8
 
 
@@ -32,6 +32,20 @@ def test_what_does_not_fit_names_the_amount_and_the_options() -> None:
     done = run("llama-3.1-70b", "--hardware", "rtx-4090", "--quantization", "q4-k-m")
     assert "fits with a change" in done.output and "too much" in done.output
     assert "--count 4" in done.output and "--kv-type Q8_0" in done.output
+
+
+def test_a_kind_of_layers_with_a_window_is_named_and_is_for_those() -> None:
+    words = ("--hardware", "h100", "--kv-type", "Q8_0", "--kv-type-sliding", "BF16")
+    done = run("gpt-oss-20b", *words, "--json")
+    kv = next(one for one in json.loads(done.output)["quantities"] if one["id"] == "kv")
+    assert kv["name"] == "KV cache, Q8_0, BF16 in layers with a window"
+    named = {given["name"]: given["value"] for given in kv["inputs"]}
+    assert named["bits of a key"] == 8.5 and named["bits of either in layers with a window"] == 16
+    refused = run("qwen3-8b", *words)
+    assert isinstance(refused.exception, HeadraceError)
+    assert "--kv-type-sliding BF16 is for layers with a window, and qwen3-8b has none" in str(
+        refused.exception
+    )
 
 
 def test_json_has_every_input() -> None:

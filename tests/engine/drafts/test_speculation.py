@@ -11,6 +11,7 @@ import pytest
 from headrace.engine.core import EngineCore
 from headrace.engine.drafts.past_answers import KEY_TOKENS, PastAnswers
 from headrace.engine.drafts.prompt_lookup import PromptLookup
+from headrace.engine.drafts.proposer import NO_DRAFTS, Drafter, Proposal
 from headrace.engine.drafts.source import Guess
 from headrace.engine.drafts.speculation import Speculation
 from headrace.engine.drafts.speculative_config import read_speculative_config, speculation_of
@@ -161,6 +162,75 @@ class Drawn:
         pass
 
 
+class Said:
+    """A source that guesses the same tokens of every request, and remembers whom it was for."""
+
+    name = "said"
+
+    def __init__(self, *token_ids: int) -> None:
+        self.token_ids = list(token_ids)
+        self.requests: list[Request] = []
+
+    def guess(self, request: Request, most: int) -> Guess:
+        self.requests.append(request)
+        return Guess(self.token_ids[:most], 8)
+
+    def clear(self) -> None:
+        pass
+
+    def forget(self, request: Request) -> None:
+        pass
+
+
+class CertainOf:
+    """A proposer that leaves one request no choice."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+
+    def propose(self, request: Request, most: int) -> Proposal | None:
+        return Proposal([9, 9][:most], is_certain=True) if request is self.request else None
+
+
+def test_a_guess_ends_before_what_would_end_the_request() -> None:
+    speculation = Speculation([Said(5, 6, 7, 8)], most_drafts=8, adaptive=False)
+    drafter, request = Drafter([], speculation), request_of([1, 2])
+    request.end_ids, request.num_computed = frozenset({7}), 1
+    drafter.begin_step([request], 128)
+    assert drafter.drafts(request, 8).token_ids == [5, 6]
+    request.end_ids = frozenset({5})
+    drafter.begin_step([request], 128)
+    assert drafter.drafts(request, 8) is NO_DRAFTS
+
+
+def test_nothing_is_guessed_of_a_request_whose_tokens_are_certain() -> None:
+    source = Said(5, 6)
+    speculation = Speculation([source], most_drafts=8, adaptive=False)
+    held, free = request_of([1, 2]), request_of([1, 2])
+    held.num_computed = free.num_computed = 1
+    drafter = Drafter([CertainOf(held)], speculation)
+    drafter.begin_step([held, free], 128)
+    assert source.requests == [free]
+    assert drafter.drafts(held, 8).are_certain
+    assert drafter.drafts(free, 8).token_ids == [5, 6]
+
+
+def test_places_are_given_to_the_likeliest_guesses() -> None:
+    source = Drawn(0.9, 8)
+    speculation = Speculation([source], most_drafts=8)
+    rows = [request_of([0]) for _ in range(4)]
+    for _ in range(40):
+        speculation.begin_step([(row, 8) for row in rows], len(rows))
+        places = len(rows) + sum(len(speculation.drafts(row, 8)) for row in rows)
+        for at, row in enumerate(rows):
+            given = [1] * 9 if at == 3 else [2]
+            speculation.note(row, len(row.token_ids), given)
+            row.token_ids += given
+        speculation.note_step(places, memory_bound(places))
+    speculation.begin_step([(row, 8) for row in rows], len(rows), 6)
+    assert [len(speculation.drafts(row, 8)) for row in rows] == [0, 0, 0, 6]
+
+
 def replayed(curve: Curve, source: Drawn, batch: int, steps: int, fixed: int | None) -> float:
     """Tokens for each unit of time of so many requests, over recorded step times with some noise.
 
@@ -171,7 +241,7 @@ def replayed(curve: Curve, source: Drawn, batch: int, steps: int, fixed: int | N
     rows = [request_of([0]) for _ in range(batch)]
     seconds = tokens = 0.0
     for _ in range(steps):
-        speculation.begin_step([(row, 8) for row in rows])
+        speculation.begin_step([(row, 8) for row in rows], len(rows))
         taken = [
             len(speculation.drafts(row, 8)) if fixed is None else fixed for row in rows
         ]  # fmt: skip

@@ -11,6 +11,7 @@ import pytest
 
 from headrace.engine.core import EngineCore
 from headrace.engine.grammars import store
+from headrace.engine.grammars.pace import Pace
 from headrace.engine.request import State
 from headrace.errors import RequestError
 from headrace.structured.grammar import Grammar
@@ -264,9 +265,9 @@ def test_compiled_grammars_are_kept_by_content_and_the_oldest_are_let_go(
     compiled: list[Grammar] = []
     compile_one = store.Grammars._compile
 
-    def counted(self: store.Grammars, grammar: Grammar) -> object:
+    def counted(self: store.Grammars, grammar: Grammar, pace: Pace) -> object:
         compiled.append(grammar)
-        return compile_one(self, grammar)
+        return compile_one(self, grammar, pace)
 
     monkeypatch.setattr(store.Grammars, "_compile", counted)
     monkeypatch.setattr(store, "MAX_KEPT", 2)

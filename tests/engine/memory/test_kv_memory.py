@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from headrace.config.settings import EngineConfig
 from headrace.engine.kv.kv_cache import KVCache
@@ -83,8 +84,13 @@ def test_layers_with_a_window_may_have_a_type_of_their_own() -> None:
     assert plan.block_bytes == 32 * max(2 * (2 + 4), 2 * 2 * 2)
     v = EngineConfig(kv_cache_dtype_v="fp8", kv_cache_dtype_sliding_v="int8")
     assert plan_kv_cache(model, v, 1 << 30).types == "f32,fp8;f32,int8"
-    only = plan_kv_cache(MockModel(), EngineConfig(kv_cache_dtype_sliding="fp8"), 1 << 30)
-    assert only.types == "f32", "no layer has a window"
+    for flag in ("kv_cache_dtype_sliding", "kv_cache_dtype_sliding_v"):
+        config, named = EngineConfig(**{flag: "fp8"}), flag.replace("_", "-")  # type: ignore[arg-type]
+        with pytest.raises(ConfigError, match=f"--{named} fp8 is for .* and this model has none"):
+            plan_kv_cache(MockModel(), config, 1 << 30)
+        # What is near has a span of 64, and is no window.
+        with pytest.raises(ConfigError, match=f"--{named} fp8 is for"):
+            plan_kv_cache(MockModel(), replace(config, kv_cache_dtype="q4_0"), 1 << 30)
 
 
 def test_what_is_near_is_in_bf16_beside_q4_0_and_where_it_is_asked_for() -> None:
@@ -98,6 +104,8 @@ def test_what_is_near_is_in_bf16_beside_q4_0_and_where_it_is_asked_for() -> None
     assert types(kv_cache_dtype="fp8", kv_cache_near="bf16") == "fp8+near"
     with pytest.raises(ConfigError, match=r"--kv-cache-near bf16 is for .* they are f32.*none"):
         types(kv_cache_near="bf16")
+    with pytest.raises(ConfigError, match=r"both of 8 or 4 bits, and they are bf16,q4_0"):
+        types(kv_cache_dtype="bf16", kv_cache_dtype_v="q4_0", kv_cache_near="bf16")
     plan = plan_kv_cache(MockModel(), EngineConfig(kv_cache_dtype="q4_0"), 1 << 30)
     stored, near = plan.layout.groups
     assert (stored.near, near.near, near.window) == (False, True, 64)

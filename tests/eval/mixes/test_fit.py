@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from headrace.config import EngineConfig
 from headrace.errors import ConfigError
 from headrace.eval.divergence import divergence
 from headrace.eval.mixes.candidates import groups_of
@@ -21,7 +22,7 @@ from headrace.weights.codecs import BF16, get_codec
 from headrace.weights.open import open_checkpoint
 from headrace.weights.quantize.make import QuantizeOptions, make
 from headrace.weights.quantize.plan import mix_of, override_of
-from headrace.weights.source import TensorSource
+from headrace.weights.tensors.source import TensorSource
 from tests.tiny import write_tiny_gguf
 
 pytest.importorskip("headrace.ops.cpu._native", exc_type=ImportError)
@@ -70,7 +71,13 @@ def test_a_file_has_the_size_that_was_foreseen_and_loses_what_was_measured(
     ops = make_ops("cpu", threads=2)
     base, other = open_checkpoint(model), open_checkpoint(path)
     windows = windows_of_file(base, model.parent / "text.txt", 32, limit=8)[1::2]
-    judged = divergence(load_model(base, ops), load_model(other, ops), ops, windows, kv_codec="f32")
+    judged = divergence(
+        load_model(base, ops),
+        load_model(other, ops),
+        ops,
+        windows,
+        cache=EngineConfig(kv_cache_dtype="f32"),
+    )
     assert found.point.measured is not None
     assert judged.kl_mean == pytest.approx(found.point.measured.mean, rel=0.05)
     assert sorted(file.name for file in tmp_path.iterdir()) == [

@@ -19,8 +19,8 @@ from benchmarks.random_rows import random_rows
 from headrace.ops.cpu import CpuOps
 from headrace.ops.kv import AttentionShape, KVCodec, RaggedBatch
 from headrace.weights.codecs import F8_E4M3, Codec, get_codec
-from headrace.weights.scaled_tensor import ScaledTensor
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.scaled_tensor import ScaledTensor
+from headrace.weights.tensors.tensor import Tensor
 
 F32 = npt.NDArray[np.float32]
 

@@ -14,7 +14,7 @@ from headrace.ops import make_ops
 from headrace.ops.cpu import CpuOps
 from headrace.ops.packed_size import packed_bytes
 from headrace.weights.codecs import EIGHT_BITS, GROUPED, NF4, NF4_NUMBERS, OF_FOLDERS, Q8_0
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.tensor import Tensor
 from tests.ops.cpu.cases import LEVELS, named, normal
 from tests.ops.cpu.test_four_bits import ROWS, WIDTH, filled
 from tests.ops.cpu.twin import apart, fused

@@ -9,7 +9,7 @@ from headrace.ops.cpu import CpuOps
 from headrace.ops.interface import Norm
 from headrace.ops.reference import ReferenceOps
 from headrace.weights.codecs import get_codec
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.tensor import Tensor
 from tests.ops.cpu.cases import (
     LEVELS,
     TABLES,

@@ -14,7 +14,7 @@ import pytest
 from headrace.errors import ConfigError
 from headrace.ops.cpu import CpuOps
 from headrace.ops.experts import ExpertCacheStats, ExpertMLP, Routes
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.tensor import Tensor
 from tests.ops.cpu.cases import CODECS, F32, LEVELS, matrix, named, normal, vector, whole_blocks
 from tests.ops.cpu.test_experts import parts_of, routes_of, taken
 

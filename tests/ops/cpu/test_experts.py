@@ -12,7 +12,7 @@ from headrace.ops.experts import ExpertMLP, Routes, Routing
 from headrace.ops.interface import Activation, Ops
 from headrace.ops.reference import ReferenceOps
 from headrace.weights.codecs import get_codec
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.tensor import Tensor
 from tests.ops.cpu.cases import (
     CODECS,
     F32,

@@ -12,8 +12,8 @@ import pytest
 
 from headrace.ops.cpu import CpuOps, _native
 from headrace.weights.codecs import BF16, F8_E4M3
-from headrace.weights.scaled_tensor import ScaledTensor
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.scaled_tensor import ScaledTensor
+from headrace.weights.tensors.tensor import Tensor
 from tests.ops.cpu.cases import LEVELS, named, normal
 
 SHAPES = ((33, 96, (33, 96)), (200, 384, (128, 128)), (17, 47, (1, 47)), (130, 320, (64, 256)))

@@ -15,7 +15,7 @@ import pytest
 from headrace.ops.cpu import CpuOps
 from headrace.ops.packed_size import packed_bytes
 from headrace.weights.codecs import GROUPED, NVFP4, Q4_0, Q4_1, Codec
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.tensor import Tensor
 from tests.ops.cpu.cases import LEVELS, named, normal
 
 ROWS, WIDTH = 33, 384

@@ -8,7 +8,7 @@ import pytest
 from headrace.ops.cpu import CpuOps
 from headrace.ops.interface import Ops
 from headrace.ops.reference import ReferenceOps
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.tensor import Tensor
 from tests.ops.cpu.cases import CODECS, F32, LEVELS, matrix, named, normal, whole_blocks
 
 HEADS = 3

@@ -12,7 +12,7 @@ from headrace.ops.cpu import CpuOps
 from headrace.ops.interface import Norm
 from headrace.ops.reference import ReferenceOps
 from headrace.weights.codecs import get_codec
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.tensor import Tensor
 from tests.ops.cpu import twin
 from tests.ops.cpu.cases import (
     CODECS,
@@ -101,6 +101,7 @@ def check_against_the_reference(ops: CpuOps, codec: str, out: int, width: int) -
             assert (error <= limit).all(), f"worst {(error / limit).max():.2f} of the bound"
 
 
+@pytest.mark.proves("run", "the reference, within rounding", kinds=("F32", "F16", "BF16"))
 @pytest.mark.parametrize("level", LEVELS)
 def test_agrees_with_the_reference(level: str) -> None:
     """Each codec with one shape, another for each level."""

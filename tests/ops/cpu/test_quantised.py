@@ -11,7 +11,7 @@ import pytest
 
 from headrace.ops.cpu import CpuOps
 from headrace.weights.codecs import get_codec
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.tensor import Tensor
 from tests.ops.cpu import twin
 from tests.ops.cpu.cases import F32, LEVELS, QUANTISED, matrix, normal
 
@@ -56,6 +56,9 @@ def rows_with_zeros(width: int) -> F32:
     return x
 
 
+@pytest.mark.proves(
+    "run", "[the arithmetic](kernels.md#quantised-weights), every bit", kinds=QUANTISED
+)
 @pytest.mark.parametrize("level", LEVELS)
 def test_every_bit_is_the_twins(level: str) -> None:
     ops = CpuOps(level, 2)

@@ -14,7 +14,7 @@ from headrace.ops.experts import ExpertMLP, RouterScore, Routes, Routing
 from headrace.ops.reference import ReferenceOps
 from headrace.ops.reference.experts import exp
 from headrace.weights.codecs import get_codec
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.tensor import Tensor
 
 OPS = ReferenceOps()
 F32 = npt.NDArray[np.float32]

@@ -11,7 +11,7 @@ from headrace.ops.interface import Norm
 from headrace.ops.reference import ReferenceOps
 from headrace.ops.reference.arithmetic import quantise_row
 from headrace.weights.codecs import get_codec
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.tensor import Tensor
 
 CODECS = ("F32", "F16", "BF16", "Q8_0")
 Floats = npt.NDArray[np.float32]

@@ -11,7 +11,7 @@ import pytest
 from headrace.ops.interface import Norm
 from headrace.ops.reference import ReferenceOps
 from headrace.weights.codecs import get_codec
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.tensor import Tensor
 
 OPS = ReferenceOps()
 Floats = npt.NDArray[np.float32]

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from headrace.weights.codecs import BF16, F32, Codec
-from headrace.weights.gguf_writer import write_gguf_file
-from headrace.weights.source import TensorSource, source_of_array
+from headrace.weights.gguf.writer import write_gguf_file
+from headrace.weights.tensors.source import TensorSource, source_of_array
 
 WIDTH, FFN, VOCAB = 256, 512, 128
 LAYERS = 4

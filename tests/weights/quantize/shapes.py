@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 
 from headrace.weights.codecs import F32, get_codec
-from headrace.weights.gguf_writer import write_gguf_file
+from headrace.weights.gguf.writer import write_gguf_file
 from headrace.weights.quantize.mixes import MIXES
 from headrace.weights.quantize.roles import layer_of
-from headrace.weights.source import TensorSource
+from headrace.weights.tensors.source import TensorSource
 
 FACTS = Path(__file__).with_name("mixes.json")
 # A line of what --dry-run prints: a tensor, its kind and, where that changes, the new one.

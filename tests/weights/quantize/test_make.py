@@ -13,8 +13,8 @@ import pytest
 
 from headrace.errors import CheckpointError, ConfigError
 from headrace.weights.codecs import BF16, F32, get_codec
-from headrace.weights.gguf_file import read_gguf
-from headrace.weights.gguf_writer import write_gguf_file
+from headrace.weights.gguf.file import read_gguf
+from headrace.weights.gguf.writer import write_gguf_file
 from headrace.weights.open import open_checkpoint
 from headrace.weights.quantize.importance import (
     ColumnSums,
@@ -24,7 +24,7 @@ from headrace.weights.quantize.importance import (
 )
 from headrace.weights.quantize.make import QuantizeOptions, QuantizeResult, Step, make, plan
 from headrace.weights.quantize.plan import mix_of, override_of
-from headrace.weights.source import source_of_array
+from headrace.weights.tensors.source import source_of_array
 from tests.weights.quantize.models import FFN, METADATA, WIDTH, sources, write_model
 
 

@@ -14,11 +14,11 @@ from headrace.errors import CheckpointError, UnsupportedModelError
 from headrace.models import load_model
 from headrace.ops import make_ops
 from headrace.weights.open import open_checkpoint
-from headrace.weights.safetensors_file import read_safetensors
-from headrace.weights.safetensors_writer import write_safetensors_file
-from headrace.weights.source import source_of_array
+from headrace.weights.safetensors.file import read_safetensors
+from headrace.weights.safetensors.writer import write_safetensors_file
 from headrace.weights.storage.cache_scales import LayerScales, layer_scales
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.source import source_of_array
+from headrace.weights.tensors.tensor import Tensor
 from tests.tiny import write_tiny_hf
 
 LAYER = "model.layers.{}.self_attn"

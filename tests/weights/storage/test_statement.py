@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from headrace.errors import UnsupportedModelError
-from headrace.weights.config_reader import ConfigReader
-from headrace.weights.quantisation import stated_quantisation, with_quantisation
+from headrace.weights.model_config.config_reader import ConfigReader
+from headrace.weights.storage.quantisation import stated_quantisation, with_quantisation
 from headrace.weights.storage.statement import read_storage
 from headrace.weights.storage.storage import Storage, WeightFormat
 from tools.count_models import published_configs

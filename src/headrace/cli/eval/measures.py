@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from headrace.cli.eval.options import (
     KV_CODECS,
-    engine_settings,
     load_named,
     print_json,
     text_options,
 )
+
+if TYPE_CHECKING:
+    from headrace.config import EngineConfig
 
 
 @click.command(short_help="Measure the perplexity of a model over a text.")
@@ -24,13 +26,9 @@ def perplexity(
     text: Path,
     context: int,
     limit: int | None,
-    kv_codec: Any,
-    v_codec: Any,
     tokenizer_pre: str | None,
-    backend: str,
-    cpu_level: str,
-    threads: int | None,
     as_json: bool,
+    settings: EngineConfig,
 ) -> None:
     """Measure the perplexity of MODEL over a text, in the same windows as llama.cpp, so that
     figures can be compared.
@@ -45,13 +43,10 @@ def perplexity(
     from headrace.eval.perplexity import perplexity as measure
     from headrace.eval.text import windows_of_file
 
-    settings = engine_settings(backend, cpu_level, threads, kv_codec, v_codec)
     (checkpoint,), ops, (loaded,) = load_named([model], settings, context)
     windows = windows_of_file(checkpoint, text, context, limit=limit, pre=tokenizer_pre)
     with counting("windows") as progress:
-        result = measure(
-            loaded, ops, windows, kv_codec=kv_codec, v_codec=v_codec, progress=progress
-        )
+        result = measure(loaded, ops, windows, cache=settings, progress=progress)
     if as_json:
         print_json(result)
         return
@@ -87,13 +82,9 @@ def kl(
     text: Path,
     context: int,
     limit: int | None,
-    kv_codec: Any,
-    v_codec: Any,
     tokenizer_pre: str | None,
-    backend: str,
-    cpu_level: str,
-    threads: int | None,
     as_json: bool,
+    settings: EngineConfig,
 ) -> None:
     """Measure the KL divergence of MODEL's distributions from those of --base over a text.
 
@@ -105,21 +96,21 @@ def kl(
     headrace eval kl ./model-Q8_0.gguf --base Qwen/Qwen3-0.6B --text notes.txt --windows 20
     """
     from headrace.cli.counting import counting
+    from headrace.config import EngineConfig
     from headrace.eval.divergence import divergence
     from headrace.eval.text import windows_of_file
 
-    settings = engine_settings(backend, cpu_level, threads, kv_codec, v_codec)
     (of_base, _), ops, (loaded_base, loaded) = load_named([base, model], settings, context)
     windows = windows_of_file(of_base, text, context, limit=limit, pre=tokenizer_pre)
+    of_base_cache = EngineConfig(kv_cache_dtype=base_kv_codec) if base_kv_codec else None
     with counting("windows") as progress:
         result = divergence(
             loaded_base,
             loaded,
             ops,
             windows,
-            kv_codec=kv_codec,
-            v_codec=v_codec,
-            base_kv_codec=base_kv_codec,
+            cache=settings,
+            base_cache=of_base_cache,
             seed=seed,
             progress=progress,
         )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
@@ -20,8 +21,23 @@ KV_CODECS = ("f32", "bf16", "fp8", "int8", "q8_0", "q4_0")
 """Those of headrace.ops.kv, written out so that --help imports no NumPy."""
 
 
+_OF_ENGINE = (
+    "backend", "cpu_level", "threads", "kv_cache_dtype", "kv_cache_dtype_v",
+    "kv_cache_dtype_sliding", "kv_cache_dtype_sliding_v", "kv_cache_near",
+)  # fmt: skip
+
+
 def text_options(command: F) -> F:
-    """Options of all commands that read a text."""
+    """Options of all commands that read a text; those of the engine are one argument `settings`."""
+
+    @wraps(command)
+    def with_settings(**given: Any) -> Any:
+        from headrace.config import EngineConfig
+
+        of_engine = {name: given.pop(name) for name in _OF_ENGINE}
+        return command(settings=EngineConfig(**of_engine), **given)
+
+    codecs = click.Choice(("auto", *KV_CODECS))
     options = [
         click.option(
             "--text",
@@ -44,15 +60,33 @@ def text_options(command: F) -> F:
         ),
         click.option(
             "--kv-cache-dtype",
-            "kv_codec",
-            type=click.Choice(KV_CODECS),
+            type=codecs,
+            default="auto",
             help="Type that K and V are stored in. [default: f32 for F32 weights, else bf16]",
         ),
         click.option(
             "--kv-cache-dtype-v",
-            "v_codec",
-            type=click.Choice(KV_CODECS),
+            type=codecs,
+            default="auto",
             help="Type that V is stored in. [default: that of K]",
+        ),
+        click.option(
+            "--kv-cache-dtype-sliding",
+            type=codecs,
+            default="auto",
+            help="Type of K and V in layers with a window. [default: as in other layers]",
+        ),
+        click.option(
+            "--kv-cache-dtype-sliding-v",
+            type=codecs,
+            default="auto",
+            help="Type of V in layers with a window. [default: as of `serve`]",
+        ),
+        click.option(
+            "--kv-cache-near",
+            type=click.Choice(("auto", "bf16", "none")),
+            default="auto",
+            help="Whether what is near is kept in bf16 too. [default: as of `serve`]",
         ),
         click.option(
             "--tokenizer-pre",
@@ -69,24 +103,10 @@ def text_options(command: F) -> F:
         click.option("-t", "--threads", type=click.IntRange(1, 1024), help="Compute threads."),
         click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
     ]
+    made: Any = with_settings
     for option in reversed(options):
-        command = option(command)
-    return command
-
-
-def engine_settings(
-    backend: Any, cpu_level: Any, threads: int | None, kv_codec: Any, v_codec: Any
-) -> EngineConfig:
-    """The settings that the options of a measurement stand for."""
-    from headrace.config import EngineConfig
-
-    return EngineConfig(
-        backend=backend,
-        cpu_level=cpu_level,
-        threads=threads,
-        kv_cache_dtype=kv_codec or "auto",
-        kv_cache_dtype_v=v_codec or "auto",
-    )
+        made = option(made)
+    return cast(F, made)
 
 
 def load_named(

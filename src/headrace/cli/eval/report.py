@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from headrace.cli.eval.options import (
-    engine_settings,
     load_named,
     located,
     print_json,
@@ -55,13 +54,9 @@ def report(
     text: Path,
     context: int,
     limit: int | None,
-    kv_codec: Any,
-    v_codec: Any,
     tokenizer_pre: str | None,
-    backend: str,
-    cpu_level: str,
-    threads: int | None,
     as_json: bool,
+    settings: EngineConfig,
 ) -> None:
     """Compare files of one model with --base over a text: size, bits per weight, perplexity ratio,
     KL divergence, most likely tokens, tokens per second and share of the memory bandwidth.
@@ -82,7 +77,6 @@ def report(
 
     if html is not None and html.suffix.lower() not in (".html", ".htm"):
         raise ConfigError(f"--html {html}: name a file that ends in .html")
-    settings = engine_settings(backend, cpu_level, threads, kv_codec, v_codec)
     names = _short_names([base, *models])
     with counting("files") as progress:
         files = []
@@ -90,7 +84,7 @@ def report(
             files.append(
                 _measured(
                     base, model, names[number], settings, text, context, limit, tokenizer_pre,
-                    kv_codec, v_codec, None if no_speed else (new, repeats),
+                    None if no_speed else (new, repeats),
                 )
             )  # fmt: skip
             progress(number, len(models))
@@ -121,8 +115,6 @@ def _measured(
     context: int,
     limit: int | None,
     pre: str | None,
-    kv_codec: Any,
-    v_codec: Any,
     timing: tuple[int, int] | None,
 ) -> FileMeasurement:
     """One file beside the reference. name: of the file in the report."""
@@ -132,7 +124,7 @@ def _measured(
 
     (of_base, checkpoint), ops, (loaded_base, loaded) = load_named([base, model], settings, context)
     windows = windows_of_file(of_base, text, context, limit=limit, pre=pre)
-    found = divergence(loaded_base, loaded, ops, windows, kv_codec=kv_codec, v_codec=v_codec)
+    found = divergence(loaded_base, loaded, ops, windows, cache=settings)
     facts = file_facts(name, checkpoint)
     del loaded_base, loaded, ops  # room for the engine
     speed = None if timing is None else _speed(model, settings, *timing)

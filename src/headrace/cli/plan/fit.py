@@ -73,6 +73,7 @@ def fit(
     """
     from dataclasses import replace
 
+    from headrace.errors import ConfigError
     from headrace.plan.machine.hardware_memory import place_of
     from headrace.plan.memory.fit import fit as fit_of
     from headrace.plan.memory.kv_cache import kv_kind
@@ -84,6 +85,11 @@ def fit(
     tokens = context or min(shape.context_tokens or DEFAULT_CONTEXT_TOKENS, DEFAULT_CONTEXT_TOKENS)
     storage = storage_of(known, shape, quantization, kv_type, block_size)
     if kv_type_sliding is not None:
+        if all(layer.window_tokens is None for layer in shape.attention):
+            raise ConfigError(
+                f"--kv-type-sliding {kv_type_sliding} is for layers with a window, and {model} has "
+                "none. Omit it, or set --kv-type"
+            )
         storage = replace(storage, sliding=kv_kind(kv_type_sliding, known))
     load = Load(tokens if context is None else context, users, step_tokens)
     place = place_of(known, hardware_named(known, hardware, count), count)

@@ -177,6 +177,9 @@ class DraftModel:
         for request, most in sorted(wanted, key=lambda each: each[0] not in self.cache):
             # The last draft is not computed, so that it may be at the end.
             most = min(most, MOST_DRAFTS, self._max_len + 1 - len(request.token_ids))
+            constraint = request.constraint
+            if constraint is not None and (constraint.pace.is_slow or constraint.is_lent):
+                continue  # what it allows is found beside the steps
             if most < 1 or request in self._left_out or not self._reads(request):
                 continue
             if not left and request not in self.cache:
@@ -233,10 +236,7 @@ class DraftModel:
     def _together(self, rows: Sequence[_Row]) -> Sequence[SampledToken | None]:
         logits = self.model.forward(self._batch(rows), self._arrays)
         drawing = [row for row in rows if row.draws]
-        places = [
-            DrawPosition(row.twin.request, row.twin.request.token_ids, self._look(row))
-            for row in drawing
-        ]
+        places = [DrawPosition(row.twin.request, look=self._look(row)) for row in drawing]
         drawn = iter(self._sampler.sample(logits, places) if places else ())
         found = [next(drawn) if row.draws else None for row in rows]
         looks = iter(places)

@@ -134,8 +134,9 @@ class ModelDrafts:
         self.seconds = 0.0
         """That the passes of the step that began took."""
 
-    def guess(self, batch: int, wanted: Sequence[Wanted]) -> dict[Request, list[int]]:
-        """Drafts of those requests for which they pay, in a step in which `batch` decode."""
+    def guess(self, batch: int, wanted: Sequence[Wanted], most: int) -> dict[Request, list[int]]:
+        """Drafts of those requests for which they pay, in a step in which `batch` decode, and that
+        has room for at most so many."""
         self.seconds = 0.0
         if not wanted:
             return {}
@@ -143,7 +144,7 @@ class ModelDrafts:
             return self._drafts([(each.request, min(each.room, self._most)) for each in wanted])
         if self._costs.num_seen < FIRST_PLAIN_STEPS:
             return {}
-        chosen = self._chosen(batch, wanted) or self._tried(wanted)
+        chosen = self._chosen(batch, wanted, most) or self._tried(wanted, most)
         if not chosen:
             return {}
         step_s = self._costs.seconds(batch)
@@ -174,7 +175,7 @@ class ModelDrafts:
         """The request has ended."""
         self._histories.pop(request, None)
 
-    def _chosen(self, batch: int, wanted: Sequence[Wanted]) -> list[tuple[Request, int]]:
+    def _chosen(self, batch: int, wanted: Sequence[Wanted], most: int) -> list[tuple[Request, int]]:
         """The requests for which drafts pay, and how many; none where they do not."""
         costs = self._costs
         free_count = sum(each.count for each in wanted)
@@ -195,6 +196,8 @@ class ModelDrafts:
                 continue
             tokens = batch + free_count - sum(each.count for each, _ in taking)
             tokens += sum(min(count, each.room) for each, _ in taking)
+            if tokens > batch + most:
+                break
             hope = batch + free_hope + sum(more - each.hope for each, more in taking)
             seconds = costs.seconds(tokens) + count * self._pass_s(len(taking))
             if hope / seconds > best:
@@ -213,14 +216,14 @@ class ModelDrafts:
             < spared_s * min(EXPECTED_TOKENS, request.max_len - len(request.token_ids))
         ]
 
-    def _tried(self, wanted: Sequence[Wanted]) -> list[tuple[Request, int]]:
+    def _tried(self, wanted: Sequence[Wanted], most: int) -> list[tuple[Request, int]]:
         """The request whose try costs least, once there is credit for it."""
         each = min(wanted, key=lambda each: self._model.lag(each.request))
-        count = min(TRY_DRAFTS, each.room, self._most)
+        count = min(TRY_DRAFTS, each.room, self._most, most)
         lag = self._model.lag(each.request)
         price_s = count * self._pass_s(1) + lag * self._passes_per_token()
         price_s += self._costs.seconds(1 + count) - self._costs.seconds(1)
-        if self._credit_s is None or price_s > self._credit_s:
+        if self._credit_s is None or price_s > self._credit_s or count < 1:
             return []
         self._credit_s -= price_s
         return [(each.request, count)]

@@ -77,11 +77,24 @@ class Drafter:
         self._proposers = tuple(proposers)
         self.speculation = speculation
         """Guesses of requests that decode."""
+        self._proposed: dict[Request, Proposal | None] = {}
+        """What proposers have for the requests of the step that began."""
 
-    def begin_step(self, requests: Sequence[Request]) -> None:
-        """A step begins in which these requests decode, each for a token of its own."""
-        if self.speculation is not None:
-            self.speculation.begin_step([(request, _most(request) - 1) for request in requests])
+    def begin_step(self, requests: Sequence[Request], most_guessed: int) -> None:
+        """A step begins in which these requests decode, each for a token of its own, and at most so
+        many guesses of all of them."""
+        self._proposed.clear()
+        if self.speculation is None:
+            return
+        guessed = []
+        for request in requests:
+            most = _most(request)
+            if most < 1:  # its reasoning has to be closed
+                continue
+            proposal = self._proposed[request] = self._proposal(request, most)
+            if proposal is None and most > 1:
+                guessed.append((request, most - 1))
+        self.speculation.begin_step(guessed, len(requests), most_guessed)
 
     def drafts(self, request: Request, room: int) -> Drafts:
         """Drafts after all tokens of a request that is not at its end, for at most `room` more of
@@ -97,18 +110,34 @@ class Drafter:
             return _certain(request, closing, most, room)
         if left is not None:
             most = min(most, left)
-        for proposer in self._proposers:
-            proposal = proposer.propose(request, min(most, room + 1))
-            if proposal is None or not proposal.token_ids:
-                continue
-            if proposal.is_certain:
-                return _certain(request, proposal, most, room)
-            guessed = proposal.token_ids[: min(room, most - 1)]
-            return Drafts(guessed) if guessed else NO_DRAFTS
+        if request in self._proposed:
+            proposal = self._proposed[request]
+        else:
+            proposal = self._proposal(request, min(most, room + 1))
+        if proposal is not None and proposal.is_certain:
+            return _certain(request, proposal, most, room)
+        if proposal is not None:
+            return _guessed(request, proposal.token_ids[: min(room, most - 1)])
         if self.speculation is None or request.lag > 1:
             return NO_DRAFTS
-        paying = self.speculation.drafts(request, min(room, most - 1))
-        return Drafts(paying) if paying else NO_DRAFTS
+        return _guessed(request, self.speculation.drafts(request, min(room, most - 1)))
+
+    def _proposal(self, request: Request, most: int) -> Proposal | None:
+        """The first that there is, of a token at least."""
+        for proposer in self._proposers:
+            proposal = proposer.propose(request, most)
+            if proposal is not None and proposal.token_ids:
+                return proposal
+        return None
+
+
+def _guessed(request: Request, token_ids: Sequence[int]) -> Drafts:
+    """Those before the first that would end the request, which is drawn in any case."""
+    for index, token_id in enumerate(token_ids):
+        if request.ends_at(token_id):
+            token_ids = token_ids[:index]
+            break
+    return Drafts(token_ids) if token_ids else NO_DRAFTS
 
 
 def _most(request: Request) -> int:

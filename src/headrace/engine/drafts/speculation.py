@@ -87,14 +87,17 @@ class Speculation:
         if model is not None:
             self._of_model = ModelDrafts(model, self._costs, most=most_of_model, adaptive=adaptive)
 
-    def begin_step(self, requests: Sequence[tuple[Request, int]]) -> None:
-        """A step begins in which these requests decode, a token each and at most so many drafts."""
+    def begin_step(
+        self, requests: Sequence[tuple[Request, int]], batch: int, most: int = 1 << 30
+    ) -> None:
+        """A step begins in which `batch` requests decode, of which these may have so many drafts
+        each, and at most `most` together."""
         self._taken.clear()
         hopes: dict[Request, float] = {}
         guesses = [
             (request, pending, history)
             for request, room in requests
-            if room > 0 and request.params.speculation
+            if request.params.speculation
             if (history := self._history(request)).idle_until <= len(request.token_ids)
             if (pending := self._guess(request, history, min(room, self._most))) is not None
         ]
@@ -102,12 +105,12 @@ class Speculation:
             for request, pending, history in guesses:
                 history.idle_tokens = 0
                 self._taken[request] = pending.guess.token_ids
-            self._add_of_model(requests, hopes)
+            self._add_of_model(requests, hopes, batch, most)
             return
         chances = [
             self._chances(pending.source, history, pending.guess) for _, pending, history in guesses
         ]
-        counts = self._counts(len(requests), chances)
+        counts = self._counts(batch, most, chances)
         for (request, pending, history), count, own in zip(guesses, counts, chances, strict=True):
             if count:
                 history.idle_tokens = 0
@@ -119,11 +122,15 @@ class Speculation:
             self._steps_with_drafts = 0
             self._taken.clear()
             return
-        self._add_of_model(requests, hopes)
+        self._add_of_model(requests, hopes, batch, most)
         self._steps_with_drafts = self._steps_with_drafts + 1 if self._taken else 0
 
     def _add_of_model(
-        self, requests: Sequence[tuple[Request, int]], hopes: Mapping[Request, float]
+        self,
+        requests: Sequence[tuple[Request, int]],
+        hopes: Mapping[Request, float],
+        batch: int,
+        most: int,
     ) -> None:
         """Take drafts of the model where they promise more than what is taken already. hopes: how
         many of that are expected to be right."""
@@ -133,9 +140,9 @@ class Speculation:
         wanted = [
             Wanted(request, room, len(taken.get(request, ())), hopes.get(request, 0.0))
             for request, room in requests
-            if room > 0 and request.params.speculation and (self._adaptive or request not in taken)
+            if request.params.speculation and (self._adaptive or request not in taken)
         ]
-        taken |= self._of_model.guess(len(requests), wanted)
+        taken |= self._of_model.guess(batch, wanted, most)
 
     def drafts(self, request: Request, room: int) -> Sequence[int]:
         """The drafts of a row of the step that began, at most so many; empty where none pay."""
@@ -207,7 +214,7 @@ class Speculation:
             history.shares[source], guess.match_tokens, len(guess.token_ids)
         )
 
-    def _counts(self, batch: int, chances: Sequence[Sequence[float]]) -> list[int]:
+    def _counts(self, batch: int, most: int, chances: Sequence[Sequence[float]]) -> list[int]:
         """How many drafts of each guess pay together."""
         costs = self._costs
         counts = [0] * len(chances)
@@ -216,7 +223,7 @@ class Speculation:
         ranked = sorted(
             ((chance, at) for at, own in enumerate(chances) for chance in own), reverse=True
         )
-        largest = max(2 * costs.largest_seen, batch + 1)
+        largest = min(max(2 * costs.largest_seen, batch + 1), batch + most)
         best, hope = 0, float(batch)
         most_gained = LEAST_GAIN * hope / costs.of(batch)
         for count, (chance, _) in enumerate(ranked[: largest - batch], 1):

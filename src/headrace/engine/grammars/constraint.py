@@ -14,12 +14,13 @@ each asked for where the mask would be, so that it says what the masks of single
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from headrace.engine.grammars.pace import Pace
 from headrace.structured.limits import GRAMMAR_TOO_LARGE, is_beyond_a_limit, is_of_states
 
 if TYPE_CHECKING:
@@ -66,9 +67,11 @@ class Constraint:
         grammar_end_id: int,
         vocab_size: int,
         end_ids: Collection[int],
+        pace: Pace | None = None,
     ) -> None:
         """grammar_end_id: for the end of the grammar, behind those of tokens. vocab_size: the width
-        of logits. end_ids: of the request, which are allowed where the grammar may end.
+        of logits. end_ids: of the request, which are allowed where the grammar may end. pace: of
+        the grammar, for all requests that have it.
         """
         self.verdict: Verdict = "open"
         """Of the request's own tokens, by the last `look` or `take`."""
@@ -76,6 +79,13 @@ class Constraint:
         """Why it "failed"."""
         self.error_code: str | None = None
         """Of a RequestError where it "failed" by what the request asks for."""
+        self.pace = Pace() if pace is None else pace
+        self.is_lent = False
+        """Whether another thread has it, so that nobody else may use it."""
+        self.consume: Callable[[LLMatcher, int], bool] | None = None
+        """What a thread that has it reads a token with, so that others run meanwhile."""
+        self._kept: tuple[int, Look] | None = None
+        """What may follow a text of so many ids, found beside the steps."""
         self._grammar = grammar
         self._is_apart = False
         """Whether that is of this request alone, since the one it had was full."""
@@ -94,6 +104,19 @@ class Constraint:
         self._end_bits: U32 = np.zeros(self._num_bits, np.uint32)
         for token_id in end_ids:
             self._end_bits[token_id // 32] |= np.uint32(1 << token_id % 32)
+
+    def sits_out(self, num_tokens: int) -> bool:
+        """Whether what may follow a text of so many ids has to be found beside the steps."""
+        return self.is_lent or (self.pace.is_slow and self.kept(num_tokens) is None)
+
+    def keep(self, look: Look, num_tokens: int) -> None:
+        """What was found beside the steps, of a text of so many ids."""
+        self._kept = num_tokens, look
+
+    def kept(self, num_tokens: int) -> Look | None:
+        """The same, if it is of that text; right until the next look."""
+        kept = self._kept
+        return kept[1] if kept is not None and kept[0] == num_tokens else None
 
     def look(self, token_ids: Sequence[int]) -> Look:
         """What may follow a text of these ids, the prompt's among them; never raises."""
@@ -172,7 +195,17 @@ class Constraint:
         return Look("ended")
 
     def take(self, token_ids: Sequence[int]) -> Verdict:
-        """Read the tokens that have come; whether anything but the end can follow. Never raises."""
+        """Read the tokens that have come; whether anything but the end can follow. Of a grammar
+        that is slow that is found beside the steps, and open until then. Never raises."""
+        if self.pace.is_slow:
+            return "open"
+        begun_s = self.pace.begin()
+        verdict = self.take_now(token_ids)
+        self.pace.end(begun_s)
+        return verdict
+
+    def take_now(self, token_ids: Sequence[int]) -> Verdict:
+        """The same, however long that takes."""
         if self.verdict == "open":
             try:
                 if self._ahead:
@@ -186,15 +219,21 @@ class Constraint:
             except BaseException as error:  # a panic of Rust code is not an Exception
                 self._fail_by(error)
                 if self._goes_apart():
-                    return self.take(token_ids)
+                    return self.take_now(token_ids)
         return self.verdict
 
     def forced(self, token_ids: Sequence[int], most: int) -> tuple[list[int], bool]:
         """The tokens, at most so many, that come next whatever the logits are, and whether nothing
-        can follow them; never raises."""
+        can follow them; none of a grammar that is slow. Never raises."""
+        if self.verdict != "open" or self.pace.is_slow:
+            return [], False
+        begun_s = self.pace.begin()
+        span = self._forced(token_ids, most)
+        self.pace.end(begun_s)
+        return span
+
+    def _forced(self, token_ids: Sequence[int], most: int) -> tuple[list[int], bool]:
         span: list[int] = []
-        if self.verdict != "open":
-            return span, False
         try:
             matcher = self._matcher_at(token_ids)
             seen = 0
@@ -272,7 +311,7 @@ class Constraint:
                 return matcher
             if num_output == self._num_read + 1:
                 self._num_read = num_output
-                if not matcher.consume_token(token_ids[-1]):
+                if not self._consume(matcher, token_ids[-1]):
                     raise _RefusedError(matcher.get_error())
                 return matcher
         wanted = [*token_ids[self._num_prompt + self._num_read :], *drafts]
@@ -290,15 +329,22 @@ class Constraint:
             raise _RefusedError(matcher.get_error())
         return matcher
 
+    def _consume(self, matcher: LLMatcher, token_id: int) -> bool:
+        if self.consume is None:
+            return matcher.consume_token(token_id)
+        return self.consume(matcher, token_id)
+
     def _read(self, matcher: LLMatcher, new: list[int]) -> bool:
         """Whether a matcher takes these tokens. One of a grammar of its own meets their states for
         the first time: what it may take is counted from one mask to the next, so that it makes
         them, and comes to the states to which it would have come alone."""
         if not self._is_apart:
-            return matcher.consume_tokens(new)
+            if self.consume is None:
+                return matcher.consume_tokens(new)
+            return all(self.consume(matcher, token_id) for token_id in new)
         words = np.zeros(self._num_words, np.uint32)
         for token_id in new:
             matcher.unsafe_compute_mask_ptr(words.ctypes.data, words.nbytes)
-            if not matcher.consume_token(token_id):
+            if not self._consume(matcher, token_id):
                 return False
         return True

@@ -13,7 +13,8 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from headrace.engine.grammars.constraint import Look
+from headrace.engine.drafts.proposer import Drafts
+from headrace.engine.grammars.constraint import Constraint, Look
 from headrace.engine.scheduling.plan import Row
 
 Looks = dict[int, Sequence[Look]]
@@ -70,6 +71,17 @@ def _looks(looking: dict[int, Row]) -> Looks:
 def _looks_of(row: Row) -> Sequence[Look]:
     constraint, token_ids, drafts = row.request.constraint, row.request.token_ids, row.drafts
     assert constraint is not None, "it has a grammar"
+    if not drafts.token_ids and (kept := constraint.kept(len(token_ids))) is not None:
+        return [kept]
+    begun_s = constraint.pace.begin()
+    looks = _looks_after(constraint, token_ids, drafts)
+    constraint.pace.end(begun_s)
+    return looks
+
+
+def _looks_after(
+    constraint: Constraint, token_ids: Sequence[int], drafts: Drafts
+) -> Sequence[Look]:
     if drafts.are_certain or not drafts.token_ids:
         return [constraint.look_after(token_ids, drafts.token_ids)]
     return constraint.look_along(token_ids, drafts.token_ids)

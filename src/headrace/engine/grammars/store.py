@@ -6,12 +6,14 @@ A thread compiles, so that a grammar that takes its time delays no step of other
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING
 
 from headrace.engine.grammars.constraint import Constraint
+from headrace.engine.grammars.pace import Pace
 from headrace.errors import HeadraceError, RequestError
 from headrace.structured.grammar import Grammar
 
@@ -48,6 +50,8 @@ class Grammars:
         self._thread: ThreadPoolExecutor | None = None
         self._tokenizer: GrammarTokenizer | None = None
         self._kept: OrderedDict[Grammar, Future[CompiledGrammar]] = OrderedDict()
+        self._paces: dict[Grammar, Pace] = {}
+        """Of those that are kept, also while they are compiled again."""
         self._waiting: dict[Request, Future[CompiledGrammar]] = {}
 
     @property
@@ -102,12 +106,14 @@ class Grammars:
 
     def _constrain(self, request: Request, compiled: CompiledGrammar) -> None:
         assert self._tokenizer is not None, "it was compiled with it"
+        assert request.params.grammar is not None, "it waited for it"
         request.constraint = Constraint(
             compiled,
             num_prompt=request.num_prompt,
             grammar_end_id=self._tokenizer.end_id,
             vocab_size=self._vocab_size,
             end_ids=[each for each in request.end_ids if each < self._num_tokens],
+            pace=self._paces.get(request.params.grammar),
         )
 
     def _future(self, grammar: Grammar) -> Future[CompiledGrammar]:
@@ -118,25 +124,30 @@ class Grammars:
         if future is None:
             if self._thread is None:
                 self._thread = ThreadPoolExecutor(1, thread_name_prefix="grammars")
-            future = self._thread.submit(self._compile, grammar)
+            pace = self._paces.setdefault(grammar, Pace())
+            future = self._thread.submit(self._compile, grammar, pace)
             kept[grammar] = future
         kept.move_to_end(grammar)
         while len(kept) > 1 and self._keeps_too_much():
-            kept.popitem(last=False)
+            let_go, _ = kept.popitem(last=False)
+            del self._paces[let_go]
         return future
 
     def _keeps_too_much(self) -> bool:
         size = sum(len(grammar.text) for grammar in self._kept)
         return len(self._kept) > MAX_KEPT or size > MAX_KEPT_BYTES
 
-    def _compile(self, grammar: Grammar) -> CompiledGrammar:
+    def _compile(self, grammar: Grammar, pace: Pace) -> CompiledGrammar:
         """In the thread that compiles, one after another."""
         from headrace.structured.compile import GrammarTokenizer, compile_grammar
 
         if self._tokenizer is None:
             assert self._vocabulary is not None
             self._tokenizer = GrammarTokenizer(self._vocabulary())
-        return compile_grammar(grammar, self._tokenizer)
+        begun_s = time.perf_counter()
+        compiled = compile_grammar(grammar, self._tokenizer)
+        pace.compiled(time.perf_counter() - begun_s)
+        return compiled
 
 
 def _is_usable(done: Future[CompiledGrammar]) -> bool:

@@ -33,7 +33,7 @@ from headrace.errors import ConfigError
 from headrace.models import DecoderConfig, read_config
 from headrace.ops.packed_size import packed_bytes
 from headrace.weights.checkpoint import Checkpoint
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.tensor import Tensor
 
 LEAST_TOKENS = 1000
 """Where no length is set, a request of so many tokens has to fit beside the weights before

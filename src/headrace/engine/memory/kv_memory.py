@@ -96,6 +96,7 @@ def plan_kv_cache(
     Raises ConfigError where the size asked for is more than there is memory for, or max_model_len
     more than the model or the cache can hold.
     """
+    check_sliding(config, model.cache_layout)
     kinds = kinds_of(config, model.weight_codec)
     layout = model.cache_layout.stored_as(kinds)
     block_bytes = block_bytes_of(layout, kinds, config)
@@ -263,6 +264,21 @@ def _available(config: EngineConfig) -> int:
         return UNKNOWN_BYTES
 
 
+def check_sliding(config: EngineConfig, layout: CacheLayout) -> None:
+    """Raise ConfigError where layers with a window have a type set, and the model has none."""
+    if any(group.window and not group.near for group in layout.groups):
+        return
+    for flag, value in (
+        ("--kv-cache-dtype-sliding", config.kv_cache_dtype_sliding),
+        ("--kv-cache-dtype-sliding-v", config.kv_cache_dtype_sliding_v),
+    ):
+        if value != "auto":
+            raise ConfigError(
+                f"{flag} {value} is for layers with a window, and this model has none. Omit it, or "
+                "set --kv-cache-dtype"
+            )
+
+
 def kinds_of(config: EngineConfig, weight_codec: str) -> CacheKinds:
     """What K and V are stored in. weight_codec: that of most of the weights.
 
@@ -280,8 +296,8 @@ def kinds_of(config: EngineConfig, weight_codec: str) -> CacheKinds:
     full, sliding = (_kind(config, *types) for types in ((k, v), of_sliding))
     if config.kv_cache_near == "bf16" and not (full.near or sliding.near):
         raise ConfigError(
-            f"--kv-cache-near bf16 is for K and V of 8 and 4 bits, and they are {full.name}. Use "
-            "--kv-cache-near none, or --kv-cache-dtype fp8, int8, q8_0 or q4_0."
+            f"--kv-cache-near bf16 is for K and V that are both of 8 or 4 bits, and they are "
+            f"{full.name}. Use --kv-cache-near none, or --kv-cache-dtype fp8, int8, q8_0 or q4_0."
         )
     return CacheKinds(full, sliding)
 

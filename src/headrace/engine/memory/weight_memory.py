@@ -16,7 +16,7 @@ from headrace.errors import ConfigError
 from headrace.models import FAMILIES
 from headrace.weights.checkpoint import Checkpoint
 from headrace.weights.codecs import CODECS
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.tensor import Tensor
 
 HEAD = "lm_head.weight"
 

@@ -8,6 +8,7 @@ process: whoever could be answered is gone. SIGINT is ignored (the parent decide
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
@@ -151,6 +152,8 @@ def main() -> int:
             progress=report.progress,
             on_phase=report.phase,
         ).core
+        # What is loaded stays: to look through it takes a collection as long as many steps take.
+        gc.freeze()
         link.send([Ready(core.info()), core.stats()])
         serve(core, link)
     except HeadraceError as error:

@@ -15,9 +15,9 @@ from headrace.engine.params import MODEL_DEFAULTS, RANGES, SamplingParams
 from headrace.engine.sampling.sampler_order import NEUTRAL
 from headrace.errors import CheckpointError, ConfigError, shown
 from headrace.weights.checkpoint import Checkpoint
-from headrace.weights.gguf_config import SAMPLING
-from headrace.weights.json_file import read_json_object
-from headrace.weights.user_path import user_path
+from headrace.weights.files.json_file import read_json_object
+from headrace.weights.files.user_path import user_path
+from headrace.weights.gguf.config import SAMPLING
 
 logger = logging.getLogger(__name__)
 

@@ -38,12 +38,23 @@ _TINY = np.finfo(np.float32).tiny
 
 
 class DrawPosition(NamedTuple):
-    """A position where a token is drawn: after these ids of a request, its own and then drafts.
-    look: what its grammar allows there, where it has one."""
+    """A position where a token is drawn: after a request's tokens, and then some drafts."""
 
     request: Request
-    token_ids: list[int]
+    drafts: Sequence[int] = ()
     look: Look | None = None
+    """What its grammar allows there, where it has one."""
+
+    @property
+    def length(self) -> int:
+        """Tokens before it."""
+        return len(self.request.token_ids) + len(self.drafts)
+
+    @property
+    def token_ids(self) -> list[int]:
+        """Those tokens; a copy where there are drafts, which a long text makes expensive."""
+        own = self.request.token_ids
+        return [*own, *self.drafts] if self.drafts else own
 
 
 class SampledToken(NamedTuple):
@@ -186,7 +197,7 @@ class Sampler:
         if params != self._params:
             self._params, self._rows = params, _rows_of(params)
         draws = [
-            uniform(place.request.seed, place.request.params.choice, len(place.token_ids))
+            uniform(place.request.seed, place.request.params.choice, place.length)
             if place.request.params.temperature >= GREEDY_BELOW
             else 0.0
             for place in places
@@ -276,7 +287,7 @@ def _masked_out(processor: LogitsProcessor, place: DrawPosition) -> SampledToken
     fields = processor.masks_all(place.token_ids, None if place.look is None else place.look.bits)
     if not fields:
         return None
-    count = len(place.token_ids) - place.request.num_prompt
+    count = place.length - place.request.num_prompt
     return SampledToken(
         error=f"{', '.join(fields)}: no token is left to come after {count} tokens of the answer; "
         f"allow more, or omit {'one of them' if len(fields) > 1 else 'it'}",

@@ -71,6 +71,9 @@ class Scheduler:
         """In order of rank."""
         self.waiting = WaitingQueue()
         self.totals = Totals()
+        self.sitting_out: list[Request] = []
+        """Of the step that was planned last: those without a row because it is not known what may
+        come next."""
         self._budget = max_num_batched_tokens
         self._max_num_seqs = max_num_seqs
         self._num_slots = 0
@@ -128,15 +131,17 @@ class Scheduler:
         self.waiting.add(request)
 
     def schedule(self, now_s: float) -> StepPlan:
-        """Plan a step. It has rows whenever anything runs or waits."""
+        """Plan a step. It has rows whenever anything runs or waits and does not sit out."""
+        self.sitting_out = []
         rows = self._rows = StepRows(self.kv, self.drafter)
         self._started = []
         num_preempted = self._make_room()
         if not num_preempted:
             num_preempted = self._admit_urgent(now_s)
         budget = self._budget
-        far_behind = [request for request in self.running if request.lag > 1]
-        for request in self.running:
+        running = [request for request in self.running if not self._sits_out(request)]
+        far_behind = [request for request in running if request.lag > 1]
+        for request in running:
             if request.lag == 1:
                 budget -= rows.add(request, budget, drafts_too=False)
         # What else is due would wait for guesses, which may be wrong.
@@ -326,7 +331,10 @@ class Scheduler:
         return budget
 
     def _look_up(self, request: Request) -> Match | None:
-        """What of a request is cached; None while it waits for what somebody computes of it."""
+        """What of a request is cached; None while it waits for what somebody computes of it, or
+        sits out."""
+        if self._sits_out(request):
+            return None
         promise = request.waits_for
         if promise is not None and promise.pending and self._is_worth_waiting(request, promise):
             return None
@@ -338,6 +346,12 @@ class Scheduler:
             request.waits_for = match.waits_for
             return None
         return match._replace(waits_for=None, miss=Miss("in_flight", match.num_tokens))
+
+    def _sits_out(self, request: Request) -> bool:
+        if not request.sits_out:
+            return False
+        self.sitting_out.append(request)
+        return True
 
     def _is_worth_waiting(self, request: Request, promise: Promise) -> bool:
         """Whether somebody computes it who does not come after `request` by priority.
@@ -385,7 +399,7 @@ class Scheduler:
         self._stop(victim, keep=True)
         victim.state = State.WAITING
         victim.num_preemptions += 1
-        if victim.constraint is not None:
+        if victim.constraint is not None and not victim.constraint.is_lent:
             victim.constraint.rewind()
         self.waiting.put_back(victim)
         self.totals.preemptions[reason] += 1

@@ -54,7 +54,7 @@ class StepRows:
         if self._drafter is None:
             return 0
         decoding = [row.request for row in self.rows if row.samples] if guesses else []
-        self._drafter.begin_step(decoding)
+        self._drafter.begin_step(decoding, min(budget, self._num_draft_logits_left))
         spent = 0
         for index, row in enumerate(self.rows):
             if not row.samples:
@@ -76,6 +76,8 @@ class StepRows:
 
     def _drafts(self, drafter: Drafter, request: Request, room: int) -> Drafts:
         """Drafts behind all that a request wants, as far as blocks and rows of logits go."""
+        if request.constraint is not None and request.constraint.pace.is_slow:
+            room = 0  # what is known of it is what may come next, and no more
         drafts = drafter.drafts(request, room)
         if not drafts.token_ids:
             return drafts

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from headrace.errors import ConfigError
 from headrace.weights.codecs import Codec, get_codec
-from headrace.weights.gguf_writer import padded
+from headrace.weights.gguf.writer import padded
 from headrace.weights.quantize.plan import Override, fitting_codec
 from headrace.weights.quantize.roles import may_be_quantised
-from headrace.weights.source import TensorSource
+from headrace.weights.tensors.source import TensorSource
 
 # By the bits of a weight. What is not here (Q4_0, Q5_0, ...) has as many bits as one that is here,
 # and larger errors.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -16,9 +15,9 @@ from headrace.eval.mixes.measurements import Measurements, subject_of
 from headrace.eval.mixes.variants import Variants
 from headrace.eval.text import windows_of_file
 from headrace.ops import make_ops
-from headrace.weights.gguf_checkpoint import checkpoint_of_gguf
-from headrace.weights.gguf_file import GGUFFile
-from headrace.weights.gguf_split import read_gguf_model
+from headrace.weights.gguf.checkpoint import checkpoint_of_gguf
+from headrace.weights.gguf.file import GGUFFile
+from headrace.weights.gguf.split import read_gguf_model
 from headrace.weights.quantize.importance import read_importance
 from headrace.weights.quantize.make import (
     QuantizeOptions,
@@ -26,7 +25,6 @@ from headrace.weights.quantize.make import (
     made_bytes,
     make,
 )
-from headrace.weights.quantize.mixes import Mix
 from headrace.weights.quantize.plan import Override, mix_of
 
 
@@ -96,21 +94,7 @@ def fitted(
         ) as variants:
             fitter = Fitter(variants, groups, other_bytes, measurements, len(windows), progress)
             fit = fitter.fit(options.target, options.curve_points)
-    sizes: Counter[str] = Counter()
-    for group in groups:
-        kind = fit.point.kinds[group.tensors[0]]
-        sizes[kind.name] += group.sizes[group.kinds.index(kind)]
-    return replace(order, mix=_mix_named(sizes), kinds=fit.point.kinds), fit
-
-
-def _mix_named(sizes: Counter[str]) -> Mix:
-    """The mix that the file calls itself: that of the kind most of its bytes are."""
-    for name, _ in sizes.most_common():
-        try:
-            return mix_of(name)
-        except ConfigError:
-            continue
-    return mix_of("F16")
+    return replace(order, kinds=fit.point.kinds), fit
 
 
 @contextmanager

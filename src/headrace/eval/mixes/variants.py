@@ -22,17 +22,19 @@ from typing import Any, Self, cast
 import numpy as np
 import numpy.typing as npt
 
+from headrace.config.settings import EngineConfig
+from headrace.eval.divergence import log_softmax, row_divergences
 from headrace.eval.windows import WindowRunner
 from headrace.models import Model, load_model
 from headrace.ops.experts import ExpertWeight
 from headrace.ops.interface import LinearWeight, Ops
 from headrace.weights.codecs import Codec
-from headrace.weights.gguf_checkpoint import checkpoint_of_gguf
-from headrace.weights.gguf_file import GGUFFile
+from headrace.weights.gguf.checkpoint import checkpoint_of_gguf
+from headrace.weights.gguf.file import GGUFFile
 from headrace.weights.quantize.importance import ImportanceFile
 from headrace.weights.quantize.recode import recoded
-from headrace.weights.source import source_of_tensor
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.source import source_of_tensor
+from headrace.weights.tensors.tensor import Tensor
 
 Parts = Sequence[Tensor]
 Floats = npt.NDArray[np.float64]
@@ -112,14 +114,16 @@ class Variants:
             at = self._ends[index - 1] if index else 0
             for piece in runner.run(index, self._windows[index]):
                 logits = np.asarray(piece.logits)
-                found.append(_divergence(self._logits[at : at + len(logits)], logits))
+                base = log_softmax(self._logits[at : at + len(logits)])
+                found.append(row_divergences(base, log_softmax(logits)))
                 at += len(logits)
         return np.concatenate(found)
 
     def _runner(self, model: Model) -> WindowRunner:
         # Rounded keys and values would add their own noise to what a matrix costs.
         context = len(self._windows[0])
-        return WindowRunner(model, cast(Ops, self._ops), context, kv_codec="f32")
+        cache = EngineConfig(kv_cache_dtype="f32")
+        return WindowRunner(model, cast(Ops, self._ops), context, cache=cache)
 
     def _recoded(self, tensor: Tensor, codec: Codec) -> Tensor:
         columns = None
@@ -179,16 +183,3 @@ def _place(parts: Parts) -> tuple[Any, ...]:
         )
         for part in parts
     )  # fmt: skip
-
-
-def _divergence(base: npt.NDArray[np.float32], other: npt.NDArray[np.float32]) -> Floats:
-    """sum p (log p - log q) of each row, at least 0."""
-    p, q = _log_softmax(base), _log_softmax(other)
-    return cast(Floats, np.maximum(0.0, (np.exp(p) * (p - q)).sum(axis=1)))
-
-
-def _log_softmax(logits: npt.NDArray[np.float32]) -> Floats:
-    wide = logits.astype(np.float64)
-    wide -= wide.max(axis=1, keepdims=True)
-    wide -= np.log(np.exp(wide).sum(axis=1, keepdims=True))
-    return wide

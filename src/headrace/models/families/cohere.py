@@ -20,7 +20,7 @@ from headrace.models.loader import Loader
 from headrace.models.model import Layer, Model
 from headrace.models.rope import RopeConfig
 from headrace.ops.interface import Array
-from headrace.weights.config_reader import ConfigReader
+from headrace.weights.model_config.config_reader import ConfigReader
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from headrace.models.config import DecoderConfig, read_attention, read_windows
 from headrace.models.families.cohere import CohereLayer, read_heads
 from headrace.models.model import Model
 from headrace.models.rope import RopeConfig
-from headrace.weights.config_reader import ConfigReader
+from headrace.weights.model_config.config_reader import ConfigReader
 
 FULL_EVERY = 4
 

@@ -27,7 +27,7 @@ from headrace.models.families.deepseek_v3 import (
     read_deepseek,
 )
 from headrace.ops.experts import Routing
-from headrace.weights.config_reader import ConfigReader
+from headrace.weights.model_config.config_reader import ConfigReader
 
 _DEFAULTS = Defaults(
     positions=2048, dense_layers=0, experts=64, groups=1, chosen_groups=1, expert_width=1407,

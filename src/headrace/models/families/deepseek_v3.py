@@ -36,7 +36,7 @@ from headrace.models.loader import Loader
 from headrace.models.model import Model
 from headrace.models.rope import RopeConfig
 from headrace.ops.experts import Routing
-from headrace.weights.config_reader import ConfigReader
+from headrace.weights.model_config.config_reader import ConfigReader
 
 
 class LatentLayer(ExpertLayer):

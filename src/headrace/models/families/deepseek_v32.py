@@ -21,7 +21,7 @@ from headrace.models.families.deepseek_v3 import (
 from headrace.models.latent_attention import LatentAttention
 from headrace.models.loader import Loader
 from headrace.weights.architectures.deepseek import INDEXED, OLDER_KINDS
-from headrace.weights.config_reader import ConfigReader
+from headrace.weights.model_config.config_reader import ConfigReader
 
 INDEXER_NAMES = (
     "wq_b.weight", "wk.weight", "k_norm.weight", "k_norm.bias", "weights_proj.weight",

@@ -14,7 +14,7 @@ from headrace.models.config import DecoderConfig
 from headrace.models.decoder import PreNormLayer
 from headrace.models.families.llama import read_llama
 from headrace.models.model import Model
-from headrace.weights.config_reader import ConfigReader
+from headrace.weights.model_config.config_reader import ConfigReader
 
 THETA, NORM_EPS, MAX_POSITIONS = 500000.0, 1e-5, 131072
 """What a silent config means."""

@@ -35,7 +35,7 @@ from headrace.models.loader import Loader
 from headrace.models.model import Model
 from headrace.ops.experts import Routing
 from headrace.weights.architectures.ernie import read_least_sum
-from headrace.weights.config_reader import ConfigReader
+from headrace.weights.model_config.config_reader import ConfigReader
 
 
 class ErnieMoeLayer(ExpertLayer):

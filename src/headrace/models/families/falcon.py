@@ -23,7 +23,7 @@ from headrace.models.rope import RopeConfig
 from headrace.ops.interface import Array
 from headrace.ops.kv import AttentionShape
 from headrace.weights.architectures.falcon import FalconParts
-from headrace.weights.config_reader import ConfigReader
+from headrace.weights.model_config.config_reader import ConfigReader
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from headrace.models.config import DecoderConfig
 from headrace.models.decoder import PreNormLayer
 from headrace.models.families.gemma2 import Gemma2
 from headrace.models.families.llama import read_llama
-from headrace.weights.config_reader import ConfigReader
+from headrace.weights.model_config.config_reader import ConfigReader
 
 GELU = "gelu_pytorch_tanh"
 

@@ -7,7 +7,7 @@
 Five layers with a window, rotated by a base of 10,000, are followed by one that sees everything,
 rotated by a base of 1,000,000, its positions divided by 8 in the larger sizes.
 The text part of `model_type` gemma3 (a config with images, its text under `text_config`) is the
-same; tensors of the image encoder are left out (`weights.text_part`).
+same; tensors of the image encoder are left out (`weights.model_config.text_part`).
 Sources: arXiv 2503.19786; transformers modeling_gemma3.py for the keys.
 """
 
@@ -16,7 +16,7 @@ from __future__ import annotations
 from headrace.models.config import DecoderConfig
 from headrace.models.families.gemma2 import Gemma2, Gemma2Layer, read_gemma, read_softcap
 from headrace.models.rope import RopeConfig
-from headrace.weights.config_reader import ConfigReader
+from headrace.weights.model_config.config_reader import ConfigReader
 
 FULL_EVERY = 6
 GLOBAL_THETA, LOCAL_THETA = 1e6, 1e4

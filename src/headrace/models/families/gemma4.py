@@ -17,7 +17,7 @@ The last layers may read K and V of earlier ones (num_kv_shared_layers). Scores 
     weights = scores of the chosen, over their sum, times per_expert_scale
 
 Inputs of the layers: e = (norm(W x / sqrt(hidden)) + table[token] * sqrt(width)) / sqrt(2).
-The text part of `model_type` gemma4 is the same (`weights.text_part`).
+The text part of `model_type` gemma4 is the same (`weights.model_config.text_part`).
 Sources: transformers modeling_gemma4.py for arithmetic and keys.
 """
 
@@ -44,7 +44,7 @@ from headrace.models.model import Layer
 from headrace.models.rope import RopeConfig
 from headrace.ops.experts import Routing
 from headrace.ops.interface import Array, Norm
-from headrace.weights.config_reader import ConfigReader
+from headrace.weights.model_config.config_reader import ConfigReader
 
 FULL_EVERY = 6
 GLOBAL_THETA, LOCAL_THETA = 1e6, 1e4

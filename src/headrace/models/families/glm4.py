@@ -13,7 +13,7 @@ from headrace.models.config import DecoderConfig
 from headrace.models.decoder import NormNames, PostNormLayer
 from headrace.models.families.glm import read_glm_config
 from headrace.models.model import Model
-from headrace.weights.config_reader import ConfigReader
+from headrace.weights.model_config.config_reader import ConfigReader
 
 
 class Glm4Layer(PostNormLayer):

@@ -32,7 +32,7 @@ from headrace.models.experts import ExpertNames
 from headrace.models.loader import Loader
 from headrace.models.model import Model
 from headrace.models.rope import RopeConfig
-from headrace.weights.config_reader import ConfigReader
+from headrace.weights.model_config.config_reader import ConfigReader
 
 _NAMES = ExpertNames(bias="gate.e_score_correction_bias", shared="shared_experts")
 

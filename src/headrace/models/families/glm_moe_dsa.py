@@ -10,7 +10,7 @@ from __future__ import annotations
 from headrace.models.config import DecoderConfig
 from headrace.models.families.deepseek_v3 import Defaults
 from headrace.models.families.deepseek_v32 import DeepseekV32, read_indexed
-from headrace.weights.config_reader import ConfigReader
+from headrace.weights.model_config.config_reader import ConfigReader
 
 _DEFAULTS = Defaults(
     positions=202752, query_rank=2048, nope_width=192, value_width=256, groups=1, chosen_groups=1,

@@ -27,7 +27,7 @@ from headrace.models.model import Model
 from headrace.ops.interface import Activation
 from headrace.ops.kv import AttentionShape
 from headrace.weights.architectures import shared
-from headrace.weights.config_reader import ConfigReader
+from headrace.weights.model_config.config_reader import ConfigReader
 
 GELU_TANH: Mapping[str, Activation] = dict.fromkeys(shared.GELU_TANH, "gelu_tanh")
 """Names under which configs have the approximation by tanh."""

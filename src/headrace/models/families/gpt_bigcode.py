@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from headrace.models.config import DecoderConfig
 from headrace.models.families.gpt2 import GELU_TANH, GPT2, read_gpt2
-from headrace.weights.config_reader import ConfigReader
+from headrace.weights.model_config.config_reader import ConfigReader
 
 
 class GPTBigCode(GPT2):

@@ -22,7 +22,7 @@ from headrace.models.model import Model
 from headrace.models.rope import RopeConfig
 from headrace.ops.interface import Array
 from headrace.ops.kv import AttentionShape
-from headrace.weights.config_reader import ConfigReader
+from headrace.weights.model_config.config_reader import ConfigReader
 
 LAYERS = "gpt_neox.layers"
 

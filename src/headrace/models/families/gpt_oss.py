@@ -32,7 +32,7 @@ from headrace.models.loader import Loader
 from headrace.models.model import Model
 from headrace.models.rope import RopeConfig
 from headrace.ops.experts import Routing
-from headrace.weights.config_reader import ConfigReader
+from headrace.weights.model_config.config_reader import ConfigReader
 
 _LIMIT, _ALPHA = 7.0, 1.702
 """Of the activation `swiglu_clamped`, the only ones it has."""

@@ -19,7 +19,7 @@ from headrace.models.experts import ExpertNames
 from headrace.models.families.granite import read_granite
 from headrace.models.families.mixtral import read_local_experts
 from headrace.models.model import Model
-from headrace.weights.config_reader import ConfigReader
+from headrace.weights.model_config.config_reader import ConfigReader
 
 
 class GraniteMoeLayer(ExpertLayer):

@@ -21,7 +21,7 @@ from headrace.models.decoder import PreNormLayer
 from headrace.models.loader import Loader
 from headrace.models.model import Model
 from headrace.models.rope import RopeConfig
-from headrace.weights.config_reader import ConfigReader
+from headrace.weights.model_config.config_reader import ConfigReader
 
 
 class HunyuanLayer(PreNormLayer):

@@ -20,8 +20,8 @@ from headrace.models.experts import ExpertNames
 from headrace.models.families.hunyuan_v1_dense import HunyuanLayer, read_hunyuan
 from headrace.models.model import Model
 from headrace.ops.experts import Routing
-from headrace.weights.config_reader import ConfigReader
-from headrace.weights.expert_stacks import MAX_EXPERTS
+from headrace.weights.model_config.config_reader import ConfigReader
+from headrace.weights.tensors.expert_stacks import MAX_EXPERTS
 
 
 class HunyuanMoeLayer(HunyuanLayer, ExpertLayer):

@@ -4,8 +4,8 @@
     y = h + w2(silu(w1(norm(h))) * w3(norm(h)))
 
 Folders hold the heads of Q with those of K and V that they share (`wqkv`), GGUF files each of the
-three; names and rows are Llama's by the time they get here (`weights.folder_forms`). transformers
-has no class for it; its own code is published beside the weights.
+three; names and rows are Llama's by the time they get here (`weights.hugging_face.forms`).
+transformers has no class for it; its own code is published beside the weights.
 Sources: arXiv 2403.17297; llama.cpp models/internlm2.cpp and conversion/internlm.py.
 """
 
@@ -15,7 +15,7 @@ from headrace.models.config import DecoderConfig
 from headrace.models.decoder import PreNormLayer
 from headrace.models.families.llama import read_llama
 from headrace.models.model import Model
-from headrace.weights.config_reader import ConfigReader
+from headrace.weights.model_config.config_reader import ConfigReader
 
 
 class InternLM2(Model):

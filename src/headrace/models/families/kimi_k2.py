@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from headrace.models.config import DecoderConfig
 from headrace.models.families.deepseek_v3 import DeepseekV3, Defaults, read_deepseek
-from headrace.weights.config_reader import ConfigReader
+from headrace.weights.model_config.config_reader import ConfigReader
 
 
 class KimiK2(DeepseekV3):

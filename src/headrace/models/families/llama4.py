@@ -39,8 +39,8 @@ from headrace.models.model import Model
 from headrace.models.query_scaling import QueryScaling
 from headrace.models.rope import RopeConfig
 from headrace.ops.experts import Routing
-from headrace.weights.config_reader import ConfigReader
-from headrace.weights.rope_config import CHUNKED, FULL
+from headrace.weights.model_config.config_reader import ConfigReader
+from headrace.weights.model_config.rope_config import CHUNKED, FULL
 
 CHUNK = 8192
 

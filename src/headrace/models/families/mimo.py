@@ -13,7 +13,7 @@ from headrace.models.config import DecoderConfig, read_draft_layers
 from headrace.models.decoder import PreNormLayer
 from headrace.models.families.qwen2 import read_qwen2
 from headrace.models.model import Model
-from headrace.weights.config_reader import ConfigReader
+from headrace.weights.model_config.config_reader import ConfigReader
 
 
 class MiMo(Model):

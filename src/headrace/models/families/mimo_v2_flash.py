@@ -34,9 +34,9 @@ from headrace.models.experts import ExpertNames
 from headrace.models.loader import Loader
 from headrace.models.model import Model
 from headrace.models.rope import RopeConfig
-from headrace.weights.config_reader import ConfigReader
-from headrace.weights.layer_kinds import read_sparse_mlps, read_window_kinds
-from headrace.weights.rope_config import FULL, WINDOWED
+from headrace.weights.model_config.config_reader import ConfigReader
+from headrace.weights.model_config.layer_kinds import read_sparse_mlps, read_window_kinds
+from headrace.weights.model_config.rope_config import FULL, WINDOWED
 
 GLOBAL_THETA, LOCAL_THETA, PARTIAL = 5e6, 1e4, 0.334
 VALUE_SCALE = 0.707

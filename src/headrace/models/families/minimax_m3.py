@@ -15,7 +15,7 @@ An indexer chooses blocks of tokens (sparse_topk_blocks of sparse_block_size) fo
 Of no more blocks every one is chosen, which is what is implemented; no request may be longer. Its
 tensors are known by name, kept when a file is converted, and not loaded. intermediate_size is that
 of one expert. Of layers that predict further tokens published folders hold no tensors.
-The text part of `model_type` minimax_m3_vl is the same (`weights.text_part`).
+The text part of `model_type` minimax_m3_vl is the same (`weights.model_config.text_part`).
 Sources: transformers modeling_minimax_m3_vl.py for arithmetic and keys, the published config for
 those that it does not read.
 """
@@ -37,9 +37,9 @@ from headrace.models.loader import Loader
 from headrace.models.model import Model
 from headrace.models.rope import RopeConfig
 from headrace.ops.experts import Routing
-from headrace.weights.config_reader import ConfigReader
-from headrace.weights.layer_kinds import read_sparse_mlps
-from headrace.weights.sparse_blocks import SparseBlocks
+from headrace.weights.model_config.config_reader import ConfigReader
+from headrace.weights.model_config.layer_kinds import read_sparse_mlps
+from headrace.weights.model_config.sparse_blocks import SparseBlocks
 
 INDEXER_NAMES = tuple(f"index_{part}.weight" for part in ("q_proj", "k_proj", "q_norm", "k_norm"))
 

@@ -20,8 +20,8 @@ from headrace.models.families.llama import read_llama
 from headrace.models.model import Model
 from headrace.models.query_scaling import QueryScaling
 from headrace.models.rope import RopeConfig
-from headrace.weights.config_reader import ConfigReader
-from headrace.weights.rope_config import FULL, WINDOWED
+from headrace.weights.model_config.config_reader import ConfigReader
+from headrace.weights.model_config.rope_config import FULL, WINDOWED
 
 POSITIONS = 262144
 SILENT_ROPE = RopeConfig(1e6, "yarn", 16.0, original_max_positions=16384)

@@ -14,8 +14,8 @@ from headrace.models.config import DecoderConfig, read_window
 from headrace.models.decoder import PreNormLayer
 from headrace.models.families.llama import read_llama
 from headrace.models.model import Model
-from headrace.weights.config_reader import ConfigReader
-from headrace.weights.rope_config import FULL, WINDOWED
+from headrace.weights.model_config.config_reader import ConfigReader
+from headrace.weights.model_config.rope_config import FULL, WINDOWED
 
 
 class Mistral(Model):

@@ -25,7 +25,7 @@ from headrace.models.experts import ExpertNames
 from headrace.models.families.llama import read_llama
 from headrace.models.model import Model
 from headrace.ops.experts import RouterScore, Routing
-from headrace.weights.config_reader import ConfigReader
+from headrace.weights.model_config.config_reader import ConfigReader
 
 MIXTRAL_NAMES = ExpertNames(gate="w1", up="w3", down="w2")
 

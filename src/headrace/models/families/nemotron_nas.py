@@ -24,8 +24,8 @@ from headrace.models.model import Layer, Model
 from headrace.models.rope import RopeConfig
 from headrace.ops.interface import Array
 from headrace.ops.kv import AttentionShape
-from headrace.weights.block_configs import width_of
-from headrace.weights.config_reader import ConfigReader
+from headrace.weights.model_config.block_configs import width_of
+from headrace.weights.model_config.config_reader import ConfigReader
 
 
 class Block(NamedTuple):

@@ -15,7 +15,7 @@ from dataclasses import replace
 from headrace.models.config import DecoderConfig, read_windows
 from headrace.models.families.olmo2 import Olmo2, Olmo2Layer, read_olmo2
 from headrace.models.rope import RopeConfig
-from headrace.weights.config_reader import ConfigReader
+from headrace.weights.model_config.config_reader import ConfigReader
 
 FULL_EVERY = 4
 THETA = 5e5

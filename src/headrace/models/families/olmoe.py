@@ -25,7 +25,7 @@ from headrace.models.families.llama import read_llama
 from headrace.models.loader import Loader
 from headrace.models.model import Model
 from headrace.ops.experts import Routing
-from headrace.weights.config_reader import ConfigReader
+from headrace.weights.model_config.config_reader import ConfigReader
 
 
 class OlmoeLayer(ExpertLayer):

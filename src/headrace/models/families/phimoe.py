@@ -19,7 +19,7 @@ from headrace.models.decoder import ExpertLayer
 from headrace.models.families.llama import read_llama
 from headrace.models.families.mixtral import MIXTRAL_NAMES, read_local_experts
 from headrace.models.model import Model
-from headrace.weights.config_reader import ConfigReader
+from headrace.weights.model_config.config_reader import ConfigReader
 
 
 class PhimoeLayer(ExpertLayer):

@@ -16,7 +16,7 @@ from headrace.models.config import DecoderConfig, read_layer_windows, read_windo
 from headrace.models.decoder import PreNormLayer
 from headrace.models.families.llama import read_llama
 from headrace.models.model import Model
-from headrace.weights.config_reader import ConfigReader
+from headrace.weights.model_config.config_reader import ConfigReader
 
 
 class Qwen2(Model):

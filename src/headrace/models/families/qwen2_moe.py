@@ -20,7 +20,7 @@ from headrace.models.experts import ExpertNames
 from headrace.models.families.llama import read_llama
 from headrace.models.families.qwen3_moe import read_qwen_experts
 from headrace.models.model import Model
-from headrace.weights.config_reader import ConfigReader
+from headrace.weights.model_config.config_reader import ConfigReader
 
 
 class Qwen2MoeLayer(ExpertLayer):

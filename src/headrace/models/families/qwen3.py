@@ -15,8 +15,8 @@ from headrace.models.config import DecoderConfig, read_attention
 from headrace.models.decoder import PreNormLayer
 from headrace.models.model import Model
 from headrace.models.rope import RopeConfig
-from headrace.weights.config_reader import ConfigReader
-from headrace.weights.rope_config import FULL
+from headrace.weights.model_config.config_reader import ConfigReader
+from headrace.weights.model_config.rope_config import FULL
 
 
 class Qwen3Layer(PreNormLayer):

@@ -24,8 +24,8 @@ from headrace.models.decoder import ExpertLayer
 from headrace.models.families.llama import read_llama
 from headrace.models.model import Model
 from headrace.ops.experts import Routing
-from headrace.weights.config_reader import ConfigReader
-from headrace.weights.rope_config import FULL
+from headrace.weights.model_config.config_reader import ConfigReader
+from headrace.weights.model_config.rope_config import FULL
 
 
 class Qwen3MoeLayer(ExpertLayer):

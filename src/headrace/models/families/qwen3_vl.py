@@ -7,7 +7,7 @@
 A token of text has the same position along every axis, so that each pair of dimensions turns as in
 a plain rope whichever axis `mrope_section` gives it. What a picture adds to the first layers
 (`deepstack_visual_indexes`) concerns no text. Tensors of the image encoder are left out
-(`weights.text_part`).
+(`weights.model_config.text_part`).
 Sources: arXiv 2511.21631; transformers modeling_qwen3_vl.py for the keys.
 """
 
@@ -17,7 +17,7 @@ from headrace.models.config import DecoderConfig
 from headrace.models.decoder import PreNormLayer
 from headrace.models.families.llama import read_llama
 from headrace.models.model import Model
-from headrace.weights.config_reader import ConfigReader
+from headrace.weights.model_config.config_reader import ConfigReader
 
 POSITIONS, THETA = 128000, 500000.0
 """Where a config says nothing."""

@@ -18,7 +18,7 @@ from headrace.models.families.llama import read_llama
 from headrace.models.families.qwen3_moe import Qwen3MoeLayer, read_qwen_experts
 from headrace.models.families.qwen3_vl import POSITIONS, THETA
 from headrace.models.model import Model
-from headrace.weights.config_reader import ConfigReader
+from headrace.weights.model_config.config_reader import ConfigReader
 
 
 class Qwen3VLMoe(Model):

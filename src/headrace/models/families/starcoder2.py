@@ -16,7 +16,7 @@ from headrace.models.families.gpt2 import GELU_TANH
 from headrace.models.loader import Loader
 from headrace.models.model import Model
 from headrace.models.rope import RopeConfig
-from headrace.weights.config_reader import ConfigReader
+from headrace.weights.model_config.config_reader import ConfigReader
 
 
 class Starcoder2Layer(PreNormLayer):

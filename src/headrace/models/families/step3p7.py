@@ -16,7 +16,7 @@ Layers with a window have more heads of Q (num_sliding_attention_heads) and a ro
     weights = scores of the chosen, over their sum, times moe_router_scaling_factor
 
 Layers behind the last one predict further tokens (num_nextn_predict_layers) and are not run.
-The text part of a folder with images is the same (`weights.text_part`).
+The text part of a folder with images is the same (`weights.model_config.text_part`).
 Sources: transformers modeling_step3p7.py for arithmetic, configuration_step3p7.py and llama.cpp
 conversion/step3.py for keys and names.
 """
@@ -38,9 +38,9 @@ from headrace.models.loader import Loader
 from headrace.models.model import Model
 from headrace.ops.experts import Routing
 from headrace.ops.kv import AttentionShape
-from headrace.weights.config_reader import ConfigReader
-from headrace.weights.expert_stacks import MAX_EXPERTS
-from headrace.weights.step_config import StepConfig, read_ropes
+from headrace.weights.model_config.config_reader import ConfigReader
+from headrace.weights.model_config.step_config import StepConfig, read_ropes
+from headrace.weights.tensors.expert_stacks import MAX_EXPERTS
 
 _EXPERTS = ExpertNames(
     router="moe.gate", expert="moe.experts.{}", bias="moe.router_bias", shared="share_expert"

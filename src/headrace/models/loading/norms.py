@@ -12,8 +12,8 @@ import numpy.typing as npt
 from headrace.models.loading.reader import TensorReader
 from headrace.ops.interface import Array, Norm
 from headrace.weights.codecs import F32
-from headrace.weights.rope_rows import heads_to_half
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.rope_rows import heads_to_half
+from headrace.weights.tensors.tensor import Tensor
 
 
 class NormLoader(TensorReader):

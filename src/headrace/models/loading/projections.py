@@ -16,9 +16,9 @@ from headrace.models.loading.linear import Linear
 from headrace.models.loading.reader import EMBEDDING, HEAD, HEAD_BIAS, TensorReader
 from headrace.ops.kv import AttentionShape
 from headrace.weights.codecs import F32
-from headrace.weights.fused_rows import loaded_order
-from headrace.weights.rope_rows import heads_to_half
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.fused_rows import loaded_order
+from headrace.weights.tensors.rope_rows import heads_to_half
+from headrace.weights.tensors.tensor import Tensor
 
 
 class ProjectionLoader(TensorReader):

@@ -17,9 +17,9 @@ from headrace.models.rope import RopeConfig
 from headrace.ops.interface import Array, Ops
 from headrace.weights.architectures import LONGROPE_FACTORS, ROPE_FACTORS
 from headrace.weights.checkpoint import Checkpoint
-from headrace.weights.no_effect import is_derived
-from headrace.weights.scaled_tensor import ScaledTensor
-from headrace.weights.tensor import Tensor
+from headrace.weights.model_config.no_effect import is_derived
+from headrace.weights.tensors.scaled_tensor import ScaledTensor
+from headrace.weights.tensors.tensor import Tensor
 
 Progress = Callable[[int, int], None]
 """Called with bytes done and bytes in all; the last call has them equal."""

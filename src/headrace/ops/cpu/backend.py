@@ -45,7 +45,7 @@ from headrace.ops.shared import (
     f32_rows,
     is_centred,
 )
-from headrace.weights.scaled_tensor import ScaledTensor
+from headrace.weights.tensors.scaled_tensor import ScaledTensor
 
 F32 = npt.NDArray[np.float32]
 

@@ -26,9 +26,9 @@ from headrace.ops.shared import (
     head_shape,
     stacked_bias,
 )
-from headrace.weights.pieces import SplitTensor, TurnedTensor
-from headrace.weights.scaled_tensor import ScaledTensor
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.pieces import SplitTensor, TurnedTensor
+from headrace.weights.tensors.scaled_tensor import ScaledTensor
+from headrace.weights.tensors.tensor import Tensor
 
 F32 = npt.NDArray[np.float32]
 
@@ -108,7 +108,7 @@ class CpuWeights(Ops):
         mapped = self._caches_experts and len(experts) > 1
         give = self._native.map_experts if mapped else self._native.pack_experts
         packed = give(
-            [[_matrix_rows(part) for part in parts] for parts in experts],
+            [[_matrix_rows(part, read_now=not mapped) for part in parts] for parts in experts],
             expert_biases(experts, bias),
         )
         return ExpertWeight(
@@ -147,16 +147,21 @@ def _rows(tensor: Tensor, *, ordered: bool = False) -> _native.Rows:
     return _native.Rows(tensor.codec.name, tensor.shape[1], tensor.data, tensor.row_order)
 
 
-def _matrix_rows(tensor: Tensor, *, ordered: bool = False) -> _native.MatrixRows:
+def _matrix_rows(
+    tensor: Tensor, *, ordered: bool = False, read_now: bool = True
+) -> _native.MatrixRows:
     """The same of a matrix that is multiplied by, which may be stored in pieces; these are not put
     together.
 
-    ordered: whether the caller knows of an order of columns.
+    ordered: whether the caller knows of an order of columns. read_now: whether all of it is read
+    now, so that it can be checked as well.
     """
     if isinstance(tensor, ScaledTensor):
         return _native.ScaledRows(tensor.data, tensor.scales, *tensor.block, tensor.row_order)
     if isinstance(tensor, TurnedTensor):
         return _native.TurnedRows(tensor.codec.name, tensor.values)
     if isinstance(tensor, SplitTensor):
+        if read_now:
+            tensor.check()
         return _native.SplitRows(tensor.pairs, tensor.exponents)
     return _rows(tensor, ordered=ordered)

@@ -58,7 +58,7 @@ from headrace.ops.shared import (
     stacked_bias,
 )
 from headrace.weights.codecs import ROW_ROUNDED
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.tensor import Tensor
 
 _FLOATS = frozenset({"F32", "F16", "BF16", "F8_E4M3", "NF4"})
 """Codecs of floats; activations that meet any other are quantised."""

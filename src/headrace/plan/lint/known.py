@@ -93,7 +93,7 @@ def known_of(given: LintOptions, engine: EngineSetup | None) -> dict[str, Any]:
 
 def tokenizer_named(name: str, environ: Mapping[str, str]) -> Tokenizer:
     """Of a checkpoint, or of a tokenizer.json or the folder that holds one. Raises as reading."""
-    from headrace.weights.tokenizer_data import TokenizerData
+    from headrace.weights.tokenizer.data import TokenizerData
 
     path = Path(name).expanduser()
     json_path = path / "tokenizer.json" if path.is_dir() else path

@@ -138,6 +138,8 @@ def _kv(cache: KvCache, load: Load) -> Quantity:
     kinds = cache.keys.name
     if cache.values.name != cache.keys.name:
         kinds = f"{cache.keys.name} keys, {cache.values.name} values"
+    if cache.sliding is not None:
+        kinds += f", {cache.sliding.name} in layers with a window"
     inputs = [
         Input(
             f"{layer.count} layers of {layer.kind.upper()}"
@@ -156,6 +158,7 @@ def _kv(cache: KvCache, load: Load) -> Quantity:
     inputs += [
         Input("bits of a key", cache.keys.bits, "bits", cache.keys.source, "exact"),
         Input("bits of a value", cache.values.bits, "bits", cache.values.source, "exact"),
+        *_of_windows(cache),
         Input("tokens of a block", cache.block_tokens, "tokens", "--block-size", "given"),
         Input("context", load.context_tokens, "tokens", "--context", "given"),
         Input("users", load.users, "requests", "--users", "given"),
@@ -164,6 +167,13 @@ def _kv(cache: KvCache, load: Load) -> Quantity:
         inputs.append(Input("devices", cache.devices, "", "--hardware and --count", "given"))
     value = load.users * cache.request_bytes(load.context_tokens)
     return Quantity("kv", f"KV cache, {kinds}", value, "byte", "F7", tuple(inputs))
+
+
+def _of_windows(cache: KvCache) -> list[Input]:
+    if cache.sliding is None:
+        return []
+    bits, source = cache.sliding.bits, cache.sliding.source
+    return [Input("bits of either in layers with a window", bits, "bits", source, "exact")]
 
 
 def _activations(catalog: Catalog, shape: ModelShape, place: DeviceMemory, load: Load) -> Quantity:

@@ -14,7 +14,7 @@ from typing import Any
 from headrace.errors import UnsupportedModelError
 from headrace.models import FAMILIES, DecoderConfig, read_shape
 from headrace.models.visible import visible_of
-from headrace.weights.text_part import text_config
+from headrace.weights.model_config.text_part import text_config
 
 _EXPERT_FIELDS = (
     "num_experts", "expert_layers", "experts_per_token", "moe_intermediate_size", "shared_experts",

@@ -14,7 +14,7 @@ from headrace.plan.model.model_shape import (
     shape_of_config,
 )
 from headrace.plan.model.remote_shape import shape_on_hub
-from headrace.weights.json_file import read_json_object
+from headrace.weights.files.json_file import read_json_object
 from headrace.weights.store.model_name import hub_model, is_explicit
 from headrace.weights.store.resolve import locate_model
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from headrace.errors import ConfigError, UnsupportedModelError, shown
-from headrace.weights.config_reader import ConfigReader
-from headrace.weights.quantisation import KEY
+from headrace.weights.model_config.config_reader import ConfigReader
+from headrace.weights.storage.quantisation import KEY
 from headrace.weights.storage.statement import read_storage
 from headrace.weights.storage.storage import WeightFormat
 

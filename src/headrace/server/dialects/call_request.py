@@ -210,8 +210,8 @@ class _Writer:
             else:
                 rest.append(part)
         if rest or not message.parts:
-            asked = message.extra.get("role")
-            role = asked if asked in _SYSTEM_ROLES else "user"
+            own_role = message.extra.get("role")
+            role = own_role if own_role in _SYSTEM_ROLES else "user"
             turn: dict[str, Any] = {"role": role, "content": self._content(rest, "user")}
             if message.name is not None:
                 turn["name"] = message.name

@@ -62,8 +62,8 @@ def _told(param: str, paths: FieldPaths, has: Callable[[str], bool]) -> str:
     return known(_NEUTRAL.get(head[0], head[0]))
 
 
-def renamed(message: str, name: str, told: str) -> str:
+def renamed(message: str, name: str, client_name: str) -> str:
     """A message with a field's name replaced, wherever that is a word of its own."""
-    if name == told:
+    if name == client_name:
         return message
-    return re.sub(rf"(?<![\w.\[]){re.escape(name)}(?![\w\[]|\.\w)", lambda _: told, message)
+    return re.sub(rf"(?<![\w.\[]){re.escape(name)}(?![\w\[]|\.\w)", lambda _: client_name, message)

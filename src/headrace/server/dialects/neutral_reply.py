@@ -126,13 +126,13 @@ class NeutralReply:
 
     def usage(self) -> TokenUsage:
         """The usage so far."""
-        told = self._tally.usage()
-        cached = told.prompt_tokens_details.cached_tokens if told.prompt_tokens_details else 0
+        usage = self._tally.usage()
+        cached = usage.prompt_tokens_details.cached_tokens if usage.prompt_tokens_details else 0
         reasoning = sum(choice.reasoning_tokens for choice in self._choices)
         return TokenUsage(
-            input_tokens=told.prompt_tokens - cached,
+            input_tokens=usage.prompt_tokens - cached,
             cache_read_tokens=cached,
-            output_tokens=told.completion_tokens - reasoning,
+            output_tokens=usage.completion_tokens - reasoning,
             reasoning_tokens=reasoning,
         )
 

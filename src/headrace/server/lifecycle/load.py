@@ -31,7 +31,7 @@ from headrace.text.template_limits import MAX_SOURCE_BYTES
 from headrace.weights.checkpoint import Checkpoint
 from headrace.weights.open import open_checkpoint
 from headrace.weights.store.resolve import resolve_model
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.tensor import Tensor
 
 # Bytes of each tensor that enter the fingerprint: enough to tell weights apart, and one page read.
 _SAMPLE_BYTES = 64

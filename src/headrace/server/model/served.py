@@ -102,12 +102,12 @@ class ServedModel:
             values=_max_text_tokens(limits) + 2 * limits.vocab_size + FURTHER_VALUES,
         )
 
-    def check_name(self, asked: str | None) -> None:
+    def check_name(self, name: str | None) -> None:
         """Raise RequestError (a 404) for a name that is not served; None stands for the model."""
-        if asked is None or asked in self.names:
+        if name is None or name in self.names:
             return
         raise RequestError(
-            f"the model {shown(asked)} does not exist here; served: {', '.join(self.names)}",
+            f"the model {shown(name)} does not exist here; served: {', '.join(self.names)}",
             param="model",
             code=MODEL_NOT_FOUND,
         )

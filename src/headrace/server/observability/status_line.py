@@ -58,7 +58,7 @@ class StatusLine:
 
     def __init__(self, clock: Callable[[], float], stats: Stats) -> None:
         self._clock = clock
-        self._told_s = clock()
+        self._shown_s = clock()
         self._totals = Totals.of(stats)
         self._was_busy = False
 
@@ -69,12 +69,12 @@ class StatusLine:
         """
         now_s = self._clock()
         totals = Totals.of(stats)
-        done, passed_s = totals.since(self._totals), now_s - self._told_s
-        self._told_s, self._totals = now_s, totals
+        done, passed_s = totals.since(self._totals), now_s - self._shown_s
+        self._shown_s, self._totals = now_s, totals
         waiting = queued + stats.num_preempted
         busy = bool(done.steps or stats.num_running or waiting)
-        told, self._was_busy = busy or self._was_busy, busy
-        return _line(stats, info, waiting, done, passed_s) if told and passed_s > 0 else None
+        shows, self._was_busy = busy or self._was_busy, busy
+        return _line(stats, info, waiting, done, passed_s) if shows and passed_s > 0 else None
 
 
 def _line(stats: Stats, info: EngineInfo, waiting: int, done: Totals, passed_s: float) -> str:

@@ -37,34 +37,34 @@ async def read_call(
     """
     http = call.http
     path, headers = http.scope["path"], dict(http.headers)
-    asked = await call.read(
+    read = await call.read(
         lambda body: read_body(
             body, side, path, headers, adapt=adapt, continues=continues, taken=taken
         )
     )
-    call.note_ignored(asked.ignored)
-    return asked
+    call.note_ignored(read.ignored)
+    return read
 
 
-async def answer_asked(
+async def answer_read(
     call: Call,
     serving: Serving,
     side: ClientSide,
-    asked: ReadBody,
+    read: ReadBody,
     make_reply: MakeNeutralReply,
     *,
     prefix: str,
     make_prompt: MakePrompt | None = None,
 ) -> Response:
-    """Answer what was asked. prefix, make_prompt: as of `answer_chat`.
+    """Answer a call that was read. prefix, make_prompt: as of `answer_chat`.
 
     Tokens beyond the context are not refused: clients of these dialects say a number for models of
     all sizes, and the reply says that it was cut.
     """
-    request = asked.request
+    request = read.request
     wanted = endpoint_options(request)
     wanted = replace(wanted, max_tokens=None, default_tokens=wanted.max_tokens)
-    with client_names(side.field_paths, asked.has):
+    with client_names(side.field_paths, read.has):
         return await admitted(
             call,
             request.n,
@@ -73,7 +73,7 @@ async def answer_asked(
                 serving,
                 ticket,
                 request,
-                partial(make_reply, asked),
+                partial(make_reply, read),
                 prefix=prefix,
                 wanted=wanted,
                 make_prompt=make_prompt,

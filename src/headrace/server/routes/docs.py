@@ -39,8 +39,8 @@ def _document(
 ) -> bytes:
     from headrace.server.openapi.document import document
 
-    told = document(routes, client_key=client_key, admin_key=admin_key, model=model)
-    return msgspec.json.encode(told)
+    schema = document(routes, client_key=client_key, admin_key=admin_key, model=model)
+    return msgspec.json.encode(schema)
 
 
 async def docs(call: Call) -> Response:

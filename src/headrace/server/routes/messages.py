@@ -15,7 +15,7 @@ from headrace.server.dialects.read_body import ReadBody
 from headrace.server.prompts.prompt import render
 from headrace.server.replies.reply import Head
 from headrace.server.routes.chat import conversation_of
-from headrace.server.routes.dialect_chat import answer_asked, read_call
+from headrace.server.routes.dialect_chat import answer_read, read_call
 
 if TYPE_CHECKING:
     from headrace.protocol.dialects.anthropic import AnthropicClient
@@ -25,28 +25,28 @@ async def messages(call: Call) -> Response:
     """Answer a conversation, whole or as events."""
     side = _side()
     serving = call.state.generating(call.key)
-    asked = await read_call(call, side, adapt=_without_billing)
-    serving.model.check_name(asked.call.model)
+    read = await read_call(call, side, adapt=_without_billing)
+    serving.model.check_name(read.call.model)
 
     def reply(
-        asked: ReadBody, head: Head, prompt_ids: list[int], reading: AnswerReading | None
+        read: ReadBody, head: Head, prompt_ids: list[int], reading: AnswerReading | None
     ) -> NeutralReply:
         new_id = call.state.new_id
         return NeutralReply(
-            side, asked.call, head, prompt_ids, reading, signs_thoughts=True, new_id=new_id
+            side, read.call, head, prompt_ids, reading, signs_thoughts=True, new_id=new_id
         )
 
-    return await answer_asked(call, serving, side, asked, reply, prefix="msg_")
+    return await answer_read(call, serving, side, read, reply, prefix="msg_")
 
 
 async def count_message_tokens(call: Call) -> Response:
     """The tokens of the prompt that a conversation would become."""
     side = _side()
     model = call.state.serving().model
-    asked = await read_call(call, side, adapt=_without_billing)
-    model.check_name(asked.call.model)
-    request = asked.request
-    with client_names(side.field_paths, asked.has):
+    read = await read_call(call, side, adapt=_without_billing)
+    model.check_name(read.call.model)
+    request = read.request
+    with client_names(side.field_paths, read.has):
         rendering = await call.side_work(
             lambda: render(
                 model,

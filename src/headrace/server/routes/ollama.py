@@ -17,11 +17,11 @@ from headrace.protocol.neutral.call import ChatCall
 from headrace.server.api_error import ApiError
 from headrace.server.call import Call, Handler
 from headrace.server.dialects.neutral_reply import NeutralReply
-from headrace.server.dialects.read_body import ReadBody as AskedBody
+from headrace.server.dialects.read_body import ReadBody
 from headrace.server.model.served import ServedModel
 from headrace.server.prompts.fill_in import fill_in_marks
 from headrace.server.replies.reply import Head
-from headrace.server.routes.dialect_chat import answer_asked, read_call
+from headrace.server.routes.dialect_chat import answer_read, read_call
 from headrace.server.routes.ollama_prompt import FIELDS, prompt_of, with_turn
 from headrace.server.state import ServerState
 
@@ -137,38 +137,38 @@ async def _answered(call: Call, side: OllamaClient, *, prompts: bool = False) ->
     model = serving.model
     context_tokens = model.limits.context_tokens
 
-    def adapt(asked: ChatCall) -> ChatCall:
-        _check_name(model, asked.model)
+    def adapt(chat: ChatCall) -> ChatCall:
+        _check_name(model, chat.model)
         if prompts:
-            asked = with_turn(asked)
-        if load.load_reason(asked) is not None:
-            raise _OnlyLoadError(asked)
-        return with_options(asked, context_tokens)
+            chat = with_turn(chat)
+        if load.load_reason(chat) is not None:
+            raise _OnlyLoadError(chat)
+        return with_options(chat, context_tokens)
 
     try:
-        asked = await read_call(
+        read = await read_call(
             call, side, adapt=adapt, taken=FIELDS if prompts else frozenset(), continues=not prompts
         )
     except _OnlyLoadError as only:
         return _json(side.write_reply(load.load_reply(only.call), only.call))
 
     def reply(
-        asked: AskedBody, head: Head, prompt_ids: list[int], reading: AnswerReading | None
+        read: ReadBody, head: Head, prompt_ids: list[int], reading: AnswerReading | None
     ) -> NeutralReply:
         return OllamaReply(
             side,
-            asked.call,
-            replace(head, model=asked.call.model),
+            read.call,
+            replace(head, model=read.call.model),
             prompt_ids,
             reading,
             model.tokenizer,
             new_id=call.state.new_id,
-            with_context=prompts and not asked.call.extra.get("raw"),
+            with_context=prompts and not read.call.extra.get("raw"),
         )
 
-    make_prompt = prompt_of(asked.call) if prompts else None
-    return await answer_asked(
-        call, serving, side, asked, reply, prefix="ollama-", make_prompt=make_prompt
+    make_prompt = prompt_of(read.call) if prompts else None
+    return await answer_read(
+        call, serving, side, read, reply, prefix="ollama-", make_prompt=make_prompt
     )
 
 
@@ -208,7 +208,7 @@ def _facts(model: ServedModel) -> ModelFacts:
 def _mix_name(file_type: object) -> str:
     """The name of a mix of codecs ("Q4_K_M") by its number in a GGUF file; "" for one that is not
     known."""
-    from headrace.weights.gguf_values import FILE_TYPES
+    from headrace.weights.gguf.values import FILE_TYPES
     from headrace.weights.quantize.mixes import MIXES
 
     names = {number: codec for codec, number in FILE_TYPES.items()}

@@ -30,7 +30,7 @@ from headrace.server.replies.event_stream import EventStream
 from headrace.server.replies.reply import Head
 from headrace.server.responses_store.rows import Items, TooLongError, Turn
 from headrace.server.routes.chat import conversation_of
-from headrace.server.routes.dialect_chat import answer_asked
+from headrace.server.routes.dialect_chat import answer_read
 
 if TYPE_CHECKING:
     from headrace.protocol.dialects.openai_responses import OpenAIResponsesClient
@@ -114,11 +114,11 @@ async def _answered(call: Call, side: OpenAIResponsesClient, turn: _TurnRequest)
     made: list[ResponsesReply] = []
 
     def make_reply(
-        asked: ReadBody, head: Head, prompt_ids: list[int], reading: AnswerReading | None
+        read: ReadBody, head: Head, prompt_ids: list[int], reading: AnswerReading | None
     ) -> ResponsesReply:
         reply = ResponsesReply(
             side,
-            asked.call,
+            read.call,
             head,
             prompt_ids,
             reading,
@@ -126,11 +126,11 @@ async def _answered(call: Call, side: OpenAIResponsesClient, turn: _TurnRequest)
             new_id=call.state.new_id,
         )
         reply.stored = turn.stores
-        reply.seals_thoughts = asked.call.thought_signatures is True
+        reply.seals_thoughts = read.call.thought_signatures is True
         made.append(reply)
         return reply
 
-    response = await answer_asked(call, serving, side, turn.body, make_reply, prefix=_PREFIX)
+    response = await answer_read(call, serving, side, turn.body, make_reply, prefix=_PREFIX)
     if not turn.stores:
         return response
     if isinstance(response, EventStream):
@@ -185,14 +185,14 @@ async def _read(call: Call) -> _TurnRequest:
         # Read alone first: what is wrong with it is then named by its own places.
         given = _given(call, body)
         continues = given.fields.get("previous_response_id") is not None
-        return given, None if continues else _asked(given)
+        return given, None if continues else _read_body(given)
 
-    given, asked = await call.read(work)
+    given, read = await call.read(work)
     stores = given.fields.get("store") is not False and call.state.config.max_stored_responses > 0
-    if asked is None:
+    if read is None:
         turn = await _continued(call, given, stores=stores)
     else:
-        turn = _TurnRequest(asked, given.fields.get("input"), stores)
+        turn = _TurnRequest(read, given.fields.get("input"), stores)
     call.note_ignored(turn.body.ignored)
     return turn
 
@@ -219,16 +219,16 @@ async def _continued(call: Call, given: _Given, *, stores: bool) -> _TurnRequest
     size = len(given.body) + sum(map(len, held.items))
 
     def work() -> ReadBody:
-        return _asked(_given(call, _joined(given.fields, held.items)))
+        return _read_body(_given(call, _joined(given.fields, held.items)))
 
     try:
-        asked = await call.state.large_bodies.result(call.key, size, work)
+        read = await call.state.large_bodies.result(call.key, size, work)
     except BaseException:
         store.release(held.number)
         raise
     call.body_bytes = size
     release = partial(store.release, held.number)
-    return _TurnRequest(asked, given.fields.get("input"), stores, held.number, release)
+    return _TurnRequest(read, given.fields.get("input"), stores, held.number, release)
 
 
 def _given(call: Call, body: bytes) -> _Given:
@@ -242,12 +242,12 @@ def _given(call: Call, body: bytes) -> _Given:
     return _Given(body, fields, _side().read_call(body, http.scope["path"], dict(http.headers)))
 
 
-def _asked(given: _Given) -> ReadBody:
+def _read_body(given: _Given) -> ReadBody:
     """What a body asks of the model; raises RequestError naming the field at fault."""
     more = _allowed_tools(given.fields)
-    asked = with_request(_adapted(given.call), given.body, _side(), more=more)
-    _refuse_items(asked.call)
-    return asked._replace(call=_with_extra(asked.call, given.fields))
+    read = with_request(_adapted(given.call), given.body, _side(), more=more)
+    _refuse_items(read.call)
+    return read._replace(call=_with_extra(read.call, given.fields))
 
 
 def _joined(fields: dict[str, Any], before: Items) -> bytes:

@@ -85,7 +85,7 @@ from headrace.weights.architectures.qwen import (
 from headrace.weights.architectures.stablelm import STABLELM
 from headrace.weights.architectures.starcoder2 import STARCODER2
 from headrace.weights.architectures.step import STEP
-from headrace.weights.gguf_values import Metadata
+from headrace.weights.gguf.values import Metadata
 
 __all__ = [
     "ARCHITECTURES", "LEFT_OUT", "LONGROPE_FACTORS", "REFUSED", "ROPE_FACTORS", "ROPE_FACTOR_NAMES",

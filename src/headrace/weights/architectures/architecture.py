@@ -17,8 +17,8 @@ from typing import Any, Final, Literal
 from headrace.errors import UnsupportedModelError
 from headrace.weights.architectures.gguf_keys import GGUFKeys
 from headrace.weights.checkpoint import Conventions
-from headrace.weights.config_reader import ConfigReader
-from headrace.weights.rope_config import RopeConfig
+from headrace.weights.model_config.config_reader import ConfigReader
+from headrace.weights.model_config.rope_config import RopeConfig
 
 UNKNOWN_PREFIX = "gguf."
 """Stands before names of GGUF that have no Hugging Face name, so that models refuse them."""
@@ -159,7 +159,7 @@ class Architecture:
     """Modules of a layer, by canonical name, that only GGUF files of some converters have."""
     experts: Mapping[str, str] = field(default_factory=dict)
     """Modules that GGUF files hold as one tensor for all experts of a layer, and the canonical name
-    of one of them with {} for its number; see `weights.expert_stacks`."""
+    of one of them with {} for its number; see `weights.tensors.expert_stacks`."""
     fused_experts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Modules that GGUF files may hold in their stead, several matrices of each expert one after
     another; they are not written."""
@@ -172,7 +172,8 @@ class Architecture:
     turned_stacks: Literal["", "in_turn", "joined"] = ""
     """Whether these stacks are [experts, columns, rows], and how the rows of several parts lie
     there: in turn (gate, up, gate, up, ...), or all of one and then all of the next. In turn,
-    folders may hold weights as MXFP4 too, in other tensors (see `weights.turned_stacks`)."""
+    folders may hold weights as MXFP4 too, in other tensors (see
+    `weights.tensors.turned_stacks`)."""
     rope_alpha: bool = False
     """Whether config.json may have an alpha, by which the base of a rope grows; GGUF has the base
     that has grown."""
@@ -185,7 +186,7 @@ class Architecture:
     are those of three; heads of Q stand with those of K and V that they share."""
     folder_heads: Mapping[str, str] = field(default_factory=dict)
     """Modules of a layer with a row for each head that folders hold as one vector for each, and the
-    name of one of them with {} for its number; see `weights.folder_forms`."""
+    name of one of them with {} for its number; see `weights.hugging_face.forms`."""
     rope_keys: tuple[str, str] = ("rope_theta", "partial_rotary_factor")
     """Names of the base and of the rotated share at the top of config.json."""
     yarn_truncates: bool = True

@@ -20,7 +20,7 @@ from headrace.weights.architectures.shared import (
 )
 from headrace.weights.architectures.windows import read_layer_types, write_layer_types
 from headrace.weights.checkpoint import Conventions
-from headrace.weights.config_reader import ConfigReader
+from headrace.weights.model_config.config_reader import ConfigReader
 
 _BLOCK = {"attn_norm": "input_layernorm", **ATTENTION, **GATED_MLP}
 # llama.cpp ties the embeddings whatever the file holds.

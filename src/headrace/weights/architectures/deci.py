@@ -14,9 +14,9 @@ from typing import Any
 from headrace.weights.architectures.architecture import Architecture, Key
 from headrace.weights.architectures.gguf_keys import GGUFKeys
 from headrace.weights.architectures.shared import BIAS_KEYS, BLOCK, SILU, TOP
-from headrace.weights.block_configs import MULTIPLE, multiplier_of, width_of
 from headrace.weights.checkpoint import Conventions
-from headrace.weights.config_reader import ConfigReader
+from headrace.weights.model_config.block_configs import MULTIPLE, multiplier_of, width_of
+from headrace.weights.model_config.config_reader import ConfigReader
 
 _HEADS, _KV_HEADS = "attention.head_count", "attention.head_count_kv"
 _WIDTHS = "feed_forward_length"

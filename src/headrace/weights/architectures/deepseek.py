@@ -2,9 +2,10 @@
 
 GGUF files state heads as the cache sees them (one head of K as wide as the latent and what is
 rotated) and, in keys of their own, as they were trained; older ones the latter alone. The matrices
-of heads are split and turned there (`weights.latent_heads`). Rows that are rotated together lie
-next to each other in both containers. llama.cpp has one architecture for V2, V3 and Kimi K2; how
-experts are scored tells V2 apart. It chooses groups of experts by their best two in all of them.
+of heads are split and turned there (`weights.tensors.latent_heads`). Rows that are rotated together
+lie next to each other in both containers. llama.cpp has one architecture for V2, V3 and Kimi K2;
+how experts are scored tells V2 apart. It chooses groups of experts by their best two in all of
+them.
 
 Source: llama.cpp models/deepseek2.cpp, deepseek32.cpp, glm-dsa.cpp; conversion/deepseek.py, glm.py.
 """
@@ -29,7 +30,7 @@ from headrace.weights.architectures.shared import (
     SILU,
     TOP,
 )
-from headrace.weights.config_reader import ConfigReader
+from headrace.weights.model_config.config_reader import ConfigReader
 
 INDEXED = "indexed_attention"
 OLDER_KINDS = ("deepseek_sparse_attention",)

@@ -29,7 +29,7 @@ from headrace.weights.architectures.shared import (
     TOP,
 )
 from headrace.weights.checkpoint import Conventions
-from headrace.weights.config_reader import ConfigReader
+from headrace.weights.model_config.config_reader import ConfigReader
 
 _INTERLEAVED = Conventions(rope_layout="interleaved")
 _SHARED_COUNT, _SHARED_WIDTH = "expert_shared_count", "expert_shared_feed_forward_length"

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from headrace.weights.architectures.architecture import LEFT_OUT, Architecture, Key, Variant
 from headrace.weights.architectures.gguf_keys import GGUFKeys
 from headrace.weights.checkpoint import Conventions
-from headrace.weights.config_reader import ConfigReader
+from headrace.weights.model_config.config_reader import ConfigReader
 
 
 class FalconParts(NamedTuple):

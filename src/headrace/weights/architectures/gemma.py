@@ -23,8 +23,8 @@ from headrace.weights.architectures.shared import (
 )
 from headrace.weights.architectures.windows import read_layer_types, write_layer_types
 from headrace.weights.checkpoint import Conventions
-from headrace.weights.config_reader import ConfigReader
-from headrace.weights.rope_config import FULL
+from headrace.weights.model_config.config_reader import ConfigReader
+from headrace.weights.model_config.rope_config import FULL
 
 _BLOCK = {
     "attn_norm": "input_layernorm",

@@ -23,8 +23,8 @@ from headrace.weights.architectures.shared import (
     TOP,
 )
 from headrace.weights.architectures.windows import PATTERN, read_layer_types, write_layer_types
-from headrace.weights.config_reader import ConfigReader
-from headrace.weights.rope_config import FULL, WINDOWED
+from headrace.weights.model_config.config_reader import ConfigReader
+from headrace.weights.model_config.rope_config import FULL, WINDOWED
 
 _KV_HEADS = "attention.head_count_kv"
 _WIDTH = "feed_forward_length"

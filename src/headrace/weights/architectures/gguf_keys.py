@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from headrace.errors import CheckpointError
-from headrace.weights.gguf_values import Metadata
+from headrace.weights.gguf.values import Metadata
 
 
 class GGUFKeys:

@@ -26,7 +26,7 @@ from headrace.weights.architectures.shared import (
     TOP,
 )
 from headrace.weights.checkpoint import Conventions
-from headrace.weights.config_reader import ConfigReader
+from headrace.weights.model_config.config_reader import ConfigReader
 
 _MLP = {"ffn_up": "mlp.gate_up_proj", "ffn_down": "mlp.down_proj"}
 _KEYS = (

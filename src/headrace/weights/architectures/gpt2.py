@@ -15,7 +15,7 @@ from headrace.weights.architectures.architecture import LEFT_OUT, Architecture, 
 from headrace.weights.architectures.gguf_keys import GGUFKeys
 from headrace.weights.architectures.shared import GELU_TANH
 from headrace.weights.checkpoint import Conventions
-from headrace.weights.config_reader import ConfigReader
+from headrace.weights.model_config.config_reader import ConfigReader
 
 _HEADS = "attention.head_count_kv"
 _BLOCK = {

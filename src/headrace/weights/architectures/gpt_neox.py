@@ -13,7 +13,7 @@ from typing import Any
 from headrace.weights.architectures.architecture import Architecture, Key
 from headrace.weights.architectures.gguf_keys import GGUFKeys
 from headrace.weights.checkpoint import Conventions
-from headrace.weights.config_reader import ConfigReader
+from headrace.weights.model_config.config_reader import ConfigReader
 
 _PARALLEL = "use_parallel_residual"
 

@@ -24,7 +24,7 @@ from headrace.weights.architectures.shared import (
     with_defaults,
 )
 from headrace.weights.architectures.windows import read_layer_types, write_layer_types
-from headrace.weights.config_reader import ConfigReader
+from headrace.weights.model_config.config_reader import ConfigReader
 
 # Of a dense MLP, which no layer has; the converter writes an expert's width here as well.
 _WIDTH = "feed_forward_length"

@@ -24,7 +24,7 @@ from headrace.weights.architectures.shared import (
     SIZES,
     TOP,
 )
-from headrace.weights.config_reader import ConfigReader
+from headrace.weights.model_config.config_reader import ConfigReader
 
 _NORMS = {
     "attn_q_norm": "self_attn.query_layernorm",

@@ -35,7 +35,7 @@ from headrace.weights.architectures.shared import (
     with_defaults,
 )
 from headrace.weights.checkpoint import Conventions
-from headrace.weights.config_reader import ConfigReader
+from headrace.weights.model_config.config_reader import ConfigReader
 
 _INTERLEAVED = Conventions(rope_layout="interleaved")
 _WINDOW = "attention.sliding_window"

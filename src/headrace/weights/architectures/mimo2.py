@@ -29,9 +29,9 @@ from headrace.weights.architectures.shared import (
     TOP,
 )
 from headrace.weights.architectures.windows import PATTERN
-from headrace.weights.config_reader import ConfigReader
-from headrace.weights.layer_kinds import read_sparse_mlps, read_window_kinds
-from headrace.weights.rope_config import FULL, WINDOWED
+from headrace.weights.model_config.config_reader import ConfigReader
+from headrace.weights.model_config.layer_kinds import read_sparse_mlps, read_window_kinds
+from headrace.weights.model_config.rope_config import FULL, WINDOWED
 
 _KV_HEADS = "attention.head_count_kv"
 _WINDOW = "attention.sliding_window"

@@ -28,10 +28,10 @@ from headrace.weights.architectures.shared import (
     with_defaults,
 )
 from headrace.weights.checkpoint import Conventions
-from headrace.weights.config_reader import ConfigReader
-from headrace.weights.layer_kinds import read_sparse_mlps
-from headrace.weights.rope_config import FULL
-from headrace.weights.sparse_blocks import SPARSE, SparseBlocks
+from headrace.weights.model_config.config_reader import ConfigReader
+from headrace.weights.model_config.layer_kinds import read_sparse_mlps
+from headrace.weights.model_config.rope_config import FULL
+from headrace.weights.model_config.sparse_blocks import SPARSE, SparseBlocks
 
 # Of a dense MLP, which no layer has; the converter writes an expert's width here as well.
 _WIDTH = "feed_forward_length"

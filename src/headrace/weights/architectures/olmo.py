@@ -29,8 +29,8 @@ from headrace.weights.architectures.shared import (
     with_defaults,
 )
 from headrace.weights.architectures.windows import read_layer_types, write_layer_types
-from headrace.weights.config_reader import ConfigReader
-from headrace.weights.rope_config import FULL, WINDOWED
+from headrace.weights.model_config.config_reader import ConfigReader
+from headrace.weights.model_config.rope_config import FULL, WINDOWED
 
 _WINDOW = "attention.sliding_window"
 _LOCAL_THETA = "rope.freq_base_swa"

@@ -37,7 +37,7 @@ from headrace.weights.architectures.shared import (
     keys_with_kv_heads,
     with_defaults,
 )
-from headrace.weights.config_reader import ConfigReader
+from headrace.weights.model_config.config_reader import ConfigReader
 
 
 def _windows_are_off(config: ConfigReader, entries: dict[str, Any]) -> None:

@@ -20,7 +20,7 @@ from headrace.weights.architectures.shared import (
     SIZES,
     TOP,
 )
-from headrace.weights.config_reader import ConfigReader
+from headrace.weights.model_config.config_reader import ConfigReader
 
 _PARALLEL = "use_parallel_residual"
 

@@ -30,9 +30,9 @@ from headrace.weights.architectures.shared import (
 )
 from headrace.weights.architectures.windows import PATTERN
 from headrace.weights.checkpoint import Conventions
-from headrace.weights.config_reader import ConfigReader
-from headrace.weights.rope_config import FULL, WINDOWED
-from headrace.weights.step_config import THETA, StepConfig, read_ropes
+from headrace.weights.model_config.config_reader import ConfigReader
+from headrace.weights.model_config.rope_config import FULL, WINDOWED
+from headrace.weights.model_config.step_config import THETA, StepConfig, read_ropes
 
 _HEADS, _KV_HEADS = "attention.head_count", "attention.head_count_kv"
 _WINDOW = "attention.sliding_window"

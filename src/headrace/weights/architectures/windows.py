@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.weights.architectures.gguf_keys import GGUFKeys, is_whole
-from headrace.weights.config_reader import ConfigReader
-from headrace.weights.rope_config import FULL, WINDOWED
+from headrace.weights.model_config.config_reader import ConfigReader
+from headrace.weights.model_config.rope_config import FULL, WINDOWED
 
 PATTERN = "attention.sliding_window_pattern"
 

@@ -6,7 +6,7 @@
     W4A8_32, W4A8_128  the same of 4 bits, values d * (q - 8)
 
 As those of `four_bits` they are in no registry: a folder stores numbers, scales and zero points in
-tensors of their own, and `headrace.weights.whole_number_tensor` puts rows of blocks together.
+tensors of their own, which `headrace.weights.tensors.whole_number_tensor` puts together.
 Bytes are stored 128 above signed numbers. With scales of F16 or BF16 nothing is rounded.
 
 Sources: compressed-tensors compressors (naive_quantized, pack_quantized), GPTQModel (8 bits).

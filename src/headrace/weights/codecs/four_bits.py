@@ -5,7 +5,7 @@
     E2M1_64, E2M1_128  a scale d of all and one in E4M3 for each 16, values (d * scale) * number
 
 No file is of these kinds: a folder stores numbers, scales and zero points in tensors of their own,
-and `headrace.weights.grouped_tensor` puts rows of blocks together. So they are in no registry. The
+which `headrace.weights.tensors.grouped_tensor` puts together. So they are in no registry. The
 scale is float32 as F16, BF16 and F32 are all exact in it; with one of F16 or BF16 d * q, d * z and
 their difference are exact too. Codes of values 0-15 of 32 are the low halves of `qs`, those of
 values 16-31 the high halves. The table of E2M1 holds doubled values and its scale is halved.

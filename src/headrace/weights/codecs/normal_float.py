@@ -1,8 +1,8 @@
 """NF4: codes of 4 bits for numbers of a table of 16, with a float32 scale for each 64.
 
 As the kinds of `four_bits` it is in no registry: folders of bitsandbytes store codes and scales in
-tensors of their own (`headrace.weights.normal_float`). A value is number * scale, rounded once. In
-a block the first of two neighbours is in the low half of a byte.
+tensors of their own (`headrace.weights.tensors.normal_float`). A value is number * scale, rounded
+once. In a block the first of two neighbours is in the low half of a byte.
 
 Source: bitsandbytes functional.py (get_4bit_type, dequantize_4bit).
 """

@@ -20,10 +20,10 @@ import numpy.typing as npt
 
 from headrace.errors import CheckpointError, shown
 from headrace.weights.codecs import F32
-from headrace.weights.gguf_file import GGUFFile, read_gguf
-from headrace.weights.gguf_values import Typed, ValueType
-from headrace.weights.gguf_writer import write_gguf_file
-from headrace.weights.source import source_of_array
+from headrace.weights.gguf.file import GGUFFile, read_gguf
+from headrace.weights.gguf.values import Typed, ValueType
+from headrace.weights.gguf.writer import write_gguf_file
+from headrace.weights.tensors.source import source_of_array
 
 Floats = npt.NDArray[np.float32]
 

@@ -13,18 +13,18 @@ from typing import Any
 
 from headrace.errors import CheckpointError, ConfigError, UnsupportedModelError, shown
 from headrace.weights.codecs import Codec
-from headrace.weights.gguf_file import MAGIC
-from headrace.weights.gguf_split import read_gguf_model
-from headrace.weights.gguf_writer import gguf_header, padded
+from headrace.weights.conversion.to_gguf import GGUFContents, gguf_contents
+from headrace.weights.gguf.file import MAGIC
+from headrace.weights.gguf.split import read_gguf_model
+from headrace.weights.gguf.writer import gguf_header, padded
 from headrace.weights.open import open_checkpoint
 from headrace.weights.quantize.importance import ImportanceFile, read_importance
 from headrace.weights.quantize.mixes import Mix
 from headrace.weights.quantize.partial_file import write_resumable
 from headrace.weights.quantize.plan import Override, kinds_of, shape_of
 from headrace.weights.quantize.recode import recoded
-from headrace.weights.source import TensorSource, source_of_tensor
 from headrace.weights.store.gguf_group import gguf_groups
-from headrace.weights.to_gguf import GGUFContents, gguf_contents
+from headrace.weights.tensors.source import TensorSource, source_of_tensor
 
 # Part of what a half-written file is recognised by: changes when encoders give other bytes.
 _ENCODERS = 1
@@ -42,7 +42,8 @@ class QuantizeOptions:
     pure: bool = False
     """Whether all matrices get the mix's own kind."""
     kinds: Mapping[str, Codec] | None = None
-    """The kind of each tensor by name, in place of the mix's; those not named stay as they are."""
+    """The kind of each tensor by name, in place of the mix's; those not named stay as they are. The
+    file then names no mix (general.file_type), as it is of none: readers go by its tensors."""
     importance: Path | None = None
     """An imatrix file."""
     allow_requantize: bool = False
@@ -113,7 +114,7 @@ def make(
     importance = None if order.importance is None else read_importance(order.importance)
     kinds = _kinds(contents, order)
     notes = [*contents.notes, *_unused(importance, contents.sources)]
-    entries = contents.entries | _entries(order, importance) | dict(order.metadata)
+    entries = _entries(contents, order, importance)
     with ThreadPoolExecutor(threads, "quantize") as pool:
         tensors = [
             recoded(each, kinds[each.name], _columns(importance, each, kinds), pool, threads)
@@ -150,7 +151,7 @@ def made_bytes(source: Path, path: Path, order: QuantizeOptions) -> int:
     contents = contents_of(source)
     kinds = _kinds(contents, order)
     importance = None if order.importance is None else read_importance(order.importance)
-    entries = contents.entries | _entries(order, importance) | dict(order.metadata)
+    entries = _entries(contents, order, importance)
     tensors = [replace(each, codec=kinds[each.name]) for each in contents.sources]
     header = gguf_header(path, entries, tensors)
     return len(header) + sum(padded(tensor.nbytes) for tensor in tensors)
@@ -264,8 +265,12 @@ def _columns(
     return None if sums is None else sums.importance()
 
 
-def _entries(order: QuantizeOptions, importance: ImportanceFile | None) -> dict[str, Any]:
-    entries: dict[str, Any] = {_FILE_TYPE: order.mix.file_type, _VERSION: 2}
+def _entries(
+    contents: GGUFContents, order: QuantizeOptions, importance: ImportanceFile | None
+) -> dict[str, Any]:
+    entries: dict[str, Any] = {**contents.entries, _FILE_TYPE: order.mix.file_type, _VERSION: 2}
+    if order.kinds is not None:
+        del entries[_FILE_TYPE]
     if order.importance is not None and importance is not None:
         # The keys of llama-quantize (tools/quantize/quantize.cpp).
         entries |= {
@@ -275,7 +280,7 @@ def _entries(order: QuantizeOptions, importance: ImportanceFile | None) -> dict[
         }
         if importance.datasets:
             entries["quantize.imatrix.dataset"] = importance.datasets[0]
-    return entries
+    return entries | dict(order.metadata)
 
 
 def _key(source: Path, header: bytes, order: QuantizeOptions) -> str:

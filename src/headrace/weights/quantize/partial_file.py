@@ -20,8 +20,8 @@ from typing import BinaryIO
 
 from headrace.atomic_file import atomic_file
 from headrace.errors import CheckpointError, ConfigError
-from headrace.weights.gguf_writer import padded
-from headrace.weights.source import TensorSource
+from headrace.weights.gguf.writer import padded
+from headrace.weights.tensors.source import TensorSource
 
 # Written between two notes of how far it is, each of which waits for the disk.
 _NOTE_EVERY_BYTES = 64 << 20

@@ -10,10 +10,10 @@ from typing import Any
 
 from headrace.errors import ConfigError
 from headrace.weights.codecs import CODECS, Codec, get_codec
-from headrace.weights.gguf_values import Typed
+from headrace.weights.gguf.values import Typed
 from headrace.weights.quantize.mixes import ALIASES, MIXES, NARROWER, Mix, Position, Shape
 from headrace.weights.quantize.roles import Role, layer_of, may_be_quantised, role_of
-from headrace.weights.source import TensorSource
+from headrace.weights.tensors.source import TensorSource
 
 # Architectures and numbers of layers that llama.cpp calls 70B (LLM_TYPE_70B).
 _WIDE_SHARING = {("llama", 80), ("qwen2", 80), ("deci", 80), ("olmo", 80), ("jais2", 68)}

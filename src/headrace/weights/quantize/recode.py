@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from headrace.errors import CheckpointError
 from headrace.weights.codecs import Codec
-from headrace.weights.source import TensorSource
+from headrace.weights.tensors.source import TensorSource
 
 Bytes = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.float32]

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from headrace.errors import CheckpointError, UnsupportedModelError, shown
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.tensor import Tensor
 
 Part = Literal["k", "v", "kv"]
 

@@ -18,8 +18,8 @@ A value is (number - zero point) * scale; a symmetric one has a zero point of 0,
 Scales and zero points of activations are left out. Where the format rounds activations by one scale
 of a row, which weights are held says so (`rounds_rows`): such 4 bits are read here too.
 
-Sources: those of `headrace.weights.byte_codes`, vLLM layers/quantization (compressed_tensors,
-auto_gptq.py), SGLang layers/quantization (blockwise_int8.py, w8a8_int8.py).
+Sources: those of `headrace.weights.tensors.byte_codes`, vLLM layers/quantization
+(compressed_tensors, auto_gptq.py), SGLang layers/quantization (blockwise_int8.py, w8a8_int8.py).
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import CheckpointError, UnsupportedModelError, shown
-from headrace.weights import byte_codes
 from headrace.weights.codecs import EIGHT_BITS, GROUPED, SIGNED_BYTES, WORDS, Codec
-from headrace.weights.grouped_tensor import Codes, Groups, along_rows
-from headrace.weights.storage.four_bits import PACKED, QWEIGHT, WEIGHT, is_four_bits
-from headrace.weights.storage.parts import FolderParts, words_of
+from headrace.weights.storage.four_bits import is_four_bits
+from headrace.weights.storage.parts import PACKED, QWEIGHT, WEIGHT, FolderParts, words_of
 from headrace.weights.storage.storage import Storage, WeightFormat
-from headrace.weights.tensor import Tensor
-from headrace.weights.whole_number_tensor import WholeNumberTensor
+from headrace.weights.tensors import byte_codes
+from headrace.weights.tensors.grouped_tensor import Codes, Groups, along_rows
+from headrace.weights.tensors.tensor import Tensor
+from headrace.weights.tensors.whole_number_tensor import WholeNumberTensor
 
 _SCALES = ("F16", "BF16", "F32")
 _RUN = 32
@@ -117,6 +117,7 @@ class _Folder(FolderParts):
                 "numbers are read of matrices, not of stacks. Use a folder with a tensor for each "
                 "expert, or a GGUF file of the model"
             )
+        self.check_layout(module, numbers, stored.layout)
         self.used.add(numbers.name)
         if numbers.codec is SIGNED_BYTES:
             return self._plain(module, numbers, stored)

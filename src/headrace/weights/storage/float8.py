@@ -25,9 +25,9 @@ import numpy as np
 
 from headrace.errors import CheckpointError, UnsupportedModelError, shown
 from headrace.weights.codecs import F8_E4M3
-from headrace.weights.scaled_tensor import F32, ScaledTensor
 from headrace.weights.storage.storage import Storage, WeightFormat
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.scaled_tensor import F32, ScaledTensor
+from headrace.weights.tensors.tensor import Tensor
 
 WEIGHT = ".weight"
 SCALES = (".weight_scale_inv", ".weight_scale")

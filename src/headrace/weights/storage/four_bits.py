@@ -18,7 +18,7 @@ A value is (number - zero point) * scale; of symmetric ones the zero point is 8,
 have to say too. How numbers lie is what the config states, and the tensor has to be named so.
 Scales of activations are left out.
 
-Sources: those of `headrace.weights.grouped_tensor`, vLLM layers/quantization (auto_gptq.py,
+Sources: those of `headrace.weights.tensors.grouped_tensor`, vLLM layers/quantization (auto_gptq.py,
 auto_awq.py, modelopt.py).
 """
 
@@ -32,7 +32,16 @@ import numpy as np
 
 from headrace.errors import CheckpointError, UnsupportedModelError, shown
 from headrace.weights.codecs import BYTES, F8_E4M3, GROUPED, RAW, WORDS, Codec
-from headrace.weights.grouped_tensor import (
+from headrace.weights.storage.parts import (
+    OF_ACTIVATIONS,
+    PACKED,
+    QWEIGHT,
+    WEIGHT,
+    FolderParts,
+    words_of,
+)
+from headrace.weights.storage.storage import Storage, WeightFormat
+from headrace.weights.tensors.grouped_tensor import (
     LEAST_WHOLE,
     MOST_WHOLE,
     GroupedTensor,
@@ -47,16 +56,9 @@ from headrace.weights.grouped_tensor import (
     zeros_of_compressed,
     zeros_of_gptq,
 )
-from headrace.weights.pieces import SplitTensor
-from headrace.weights.storage.parts import OF_ACTIVATIONS, FolderParts, words_of
-from headrace.weights.storage.storage import Layout, Storage, WeightFormat
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.pieces import SplitTensor
+from headrace.weights.tensors.tensor import Tensor
 
-QWEIGHT, PACKED, WEIGHT = ".qweight", ".weight_packed", ".weight"
-_ENDINGS: Mapping[Layout, str] = {
-    "gptq": QWEIGHT, "gptq_v2": QWEIGHT, "awq": QWEIGHT, "compressed": PACKED, "modelopt": WEIGHT,
-}  # fmt: skip
-"""Of the tensor of numbers, by the layout that is stated."""
 _PRE_SCALE = ".pre_quant_scale"
 _OF_GROUP = 16
 """Columns that share a scale of NVFP4."""
@@ -157,13 +159,7 @@ class _Folder(FolderParts):
                 f"states {what} of this module. The files are not of one model, fetch the folder "
                 "again"
             )
-        ending = _ENDINGS[stored.layout]
-        if not numbers.name.endswith(ending):
-            raise CheckpointError(
-                f"{self.path}: tensor {shown(numbers.name)} is not named as quantization_config "
-                f"states: the layout {stored.layout!r} has numbers in "
-                f"{shown(module + ending)}. The files are not of one model, fetch the folder again"
-            )
+        self.check_layout(module, numbers, stored.layout)
         return stored
 
     def _whole(self, module: str, numbers: Tensor, stored: WeightFormat) -> Tensor:

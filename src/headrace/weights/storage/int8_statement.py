@@ -5,7 +5,7 @@ Sources: SGLang layers/quantization (w8a8_int8.py, blockwise_int8.py), published
 
 from __future__ import annotations
 
-from headrace.weights.config_reader import ConfigReader
+from headrace.weights.model_config.config_reader import ConfigReader
 from headrace.weights.storage.reading import activations_of, block_of, unquantised
 from headrace.weights.storage.storage import Storage, WeightFormat
 

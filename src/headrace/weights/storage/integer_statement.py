@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from headrace.weights.config_reader import ConfigReader
+from headrace.weights.model_config.config_reader import ConfigReader
 from headrace.weights.storage.module_names import ModuleNames, check_patterns
 from headrace.weights.storage.reading import (
     MOST_GROUPS,

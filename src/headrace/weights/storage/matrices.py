@@ -11,7 +11,7 @@ from headrace.weights.storage.float8 import is_float8, with_scales
 from headrace.weights.storage.four_bits import is_four_bits, with_groups
 from headrace.weights.storage.normal_float import is_normal_float, with_normal_floats
 from headrace.weights.storage.storage import Storage, WeightFormat
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.tensor import Tensor
 
 WORDS_FOR_READ = (
     "fp8", "compressed-tensors, gptq and awq of 4 and 8 bits", "NVFP4", "bitsandbytes' nf4",

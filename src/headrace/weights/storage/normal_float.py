@@ -26,10 +26,10 @@ import numpy.typing as npt
 
 from headrace.errors import CheckpointError, UnsupportedModelError, shown
 from headrace.weights.codecs import BYTES, NF4, NF4_NUMBERS
-from headrace.weights.normal_float import NormalFloatTensor
 from headrace.weights.storage.parts import FolderParts
 from headrace.weights.storage.storage import Storage, WeightFormat
-from headrace.weights.tensor import Tensor
+from headrace.weights.tensors.normal_float import NormalFloatTensor
+from headrace.weights.tensors.tensor import Tensor
 
 F32 = npt.NDArray[np.float32]
 

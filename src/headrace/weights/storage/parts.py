@@ -12,10 +12,19 @@ import numpy.typing as npt
 from headrace.errors import CheckpointError, UnsupportedModelError, shown
 from headrace.weights.codecs import RAW
 from headrace.weights.storage.float8 import ACTIVATION_SCALES
-from headrace.weights.tensor import Tensor
+from headrace.weights.storage.storage import Layout
+from headrace.weights.tensors.tensor import Tensor
 
 OF_ACTIVATIONS = (*ACTIVATION_SCALES, ".input_global_scale", ".input_zero_point", ".azp_adj")
 """Endings of names of tensors that no weight depends on."""
+
+
+QWEIGHT, PACKED, WEIGHT = ".qweight", ".weight_packed", ".weight"
+_ENDINGS: Mapping[Layout, str] = {
+    "gptq": QWEIGHT, "gptq_v2": QWEIGHT, "awq": QWEIGHT, "compressed": PACKED, "modelopt": WEIGHT,
+    "plain": WEIGHT,
+}  # fmt: skip
+"""Of the tensor of numbers, by the layout that is stated."""
 
 
 @dataclass
@@ -46,6 +55,16 @@ class FolderParts:
             )
         self.used.add(name)
         return tensor
+
+    def check_layout(self, module: str, numbers: Tensor, layout: Layout) -> None:
+        """Raise CheckpointError where numbers are not named as the stated layout names them."""
+        ending = _ENDINGS[layout]
+        if not numbers.name.endswith(ending):
+            raise CheckpointError(
+                f"{self.path}: tensor {shown(numbers.name)} is not named as quantization_config "
+                f"states: the layout {layout!r} has numbers in {shown(module + ending)}. The files "
+                "are not of one model, fetch the folder again"
+            )
 
     def check_width(self, numbers: Tensor, rows: int, columns: int, of: int) -> None:
         """Raise UnsupportedModelError where rows are not a multiple of `of` columns."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.weights.config_reader import MAX_SIZE, ConfigReader
-from headrace.weights.quantisation import KEY
+from headrace.weights.model_config.config_reader import MAX_SIZE, ConfigReader
 from headrace.weights.storage.module_names import ModuleNames
+from headrace.weights.storage.quantisation import KEY
 from headrace.weights.storage.storage import Activations
 
 # Keys that list what is left as it was, by program.

@@ -23,11 +23,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from headrace.weights.config_reader import ConfigReader
-from headrace.weights.quantisation import KEY
+from headrace.weights.model_config.config_reader import ConfigReader
 from headrace.weights.storage.grouped_statement import compressed, modelopt
 from headrace.weights.storage.int8_statement import blocks_of_int8, rows_of_int8
 from headrace.weights.storage.integer_statement import auto_round, awq, bitsandbytes, gptq
+from headrace.weights.storage.quantisation import KEY
 from headrace.weights.storage.reading import (
     activations_of,
     block_of,

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Literal
 
 from headrace.errors import HeadraceError
-from headrace.weights.gguf_split import read_gguf_model
-from headrace.weights.hf_folder import weight_files
-from headrace.weights.json_file import read_json_object
-from headrace.weights.safetensors_file import read_safetensors
-from headrace.weights.tensor import Tensor
+from headrace.weights.files.json_file import read_json_object
+from headrace.weights.gguf.split import read_gguf_model
+from headrace.weights.hugging_face.folder import weight_files
+from headrace.weights.safetensors.file import read_safetensors
+from headrace.weights.tensors.tensor import Tensor
 
 
 @dataclass(frozen=True)

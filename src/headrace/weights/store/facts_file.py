@@ -18,8 +18,8 @@ import msgspec
 
 from headrace import __version__
 from headrace.atomic_file import atomic_file
+from headrace.weights.files.user_path import user_path
 from headrace.weights.store.entry import StoredModel, read_facts
-from headrace.weights.user_path import user_path
 
 logger = logging.getLogger(__name__)
 

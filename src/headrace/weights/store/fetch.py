@@ -14,8 +14,8 @@ from typing import Literal
 
 from headrace.atomic_file import atomic_file
 from headrace.errors import FetchError
-from headrace.weights.hf_names import INDEX
-from headrace.weights.json_file import read_json_object
+from headrace.weights.files.json_file import read_json_object
+from headrace.weights.hugging_face.names import INDEX
 from headrace.weights.store.hub_cache import MIN_COMMIT_DIGITS, repo_folder
 from headrace.weights.store.hub_client import HubClient, Listing, RemoteFile
 from headrace.weights.store.model_files import choose_files

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.errors import FetchError
-from headrace.weights.hf_names import INDEX
-from headrace.weights.json_file import read_json_object
+from headrace.weights.files.json_file import read_json_object
+from headrace.weights.files.user_path import user_path
+from headrace.weights.hugging_face.names import INDEX
 from headrace.weights.store.model_files import choose_files
 from headrace.weights.store.model_name import DEFAULT_REVISION, HubModel
-from headrace.weights.user_path import user_path
 
 _PREFIX = "models--"
 _SEPARATOR = "--"

@@ -18,10 +18,10 @@ from huggingface_hub.utils import build_hf_headers, hf_raise_for_status  # type:
 
 from headrace import __version__
 from headrace.errors import CheckpointError, FetchError, shown
-from headrace.weights.gguf_file import read_gguf
-from headrace.weights.hf_names import CONFIG, INDEX
-from headrace.weights.json_file import parse_json
-from headrace.weights.safetensors_file import MAX_HEADER_BYTES
+from headrace.weights.files.json_file import parse_json
+from headrace.weights.gguf.file import read_gguf
+from headrace.weights.hugging_face.names import CONFIG, INDEX
+from headrace.weights.safetensors.file import MAX_HEADER_BYTES
 from headrace.weights.store.hub_client import HubClient, Listing
 from headrace.weights.store.hub_failure import saying
 from headrace.weights.store.model_files import choose_files

@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from typing import Any, Literal
 
 from headrace.errors import FetchError
-from headrace.weights.hf_names import CONFIG, INDEX, SINGLE
+from headrace.weights.hugging_face.names import CONFIG, INDEX, SINGLE
 from headrace.weights.store.gguf_group import choose_group, gguf_groups
 from headrace.weights.store.model_name import HubModel
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.errors import CheckpointError, FetchError
-from headrace.weights.json_file import read_json_object
+from headrace.weights.files.json_file import read_json_object
+from headrace.weights.files.user_path import user_path
 from headrace.weights.store.model_name import OllamaModel
-from headrace.weights.user_path import user_path
 
 _MODEL = "application/vnd.ollama.image.model"
 _ADAPTER = "application/vnd.ollama.image.adapter"

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal
 
 from headrace.embedded import EMBEDDED_NAME, embedded_model
 from headrace.errors import FetchError
+from headrace.weights.files.user_path import user_path
 from headrace.weights.store.gguf_group import gguf_groups
 from headrace.weights.store.hub_cache import (
     cache_folder,
@@ -33,7 +34,6 @@ from headrace.weights.store.model_name import (
     ollama_model,
 )
 from headrace.weights.store.ollama_store import OllamaEntry, find_entry, ollama_folders
-from headrace.weights.user_path import user_path
 
 if TYPE_CHECKING:
     from headrace.weights.store.fetch import Fetched, OnProgress

@@ -1,0 +1,1 @@
+"""What speculation gains, what a step of more rows costs, and whether anybody loses by it."""

@@ -1,0 +1,117 @@
+"""What a step of more rows costs: `python -m benchmarks.speculation.step_rows [MODEL ...]`.
+
+One stream decodes behind a prompt of `--context` tokens, and its row carries so many drafts, all of
+them wrong, so that each step computes 1 + drafts tokens and gives one. Sizes take turns, a step at
+a time, so that whatever else the machine does meets all of them. Prints the median time of a step
+of 1 to 16 tokens, and that over the time of one: what drafts have to earn. Beside it, what
+`headrace plan` expects of this machine, where it has measured it (`headrace plan machine`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import sys
+import time
+from bisect import bisect_right
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from benchmarks.markdown import surroundings, surroundings_line, table
+from headrace.config import EngineConfig
+from headrace.engine.core import EngineCore
+from headrace.engine.drafts.proposer import Proposal
+from headrace.engine.load import load_engine
+from headrace.engine.messages import Submit
+from headrace.engine.params import SamplingParams
+from headrace.engine.request import Request
+
+SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16)
+
+
+class WrongDrafts:
+    """A proposer of as many tokens as it is set to, none of which comes but by chance."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def propose(self, request: Request, most: int) -> Proposal | None:
+        """That many."""
+        count = min(self.count, most)
+        wrong = (request.token_ids[-1] * 7 + 3) % 200 + 1
+        return Proposal([wrong] * count, is_certain=False) if count else None
+
+
+class Rows(NamedTuple):
+    """Seconds of a step by its tokens."""
+
+    seconds: dict[int, float]
+
+    def of(self, tokens: float) -> float:
+        """Between two sizes the curve is a line, behind the last it goes on as it was."""
+        sizes = sorted(self.seconds)
+        at = min(max(bisect_right(sizes, tokens), 1), len(sizes) - 1)
+        low, high = sizes[at - 1], sizes[at]
+        share = (tokens - low) / (high - low)
+        return self.seconds[low] + share * (self.seconds[high] - self.seconds[low])
+
+
+def measured_rows(
+    model: str, sizes: Sequence[int] = SIZES, *, context: int = 128, rounds: int = 24
+) -> Rows:
+    """The medians of a model."""
+    drafts = WrongDrafts()
+    config = EngineConfig(
+        model=model, max_model_len=context + 2 * rounds * len(sizes) + max(sizes) + 8,
+        speculative_config="none", max_num_seqs=1,
+    )  # fmt: skip
+    core = load_engine(config, proposers=[drafts]).core
+    taken_s: dict[int, list[float]] = {size: [] for size in sizes}
+    prompt = [at * 31 % 200 + 1 for at in range(context)]
+    params = SamplingParams(max_tokens=2 * rounds * len(sizes), ignore_eos=True)
+    core.submit(Submit("rows", prompt, params))
+    core.step()
+    rng = random.Random(0)
+    for turn in range(rounds + 2):
+        for size in rng.sample(list(sizes), len(sizes)):
+            drafts.count = size - 1
+            seconds = _step_s(core)
+            if turn >= 2:  # the first ones meet cold caches and new shapes
+                taken_s[size].append(seconds)
+    return Rows({size: statistics.median(values) for size, values in taken_s.items()})
+
+
+def _step_s(core: EngineCore) -> float:
+    begun_s = time.perf_counter()
+    core.step()
+    return time.perf_counter() - begun_s
+
+
+def main() -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
+    parser.add_argument("models", nargs="*", default=[""], help="checkpoints, a column each")
+    parser.add_argument("--context", type=int, default=128)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    facts = surroundings(datetime.now())
+    found = {model: measured_rows(model, context=options.context) for model in options.models}
+    if options.json:
+        seconds = {model: rows.seconds for model, rows in found.items()}
+        sys.stdout.write(json.dumps({"on": facts, "seconds": seconds}) + "\n")
+        return 0
+    columns = ["tokens of a step", *(model.rpartition("/")[2] or "embedded" for model in found)]
+    lines = [
+        [size, *(f"{1e3 * rows.of(size):.2f} ms, {rows.of(size) / rows.of(1):.2f}"
+                 for rows in found.values())]
+        for size in SIZES
+    ]  # fmt: skip
+    sys.stdout.write(f"{table(columns, lines)}\n\n{surroundings_line(facts)}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""From one container to the other."""

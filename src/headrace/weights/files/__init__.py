@@ -1,0 +1,1 @@
+"""Small files and paths, and files mapped into memory."""

@@ -1,0 +1,1 @@
+"""Folders as Hugging Face has them."""

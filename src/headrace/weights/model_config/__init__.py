@@ -1,0 +1,1 @@
+"""What a config.json says of a model, read key by key."""
