@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from headrace.errors import ConfigError
 from headrace.weights.checkpoint import Checkpoint
-from headrace.weights.tokenizer_data import TokenizerData
+from headrace.weights.tokenizer.data import TokenizerData
 
 _FLAG = "--speculative-config: model"
 _REMEDY = "use a draft model with the same tokenizer, or method ngram or suffix, which need none"
