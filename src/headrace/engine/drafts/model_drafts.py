@@ -14,7 +14,8 @@ themselves, P by comparing drafts with what came, of the request and of all of t
     p(j) = (h_r + W * p_s(j)) / (n_r + W),   p_s(j) = (h_s + V * p_s(j - 1)) / (n_s + V)
 
 P(j) is p(1) ... p(j); h of n drafts at place j were right, those before it being right: of the
-request (r), of all (s). What is not known of a place yet is what the one before it does.
+request (r), of all of about its temperature (s). What is not known of a place yet is what the one
+before it does.
 
 What the draft has not read of a request has to pay as well: it is read where what drafts are
 expected to spare of the request's tokens is more than that takes. A draft that does not pay is
@@ -24,6 +25,7 @@ all that is lost by it is that share.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
@@ -44,6 +46,12 @@ EXPECTED_TOKENS = 128
 FIRST_PLAIN_STEPS = 3
 """Steps of an engine without drafts, with which others are compared."""
 
+DECIDED_STEPS = 4
+"""For which a choice stands while the same requests decode: it costs as much as a pass of a small
+model."""
+
+_TEMPERATURES = (0.01, 0.4, 0.6, 0.8, 0.95)
+"""Between which acceptance is told apart: the wider the distributions, the less two draws agree."""
 _CHANCE_BEGIN = 0.6
 _RATIO_BEGIN = 0.25
 """Of a pass to a step of one request, before the first pass."""
@@ -109,8 +117,10 @@ class _Shares:
 class _History:
     """The state of one request."""
 
-    def __init__(self, places: int) -> None:
+    def __init__(self, places: int, known: _Shares) -> None:
         self.shares = _Shares(places, _MOST_REQUEST)
+        self.known = known
+        """Of all requests like it."""
         self.start = 0
         """The place of the first of `drafts`."""
         self.drafts: Sequence[int] = ()
@@ -128,9 +138,15 @@ class ModelDrafts:
         self._most = most
         self._adaptive = adaptive
         self._passes = PassCosts()
-        self._shares = _Shares(most, _MOST_ALL)
+        self._shares = [_Shares(most, _MOST_ALL) for _ in range(1 + len(_TEMPERATURES))]
         self._histories: dict[Request, _History] = {}
         self._credit_s: float | None = None
+        self._decided: list[Request] = []
+        """The requests of the last choice."""
+        self._counts: dict[Request, int] = {}
+        """Drafts of them, where there are any."""
+        self._steps_left = 0
+        """For which it stands."""
         self.seconds = 0.0
         """That the passes of the step that began took."""
 
@@ -144,7 +160,17 @@ class ModelDrafts:
             return self._drafts([(each.request, min(each.room, self._most)) for each in wanted])
         if self._costs.num_seen < FIRST_PLAIN_STEPS:
             return {}
-        chosen = self._chosen(batch, wanted, most) or self._tried(wanted, most)
+        decided = [each.request for each in wanted]
+        if not self._steps_left or decided != self._decided:
+            self._steps_left, self._decided = DECIDED_STEPS, decided
+            self._counts = self._chosen(batch, wanted, most)
+        self._steps_left -= 1
+        counts = self._counts
+        chosen = [
+            (each.request, min(counts[each.request], each.room))
+            for each in wanted
+            if each.request in counts and each.count < counts[each.request]
+        ] or self._tried(wanted, most)
         if not chosen:
             return {}
         step_s = self._costs.seconds(batch)
@@ -160,7 +186,7 @@ class ModelDrafts:
             return
         for place, (draft, token_id) in enumerate(zip(drafts, token_ids, strict=False)):
             right = draft == token_id
-            self._shares.note(place, right=right)
+            history.known.note(place, right=right)
             history.shares.note(place, right=right)
             if not right:
                 return
@@ -175,13 +201,13 @@ class ModelDrafts:
         """The request has ended."""
         self._histories.pop(request, None)
 
-    def _chosen(self, batch: int, wanted: Sequence[Wanted], most: int) -> list[tuple[Request, int]]:
+    def _chosen(self, batch: int, wanted: Sequence[Wanted], most: int) -> dict[Request, int]:
         """The requests for which drafts pay, and how many; none where they do not."""
         costs = self._costs
         free_count = sum(each.count for each in wanted)
         free_hope = sum(each.hope for each in wanted)
         plain = (batch + free_hope) / costs.seconds(batch + free_count)
-        best, chosen = LEAST_GAIN * plain, list[tuple[Request, int]]()
+        best, chosen = LEAST_GAIN * plain, dict[Request, int]()
         hopes = [self._hopes(each) for each in wanted]
         token_s = 1.0 / plain
         for count in range(1, self._most + 1):
@@ -202,19 +228,19 @@ class ModelDrafts:
             seconds = costs.seconds(tokens) + count * self._pass_s(len(taking))
             if hope / seconds > best:
                 best = hope / seconds
-                chosen = [(each.request, min(count, each.room)) for each, _ in taking]
+                chosen = {each.request: min(count, each.room) for each, _ in taking}
         if not chosen:
             return chosen
         # Of each token, what is spared of the time that it takes without.
         spared_s = (1.0 / plain - 1.0 / best) * batch
         read_s = self._passes_per_token()
-        return [
-            (request, count)
-            for request, count in chosen
+        return {
+            request: count
+            for request, count in chosen.items()
             if self._model.lag(request) <= 2 + count
             or self._model.lag(request) * read_s
             < spared_s * min(EXPECTED_TOKENS, request.max_len - len(request.token_ids))
-        ]
+        }
 
     def _tried(self, wanted: Sequence[Wanted], most: int) -> list[tuple[Request, int]]:
         """The request whose try costs least, once there is credit for it."""
@@ -242,7 +268,8 @@ class ModelDrafts:
 
     def _hopes(self, each: Wanted) -> list[float]:
         """Of k drafts, how many are expected to be right, for k of 1 to what there is room for."""
-        own, known = self._history(each.request).shares, self._shares
+        history = self._history(each.request)
+        own, known = history.shares, history.known
         hopes, hope, reached, prior = list[float](), 0.0, 1.0, _CHANCE_BEGIN
         for place in range(min(each.room, self._most)):
             prior = (known.right[place] + _WEIGHT_BEGIN * prior) / (
@@ -271,5 +298,6 @@ class ModelDrafts:
     def _history(self, request: Request) -> _History:
         history = self._histories.get(request)
         if history is None:
-            history = self._histories[request] = _History(self._most)
+            like_it = self._shares[bisect_right(_TEMPERATURES, request.params.temperature)]
+            history = self._histories[request] = _History(self._most, like_it)
         return history
