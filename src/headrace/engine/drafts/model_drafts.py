@@ -37,7 +37,7 @@ LEAST_GAIN = 1.03
 """What is gained by less is within the error of the estimates."""
 TRIES_SHARE = 0.01
 """Of the time of steps, what tries may take."""
-FIRST_CREDIT = 10
+FIRST_CREDIT = 3
 """Steps whose time tries may take in the beginning."""
 TRY_DRAFTS = 2
 """Of a try: what the first place says of the others is little."""
@@ -92,7 +92,7 @@ class Wanted(NamedTuple):
     request: Request
     room: int
     """Drafts at most."""
-    count: int = 0
+    num_free: int = 0
     """Of a guess that costs nothing and is there already."""
     hope: float = 0.0
     """How many of them are expected to be right."""
@@ -147,6 +147,7 @@ class ModelDrafts:
         """Drafts of them, where there are any."""
         self._steps_left = 0
         """For which it stands."""
+        self._num_choices = 0
         self.seconds = 0.0
         """That the passes of the step that began took."""
 
@@ -162,14 +163,17 @@ class ModelDrafts:
             return {}
         decided = [each.request for each in wanted]
         if not self._steps_left or decided != self._decided:
-            self._steps_left, self._decided = DECIDED_STEPS, decided
+            # In the beginning each step teaches something.
+            self._num_choices += 1
+            self._steps_left = min(DECIDED_STEPS, 1 + self._num_choices // 8)
+            self._decided = decided
             self._counts = self._chosen(batch, wanted, most)
         self._steps_left -= 1
         counts = self._counts
         chosen = [
             (each.request, min(counts[each.request], each.room))
             for each in wanted
-            if each.request in counts and each.count < counts[each.request]
+            if each.request in counts and each.num_free < counts[each.request]
         ] or self._tried(wanted, most)
         if not chosen:
             return {}
@@ -204,7 +208,7 @@ class ModelDrafts:
     def _chosen(self, batch: int, wanted: Sequence[Wanted], most: int) -> dict[Request, int]:
         """The requests for which drafts pay, and how many; none where they do not."""
         costs = self._costs
-        free_count = sum(each.count for each in wanted)
+        free_count = sum(each.num_free for each in wanted)
         free_hope = sum(each.hope for each in wanted)
         plain = (batch + free_hope) / costs.seconds(batch + free_count)
         best, chosen = LEAST_GAIN * plain, dict[Request, int]()
@@ -220,10 +224,11 @@ class ModelDrafts:
             ]
             if not taking:
                 continue
-            tokens = batch + free_count - sum(each.count for each, _ in taking)
+            tokens = batch + free_count - sum(each.num_free for each, _ in taking)
             tokens += sum(min(count, each.room) for each, _ in taking)
-            if tokens > batch + most:
-                break
+            # What a size costs that is far beyond all that were seen is not known.
+            if tokens > min(batch + most, max(2 * costs.largest_seen, batch + 1)):
+                continue
             hope = batch + free_hope + sum(more - each.hope for each, more in taking)
             seconds = costs.seconds(tokens) + count * self._pass_s(len(taking))
             if hope / seconds > best:
