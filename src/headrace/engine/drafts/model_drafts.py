@@ -98,6 +98,13 @@ class Wanted(NamedTuple):
     """How many of them are expected to be right."""
 
 
+class _Choice(NamedTuple):
+    """Of a request: so many drafts, and how many of them are expected to be right."""
+
+    count: int
+    hope: float
+
+
 class _Shares:
     """Right ones of comparisons, by place."""
 
@@ -143,8 +150,8 @@ class ModelDrafts:
         self._credit_s: float | None = None
         self._decided: list[Request] = []
         """The requests of the last choice."""
-        self._counts: dict[Request, int] = {}
-        """Drafts of them, where there are any."""
+        self._choices: dict[Request, _Choice] = {}
+        """Of those that have drafts."""
         self._steps_left = 0
         """For which it stands."""
         self._num_choices = 0
@@ -167,13 +174,12 @@ class ModelDrafts:
             self._num_choices += 1
             self._steps_left = min(DECIDED_STEPS, 1 + self._num_choices // 8)
             self._decided = decided
-            self._counts = self._chosen(batch, wanted, most)
+            self._choices = self._chosen(batch, wanted, most)
         self._steps_left -= 1
-        counts = self._counts
         chosen = [
-            (each.request, min(counts[each.request], each.room))
+            (each.request, min(choice.count, each.room))
             for each in wanted
-            if each.request in counts and each.num_free < counts[each.request]
+            if (choice := self._choices.get(each.request)) is not None and each.hope < choice.hope
         ] or self._tried(wanted, most)
         if not chosen:
             return {}
@@ -205,13 +211,13 @@ class ModelDrafts:
         """The request has ended."""
         self._histories.pop(request, None)
 
-    def _chosen(self, batch: int, wanted: Sequence[Wanted], most: int) -> dict[Request, int]:
+    def _chosen(self, batch: int, wanted: Sequence[Wanted], most: int) -> dict[Request, _Choice]:
         """The requests for which drafts pay, and how many; none where they do not."""
         costs = self._costs
         free_count = sum(each.num_free for each in wanted)
         free_hope = sum(each.hope for each in wanted)
         plain = (batch + free_hope) / costs.seconds(batch + free_count)
-        best, chosen = LEAST_GAIN * plain, dict[Request, int]()
+        best, chosen = LEAST_GAIN * plain, dict[Request, _Choice]()
         hopes = [self._hopes(each) for each in wanted]
         token_s = 1.0 / plain
         for count in range(1, self._most + 1):
@@ -233,16 +239,16 @@ class ModelDrafts:
             seconds = costs.seconds(tokens) + count * self._pass_s(len(taking))
             if hope / seconds > best:
                 best = hope / seconds
-                chosen = {each.request: min(count, each.room) for each, _ in taking}
+                chosen = {each.request: _Choice(count, more) for each, more in taking}
         if not chosen:
             return chosen
         # Of each token, what is spared of the time that it takes without.
         spared_s = (1.0 / plain - 1.0 / best) * batch
         read_s = self._passes_per_token()
         return {
-            request: count
-            for request, count in chosen.items()
-            if self._model.lag(request) <= 2 + count
+            request: choice
+            for request, choice in chosen.items()
+            if self._model.lag(request) <= 2 + choice.count
             or self._model.lag(request) * read_s
             < spared_s * min(EXPECTED_TOKENS, request.max_len - len(request.token_ids))
         }
