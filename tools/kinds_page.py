@@ -78,6 +78,8 @@ MISSING: Mapping[tuple[str, str], str] = {
 """Why cells of a column are empty, by column and kinds."""
 LEFT_OUT = (
     "HQQ", "torchao's own", "FP4 and INT8 of bitsandbytes", "2 and 3 bits of GPTQ", "EXL2",
+    "experts with columns in an order of their own (no published config below states one), and "
+    "stacks of experts of 4 or 8 bits in one tensor, but for FP8 and gpt-oss's MXFP4",
     "AWQ of modelopt (`pre_quant_scale`)", "sparse and rotated weights of compressed-tensors",
 )  # fmt: skip
 """Formats that are refused by name."""

@@ -9,7 +9,7 @@ of both have to be the same, or the program fails. Every run has caches of its o
 come from the prompt and the answer itself, from a draft model, or from what a run's own answers
 have in common. Prints tokens per second off, the median of the ratios with its interval of 95 %,
 tokens of a step, drafts of a row that has any and the share of them that came, and what the formula
-of speculation (docs/planner.md, S3) gives: tokens of a step over what a step with so many more rows
+of speculation (docs/plan.md, S3) gives: tokens of a step over what a step with so many more rows
 costs, as step_rows.py measured it just before.
 """
 

@@ -19,7 +19,7 @@ from headrace.engine.kv.block_tables import BlockTables
 from headrace.engine.kv.copies import Copy, apart
 from headrace.engine.messages import TokenLogprob
 from headrace.engine.model import Model
-from headrace.engine.sampling.sampler import DrawPosition, SampledToken, Sampler
+from headrace.engine.sampling.sampler import NOTHING_DRAWN, DrawPosition, SampledToken, Sampler
 from headrace.engine.scheduling.plan import Row, RowTokens
 from headrace.models.layer_cache import CacheGroup
 from headrace.ops.interface import Array, Ops
@@ -214,7 +214,11 @@ def _accepted(row: Row, draws: Sequence[SampledToken]) -> Sequence[SampledToken]
     """The tokens drawn at the places of a row, up to the first that is not the draft there."""
     if row.drafts.are_certain:
         return draws
-    for count, (draft, draw) in enumerate(zip(row.drafts.token_ids, draws, strict=False), 1):
+    count = 0
+    for draft, draw in zip((*row.drafts.token_ids, None), draws, strict=False):
+        if draw is NOTHING_DRAWN:
+            break
+        count += 1
         if draw.token_id != draft:
-            return draws[:count]
-    return draws
+            break
+    return draws[:count]

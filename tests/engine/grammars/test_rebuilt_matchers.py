@@ -86,14 +86,16 @@ def test_a_text_that_the_grammar_does_not_have_is_refused_however_it_is_read() -
 MANY_STATES = Grammar("regex", "(.*a.{9}){3}z")
 """Each answer comes to some hundred states."""
 FEW = GrammarLimits(lexer_states=3000)
+MANY_ITEMS = Grammar("regex", "((a{1,1000}){1,1000}){1,1000}")
+"""Some ten tokens need more than one may."""
 
 
 def told(constraint: Constraint, token_ids: list[int], num_drafts: int = 0) -> list[str]:
-    """The verdict at each place of an answer, as a step finds it that has drafts behind each."""
+    """The verdict at each place of an answer, found by steps that have drafts behind each."""
     verdicts = []
     for end in range(len(PROMPT), len(token_ids) + 1):
         drafts = token_ids[end : end + num_drafts]
-        look = constraint.look_along(token_ids[:end], drafts)[-1]
+        look = constraint.look_along(token_ids[:end], drafts)[0]
         verdicts.append(look.error or look.verdict)
     return verdicts
 
@@ -108,7 +110,43 @@ def test_a_limit_of_states_is_met_by_an_answer_and_not_by_all_of_a_grammar(num_d
     together = [told(constraint_with(shared, tokenizer), text, num_drafts) for text in texts]
     assert shared.is_full
     assert {verdict for verdicts in together[:-1] for verdict in verdicts} == {"open"}
-    if not num_drafts:
-        own = constraint_with(compile_grammar(MANY_STATES, tokenizer, FEW), tokenizer)
-        assert "too many states" in together[-1][-1]
-        assert told(own, texts[-1]) == together[-1]
+    own = constraint_with(compile_grammar(MANY_STATES, tokenizer, FEW), tokenizer)
+    assert "too many states" in together[-1][-1]
+    assert told(own, texts[-1]) == together[-1]
+
+
+@pytest.mark.long
+def test_guesses_that_were_wrong_bring_no_answer_nearer_to_a_limit() -> None:
+    tokenizer = GrammarTokenizer(VOCABULARY)
+    rng = random.Random(3)
+    text = [*PROMPT, *rng.choices(range(4), k=2500)]
+
+    def failed_after(num_drafts: int) -> int:
+        constraint = constraint_with(compile_grammar(MANY_STATES, tokenizer, FEW), tokenizer)
+        for end in range(len(PROMPT), len(text) + 1):
+            wrong = [(token_id + 1) % 4 for token_id in text[end : end + num_drafts]]
+            if constraint.look_along(text[:end], wrong)[0].verdict != "open":
+                return end
+        raise AssertionError("no limit was met")
+
+    assert failed_after(0) == failed_after(3) == failed_after(8)
+
+
+def test_a_limit_at_a_guess_is_unknown_and_ends_all_guesses() -> None:
+    tokenizer = GrammarTokenizer(VOCABULARY)
+    constraint = constraint_with(compile_grammar(MANY_ITEMS, tokenizer), tokenizer)
+    text = [*PROMPT]
+    while True:
+        looks = constraint.look_along(text, [0, 0, 0, 0])
+        assert looks[0].verdict == "open"
+        if looks[-1].verdict == "unknown":
+            break
+        text.append(0)
+        assert len(text) < 3000, "no limit was met"
+    assert not constraint.takes_guesses
+    alone = constraint_with(compile_grammar(MANY_ITEMS, tokenizer), tokenizer)
+    while (look := constraint.look_along(text, [0])[0]).verdict == "open":
+        assert alone.look(text).verdict == "open"
+        text.append(0)
+    assert (look.verdict, look.error) == (alone.look(text).verdict, constraint.error)
+    assert look.error_code == "grammar_too_large"

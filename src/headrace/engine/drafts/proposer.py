@@ -92,7 +92,7 @@ class Drafter:
             if most < 1:  # its reasoning has to be closed
                 continue
             proposal = self._proposed[request] = self._proposal(request, most)
-            if proposal is None and most > 1:
+            if proposal is None and most > 1 and _takes_guesses(request):
                 guessed.append((request, most - 1))
         self.speculation.begin_step(guessed, len(requests), most_guessed)
 
@@ -133,11 +133,17 @@ class Drafter:
 
 def _guessed(request: Request, token_ids: Sequence[int]) -> Drafts:
     """Those before the first that would end the request, which is drawn in any case."""
+    if not _takes_guesses(request):
+        return NO_DRAFTS
     for index, token_id in enumerate(token_ids):
         if request.ends_at(token_id):
             token_ids = token_ids[:index]
             break
     return Drafts(token_ids) if token_ids else NO_DRAFTS
+
+
+def _takes_guesses(request: Request) -> bool:
+    return request.constraint is None or request.constraint.takes_guesses
 
 
 def _most(request: Request) -> int:

@@ -53,12 +53,13 @@ class Reader:
 class _Found(NamedTuple):
     look: Look
     spent_s: float
+    """Seconds of the processor, without those of reading tokens."""
 
 
 class Beside:
     """The requests that sit out, and the thread that asks their grammars. Used from one thread."""
 
-    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(self, clock: Callable[[], float] = time.thread_time) -> None:
         self._clock = clock
         self._thread: ThreadPoolExecutor | None = None
         self._reader: Reader | None = None
@@ -73,7 +74,7 @@ class Beside:
         return len(self._asking)
 
     def begin(self, request: Request) -> None:
-        """Ask what may come next of a request that sits out, unless that is being asked."""
+        """Ask what may come next of a request that sits out, unless that is being questioned."""
         if request in self._asking:
             return
         if self._thread is None:

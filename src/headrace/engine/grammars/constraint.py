@@ -4,8 +4,9 @@ A state of the grammar is a function of the request's output tokens and of nothi
 reads those that it has not read and takes back those that it has read and that did not come (drafts
 that were not accepted), so it may be dropped at any time (as a preempted request's is) and is made
 again from all of them. So bits do not depend on the batch, on preemption, on chunks or on drafts.
-Nor does it depend on them whether a limit is met: where the answers of a grammar together came to
-as many states as one may, a request goes on with a grammar of its own.
+Nor does it depend on them whether a limit is met: where the answers of a grammar, and guesses of
+them, together came to as many states as one may, a request goes on with a grammar of its own, which
+reads its own tokens and no guess.
 
 Where the grammar leaves one token, llguidance's mask has that bit alone: the token by which the
 model's tokenizer writes the text that has to follow. `forced` gives those tokens one after another,
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 
 U32 = npt.NDArray[np.uint32]
 
-Verdict = Literal["open", "ended", "failed"]
-"""Whether a token may follow, only the end can, or the matcher has given up."""
+Verdict = Literal["open", "ended", "failed", "unknown"]
+"""Whether a token may follow, only the end can, the matcher has given up, or it is not known."""
 
 
 class Look(NamedTuple):
@@ -48,8 +49,9 @@ MAX_IDS_SEEN = 8192
 """Ids that the search for one span may come by: each of its tokens is found with all that are
 forced behind it, as far as they are cut at once: 300 ids for each of them at a long text."""
 
-REFUSED = Look("failed", error="a draft before it is not of the grammar")
-"""Of places that no answer reaches."""
+UNKNOWN = Look("unknown")
+"""Of a place behind a guess that the grammar does not take, which no answer reaches, or at which it
+met a limit: whether the answer meets it too is found when the guess has become the answer's own."""
 
 
 class _RefusedError(Exception):
@@ -81,9 +83,11 @@ class Constraint:
         """Of a RequestError where it "failed" by what the request asks for."""
         self.pace = Pace() if pace is None else pace
         self.is_lent = False
-        """Whether another thread has it, so that nobody else may use it."""
+        """Whether another thread has it, so that no other may use it."""
         self.consume: Callable[[LLMatcher, int], bool] | None = None
         """What a thread that has it reads a token with, so that others run meanwhile."""
+        self.takes_guesses = True
+        """Whether drafts that are not certain may be read: not where one met a limit."""
         self._kept: tuple[int, Look] | None = None
         """What may follow a text of so many ids, found beside the steps."""
         self._grammar = grammar
@@ -137,14 +141,14 @@ class Constraint:
     def look_along(self, token_ids: Sequence[int], drafts: Sequence[int]) -> list[Look]:
         """What may follow a text, and after each of the drafts, which are guesses; never raises."""
         looks = [self.look(token_ids)]
-        if self.verdict == "open":
+        if self.verdict == "open" and self.takes_guesses:
             try:
                 self._look_along(drafts, looks)
             except BaseException as error:  # a panic of Rust code is not an Exception
                 self._fail_by(error)
                 if self._goes_apart():
                     return self.look_along(token_ids, drafts)
-        return looks + [REFUSED] * (1 + len(drafts) - len(looks))
+        return looks + [UNKNOWN] * (1 + len(drafts) - len(looks))
 
     def look_ahead(self, token_ids: Sequence[int], guesses: Sequence[int]) -> Look:
         """What may follow a text and guesses, of which the same ones or fewer are looked at next
@@ -276,7 +280,7 @@ class Constraint:
         answer comes to so many, whatever others came to."""
         if self._is_apart or not is_of_states(self.error):
             return False
-        self._is_apart = True
+        self._is_apart, self.takes_guesses = True, False
         try:
             self._grammar = self._grammar.anew()
         except BaseException:  # a panic of Rust code is not an Exception
@@ -293,7 +297,8 @@ class Constraint:
             if is_of_states(reason) and not self._is_apart:
                 raise _RefusedError(reason)
             self.rewind()  # a matcher that met a limit at a guess takes nothing any more
-            return REFUSED
+            self.takes_guesses = False
+            return UNKNOWN
         self.fail(reason)
         return self._own()
 

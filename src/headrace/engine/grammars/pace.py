@@ -1,8 +1,8 @@
-"""Which grammars are too slow to be asked within a step.
+"""Which grammars are too slow to be questioned within a step.
 
 Limits bound what a grammar may take for a token, but not to less than a step of others takes: one
 that is made to do harm takes up to a third of a second (headrace/structured/limits.py). One that
-was seen to take long is asked beside the steps from then on (engine/grammars/beside.py).
+was seen to take long is questioned beside the steps from then on (engine/grammars/beside.py).
 """
 
 from __future__ import annotations
@@ -14,22 +14,21 @@ SLOW_S = 4e-3
 """Seconds of a processor that one question may take: more than masks of ordinary schemas by a
 hundred times, and twice a step of the smallest model."""
 
-SLOW_TO_COMPILE_S = 0.25
-"""Of a grammar that is slow until it has shown that it is not: fifty times what schemas in use
-take.
-"""
+SLOW_TO_COMPILE_S = 1.0
+"""By the clock, of a grammar that is slow until it has shown that it is not: two hundred times what
+schemas in use take alone."""
 
 WATCHED_QUESTIONS = 64
 """Questions whose time on the processor is taken once one took long by the clock. The clock is four
 times as cheap, but may count what other processes took."""
 
 QUICK_QUESTIONS = 16
-"""In a row, beside the steps, after which a grammar is asked within them again."""
+"""In a row, beside the steps, after which a grammar is questioned within them again."""
 
 
 class Pace:
-    """What the matchers of one grammar took so far, of all requests that have it. Not thread-safe:
-    whoever is asked beside the steps is timed there, and entered between them."""
+    """The record of what the matchers of one grammar took, of all its requests. Not thread-safe:
+    whoever is questioned beside the steps is timed there, and entered between them."""
 
     def __init__(
         self,
@@ -37,7 +36,7 @@ class Pace:
         processor_clock: Callable[[], float] = time.thread_time,
     ) -> None:
         self.is_slow = False
-        """Whether it is to be asked beside the steps."""
+        """Whether it is to be questioned beside the steps."""
         self.begin = clock
         """Gives what `end` wants, before a question."""
         self._clock = clock
@@ -63,7 +62,7 @@ class Pace:
         self.begin = self._processor_clock if self._num_watched else self._clock
 
     def enter(self, spent_s: float) -> None:
-        """A question beside the steps took so long, with what others took of its processor."""
+        """A question beside the steps took so long of the processor."""
         self._num_quick = 0 if spent_s > SLOW_S else self._num_quick + 1
         if self._num_quick >= QUICK_QUESTIONS:
             self.is_slow, self._num_quick = False, 0

@@ -69,6 +69,8 @@ class SampledToken(NamedTuple):
     """With `error`, where the request itself is at fault: the code of a RequestError."""
 
 
+NOTHING_DRAWN = SampledToken()
+"""Of a place behind a guess of which nothing is known: the row ends before it."""
 PLAIN = LogitsProcessor(SamplingParams(), [], frozenset(), 0)
 """Of every request that asks for nothing of the kind."""
 
@@ -299,6 +301,8 @@ def _verdict(look: Look) -> SampledToken:
     """Of a row whose grammar leaves nothing to draw: what was drawn freely does not count."""
     if look.verdict == "ended":
         return SampledToken(ends=True)
+    if look.verdict == "unknown":
+        return NOTHING_DRAWN
     return SampledToken(error=look.error, error_code=look.error_code)
 
 
