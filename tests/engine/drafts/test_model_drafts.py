@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from headrace.engine.drafts.model_drafts import ModelDrafts, Pass, Wanted
+from headrace.engine.drafts.model_drafts import DraftRoom, ModelDrafts, Pass
 from headrace.engine.drafts.pass_costs import PassCosts
 from headrace.engine.drafts.step_costs import StepCosts
 from headrace.engine.params import SamplingParams
@@ -69,7 +69,7 @@ def replayed(machine: Machine, batch: int, steps: int, fixed: int | None, prompt
         room = 5 if fixed is None else fixed
         found = {}
         if room:
-            found = drafts.guess(batch, [Wanted(row, room) for row in rows], 1 << 20)
+            found = drafts.guess(batch, [DraftRoom(row, room) for row in rows], 1 << 20)
         taken = [len(found.get(row, ())) for row in rows]
         took = machine.step_s(batch + sum(taken))
         seconds += took + drafts.seconds
@@ -124,7 +124,7 @@ def test_a_prompt_is_read_only_where_that_pays() -> None:
         drafts = ModelDrafts(machine, costs, most=3)
         request = request_of("r", length, length + 40)
         for _ in range(40):
-            drafts.guess(1, [Wanted(request, 3)], 64)
+            drafts.guess(1, [DraftRoom(request, 3)], 64)
             drafts.note_step(1.0)
         assert (machine.read.get(request, 0) > 0) == expected
 
@@ -137,7 +137,7 @@ def test_what_is_there_for_nothing_is_kept_where_it_promises_as_much() -> None:
     drafts = ModelDrafts(machine, costs, most=3)
     drafts._passes.note(1, machine.draft_s)
     good, poor = request_of("good"), request_of("poor")
-    found = drafts.guess(2, [Wanted(good, 3, 5, 4.5), Wanted(poor, 3, 1, 0.1)], 64)
+    found = drafts.guess(2, [DraftRoom(good, 3, 5, 4.5), DraftRoom(poor, 3, 1, 0.1)], 64)
     assert set(found) == {poor}
 
 
@@ -147,7 +147,7 @@ def test_steps_have_no_more_drafts_than_there_is_room_for() -> None:
         costs.note(tokens, 1.0)
     machine = Machine(0.9, target=1.0, row=0.01, draft=0.02)
     drafts = ModelDrafts(machine, costs, most=5)
-    rows = [Wanted(request_of(str(at)), 5) for at in range(8)]
+    rows = [DraftRoom(request_of(str(at)), 5) for at in range(8)]
     assert sum(map(len, drafts.guess(8, rows, 17).values())) in (8, 16)
 
 

@@ -70,7 +70,7 @@ class Pass(NamedTuple):
 
 
 class Model(Protocol):
-    """What is needed of the draft itself (draft_model.py)."""
+    """The draft itself, as far as it is needed here (draft_model.py)."""
 
     @property
     def passes(self) -> Sequence[Pass]:
@@ -86,7 +86,7 @@ class Model(Protocol):
         """Tokens that it has to read before its first draft, at most."""
 
 
-class Wanted(NamedTuple):
+class DraftRoom(NamedTuple):
     """A request of a step that may have drafts."""
 
     request: Request
@@ -99,9 +99,9 @@ class Wanted(NamedTuple):
 
 
 class _Choice(NamedTuple):
-    """Of a request: so many drafts, and how many of them are expected to be right."""
+    """A choice for a request: so many drafts, of which `hope` are expected to be right."""
 
-    count: int
+    num_drafts: int
     hope: float
 
 
@@ -158,7 +158,7 @@ class ModelDrafts:
         self.seconds = 0.0
         """That the passes of the step that began took."""
 
-    def guess(self, batch: int, wanted: Sequence[Wanted], most: int) -> dict[Request, list[int]]:
+    def guess(self, batch: int, wanted: Sequence[DraftRoom], most: int) -> dict[Request, list[int]]:
         """Drafts of those requests for which they pay, in a step in which `batch` decode, and that
         has room for at most so many."""
         self.seconds = 0.0
@@ -177,7 +177,7 @@ class ModelDrafts:
             self._choices = self._chosen(batch, wanted, most)
         self._steps_left -= 1
         chosen = [
-            (each.request, min(choice.count, each.room))
+            (each.request, min(choice.num_drafts, each.room))
             for each in wanted
             if (choice := self._choices.get(each.request)) is not None and each.hope < choice.hope
         ] or self._tried(wanted, most)
@@ -211,7 +211,7 @@ class ModelDrafts:
         """The request has ended."""
         self._histories.pop(request, None)
 
-    def _chosen(self, batch: int, wanted: Sequence[Wanted], most: int) -> dict[Request, _Choice]:
+    def _chosen(self, batch: int, wanted: Sequence[DraftRoom], most: int) -> dict[Request, _Choice]:
         """The requests for which drafts pay, and how many; none where they do not."""
         costs = self._costs
         free_count = sum(each.num_free for each in wanted)
@@ -248,12 +248,12 @@ class ModelDrafts:
         return {
             request: choice
             for request, choice in chosen.items()
-            if self._model.lag(request) <= 2 + choice.count
+            if self._model.lag(request) <= 2 + choice.num_drafts
             or self._model.lag(request) * read_s
             < spared_s * min(EXPECTED_TOKENS, request.max_len - len(request.token_ids))
         }
 
-    def _tried(self, wanted: Sequence[Wanted], most: int) -> list[tuple[Request, int]]:
+    def _tried(self, wanted: Sequence[DraftRoom], most: int) -> list[tuple[Request, int]]:
         """The request whose try costs least, once there is credit for it."""
         each = min(wanted, key=lambda each: self._model.lag(each.request))
         count = min(TRY_DRAFTS, each.room, self._most, most)
@@ -277,7 +277,7 @@ class ModelDrafts:
             history.start, history.drafts = len(request.token_ids), drafts
         return found
 
-    def _hopes(self, each: Wanted) -> list[float]:
+    def _hopes(self, each: DraftRoom) -> list[float]:
         """Of k drafts, how many are expected to be right, for k of 1 to what there is room for."""
         history = self._history(each.request)
         own, known = history.shares, history.known

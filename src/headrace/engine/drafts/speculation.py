@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from headrace.engine.drafts.acceptance import Acceptance, Shares
 from headrace.engine.drafts.draft_model import DraftModel
-from headrace.engine.drafts.model_drafts import ModelDrafts, Wanted
+from headrace.engine.drafts.model_drafts import DraftRoom, ModelDrafts
 from headrace.engine.drafts.source import DraftSource, Guess
 from headrace.engine.drafts.step_costs import StepCosts
 from headrace.engine.request import Request
@@ -142,7 +142,7 @@ class Speculation:
             return
         taken = self._taken
         wanted = [
-            Wanted(request, room, len(taken.get(request, ())), hopes.get(request, 0.0))
+            DraftRoom(request, room, len(taken.get(request, ())), hopes.get(request, 0.0))
             for request, room in requests
             if request.params.speculation and (self._adaptive or request not in taken)
         ]

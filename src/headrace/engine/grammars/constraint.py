@@ -158,11 +158,14 @@ class Constraint:
             return self.look(token_ids)
         if self.verdict != "open":
             return self._own()
+        if not self.takes_guesses:
+            return UNKNOWN
         try:
             return self._look(self._matcher_at(token_ids, guesses), 0, is_own=False)
         except BaseException:  # a panic of Rust code is not an Exception
             self.rewind()
-        return REFUSED
+            self.takes_guesses = False
+        return UNKNOWN
 
     def _look_along(self, drafts: Sequence[int], looks: list[Look]) -> None:
         matcher = self._matcher
