@@ -64,6 +64,10 @@ class StepCosts:
         share = (num_tokens - low) / (high - low)
         return self._costs[at] + share * (self._costs[at + 1] - self._costs[at])
 
+    def seconds(self, num_tokens: int) -> float:
+        """Of a step of so many tokens; 0 before the first."""
+        return self._level * self.of(num_tokens)
+
     def note(self, num_tokens: int, seconds: float) -> None:
         """Count a step that only decoded."""
         if seconds <= 0:

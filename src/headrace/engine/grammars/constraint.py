@@ -157,6 +157,23 @@ class Constraint:
                     return self.look_along(token_ids, drafts)
         return looks + [UNKNOWN] * (1 + len(drafts) - len(looks))
 
+    def look_ahead(self, token_ids: Sequence[int], guesses: Sequence[int]) -> Look:
+        """What may follow a text and guesses, of which the same ones or fewer are looked at next
+        time, or others; never raises, and where that does not come to a look the request's own
+        tokens are not the worse for it."""
+        if not guesses:
+            return self.look(token_ids)
+        if self.verdict != "open":
+            return self._own()
+        if not self.takes_guesses:
+            return UNKNOWN
+        try:
+            return self._look(self._matcher_at(token_ids, guesses), 0, is_own=False)
+        except BaseException:  # a panic of Rust code is not an Exception
+            self.rewind()
+            self.takes_guesses = False
+        return UNKNOWN
+
     def _look_along(self, drafts: Sequence[int], looks: list[Look]) -> None:
         matcher = self._matcher
         assert matcher is not None, "it has looked at the place before"
