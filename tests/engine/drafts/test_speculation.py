@@ -226,7 +226,7 @@ def test_places_are_given_to_the_likeliest_guesses() -> None:
             given = [1] * 9 if at == 3 else [2]
             speculation.note(row, len(row.token_ids), given)
             row.token_ids += given
-        speculation.note_step(places, memory_bound(places))
+        speculation.note_step(len(rows), places, memory_bound(places))
     speculation.begin_step([(row, 8) for row in rows], len(rows), 6)
     assert [len(speculation.drafts(row, 8)) for row in rows] == [0, 0, 0, 6]
 
@@ -259,7 +259,7 @@ def replayed(curve: Curve, source: Drawn, batch: int, steps: int, fixed: int | N
                 speculation.note(row, len(row.token_ids), given)
             row.token_ids += given
             tokens += len(given)
-        speculation.note_step(places, took)
+        speculation.note_step(batch, places, took)
     return tokens / seconds
 
 
@@ -280,15 +280,15 @@ def test_it_is_never_below_off_and_near_the_best_fixed_choice(
 def test_a_disturbed_step_does_not_make_its_size_too_expensive_for_ever() -> None:
     costs = StepCosts()
     for _ in range(20):
-        costs.note(1, 0.01)
-    costs.note(5, 0.2)
+        costs.note(1, 1, 0.01)
+    costs.note(1, 5, 0.2)
     for _ in range(400):
-        costs.note(1, 0.01)
-    assert costs.of(5) < 2
+        costs.note(1, 1, 0.01)
+    assert costs.of(1, 5) < 2
     for _ in range(20):
-        costs.note(1, 0.01)
-        costs.note(5, 0.012)
-    assert 1.1 < costs.of(5) / costs.of(1) < 1.35
+        costs.note(1, 1, 0.01)
+        costs.note(1, 5, 0.012)
+    assert 1.1 < costs.of(1, 5) / costs.of(1, 1) < 1.35
 
 
 def test_the_curve_follows_a_machine_that_becomes_slower_as_a_whole() -> None:
@@ -296,9 +296,23 @@ def test_the_curve_follows_a_machine_that_becomes_slower_as_a_whole() -> None:
     for scale in (1, 3):
         for _ in range(60):
             for tokens in (1, 4, 9):
-                costs.note(tokens, 0.01 * scale * memory_bound(tokens))
+                costs.note(1, tokens, 0.01 * scale * memory_bound(tokens))
     for tokens in (4, 9):
-        assert costs.of(tokens) / costs.of(1) == pytest.approx(memory_bound(tokens), rel=0.05)
+        assert costs.of(1, tokens) / costs.of(1, 1) == pytest.approx(memory_bound(tokens), rel=0.05)
+
+
+def test_drafts_measured_beside_some_requests_serve_for_others() -> None:
+    costs = StepCosts()
+
+    def seconds(batch: int, tokens: int) -> float:
+        return 0.01 * (1 + 0.05 * (tokens - 1) + 0.4 * (batch - 1))
+
+    for _ in range(40):
+        for batch, tokens in ((1, 1), (9, 9), (9, 17), (1, 5), (1, 9)):
+            costs.note(batch, tokens, seconds(batch, tokens))
+    for batch, tokens in ((9, 9), (9, 17), (1, 9), (5, 5), (1, 17), (5, 13)):
+        expected = seconds(batch, tokens) / seconds(1, 1)
+        assert costs.of(batch, tokens) == pytest.approx(costs.of(1, 1) * expected, rel=0.08)
 
 
 # --- in the engine ---
