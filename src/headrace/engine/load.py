@@ -11,6 +11,7 @@ from typing import NamedTuple
 from headrace.config.settings import EngineConfig
 from headrace.engine.core import EngineCore
 from headrace.engine.drafts.proposer import Proposer
+from headrace.engine.drafts.speculative_config import read_speculative_config
 from headrace.engine.grammars.vocabulary import vocabulary_maker
 from headrace.engine.memory.expert_memory import plan_weights
 from headrace.engine.memory.kv_memory import plan_kv_cache
@@ -51,6 +52,9 @@ def load_engine(
     (its kinds CheckpointError, UnsupportedModelError, ConfigError) with what is wrong and what
     helps.
     """
+    read_speculative_config(
+        config.speculative_config or "auto"
+    )  # refused before minutes of reading
     phases = _Phases(clock, on_phase)
     if started_s is not None and begun_s is not None:
         phases.seconds["spawn"] = begun_s - started_s

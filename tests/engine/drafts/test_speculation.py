@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 import pytest
 
+from headrace.config.settings import EngineConfig
 from headrace.engine.core import EngineCore
 from headrace.engine.drafts.past_answers import KEY_TOKENS, PastAnswers
 from headrace.engine.drafts.prompt_lookup import PromptLookup
@@ -16,6 +17,7 @@ from headrace.engine.drafts.source import Guess
 from headrace.engine.drafts.speculation import Speculation
 from headrace.engine.drafts.speculative_config import read_speculative_config, speculation_of
 from headrace.engine.drafts.step_costs import StepCosts
+from headrace.engine.load import load_engine
 from headrace.engine.params import SamplingParams
 from headrace.engine.request import Request
 from headrace.errors import ConfigError
@@ -364,6 +366,12 @@ def test_what_it_cannot_be_is_refused(text: str, said: str) -> None:
     with pytest.raises(ConfigError, match="--speculative-config") as caught:
         read_speculative_config(text)
     assert said in str(caught.value)
+
+
+def test_what_it_cannot_be_is_refused_before_a_model_is_opened() -> None:
+    config = EngineConfig(model="/no/such/model", speculative_config='{"metod": "ngram"}')
+    with pytest.raises(ConfigError, match=r"--speculative-config.*metod"):
+        load_engine(config)
 
 
 def test_sources_are_those_of_the_method() -> None:
