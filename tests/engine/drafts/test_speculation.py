@@ -10,7 +10,7 @@ import pytest
 
 from headrace.config.settings import EngineConfig
 from headrace.engine.core import EngineCore
-from headrace.engine.drafts.past_answers import KEY_TOKENS, PastAnswers
+from headrace.engine.drafts.past_answers import INDEXED_TOKENS, PastAnswers
 from headrace.engine.drafts.prompt_lookup import PromptLookup
 from headrace.engine.drafts.proposer import NO_DRAFTS, Drafter, Proposal
 from headrace.engine.drafts.source import Guess
@@ -47,13 +47,6 @@ def test_a_text_that_repeats_itself_is_guessed_to_go_on_so() -> None:
     assert guess is not None and list(guess.token_ids) == [7, 8, 7, 8, 7]
     guess = source.guess(request_of([4, 4, 4]), 4)
     assert guess is not None and list(guess.token_ids) == [4, 4, 4, 4]
-
-
-def test_tokens_are_found_between_bytes_that_only_look_like_them() -> None:
-    # 0x01010101 in every byte: the bytes of the two tokens are in the run at each of its places.
-    same = 0x01010101
-    request = request_of([same, same, 77, same, same])
-    assert PromptLookup(2, 2).guess(request, 1) == Guess([77], 2)
 
 
 def plain_lookup(token_ids: list[int], lengths: Sequence[int], most: int) -> list[int] | None:
@@ -122,10 +115,45 @@ def test_the_oldest_answers_go_first_and_leave_no_place_behind() -> None:
         ended(source, range(start, start + 8))
     assert source.guess(request_of(range(4)), 1) is None
     assert source.guess(request_of(range(100, 104)), 1) == Guess([104], 4)
-    ended(source, range(200, 208))  # the same answer again; its places are those of the later one
     ended(source, range(300, 308))
     assert source.guess(request_of(range(200, 204)), 1) == Guess([204], 4)
-    assert len(source._places) == 2 * (8 - KEY_TOKENS)
+    assert source.guess(request_of(range(300, 304)), 1) == Guess([304], 4)
+    assert source.guess(request_of(range(100, 104)), 1) is None
+    assert sum(part.num_tokens for part in source._parts) == source._num_tokens == 16
+
+
+def test_what_most_answers_go_on_with_is_guessed() -> None:
+    source = PastAnswers()
+    for last in (7, 8, 7, 9):
+        ended(source, [1, 2, 3, 4, last, last])
+    assert source.guess(request_of([1, 2, 3, 4]), 2) == Guess([7, 7], 4)
+    ended(source, [0, 1, 2, 3, 4, 5])
+    assert source.guess(request_of([0, 1, 2, 3, 4]), 2) == Guess([5], 5)
+
+
+def test_a_long_answer_is_entered_by_and_by() -> None:
+    source, long = PastAnswers(), list(range(10 * INDEXED_TOKENS))
+    ended(source, long)
+    request = request_of(long[-6:-1])
+    assert source.guess(request, 1) is None
+    for _ in range(10):
+        request.token_ids.append(0)
+        source.guess(request, 1)
+    request.token_ids += long[-6:-1]
+    assert source.guess(request, 2) == Guess(long[-1:], 5)
+
+
+def test_the_bound_holds_while_answers_are_entered() -> None:
+    rng = random.Random(2)
+    source = PastAnswers(most_tokens=300)
+    for _ in range(300):
+        ended(source, [rng.randrange(4) for _ in range(rng.randrange(400))], rng.choice(["", "a"]))
+        if rng.random() < 0.5:
+            source.guess(request_of([1, 2, 3, 1]), 3)
+        waiting = sum(len(each.token_ids) for each in source._pending)
+        waiting -= len(source._pending[0].token_ids) if source._part is not None else 0
+        assert waiting + sum(part.num_tokens for part in source._parts) == source._num_tokens
+        assert source._num_tokens <= 300
 
 
 # --- how many pay ---

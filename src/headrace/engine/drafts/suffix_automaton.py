@@ -1,4 +1,4 @@
-"""A suffix automaton of several texts: every piece of them, in how many of them it is, what follows.
+"""A suffix automaton of several texts: all pieces of them, how many texts have each, what follows.
 
 A state stands for the pieces that end at the same places; its longest has `length` tokens, and its
 link is the state of the longest piece at its end that ends at more places. Texts grow a token at a
