@@ -271,7 +271,7 @@ class EngineCore:
                 self._beside.begin(row.request)
         self._steps.note(now_s - started_s, plan.num_tokens, cost)
         if self._speculation is not None and plan.only_decodes:
-            self._speculation.note_step(plan.num_tokens, now_s - started_s)
+            self._speculation.note_step(len(plan.rows), plan.num_tokens, now_s - started_s)
         return outputs
 
     @property

@@ -53,6 +53,9 @@ def load_engine(
     (its kinds CheckpointError, UnsupportedModelError, ConfigError) with what is wrong and what
     helps.
     """
+    read_speculative_config(
+        config.speculative_config or "auto"
+    )  # refused before minutes of reading
     phases = _Phases(clock, on_phase)
     if started_s is not None and begun_s is not None:
         phases.seconds["spawn"] = begun_s - started_s

@@ -74,7 +74,7 @@ def replayed(machine: Machine, batch: int, steps: int, fixed: int | None, prompt
         took = machine.step_s(batch + sum(taken))
         seconds += took + drafts.seconds
         drafts.note_step(took + drafts.seconds)
-        costs.note(batch + sum(taken), took)
+        costs.note(batch, batch + sum(taken), took)
         for row, count in zip(rows, taken, strict=True):
             right = 0
             while right < count and machine.rng.random() < machine.chance:
@@ -118,7 +118,7 @@ def test_it_is_never_below_off_and_near_the_best_fixed_choice(
 def test_a_prompt_is_read_only_where_that_pays() -> None:
     costs = StepCosts()
     for _ in range(20):
-        costs.note(1, 1.0)
+        costs.note(1, 1, 1.0)
     for length, expected in ((40, 1), (4000, 0)):
         machine = Machine(0.5, target=1.0, row=0.05, draft=0.15)
         drafts = ModelDrafts(machine, costs, most=3)
@@ -132,7 +132,7 @@ def test_a_prompt_is_read_only_where_that_pays() -> None:
 def test_what_is_there_for_nothing_is_kept_where_it_promises_as_much() -> None:
     costs = StepCosts()
     for tokens in (2, 4, 8) * 9:
-        costs.note(tokens, 1.0)
+        costs.note(2, tokens, 1.0)
     machine = Machine(0.5, target=1.0, row=0.05, draft=0.01)
     drafts = ModelDrafts(machine, costs, most=3)
     drafts._passes.note(1, machine.draft_s)
@@ -144,7 +144,7 @@ def test_what_is_there_for_nothing_is_kept_where_it_promises_as_much() -> None:
 def test_steps_have_no_more_drafts_than_there_is_room_for() -> None:
     costs = StepCosts()
     for tokens in (8, 16, 32, 64) * 9:
-        costs.note(tokens, 1.0)
+        costs.note(8, tokens, 1.0)
     machine = Machine(0.9, target=1.0, row=0.01, draft=0.02)
     drafts = ModelDrafts(machine, costs, most=5)
     rows = [DraftRoom(request_of(str(at)), 5) for at in range(8)]

@@ -8,14 +8,16 @@ from collections.abc import Callable, Sequence
 import msgspec
 import pytest
 
+from headrace.config.settings import EngineConfig
 from headrace.engine.core import EngineCore
-from headrace.engine.drafts.past_answers import KEY_TOKENS, PastAnswers
+from headrace.engine.drafts.past_answers import INDEXED_TOKENS, PastAnswers
 from headrace.engine.drafts.prompt_lookup import PromptLookup
 from headrace.engine.drafts.proposer import NO_DRAFTS, Drafter, Proposal
 from headrace.engine.drafts.source import Guess
 from headrace.engine.drafts.speculation import Speculation
 from headrace.engine.drafts.speculative_config import read_speculative_config, speculation_of
 from headrace.engine.drafts.step_costs import StepCosts
+from headrace.engine.load import load_engine
 from headrace.engine.params import SamplingParams
 from headrace.engine.request import Request
 from headrace.errors import ConfigError
@@ -45,13 +47,6 @@ def test_a_text_that_repeats_itself_is_guessed_to_go_on_so() -> None:
     assert guess is not None and list(guess.token_ids) == [7, 8, 7, 8, 7]
     guess = source.guess(request_of([4, 4, 4]), 4)
     assert guess is not None and list(guess.token_ids) == [4, 4, 4, 4]
-
-
-def test_tokens_are_found_between_bytes_that_only_look_like_them() -> None:
-    # 0x01010101 in every byte: the bytes of the two tokens are in the run at each of its places.
-    same = 0x01010101
-    request = request_of([same, same, 77, same, same])
-    assert PromptLookup(2, 2).guess(request, 1) == Guess([77], 2)
 
 
 def plain_lookup(token_ids: list[int], lengths: Sequence[int], most: int) -> list[int] | None:
@@ -120,10 +115,45 @@ def test_the_oldest_answers_go_first_and_leave_no_place_behind() -> None:
         ended(source, range(start, start + 8))
     assert source.guess(request_of(range(4)), 1) is None
     assert source.guess(request_of(range(100, 104)), 1) == Guess([104], 4)
-    ended(source, range(200, 208))  # the same answer again; its places are those of the later one
     ended(source, range(300, 308))
     assert source.guess(request_of(range(200, 204)), 1) == Guess([204], 4)
-    assert len(source._places) == 2 * (8 - KEY_TOKENS)
+    assert source.guess(request_of(range(300, 304)), 1) == Guess([304], 4)
+    assert source.guess(request_of(range(100, 104)), 1) is None
+    assert sum(part.num_tokens for part in source._parts) == source._num_tokens == 16
+
+
+def test_what_most_answers_go_on_with_is_guessed() -> None:
+    source = PastAnswers()
+    for last in (7, 8, 7, 9):
+        ended(source, [1, 2, 3, 4, last, last])
+    assert source.guess(request_of([1, 2, 3, 4]), 2) == Guess([7, 7], 4)
+    ended(source, [0, 1, 2, 3, 4, 5])
+    assert source.guess(request_of([0, 1, 2, 3, 4]), 2) == Guess([5], 5)
+
+
+def test_a_long_answer_is_entered_by_and_by() -> None:
+    source, long = PastAnswers(), list(range(10 * INDEXED_TOKENS))
+    ended(source, long)
+    request = request_of(long[-6:-1])
+    assert source.guess(request, 1) is None
+    for _ in range(10):
+        request.token_ids.append(0)
+        source.guess(request, 1)
+    request.token_ids += long[-6:-1]
+    assert source.guess(request, 2) == Guess(long[-1:], 5)
+
+
+def test_the_bound_holds_while_answers_are_entered() -> None:
+    rng = random.Random(2)
+    source = PastAnswers(most_tokens=300)
+    for _ in range(300):
+        ended(source, [rng.randrange(4) for _ in range(rng.randrange(400))], rng.choice(["", "a"]))
+        if rng.random() < 0.5:
+            source.guess(request_of([1, 2, 3, 1]), 3)
+        waiting = sum(len(each.token_ids) for each in source._pending)
+        waiting -= len(source._pending[0].token_ids) if source._part is not None else 0
+        assert waiting + sum(part.num_tokens for part in source._parts) == source._num_tokens
+        assert source._num_tokens <= 300
 
 
 # --- how many pay ---
@@ -226,7 +256,7 @@ def test_places_are_given_to_the_likeliest_guesses() -> None:
             given = [1] * 9 if at == 3 else [2]
             speculation.note(row, len(row.token_ids), given)
             row.token_ids += given
-        speculation.note_step(places, memory_bound(places))
+        speculation.note_step(len(rows), places, memory_bound(places))
     speculation.begin_step([(row, 8) for row in rows], len(rows), 6)
     assert [len(speculation.drafts(row, 8)) for row in rows] == [0, 0, 0, 6]
 
@@ -259,7 +289,7 @@ def replayed(curve: Curve, source: Drawn, batch: int, steps: int, fixed: int | N
                 speculation.note(row, len(row.token_ids), given)
             row.token_ids += given
             tokens += len(given)
-        speculation.note_step(places, took)
+        speculation.note_step(batch, places, took)
     return tokens / seconds
 
 
@@ -280,15 +310,15 @@ def test_it_is_never_below_off_and_near_the_best_fixed_choice(
 def test_a_disturbed_step_does_not_make_its_size_too_expensive_for_ever() -> None:
     costs = StepCosts()
     for _ in range(20):
-        costs.note(1, 0.01)
-    costs.note(5, 0.2)
+        costs.note(1, 1, 0.01)
+    costs.note(1, 5, 0.2)
     for _ in range(400):
-        costs.note(1, 0.01)
-    assert costs.of(5) < 2
+        costs.note(1, 1, 0.01)
+    assert costs.of(1, 5) < 2
     for _ in range(20):
-        costs.note(1, 0.01)
-        costs.note(5, 0.012)
-    assert 1.1 < costs.of(5) / costs.of(1) < 1.35
+        costs.note(1, 1, 0.01)
+        costs.note(1, 5, 0.012)
+    assert 1.1 < costs.of(1, 5) / costs.of(1, 1) < 1.35
 
 
 def test_the_curve_follows_a_machine_that_becomes_slower_as_a_whole() -> None:
@@ -296,9 +326,23 @@ def test_the_curve_follows_a_machine_that_becomes_slower_as_a_whole() -> None:
     for scale in (1, 3):
         for _ in range(60):
             for tokens in (1, 4, 9):
-                costs.note(tokens, 0.01 * scale * memory_bound(tokens))
+                costs.note(1, tokens, 0.01 * scale * memory_bound(tokens))
     for tokens in (4, 9):
-        assert costs.of(tokens) / costs.of(1) == pytest.approx(memory_bound(tokens), rel=0.05)
+        assert costs.of(1, tokens) / costs.of(1, 1) == pytest.approx(memory_bound(tokens), rel=0.05)
+
+
+def test_drafts_measured_beside_some_requests_serve_for_others() -> None:
+    costs = StepCosts()
+
+    def seconds(batch: int, tokens: int) -> float:
+        return 0.01 * (1 + 0.05 * (tokens - 1) + 0.4 * (batch - 1))
+
+    for _ in range(40):
+        for batch, tokens in ((1, 1), (9, 9), (9, 17), (1, 5), (1, 9)):
+            costs.note(batch, tokens, seconds(batch, tokens))
+    for batch, tokens in ((9, 9), (9, 17), (1, 9), (5, 5), (1, 17), (5, 13)):
+        expected = seconds(batch, tokens) / seconds(1, 1)
+        assert costs.of(batch, tokens) == pytest.approx(costs.of(1, 1) * expected, rel=0.08)
 
 
 # --- in the engine ---
@@ -350,6 +394,12 @@ def test_what_it_cannot_be_is_refused(text: str, said: str) -> None:
     with pytest.raises(ConfigError, match="--speculative-config") as caught:
         read_speculative_config(text)
     assert said in str(caught.value)
+
+
+def test_what_it_cannot_be_is_refused_before_a_model_is_opened() -> None:
+    config = EngineConfig(model="/no/such/model", speculative_config='{"metod": "ngram"}')
+    with pytest.raises(ConfigError, match=r"--speculative-config.*metod"):
+        load_engine(config)
 
 
 def test_sources_are_those_of_the_method() -> None:

@@ -183,7 +183,7 @@ class ModelDrafts:
         ] or self._tried(wanted, most)
         if not chosen:
             return {}
-        step_s = self._costs.seconds(batch)
+        step_s = self._costs.seconds(batch, batch)
         return self._drafts(chosen, self._tokens_within(step_s))
 
     def note(self, request: Request, num_before: int, token_ids: Sequence[int]) -> None:
@@ -216,7 +216,7 @@ class ModelDrafts:
         costs = self._costs
         free_count = sum(each.num_free for each in wanted)
         free_hope = sum(each.hope for each in wanted)
-        plain = (batch + free_hope) / costs.seconds(batch + free_count)
+        plain = (batch + free_hope) / costs.seconds(batch, batch + free_count)
         best, chosen = LEAST_GAIN * plain, dict[Request, _Choice]()
         hopes = [self._hopes(each) for each in wanted]
         token_s = 1.0 / plain
@@ -236,7 +236,7 @@ class ModelDrafts:
             if tokens > min(batch + most, max(2 * costs.largest_seen, batch + 1)):
                 continue
             hope = batch + free_hope + sum(more - each.hope for each, more in taking)
-            seconds = costs.seconds(tokens) + count * self._pass_s(len(taking))
+            seconds = costs.seconds(batch, tokens) + count * self._pass_s(len(taking))
             if hope / seconds > best:
                 best = hope / seconds
                 chosen = {each.request: _Choice(count, more) for each, more in taking}
@@ -259,7 +259,7 @@ class ModelDrafts:
         count = min(TRY_DRAFTS, each.room, self._most, most)
         lag = self._model.lag(each.request)
         price_s = count * self._pass_s(1) + lag * self._passes_per_token()
-        price_s += self._costs.seconds(1 + count) - self._costs.seconds(1)
+        price_s += self._costs.seconds(1, 1 + count) - self._costs.seconds(1, 1)
         if self._credit_s is None or price_s > self._credit_s or count < 1:
             return []
         self._credit_s -= price_s
@@ -293,7 +293,7 @@ class ModelDrafts:
 
     def _pass_s(self, num_requests: int) -> float:
         if not self._passes.num_seen:
-            return _RATIO_BEGIN * self._costs.seconds(num_requests)
+            return _RATIO_BEGIN * self._costs.seconds(num_requests, num_requests)
         return self._passes.seconds(num_requests)
 
     def _passes_per_token(self) -> float:

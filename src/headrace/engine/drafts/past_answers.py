@@ -1,30 +1,40 @@
-"""Past answers: what followed the same tokens in an answer that was given before.
+"""Past answers: what followed the same tokens in answers that were given before.
 
 Templates, code and sessions that are replayed repeat answers of earlier requests. Those that ended
-are kept up to a number of tokens, the oldest go first, and the places behind every four tokens of
-them are indexed. Requests see answers of their own cache salt alone: a draft changes no answer, but
-how soon a token comes would show what others were told, as a shared prefix would.
+are kept up to a number of tokens, in parts of a quarter of it, each of which is a suffix automaton;
+where there are more the oldest part goes. A request reads all parts of its own cache salt, and the
+longest match is followed: a draft changes no answer, but how soon a token comes would show what
+others were told, as a shared prefix would.
+
+An answer that ended is entered by and by, INDEXED_TOKENS with each guess, so that no step waits for
+a long one. What is not entered yet counts as kept.
 """
 
 from __future__ import annotations
 
-from array import array
 from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from headrace.engine.drafts.source import MOST_MATCH, Guess, match_length
+from headrace.engine.drafts.source import MOST_MATCH, Guess
+from headrace.engine.drafts.suffix_automaton import Reader, SuffixAutomaton
 from headrace.engine.request import Request
 
-KEY_TOKENS = 4
+LEAST_MATCH = 4
 MOST_TOKENS = 1 << 17
-"""Of answers that are kept: with their index some 45 MB."""
+"""Of answers that are kept: some 55 MB."""
+NUM_PARTS = 4
+INDEXED_TOKENS = 8
+"""With each guess, some 30 µs: more than come meanwhile, which is one of each that guesses."""
 
 
-class _Place(NamedTuple):
-    answer: Sequence[int]
-    at: int
-    """The place of the token that follows."""
+class _Part:
+    """Answers that are dropped together."""
+
+    def __init__(self, salt: str) -> None:
+        self.salt = salt
+        self.automaton = SuffixAutomaton()
+        self.num_tokens = 0
 
 
 class _Answer(NamedTuple):
@@ -33,12 +43,12 @@ class _Answer(NamedTuple):
 
 
 class _Reading:
-    """The place of a request in a past answer."""
+    """The places of a request in the parts it may read."""
 
-    def __init__(self, num_read: int) -> None:
-        self.num_read = num_read
-        self.place: _Place | None = None
-        self.match_tokens = 0
+    def __init__(self) -> None:
+        self.num_read = 0
+        self.version = -1
+        self.readers: Sequence[Reader] = ()
 
 
 class PastAnswers:
@@ -50,33 +60,52 @@ class PastAnswers:
         """most_tokens: of the answers that are kept."""
         self._most_tokens = most_tokens
         self._num_tokens = 0
-        self._answers: deque[_Answer] = deque()
-        self._places: dict[tuple[str, bytes], _Place] = {}
+        self._parts: list[_Part] = []
+        """In the order in which they began."""
+        self._pending: deque[_Answer] = deque()
+        self._part: _Part | None = None
+        """The part that the first of those that are pending is entered into."""
+        self._num_entered = 0
+        """Tokens of it."""
+        self._version = 0
+        """Of what is found: answers that were entered, and parts dropped."""
         self._readings: dict[Request, _Reading] = {}
 
     def guess(self, request: Request, most: int) -> Guess | None:
-        """What followed the request's last tokens in a past answer."""
-        token_ids = request.token_ids
+        """What followed the request's last tokens in past answers."""
+        self._enter(INDEXED_TOKENS)
+        if not self._parts:
+            return None
         reading = self._readings.get(request)
         if reading is None:
-            reading = self._readings[request] = _Reading(len(token_ids))
-        self._follow(reading, token_ids)
-        if reading.place is None and self._places and len(token_ids) >= KEY_TOKENS:
-            place = self._places.get((request.cache_salt, _key(token_ids[-KEY_TOKENS:])))
-            if place is not None:
-                reading.place = place
-                reading.match_tokens = match_length(token_ids, *place, KEY_TOKENS)
-        if reading.place is None:
-            return None
-        answer, index = reading.place
-        found = answer[index : index + most]
-        return Guess(found, reading.match_tokens) if found else None
+            reading = self._readings[request] = _Reading()
+        token_ids = request.token_ids
+        new = token_ids[reading.num_read :]
+        if reading.version != self._version or len(new) > MOST_MATCH:
+            salt, new = request.cache_salt, token_ids[-MOST_MATCH:]
+            reading.version = self._version
+            reading.readers = [
+                Reader(part.automaton) for part in reversed(self._parts) if part.salt == salt
+            ]
+        reading.num_read = len(token_ids)
+        best: Sequence[int] = ()
+        longest = 0
+        for reader in reading.readers:
+            reader.read(new)
+            if reader.match_tokens <= longest:
+                continue
+            guess, match = reader.guess(LEAST_MATCH, most)
+            if guess and match > longest:
+                best, longest = guess, match
+        return Guess(best, min(longest, MOST_MATCH)) if best else None
 
     def clear(self) -> None:
         """Drop all answers."""
         self._num_tokens = 0
-        self._answers.clear()
-        self._places.clear()
+        self._parts.clear()
+        self._pending.clear()
+        self._part = None
+        self._version += 1
 
     def forget(self, request: Request) -> None:
         """Keep the answer of a request that has ended, unless it failed."""
@@ -84,38 +113,50 @@ class PastAnswers:
         if request.finish_reason == "error":
             return
         token_ids = request.token_ids[request.num_prompt :][-self._most_tokens :]
-        if len(token_ids) <= KEY_TOKENS:
+        if len(token_ids) <= LEAST_MATCH:
             return
-        self._answers.append(_Answer(request.cache_salt, token_ids))
+        self._pending.append(_Answer(request.cache_salt, token_ids))
         self._num_tokens += len(token_ids)
-        for index in range(KEY_TOKENS, len(token_ids)):
-            key = request.cache_salt, _key(token_ids[index - KEY_TOKENS : index])
-            self._places[key] = _Place(token_ids, index)
-        while self._num_tokens > self._most_tokens:
-            self._drop_oldest()
+        self._drop_oldest()
+        self._enter(INDEXED_TOKENS)
+
+    def _enter(self, most: int) -> None:
+        """Enter at most so many tokens of the answers that are pending."""
+        while self._pending and most:
+            salt, token_ids = self._pending[0]
+            if self._part is None:
+                self._part = self._part_for(salt, len(token_ids))
+                self._part.automaton.begin()
+                self._num_entered = 0
+            new = token_ids[self._num_entered : self._num_entered + most]
+            self._part.automaton.add(new)
+            self._num_entered += len(new)
+            most -= len(new)
+            if self._num_entered == len(token_ids):
+                self._pending.popleft()
+                self._part = None
+                self._version += 1
+
+    def _part_for(self, salt: str, num_tokens: int) -> _Part:
+        """The last part of a salt where there is room, or a new one; the room is taken."""
+        part = next((each for each in reversed(self._parts) if each.salt == salt), None)
+        if part is None or part.num_tokens + num_tokens > self._most_tokens // NUM_PARTS:
+            part = _Part(salt)
+            self._parts.append(part)
+            self._version += 1
+        part.num_tokens += num_tokens
+        return part
 
     def _drop_oldest(self) -> None:
-        salt, token_ids = self._answers.popleft()
-        self._num_tokens -= len(token_ids)
-        for index in range(KEY_TOKENS, len(token_ids)):
-            key = salt, _key(token_ids[index - KEY_TOKENS : index])
-            place = self._places.get(key)
-            if place is not None and place.answer is token_ids:
-                del self._places[key]
-
-    def _follow(self, reading: _Reading, token_ids: Sequence[int]) -> None:
-        """Move the place with the tokens that are new, while they are as guessed."""
-        for token_id in token_ids[reading.num_read :]:
-            if reading.place is None:
-                break
-            answer, index = reading.place
-            if index < len(answer) and answer[index] == token_id:
-                reading.place = _Place(answer, index + 1)
-                reading.match_tokens = min(reading.match_tokens + 1, MOST_MATCH)
+        """Drop parts, then answers that are pending, until what is kept is within its bound."""
+        while self._num_tokens > self._most_tokens:
+            if self._parts and self._parts[0] is not self._part:
+                self._num_tokens -= self._parts.pop(0).num_tokens
+            elif self._part is not None:  # the answer that is being entered goes with its part
+                self._parts.remove(self._part)
+                self._num_tokens -= self._part.num_tokens
+                self._pending.popleft()
+                self._part = None
             else:
-                reading.place = None
-        reading.num_read = len(token_ids)
-
-
-def _key(token_ids: Sequence[int]) -> bytes:
-    return array("i", token_ids).tobytes()
+                self._num_tokens -= len(self._pending.popleft().token_ids)
+            self._version += 1

@@ -1,10 +1,11 @@
 """How many guessed tokens each request's row gets in a step, so that none is slower than without.
 
-A step of n tokens costs c(n) (step_costs.py), and gives one token of each request that decodes and
-the drafts that are right. P(j) is the chance that a request's first j drafts are all right
-(acceptance.py). Of all drafts of all requests, the likeliest m are taken, where m makes the most of
+A step of B requests and n tokens costs c(B, n) (step_costs.py), and gives one token of each request
+that decodes and the drafts that are right. P(j) is the chance that a request's first j drafts are
+all right (acceptance.py). Of all drafts of all requests, the likeliest m are taken, where m makes
+the most of
 
-    (B + sum of the m greatest P) / c(B + m)
+    (B + sum of the m greatest P) / c(B, B + m)
 
 if that is above what m = 0 gives; P falls with j, so that these are the first drafts of each
 request. At large batches, where a further place costs what it gives, nobody drafts, and nobody has
@@ -166,12 +167,12 @@ class Speculation:
             own = history.shares[source]
             self._acceptance[source].note(own, guess.match_tokens, guess.token_ids, token_ids)
 
-    def note_step(self, num_tokens: int, seconds: float) -> None:
-        """A step that only decoded took so long."""
+    def note_step(self, batch: int, num_tokens: int, seconds: float) -> None:
+        """A step that only decoded, of so many requests and tokens, took so long."""
         if self._of_model is not None:
             self._of_model.note_step(seconds)
             seconds -= self._of_model.seconds
-        self._costs.note(num_tokens, seconds)
+        self._costs.note(batch, num_tokens, seconds)
 
     def clear(self) -> None:
         """Drop what sources keep of requests that have ended."""
@@ -229,10 +230,10 @@ class Speculation:
         )
         largest = min(max(2 * costs.largest_seen, batch + 1), batch + most)
         best, hope = 0, float(batch)
-        most_gained = LEAST_GAIN * hope / costs.of(batch)
+        most_gained = LEAST_GAIN * hope / costs.of(batch, batch)
         for count, (chance, _) in enumerate(ranked[: largest - batch], 1):
             hope += chance
-            gained = hope / costs.of(batch + count)
+            gained = hope / costs.of(batch, batch + count)
             if gained > most_gained:
                 best, most_gained = count, gained
         for _, at in ranked[:best]:

@@ -1,26 +1,39 @@
-"""What a step of so many tokens costs beside one of fewer, learned from the steps themselves.
+"""What a step of so many requests and tokens costs, learned from the steps themselves.
 
-    seconds of a step of n tokens  ≈  level * cost(n)
+    seconds of a step of B requests and n tokens  ≈  level * (W(n) + A(B)),   W(1) = 1, A(1) = 0
 
-The level follows what all steps have in common (contexts that grow, a busy machine); the curve is
-what is learned. A surprise at a size that was seen often is the level's, at a new size the curve's.
-Only steps that decode are counted: each request has one token in them, and drafts.
+W is what products of n rows cost, which read all weights once however many requests the rows are
+of; A is what only more requests cost: their K and V are read once for each of them, by all drafts
+of a request together. Two terms, because one curve of n takes 9 requests with a token each for one
+with 8 drafts, which reads a ninth of the K and V: after a busy time it would find drafts of a
+single stream as expensive as those contexts. A factor for each B is no remedy: A makes the steps of
+many requests longer, and not what a further row adds to them. What W(n) comes to with some requests
+therefore serves for all others; only the difference of two W of the same B is ever decided by.
 
-What is expected of a size comes from those below it, as a machine behaves that waits for memory:
+Steps with a token each give W(B) + A(B), those with drafts W(n) = seconds / level - A(B). The level
+follows what all steps have in common (contexts that grow, a busy machine). A surprise at a size
+that was seen often is the level's, at a new size the term's. Only steps that decode are counted.
+
+What is expected of W(n) comes from the sizes below it, as a machine behaves that waits for memory:
 6 % for a further token, which is low, so that a length is tried. What was measured of it is mixed
-with that by how often it was seen lately; between two sizes that were seen the curve is a line.
+with that by how often it was seen lately; between two sizes that were seen W is a line. A is a line
+between the numbers of requests that were seen, and beyond them in proportion to B - 1.
+
+A step without drafts costs a few look-ups: what is forgotten is reckoned when it is read, and the
+curve is drawn when a step with drafts has changed it, or after REDRAW_STEPS.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right, insort
 
 _POINTS = (
     1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 17, 20, 24, 25, 28, 32, 33, 40, 48, 56, 64, 80, 96,
     128, 192, 256,
 )  # fmt: skip
 """Sizes of steps that are told apart; between them the curve is a line. Kernels compute 8 and 16
-rows at a time, so that a step is more likely behind those than elsewhere."""
+rows at a time, so that a step is more likely behind those than elsewhere. Numbers of requests are
+told apart by the same."""
 _SLOPE = 0.06
 _LEVEL_RATE = 0.2
 _LEAST_RATE = 0.1
@@ -35,86 +48,157 @@ _FORGETTING = 0.99
 _KEPT_WEIGHTS = (0.0, 0.0, 0.5, 1.5)
 """Of a size that was seen so often, what is not forgotten: what is too expensive is not tried again
 and again. One step alone may have been disturbed."""
+_LEAST_COST = 0.05
+"""Of any step, beside one of a token: where both terms are guessed their sum may be below 0."""
+REDRAW_STEPS = 64
+"""After which the curve is drawn again though none of its sizes was seen: what is forgotten of them
+moves it."""
 
 
 def _begin(tokens: float) -> float:
     return 1.0 + _SLOPE * (tokens - 1.0)
 
 
-class StepCosts:
-    """The curve of one engine."""
+class _Seen:
+    """The measurements at each point, and how much they still count."""
 
     def __init__(self) -> None:
-        self._costs = [_begin(tokens) for tokens in _POINTS]
-        self._measured = list(self._costs)
+        self.points: list[int] = []
+        """Those with a measurement, by place in _POINTS, ascending."""
+        self.values = [0.0] * len(_POINTS)
         self._weights = [0.0] * len(_POINTS)
+        self._at_step = [0] * len(_POINTS)
         self._visits = [0] * len(_POINTS)
+
+    def weight(self, at: int, step: int) -> float:
+        """The steps at a point that are not forgotten."""
+        visits = self._visits[at]
+        kept = _KEPT_WEIGHTS[min(visits, len(_KEPT_WEIGHTS) - 1)]
+        return max(self._weights[at] * _FORGETTING ** (step - self._at_step[at]), kept)
+
+    def add(self, at: int, step: int, value: float, expected: float) -> None:
+        """Count a measurement; expected: the value where there is none yet."""
+        weight = self.weight(at, step)
+        before = self.values[at] if self._visits[at] else expected
+        self.values[at] = before + max(_LEAST_RATE, 1 / (1 + weight)) * (value - before)
+        if not self._visits[at]:
+            insort(self.points, at)
+        self._visits[at] += 1
+        self._weights[at] = min(weight + 1, 1 / _LEAST_RATE)
+        self._at_step[at] = step
+
+
+class StepCosts:
+    """The two terms of one engine."""
+
+    def __init__(self) -> None:
         self._level = 0.0
+        self._rows = _Seen()
+        """Of W."""
+        self._rows.add(0, 0, 1.0, 1.0)
+        self._plain = _Seen()
+        """Of W(B) + A(B): it stays what was measured when W is learned otherwise."""
+        self._plain.add(0, 0, 1.0, 1.0)
+        self._curve = [_begin(tokens) for tokens in _POINTS]
+        """W at each point, as drawn last."""
+        self._redraw_at = REDRAW_STEPS
         self.num_seen = 0
         """Steps."""
         self.largest_seen = 0
         """Tokens of the largest."""
 
-    def of(self, num_tokens: int) -> float:
-        """The cost of a step of so many tokens, 1 or more, in units that all sizes share."""
-        at = bisect_right(_POINTS, num_tokens) - 1
-        if at + 1 == len(_POINTS):
-            return self._costs[at] * num_tokens / _POINTS[at]
-        low, high = _POINTS[at], _POINTS[at + 1]
-        share = (num_tokens - low) / (high - low)
-        return self._costs[at] + share * (self._costs[at + 1] - self._costs[at])
+    def of(self, batch: int, num_tokens: int) -> float:
+        """The cost of a step of `batch` requests and so many tokens, in units that all steps share.
+        Both are 1 or more."""
+        return max(_LEAST_COST, self._of_rows(num_tokens) + self._of_requests(batch))
 
-    def seconds(self, num_tokens: int) -> float:
-        """Of a step of so many tokens; 0 before the first."""
-        return self._level * self.of(num_tokens)
+    def seconds(self, batch: int, num_tokens: int) -> float:
+        """The same in seconds; 0 before the first step."""
+        return self._level * self.of(batch, num_tokens)
 
-    def note(self, num_tokens: int, seconds: float) -> None:
+    def note(self, batch: int, num_tokens: int, seconds: float) -> None:
         """Count a step that only decoded."""
         if seconds <= 0:
             return
-        expected = self.of(num_tokens)
+        self.num_seen += 1
+        self.largest_seen = max(self.largest_seen, num_tokens)
+        step = self.num_seen
+        expected = self.of(batch, num_tokens)
         if not self._level:
             self._level = seconds / expected
-        ratio = seconds / (self._level * expected)
-        at = bisect_right(_POINTS, num_tokens) - 1
-        if at + 1 < len(_POINTS) and num_tokens - _POINTS[at] > _POINTS[at + 1] - num_tokens:
-            at += 1
-        weight = self._weights[at]
+        is_plain = num_tokens <= batch
+        seen = self._plain if is_plain else self._rows
+        at = _nearest(num_tokens)
+        weight = seen.weight(at, step)
         most = _MOST_SURPRISE if weight >= 1 else _MOST_NEW_SURPRISE
-        ratio = min(max(ratio, 1 / most), most)
-        self.largest_seen = max(self.largest_seen, num_tokens)
-        self.num_seen += 1
-        rate = max(_LEAST_RATE, 1 / (1 + weight))
-        before = self._measured[at] if weight else self._costs[at]
-        self._measured[at] = before + rate * (self._costs[at] * ratio - before)
+        ratio = min(max(seconds / (self._level * expected), 1 / most), most)
+        if not at:  # a step of one token is the unit
+            seen.add(at, step, 1.0, 1.0)
+        else:
+            if not is_plain:
+                self._anchor(_nearest(batch), step)
+            point = _POINTS[at]
+            drawn = self.of(point, point) if is_plain else self._curve[at]
+            # What surprises beside a point is learned of the point.
+            seen.add(at, step, drawn + expected * (ratio - 1), drawn)
         self._level *= 1 + _LEVEL_RATE * weight / (1 + weight) * (ratio - 1)
-        self._visits[at] += 1
-        self._forget(at)
-        self._weights[at] = min(weight + 1, 1 / _LEAST_RATE)
-        self._draw()
+        if not is_plain or step >= self._redraw_at:
+            self._draw(step)
 
-    def _forget(self, visited: int) -> None:
-        for at, visits in enumerate(self._visits):
-            if visits and at != visited:
-                kept = _KEPT_WEIGHTS[min(visits, len(_KEPT_WEIGHTS) - 1)]
-                self._weights[at] = max(self._weights[at] * _FORGETTING, kept)
+    def _anchor(self, at: int, step: int) -> None:
+        """Hold W where it is at a number of requests whose drafts are measured beside it, or a line
+        from far below would take part of what they cost for its own."""
+        if at not in self._rows.points:
+            self._rows.add(at, step, self._curve[at], self._curve[at])
 
-    def _draw(self) -> None:
-        """Draw the curve through what was measured."""
-        costs, seen = self._costs, [at for at, visits in enumerate(self._visits) if visits]
-        for at in range(seen[0], -1, -1):
-            costs[at] = self._measured[seen[0]] * _begin(_POINTS[at]) / _begin(_POINTS[seen[0]])
-        for low, high in zip(seen, [*seen[1:], len(costs)], strict=True):
+    def _of_rows(self, num_tokens: int) -> float:
+        at = bisect_right(_POINTS, num_tokens) - 1
+        if at + 1 == len(_POINTS):
+            return self._curve[at] * num_tokens / _POINTS[at]
+        low, high = _POINTS[at], _POINTS[at + 1]
+        share = (num_tokens - low) / (high - low)
+        return self._curve[at] + share * (self._curve[at + 1] - self._curve[at])
+
+    def _of_requests(self, batch: int) -> float:
+        points = self._plain.points
+        place = bisect_left(points, batch, key=_POINTS.__getitem__)
+        if place == len(points):
+            last = points[-1]
+            return self._beside(last) * (batch - 1) / (_POINTS[last] - 1) if last else 0.0
+        high = _POINTS[points[place]]
+        above = self._beside(points[place])
+        if high == batch:
+            return above
+        low, below = _POINTS[points[place - 1]], self._beside(points[place - 1])
+        return below + (batch - low) / (high - low) * (above - below)
+
+    def _beside(self, at: int) -> float:
+        """A at a point that was seen."""
+        return self._plain.values[at] - self._curve[at]
+
+    def _draw(self, step: int) -> None:
+        """Draw W through what was measured."""
+        curve, seen = self._curve, self._rows
+        for low, high in zip(seen.points, [*seen.points[1:], len(curve)], strict=True):
             for at in range(low + 1, high):
-                costs[at] = costs[low] * _begin(_POINTS[at]) / _begin(_POINTS[low])
-            if high == len(costs):
-                return
-            likely = costs[low] * _begin(_POINTS[high]) / _begin(_POINTS[low])
-            weight = self._weights[high]
-            costs[high] = (weight * self._measured[high] + _WEIGHT_EXPECTED * likely) / (
+                curve[at] = curve[low] * _begin(_POINTS[at]) / _begin(_POINTS[low])
+            if high == len(curve):
+                break
+            likely = curve[low] * _begin(_POINTS[high]) / _begin(_POINTS[low])
+            weight = seen.weight(high, step)
+            curve[high] = (weight * seen.values[high] + _WEIGHT_EXPECTED * likely) / (
                 weight + _WEIGHT_EXPECTED
             )
             span = _POINTS[high] - _POINTS[low]
             for at in range(low + 1, high):
                 share = (_POINTS[at] - _POINTS[low]) / span
-                costs[at] = costs[low] + share * (costs[high] - costs[low])
+                curve[at] = curve[low] + share * (curve[high] - curve[low])
+        self._redraw_at = step + REDRAW_STEPS
+
+
+def _nearest(count: int) -> int:
+    """The place of the point next to a number."""
+    at = bisect_right(_POINTS, count) - 1
+    if at + 1 < len(_POINTS) and count - _POINTS[at] > _POINTS[at + 1] - count:
+        at += 1
+    return at
