@@ -1,4 +1,4 @@
-"""The search for points of code books: native and NumPy give the same bits, and errors are small."""
+"""The search for points of books: native and NumPy give the same bits, and errors are small."""
 
 from __future__ import annotations
 
