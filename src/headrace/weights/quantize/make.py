@@ -255,10 +255,11 @@ def _check_importance(
             continue
         final = role_of(source.name) in (Role.OUTPUT, Role.EMBEDDING)
         if source.name not in known and not final:
+            missing = ", which the file of --imatrix does not have" if known else ""
             raise ConfigError(
                 f"tensor {source.name!r} would be {kind.name}, of no use without importance"
-                f"{', which the file of --imatrix does not have' if known else ''}: measure it with "
-                "headrace imatrix and name the file with --imatrix, or choose a kind of more bits"
+                f"{missing}: measure it with headrace imatrix and name the file with --imatrix, or "
+                "choose a wider kind"
             )
 
 
