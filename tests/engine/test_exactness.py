@@ -135,7 +135,7 @@ KINDS = {
             for family in ("gemma2", "gpt_oss", "llama4_text")
             for kinds in KINDS
         ),
-        pytest.param("deepseek_v3", "both", "cpu", 64, marks=pytest.mark.load),
+        pytest.param("deepseek_v3", "full", "cpu", 64, marks=pytest.mark.load),
         pytest.param("gemma2", "full", "reference", 12, marks=pytest.mark.load),
     ],
 )
