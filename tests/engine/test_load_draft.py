@@ -148,3 +148,13 @@ def test_the_pool_holds_as_many_tokens_as_the_target_as_far_as_there_is_memory()
     assert plan(left - 30 * block) == 30
     with pytest.raises(ConfigError, match="a request of 400 tokens takes 25 x"):
         plan(left - 24 * block)
+
+
+def test_types_of_layers_with_a_window_are_nothing_to_a_draft_without_any() -> None:
+    config = EngineConfig(
+        num_gpu_blocks_override=64, block_size=16, max_num_seqs=4, kv_cache_dtype_sliding="int8"
+    )
+    target = plan_kv_cache(MockModel(max_positions=400, windows=(0, 32)), config, 1 << 20)
+    draft = MockModel(max_positions=400)
+    plan = plan_draft_cache(draft, config, target, reserved_bytes=0, max_step_tokens=64)
+    assert plan.types == "f32"

@@ -44,6 +44,11 @@ def plan_draft_cache(
         max_num_batched_tokens=max_step_tokens,
         kv_cache_memory_bytes=None,
     )
+    if not any(group.window for group in draft.cache_layout.groups):
+        # What the target's layers with a window are stored in is nothing to a draft without any.
+        own = msgspec.structs.replace(
+            own, kv_cache_dtype_sliding="auto", kv_cache_dtype_sliding_v="auto"
+        )
     kinds = kinds_of(own, draft.weight_codec)
     layout = draft.cache_layout.stored_as(kinds)
     block_bytes = block_bytes_of(layout, kinds, own)
