@@ -51,7 +51,7 @@ _ONE, _TWO = np.float32(1), np.float32(2)
 
 
 class Signs(Enum):
-    """Where the signs of values are."""
+    """The place where the signs of values are."""
 
     EVEN = auto()
     """Beside the points, an even number of eight negative."""
