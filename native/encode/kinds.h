@@ -49,4 +49,49 @@ struct Task {
   float* dmin;           // [blocks]
 };
 
+// ---- the kinds whose runs of values are points of a code book ----
+
+enum class PointSigns {
+  even,        // a sign for each value, of eight an even number negative
+  free,        // a sign for each value
+  shift_all,   // points with signs of their own, shifted one way or the other in a group
+  shift_each,  // ... or each run for itself
+};
+constexpr int kPointKinds = 7, kMostPoints = 2048;
+constexpr float kPointShift = 0.125f;
+
+struct PointFacts {
+  const char* name;
+  int64_t groups;  // scales in a block of 256
+  int length;      // values of a point
+  int points;      // of the book
+  int num_levels;
+  float levels[8];
+  int codes;   // a scale is unit * d * (2 c + 1), c from 0 to this
+  float unit;  // a power of two
+  Steps steps;
+};
+
+// The steps are in src/headrace/weights/codecs/points.py, which says how they were found.
+constexpr PointFacts kPointFacts[kPointKinds] = {
+    {"IQ3_XXS", 8, 4, 256, 8, {4, 12, 20, 28, 36, 44, 52, 62}, 15, 0.25f, {0.6f, 0.06f, 10}},
+    {"IQ3_S", 8, 4, 512, 8, {1, 3, 5, 7, 9, 11, 13, 15}, 15, 1.0f, {0.6f, 0.06f, 10}},
+    {"IQ2_XXS", 8, 8, 256, 3, {8, 25, 43}, 15, 0.125f, {0.7f, 0.08f, 12}},
+    {"IQ2_XS", 16, 8, 512, 3, {8, 25, 43}, 15, 0.125f, {0.7f, 0.08f, 12}},
+    {"IQ2_S", 16, 8, 1024, 3, {8, 25, 43}, 15, 0.125f, {0.7f, 0.08f, 12}},
+    {"IQ1_S", 8, 8, 2048, 3, {-1, 0, 1}, 7, 1.0f, {1.0f, 0.12f, 10}},
+    {"IQ1_M", 16, 8, 2048, 3, {-1, 0, 1}, 7, 1.0f, {1.0f, 0.12f, 10}}};
+
+struct PointTask {
+  int kind;  // its number in kPointFacts
+  int64_t blocks;
+  const float* values;   // [blocks, 256]
+  const float* weights;  // the same, or nullptr: all 1
+  const uint8_t* book;   // [points, length]: numbers of levels, in ascending order
+  uint16_t* points;      // [blocks, 256 / length]: indices
+  uint8_t* signs;        // [blocks, 32]: of eight values each, or whether they are shifted down
+  uint8_t* scales;       // [blocks, groups]
+  float* d;              // [blocks], each what an F16 holds
+};
+
 }  // namespace headrace

@@ -1,4 +1,4 @@
-// The Python module of encoders: one search over arrays that are handed in. Arguments are checked
+// The Python module of encoders: searches over arrays that are handed in. Arguments are checked
 // here, and the interpreter is let go meanwhile, so that threads of Python encode side by side.
 
 #include <nanobind/nanobind.h>
@@ -14,8 +14,10 @@
 namespace headrace {
 
 void search_portable(const Task& task);
+void search_points_portable(const PointTask& task);
 #if defined(__x86_64__)
 void search_avx512(const Task& task);
+void search_points_avx512(const PointTask& task);
 #endif
 
 namespace {
@@ -43,14 +45,18 @@ Kind kind_of(const std::string& name) {
   refuse("kind " + name + " is not encoded by search; these are: " + names);
 }
 
+void check_level(const std::string& level) {
+  if (level != "auto" && level != "portable" && !(level == "avx512" && has_avx512())) {
+    refuse("level '" + level + "' is not available on this machine");
+  }
+}
+
 void search(const std::string& name, nanobind::object values, nanobind::object weights,
             nanobind::object quants, nanobind::object scales, nanobind::object minimums,
             nanobind::object d, nanobind::object dmin, const std::string& level) {
   const Kind kind = kind_of(name);
   const KindFacts& facts = kKindFacts[static_cast<int>(kind)];
-  if (level != "auto" && level != "portable" && !(level == "avx512" && has_avx512())) {
-    refuse("level '" + level + "' is not available on this machine");
-  }
+  check_level(level);
   const View<float> x(values, "values", 2);
   const OptionalView<float> w(weights, "weights", 2);
   const View<uint8_t> q(quants, "quants", 2, true);
@@ -79,6 +85,53 @@ void search(const std::string& name, nanobind::object values, nanobind::object w
   search_portable(task);
 }
 
+int point_kind_of(const std::string& name) {
+  std::string names;
+  for (int i = 0; i < kPointKinds; ++i) {
+    if (name == kPointFacts[i].name) return i;
+    names += (i == 0 ? "" : ", ") + std::string(kPointFacts[i].name);
+  }
+  refuse("kind " + name + " has no points; these have: " + names);
+}
+
+void search_points(const std::string& name, nanobind::object values, nanobind::object weights,
+                   nanobind::object book, nanobind::object points, nanobind::object signs,
+                   nanobind::object scales, nanobind::object d, const std::string& level) {
+  const int kind = point_kind_of(name);
+  const PointFacts& facts = kPointFacts[kind];
+  check_level(level);
+  const View<float> x(values, "values", 2);
+  const OptionalView<float> w(weights, "weights", 2);
+  const View<uint8_t> b(book, "book", 2), s(signs, "signs", 2, true), c(scales, "scales", 2, true);
+  const View<uint16_t> p(points, "points", 2, true);
+  const View<float> unit(d, "d", 1, true);
+  const int64_t blocks = x.size(0);
+  x.require(1, 256);
+  if (w) {
+    w.view().require(0, blocks);
+    w.view().require(1, 256);
+  }
+  b.require(0, facts.points);
+  b.require(1, facts.length);
+  for (int64_t i = 0; i < facts.points * facts.length; ++i) {
+    if (b.data()[i] >= facts.num_levels) refuse("book: a level is beyond those of " + name);
+  }
+  p.require(0, blocks);
+  p.require(1, 256 / facts.length);
+  s.require(0, blocks);
+  s.require(1, 32);
+  c.require(0, blocks);
+  c.require(1, facts.groups);
+  unit.require(0, blocks);
+  const PointTask task{kind,     blocks,   x.data(), w.data(),   b.data(),
+                       p.data(), s.data(), c.data(), unit.data()};
+  const nanobind::gil_scoped_release release;
+#if defined(__x86_64__)
+  if (level != "portable" && has_avx512()) return search_points_avx512(task);
+#endif
+  search_points_portable(task);
+}
+
 }  // namespace
 }  // namespace headrace
 
@@ -87,5 +140,9 @@ NB_MODULE(_search, m) {
   m.def("search", &headrace::search, nanobind::arg("kind"), nanobind::arg("values"),
         nanobind::arg("weights").none(), nanobind::arg("quants"), nanobind::arg("scales"),
         nanobind::arg("minimums"), nanobind::arg("d"), nanobind::arg("dmin"),
+        nanobind::arg("level") = "auto");
+  m.def("search_points", &headrace::search_points, nanobind::arg("kind"), nanobind::arg("values"),
+        nanobind::arg("weights").none(), nanobind::arg("book"), nanobind::arg("points"),
+        nanobind::arg("signs"), nanobind::arg("scales"), nanobind::arg("d"),
         nanobind::arg("level") = "auto");
 }

@@ -18,7 +18,9 @@ import pytest
 
 from headrace.config.settings import EngineConfig
 from headrace.engine.core import EngineCore
+from headrace.engine.drafts.draft_model import DraftModel
 from headrace.engine.drafts.proposer import Proposer
+from headrace.engine.memory.kv_memory import plan_kv_cache
 from headrace.engine.messages import Output, Submit, TokenLogprob
 from headrace.engine.params import SamplingParams
 from headrace.models.cost import CostModel, LayerCost
@@ -202,6 +204,7 @@ def make_core(
     *,
     vocabulary: Callable[[], Vocabulary] | None = None,
     proposers: Sequence[Proposer] = (),
+    draft: DraftModel | None = None,
     **settings: object,
 ) -> EngineCore:
     """An engine over the mock; few blocks and a small budget unless `settings` say otherwise."""
@@ -222,6 +225,20 @@ def make_core(
         draw_seed=lambda: 12345,
         vocabulary=vocabulary,
         proposers=proposers,
+        draft=draft,
+    )
+
+
+def make_draft(model: MockModel, *, num_blocks: int = 256, vocab_size: int = VOCAB) -> DraftModel:
+    """A draft model over the mock, with a pool of its own."""
+    config = EngineConfig(num_gpu_blocks_override=num_blocks, block_size=16)
+    return DraftModel(
+        model,
+        MockOps(),  # type: ignore[arg-type]
+        plan_kv_cache(model, config),
+        num_tokens=NUM_TOKENS,
+        vocab_size=vocab_size,
+        clock=Clock(),
     )
 
 

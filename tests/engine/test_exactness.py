@@ -6,18 +6,21 @@ a budget that cuts prompts, a pool so small that requests are preempted, and cac
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pytest
 
 from headrace.config.settings import EngineConfig
 from headrace.engine.core import EngineCore
+from headrace.engine.drafts.draft_model import DraftModel
 from headrace.engine.drafts.proposer import Proposal, Proposer
-from headrace.engine.memory.kv_memory import kinds_of
+from headrace.engine.memory.kv_memory import kinds_of, plan_kv_cache
 from headrace.engine.messages import Submit, TokenLogprob
 from headrace.engine.params import SamplingParams
 from headrace.engine.request import Request
@@ -132,7 +135,7 @@ KINDS = {
             for family in ("gemma2", "gpt_oss", "llama4_text")
             for kinds in KINDS
         ),
-        pytest.param("deepseek_v3", "both", "cpu", 64, marks=pytest.mark.load),
+        pytest.param("deepseek_v3", "full", "cpu", 64, marks=pytest.mark.load),
         pytest.param("gemma2", "full", "reference", 12, marks=pytest.mark.load),
     ],
 )
@@ -207,6 +210,54 @@ TINY: dict[str, dict[str, int]] = {
 """Sinks and experts, with a window in every other layer; latents and experts in groups."""
 
 
+DRAFTED = [
+    ("qwen3", "Q8_0", "auto"), ("llama", "F32", "int8"), ("llama", "BF16", "q4_0"),
+    ("qwen3", "Q4_K", "auto"), ("gemma2", "Q8_0", "auto"), ("gpt_oss", "BF16", "auto"),
+    ("deepseek_v3", "Q8_0", "auto"), ("llama4_text", "F32", "q8_0"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("family", "codec", "kv"),
+    [DRAFTED[0], *(pytest.param(*case, marks=pytest.mark.load) for case in DRAFTED[1:])],
+)
+def test_a_model_is_always_right_as_its_own_draft(family: str, codec: str, kv: str) -> None:
+    """What it draws from its own K and V, in other passes and at other times, are the same bits."""
+    ops = real_ops("cpu")
+    shape: dict[str, int] = (GROUPS | TINY).get(family, {})
+    if codec == "Q4_K":
+        shape |= {"hidden_size": 256, "intermediate_size": 256, "num_attention_heads": 8}
+    model = load_model(tiny_checkpoint(family, codec, logit_scale=2.0, **shape), ops)  # type: ignore[arg-type]
+    count = 12 if (family, codec, kv) == DRAFTED[0] else 64
+    for is_short in (False, True):
+        check_streams(
+            model, ops, cases(count, random.Random(count)), {"kv_cache_dtype": kv}, model,
+            is_short=is_short,
+        )  # fmt: skip
+
+
+@pytest.mark.load
+@pytest.mark.parametrize(
+    ("family", "of_draft", "codec", "seed"),
+    [
+        ("qwen3", "qwen3", "Q4_0", 0),
+        ("llama", "gemma2", "BF16", 1),
+        ("gemma2", "llama", "F32", 2),
+        ("qwen3", "gpt_oss", "BF16", 3),
+    ],
+)
+def test_a_draft_of_other_weights_and_layers_changes_no_bit(
+    family: str, of_draft: str, codec: str, seed: int
+) -> None:
+    ops = real_ops("cpu")
+    shapes: list[dict[str, int]] = [(GROUPS | TINY).get(name, {}) for name in (family, of_draft)]
+    model = load_model(tiny_checkpoint(family, "Q8_0", logit_scale=2.0, **shapes[0]), ops)  # type: ignore[arg-type]
+    other = tiny_checkpoint(of_draft, codec, seed, logit_scale=2.0, **shapes[1])  # type: ignore[arg-type]
+    draft = load_model(other, ops)
+    for is_short in (False, True):
+        check_streams(model, ops, cases(64, random.Random(64)), {}, draft, is_short=is_short)
+
+
 @pytest.mark.load
 @pytest.mark.parametrize(("codec", "kv"), [("BF16", "f32"), ("Q8_0", "bf16")])
 @pytest.mark.parametrize("family", TINY)
@@ -255,6 +306,19 @@ def check_64_streams(checkpoint: Checkpoint, kv: str, monkeypatch: pytest.Monkey
     assert any(hit > BLOCK_SIZE and hit % BLOCK_SIZE for hit in hits) and copied
 
 
+def drafting(
+    draft: Model, model: Model, ops: Ops, kinds: dict[str, str], entries: int
+) -> DraftModel:
+    """The draft with a pool for so many entries of tables, which is too small for all."""
+    config = EngineConfig(block_size=BLOCK_SIZE, **kinds)  # type: ignore[arg-type]
+    layout = draft.cache_layout.stored_as(kinds_of(config, draft.weight_codec))
+    blocks = entries * layout.num_tables
+    plan = plan_kv_cache(
+        draft, msgspec.structs.replace(config, num_gpu_blocks_override=blocks, max_model_len=100)
+    )
+    return DraftModel(draft, ops, plan, num_tokens=NUM_TOKENS, vocab_size=model.vocab_size)
+
+
 class Guesses:
     """Half of the time nothing, so that drafts are those of the engine's own sources; else the
     request's next tokens, some of them wrong from a place on."""
@@ -290,20 +354,34 @@ def check_together_is_what_alone_is(
 
 
 def check_streams(
-    model: Model, ops: Ops, requests: list[Case], kinds: dict[str, str]
+    model: Model,
+    ops: Ops,
+    requests: list[Case],
+    kinds: dict[str, str],
+    draft: Model | None = None,
+    *,
+    is_short: bool = True,
 ) -> dict[str, Collected]:
-    """What each request got among all, which is what it gets alone."""
+    """What each request got among all, which is what it gets alone.
+
+    draft: a model that drafts are from; None for those of texts and of some that know the answer.
+    is_short: of blocks, so that requests are preempted; else most steps have drafts, which nobody
+    waits for.
+    """
     count = len(requests)
     asked = EngineConfig(**kinds)  # type: ignore[arg-type]
     layout = model.cache_layout.stored_as(kinds_of(asked, model.weight_codec))
     tables = layout.num_tables
 
-    def core(proposers: Sequence[Proposer] = (), **settings: object) -> EngineCore:
+    def core(
+        proposers: Sequence[Proposer] = (), draft: DraftModel | None = None, **settings: object
+    ) -> EngineCore:
         given = {"block_size": BLOCK_SIZE, "max_num_seqs": 64, **kinds, **settings}
         config = EngineConfig(**given)  # type: ignore[arg-type]
         return EngineCore(
-            model, ops, config, num_tokens=NUM_TOKENS, eos_token_ids=(EOS,), proposers=proposers
-        )
+            model, ops, config, num_tokens=NUM_TOKENS, eos_token_ids=(EOS,), proposers=proposers,
+            draft=draft,
+        )  # fmt: skip
 
     expected: dict[str, Collected] = {}
     for case in requests:
@@ -313,10 +391,16 @@ def check_streams(
         drain(alone, expected)
     # Enough blocks for about a quarter of the requests at a time, which hold less with windows.
     entries = max(10, count // 6) if tables > 1 else max(16, count * 3 // 8)
+    entries, budget = (entries, 48) if is_short else (10 * count, 512)
     answers = {name: answer.token_ids for name, answer in expected.items()}
     busy = core(
-        [Guesses(answers)], num_gpu_blocks_override=entries * tables, max_num_batched_tokens=48,
-        speculative_config='{"adaptive": false, "num_speculative_tokens": 5}',
+        [Guesses(answers)] if draft is None else [],
+        None if draft is None else drafting(draft, model, ops, kinds, entries),
+        num_gpu_blocks_override=entries * tables, max_num_batched_tokens=budget,
+        speculative_config=json.dumps(
+            {"adaptive": False, "num_speculative_tokens": 5}
+            | ({} if draft is None else {"model": "m"})
+        ),
     )  # fmt: skip
     together: dict[str, Collected] = {}
     step = 0
@@ -336,9 +420,16 @@ def check_streams(
         assert step < 5000
     stats = busy.stats()
     # Within windows few requests that end early hold too little to push each other out.
-    assert stats.num_preemptions > 0 or (tables > 1 and count < 64)
+    assert stats.num_preemptions > 0 or (tables > 1 and count < 64) or not is_short
     assert stats.prefix_hits_tokens > 0
-    assert 0 < stats.spec_accepted_tokens < stats.spec_draft_tokens
+    assert stats.spec_draft_failures == 0 < stats.spec_draft_tokens
+    assert stats.spec_draft_tokens > 2 * count or is_short
+    if draft is model:
+        assert stats.spec_accepted_tokens == stats.spec_draft_tokens
+    elif draft is None:
+        assert 0 < stats.spec_accepted_tokens < stats.spec_draft_tokens
+    elif not is_short:
+        assert stats.spec_accepted_tokens < stats.spec_draft_tokens
     for case in requests:
         got, own = together[case.submit.request_id], expected[case.submit.request_id]
         length = len(got.token_ids)

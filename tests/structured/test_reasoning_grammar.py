@@ -8,10 +8,13 @@ import pytest
 
 from headrace.answer_formats.call_syntax import ReasoningFormat, ThinkTags
 from headrace.answer_formats.formats import REASONING_FORMATS, reasoning_format
+from headrace.errors import RequestError
 from headrace.structured.compile import compile_grammar, validate
+from headrace.structured.composition import Composition
 from headrace.structured.grammar import Grammar
 from headrace.structured.json_schema.grammar import of_schema
 from headrace.structured.reasoning import after_reasoning
+from headrace.structured.request import grammar_of
 from tests.structured.matching import Language
 from tests.structured.walking import special_of, walker_over_bytes
 
@@ -53,6 +56,76 @@ def test_any_grammar_may_follow_reasoning(
         for text in invalid:
             assert not has(f"{before}Hm.</think>\n\n{text}"), text
         assert not has(f"{before}Hm.")
+
+
+CYCLE = {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}
+WITHOUT_TEXT: list[dict[str, object]] = [
+    {"guided_regex": r"[^\s\S]"},
+    {"grammar": "root ::= root"},
+    {"guided_json": {"$ref": "#"}},
+    {"guided_json": {"allOf": [{"$ref": "#"}]}},
+    {"guided_json": {"$ref": "#/$defs/a", "$defs": CYCLE}},
+]
+
+
+@pytest.mark.parametrize("opened", [None, False, True])
+@pytest.mark.parametrize("fields", WITHOUT_TEXT, ids=str)
+@pytest.mark.parametrize("format", ["think", "harmony"])
+def test_no_text_behind_reasoning_is_refused_as_no_text_alone(
+    fields: dict[str, object], opened: bool | None, format: str
+) -> None:
+    grammar = grammar_of(fields)
+    assert grammar is not None
+    if opened is not None:
+        reasoning = reasoning_format(format)
+        special = special_of(walker_over_bytes(THINK))
+        grammar = after_reasoning(grammar, reasoning, opened=opened, special=special)
+    with pytest.raises(RequestError, match="no text belongs to it") as refused:
+        validate(grammar, param="response_format")
+    assert (refused.value.code, refused.value.param) == ("invalid_grammar", "response_format")
+
+
+LONG = {"type": "string", "minLength": 2}
+FAULTS: list[tuple[dict[str, object], str, str]] = [
+    ({"oneOf": [{"type": "string"}, LONG]}, "oneOf", "#/oneOf"),
+    ({"properties": {"a": {"oneOf": [LONG, LONG]}}}, "oneOf", "#/properties/a/oneOf"),
+    ({"patternProperties": {"^a": {}, "a$": {}}}, "patternProperties", "#/patternProperties"),
+    ({"properties": {"a": {"type": "strnig"}}}, "type", "#/properties/a/type"),
+    ({"items": {"type": [3]}}, "type", "#/items/type"),
+    ({"type": "number", "multipleOf": 0}, "multipleOf", "#/multipleOf"),
+    ({"type": "integer", "minimum": 5, "maximum": 3}, "minimum", "#/minimum"),
+    (
+        {"type": "object", "properties": {"a": {"$ref": "#/$defs/x"}}, "required": ["a"],
+         "$defs": {"x": {"type": "string", "minLength": 5, "maxLength": 3}}},
+        "minLength", "#/$defs/x/minLength",
+    ),
+    ({"type": "object", "required": ["a"], "additionalProperties": False}, "required",
+     "#/required"),
+    ({"enum": []}, "enum", "#/enum"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("behind", [False, True], ids=["alone", "behind reasoning"])
+@pytest.mark.parametrize(("schema", "keyword", "pointer"), FAULTS, ids=str)
+def test_a_fault_of_a_schema_is_named_by_keyword_and_pointer_wherever_it_stands(
+    schema: dict[str, object], keyword: str, pointer: str, behind: bool
+) -> None:
+    with pytest.raises(RequestError) as refused:
+        grammar = of_schema(schema, "schema")
+        if behind:
+            think = reasoning_format("think")
+            grammar = after_reasoning(grammar, think, opened=False, special={})
+        validate(grammar, param="schema")
+    assert f"'{keyword}'" in str(refused.value)
+    assert re.search(rf" {re.escape(pointer)}(?=[: ]|$)", str(refused.value)), refused.value
+    assert "coerce_one_of" not in str(refused.value)
+
+
+def test_a_part_that_begins_with_a_control_token_has_texts() -> None:
+    walker = walker_over_bytes(THINK)
+    rules = Composition(special_of(walker))
+    inner = rules.part(Composition(special_of(walker)).grammar(rules.text("<think>a")))
+    validate(rules.grammar(inner))
 
 
 def test_an_answer_keeps_its_marks_and_ends_reasoning_at_the_first() -> None:

@@ -15,9 +15,11 @@ from hypothesis.extra import numpy as hnp
 from benchmarks.random_rows import random_rows
 from headrace.errors import CheckpointError
 from headrace.weights.codecs import CODECS, get_codec
+from headrace.weights.codecs.points import POINTED
 
-SEARCHED_ALWAYS = ("Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS")
-# Kinds whose bytes follow from a formula; what is searched for is in test_search.py.
+SEARCHED_ALWAYS = ("Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS", *POINTED)
+# Kinds whose bytes follow from a formula; what is searched for is in test_search.py and
+# test_points.py.
 NAMES = tuple(
     name for name, codec in CODECS.items() if codec.can_encode and name not in SEARCHED_ALWAYS
 )

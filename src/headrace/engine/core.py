@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from headrace.config.settings import EngineConfig
 from headrace.engine.answers import output, prefilled, started
+from headrace.engine.drafts.draft_model import DraftModel
 from headrace.engine.drafts.forced_spans import ForcedSpans
 from headrace.engine.drafts.proposer import Drafter, Proposer
 from headrace.engine.drafts.speculative_config import read_speculative_config, speculation_of
@@ -80,6 +81,7 @@ class EngineCore:
         machine: Machine | None = None,
         vocabulary: Callable[[], Vocabulary] | None = None,
         proposers: Sequence[Proposer] = (),
+        draft: DraftModel | None = None,
     ) -> None:
         """num_tokens: ids below it may be sampled. plan: made from config and memory if None.
 
@@ -89,6 +91,8 @@ class EngineCore:
         model whose ids have no text.
 
         proposers: sources of drafts, asked where no token is certain, in this order.
+
+        draft: the model that config.speculative_config names, if it names one.
 
         draw_seed: gives the seed of a request that names none. Raises ConfigError when the KV
         cache cannot be what the config asks for.
@@ -105,6 +109,7 @@ class EngineCore:
         self._speculation = speculation_of(
             read_speculative_config(config.speculative_config or "auto"),
             shares=config.enable_prefix_caching,
+            model=draft,
         )
         forced = [ForcedSpans()] if config.enable_forced_spans else []
         self.scheduler = Scheduler(
@@ -134,6 +139,7 @@ class EngineCore:
         self._model = model
         self._ops = ops
         self._plan = plan
+        self._draft = draft
         self._eos = frozenset(eos_token_ids)
         self._clock = clock
         self._draw_seed = draw_seed
@@ -320,6 +326,7 @@ class EngineCore:
             spec_drafts=totals.drafts,
             spec_draft_tokens=totals.draft_tokens,
             spec_accepted_tokens=totals.accepted_tokens,
+            spec_draft_failures=0 if self._draft is None else self._draft.num_left_out,
             spec_accepted_by_position=dict(totals.accepted_by_position),
             prefix_queries_tokens=totals.prefix_queries_tokens,
             prefix_hits_tokens=totals.prefix_hits_tokens,
@@ -346,6 +353,7 @@ class EngineCore:
             kv=self.kv,
             machine=self._machine,
             phases_s=self.phases_s,
+            draft=self._draft,
         )
 
     def warm_up(self) -> None:
@@ -359,11 +367,15 @@ class EngineCore:
         ((tokens, _),) = self._runner.run([Row(probe, 0, 1, True)])
         if tokens[0].error is not None:
             raise HeadraceError(f"the model does not work: {tokens[0].error}")
+        if self._draft is not None:
+            self._draft.warm_up()
 
     def check(self) -> None:
         """AssertionError where blocks, holders or states do not add up; for tests, after a step."""
         running, waiting = self.scheduler.running, self.scheduler.waiting
         self.kv.check(running)
+        if self._draft is not None:
+            self._draft.cache.check()
         assert all(one.state is State.RUNNING for one in running)
         assert running == sorted(running, key=attrgetter("rank")), "running is out of order"
         assert len(waiting) == len(set(waiting))
@@ -375,7 +387,10 @@ class EngineCore:
 
     def _audit(self) -> None:
         """With nothing left to do every block is free or cached; count it where one is not."""
-        kv = self.kv
+        for kv in [self.kv] if self._draft is None else [self.kv, self._draft.cache.kv]:
+            self._audit_blocks(kv)
+
+    def _audit_blocks(self, kv: KVCache) -> None:
         if kv.num_owned == 0 and kv.num_free + kv.num_cached == kv.num_blocks:
             return
         self._kv_accounting_errors += 1

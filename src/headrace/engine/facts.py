@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from headrace.engine.drafts.draft_model import DraftModel
 from headrace.engine.kv.kv_cache import KVCache
 from headrace.engine.kv.kv_sizes import most_held
 from headrace.engine.limits import Limits
@@ -23,6 +24,7 @@ def info_of(
     kv: KVCache,
     machine: Machine | None,
     phases_s: Mapping[str, float],
+    draft: DraftModel | None = None,
 ) -> EngineInfo:
     """The facts of an engine of these parts. machine: what was measured of this one, if it was."""
     codec = model.weight_codec
@@ -54,6 +56,9 @@ def info_of(
         kv_groups=_groups(kv),
         expert_cache_bytes=None if experts is None else experts.limit_bytes,
         scheduling_policy=limits.scheduling_policy,
+        draft_model_type="" if draft is None else draft.model.model_type,
+        draft_weight_bytes=0 if draft is None else draft.model.weight_bytes,
+        draft_kv_bytes=0 if draft is None else draft.plan.num_blocks * draft.plan.block_bytes,
     )
 
 

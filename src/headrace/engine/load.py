@@ -13,7 +13,8 @@ from headrace.engine.core import EngineCore
 from headrace.engine.drafts.proposer import Proposer
 from headrace.engine.drafts.speculative_config import read_speculative_config
 from headrace.engine.grammars.vocabulary import vocabulary_maker
-from headrace.engine.memory.expert_memory import plan_weights
+from headrace.engine.load_draft import draft_beside, load_draft, open_draft
+from headrace.engine.memory.expert_memory import PlannedModel, plan_together
 from headrace.engine.memory.kv_memory import plan_kv_cache
 from headrace.models import load_model
 from headrace.ops import make_ops
@@ -63,7 +64,12 @@ def load_engine(
         phases.seconds["import"] = clock() - started_s
     with phases("open"):
         checkpoint = open_checkpoint(resolve_model(config.model))
-        weights = plan_weights(checkpoint, config)
+        name = read_speculative_config(config.speculative_config or "auto").model
+        draft_checkpoint = open_draft(name, checkpoint, config)
+        planned = [PlannedModel(checkpoint, config)]
+        if draft_checkpoint is not None:
+            planned.append(PlannedModel(draft_checkpoint, config))
+        weights = plan_together(planned)
     with phases("backend"):
         ops = make_ops(
             config.backend,
@@ -79,8 +85,22 @@ def load_engine(
             ignore_config_keys=config.ignore_config_keys,
             progress=progress,
         )
+        draft_model = load_draft(draft_checkpoint, ops, config)
     with phases("kv_cache"):
         num_tokens = count_tokens(checkpoint.tokenizer, model.vocab_size)
+        plan = plan_kv_cache(model, config, reserved_bytes=weights.reserved_bytes)
+        draft = None
+        if draft_model is not None:
+            draft, plan = draft_beside(
+                model,
+                draft_model,
+                ops,
+                config,
+                plan,
+                num_tokens=num_tokens,
+                reserved_bytes=weights.reserved_bytes,
+                clock=clock,
+            )
         core = EngineCore(
             model,
             ops,
@@ -88,7 +108,8 @@ def load_engine(
             num_tokens=num_tokens,
             eos_token_ids=checkpoint.eos_token_ids,
             clock=clock,
-            plan=plan_kv_cache(model, config, reserved_bytes=weights.reserved_bytes),
+            plan=plan,
+            draft=draft,
             machine=stored_machine(os.environ),
             vocabulary=vocabulary_maker(checkpoint.tokenizer, num_tokens, config.tokenizer_pre),
             proposers=proposers,

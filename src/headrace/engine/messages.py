@@ -180,6 +180,11 @@ class EngineInfo(msgspec.Struct, frozen=True):
     expert_cache_bytes: int | None = None
     """Of memory for packed experts, of which the others stay in the file; None where all experts
     are packed at load."""
+    draft_model_type: str = ""
+    """The family of the draft model; "" without one."""
+    draft_weight_bytes: int = 0
+    draft_kv_bytes: int = 0
+    """With `draft_weight_bytes`: what the draft model takes beside the model."""
     length_cause: str = ""
     """What keeps requests at max_model_len where neither a setting nor the positions that the model
     was made for do; "" where one of these does."""
@@ -258,6 +263,8 @@ class Stats(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """Of them, those that were drawn."""
     spec_accepted_by_position: dict[int, int] = {}
     """The same, by their place among the drafts of their row, from 0."""
+    spec_draft_failures: int = 0
+    """Requests for which a draft model gave nothing usable, and which went on without it."""
     prefix_queries_tokens: int = 0
     prefix_hits_tokens: int = 0
     num_preemptions: int = 0

@@ -16,7 +16,7 @@ from headrace.engine.drafts.proposer import NO_DRAFTS
 from headrace.engine.grammars.constraint import Look
 from headrace.engine.grammars.masks import Looks, MaskMaker
 from headrace.engine.kv.block_tables import BlockTables
-from headrace.engine.kv.kv_cache import Copy
+from headrace.engine.kv.copies import Copy, apart
 from headrace.engine.messages import TokenLogprob
 from headrace.engine.model import Model
 from headrace.engine.sampling.sampler import NOTHING_DRAWN, DrawPosition, SampledToken, Sampler
@@ -163,23 +163,6 @@ class Runner:
             block_tables=self._tables.of([row.request for row in rows]),
             logit_rows=logit_rows,
         )
-
-
-def apart(copies: Sequence[Copy]) -> list[list[Copy]]:
-    """The copies in runs in which no block is written that another copy reads or writes, so that
-    the order within a run is of no account.
-    """
-    runs: list[list[Copy]] = []
-    read: set[int] = set()
-    written: set[int] = set()
-    for source, target in copies:
-        if not runs or source in written or target in written or target in read:
-            runs.append([])
-            read, written = set(), set()
-        runs[-1].append((source, target))
-        read.add(source)
-        written.add(target)
-    return runs
 
 
 def _logit_rows(rows: Sequence[Row], query_start: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:

@@ -17,18 +17,21 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from headrace.errors import RequestError
-from headrace.structured.composition import UNFORCED, choice_pattern
+from headrace.structured.composition import UNFORCED, bodies, choice_pattern
 from headrace.structured.give_way import give_way
 from headrace.structured.grammar import Grammar
-from headrace.structured.json_schema.fault import place_of
+from headrace.structured.json_schema.fault import place_of, unsatisfiable_place
 from headrace.structured.json_schema.grammar import COMPACT
 from headrace.structured.json_schema.walk import UNSUPPORTED_SCHEMA, pointer_text
 from headrace.structured.limits import (
     DEFAULT,
     GRAMMAR_TOO_LARGE,
     INVALID_GRAMMAR,
+    NO_TEXT,
     GrammarLimits,
+    composed_parts,
     is_beyond_a_limit,
+    is_without_text,
     json_of,
 )
 
@@ -161,8 +164,14 @@ def compile_grammar(
 
 
 def validate(grammar: Grammar, limits: GrammarLimits = DEFAULT, param: str = "grammar") -> None:
-    """Raises RequestError, as `compile_grammar` does, without the tokens of any model."""
+    """Raises RequestError, as `compile_grammar` does, without the tokens of any model; also where
+    no text belongs to a part of a composed grammar, which its first mask may not show."""
     _compiled(grammar, _bytes_alone(), limits, param)
+    if grammar.kind == "composed":
+        for body in bodies(composed_parts(grammar, param)):
+            # A schema that does not refer to itself is refused as a part of the whole.
+            if body.kind != "json_schema" or '"$ref"' in body.text:
+                _compiled(body, _bytes_alone(), limits, param)
 
 
 @cache
@@ -194,6 +203,10 @@ def _compiled(
         reason = matcher.get_error()
         if grammar.kind == "json_schema":
             _refuse_place(json_of(grammar, param), reason, tokenizer, bounds, param)
+        elif grammar.kind == "composed":
+            for body in bodies(composed_parts(grammar, param)):
+                if body.kind == "json_schema":
+                    _compiled(body, tokenizer, limits, param)
         raise _refusal(reason, param)
     return matcher
 
@@ -214,7 +227,17 @@ def _refuse_place(
             lambda: LLMatcher(tokenizer, source, log_level=0, limits=bounds)
         ).get_error()
 
-    place = place_of(schema, reason, refusal_of) if isinstance(schema, dict) else None
+    if not isinstance(schema, dict):
+        return
+    if (fault := unsatisfiable_place(schema, reason, refusal_of)) is not None:
+        pointer, keyword, why = fault
+        raise RequestError(
+            f"{param}: no value satisfies the keyword {keyword!r} at "
+            f"{pointer_text((*pointer, keyword))}: {why}",
+            param=param,
+            code=INVALID_GRAMMAR,
+        )
+    place = place_of(schema, reason, refusal_of)
     if place is not None:
         pointer, keyword = place
         raise RequestError(
@@ -333,8 +356,8 @@ def _refusal(reason: str, param: str) -> RequestError:
         # An expression is repeated with a mark under its fault, and the fault itself comes last.
         fault = next((line for line in reversed(lines) if line.startswith("error: ")), "")
         first = f"{first} {fault.removeprefix('error: ')}".rstrip()
-    if first.startswith("NoExtension"):
-        first = "no text belongs to it"
+    if is_without_text(first):
+        first = NO_TEXT
     if len(first) > _MAX_REASON_CHARS:
         first = f"{first[:_MAX_REASON_CHARS]}..."
     return RequestError(

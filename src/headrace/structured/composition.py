@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -113,6 +113,23 @@ def parts_of(grammar: Grammar) -> list[dict[str, Any]]:
     if grammar.kind == "choice":
         pattern = choice_pattern(msgspec.json.decode(grammar.text))
     return [{"lark_grammar": f"start: {slashed(pattern)}"}]
+
+
+def bodies(parts: Sequence[Mapping[str, Any]]) -> Iterator[Grammar]:
+    """The named ones of the parts of a composed grammar, each as a grammar of its own."""
+    named = {part["name"]: part for part in parts if "name" in part}
+    for name, part in named.items():
+        if "json_schema" in part:
+            yield Grammar("json_schema", msgspec.json.encode(part["json_schema"]).decode())
+            continue
+        used = [name]
+        for each in used:  # grows meanwhile
+            found = _REFERENCE.finditer(named[each].get("lark_grammar", ""))
+            referred = dict.fromkeys(reference["name"] for reference in found)
+            used += [other for other in referred if other in named and other not in used]
+        unnamed = {"lark_grammar": part["lark_grammar"]}
+        whole = {"grammars": [unnamed, *(named[each] for each in used[1:])]}
+        yield Grammar("composed", msgspec.json.encode(whole).decode())
 
 
 def choice_pattern(choices: Sequence[str]) -> str:

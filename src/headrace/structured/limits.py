@@ -166,6 +166,15 @@ def is_of_states(reason: str) -> bool:
     return "too many states" in reason
 
 
+NO_TEXT = "no text belongs to it"
+
+
+def is_without_text(reason: str) -> bool:
+    """Whether these words of llguidance are about a grammar of no text, or of none that goes on
+    as the answer has begun."""
+    return reason.lstrip().startswith("NoExtension")
+
+
 def _longest_literal(grammar: Grammar, param: str) -> int:
     """Bytes of the longest text that an answer has to repeat in one go; of schemas, none."""
     if grammar.kind == "choice":

@@ -138,6 +138,11 @@ def _steps(make: Families, counts: EngineCounts) -> Iterator[Metric]:
         "Steps whose batch failed and was run again request by request.",
         counts.failed_steps,
     )
+    yield make.counter(
+        "headrace:spec_decode_draft_failures",
+        "Requests for which a draft model gave nothing usable, and which went on without it.",
+        counts.spec_draft_failures,
+    )
 
 
 def _events(make: Families, counts: EngineCounts) -> Iterator[Metric]:

@@ -9,13 +9,13 @@ import pytest
 
 from headrace.config.settings import EngineConfig
 from headrace.engine.core import EngineCore
-from headrace.engine.kv.kv_cache import Copy, KVCache
+from headrace.engine.kv.copies import Copy, apart
+from headrace.engine.kv.kv_cache import KVCache
 from headrace.engine.kv.lifetimes import Lifetimes
 from headrace.engine.kv.prefix_tree import HOLLOW, Miss, Node, Part, PrefixTree
 from headrace.engine.messages import Submit
 from headrace.engine.params import SamplingParams
 from headrace.engine.request import Request
-from headrace.engine.runner import apart
 from headrace.models import load_model
 from headrace.models.layer_cache import CacheGroup
 from tests.engine.expected import answer

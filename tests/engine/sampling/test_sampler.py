@@ -13,7 +13,6 @@ from headrace.engine.sampling.sampler import (
     LOGPROB_FLOOR,
     DrawPosition,
     Sampler,
-    _sampling_rows,
     uniform,
 )
 from headrace.ops.sampling_rows import UnusableLogitsError
@@ -116,7 +115,8 @@ def test_backends_say_which_row_is_unusable_and_tell_it_from_mistakes(backend: s
     ops = real_ops(backend)
     rows = logits(4)
     rows[2, 5] = np.nan
-    wanted = _sampling_rows([place(temperature=1.0, seed=i) for i in range(4)])
+    places = [place(temperature=1.0, seed=i) for i in range(4)]
+    wanted = Sampler(ops, NUM_TOKENS)._rows_at(places, (), ())
     chosen = np.zeros(4, np.int32)
     with pytest.raises(UnusableLogitsError, match="row 2 of logits holds NaN") as caught:
         ops.sample(rows, wanted, NUM_TOKENS)

@@ -182,7 +182,7 @@ def test_engine_metrics_are_the_engines_figures(start: Start) -> None:
         blocks_cached=18, blocks_owned=16, steps=7, step_s=0.125, step_tokens=9, prompt_tokens=100,
         generation_tokens=50, computed_tokens=140, prefix_queries_tokens=90,
         prefix_hits_tokens=40, num_preemptions=2, miss_reasons={"salt": 5},
-        failed_steps=6, kv_accounting_errors=8,
+        failed_steps=6, spec_draft_failures=3, kv_accounting_errors=8,
     )  # fmt: skip
     server = start(engine)
     samples = server.metrics()
@@ -201,6 +201,7 @@ def test_engine_metrics_are_the_engines_figures(start: Start) -> None:
         f"headrace:last_step_tokens{LABELS}": 9,
         f"headrace:computed_tokens_total{LABELS}": 140,
         f"headrace:failed_steps_total{LABELS}": 6,
+        f"headrace:spec_decode_draft_failures_total{LABELS}": 3,
         f"headrace:kv_accounting_errors_total{LABELS}": 8,
         f"headrace:engine_up{LABELS}": 1,
         f'headrace:kv_blocks{{{own},state="cached"}}': 18,

@@ -108,6 +108,25 @@ def test_importance_weighs_the_columns_of_its_tensor_alone(model: Path, tmp_path
     assert file.metadata["quantize.imatrix.chunks_count"] == 3
 
 
+@pytest.mark.parametrize(
+    "mix", ["IQ3_XXS", "IQ2_M", "IQ2_S", "IQ2_XS", "IQ2_XXS", "IQ1_M", "IQ1_S"]
+)
+def test_kinds_of_few_bits_are_refused_without_importance(
+    model: Path, tmp_path: Path, mix: str
+) -> None:
+    with pytest.raises(ConfigError, match="of no use without importance: measure it with headrace"):
+        made(model, tmp_path / "out.gguf", mix)
+    assert names_in(tmp_path) == []
+
+
+def test_importance_without_a_tensor_of_few_bits_is_refused(model: Path, tmp_path: Path) -> None:
+    name = "blk.0.ffn_down.weight"
+    sums = {name: ColumnSums(np.ones((1, FFN), np.float32), np.array([4], np.float32))}
+    write_importance(tmp_path / "im.gguf", ImportanceFile(sums, ("text",), 3, 512))
+    with pytest.raises(ConfigError, match="which the file of --imatrix does not have"):
+        made(model, tmp_path / "out.gguf", "IQ1_S", importance=tmp_path / "im.gguf")
+
+
 def test_importance_of_experts_weighs_each_with_its_own(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     name, values = "blk.0.ffn_up_exps.weight", rng.standard_normal((3, 8, WIDTH)).astype(np.float32)

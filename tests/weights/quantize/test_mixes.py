@@ -73,7 +73,7 @@ def test_names_of_mixes_may_be_short_and_of_any_case() -> None:
         ("ffn_down", "is not PATTERN=KIND"),
         ("=Q8_0", "is not PATTERN=KIND"),
         ("ffn_down=Q9", "'Q9' is not a kind that can be made; these are: F32"),
-        ("ffn_down=IQ3_S", "not a kind that can be made"),
+        ("ffn_down=Q2_0", "not a kind that can be made"),
         ("ffn_(down=Q8_0", "is not a regular expression"),
     ],
 )

@@ -18,10 +18,12 @@ by what came. For a request whose guesses are of no use it is made less and less
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from headrace.engine.drafts.acceptance import Acceptance, Shares
+from headrace.engine.drafts.draft_model import DraftModel
+from headrace.engine.drafts.model_drafts import DraftRoom, ModelDrafts
 from headrace.engine.drafts.source import DraftSource, Guess
 from headrace.engine.drafts.step_costs import StepCosts
 from headrace.engine.request import Request
@@ -34,7 +36,7 @@ MOST_IDLE_TOKENS = 4
 """Tokens for which a request whose guesses were of no use is left alone, at most."""
 PLAIN_STEP_EVERY = 64
 """Steps in a row in which somebody drafts, after which one is left without: what that costs has to
-be known."""
+be known. In the beginning FIRST_PLAIN_STEPS of them, and twice as many each time."""
 
 
 class _Pending(NamedTuple):
@@ -62,11 +64,18 @@ class Speculation:
     """The sources of guesses of one engine, and what was learned of them and of its steps."""
 
     def __init__(
-        self, sources: Sequence[DraftSource], *, most_drafts: int, adaptive: bool = True
+        self,
+        sources: Sequence[DraftSource],
+        *,
+        most_drafts: int,
+        adaptive: bool = True,
+        model: DraftModel | None = None,
+        most_of_model: int = 0,
     ) -> None:
         """sources: in the order in which they are asked. most_drafts: of a row. adaptive: take as
-        many as pay; otherwise as many as there are."""
+        many as pay; otherwise as many as there are. model: drafts where sources have nothing."""
         self._sources = tuple(sources)
+        self.model = model
         self._most = most_drafts
         self._adaptive = adaptive
         self._acceptance = [Acceptance() for _ in sources]
@@ -75,6 +84,10 @@ class Speculation:
         self._taken: dict[Request, Sequence[int]] = {}
         """The drafts of the step that began."""
         self._steps_with_drafts = 0
+        self._plain_step_after = FIRST_PLAIN_STEPS
+        self._of_model: ModelDrafts | None = None
+        if model is not None:
+            self._of_model = ModelDrafts(model, self._costs, most=most_of_model, adaptive=adaptive)
 
     def begin_step(
         self, requests: Sequence[tuple[Request, int]], batch: int, most: int = 1 << 30
@@ -82,6 +95,7 @@ class Speculation:
         """A step begins in which `batch` requests decode, of which these may have so many drafts
         each, and at most `most` together."""
         self._taken.clear()
+        hopes: dict[Request, float] = {}
         guesses = [
             (request, pending, history)
             for request, room in requests
@@ -93,22 +107,47 @@ class Speculation:
             for request, pending, history in guesses:
                 history.idle_tokens = 0
                 self._taken[request] = pending.guess.token_ids
+            self._add_of_model(requests, hopes, batch, most)
             return
         chances = [
             self._chances(pending.source, history, pending.guess) for _, pending, history in guesses
         ]
         counts = self._counts(batch, most, chances)
-        for (request, pending, history), count in zip(guesses, counts, strict=True):
+        for (request, pending, history), count, own in zip(guesses, counts, chances, strict=True):
             if count:
                 history.idle_tokens = 0
                 self._taken[request] = pending.guess.token_ids[:count]
+                hopes[request] = sum(own[:count])
             else:
                 self._rest(history, len(request.token_ids))
-        self._steps_with_drafts = self._steps_with_drafts + 1 if self._taken else 0
-        few = self._costs.num_seen < FIRST_PLAIN_STEPS
-        if few or self._steps_with_drafts > PLAIN_STEP_EVERY:
+        is_due = self._steps_with_drafts > self._plain_step_after
+        if is_due or self._costs.num_seen < FIRST_PLAIN_STEPS:
             self._steps_with_drafts = 0
+            if is_due:
+                self._plain_step_after = min(PLAIN_STEP_EVERY, 2 * self._plain_step_after)
             self._taken.clear()
+            return
+        self._add_of_model(requests, hopes, batch, most)
+        self._steps_with_drafts = self._steps_with_drafts + 1 if self._taken else 0
+
+    def _add_of_model(
+        self,
+        requests: Sequence[tuple[Request, int]],
+        hopes: Mapping[Request, float],
+        batch: int,
+        most: int,
+    ) -> None:
+        """Take drafts of the model where they promise more than what is taken already. hopes: how
+        many of that are expected to be right."""
+        if self._of_model is None:
+            return
+        taken = self._taken
+        wanted = [
+            DraftRoom(request, room, len(taken.get(request, ())), hopes.get(request, 0.0))
+            for request, room in requests
+            if request.params.speculation and (self._adaptive or request not in taken)
+        ]
+        taken |= self._of_model.guess(batch, wanted, most)
 
     def drafts(self, request: Request, room: int) -> Sequence[int]:
         """The drafts of a row of the step that began, at most so many; empty where none pay."""
@@ -117,6 +156,8 @@ class Speculation:
 
     def note(self, request: Request, num_before: int, token_ids: Sequence[int]) -> None:
         """A row gave a request these tokens, which had so many before."""
+        if self._of_model is not None:
+            self._of_model.note(request, num_before, token_ids)
         history = self._histories.get(request)
         if history is None or history.pending is None:
             return
@@ -128,15 +169,24 @@ class Speculation:
 
     def note_step(self, batch: int, num_tokens: int, seconds: float) -> None:
         """A step that only decoded, of so many requests and tokens, took so long."""
+        if self._of_model is not None:
+            self._of_model.note_step(seconds)
+            seconds -= self._of_model.seconds
         self._costs.note(batch, num_tokens, seconds)
 
     def clear(self) -> None:
         """Drop what sources keep of requests that have ended."""
         for source in self._sources:
             source.clear()
+        if self.model is not None:
+            self.model.clear()
 
     def forget(self, request: Request) -> None:
         """The request has ended."""
+        if self.model is not None:
+            self.model.forget(request)
+        if self._of_model is not None:
+            self._of_model.forget(request)
         if self._histories.pop(request, None) is not None:
             for source in self._sources:
                 source.forget(request)

@@ -3,6 +3,7 @@
 auto                                       every source that costs nothing: ngram and suffix
 none                                       no drafts but those that a grammar forces
 {"method": "ngram", "num_speculative_tokens": 8, "prompt_lookup_max": 6}
+{"method": "draft_model", "model": "PATH", "num_speculative_tokens": 5}
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from headrace.engine.drafts.draft_model import DraftModel
 from headrace.engine.drafts.past_answers import PastAnswers
 from headrace.engine.drafts.prompt_lookup import PromptLookup
 from headrace.engine.drafts.source import DraftSource
@@ -22,6 +24,10 @@ MOST_DRAFTS = 16
 """Of a row, where the setting names no number: products of up to 17 rows cost little more than one
 where weights come from memory, and less pays beyond that."""
 
+MOST_OF_MODEL = 5
+"""Of a row, of a draft model: each of its drafts is a pass, and a request's chance to reach a later
+one falls."""
+
 _FLAG = "--speculative-config"
 Tokens = Annotated[int, Meta(ge=1, le=64)]
 Match = Annotated[int, Meta(ge=1, le=64)]
@@ -30,9 +36,13 @@ Match = Annotated[int, Meta(ge=1, le=64)]
 class SpeculativeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The sources, as vLLM spells them."""
 
-    method: Literal["auto", "ngram", "suffix", "none"] = "auto"
-    num_speculative_tokens: Tokens = MOST_DRAFTS
-    """Drafts of a request in a step, at most."""
+    method: Literal["auto", "ngram", "suffix", "draft_model", "none"] | None = None
+    """None: draft_model where there is a model, else auto. With a model, auto has all of them."""
+    model: str | None = None
+    """Of draft_model: a smaller model with the same tokenizer, named as --model is."""
+    num_speculative_tokens: Tokens | None = None
+    """Drafts of a request in a step, at most; None for MOST_DRAFTS, and MOST_OF_MODEL of a
+    model."""
     prompt_lookup_min: Match | None = None
     prompt_lookup_max: Match | None = None
     """Of ngram: last tokens that have to have come before, the most being sought first; 2 and 6
@@ -41,6 +51,11 @@ class SpeculativeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """Of suffix: tokens of past answers that are kept."""
     adaptive: bool = True
     """Take as many drafts as pay, if any do; false: as many as there are."""
+
+    @property
+    def sources(self) -> str:
+        """The method, where none is named."""
+        return self.method or ("auto" if self.model is None else "draft_model")
 
 
 def read_speculative_config(text: str) -> SpeculativeConfig:
@@ -60,23 +75,44 @@ def read_speculative_config(text: str) -> SpeculativeConfig:
             f"{_FLAG}: prompt_lookup_min is {config.prompt_lookup_min}, more than "
             f"prompt_lookup_max {config.prompt_lookup_max}; give at most that"
         )
+    if config.method == "draft_model" and not config.model:
+        raise ConfigError(
+            f"{_FLAG}: method is draft_model without a model; give model, a path or a name as of "
+            "--model, of a smaller model with the same tokenizer"
+        )
+    if config.model is not None and config.sources not in ("auto", "draft_model"):
+        raise ConfigError(
+            f"{_FLAG}: model is {config.model!r}, and method {config.method} has none; omit one of "
+            "them, or use draft_model or auto"
+        )
     return config
 
 
-def speculation_of(config: SpeculativeConfig, *, shares: bool = True) -> Speculation | None:
+def speculation_of(
+    config: SpeculativeConfig, *, shares: bool = True, model: DraftModel | None = None
+) -> Speculation | None:
     """The speculation of an engine; None without any.
+
+    model: the one that the config names, where it names one.
 
     shares: whether requests may show each other what they have in common, as a shared prefix does;
     where they may not, auto has no past answers.
     """
     sources: list[DraftSource] = []
-    if config.method in ("auto", "ngram", "suffix"):  # of a request's own text too, as in vLLM
+    if config.sources in ("auto", "ngram", "suffix"):  # of its own text too, as in vLLM
         most = config.prompt_lookup_max or max(6, config.prompt_lookup_min or 0)
         least = config.prompt_lookup_min or min(2, most)
         sources.append(PromptLookup(least, most))
-    of_others = config.method == "suffix" or (config.method == "auto" and shares)
+    of_others = config.sources == "suffix" or (config.sources == "auto" and shares)
     if of_others and config.suffix_decoding_max_cached_tokens:
         sources.append(PastAnswers(config.suffix_decoding_max_cached_tokens))
-    if not sources:
+    if not sources and model is None:
         return None
-    return Speculation(sources, most_drafts=config.num_speculative_tokens, adaptive=config.adaptive)
+    most_drafts = config.num_speculative_tokens
+    return Speculation(
+        sources,
+        most_drafts=most_drafts or MOST_DRAFTS,
+        adaptive=config.adaptive,
+        model=model,
+        most_of_model=most_drafts or MOST_OF_MODEL,
+    )

@@ -22,7 +22,14 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.engine.grammars.pace import Pace
-from headrace.structured.limits import GRAMMAR_TOO_LARGE, is_beyond_a_limit, is_of_states
+from headrace.structured.limits import (
+    GRAMMAR_TOO_LARGE,
+    INVALID_GRAMMAR,
+    NO_TEXT,
+    is_beyond_a_limit,
+    is_of_states,
+    is_without_text,
+)
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher
@@ -150,6 +157,23 @@ class Constraint:
                     return self.look_along(token_ids, drafts)
         return looks + [UNKNOWN] * (1 + len(drafts) - len(looks))
 
+    def look_ahead(self, token_ids: Sequence[int], guesses: Sequence[int]) -> Look:
+        """What may follow a text and guesses, of which the same ones or fewer are looked at next
+        time, or others; never raises, and where that does not come to a look the request's own
+        tokens are not the worse for it."""
+        if not guesses:
+            return self.look(token_ids)
+        if self.verdict != "open":
+            return self._own()
+        if not self.takes_guesses:
+            return UNKNOWN
+        try:
+            return self._look(self._matcher_at(token_ids, guesses), 0, is_own=False)
+        except BaseException:  # a panic of Rust code is not an Exception
+            self.rewind()
+            self.takes_guesses = False
+        return UNKNOWN
+
     def _look_along(self, drafts: Sequence[int], looks: list[Look]) -> None:
         matcher = self._matcher
         assert matcher is not None, "it has looked at the place before"
@@ -254,10 +278,13 @@ class Constraint:
         """Give up; `error` says why from then on."""
         first = reason.strip().splitlines()[0] if reason.strip() else "for no stated reason"
         self.verdict = "failed"
+        is_full = is_beyond_a_limit(first)
+        self.error_code = GRAMMAR_TOO_LARGE if is_full else None
+        if is_without_text(first):
+            first, self.error_code = f"{NO_TEXT} from here on", INVALID_GRAMMAR
         self.error = f"the grammar cannot be followed: {first[:400]}"
-        self.error_code = GRAMMAR_TOO_LARGE if is_beyond_a_limit(first) else None
         # What met a limit is shared by all matchers of the grammar: the next would fail at once.
-        self._grammar.is_full |= self.error_code is not None
+        self._grammar.is_full |= is_full
         self.rewind()
 
     def _goes_apart(self) -> bool:

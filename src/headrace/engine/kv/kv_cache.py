@@ -31,6 +31,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from headrace.engine.kv.block_check import check_blocks
+from headrace.engine.kv.copies import Copy
 from headrace.engine.kv.kv_sizes import most_blocks_of
 from headrace.engine.kv.lifetimes import Lifetimes
 from headrace.engine.kv.lookup import Match, look_up
@@ -43,10 +44,6 @@ REMEMBERED_EVICTIONS = 1 << 16
 
 REMEMBERED_PER_BLOCK = 16
 """For each block there is: a cache 16 times as large is not what a miss is about."""
-
-
-Copy = tuple[int, int]
-"""A block and the one that it is copied to."""
 
 
 class KVCache:

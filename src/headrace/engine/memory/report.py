@@ -11,8 +11,8 @@ USUAL_REQUEST_TOKENS = 1000
 
 
 def memory_report(info: EngineInfo) -> list[str]:
-    """Lines for people: memory and weights, the KV cache, and the requests it holds; where not all
-    experts are packed at load, their cache.
+    """Lines for people: memory and weights, the KV cache, and the requests it holds; a draft
+    model, where there is one; where not all experts are packed at load, their cache.
 
     How many requests fit is said of requests that share nothing; with windows it is the least,
     since blocks behind a window are given back.
@@ -36,6 +36,11 @@ def memory_report(info: EngineInfo) -> list[str]:
         f"{_token_costs(info, block_bytes)}",
         f"longest request: {longest:,} tokens, prompt and output; at once fit {counts}",
     ]
+    if info.draft_model_type:
+        lines.append(
+            f"draft model ({info.draft_model_type}): {_mib(info.draft_weight_bytes)} of weights, "
+            f"{_mib(info.draft_kv_bytes)} of K and V, beside these"
+        )
     if info.expert_cache_bytes is not None:
         lines.append(
             f"experts: {_mib(info.expert_cache_bytes)} at most hold those that steps used last, "

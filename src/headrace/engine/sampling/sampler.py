@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -93,6 +94,9 @@ class Sampler:
     def __init__(self, ops: Ops, num_tokens: int) -> None:
         self._ops = ops
         self._num_tokens = num_tokens
+        self._params: list[SamplingParams] = []
+        self._rows = _rows_of([])
+        """Of the requests with these parameters, which mostly are those of the next step too."""
 
     def sample(self, logits: Array, places: Sequence[DrawPosition]) -> list[SampledToken]:
         """A token for each place from its row of logits f32[R, vocab], which are changed.
@@ -125,7 +129,7 @@ class Sampler:
                     chains[row] = processor.chain(place.token_ids)
         looks = [place.look for place in places]
         masks = tuple(None if look is None else look.bits for look in looks) if any(looks) else ()
-        rows = _sampling_rows(places, tuple(chains), masks)
+        rows = self._rows_at(places, tuple(chains), masks)
         draws = self._draws(_Batch(logits, raw, rows, wanted))
         for row, processor, place in edited:
             if draws[row].error is not None:
@@ -184,6 +188,23 @@ class Sampler:
                 request.thinking,
             )
         return request.logits_processor
+
+    def _rows_at(
+        self,
+        places: Sequence[DrawPosition],
+        chains: tuple[Chain | None, ...],
+        masks: tuple[npt.NDArray[np.uint32] | None, ...],
+    ) -> SamplingRows:
+        params = [place.request.params for place in places]
+        if params != self._params:
+            self._params, self._rows = params, _rows_of(params)
+        draws = [
+            uniform(place.request.seed, place.request.params.choice, place.length)
+            if place.request.params.temperature >= GREEDY_BELOW
+            else 0.0
+            for place in places
+        ]
+        return replace(self._rows, uniform=np.array(draws, np.float64), chains=chains, masks=masks)
 
     def _draws(self, batch: _Batch) -> list[SampledToken]:
         count = len(batch.rows.uniform)
@@ -289,26 +310,14 @@ def _indices(rows: Iterable[int]) -> npt.NDArray[np.int32]:
     return np.array(list(rows), np.int32)
 
 
-def _sampling_rows(
-    places: Sequence[DrawPosition],
-    chains: tuple[Chain | None, ...] = (),
-    masks: tuple[npt.NDArray[np.uint32] | None, ...] = (),
-) -> SamplingRows:
-    params = [place.request.params for place in places]
+def _rows_of(params: Sequence[SamplingParams]) -> SamplingRows:
+    """The parameters of rows, without their random numbers."""
     temperature = np.array([one.temperature for one in params], np.float32)
     temperature[temperature < GREEDY_BELOW] = 0.0
-    draws = [
-        uniform(place.request.seed, place.request.params.choice, place.length)
-        if place.request.params.temperature >= GREEDY_BELOW
-        else 0.0
-        for place in places
-    ]
     return SamplingRows(
         temperature=temperature,
         top_k=np.array([min(max(one.top_k, 0), 0x7FFFFFFF) for one in params], np.int32),
         top_p=np.maximum(np.array([one.top_p for one in params], np.float32), _TINY),
         min_p=np.array([one.min_p for one in params], np.float32),
-        uniform=np.array(draws, np.float64),
-        chains=chains,
-        masks=masks,
+        uniform=np.zeros(len(params)),
     )

@@ -6,10 +6,12 @@ the same reason.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
-from headrace.structured.json_schema.costs import Pointer
+from headrace.structured.json_schema.costs import Pointer, target_of
 
 MOST_TRIED = 40
 """Places that are compiled to find one; compiling each has the limits of every grammar."""
@@ -20,6 +22,22 @@ _KEYWORDS = (
     ("are not disjoint", ("patternProperties",)),
 )
 """A part of llguidance's reason, and the keywords that it may be about."""
+
+
+_UNSATISFIABLE = "Unsatisfiable schema: "
+"""How llguidance begins where no value satisfies a schema."""
+
+_MOST_SHOWN = 200
+"""Characters of a reason, which may repeat an expression."""
+
+_REQUIRED = re.compile(r"required property '(?P<name>.*)' is unsatisfiable", re.DOTALL)
+
+_BLAMED = (
+    "exclusiveMinimum", "exclusiveMaximum", "minimum", "maximum", "minLength", "maxLength",
+    "minItems", "maxItems", "minProperties", "maxProperties", "multipleOf", "anyOf", "oneOf",
+    "enum", "const", "pattern", "prefixItems", "items", "required", "allOf", "type",
+)  # fmt: skip
+"""Keywords that no value may satisfy, those first that say most."""
 
 
 def place_of(
@@ -47,6 +65,73 @@ def place_of(
         if part in refusal_of(alone):
             return pointer, keyword
     return None
+
+
+def unsatisfiable_place(
+    schema: dict[str, Any], reason: str, refusal_of: Callable[[dict[str, Any]], str]
+) -> tuple[Pointer, str, str] | None:
+    """The schema within that no value satisfies, its keyword and why; None if it is not found.
+
+    A required property is followed to what is wrong with its own schema, through references.
+    """
+    if not reason.startswith(_UNSATISFIABLE):
+        return None
+    options = {"x-guidance": schema.get("x-guidance", {})}
+    whole = _moved(schema)
+
+    def at(place: Pointer) -> dict[str, Any]:
+        reference = "".join(f"/{_escaped(step)}" for step in ("$defs", "whole", *place))
+        return {"$ref": f"#{reference}", "$defs": {"whole": whole}, **options}
+
+    pointer: Pointer = ()
+    inner: Any = schema
+    for _ in range(MOST_TRIED):
+        why = reason.splitlines()[0].removeprefix(_UNSATISFIABLE)[:_MOST_SHOWN]
+        step, keyword = _next_step(inner, why)
+        if step:
+            followed = target_of(inner["$ref"]) if step == ("$ref",) else (*pointer, *step)
+            found, refusal = _at(schema, followed), refusal_of(at(followed))
+            if isinstance(found, dict) and refusal.startswith(_UNSATISFIABLE):
+                pointer, inner, reason = followed, found, refusal
+                continue
+        named = why.split(" ", 1)[0]
+        if named in _BLAMED and named not in inner:
+            # Behind a reference the reason is given as if it were of the place that refers.
+            places = (place for place, each in _schemas(schema) if named in each)
+            found_at = next(
+                (place for place in islice(places, MOST_TRIED) if why in refusal_of(at(place))),
+                None,
+            )
+            if found_at is not None:
+                return found_at, named, why
+        return None if keyword is None else (pointer, keyword, why)
+    return None
+
+
+def _next_step(schema: dict[str, Any], why: str) -> tuple[Pointer, str | None]:
+    """Where in a schema to look for the reason that no value satisfies it, () if it is at fault
+    itself, and its keyword that the reason is about."""
+    keyword = next((name for name in _BLAMED if name in schema and name in why), None)
+    if keyword is None:
+        keyword = next((name for name in _BLAMED if name in schema), None)
+    required = _REQUIRED.search(why)
+    if required is not None and "required" in schema:
+        names = schema.get("properties")
+        if isinstance(names, dict) and isinstance(names.get(required["name"]), dict):
+            return ("properties", required["name"]), "required"
+        return (), "required"
+    if isinstance(schema.get("$ref"), str):
+        return ("$ref",), "$ref"
+    return (), keyword
+
+
+def _at(schema: Any, pointer: Pointer) -> Any:
+    for step in pointer:
+        if isinstance(schema, list):
+            schema = schema[int(step)] if step.isdigit() and int(step) < len(schema) else None
+        else:
+            schema = schema.get(step) if isinstance(schema, dict) else None
+    return schema
 
 
 def _schemas(value: Any) -> Iterator[tuple[Pointer, dict[str, Any]]]:

@@ -45,6 +45,8 @@ FORMATS = frozenset(
 )
 """Formats that are enforced; any other is refused."""
 
+TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
+
 _DIALECTS = re.compile(r"https?://json-schema\.org/(draft-0[467]|draft/20(19-09|20-12))/schema#?\Z")
 
 _ONE = ("items", "additionalItems", "additionalProperties")
@@ -214,6 +216,7 @@ class _Walk:
                     raise self.refuse(pointer, keyword, "is supported at the top only")
         self._check_texts(pointer, schema)
         self._check_numbers(pointer, schema)
+        self._check_values(pointer, schema)
         self._check_format(pointer, schema)
         self._check_sizes(pointer, schema)
         reference = schema.get("$ref")
@@ -223,6 +226,22 @@ class _Walk:
             if reference != "#" and not reference.startswith("#/"):
                 raise self.refuse(pointer, "$ref", "is not a place within this schema (#/...)")
             self.references.append(((*pointer, "$ref"), target_of(reference)))
+
+    def _check_values(self, pointer: Pointer, schema: dict[str, Any]) -> None:
+        """What the meta-schema says of `type` and `multipleOf`."""
+        types = schema.get("type", ())
+        for name in types if isinstance(types, (list, tuple)) else [types]:
+            if name not in TYPES:
+                raise self.invalid(
+                    (*pointer, "type"),
+                    f"'type' has {shown(name)}; the types are {', '.join(TYPES)}",
+                )
+        factor = schema.get("multipleOf", 1)
+        if isinstance(factor, bool) or not isinstance(factor, (int, float)) or not factor > 0:
+            raise self.invalid(
+                (*pointer, "multipleOf"),
+                f"'multipleOf' is {shown(factor)}; it must be a number above 0",
+            )
 
     def _check_format(self, pointer: Pointer, schema: dict[str, Any]) -> None:
         form = schema.get("format")

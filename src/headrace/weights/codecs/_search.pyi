@@ -9,6 +9,7 @@ import numpy.typing as npt
 F32 = npt.NDArray[np.float32]
 I8 = npt.NDArray[np.int8]
 U8 = npt.NDArray[np.uint8]
+U16 = npt.NDArray[np.uint16]
 
 def levels() -> list[str]:
     """Levels this machine can run, best first. All give the same bits."""
@@ -25,3 +26,16 @@ def search(
     level: str = "auto",
 ) -> None:
     """Codes of `values` into the five arrays after `weights`; see `search.BlockCodes`."""
+
+def search_points(
+    kind: str,
+    values: F32,
+    weights: F32 | None,
+    book: U8,
+    points: U16,
+    signs: U8,
+    scales: U8,
+    d: F32,
+    level: str = "auto",
+) -> None:
+    """Codes of `values` as points of `book` into the arrays after it; see `points.PointCodes`."""

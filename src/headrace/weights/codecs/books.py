@@ -6,6 +6,8 @@ of eight values have a sign bit, and the eighth makes the number of negative one
 0 and 1 in the book, and a bit says whether 1/8 is added or subtracted. A scale is d times an odd
 number, and every product is exact in float32, so no order of operations has to be kept.
 
+Which codes are stored is searched for (`points`).
+
 Sources: ggml-common.h (layouts, ksigns_iq2xs), gguf-py quants.py (bit order).
 """
 
@@ -18,6 +20,7 @@ import numpy.typing as npt
 
 from headrace.weights.codecs.code_books import code_book
 from headrace.weights.codecs.codec import Blocks, Bytes, Codec, Floats, f32_column
+from headrace.weights.codecs.points import PointCodes, encoded_points
 
 ELEMENTS = 256
 _NIBBLES = np.array([0, 4], np.uint8)
@@ -130,26 +133,109 @@ def _decode_iq1_m(blocks: Blocks, out: Floats) -> None:
     _store(d[:, None] * scales, _IQ1_POINTS[codes] + shift[..., None], out)
 
 
+def _joined(parts: Bytes, bits: int) -> Bytes:
+    """uint8[n, k * bits / 8] of uint8[n, k]: numbers of so many bits, the first the lowest."""
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    each = parts.reshape(len(parts), -1, 8 // bits) << shifts
+    joined: Bytes = np.bitwise_or.reduce(each, axis=2)
+    return joined
+
+
+def _high(found: PointCodes) -> Bytes:
+    return (found.points >> np.uint16(8)).astype(np.uint8)
+
+
+def _sign_words(found: PointCodes) -> npt.NDArray[np.uint32]:
+    """uint32[n, 8]: seven of eight sign bits of four runs, and the scale in the highest four."""
+    sevens = (found.signs & np.uint8(127)).reshape(-1, 8, 4).astype(np.uint32) << _SEVENS
+    words: npt.NDArray[np.uint32] = np.bitwise_or.reduce(sevens, axis=2)
+    return words | found.scales.astype(np.uint32) << np.uint32(28)
+
+
+def _encode_iq2_xxs(values: Floats, blocks: Blocks, weights: Floats | None) -> None:
+    found = encoded_points("IQ2_XXS", values, weights)
+    blocks["d"] = found.d
+    blocks["groups"]["qs"] = found.points.reshape(-1, 8, 4)
+    blocks["groups"]["signs"] = _sign_words(found)
+
+
+def _encode_iq2_xs(values: Floats, blocks: Blocks, weights: Floats | None) -> None:
+    found = encoded_points("IQ2_XS", values, weights)
+    blocks["d"] = found.d
+    seven = (found.signs & np.uint8(127)).astype(np.uint16)
+    blocks["qs"] = found.points | seven << np.uint16(9)
+    blocks["scales"] = _joined(found.scales, 4)
+
+
+def _encode_iq2_s(values: Floats, blocks: Blocks, weights: Floats | None) -> None:
+    found = encoded_points("IQ2_S", values, weights)
+    blocks["d"] = found.d
+    blocks["qs"] = found.points & np.uint16(255)
+    blocks["signs"] = found.signs
+    blocks["qh"] = _joined(_high(found), 2)
+    blocks["scales"] = _joined(found.scales, 4)
+
+
+def _encode_iq3_xxs(values: Floats, blocks: Blocks, weights: Floats | None) -> None:
+    found = encoded_points("IQ3_XXS", values, weights)
+    blocks["d"] = found.d
+    blocks["qs"] = found.points
+    blocks["signs"] = _sign_words(found)
+
+
+def _encode_iq3_s(values: Floats, blocks: Blocks, weights: Floats | None) -> None:
+    found = encoded_points("IQ3_S", values, weights)
+    blocks["d"] = found.d
+    blocks["qs"] = found.points & np.uint16(255)
+    blocks["qh"] = _joined(_high(found), 1)
+    blocks["signs"] = found.signs
+    blocks["scales"] = _joined(found.scales, 4)
+
+
+def _encode_iq1_s(values: Floats, blocks: Blocks, weights: Floats | None) -> None:
+    found = encoded_points("IQ1_S", values, weights)
+    blocks["d"] = found.d
+    blocks["qs"] = found.points & np.uint16(255)
+    high = (found.points >> np.uint16(8)).reshape(-1, 8, 4) << _THREES
+    words = np.bitwise_or.reduce(high, axis=2) | found.scales.astype(np.uint16) << np.uint16(12)
+    blocks["qh"] = words | found.signs[:, ::4].astype(np.uint16) << np.uint16(15)
+
+
+def _encode_iq1_m(values: Floats, blocks: Blocks, weights: Floats | None) -> None:
+    found = encoded_points("IQ1_M", values, weights)
+    blocks["qs"] = found.points & np.uint16(255)
+    blocks["qh"] = _joined(_high(found) | found.signs << np.uint8(3), 4)
+    scales = found.scales.reshape(-1, 4, 4).astype(np.uint16) << _THREES
+    # The F16 is in the four high bits of the words, its lowest four in the first.
+    d = found.d.astype("<f2").view("<u2")[:, None] >> np.arange(0, 16, 4, dtype=np.uint16)
+    blocks["scales"] = np.bitwise_or.reduce(scales, axis=2) | d << np.uint16(12)
+
+
 _SCALE, _SCALES = ("d", "<f2"), ("scales", "u1", (8,))
 _INDICES = ("qs", "u1", (32,))
 
 IQ2_XXS = Codec(
     "IQ2_XXS", ELEMENTS,
     np.dtype([_SCALE, ("groups", [("qs", "u1", (4,)), ("signs", "<u4")], (8,))]),
-    16, _decode_iq2_xxs,
+    16, _decode_iq2_xxs, _encode_weighed=_encode_iq2_xxs,
 )  # fmt: skip
 IQ2_XS = Codec(
-    "IQ2_XS", ELEMENTS, np.dtype([_SCALE, ("qs", "<u2", (32,)), _SCALES]), 17, _decode_iq2_xs
+    "IQ2_XS",
+    ELEMENTS,
+    np.dtype([_SCALE, ("qs", "<u2", (32,)), _SCALES]),
+    17,
+    _decode_iq2_xs,
+    _encode_weighed=_encode_iq2_xs,
 )
 IQ2_S = Codec(
     "IQ2_S", ELEMENTS,
     np.dtype([_SCALE, _INDICES, ("signs", "u1", (32,)), ("qh", "u1", (8,)), _SCALES]),
-    22, _decode_iq2_s,
+    22, _decode_iq2_s, _encode_weighed=_encode_iq2_s,
 )  # fmt: skip
 IQ3_XXS = Codec(
     "IQ3_XXS", ELEMENTS,
     np.dtype([_SCALE, ("qs", "u1", (64,)), ("signs", "<u4", (8,))]),
-    18, _decode_iq3_xxs,
+    18, _decode_iq3_xxs, _encode_weighed=_encode_iq3_xxs,
 )  # fmt: skip
 IQ3_S = Codec(
     "IQ3_S", ELEMENTS,
@@ -157,13 +243,18 @@ IQ3_S = Codec(
         _SCALE, ("qs", "u1", (64,)), ("qh", "u1", (8,)), ("signs", "u1", (32,)),
         ("scales", "u1", (4,)),
     ]),
-    21, _decode_iq3_s,
+    21, _decode_iq3_s, _encode_weighed=_encode_iq3_s,
 )  # fmt: skip
 IQ1_S = Codec(
-    "IQ1_S", ELEMENTS, np.dtype([_SCALE, _INDICES, ("qh", "<u2", (8,))]), 19, _decode_iq1_s
+    "IQ1_S",
+    ELEMENTS,
+    np.dtype([_SCALE, _INDICES, ("qh", "<u2", (8,))]),
+    19,
+    _decode_iq1_s,
+    _encode_weighed=_encode_iq1_s,
 )
 IQ1_M = Codec(
     "IQ1_M", ELEMENTS,
     np.dtype([_INDICES, ("qh", "u1", (16,)), ("scales", "<u2", (4,))]),
-    29, _decode_iq1_m,
+    29, _decode_iq1_m, _encode_weighed=_encode_iq1_m,
 )  # fmt: skip

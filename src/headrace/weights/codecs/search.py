@@ -122,24 +122,25 @@ def encoded(kind: str, values: Floats, weights: Floats | None) -> BlockCodes:
     """
     peak = np.abs(values).max(axis=1, initial=0)
     if not (peak <= _LARGEST).all():
-        _refuse(kind, peak[~(peak <= _LARGEST)][0])
-    found = search(kind, values, _weights(values, weights))
+        refuse(kind, peak[~(peak <= _LARGEST)][0])
+    found = search(kind, values, weights_of(values, weights))
     beyond = ~np.isfinite(found.d)
     if len(found.dmin):
         beyond |= ~np.isfinite(found.dmin)
     if beyond.any():
-        _refuse(kind, peak[beyond].max())
+        refuse(kind, peak[beyond].max())
     return found
 
 
-def _refuse(kind: str, peak: np.float32) -> NoReturn:
+def refuse(kind: str, peak: np.float32) -> NoReturn:
+    """Raises CheckpointError about a block that `kind` cannot hold."""
     raise CheckpointError(
         f"a block whose largest magnitude is {peak:g} cannot be {kind}: values must be finite and "
         "its scales within F16's range, 65504; use BF16 or F32"
     )
 
 
-def _weights(values: Floats, importance: Floats | None) -> Floats:
+def weights_of(values: Floats, importance: Floats | None) -> Floats:
     """The weights of a block's squared errors: |x| + rms(x), times the importance over its mean.
 
     Errors of large values cost more than their squares say: with this weight a mixture of experts
@@ -182,15 +183,15 @@ def find(kind: str, values: Floats, weights: Floats | None) -> BlockCodes:
             _find_from_minimum(facts, x, w, found)
         elif facts.minimums:
             scale, minimum = _fit_straight(facts, x, w)
-            found.d[:], found.dmin[:] = _half(scale), _half(minimum)
-            rungs = _clip((x + found.dmin) * _inverse(found.d), 0, facts.top)
+            found.d[:], found.dmin[:] = rounded_to_half(scale), rounded_to_half(minimum)
+            rungs = _clip((x + found.dmin) * inverse(found.d), 0, facts.top)
             found.quants[:] = np.rint(rungs).astype(np.uint8).T.reshape(n, -1)
         elif facts.codes:
             _find_around_zero(facts, x, w, found)
         else:
             level = _levels(facts)
-            found.d[:] = _half(_fit_scale(facts, x, w))
-            quants = level(x * _inverse(found.d))
+            found.d[:] = rounded_to_half(_fit_scale(facts, x, w))
+            quants = level(x * inverse(found.d))
             found.quants[:] = _numbers(facts, quants).T.reshape(n, -1)
     return found
 
@@ -205,13 +206,14 @@ def _room(facts: SearchedKind, n: int) -> BlockCodes:
     )
 
 
-def _inverse(v: Floats) -> Floats:
+def inverse(v: Floats) -> Floats:
     """1 / v, and 0 for 0."""
     some = v != 0
     return np.where(some, np.float32(1) / np.where(some, v, np.float32(1)), _ZERO)
 
 
-def _half(v: Floats | Doubles) -> Floats:
+def rounded_to_half(v: Floats | Doubles) -> Floats:
+    """The float32 that the nearest F16 holds."""
     return v.astype(np.float32).astype(np.float16).astype(np.float32)
 
 
@@ -242,7 +244,8 @@ def _spread(per_block: Floats, groups: int) -> Floats:
     return np.repeat(per_block, groups)
 
 
-def _block_sums(per_group: Floats, groups: int) -> Doubles:
+def block_sums(per_group: Floats, groups: int) -> Doubles:
+    """float64[blocks] of float32[blocks * groups], added in order."""
     columns = per_group.reshape(-1, groups).astype(np.float64)
     total = np.zeros(len(columns))
     for column in columns.T:
@@ -256,7 +259,7 @@ def _fit_scale(facts: SearchedKind, x: Floats, w: Floats) -> Floats:
     lanes = np.arange(x.shape[1])
     at = np.abs(x).argmax(axis=0)
     extreme = x[at, lanes]
-    unit = _inverse(np.where(np.abs(extreme) < _NOTHING, _ZERO, extreme))
+    unit = inverse(np.where(np.abs(extreme) < _NOTHING, _ZERO, extreme))
     scale, gain = np.zeros_like(unit), np.zeros_like(unit)
 
     def attempt(factor: Floats) -> None:
@@ -267,7 +270,7 @@ def _fit_scale(facts: SearchedKind, x: Floats, w: Floats) -> Floats:
             wq = weight * q
             xq += wq * value
             qq += wq * q
-        fitted = xq * _inverse(qq)
+        fitted = xq * inverse(qq)
         won = fitted * xq
         better = won > gain
         gain = np.where(better, won, gain)
@@ -279,7 +282,7 @@ def _fit_scale(facts: SearchedKind, x: Floats, w: Floats) -> Floats:
         attempt(unit * (np.float32(first) * stretch))
         attempt(unit * (np.float32(last) * stretch))
     for _ in range(_REFITS):
-        attempt(_inverse(scale))
+        attempt(inverse(scale))
     return scale
 
 
@@ -289,10 +292,10 @@ def _find_around_zero(facts: SearchedKind, x: Floats, w: Floats, found: BlockCod
     per_block = scale.reshape(-1, groups)
     at = np.abs(per_block).argmax(axis=1)
     extreme = per_block[np.arange(len(per_block)), at]
-    d = _half(extreme / np.float32(-facts.codes))
+    d = rounded_to_half(extreme / np.float32(-facts.codes))
 
     def error_of(scale: Floats) -> Floats:
-        factor = _inverse(scale)
+        factor = inverse(scale)
         error = np.zeros_like(scale)
         for value, weight in zip(x, w, strict=True):
             off = scale * level(value * factor) - value
@@ -308,27 +311,27 @@ def _find_around_zero(facts: SearchedKind, x: Floats, w: Floats, found: BlockCod
             error, codes = np.where(better, wrong, error), np.where(better, other, codes)
         return codes, error
 
-    codes = scale * _inverse(_spread(d, groups))
+    codes = scale * inverse(_spread(d, groups))
     codes = np.rint(_clip(codes, -facts.codes, facts.codes - 1))
     codes, error = improved(codes, _spread(d, groups))
-    errors = _block_sums(error, groups)
+    errors = block_sums(error, groups)
     for _ in range(_ROUNDS):
-        factor = _inverse(_spread(d, groups) * codes)
+        factor = inverse(_spread(d, groups) * codes)
         xq, qq = np.zeros_like(factor), np.zeros_like(factor)
         for value, weight in zip(x, w, strict=True):
             q = codes * level(value * factor)
             wq = weight * q
             xq += wq * value
             qq += wq * q
-        tops, bottoms = _block_sums(xq, groups), _block_sums(qq, groups)
+        tops, bottoms = block_sums(xq, groups), block_sums(qq, groups)
         fits = bottoms > 0
-        following = np.where(fits, _half(tops / np.where(fits, bottoms, 1)), d)
+        following = np.where(fits, rounded_to_half(tops / np.where(fits, bottoms, 1)), d)
         others, error = improved(codes, _spread(following, groups))
-        wrong = _block_sums(error, groups)
+        wrong = block_sums(error, groups)
         better = wrong < errors
         errors, d = np.where(better, wrong, errors), np.where(better, following, d)
         codes = np.where(np.repeat(better, groups), others, codes)
-    quants = level(x * _inverse(_spread(d, groups) * codes))
+    quants = level(x * inverse(_spread(d, groups) * codes))
     found.quants[:] = _numbers(facts, quants).T.reshape(len(d), -1)
     found.scales[:] = codes.reshape(len(d), groups)
     found.d[:] = d
@@ -347,13 +350,13 @@ def _fit_straight(facts: SearchedKind, x: Floats, w: Floats) -> tuple[Floats, Fl
     for value, weight in zip(x, w, strict=True):
         sw += weight
         su += weight * (value - low)
-    mean = su * _inverse(sw)
+    mean = su * inverse(sw)
     if not free:
         mean = np.minimum(mean, -low)
     scale, minimum = np.zeros_like(low), -(mean + low)
     gain = two * (mean * su) - mean * mean * sw
     spread = high - low
-    unit = _inverse(np.where(spread < _NOTHING, _ZERO, spread))
+    unit = inverse(np.where(spread < _NOTHING, _ZERO, spread))
 
     def attempt(depth: Floats, factor: Floats) -> None:
         nonlocal scale, minimum, gain
@@ -364,12 +367,12 @@ def _fit_straight(facts: SearchedKind, x: Floats, w: Floats) -> tuple[Floats, Fl
             q1 += wq
             qq += wq * q
             uq += wq * (value - low)
-        over = _inverse(np.maximum(sw * qq - q1 * q1, _ZERO))
+        over = inverse(np.maximum(sw * qq - q1 * q1, _ZERO))
         fitted = (sw * uq - su * q1) * over
         offset = (qq * su - q1 * uq) * over
         if not free:
             above = offset > -low
-            fitted = np.where(above, (uq + low * q1) * _inverse(qq), fitted)
+            fitted = np.where(above, (uq + low * q1) * inverse(qq), fitted)
             offset = np.where(above, -low, offset)
         explained = two * (fitted * uq + offset * su)
         won = explained - fitted * (fitted * qq + two * (offset * q1)) - offset * offset * sw
@@ -382,7 +385,7 @@ def _fit_straight(facts: SearchedKind, x: Floats, w: Floats) -> tuple[Floats, Fl
         stretch = np.float32(facts.steps.first) + np.float32(k) * np.float32(facts.steps.step)
         attempt(-low, unit * (np.float32(facts.top) * stretch))
     for _ in range(_REFITS):
-        attempt(minimum, _inverse(scale))
+        attempt(minimum, inverse(scale))
     return scale, minimum
 
 
@@ -390,14 +393,14 @@ def _find_from_minimum(facts: SearchedKind, x: Floats, w: Floats, found: BlockCo
     groups = facts.groups
     scale, minimum = _fit_straight(facts, x, w)
     limit = np.float32(facts.codes)
-    d = _half(np.maximum(scale.reshape(-1, groups).max(axis=1), _ZERO) / limit)
-    dmin = _half(np.maximum(minimum.reshape(-1, groups).max(axis=1), _ZERO) / limit)
+    d = rounded_to_half(np.maximum(scale.reshape(-1, groups).max(axis=1), _ZERO) / limit)
+    dmin = rounded_to_half(np.maximum(minimum.reshape(-1, groups).max(axis=1), _ZERO) / limit)
 
     def level(value: Floats, depth: Floats, factor: Floats) -> Floats:
         return np.rint(_clip((value + depth) * factor, 0, facts.top))
 
     def error_of(scale: Floats, depth: Floats) -> Floats:
-        factor = _inverse(scale)
+        factor = inverse(scale)
         error = np.zeros_like(scale)
         for value, weight in zip(x, w, strict=True):
             off = (scale * level(value, depth, factor) - depth) - value
@@ -421,21 +424,21 @@ def _find_from_minimum(facts: SearchedKind, x: Floats, w: Floats, found: BlockCo
         return codes, depths, error
 
     unit, deep = _spread(d, groups), _spread(dmin, groups)
-    codes = np.rint(_clip(scale * _inverse(unit), 0, facts.codes))
-    depths = np.rint(_clip(minimum * _inverse(deep), 0, facts.codes))
+    codes = np.rint(_clip(scale * inverse(unit), 0, facts.codes))
+    depths = np.rint(_clip(minimum * inverse(deep), 0, facts.codes))
     codes, depths, error = improved(codes, depths, unit, deep)
-    errors = _block_sums(error, groups)
+    errors = block_sums(error, groups)
     for _ in range(_ROUNDS):
         following = _refit(x, w, codes, depths, d, dmin, level, groups)
         others, sunk, error = improved(codes, depths, *(_spread(v, groups) for v in following))
-        wrong = _block_sums(error, groups)
+        wrong = block_sums(error, groups)
         better = wrong < errors
         errors, d = np.where(better, wrong, errors), np.where(better, following[0], d)
         dmin = np.where(better, following[1], dmin)
         better = np.repeat(better, groups)
         codes, depths = np.where(better, others, codes), np.where(better, sunk, depths)
     depth = _spread(dmin, groups) * depths
-    quants = level(x, depth, _inverse(_spread(d, groups) * codes))
+    quants = level(x, depth, inverse(_spread(d, groups) * codes))
     found.quants[:] = quants.astype(np.uint8).T.reshape(len(d), -1)
     found.scales[:] = codes.reshape(len(d), groups)
     found.minimums[:] = depths.reshape(len(d), groups)
@@ -453,7 +456,7 @@ def _refit(
     groups: int,
 ) -> tuple[Floats, Floats]:
     """The d and dmin of each block that fit best while all else stays."""
-    depth, factor = _spread(dmin, groups) * depths, _inverse(_spread(d, groups) * codes)
+    depth, factor = _spread(dmin, groups) * depths, inverse(_spread(d, groups) * codes)
     parts = np.zeros((5, len(codes)), np.float32)
     for value, weight in zip(x, w, strict=True):
         q = codes * level(value, depth, factor)
@@ -463,12 +466,12 @@ def _refit(
         parts[2] += wm * depths
         parts[3] += wq * value
         parts[4] += wm * value
-    qq, qm, mm, xq, xm = (_block_sums(part, groups) for part in parts)
+    qq, qm, mm, xq, xm = (block_sums(part, groups) for part in parts)
     det = qq * mm - qm * qm
     both, alone = det > 0, (mm == 0) & (qq > 0)
     over = np.where(both, det, 1)
-    of_d = np.where(alone, _half(xq / np.where(alone, qq, 1)), d)
+    of_d = np.where(alone, rounded_to_half(xq / np.where(alone, qq, 1)), d)
     return (
-        np.where(both, _half((xq * mm - qm * xm) / over), of_d),
-        np.where(both, _half((xq * qm - qq * xm) / over), dmin),
+        np.where(both, rounded_to_half((xq * mm - qm * xm) / over), of_d),
+        np.where(both, rounded_to_half((xq * qm - qq * xm) / over), dmin),
     )

@@ -19,10 +19,11 @@ from headrace.weights.gguf.split import read_gguf_model
 from headrace.weights.gguf.writer import gguf_header, padded
 from headrace.weights.open import open_checkpoint
 from headrace.weights.quantize.importance import ImportanceFile, read_importance
-from headrace.weights.quantize.mixes import Mix
+from headrace.weights.quantize.mixes import UNSAFE_WITHOUT_IMPORTANCE, Mix
 from headrace.weights.quantize.partial_file import write_resumable
 from headrace.weights.quantize.plan import Override, kinds_of, shape_of
 from headrace.weights.quantize.recode import recoded
+from headrace.weights.quantize.roles import Role, role_of
 from headrace.weights.store.gguf_group import gguf_groups
 from headrace.weights.tensors.source import TensorSource, source_of_tensor
 
@@ -113,6 +114,7 @@ def make(
     contents = contents_of(source)
     importance = None if order.importance is None else read_importance(order.importance)
     kinds = _kinds(contents, order)
+    _check_importance(importance, contents.sources, kinds)
     notes = [*contents.notes, *_unused(importance, contents.sources)]
     entries = _entries(contents, order, importance)
     with ThreadPoolExecutor(threads, "quantize") as pool:
@@ -239,6 +241,26 @@ def _check_requantize(
                 f"tensor {source.name!r} is {source.codec.name} already, and its errors would stay "
                 f"in {codec.name}: start from F32, F16 or BF16, or accept that with "
                 "--allow-requantize"
+            )
+
+
+def _check_importance(
+    importance: ImportanceFile | None,
+    sources: Sequence[TensorSource],
+    kinds: Mapping[str, Codec],
+) -> None:
+    known = importance.sums if importance is not None else {}
+    for source in sources:
+        kind = kinds[source.name]
+        if kind.name not in UNSAFE_WITHOUT_IMPORTANCE or kind is source.codec:
+            continue
+        final = role_of(source.name) in (Role.OUTPUT, Role.EMBEDDING)
+        if source.name not in known and not final:
+            missing = ", which the file of --imatrix does not have" if known else ""
+            raise ConfigError(
+                f"tensor {source.name!r} would be {kind.name}, of no use without importance"
+                f"{missing}: measure it with headrace imatrix and name the file with --imatrix, or "
+                "choose a wider kind"
             )
 
 

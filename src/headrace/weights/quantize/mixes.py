@@ -79,6 +79,17 @@ def shared_values(place: Position, shape: Shape) -> bool:
     return shape.queries_per_kv >= 4
 
 
+def shared_values_or_experts(place: Position, shape: Shape) -> bool:
+    """V is small, too, beside four experts or more."""
+    return shared_values(place, shape) or shape.experts >= 4
+
+
+def middle(place: Position, shape: Shape) -> bool:
+    """All but the first and last eighth of the layers."""
+    del shape
+    return place.count // 8 <= place.number < 7 * place.count // 8
+
+
 def falcon(place: Position, shape: Shape) -> bool:
     """Falcon's own rules."""
     del place
@@ -121,21 +132,27 @@ class Mix:
     """Whether the output of attention is Q5_K in mixtures of eight experts."""
     stacks: str | None = None
     """Kind of stacks of experts where it is another, as in MXFP4_MOE."""
+    output: str = "Q6_K"
+    """Of the output, and of an embedding that is the output, too."""
+    rules_alone: bool = False
+    """Whether `rules` say all: what mixtures of eight experts and models of 70B get, too."""
 
     def kind_of(self, role: Role, place: Position, shape: Shape) -> str:
         """The kind of a matrix whose rows are whole blocks."""
         if role is Role.OUTPUT or (role is Role.EMBEDDING and shape.tied):
             plain = self.kind == "Q8_0" or shape.architecture == "falcon"
-            return "Q8_0" if plain or self.stacks else "Q6_K"
+            return "Q8_0" if plain or self.stacks else self.output
         if self.stacks:
             return self.kind
+        rules = self.rules.get(role, ())
+        kind = next((kind for holds, kind in rules if holds(place, shape)), self.kind)
+        if self.rules_alone:
+            return kind
         if role in (Role.VALUES, Role.KEYS) and eight_experts(place, shape):
             return "Q8_0"
         bare = eight_experts(place, shape) and not falcon(place, shape)
         if role is Role.ATTENTION_OUTPUT and bare:
             return "Q5_K" if self.wide_attention_output else self.kind
-        rules = self.rules.get(role, ())
-        kind = next((kind for holds, kind in rules if holds(place, shape)), self.kind)
         if role is Role.VALUES and shape.wide_sharing and kind in ("Q3_K", "Q4_K"):
             return "Q5_K"
         return kind
@@ -146,6 +163,18 @@ _IQ4: Mapping[Role, Rules] = {
     Role.DOWN: ((_both(first_eighth, _not(with_importance)), "Q5_K"),),
 }
 _TERNARY: Mapping[Role, Rules] = {Role.EMBEDDING: ((always, "Q4_K"),)}
+
+
+def _two_bits(file_type: int, kind: str, more: str, attention_output: str = "") -> Mix:
+    """more: kind of the embedding, of V and of the first down projections."""
+    return Mix(file_type, kind, {
+        Role.EMBEDDING: ((always, more),),
+        Role.VALUES: ((shared_values_or_experts, "Q4_K"), (always, more)),
+        Role.KEYS: ((eight_experts, "Q4_K"),),
+        Role.DOWN: ((first_eighth, more),),
+        Role.ATTENTION_OUTPUT: ((eight_experts, "Q5_K"), (always, attention_output or kind)),
+    }, output="Q5_K", rules_alone=True)  # fmt: skip
+
 
 MIXES: Mapping[str, Mix] = {
     "F32": Mix(0, "F32"),
@@ -197,6 +226,37 @@ MIXES: Mapping[str, Mix] = {
     "Q6_K": Mix(18, "Q6_K"),
     "IQ4_NL": Mix(25, "IQ4_NL", _IQ4, wide_attention_output=True),
     "IQ4_XS": Mix(30, "IQ4_XS", _IQ4, wide_attention_output=True),
+    "IQ3_M": Mix(27, "IQ3_S", {
+        Role.VALUES: ((always, "Q4_K"),),
+        Role.DOWN: ((first_eighth, "Q4_K"), (_both(eight_experts, outer_and_thirds), "Q4_K")),
+        Role.ATTENTION_OUTPUT: ((_not(falcon), "Q4_K"),),
+    }, wide_attention_output=True),
+    "IQ3_S": Mix(
+        26, "IQ3_S", {Role.VALUES: ((shared_values, "Q4_K"),)}, wide_attention_output=True
+    ),
+    "IQ3_XS": Mix(22, "IQ3_S", {
+        Role.VALUES: ((shared_values, "Q4_K"),),
+        Role.KEYS: ((always, "IQ3_XXS"),),
+        Role.QUERIES: ((always, "IQ3_XXS"),),
+        Role.GATE: ((middle, "IQ3_XXS"),),
+        Role.UP: ((middle, "IQ3_XXS"),),
+    }, wide_attention_output=True),
+    "IQ3_XXS": Mix(23, "IQ3_XXS", {
+        Role.EMBEDDING: ((always, "IQ3_S"),),
+        Role.VALUES: ((shared_values, "Q4_K"), (_not(with_importance), "IQ3_S")),
+        Role.KEYS: ((always, "IQ2_S"),),
+        Role.QUERIES: ((always, "IQ2_S"),),
+        Role.DOWN: (
+            (with_importance, "IQ3_XXS"), (first_eighth, "Q4_K"), (always, "Q3_K"),
+        ),
+        Role.ATTENTION_OUTPUT: ((_not(falcon), "IQ3_S"),),
+    }, wide_attention_output=True, output="Q5_K"),
+    "IQ2_M": _two_bits(29, "IQ2_S", "IQ3_S", "IQ3_S"),
+    "IQ2_S": _two_bits(28, "IQ2_XS", "IQ3_S", "IQ3_S"),
+    "IQ2_XS": _two_bits(20, "IQ2_XS", "Q2_K"),
+    "IQ2_XXS": _two_bits(19, "IQ2_XXS", "Q2_K"),
+    "IQ1_M": _two_bits(31, "IQ1_M", "Q2_K", "IQ2_XXS"),
+    "IQ1_S": _two_bits(24, "IQ1_S", "Q2_K", "IQ2_XXS"),
     "MXFP4_MOE": Mix(38, "Q8_0", stacks="MXFP4"),
     "TQ1_0": Mix(36, "TQ1_0", _TERNARY),
     "TQ2_0": Mix(37, "TQ2_0", _TERNARY),
@@ -206,7 +266,13 @@ MIXES: Mapping[str, Mix] = {
 ALIASES: Mapping[str, str] = {"Q3_K": "Q3_K_M", "Q4_K": "Q4_K_M", "Q5_K": "Q5_K_M"}
 
 NARROWER: Mapping[str, str] = {
-    "IQ4_XS": "IQ4_NL", "Q2_K": "Q4_0", "Q3_K": "Q4_0", "TQ1_0": "Q4_0", "TQ2_0": "Q4_0",
+    "IQ4_XS": "IQ4_NL", "IQ3_S": "IQ4_NL", "IQ3_XXS": "IQ4_NL", "IQ2_S": "IQ4_NL",
+    "IQ2_XS": "IQ4_NL", "IQ2_XXS": "IQ4_NL", "IQ1_M": "IQ4_NL", "IQ1_S": "IQ4_NL",
+    "Q2_K": "Q4_0", "Q3_K": "Q4_0", "TQ1_0": "Q4_0", "TQ2_0": "Q4_0",
     "Q4_K": "Q5_0", "Q5_K": "Q5_1", "Q6_K": "Q8_0",
 }  # fmt: skip
 """The kind of blocks of 32 that is taken where rows are not whole blocks of 256."""
+
+UNSAFE_WITHOUT_IMPORTANCE = frozenset({"IQ3_XXS", "IQ2_S", "IQ2_XS", "IQ2_XXS", "IQ1_M", "IQ1_S"})
+"""Kinds of so few bits that a matrix without importance is of no use, but for embedding and output
+(llama-quant.cpp, tensor_requires_imatrix)."""

@@ -1,0 +1,314 @@
+"""When a draft model pays, and how many drafts of it.
+
+A step of B requests gives a token each, and of a request with k drafts the sum of P(1) to P(k)
+more, P(j) being the chance that its first j drafts are all right. It costs c(n) for its n tokens,
+and a pass of the draft for each place, d(r) for r requests. Of all k the one is taken that makes
+the most of
+
+    (B + sum of what is expected) / (c(n) + k * d(r))
+
+and none where that is not LEAST_GAIN above what k = 0 gives. Requests for which a guess that costs
+nothing promises as much keep that. All of c, d and P are measured while serving: d by the passes
+themselves, P by comparing drafts with what came, of the request and of all of them:
+
+    p(j) = (h_r + W * p_s(j)) / (n_r + W),   p_s(j) = (h_s + V * p_s(j - 1)) / (n_s + V)
+
+P(j) is p(1) ... p(j); h of n drafts at place j were right, those before it being right: of the
+request (r), of all of about its temperature (s). What is not known of a place yet is what the one
+before it does.
+
+What the draft has not read of a request has to pay as well: it is read where what drafts are
+expected to spare of the request's tokens is more than that takes. A draft that does not pay is
+tried again out of a credit, TRIES_SHARE of the time of all steps, since texts and loads change; so
+all that is lost by it is that share.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from headrace.engine.drafts.pass_costs import PassCosts
+from headrace.engine.drafts.step_costs import StepCosts
+from headrace.engine.request import Request
+
+LEAST_GAIN = 1.03
+"""What is gained by less is within the error of the estimates."""
+TRIES_SHARE = 0.01
+"""Of the time of steps, what tries may take."""
+FIRST_CREDIT = 3
+"""Steps whose time tries may take in the beginning."""
+TRY_DRAFTS = 2
+"""Of a try: what the first place says of the others is little."""
+EXPECTED_TOKENS = 128
+"""Of a request that is still to come, at most: answers end before max_tokens."""
+FIRST_PLAIN_STEPS = 3
+"""Steps of an engine without drafts, with which others are compared."""
+
+DECIDED_STEPS = 4
+"""For which a choice stands while the same requests decode: it costs as much as a pass of a small
+model."""
+
+_TEMPERATURES = (0.01, 0.4, 0.6, 0.8, 0.95)
+"""Between which acceptance is told apart: the wider the distributions, the less two draws agree."""
+_CHANCE_BEGIN = 0.6
+_RATIO_BEGIN = 0.25
+"""Of a pass to a step of one request, before the first pass."""
+_WEIGHT_BEGIN = 8.0
+_WEIGHT_ALL = 6.0
+_MOST_ALL = 512.0
+_MOST_REQUEST = 48.0
+"""Comparisons of a place that are remembered."""
+
+
+class Pass(NamedTuple):
+    """A pass of the draft: of so many tokens, in so many seconds."""
+
+    num_tokens: int
+    seconds: float
+
+
+class Model(Protocol):
+    """The draft itself, as far as it is needed here (draft_model.py)."""
+
+    @property
+    def passes(self) -> Sequence[Pass]:
+        """Of the last call of `guess`."""
+
+    def guess(
+        self, wanted: Sequence[tuple[Request, int]], most_read: int | None = None
+    ) -> dict[Request, list[int]]:
+        """Drafts of each request, at most so many, where there are any. most_read: tokens of
+        requests that are read for the first time, at most."""
+
+    def lag(self, request: Request) -> int:
+        """Tokens that it has to read before its first draft, at most."""
+
+
+class DraftRoom(NamedTuple):
+    """A request of a step that may have drafts."""
+
+    request: Request
+    room: int
+    """Drafts at most."""
+    num_free: int = 0
+    """Of a guess that costs nothing and is there already."""
+    hope: float = 0.0
+    """How many of them are expected to be right."""
+
+
+class _Choice(NamedTuple):
+    """A choice for a request: so many drafts, of which `hope` are expected to be right."""
+
+    num_drafts: int
+    hope: float
+
+
+class _Shares:
+    """Right ones of comparisons, by place."""
+
+    def __init__(self, places: int, most: float) -> None:
+        self._most = most
+        self.right = [0.0] * places
+        self.all = [0.0] * places
+
+    def note(self, place: int, *, right: bool) -> None:
+        self.right[place] += right
+        self.all[place] += 1.0
+        if self.all[place] > self._most:
+            self.right[place] /= 2
+            self.all[place] /= 2
+
+
+class _History:
+    """The state of one request."""
+
+    def __init__(self, places: int, known: _Shares) -> None:
+        self.shares = _Shares(places, _MOST_REQUEST)
+        self.known = known
+        """Of all requests like it."""
+        self.start = 0
+        """The place of the first of `drafts`."""
+        self.drafts: Sequence[int] = ()
+        """The last ones, whose tokens have not come yet."""
+
+
+class ModelDrafts:
+    """The draft model of one engine and what was learned of it."""
+
+    def __init__(self, model: Model, costs: StepCosts, *, most: int, adaptive: bool = True) -> None:
+        """costs: of the target's steps. most: drafts of a row. adaptive: as many as pay; otherwise
+        as many as there may be."""
+        self._model = model
+        self._costs = costs
+        self._most = most
+        self._adaptive = adaptive
+        self._passes = PassCosts()
+        self._shares = [_Shares(most, _MOST_ALL) for _ in range(1 + len(_TEMPERATURES))]
+        self._histories: dict[Request, _History] = {}
+        self._credit_s: float | None = None
+        self._decided: list[Request] = []
+        """The requests of the last choice."""
+        self._choices: dict[Request, _Choice] = {}
+        """Of those that have drafts."""
+        self._steps_left = 0
+        """For which it stands."""
+        self._num_choices = 0
+        self.seconds = 0.0
+        """That the passes of the step that began took."""
+
+    def guess(self, batch: int, wanted: Sequence[DraftRoom], most: int) -> dict[Request, list[int]]:
+        """Drafts of those requests for which they pay, in a step in which `batch` decode, and that
+        has room for at most so many."""
+        self.seconds = 0.0
+        if not wanted:
+            return {}
+        if not self._adaptive:
+            return self._drafts([(each.request, min(each.room, self._most)) for each in wanted])
+        if self._costs.num_seen < FIRST_PLAIN_STEPS:
+            return {}
+        decided = [each.request for each in wanted]
+        if not self._steps_left or decided != self._decided:
+            # In the beginning each step teaches something.
+            self._num_choices += 1
+            self._steps_left = min(DECIDED_STEPS, 1 + self._num_choices // 8)
+            self._decided = decided
+            self._choices = self._chosen(batch, wanted, most)
+        self._steps_left -= 1
+        chosen = [
+            (each.request, min(choice.num_drafts, each.room))
+            for each in wanted
+            if (choice := self._choices.get(each.request)) is not None and each.hope < choice.hope
+        ] or self._tried(wanted, most)
+        if not chosen:
+            return {}
+        step_s = self._costs.seconds(batch, batch)
+        return self._drafts(chosen, self._tokens_within(step_s))
+
+    def note(self, request: Request, num_before: int, token_ids: Sequence[int]) -> None:
+        """A row gave a request these tokens, which had so many before."""
+        history = self._histories.get(request)
+        if history is None or not history.drafts:
+            return
+        drafts, history.drafts = history.drafts, ()
+        if history.start != num_before:
+            return
+        for place, (draft, token_id) in enumerate(zip(drafts, token_ids, strict=False)):
+            right = draft == token_id
+            history.known.note(place, right=right)
+            history.shares.note(place, right=right)
+            if not right:
+                return
+
+    def note_step(self, seconds: float) -> None:
+        """A step took so long, passes and all."""
+        if self._credit_s is None:
+            self._credit_s = FIRST_CREDIT * seconds
+        self._credit_s += TRIES_SHARE * seconds
+
+    def forget(self, request: Request) -> None:
+        """The request has ended."""
+        self._histories.pop(request, None)
+
+    def _chosen(self, batch: int, wanted: Sequence[DraftRoom], most: int) -> dict[Request, _Choice]:
+        """The requests for which drafts pay, and how many; none where they do not."""
+        costs = self._costs
+        free_count = sum(each.num_free for each in wanted)
+        free_hope = sum(each.hope for each in wanted)
+        plain = (batch + free_hope) / costs.seconds(batch, batch + free_count)
+        best, chosen = LEAST_GAIN * plain, dict[Request, _Choice]()
+        hopes = [self._hopes(each) for each in wanted]
+        token_s = 1.0 / plain
+        for count in range(1, self._most + 1):
+            # A pass is shared by all that take part in it.
+            share = count * self._pass_s(len(wanted)) / len(wanted) / token_s
+            taking = [
+                (each, hope[min(count, len(hope)) - 1])
+                for each, hope in zip(wanted, hopes, strict=True)
+                if hope and hope[min(count, len(hope)) - 1] - each.hope > share
+            ]
+            if not taking:
+                continue
+            tokens = batch + free_count - sum(each.num_free for each, _ in taking)
+            tokens += sum(min(count, each.room) for each, _ in taking)
+            # What a size costs that is far beyond all that were seen is not known.
+            if tokens > min(batch + most, max(2 * costs.largest_seen, batch + 1)):
+                continue
+            hope = batch + free_hope + sum(more - each.hope for each, more in taking)
+            seconds = costs.seconds(batch, tokens) + count * self._pass_s(len(taking))
+            if hope / seconds > best:
+                best = hope / seconds
+                chosen = {each.request: _Choice(count, more) for each, more in taking}
+        if not chosen:
+            return chosen
+        # Of each token, what is spared of the time that it takes without.
+        spared_s = (1.0 / plain - 1.0 / best) * batch
+        read_s = self._passes_per_token()
+        return {
+            request: choice
+            for request, choice in chosen.items()
+            if self._model.lag(request) <= 2 + choice.num_drafts
+            or self._model.lag(request) * read_s
+            < spared_s * min(EXPECTED_TOKENS, request.max_len - len(request.token_ids))
+        }
+
+    def _tried(self, wanted: Sequence[DraftRoom], most: int) -> list[tuple[Request, int]]:
+        """The request whose try costs least, once there is credit for it."""
+        each = min(wanted, key=lambda each: self._model.lag(each.request))
+        count = min(TRY_DRAFTS, each.room, self._most, most)
+        lag = self._model.lag(each.request)
+        price_s = count * self._pass_s(1) + lag * self._passes_per_token()
+        price_s += self._costs.seconds(1, 1 + count) - self._costs.seconds(1, 1)
+        if self._credit_s is None or price_s > self._credit_s or count < 1:
+            return []
+        self._credit_s -= price_s
+        return [(each.request, count)]
+
+    def _drafts(
+        self, chosen: Sequence[tuple[Request, int]], most_read: int | None = None
+    ) -> dict[Request, list[int]]:
+        found = self._model.guess(chosen, most_read)
+        for each in self._model.passes:
+            self._passes.note(each.num_tokens, each.seconds)
+            self.seconds += each.seconds
+        for request, drafts in found.items():
+            history = self._history(request)
+            history.start, history.drafts = len(request.token_ids), drafts
+        return found
+
+    def _hopes(self, each: DraftRoom) -> list[float]:
+        """Of k drafts, how many are expected to be right, for k of 1 to what there is room for."""
+        history = self._history(each.request)
+        own, known = history.shares, history.known
+        hopes, hope, reached, prior = list[float](), 0.0, 1.0, _CHANCE_BEGIN
+        for place in range(min(each.room, self._most)):
+            prior = (known.right[place] + _WEIGHT_BEGIN * prior) / (
+                known.all[place] + _WEIGHT_BEGIN
+            )
+            reached *= (own.right[place] + _WEIGHT_ALL * prior) / (own.all[place] + _WEIGHT_ALL)
+            hope += reached
+            hopes.append(hope)
+        return hopes
+
+    def _pass_s(self, num_requests: int) -> float:
+        if not self._passes.num_seen:
+            return _RATIO_BEGIN * self._costs.seconds(num_requests, num_requests)
+        return self._passes.seconds(num_requests)
+
+    def _passes_per_token(self) -> float:
+        """Seconds for a token of a text that is read."""
+        if not self._passes.num_seen:
+            return self._pass_s(1) / 4
+        return self._passes.seconds(128) / 128
+
+    def _tokens_within(self, seconds: float) -> int:
+        """Tokens that are read in about the time of a step."""
+        return min(128, max(16, int(seconds / self._passes_per_token())))
+
+    def _history(self, request: Request) -> _History:
+        history = self._histories.get(request)
+        if history is None:
+            like_it = self._shares[bisect_right(_TEMPERATURES, request.params.temperature)]
+            history = self._histories[request] = _History(self._most, like_it)
+        return history

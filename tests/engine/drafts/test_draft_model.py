@@ -1,0 +1,258 @@
+"""A draft model: its drafts change no answer, and are right where it draws what the target does."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from headrace.engine.core import EngineCore
+from headrace.engine.drafts.draft_model import CATCH_UP_TOKENS, DraftModel
+from headrace.engine.messages import Submit
+from headrace.ops.kv import KVCacheArrays, RaggedBatch
+from headrace.structured.grammar import Grammar
+from tests.engine.conftest import Survived
+from tests.engine.drafts.test_drafts import check_same, core_of, requests, run
+from tests.engine.grammars.test_grammars import vocabulary
+from tests.engine.mock import (
+    VOCAB,
+    Collected,
+    MockModel,
+    collect,
+    drain,
+    make_core,
+    make_draft,
+    submit,
+)
+from tests.engine.plans import prompt
+
+ALWAYS = '{"method": "draft_model", "model": "m", "adaptive": false, "num_speculative_tokens": 4}'
+
+
+@dataclass
+class OtherModel(MockModel):
+    """A model that mostly says what the mock does, and otherwise the token behind it."""
+
+    wrong_every: int = 3
+
+    def forward(self, batch: RaggedBatch, kv: KVCacheArrays) -> npt.NDArray[np.float32]:
+        logits = super().forward(batch, kv)
+        for index, row in enumerate(batch.logit_rows.tolist()):
+            if int(batch.positions[row]) % self.wrong_every == 0:
+                logits[index] = np.roll(logits[index], 1)
+        return logits
+
+
+def drafting(draft: DraftModel, model: MockModel | None = None, **settings: object) -> EngineCore:
+    return make_core(
+        model, vocabulary=vocabulary, draft=draft, speculative_config=ALWAYS, **settings
+    )
+
+
+def share_of(core: EngineCore) -> float:
+    stats = core.stats()
+    assert stats.spec_draft_tokens > 0
+    return stats.spec_accepted_tokens / stats.spec_draft_tokens
+
+
+def alone(submits: Sequence[Submit], **model: object) -> dict[str, Collected]:
+    return run(
+        core_of(speculative_config="none")
+        if not model
+        else make_core(MockModel(**model), vocabulary=vocabulary, speculative_config="none"),  # type: ignore[arg-type]
+        submits,
+    )
+
+
+@pytest.mark.parametrize("windows", [(0,), (17, 0)])
+def test_the_target_as_its_own_draft_is_always_right(windows: tuple[int, ...]) -> None:
+    """Of every kind of request: at any temperature, within grammars, with penalties and masks."""
+    submits = requests(10, 3)
+    core = drafting(
+        make_draft(MockModel(windows=windows)), MockModel(windows=windows),
+        num_gpu_blocks_override=64 * len(windows),
+    )  # fmt: skip
+    expected = alone(submits, windows=windows)
+    for _ in range(2):  # the second time, prefixes are cached
+        check_same(run(core, submits), expected)
+    assert share_of(core) == 1
+    assert core.stats().spec_draft_failures == 0
+
+
+@pytest.mark.load
+@pytest.mark.parametrize("windows", [(0,), (17, 0)])
+@pytest.mark.parametrize("of_draft", [(0,), (0, 20), (9,)])
+def test_no_answer_of_many_changes_where_blocks_are_short(
+    windows: tuple[int, ...], of_draft: tuple[int, ...]
+) -> None:
+    submits = requests(40, 3)
+    draft = make_draft(OtherModel(windows=of_draft), num_blocks=30 * len(of_draft))
+    core = drafting(
+        draft, MockModel(windows=windows), num_gpu_blocks_override=9 * len(windows),
+        max_num_batched_tokens=24,
+    )  # fmt: skip
+    check_same(run(core, submits, each_step=8), alone(submits, windows=windows))
+    stats = core.stats()
+    assert stats.num_preemptions > 0 < stats.prefix_hits_tokens
+    assert 0 < stats.spec_accepted_tokens < stats.spec_draft_tokens
+    assert draft.cache.kv.num_owned == 0
+
+
+@pytest.mark.parametrize("wrong_every", [1, 2, 5])
+def test_a_draft_that_is_wrong_changes_no_answer(wrong_every: int) -> None:
+    submits = requests(8, 5)
+    core = drafting(make_draft(OtherModel(wrong_every=wrong_every)))
+    check_same(run(core, submits), alone(submits))
+    assert share_of(core) < 1
+
+
+def test_all_requests_go_through_one_pass_for_each_place() -> None:
+    submits = [submit(str(at), prompt(9, at), max_tokens=40) for at in range(6)]
+    model = MockModel()
+    core = drafting(make_draft(model))
+    run(core, submits)
+    sizes = [batch.num_requests for batch in model.batches]
+    assert set(sizes) == {6}
+    # Of each draft that came its K and V are there; what is missing is the last, and what was
+    # drawn behind it.
+    assert {batch.num_tokens for batch in model.batches[4:]} == {6, 12}
+
+
+def test_a_long_prompt_is_read_in_parts_and_others_go_on_meanwhile() -> None:
+    model = MockModel()
+    core = drafting(make_draft(model), max_num_batched_tokens=512)
+    long = prompt(3 * CATCH_UP_TOKENS + 5)
+    for each in (submit("a", prompt(9, 1), max_tokens=60), submit("b", long, max_tokens=60)):
+        core.submit(each)
+    results = drain(core)
+    assert results["b"].token_ids == alone([submit("b", long, max_tokens=60)])["b"].token_ids
+    most = max(batch.num_tokens for batch in model.batches)
+    assert most <= CATCH_UP_TOKENS + 16
+    assert share_of(core) == 1
+
+
+def test_a_prompt_that_others_share_is_read_once() -> None:
+    model = MockModel()
+    core = drafting(make_draft(model), max_num_batched_tokens=512)
+    stem = prompt(160)
+    run(core, [submit(f"n{at}", stem, max_tokens=24, temperature=1.0, seed=7, choice=at)
+               for at in range(4)])  # fmt: skip
+    assert share_of(core) == 1
+    read = sum(1 for position, _ in model.computed if position < 128)
+    assert read < 2 * 128
+    model.computed.clear()
+    run(core, [submit("later", stem, max_tokens=24)])
+    assert min(position for position, _ in model.computed) >= 128
+
+
+def test_a_prefix_that_only_the_target_has_is_read_by_the_draft() -> None:
+    stem = prompt(70)
+    quiet = submit("quiet", stem, max_tokens=1)
+    core = drafting(make_draft(MockModel()))
+    run(core, [quiet])  # it gives one token, so that nothing is drafted
+    assert core.stats().spec_drafts == 0
+    got = run(core, [submit("r", stem, max_tokens=40)])["r"]
+    assert got.outputs[0].cached_tokens > 60
+    assert got.token_ids == alone([submit("r", stem, max_tokens=40)])["r"].token_ids
+    assert share_of(core) == 1
+
+
+def test_cancelled_requests_leave_no_block_behind() -> None:
+    draft = make_draft(OtherModel())
+    core = drafting(draft)
+    results: dict[str, Collected] = {}
+    for at in range(6):
+        core.submit(submit(str(at), prompt(20 + at, at), max_tokens=50))
+    rng = random.Random(2)
+    for at in range(6):
+        for _ in range(rng.randrange(1, 4)):
+            collect(results, core.step())
+            core.check()
+        core.cancel(str(at))
+    drain(core, results)
+    kv = draft.cache.kv
+    assert kv.num_owned == 0 and kv.num_free + kv.num_cached == kv.num_blocks
+    core.reset_prefix_cache()
+    assert kv.num_free == kv.num_blocks
+
+
+def test_a_draft_without_a_distribution_is_left_out_for_that_request_alone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    submits = [submit(name, prompt(9, at), max_tokens=40) for at, name in enumerate("ab")]
+    expected = alone(submits)
+    spoils = next(at for at in expected["a"].token_ids if at not in expected["b"].token_ids)
+    draft = make_draft(MockModel(nan_on=spoils))
+    core = drafting(draft)
+    with caplog.at_level(logging.WARNING):
+        check_same(run(core, submits), expected)
+    assert core.stats().spec_draft_failures == 1
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert "request a gets no more drafts" in said
+    assert share_of(core) == 1
+    assert draft.cache.kv.num_owned == 0
+
+
+def test_a_draft_that_raises_is_left_out_for_that_request_alone(survived: Survived) -> None:
+    submits = [submit(name, prompt(9, at), max_tokens=40) for at, name in enumerate("ab")]
+    expected = alone(submits)
+    others = {*expected["b"].token_ids, *prompt(9, 0), *prompt(9, 1)}
+    spoils = next(at for at in expected["a"].token_ids if at not in others)
+    core = drafting(make_draft(MockModel(raise_on=spoils)))
+    check_same(run(core, submits), expected)
+    assert core.stats().spec_draft_failures == 1
+    assert survived == Survived()
+
+
+def test_a_pool_that_is_too_small_gives_drafts_to_some() -> None:
+    submits = [submit(str(at), prompt(30, at), max_tokens=30) for at in range(6)]
+    draft = make_draft(MockModel(), num_blocks=9)
+    core = drafting(draft)
+    check_same(run(core, submits), alone(submits))
+    assert share_of(core) == 1
+
+
+def test_beyond_the_length_that_the_draft_was_made_for_there_are_no_drafts() -> None:
+    submits = [submit("r", prompt(20), max_tokens=60)]
+    core = drafting(make_draft(MockModel(max_positions=48)))
+    check_same(run(core, submits), alone(submits))
+    assert share_of(core) == 1
+    longest = 48 // 5 * 5
+    assert 0 < core.stats().spec_accepted_tokens < longest
+
+
+def test_a_request_can_do_without_it() -> None:
+    model = MockModel()
+    core = drafting(make_draft(model))
+    run(core, [submit("r", prompt(9), max_tokens=20, speculation=False)])
+    assert model.steps == 0
+
+
+@pytest.mark.parametrize("wider", [VOCAB - 4, VOCAB + 40])
+def test_the_padding_of_the_vocabularies_may_differ(wider: int) -> None:
+    """Ids from NUM_TOKENS on are nobody's. The mock's logits are VOCAB wide; the target is told
+    to be as wide as the padding it has."""
+    submits = [
+        submit(
+            "r", [*prompt(9), VOCAB - 1], max_tokens=20, logit_bias={3: 1.0},
+            grammar=Grammar("regex", "[a-h0-9]+"), bad_words_token_ids=((4, 5), (6,)),
+        ),
+        submit("s", prompt(9), max_tokens=20, temperature=1.0, seed=3),
+    ]  # fmt: skip
+
+    @dataclass
+    class Padded(MockModel):
+        vocab_size: int = wider
+
+        def forward(self, batch: RaggedBatch, kv: KVCacheArrays) -> npt.NDArray[np.float32]:
+            logits = super().forward(batch, kv)
+            return np.pad(logits, ((0, 0), (0, 40)))[:, :wider].copy()
+
+    core = drafting(make_draft(Padded()))
+    check_same(run(core, submits), alone(submits))
+    assert share_of(core) == 1

@@ -1,0 +1,164 @@
+"""How many drafts of a model pay: replayed over step times and passes of several machines."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from headrace.engine.drafts.model_drafts import DraftRoom, ModelDrafts, Pass
+from headrace.engine.drafts.pass_costs import PassCosts
+from headrace.engine.drafts.step_costs import StepCosts
+from headrace.engine.params import SamplingParams
+from headrace.engine.request import Request
+
+WRONG = 9
+
+
+def request_of(name: str, prompt: int = 8, max_len: int = 1 << 20) -> Request:
+    return Request(name, [0] * prompt, prompt, SamplingParams(temperature=0), max_len)
+
+
+class Machine:
+    """A target whose step of n tokens takes step(n), and a draft whose pass takes draft(n) and
+    whose drafts are right with a chance each."""
+
+    def __init__(self, chance: float, *, target: float, row: float, draft: float) -> None:
+        self.chance, self.draft_s, self._row_s, self._target_s = chance, draft, row, target
+        self.passes: list[Pass] = []
+        self.read: dict[Request, int] = {}
+        self.rng = random.Random(11)
+
+    def step_s(self, num_tokens: int) -> float:
+        return (self._target_s + self._row_s * num_tokens) * self.rng.lognormvariate(0, 0.03)
+
+    def lag(self, request: Request) -> int:
+        return len(request.token_ids) - self.read.get(request, 0)
+
+    def guess(
+        self, wanted: Sequence[tuple[Request, int]], most_read: int | None = None
+    ) -> dict[Request, list[int]]:
+        self.passes, found = [], {}
+        left = 128 if most_read is None else most_read
+        tokens = 0
+        for request, count in wanted:
+            lag = self.lag(request)
+            reads = lag if lag <= 16 else min(lag, left)
+            left -= reads if lag > 16 else 0
+            tokens += reads
+            self.read[request] = self.read.get(request, 0) + reads
+            if reads == lag:
+                found[request] = [1] * count
+        if tokens:
+            self.passes.append(Pass(tokens, self.draft_s * (1 + 0.06 * (tokens - 1))))
+        for place in range(1, max((count for _, count in wanted), default=0)):
+            going = sum(1 for request, count in wanted if count > place and request in found)
+            if going:
+                self.passes.append(Pass(going, self.draft_s * (1 + 0.06 * (going - 1))))
+        return found
+
+
+def replayed(machine: Machine, batch: int, steps: int, fixed: int | None, prompt: int = 8) -> float:
+    """Tokens for the time; fixed: so many drafts in each step, None for those that are chosen."""
+    costs = StepCosts()
+    drafts = ModelDrafts(machine, costs, most=5, adaptive=fixed is None)
+    rows = [request_of(str(at), prompt) for at in range(batch)]
+    seconds, tokens = 0.0, 0
+    for _ in range(steps):
+        room = 5 if fixed is None else fixed
+        found = {}
+        if room:
+            found = drafts.guess(batch, [DraftRoom(row, room) for row in rows], 1 << 20)
+        taken = [len(found.get(row, ())) for row in rows]
+        took = machine.step_s(batch + sum(taken))
+        seconds += took + drafts.seconds
+        drafts.note_step(took + drafts.seconds)
+        costs.note(batch, batch + sum(taken), took)
+        for row, count in zip(rows, taken, strict=True):
+            right = 0
+            while right < count and machine.rng.random() < machine.chance:
+                right += 1
+            given = [1] * right + [WRONG]
+            if right == count and machine.rng.random() < machine.chance:
+                given[-1] = 1
+            drafts.note(row, len(row.token_ids), given)
+            # Of the drafts, K and V of all but the last are there where they came.
+            if count:
+                machine.read[row] = len(row.token_ids) + min(right, count - 1)
+            row.token_ids += given
+            tokens += len(given)
+    return tokens / seconds
+
+
+MACHINES = {
+    "memory": {"target": 1.0, "row": 0.05, "draft": 0.15},
+    "small": {"target": 0.7, "row": 0.2, "draft": 0.3},
+    "arithmetic": {"target": 0.1, "row": 0.9, "draft": 0.2},
+}
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("chance", [0.05, 0.5, 0.9])
+@pytest.mark.parametrize("batch", [1, 8])
+def test_it_is_never_below_off_and_near_the_best_fixed_choice(
+    machine: str, chance: float, batch: int
+) -> None:
+    steps = 400 if batch == 1 else 120
+
+    def speed(fixed: int | None) -> float:
+        return replayed(Machine(chance, **MACHINES[machine]), batch, steps, fixed)
+
+    off, chosen = speed(0), speed(None)
+    best = max(off, *(speed(fixed) for fixed in (1, 2, 3, 5)))
+    assert chosen > 0.94 * off
+    assert chosen > 0.9 * best
+
+
+def test_a_prompt_is_read_only_where_that_pays() -> None:
+    costs = StepCosts()
+    for _ in range(20):
+        costs.note(1, 1, 1.0)
+    for length, expected in ((40, 1), (4000, 0)):
+        machine = Machine(0.5, target=1.0, row=0.05, draft=0.15)
+        drafts = ModelDrafts(machine, costs, most=3)
+        request = request_of("r", length, length + 40)
+        for _ in range(40):
+            drafts.guess(1, [DraftRoom(request, 3)], 64)
+            drafts.note_step(1.0)
+        assert (machine.read.get(request, 0) > 0) == expected
+
+
+def test_what_is_there_for_nothing_is_kept_where_it_promises_as_much() -> None:
+    costs = StepCosts()
+    for tokens in (2, 4, 8) * 9:
+        costs.note(2, tokens, 1.0)
+    machine = Machine(0.5, target=1.0, row=0.05, draft=0.01)
+    drafts = ModelDrafts(machine, costs, most=3)
+    drafts._passes.note(1, machine.draft_s)
+    good, poor = request_of("good"), request_of("poor")
+    found = drafts.guess(2, [DraftRoom(good, 3, 5, 4.5), DraftRoom(poor, 3, 1, 0.1)], 64)
+    assert set(found) == {poor}
+
+
+def test_steps_have_no_more_drafts_than_there_is_room_for() -> None:
+    costs = StepCosts()
+    for tokens in (8, 16, 32, 64) * 9:
+        costs.note(8, tokens, 1.0)
+    machine = Machine(0.9, target=1.0, row=0.01, draft=0.02)
+    drafts = ModelDrafts(machine, costs, most=5)
+    rows = [DraftRoom(request_of(str(at)), 5) for at in range(8)]
+    assert sum(map(len, drafts.guess(8, rows, 17).values())) in (8, 16)
+
+
+def test_costs_of_passes_are_those_of_the_next_smaller_size() -> None:
+    costs = PassCosts()
+    assert costs.seconds(1) == 0
+    costs.note(4, 3.0)
+    costs.note(4, 1.0)  # the first is in cold caches
+    assert costs.seconds(1) == costs.seconds(4) == costs.seconds(7) == 1.0
+    assert costs.seconds(8) == pytest.approx(1.24)
+    for _ in range(40):
+        costs.note(128, 5.0)
+    costs.note(128, 500.0)
+    assert 5.0 < costs.seconds(128) < 6.5
