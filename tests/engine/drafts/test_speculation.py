@@ -21,7 +21,10 @@ from headrace.engine.load import load_engine
 from headrace.engine.params import SamplingParams
 from headrace.engine.request import Request
 from headrace.errors import ConfigError
+from headrace.structured.grammar import Grammar
 from tests.engine.drafts.test_drafts import check_same, core_of, requests, run
+from tests.engine.mock import Collected, MockModel, collect, drain, make_core, submit
+from tests.engine.plans import plans_of, prompt
 
 
 def request_of(token_ids: Sequence[int], *, prompt: int | None = None, salt: str = "") -> Request:
@@ -367,6 +370,53 @@ def test_no_answer_changes() -> None:
     assert sum(stats.spec_accepted_by_position.values()) == stats.spec_accepted_tokens
 
 
+@pytest.mark.parametrize("end", ["abort", "timeout", "error"])
+def test_nothing_is_kept_of_a_request_however_it_ends(end: str) -> None:
+    text = prompt(12)
+    model = MockModel()
+    if end == "error":
+        answer = run(make_core(), [submit("r", text * 2, max_tokens=200)])["r"].token_ids
+        at = next(at for at, each in enumerate(answer[12:], 12) if each not in text + answer[:at])
+        model = MockModel(nan_on=answer[at])
+    core = make_core(model, speculative_config='{"adaptive": false}')
+    core.submit(submit("r", text * 2, max_tokens=200, timeout_s=0.06 if end == "timeout" else None))
+    results: dict[str, Collected] = {}
+    for _ in range(8):
+        collect(results, core.step())
+    speculation = core._speculation
+    assert speculation is not None and len(speculation._histories) == 1
+    if end == "abort":
+        core.cancel("r")
+    drain(core, results)
+    assert results["r"].finish_reason == end
+    lookup, answers = speculation._sources
+    assert isinstance(lookup, PromptLookup) and isinstance(answers, PastAnswers)
+    assert not speculation._histories and not lookup._texts and not answers._readings
+    assert bool(answers._num_tokens) is (end != "error")
+
+
+def test_prompts_forced_spans_and_guesses_beside_each_other_leave_answers_as_they_are() -> None:
+    # Requests enter while others decode, so that steps have prompts and drafts of both kinds.
+    rng = random.Random(9)
+    submits = []
+    for at in range(8):
+        params: dict[str, object] = {"max_tokens": 60, "seed": at, "temperature": 0.8}
+        if at % 2:
+            params["grammar"] = Grammar("regex", "[a-z]{20}(abcdef[0-9]ghij){1,3}")
+        stem = prompt(6, at) * 2
+        submits.append(submit(f"r{at}", stem * rng.randint(1, 4), **params))
+    alone = run(core_of(speculative_config="none", enable_forced_spans=False), submits)
+    core = core_of(speculative_config='{"adaptive": false}', max_num_batched_tokens=24)
+    plans = plans_of(core)
+    for each_step in (1, 8, 8):
+        check_same(run(core, submits, each_step=each_step), alone)
+    # Which of them meet in one step depends on when the grammars are compiled.
+    rows = [row for plan in plans for row in plan.rows]
+    assert {row.drafts.are_certain for row in rows if row.drafts.token_ids} == {True, False}
+    assert any(not row.samples for row in rows)
+    assert len({len(plan.rows) for plan in plans}) > 3
+
+
 def test_a_request_can_do_without() -> None:
     submits = requests(10, 3)
     core = core_of(speculative_config='{"adaptive": false}')
@@ -408,7 +458,8 @@ def test_sources_are_those_of_the_method() -> None:
         return [] if speculation is None else [source.name for source in speculation._sources]
 
     assert names("auto") == names("{}") == ["ngram", "suffix"]
-    assert names('{"method": "suffix"}') == ["suffix"]
+    assert names('{"method": "suffix"}') == ["ngram", "suffix"]
+    assert names('{"method": "ngram"}') == ["ngram"]
     assert names('{"suffix_decoding_max_cached_tokens": 0}') == ["ngram"]
     alone = speculation_of(read_speculative_config("auto"), shares=False)
     assert alone is not None and [source.name for source in alone._sources] == ["ngram"]

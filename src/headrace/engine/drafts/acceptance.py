@@ -28,20 +28,20 @@ _MOST_REQUEST = 32.0
 
 
 class Shares:
-    """Right ones of comparisons, by class of match."""
+    """Counts of comparisons and of those that were right, by class of match."""
 
     def __init__(self, most: float) -> None:
         self._most = most
         self.right = [0.0] * len(_BEGIN)
-        self.all = [0.0] * len(_BEGIN)
+        self.compared = [0.0] * len(_BEGIN)
 
     def note(self, kind: int, *, right: bool) -> None:
         """Count one comparison."""
         self.right[kind] += right
-        self.all[kind] += 1.0
-        if self.all[kind] > self._most:
+        self.compared[kind] += 1.0
+        if self.compared[kind] > self._most:
             self.right[kind] /= 2
-            self.all[kind] /= 2
+            self.compared[kind] /= 2
 
 
 class Acceptance:
@@ -77,9 +77,9 @@ class Acceptance:
     def _chance(self, own: Shares, kind: int) -> float:
         known = self._shares
         prior = (known.right[kind] + _WEIGHT_BEGIN * _BEGIN[kind]) / (
-            known.all[kind] + _WEIGHT_BEGIN
+            known.compared[kind] + _WEIGHT_BEGIN
         )
-        return (own.right[kind] + _WEIGHT_ALL * prior) / (own.all[kind] + _WEIGHT_ALL)
+        return (own.right[kind] + _WEIGHT_ALL * prior) / (own.compared[kind] + _WEIGHT_ALL)
 
 
 def kind_of(match_tokens: int) -> int:

@@ -99,7 +99,7 @@ def speculation_of(
     where they may not, auto has no past answers.
     """
     sources: list[DraftSource] = []
-    if config.sources in ("auto", "ngram"):
+    if config.sources in ("auto", "ngram", "suffix"):  # of its own text too, as in vLLM
         most = config.prompt_lookup_max or max(6, config.prompt_lookup_min or 0)
         least = config.prompt_lookup_min or min(2, most)
         sources.append(PromptLookup(least, most))
