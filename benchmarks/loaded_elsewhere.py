@@ -1,13 +1,15 @@
 """Files of every kind that is made, read by llama.cpp: do they load, and are the tokens the same?
 
-    python -m benchmarks.loaded_elsewhere --llama FOLDER --out benchmarks/loaded_elsewhere.json
+    python -m benchmarks.loaded_elsewhere --llama FOLDER --imatrix FILE \
+        --out benchmarks/loaded_elsewhere.json
 
 headrace-base (Q8_0, as shipped) is written once in each kind, every matrix in that kind. llama.cpp
 loads the file and continues a prompt greedily; headrace is given the same tokens, and what it
 would have chosen at each position is compared, as are the logits. Both round activations, each in
 its own way, so a token may differ where two are nearly as likely: then the gap between them is
 recorded, over the standard deviation of the logits. FOLDER is built by
-`python -m benchmarks.llamacpp.build FOLDER`. `docs/storage-kinds.md` is made from the file.
+`python -m benchmarks.llamacpp.build FOLDER`, the importance that the smallest kinds need by
+`headrace imatrix`. `docs/storage-kinds.md` is made from the file.
 """
 
 from __future__ import annotations
@@ -63,10 +65,12 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     kinds: list[Loaded]
 
 
-def loaded(peer: Peer, folder: Path, kind: str, threads: int) -> Loaded:
+def loaded(peer: Peer, folder: Path, kind: str, importance: Path, threads: int) -> Loaded:
     """What came of one kind's file."""
     path = folder / f"{kind}.gguf"
-    order = QuantizeOptions(mix_of("Q8_0"), [override_of(f".*={kind}")], allow_requantize=True)
+    order = QuantizeOptions(
+        mix_of("Q8_0"), [override_of(f".*={kind}")], importance=importance, allow_requantize=True
+    )
     made = make(embedded_model(), path, order, threads=threads)
     tokenizer = load_tokenizer(open_checkpoint(path).tokenizer)
     prompt = list(tokenizer.encode(PROMPT, add_special_tokens=True))
@@ -82,12 +86,12 @@ def loaded(peer: Peer, folder: Path, kind: str, threads: int) -> Loaded:
     )  # fmt: skip
 
 
-def all_loaded(peer: Peer, threads: int) -> Iterator[Loaded]:
+def all_loaded(peer: Peer, importance: Path, threads: int) -> Iterator[Loaded]:
     """Every kind that is made."""
     with tempfile.TemporaryDirectory() as folder:
         for kind, codec in CODECS.items():
             if codec.can_encode:
-                result = loaded(peer, Path(folder), kind, threads)
+                result = loaded(peer, Path(folder), kind, importance, threads)
                 print(result, file=sys.stderr, flush=True)
                 yield result
 
@@ -97,13 +101,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False,
                                      formatter_class=argparse.RawTextHelpFormatter)  # fmt: skip
     parser.add_argument("--llama", type=Path, required=True, metavar="FOLDER")
+    parser.add_argument("--imatrix", type=Path, required=True, metavar="FILE")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE")
     parser.add_argument("--threads", type=int, default=2)
     arguments = parser.parse_args()
     recording = Recording(
-        command="python -m benchmarks.loaded_elsewhere --llama FOLDER --out FILE",
+        command="python -m benchmarks.loaded_elsewhere --llama FOLDER --imatrix FILE --out FILE",
         date=date.today().isoformat(), program=f"llama.cpp of llama_cpp_python {VERSION}",
-        model=EMBEDDED_NAME, kinds=list(all_loaded(built(arguments.llama), arguments.threads)),
+        model=EMBEDDED_NAME, kinds=list(
+            all_loaded(built(arguments.llama), arguments.imatrix, arguments.threads)
+        ),
     )  # fmt: skip
     text = msgspec.json.format(msgspec.json.encode(recording), indent=1)
     arguments.out.write_bytes(text + b"\n")

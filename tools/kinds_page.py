@@ -66,9 +66,7 @@ SLOW: Sequence[tuple[str, tuple[str, ...]]] = (
 """Why kinds stay below AIM."""
 
 MISSING: Mapping[tuple[str, str], str] = {
-    ("made", "GGUF"): "Code books (IQ1, IQ2, IQ3) need a search over points of the book with "
-    "importance, which is not written; NVFP4, Q1_0 and Q2_0 have no encoder in gguf-py to hold one "
-    "against.",
+    ("made", "GGUF"): "NVFP4, Q1_0 and Q2_0 have no encoder in gguf-py to hold one against.",
     ("elsewhere", "GGUF"): "What is not made cannot be loaded elsewhere.",
     ("made", "folders"): "No layout of Hugging Face folders is made: `headrace quantize` writes "
     "GGUF. llm-compressor and auto-round make these folders, which are then read.",

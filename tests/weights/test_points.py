@@ -33,6 +33,7 @@ def assert_same(kind: str, values: Floats, weights: Floats | None) -> None:
             assert np.array_equal(want, got), f"{name} at {level}"
 
 
+@pytest.mark.proves("made", "its definition in NumPy, every bit", of="kind")
 @pytest.mark.parametrize("kind", KINDS)
 def test_native_and_definition_give_the_same_bits(kind: str) -> None:
     values = values_of("heavy", 3, 256)
@@ -51,6 +52,7 @@ def test_native_and_definition_give_the_same_bits_of_odd_values(kind: str, shape
         assert_same(kind, values, np.abs(values_of("heavy", 5, 256, 1.0)) + np.float32(1e-6))
 
 
+@pytest.mark.proves("elsewhere", "gguf-py", of="kind")
 @pytest.mark.parametrize("kind", KINDS)
 def test_gguf_py_reads_what_is_encoded(kind: str) -> None:
     codec, values = get_codec(kind), values_of("heavy", 3, 512)

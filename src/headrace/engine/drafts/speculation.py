@@ -36,7 +36,7 @@ MOST_IDLE_TOKENS = 4
 """Tokens for which a request whose guesses were of no use is left alone, at most."""
 PLAIN_STEP_EVERY = 64
 """Steps in a row in which somebody drafts, after which one is left without: what that costs has to
-be known. In the beginning FIRST_PLAIN_STEPS of them, and twice as many each time."""
+be known."""
 
 
 class _Pending(NamedTuple):
@@ -84,7 +84,6 @@ class Speculation:
         self._taken: dict[Request, Sequence[int]] = {}
         """The drafts of the step that began."""
         self._steps_with_drafts = 0
-        self._plain_step_after = FIRST_PLAIN_STEPS
         self._of_model: ModelDrafts | None = None
         if model is not None:
             self._of_model = ModelDrafts(model, self._costs, most=most_of_model, adaptive=adaptive)
@@ -120,11 +119,9 @@ class Speculation:
                 hopes[request] = sum(own[:count])
             else:
                 self._rest(history, len(request.token_ids))
-        is_due = self._steps_with_drafts > self._plain_step_after
-        if is_due or self._costs.num_seen < FIRST_PLAIN_STEPS:
+        few = self._costs.num_seen < FIRST_PLAIN_STEPS
+        if few or self._steps_with_drafts > PLAIN_STEP_EVERY:
             self._steps_with_drafts = 0
-            if is_due:
-                self._plain_step_after = min(PLAIN_STEP_EVERY, 2 * self._plain_step_after)
             self._taken.clear()
             return
         self._add_of_model(requests, hopes, batch, most)
