@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 
 import pytest
 
@@ -61,3 +62,17 @@ def test_words_in_the_middle_of_content_pass_and_marks_do_not() -> None:
     assert parser.passes(" and more")
     for piece in (" ends with space ", " <", "\n", ""):
         assert not parser.passes(piece)
+
+
+@pytest.mark.parametrize("before", ["Hi", "<think>a", '<tool_call>{"name": "'])
+def test_white_space_that_waits_takes_time_by_its_length(before: str) -> None:
+    parser = AnswerParser(FORMAT, tools={"f": {}})
+    deltas = parser.feed(before)
+    begin_s = time.process_time()
+    for _ in range(32_000):
+        deltas += parser.feed("\n\n")
+    deltas += parser.finish()
+    # Some 0.05 s; what joins the waiting part with every piece takes 4 s and more.
+    assert time.process_time() - begin_s < 1.5
+    if before == "Hi":
+        assert joined(deltas).content == before + "\n\n" * 32_000

@@ -43,7 +43,9 @@ class AnswerWriter:
         self.in_reasoning = False
         """Whether what was read last is reasoning."""
         self._deltas: list[Delta] = []
-        self._space = ""
+        self._space: list[str] = []
+        """White space that waits for what follows, as it came: joined once, since joining it with
+        every piece would take time by the square of their number."""
         self._after_part = False
         self._thought = False
         self._calls = 0
@@ -71,10 +73,7 @@ class AnswerWriter:
         if self._after_part:
             text = text.lstrip(SPACE)
             self._after_part = not text
-        text = self._space + text
-        shown = text.rstrip(SPACE)
-        self._space = text[len(shown) :]
-        if shown:
+        if shown := self._shown(text):
             self._deltas.append(ContentDelta(shown))
 
     def reasoning(self, text: str) -> None:
@@ -83,12 +82,20 @@ class AnswerWriter:
         if not self._thought:
             text = text.lstrip(SPACE)
             self._thought = bool(text)
-            self._space = ""
-        text = self._space + text
-        shown = text.rstrip(SPACE)
-        self._space = text[len(shown) :]
-        if shown:
+            self._space = []
+        if shown := self._shown(text):
             self._deltas.append(ReasoningDelta(shown))
+
+    def _shown(self, text: str) -> str:
+        """What a text makes certain, with the white space that waited for it; its own at its end
+        waits."""
+        body = text.rstrip(SPACE)
+        shown = "".join((*self._space, body)) if body else ""
+        if body:
+            self._space = []
+        if len(body) < len(text):
+            self._space.append(text[len(body) :])
+        return shown
 
     def end_reasoning(self) -> None:
         """What follows is not reasoning."""
@@ -119,9 +126,9 @@ class AnswerWriter:
     def end(self) -> None:
         """Write the white space that content ended with."""
         if self._space:
-            self._deltas.append(ContentDelta(self._space))
-        self._space = ""
+            self._deltas.append(ContentDelta("".join(self._space)))
+        self._space = []
 
     def end_part(self) -> None:
         """Drop the white space around what does not belong to the content."""
-        self._space, self._after_part = "", True
+        self._space, self._after_part = [], True
