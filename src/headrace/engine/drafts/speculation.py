@@ -33,7 +33,11 @@ LEAST_GAIN = 1.03
 FIRST_PLAIN_STEPS = 3
 """Steps of an engine without drafts, with which others are compared."""
 MOST_IDLE_TOKENS = 4
-"""Tokens for which a request whose guesses were of no use is left alone, at most."""
+"""Tokens for which a request whose guesses were of no use is left alone, at most; of several that
+decode together, so many for each of them: then a step looks up as many guesses in vain, whatever
+the batch."""
+MOST_IDLE_OF_ALL = 64
+"""The same, at any batch: a text that begins to repeat itself has to be noticed."""
 PLAIN_STEP_EVERY = 64
 """Steps in a row in which somebody drafts, after which one is left without: what that costs has to
 be known."""
@@ -84,6 +88,8 @@ class Speculation:
         self._taken: dict[Request, Sequence[int]] = {}
         """The drafts of the step that began."""
         self._steps_with_drafts = 0
+        self._batch = 1
+        """Requests that decode in the step that began."""
         self._of_model: ModelDrafts | None = None
         if model is not None:
             self._of_model = ModelDrafts(model, self._costs, most=most_of_model, adaptive=adaptive)
@@ -94,6 +100,7 @@ class Speculation:
         """A step begins in which `batch` requests decode, of which these may have so many drafts
         each, and at most `most` together."""
         self._taken.clear()
+        self._batch = batch
         hopes: dict[Request, float] = {}
         guesses = [
             (request, pending, history)
@@ -239,5 +246,6 @@ class Speculation:
 
     def _rest(self, history: _History, length: int) -> None:
         """Leave a request alone for a while, each time for longer."""
-        history.idle_tokens = min(MOST_IDLE_TOKENS, 2 * history.idle_tokens + 1)
+        most = min(MOST_IDLE_TOKENS * max(1, self._batch), MOST_IDLE_OF_ALL)
+        history.idle_tokens = min(most, 2 * history.idle_tokens + 1)
         history.idle_until = length + history.idle_tokens
