@@ -250,8 +250,8 @@ const QUESTIONS = {
   logprobs: "What does zip do in Python?",
 };
 
-// Turns on a part of the settings, with its example where it has a field that is empty; returns a
-// question to try it with.
+// Turns on a part of the settings, with its example where it has a field that is empty, and off the
+// others that may be tried, which would change its answer; returns a question to try it with.
 export function tryPart(name) {
   const part = document.getElementById(`${name}-part`);
   const text = part.querySelector("textarea");
@@ -260,6 +260,10 @@ export function tryPart(name) {
   if (text && !text.value.trim()) part.querySelector("button.example").click();
   const on = part.querySelector("[type=checkbox]");
   if (!on.checked) on.click();
+  for (const other of Object.keys(QUESTIONS).filter((other) => other !== name)) {
+    const box = document.querySelector(`#${other}-part [type=checkbox]`);
+    if (box.checked) box.click();
+  }
   part.scrollIntoView({ block: "nearest" });
   return QUESTIONS[name];
 }
