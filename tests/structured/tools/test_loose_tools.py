@@ -24,9 +24,7 @@ class Rules:
 
 
 def tool(name: str, schema: dict[str, Any], strict: bool | None = None) -> ToolDefinition:
-    return ToolDefinition(
-        function=FunctionDefinition(name=name, parameters=schema, strict=strict)
-    )
+    return ToolDefinition(function=FunctionDefinition(name=name, parameters=schema, strict=strict))
 
 
 def required(name: str, *tools: ToolDefinition) -> Grammar:
@@ -46,7 +44,7 @@ NOT_EQUAL = {"properties": {"a": {"type": "array", "uniqueItems": True}}}
 UNWRITTEN = {"properties": {"a>b:c d": {"type": "string"}}}
 
 
-@pytest.mark.parametrize("name", sorted(CALL_FORMATS))
+@pytest.mark.parametrize("name", [each.name for each in CALL_FORMATS])
 def test_any_format_takes_a_tool_beside_a_strict_one(name: str) -> None:
     strict = tool("g", {"properties": {"n": {"type": "integer"}}}, strict=True)
     for schema in (ONE_OF_TWO, NOT_EQUAL, UNWRITTEN):

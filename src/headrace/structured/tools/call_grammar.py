@@ -284,7 +284,10 @@ class _Calls:
                 )
             case NestedLayout():
                 schema = tool.named_schema()
-                after, inner = layout.after_name, nested_elements(rules, layout, schema, param)
+                elements = nested_elements(
+                    rules, layout, schema, param, held=tool.held_schema() is not None
+                )
+                after, inner = layout.after_name, elements
             case BareKeyLayout():
                 after, inner = (), bare_arguments(rules, layout, tool.held_schema(), param)
         return f"{self._pieces((tool.name, *after))} {inner}"
