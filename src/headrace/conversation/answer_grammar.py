@@ -13,7 +13,6 @@ from headrace.answer_formats.formats import AnswerFormat
 from headrace.errors import RequestError
 from headrace.protocol.openai.tools import ToolChoice, ToolDefinition
 from headrace.structured.grammar import Grammar
-from headrace.structured.json_schema.walk import UNSUPPORTED_SCHEMA, check_schema
 from headrace.structured.reasoning import after_reasoning
 from headrace.structured.tools.call_grammar import CallableTool, either_grammar, tool_call_grammar
 
@@ -98,27 +97,15 @@ def calls_need_grammar(rules: ToolRules, choice: ToolChoice, *, with_form: bool 
 
 
 def _callable_tools(rules: ToolRules, choice: ToolChoice) -> list[CallableTool]:
-    """The tools that may be called, with whether arguments are held to their schemas."""
+    """The tools that may be called, with their arguments held to the schema: of one that
+    is not strict, if the model's format can."""
     return [
         CallableTool(
             name=tool.function.name,
             parameters=tool.function.parameters,
-            strict=bool(tool.function.strict)
-            or _can_be_held(tool.function.parameters or {}, f"tools[{index}].function.parameters"),
+            if_held=not tool.function.strict,
             param=f"tools[{index}].function",
         )
         for index, tool in enumerate(rules.tools)
         if choice.names is None or tool.function.name in choice.names
     ]
-
-
-def _can_be_held(schema: Mapping[str, object], param: str) -> bool:
-    """Whether arguments can be held to a schema; those of a tool that is not strict are otherwise
-    held to be an object."""
-    try:
-        check_schema(dict(schema), param)
-    except RequestError as error:
-        if error.code != UNSUPPORTED_SCHEMA:
-            raise
-        return False
-    return True

@@ -77,6 +77,17 @@ class Composition:
             self._parts += _renamed(parts_of(grammar), name)
         return f"@{self._names[grammar]}"
 
+    def extent(self) -> tuple[int, int, int]:
+        """How much was added so far, for `cut`."""
+        return len(self._rules), len(self._parts), len(self._names)
+
+    def cut(self, extent: tuple[int, int, int]) -> None:
+        """Drop all that was added since; nothing that stays may refer to it."""
+        num_rules, num_parts, num_names = extent
+        del self._rules[num_rules:], self._parts[num_parts:]
+        for grammar in [*self._names][num_names:]:
+            del self._names[grammar]
+
     def grammar(self, start: str) -> Grammar:
         """The whole, which begins with a rule's body."""
         lark = "\n".join((f"start: {start}", *self._rules))

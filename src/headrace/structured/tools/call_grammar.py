@@ -11,8 +11,8 @@ without a fault, with arguments that their schemas accept.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from headrace.answer_formats.call_syntax import (
@@ -70,6 +70,8 @@ class CallableTool:
     """The JSON schema of its arguments; None for any object."""
     strict: bool = True
     """Whether arguments are held to the schema; any object if not."""
+    if_held: bool = False
+    """Whether any object will do where the model's format cannot hold arguments to the schema."""
     param: str = "tools"
     """Where the request has the function, as "tools[3].function"."""
 
@@ -250,8 +252,23 @@ class _Calls:
 
     def _calls(self, layout: NamedLayout) -> str:
         """A rule for a call of any tool, from the name to the call's end."""
-        calls = " | ".join(self._call(layout, tool) for tool in self._tools)
+        calls = " | ".join(
+            self._as_held(tool, lambda tool: self._call(layout, tool)) for tool in self._tools
+        )
         return self._rules.rule(f"({calls}) {self._pieces(layout.after_arguments)}")
+
+    def _as_held(self, tool: CallableTool, written: Callable[[CallableTool], str]) -> str:
+        """A tool as written, with any arguments where its schema cannot be held and need not be."""
+        if not (tool.strict and tool.if_held):
+            return written(tool)
+        before = self._rules.extent()
+        try:
+            return written(tool)
+        except RequestError as error:
+            if error.code != UNSUPPORTED_SCHEMA:
+                raise
+        self._rules.cut(before)
+        return written(replace(tool, strict=False))
 
     def _call(self, layout: NamedLayout, tool: CallableTool) -> str:
         """A tool's name and its arguments."""
@@ -267,7 +284,10 @@ class _Calls:
                 )
             case NestedLayout():
                 schema = tool.named_schema()
-                after, inner = layout.after_name, nested_elements(rules, layout, schema, param)
+                elements = nested_elements(
+                    rules, layout, schema, param, held=tool.held_schema() is not None
+                )
+                after, inner = layout.after_name, elements
             case BareKeyLayout():
                 after, inner = (), bare_arguments(rules, layout, tool.held_schema(), param)
         return f"{self._pieces((tool.name, *after))} {inner}"
@@ -275,7 +295,12 @@ class _Calls:
     def _python_section(self, layout: PythonLayout, parallel: bool) -> str:
         """Of a call that nothing announces, the bracket and the name are one text, its mark."""
         arguments = [
-            python_arguments(self._rules, tool.held_schema(), f"{tool.param}.parameters")
+            self._as_held(
+                tool,
+                lambda tool: python_arguments(
+                    self._rules, tool.held_schema(), f"{tool.param}.parameters"
+                ),
+            )
             for tool in self._tools
         ]
 

@@ -21,6 +21,7 @@ from headrace.answer_formats.readers.tagged_calls import (
     declared_member,
     declared_types,
 )
+from headrace.errors import RequestError
 from headrace.structured.composition import Composition, quoted
 from headrace.structured.json_schema.grammar import SPACED, of_schema
 from headrace.structured.tools.declared_values import MAX_CONTAINERS, DeclaredValues
@@ -38,15 +39,18 @@ from headrace.structured.tools.value_shapes import (
 
 
 def nested_elements(
-    rules: Composition, layout: NestedLayout, schema: Mapping[str, Any], param: str
+    rules: Composition, layout: NestedLayout, schema: Mapping[str, Any], param: str, *, held: bool
 ) -> str:
     """A rule for all elements of a call, which have the names of a schema's properties: what ends
     an element repeats its name.
 
+    held: a name that cannot be written is refused; it is omitted where arguments are not held.
     Raises RequestError for a schema whose values cannot be written so.
     """
     root, parameters = parameters_of(schema, param)
     values = NestedValues(rules, root, layout, param)
+    if not held:
+        parameters = [each for each in parameters if values.can_name(each.name)]
     members = values.members(schema, parameters, values.element)
     out = [element if required else f"({element})?" for element, required in members]
     return rules.rule(" ".join(out) or NOTHING)
@@ -66,13 +70,24 @@ class NestedValues(DeclaredValues):
         super().__init__(rules, root, f"{layout.prefix}<", param)
         self._item = layout.item
 
+    def can_name(self, name: str) -> bool:
+        """Whether an element can have a name."""
+        try:
+            self._check_tag(name)
+        except RequestError:
+            return False
+        return True
+
+    def _check_tag(self, name: str) -> None:
+        unreadable = ">" in name or name.startswith("/") or self._mark in name
+        self._check_name(name, None, unreadable, "as a tag")
+
     def element(self, name: str, schema: Any, declared: object, depth: int) -> str | None:
         """A rule's body for an element with a value of a schema; None where none can be written.
 
         declared: the schema as the reader has it. depth: elements around it, the call being one.
         """
-        unreadable = ">" in name or name.startswith("/") or self._mark in name
-        self._check_name(name, None, unreadable, "as a tag")
+        self._check_tag(name)
         value = self.value(schema, declared, depth)
         if value is None:
             return None
