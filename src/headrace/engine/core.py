@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from headrace.config.settings import EngineConfig
 from headrace.engine.answers import output, prefilled, started
-from headrace.engine.drafts.draft_model import DraftModel
 from headrace.engine.drafts.forced_spans import ForcedSpans
+from headrace.engine.drafts.model.draft_model import DraftModel
 from headrace.engine.drafts.proposer import Drafter, Proposer
 from headrace.engine.drafts.speculative_config import read_speculative_config, speculation_of
 from headrace.engine.drafts.thinking import Thinking

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 from headrace.config.settings import EngineConfig
 from headrace.engine.core import EngineCore
+from headrace.engine.drafts.model.load import draft_beside, load_draft, open_draft
 from headrace.engine.drafts.proposer import Proposer
 from headrace.engine.drafts.speculative_config import read_speculative_config
 from headrace.engine.grammars.vocabulary import vocabulary_maker
-from headrace.engine.load_draft import draft_beside, load_draft, open_draft
 from headrace.engine.memory.expert_memory import PlannedModel, plan_together
 from headrace.engine.memory.kv_memory import plan_kv_cache
 from headrace.models import load_model

@@ -40,6 +40,9 @@ class Drawn:
 
     name = "drawn"
 
+    def begin_step(self) -> None:
+        pass
+
     def guess(self, request: Request, most: int) -> Guess:
         return Guess([1] * most, 8)
 

@@ -10,8 +10,8 @@ import pytest
 
 from headrace.config.settings import EngineConfig
 from headrace.engine.core import EngineCore
-from headrace.engine.drafts.past_answers import INDEXED_TOKENS, PastAnswers
-from headrace.engine.drafts.prompt_lookup import PromptLookup
+from headrace.engine.drafts.lookup.past_answers import PastAnswers
+from headrace.engine.drafts.lookup.prompt_lookup import PromptLookup
 from headrace.engine.drafts.proposer import NO_DRAFTS, Drafter, Proposal
 from headrace.engine.drafts.source import Guess
 from headrace.engine.drafts.speculation import Speculation
@@ -30,133 +30,6 @@ from tests.engine.plans import plans_of, prompt
 def request_of(token_ids: Sequence[int], *, prompt: int | None = None, salt: str = "") -> Request:
     count = len(token_ids) if prompt is None else prompt
     return Request("r", list(token_ids), count, SamplingParams(), max_len=1 << 20, cache_salt=salt)
-
-
-# --- sources ---
-
-
-def test_the_latest_place_of_the_longest_match_is_taken() -> None:
-    source = PromptLookup(least_match=2, most_match=4)
-    request = request_of([1, 2, 3, 4, 50, 9, 3, 4, 60, 8, 7, 1, 2, 3, 4])
-    assert source.guess(request, 3) == Guess([50, 9, 3], 4)
-    assert source.guess(request_of([3, 4, 50, 9, 3, 4, 60, 8, 7, 3, 4]), 2) == Guess([60, 8], 2)
-    assert source.guess(request_of([1, 2, 3]), 4) is None
-    assert source.guess(request_of([]), 4) is None
-
-
-def test_a_text_that_repeats_itself_is_guessed_to_go_on_so() -> None:
-    source = PromptLookup()
-    guess = source.guess(request_of([5, 6, 7, 8, 7, 8]), 5)
-    assert guess is not None and list(guess.token_ids) == [7, 8, 7, 8, 7]
-    guess = source.guess(request_of([4, 4, 4]), 4)
-    assert guess is not None and list(guess.token_ids) == [4, 4, 4, 4]
-
-
-def plain_lookup(token_ids: list[int], lengths: Sequence[int], most: int) -> list[int] | None:
-    """The slow twin: tries every length and every place."""
-    for length in sorted(lengths, reverse=True):
-        for end in range(len(token_ids) - 1, length - 1, -1):
-            if token_ids[end - length : end] == token_ids[-length:]:
-                text = list(token_ids)
-                while len(text) < end + most:
-                    text.append(text[end + len(text) - len(token_ids)])
-                return text[end : end + most]
-    return None
-
-
-def test_a_place_once_found_goes_on_with_the_text() -> None:
-    rng = random.Random(3)
-    for _ in range(200):
-        text = [rng.randrange(3) for _ in range(rng.randint(1, 30))]
-        source, request = PromptLookup(2, 4), request_of(text)
-        expected = plain_lookup(text, (2, 3, 4), 5)
-        guess = source.guess(request, 5)
-        assert (None if guess is None else list(guess.token_ids)) == expected
-        if guess is None:
-            continue
-        # What was guessed comes: the same place is used, and the match is longer.
-        request.token_ids += guess.token_ids[:2]
-        later = source.guess(request, 3)
-        assert later is not None and list(later.token_ids) == list(guess.token_ids[2:])
-        assert later.match_tokens == guess.match_tokens + 2
-        # Something else comes: the place is sought again.
-        request.token_ids.append(9)
-        assert source.guess(request, 3) is None
-
-
-def test_failed_answers_are_not_kept_and_others_can_be_dropped() -> None:
-    source = PastAnswers()
-    failed = request_of([0, *range(8)], prompt=1)
-    failed.finish_reason = "error"
-    source.forget(failed)
-    assert source.guess(request_of(range(4)), 1) is None
-    ended(source, range(8))
-    assert source.guess(request_of(range(4)), 1) == Guess([4], 4)
-    source.clear()
-    assert source.guess(request_of(range(4)), 1) is None
-
-
-def ended(source: PastAnswers, answer: Sequence[int], salt: str = "") -> None:
-    source.forget(request_of([0, *answer], prompt=1, salt=salt))
-
-
-def test_past_answers_are_followed_within_their_salt() -> None:
-    source = PastAnswers()
-    ended(source, [1, 2, 3, 4, 5, 6, 7])
-    request = request_of([9, 1, 2, 3, 4])
-    assert source.guess(request, 2) == Guess([5, 6], 4)
-    request.token_ids += [5, 6]
-    assert source.guess(request, 9) == Guess([7], 6)
-    request.token_ids.append(8)
-    assert source.guess(request, 9) is None
-    assert source.guess(request_of([1, 2, 3, 4], salt="other"), 2) is None
-
-
-def test_the_oldest_answers_go_first_and_leave_no_place_behind() -> None:
-    source = PastAnswers(most_tokens=16)
-    for start in (0, 100, 200):
-        ended(source, range(start, start + 8))
-    assert source.guess(request_of(range(4)), 1) is None
-    assert source.guess(request_of(range(100, 104)), 1) == Guess([104], 4)
-    ended(source, range(300, 308))
-    assert source.guess(request_of(range(200, 204)), 1) == Guess([204], 4)
-    assert source.guess(request_of(range(300, 304)), 1) == Guess([304], 4)
-    assert source.guess(request_of(range(100, 104)), 1) is None
-    assert sum(part.num_tokens for part in source._parts) == source._num_tokens == 16
-
-
-def test_what_most_answers_go_on_with_is_guessed() -> None:
-    source = PastAnswers()
-    for last in (7, 8, 7, 9):
-        ended(source, [1, 2, 3, 4, last, last])
-    assert source.guess(request_of([1, 2, 3, 4]), 2) == Guess([7, 7], 4)
-    ended(source, [0, 1, 2, 3, 4, 5])
-    assert source.guess(request_of([0, 1, 2, 3, 4]), 2) == Guess([5], 5)
-
-
-def test_a_long_answer_is_entered_by_and_by() -> None:
-    source, long = PastAnswers(), list(range(10 * INDEXED_TOKENS))
-    ended(source, long)
-    request = request_of(long[-6:-1])
-    assert source.guess(request, 1) is None
-    for _ in range(10):
-        request.token_ids.append(0)
-        source.guess(request, 1)
-    request.token_ids += long[-6:-1]
-    assert source.guess(request, 2) == Guess(long[-1:], 5)
-
-
-def test_the_bound_holds_while_answers_are_entered() -> None:
-    rng = random.Random(2)
-    source = PastAnswers(most_tokens=300)
-    for _ in range(300):
-        ended(source, [rng.randrange(4) for _ in range(rng.randrange(400))], rng.choice(["", "a"]))
-        if rng.random() < 0.5:
-            source.guess(request_of([1, 2, 3, 1]), 3)
-        waiting = sum(len(each.token_ids) for each in source._pending)
-        waiting -= len(source._pending[0].token_ids) if source._part is not None else 0
-        assert waiting + sum(part.num_tokens for part in source._parts) == source._num_tokens
-        assert source._num_tokens <= 300
 
 
 # --- how many pay ---
@@ -185,6 +58,9 @@ class Drawn:
     def __init__(self, chance: float, count: int) -> None:
         self.chance, self._count = chance, count
 
+    def begin_step(self) -> None:
+        pass
+
     def guess(self, request: Request, most: int) -> Guess:
         return Guess([1] * min(self._count, most), 8)
 
@@ -203,6 +79,9 @@ class Said:
     def __init__(self, *token_ids: int) -> None:
         self.token_ids = list(token_ids)
         self.requests: list[Request] = []
+
+    def begin_step(self) -> None:
+        pass
 
     def guess(self, request: Request, most: int) -> Guess:
         self.requests.append(request)

@@ -27,6 +27,10 @@ class DraftSource(Protocol):
     name: str
     """Its `method` in `--speculative-config`."""
 
+    def begin_step(self) -> None:
+        """A step begins: what is to be done by and by may be gone on with."""
+        ...
+
     def guess(self, request: Request, most: int) -> Guess | None:
         """At most so many tokens, 1 or more; None where it knows nothing."""
         ...

@@ -22,8 +22,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from headrace.engine.drafts.acceptance import Acceptance, Shares
-from headrace.engine.drafts.draft_model import DraftModel
-from headrace.engine.drafts.model_drafts import DraftRoom, ModelDrafts
+from headrace.engine.drafts.model.draft_model import DraftModel
+from headrace.engine.drafts.model.model_drafts import DraftRoom, ModelDrafts
 from headrace.engine.drafts.source import DraftSource, Guess
 from headrace.engine.drafts.step_costs import StepCosts
 from headrace.engine.request import Request
@@ -101,6 +101,8 @@ class Speculation:
         each, and at most `most` together."""
         self._taken.clear()
         self._batch = batch
+        for source in self._sources:
+            source.begin_step()
         hopes: dict[Request, float] = {}
         guesses = [
             (request, pending, history)

@@ -13,9 +13,9 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from headrace.engine.drafts.draft_model import DraftModel
-from headrace.engine.drafts.past_answers import PastAnswers
-from headrace.engine.drafts.prompt_lookup import PromptLookup
+from headrace.engine.drafts.lookup.past_answers import PastAnswers
+from headrace.engine.drafts.lookup.prompt_lookup import PromptLookup
+from headrace.engine.drafts.model.draft_model import DraftModel
 from headrace.engine.drafts.source import DraftSource
 from headrace.engine.drafts.speculation import Speculation
 from headrace.errors import ConfigError

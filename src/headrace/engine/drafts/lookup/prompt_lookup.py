@@ -36,6 +36,9 @@ class PromptLookup:
         self._lengths = sorted({least_match, middle, most_match}, reverse=True)
         self._texts: dict[Request, _Text] = {}
 
+    def begin_step(self) -> None:
+        """There is nothing to be done."""
+
     def guess(self, request: Request, most: int) -> Guess | None:
         """What followed the last tokens when they came before."""
         text = self._texts.get(request)

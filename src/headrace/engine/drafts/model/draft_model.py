@@ -24,8 +24,8 @@ from collections.abc import Callable, Sequence
 import msgspec
 import numpy as np
 
-from headrace.engine.drafts.draft_cache import DraftCache, Twin
-from headrace.engine.drafts.model_drafts import Pass
+from headrace.engine.drafts.model.draft_cache import DraftCache, Twin
+from headrace.engine.drafts.model.model_drafts import Pass
 from headrace.engine.grammars.constraint import Look
 from headrace.engine.kv.block_tables import BlockTables
 from headrace.engine.kv.copies import apart

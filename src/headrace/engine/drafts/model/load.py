@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from headrace.config.settings import EngineConfig
-from headrace.engine.drafts.draft_model import MAX_STEP_TOKENS, DraftModel
-from headrace.engine.drafts.same_tokens import check_same_tokens
+from headrace.engine.drafts.model.draft_model import MAX_STEP_TOKENS, DraftModel
+from headrace.engine.drafts.model.same_tokens import check_same_tokens
 from headrace.engine.memory.draft_memory import plan_draft_cache
 from headrace.engine.memory.kv_memory import CachePlan, plan_kv_cache
 from headrace.engine.model import Model

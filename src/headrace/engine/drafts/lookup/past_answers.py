@@ -6,8 +6,8 @@ where there are more the oldest part goes. A request reads all parts of its own 
 longest match is followed: a draft changes no answer, but how soon a token comes would show what
 others were told, as a shared prefix would.
 
-An answer that ended is entered by and by, INDEXED_TOKENS with each guess, so that no step waits for
-a long one. What is not entered yet counts as kept.
+An answer that ended is entered by and by, INDEXED_TOKENS in each step, so that no step waits for a
+long one. What is not entered yet counts as kept, and is caught up with when fewer decode.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from headrace.engine.drafts.lookup.suffix_automaton import Reader, SuffixAutomaton
 from headrace.engine.drafts.source import MOST_MATCH, Guess
-from headrace.engine.drafts.suffix_automaton import Reader, SuffixAutomaton
 from headrace.engine.request import Request
 
 LEAST_MATCH = 4
@@ -25,7 +25,7 @@ MOST_TOKENS = 1 << 17
 """Of answers that are kept: some 55 MB."""
 NUM_PARTS = 4
 INDEXED_TOKENS = 8
-"""With each guess, some 30 µs: more than come meanwhile, which is one of each that guesses."""
+"""In each step, some 30 µs."""
 
 
 class _Part:
@@ -71,9 +71,12 @@ class PastAnswers:
         """Of what is found: answers that were entered, and parts dropped."""
         self._readings: dict[Request, _Reading] = {}
 
+    def begin_step(self) -> None:
+        """Enter some tokens of the answers that are pending."""
+        self._enter(INDEXED_TOKENS)
+
     def guess(self, request: Request, most: int) -> Guess | None:
         """What followed the request's last tokens in past answers."""
-        self._enter(INDEXED_TOKENS)
         if not self._parts:
             return None
         reading = self._readings.get(request)
@@ -118,7 +121,6 @@ class PastAnswers:
         self._pending.append(_Answer(request.cache_salt, token_ids))
         self._num_tokens += len(token_ids)
         self._drop_oldest()
-        self._enter(INDEXED_TOKENS)
 
     def _enter(self, most: int) -> None:
         """Enter at most so many tokens of the answers that are pending."""

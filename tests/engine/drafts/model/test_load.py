@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from headrace.config.settings import EngineConfig
-from headrace.engine.drafts.same_tokens import check_same_tokens
+from headrace.engine.drafts.model.same_tokens import check_same_tokens
 from headrace.engine.drafts.speculative_config import read_speculative_config
 from headrace.engine.load import LoadedEngine, load_engine
 from headrace.engine.memory.draft_memory import plan_draft_cache

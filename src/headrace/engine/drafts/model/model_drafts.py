@@ -29,7 +29,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from headrace.engine.drafts.pass_costs import PassCosts
+from headrace.engine.drafts.model.pass_costs import PassCosts
 from headrace.engine.drafts.step_costs import StepCosts
 from headrace.engine.request import Request
 

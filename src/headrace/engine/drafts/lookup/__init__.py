@@ -1,0 +1,1 @@
+"""Guesses that are looked up: in the request itself and in past answers."""
