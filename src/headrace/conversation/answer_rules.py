@@ -9,6 +9,7 @@ for nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from headrace.conversation.answer_grammar import ToolRules, calls_need_grammar, held_to
@@ -53,6 +54,8 @@ class AnswerRules(NamedTuple):
         """
         opened = self.reading is not None and self.reading.reasoning_opened
         format = allowed_format(self.marks.format, self.variables, opened=opened)
+        if self.reading is None:  # thoughts would be content, and not of the form
+            format = replace(format, reasoning=None)
         return held_to(
             formed, self.tools, format, choice=self.choice, opened=opened, special=special
         )

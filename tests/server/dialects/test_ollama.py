@@ -209,6 +209,13 @@ def test_a_raw_prompt_stands_as_it_is(agent: Agent) -> None:
     assert told.context is None
 
 
+def test_a_raw_prompt_with_a_form_has_no_thoughts_before_it(agent: Agent) -> None:
+    running = agent(says('{"a":1}'))
+    client(running).generate(MODEL, "a|b", raw=True, format={"type": "object"})
+    grammar = running.engine.submitted[0].params.grammar
+    assert grammar is not None and grammar.kind == "json_schema"
+
+
 def test_calls_without_a_prompt_load(start: Start) -> None:
     running = start(MockEngine(says("a")))
     for path in ("/api/chat", "/api/generate"):

@@ -176,6 +176,18 @@ def test_reasoning_is_an_item_before_the_answer_and_is_counted(start: Start) -> 
     assert told["usage"]["output_tokens_details"]["reasoning_tokens"] > 0
 
 
+def test_reasoning_has_a_budget(start: Start) -> None:
+    server = thinking(start, MockEngine(says(THOUGHT)))
+    answer(server, reasoning={"max_tokens": 7})
+    budget = server.engine.submitted[0].params.thinking
+    assert budget is not None and budget.max_tokens == 7
+    for wrong, said in ((-1, "is not between 0"), ("7", "expected an integer")):
+        refused = server.post("/v1/responses", {"input": "x", "reasoning": {"max_tokens": wrong}})
+        assert refused.status_code == 400
+        error = refused.json()["error"]
+        assert error["param"] == "reasoning.max_tokens" and said in error["message"]
+
+
 def test_sealed_reasoning_comes_back_without_a_store(start: Start) -> None:
     template = ChatTemplate(
         "{% for m in messages %}{% if m.reasoning %}<think>{{ m.reasoning }}</think>{% endif %}"

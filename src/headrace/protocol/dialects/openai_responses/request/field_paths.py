@@ -27,6 +27,7 @@ FIELD_PATHS: Final[FieldPaths] = {
     "output": ("text.format",),
     "output.description": ("text.format.description",),
     "output.schema": ("text.format.schema",),
+    "reasoning.budget_tokens": ("reasoning.max_tokens",),
     "reasoning.shown": ("reasoning.summary",),
     "tools.cache": _CACHE,
     "tools.name": ("tools[*].name",),

@@ -78,19 +78,21 @@ def number(holder: Holder, name: str, most: float) -> float | None:
     return value
 
 
-def integer(holder: Holder, name: str, least: int, most: int = 2**48) -> int | None:
-    """A whole number of at least `least`."""
+def integer(
+    holder: Holder, name: str, least: int, most: int = 2**48, *, at: str = ""
+) -> int | None:
+    """A whole number of at least `least`. at: as of `string`."""
     value = holder.get(name)
     if value is None:
         return None
     if isinstance(value, float) and value.is_integer() and abs(value) <= most:
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise wrong(name, "an integer", value)
+        raise wrong(at + name, "an integer", value)
     if not least <= value <= most:
         raise RequestError(
-            f"{name}: {shown(value)} is not between {least} and {most}",
-            param=name,
+            f"{at + name}: {shown(value)} is not between {least} and {most}",
+            param=at + name,
             code="invalid_value",
         )
     return value

@@ -149,15 +149,18 @@ def _reasoning(request: dict[str, Any], extra: dict[str, Any]) -> Reasoning | No
         return None
     effort = string(reasoning, "effort", "reasoning.")
     summary = string(reasoning, "summary", "reasoning.")
-    more = rest(reasoning, frozenset({"effort", "summary"}))
+    budget = integer(reasoning, "max_tokens", 0, at="reasoning.")
+    more = rest(reasoning, frozenset({"effort", "summary", "max_tokens"}))
     known = _EFFORTS.get(effort) if effort else None
     if effort and known is None:
         more["effort"] = effort
     if more:
         extra["reasoning"] = more
-    if known is None and summary is None:
+    if known is None and summary is None and budget is None:
         return None
-    return Reasoning(effort=known, summary=summary, shown=True if summary else None)
+    return Reasoning(
+        effort=known, budget_tokens=budget, summary=summary, shown=True if summary else None
+    )
 
 
 def _metadata(request: dict[str, Any]) -> dict[str, str] | None:
