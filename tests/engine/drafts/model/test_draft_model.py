@@ -99,7 +99,10 @@ def test_no_answer_of_many_changes_where_blocks_are_short(
     check_same(run(core, submits, each_step=8), alone(submits, windows=windows))
     stats = core.stats()
     assert stats.num_preemptions > 0 < stats.prefix_hits_tokens
-    assert 0 < stats.spec_accepted_tokens < stats.spec_draft_tokens
+    # Which requests run together is the threads' that compile grammars: where the two models see
+    # different tokens of the past, none of the guesses may be right.
+    assert stats.spec_accepted_tokens < stats.spec_draft_tokens
+    assert stats.spec_accepted_tokens > 0 or of_draft != windows
     assert draft.cache.kv.num_owned == 0
 
 
