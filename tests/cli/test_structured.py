@@ -37,21 +37,30 @@ def test_generate_holds_answers_to_a_schema(model: str, tmp_path: Path) -> None:
     read = json.loads(generated(model, "--schema", str(path), "--json").stdout)
     assert json.loads(read["text"])["a"] in ("x", "y")
     assert read["finish_reason"] == "stop"
+    assert read["prompt"] == "hi"
+
+
+def test_an_answer_of_a_form_is_printed_alone_for_programs(model: str) -> None:
+    form = ("--schema", json.dumps(SCHEMA))
+    assert json.loads(generated(model, *form).stdout)["a"] in ("x", "y")
+    several = generated(model, *form, "-p", "ho").stdout.splitlines()
+    assert [json.loads(line)["a"] in ("x", "y") for line in several] == [True, True]
+    assert generated(model, max_tokens=2).stdout.startswith("hi"), "free text follows its prompt"
 
 
 def test_generate_holds_answers_to_choices_and_grammars(model: str, tmp_path: Path) -> None:
     chosen = generated(model, "--choice", "yes", "--choice", "no").stdout
-    assert chosen in ("hiyes\n", "hino\n")
+    assert chosen in ("yes\n", "no\n")
     path = tmp_path / "form.gbnf"
     path.write_text('root ::= "<" [01] ">"', encoding="utf-8")
-    assert generated(model, "--grammar", str(path)).stdout in ("hi<0>\n", "hi<1>\n")
-    assert generated(model, "--regex", "ab?c").stdout in ("hiabc\n", "hiac\n")
+    assert generated(model, "--grammar", str(path)).stdout in ("<0>\n", "<1>\n")
+    assert generated(model, "--regex", "ab?c").stdout in ("abc\n", "ac\n")
 
 
 def test_an_answer_that_is_cut_off_before_it_is_whole_is_noted(model: str) -> None:
     form = ("--regex", "ab{9}c")
     cut = generated(model, *form, status=CUT_OFF, max_tokens=2)
-    assert cut.stdout == "hiab\n"
+    assert cut.stdout == "ab\n"
     assert cut.stderr == "headrace: the answer was cut at --max-tokens 2: it is not whole\n"
     stopped = generated(model, *form, "--stop", "bb", status=CUT_OFF)
     assert stopped.stderr == "headrace: the answer was cut at --stop 'bb': it is not whole\n"
