@@ -80,6 +80,7 @@ def test_an_answer_that_is_cut_off_before_it_is_whole_is_noted(model: str) -> No
         ({"schema": "/absent.json"}, "--schema /absent.json: No such file"),
         ({"schema": '{"type": 5}'}, "--schema: "),
         ({"schema": "{"}, "--schema: is not JSON"),
+        ({"schema": "[1]"}, r"--schema: \[1\] is not a schema; a schema is an object"),
         ({"regex": "("}, "--regex: cannot be compiled: "),
         ({"regex": "a", "choice": ("b",)}, "--regex and --choice: an answer has one form"),
     ],

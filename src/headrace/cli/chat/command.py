@@ -22,7 +22,20 @@ if TYPE_CHECKING:
 _HINT = "/help lists the commands, Ctrl-C stops an answer, Ctrl-D ends the chat."
 
 
-@click.command(cls=SectionedCommand)
+class _ChatCommand(SectionedCommand):
+    """`headrace chat`, whose help also has the commands that are typed within it."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The commands of a chat."""
+        # Read only here: a chat that begins reads its model first.
+        from headrace.cli.chat.commands import rows
+
+        super().format_epilog(ctx, formatter)
+        with formatter.section("Commands in the chat"):
+            formatter.write_dl(rows())
+
+
+@click.command(cls=_ChatCommand)
 @click.argument("model", required=False)
 @click.option("--system", help="System message that the conversation starts with.")
 @sampling_options
@@ -48,8 +61,8 @@ def chat(
     """Talk to MODEL (a path, or a name as for `serve`); each line read is a message.
 
     A line that ends in a backslash continues on the next, and three double quotes open and close a
-    message of several lines. Lines such as /help, /undo, /save FILE, /tools FILE and /set
-    temperature 0.2 are commands. What is typed in a terminal is kept in
+    message of several lines. A line whose first word is / and letters is a command; /help lists
+    them, as this help does below. What is typed in a terminal is kept in
     $XDG_STATE_HOME/headrace/chat_history.
 
     Without MODEL, the small model that ships in the package is used: it answers short questions
@@ -62,7 +75,7 @@ def chat(
     headrace chat --url http://127.0.0.1:8000
     """
     chat_model, name = _loaded(ctx, model) if url is None else _served(ctx, url, model)
-    from headrace.cli.chat.commands import ends, run_command
+    from headrace.cli.chat.commands import run_command
     from headrace.cli.chat.conversation import Conversation
     from headrace.cli.chat.input import entries, line_editing, read_entry, read_line
     from headrace.cli.chat.session import Session
@@ -76,18 +89,18 @@ def chat(
         chat_model,
         Conversation(system),
         sampling_params(values),
-        read_result=lambda prompt: read_entry(read_line, prompt).text,
+        read_result=lambda prompt: read_entry(read_line, prompt),
         stop=stop,
         name=name,
         as_json=as_json,
     )
     with line_editing(os.environ):
         for entry in entries(read_line, prompt="" if as_json else "> "):
-            if not entry.is_block and ends(entry.text):
-                break
             try:
-                if entry.is_block or not run_command(session, entry.text):
+                if not run_command(session, entry):
                     session.ask(entry.text)
+            except EOFError:  # /quit
+                break
             except KeyboardInterrupt:
                 note("\n(stopped)")
 

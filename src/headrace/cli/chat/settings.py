@@ -12,12 +12,19 @@ from headrace.engine.sampling.defaults import SamplingDefaults, in_full
 from headrace.errors import ConfigError
 from headrace.offline.params import SamplingParams
 from headrace.offline.structured import StructuredOutputsParams
+from headrace.offline.thinking import BUDGET_RANGE
 from headrace.protocol.openai.chat import REASONING_EFFORTS
 
 _FIELDS = {field.name: field for field in msgspec.structs.fields(SamplingParams)}
 
-NAMES = tuple(name for name in RANGES if name in _FIELDS and name != "choice")
-"""What can be set: the numbers of SamplingParams."""
+LIMITS = {
+    name: limits
+    for name, limits in {**RANGES, "thinking_token_budget": BUDGET_RANGE}.items()
+    if name in _FIELDS and name != "choice"
+}
+"""What can be set, and within which bounds: the numbers of SamplingParams."""
+
+NAMES = tuple(LIMITS)
 
 DEFAULT = SamplingParams(max_tokens=None)
 """What a chat begins with: an answer may be as long as the context allows."""
@@ -33,8 +40,8 @@ def changed(params: SamplingParams, name: str, value: object) -> SamplingParams:
     if isinstance(value, str) and value in ("default", "none"):
         return msgspec.structs.replace(params, **{name: getattr(DEFAULT, name)})
     number = _number(name, value)
-    if number not in RANGES[name]:
-        raise ConfigError(f"{name} is {value}; it must be {RANGES[name]}")
+    if number not in LIMITS[name]:
+        raise ConfigError(f"{name} is {value}; it must be {LIMITS[name]}")
     return msgspec.structs.replace(params, **{name: number})
 
 
