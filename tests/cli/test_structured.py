@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -82,12 +83,16 @@ def test_an_answer_that_is_cut_off_before_it_is_whole_is_noted(model: str) -> No
         ({"schema": "{"}, "--schema: is not JSON"),
         ({"schema": "[1]"}, r"--schema: \[1\] is not a schema; a schema is an object"),
         ({"regex": "("}, "--regex: cannot be compiled: "),
-        ({"regex": "a", "choice": ("b",)}, "--regex and --choice: an answer has one form"),
     ],
 )
 def test_a_form_that_is_wrong_is_named(values: dict[str, object], problem: str) -> None:
     with pytest.raises(ConfigError, match=f"^{problem}"):
         structured_outputs(dict(values))
+
+
+def test_an_answer_has_one_form() -> None:
+    with pytest.raises(click.UsageError, match="--regex and --choice: an answer has one form"):
+        structured_outputs({"regex": "a", "choice": ("b",)})
 
 
 def test_what_is_not_typed_is_free_text() -> None:

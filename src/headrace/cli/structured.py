@@ -64,14 +64,15 @@ def structured_options(function: F) -> F:
 def structured_outputs(values: dict[str, Any]) -> StructuredOutputsParams | None:
     """What was typed, taken out of `values`; None for free text.
 
-    Raises ConfigError for several forms and for one that is wrong, naming the flag.
+    Raises click.UsageError for several forms, and ConfigError for one that is wrong, naming the
+    flag.
     """
     given = {flag: values.pop(flag.removeprefix("--"), None) for flag, _ in _OPTIONS}
     typed = {flag: value for flag, value in given.items() if value not in (None, ())}
     if not typed:
         return None
     if len(typed) > 1:
-        raise ConfigError(f"{' and '.join(typed)}: an answer has one form; give one of them")
+        raise click.UsageError(f"{' and '.join(typed)}: an answer has one form; give one of them")
     from headrace.offline.structured import StructuredOutputsParams
 
     ((flag, value),) = typed.items()
