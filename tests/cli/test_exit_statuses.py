@@ -53,6 +53,7 @@ CASES: dict[tuple[str, int], list[Callable[[Path], list[str]]]] = {
         lambda _: ["generate", "-p", "x", "--temperature", "-1"],
         lambda _: ["generate", "-p", "x", "--thinking-token-budget", "-2"],
         lambda _: ["generate", "-p", "x", "--regex", "a", "--choice", "a"],
+        lambda _: ["chat", "--reasoning-effort", "banana"],
     ],
     ("generate", 3): [lambda _: [*FORM, "--max-tokens", "2"]],
     ("ps", 1): [lambda _: ["ps", "http://127.0.0.1:1"]],

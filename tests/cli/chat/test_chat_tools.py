@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -155,10 +156,13 @@ def test_a_program_may_give_any_result(typed: str) -> None:
     assert session.conversation.messages[2].content == typed
 
 
-def test_help_has_every_command_and_the_command_line_too() -> None:
+def test_help_has_every_command_and_the_command_line_too(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     shown = CliRunner().invoke(cli, ["chat", "--help"], catch_exceptions=False).output
     assert [name for name in COMMANDS if f"  /{name} " not in shown] == []
-    typed = chat("/help", flags=()).stderr
+    run_command(session_of(Scripted(), str), "/help")
+    typed = capsys.readouterr().err
     assert [name for name in COMMANDS if f"/{name} " not in typed] == []
 
 
@@ -298,6 +302,32 @@ def test_the_model_of_the_package_calls_and_goes_on(tmp_path: Path) -> None:
     for_people = chat(*lines, flags=())
     assert for_people.stdout == f"{answered['text']}\n"
     assert 'get_weather({"city": "Oslo"})' in for_people.stderr
+
+
+def test_schema_tools_and_effort_are_typed_as_flags_too(tmp_path: Path) -> None:
+    path = tmp_path / "tools.json"
+    path.write_text(json.dumps([WEATHER]), encoding="utf-8")
+    flags = ("--tools", str(path), "--schema", '{"enum": ["yes"]}', "--reasoning-effort", "off")
+    shown = chat("/show", "/tools off", "x", flags=(*flags, "--thinking-token-budget", "0"))
+    assert shown.stdout == '"yes"\n'
+    for line in ("tools     get_weather", "schema    set", "effort    none"):
+        assert f"{line}\n" in shown.stderr
+    assert re.search(r"^thinking_token_budget +0$", shown.stderr, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "problem"),
+    [
+        ("--schema", "/absent.json", "--schema /absent.json: No such file"),
+        ("--tools", "[1]", "--tools: tools[0]: Expected `object`"),
+        ("--reasoning-effort", "banana", "--reasoning-effort banana: it must be on, off, default"),
+    ],
+)
+def test_flags_that_are_wrong_are_named_before_a_model_is_loaded(
+    flag: str, value: str, problem: str
+) -> None:
+    refused = CliRunner().invoke(cli, ["chat", "/absent", flag, value])
+    assert problem in f"{refused.output}{refused.exception}"
 
 
 def test_formats_are_named_as_to_the_server(tmp_path: Path) -> None:

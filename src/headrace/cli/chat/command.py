@@ -12,9 +12,10 @@ from click.core import ParameterSource
 from headrace.cli.notes import note
 from headrace.cli.options import CONFIGS, PARSERS, collect, settings
 from headrace.cli.sampling import sampling_options, sampling_params
-from headrace.cli.sections import SectionedCommand
+from headrace.cli.sections import SectionedCommand, SectionOption
+from headrace.cli.structured import schema_form
 from headrace.config import EngineConfig, ServerConfig, flags_of
-from headrace.errors import TemplateError
+from headrace.errors import ConfigError, TemplateError
 
 if TYPE_CHECKING:
     from headrace.cli.chat.model import ChatModel
@@ -35,10 +36,47 @@ class _ChatCommand(SectionedCommand):
             formatter.write_dl(rows())
 
 
+def _effort(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """Option callback: the effort that a word means, or a usage error with the words there are."""
+    if value is None:
+        return None
+    # Read only here: a command line without it does not wait for the words.
+    from headrace.cli.chat.settings import effort_of
+
+    try:
+        return effort_of(value, param.opts[0])
+    except ConfigError as error:
+        raise click.UsageError(str(error), ctx) from None
+
+
 @click.command(cls=_ChatCommand)
 @click.argument("model", required=False)
 @click.option("--system", help="System message that the conversation starts with.")
 @sampling_options
+@click.option(
+    "--schema",
+    cls=SectionOption,
+    section="Answers",
+    metavar="FILE",
+    help="Hold answers to the JSON schema in a file, or to the one that is written here, as "
+    "/schema does.",
+)
+@click.option(
+    "--tools",
+    cls=SectionOption,
+    section="Answers",
+    metavar="FILE",
+    help="Offer the model the tools in a JSON file, or those written here, as /tools does.",
+)
+@click.option(
+    "--reasoning-effort",
+    "effort",
+    cls=SectionOption,
+    section="Answers",
+    metavar="LEVEL",
+    callback=_effort,
+    help="How much the model is to reason, in the words of /think. [default: the model's]",
+)
 @settings(EngineConfig, skip=frozenset({"model"}), of_server=PARSERS)
 @click.option(
     "--url",
@@ -56,6 +94,9 @@ def chat(
     stop: tuple[str, ...],
     url: str | None,
     as_json: bool,
+    schema: str | None,
+    tools: str | None,
+    effort: str | None,
     **values: Any,
 ) -> None:
     """Talk to MODEL (a path, or a name as for `serve`); each line read is a message.
@@ -71,9 +112,13 @@ def chat(
     \b
     headrace chat Qwen/Qwen3-0.6B
     headrace chat ./model.gguf --system "Answer in one sentence." --temperature 0.2
-    headrace chat --temperature 0
+    headrace chat --temperature 0 --schema person.json --thinking-token-budget 0
     headrace chat --url http://127.0.0.1:8000
     """
+    from headrace.cli.chat.tools import read_tools
+
+    form = None if schema is None else schema_form(schema, "--schema")
+    offered = [] if tools is None else read_tools(tools, "--tools")
     chat_model, name = _loaded(ctx, model) if url is None else _served(ctx, url, model)
     from headrace.cli.chat.commands import run_command
     from headrace.cli.chat.conversation import Conversation
@@ -88,12 +133,13 @@ def chat(
     session = Session(
         chat_model,
         Conversation(system),
-        sampling_params(values),
+        sampling_params(values, form),
         read_result=lambda prompt: read_entry(read_line, prompt),
         stop=stop,
         name=name,
         as_json=as_json,
     )
+    session.tools, session.effort = offered, effort
     with line_editing(os.environ):
         for entry in entries(read_line, prompt="" if as_json else "> "):
             try:

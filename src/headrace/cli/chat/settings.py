@@ -62,15 +62,15 @@ def _number(name: str, value: object) -> float:
 _SWITCHED = {"on": "medium", "off": "none"}
 
 
-def effort_of(word: str) -> str | None:
-    """The effort that `/think` means by a word, one of those that the server takes too; None for
-    the model's own. Raises ConfigError."""
+def effort_of(word: str, place: str = "/think") -> str | None:
+    """The effort that a person means by a word, one of those that the server takes too; None for
+    the model's own. place: where it was typed. Raises ConfigError."""
     effort = _SWITCHED.get(word, word)
     if effort == "default":
         return None
     if effort not in REASONING_EFFORTS:
         levels = ", ".join(REASONING_EFFORTS)
-        raise ConfigError(f"/think {word}: it must be on, off, default or one of {levels}")
+        raise ConfigError(f"{place} {word}: it must be on, off, default or one of {levels}")
     return effort
 
 
