@@ -101,3 +101,11 @@ def test_the_older_name_of_vllm_leads_to_the_new_one() -> None:
         SamplingParams(guided_decoding={"regex": "a"})
     assert caught.value.param == "guided_decoding"
     assert SamplingParams(guided_decoding=None) == SamplingParams()
+
+
+def test_a_class_of_pydantic_is_refused_with_the_way_to_its_schema() -> None:
+    pydantic = pytest.importorskip("pydantic")
+    person = pydantic.create_model("Person", name=(str, ...))
+    with pytest.raises(RequestError, match=r"is the class Person; give its schema: Person\.model_"):
+        params({"json": person})
+    assert params({"json": person.model_json_schema()})

@@ -31,6 +31,17 @@ class StructuredOutputsParams(msgspec.Struct, frozen=True, kw_only=True):
     """Parts of the answer that have a schema, between tags."""
 
 
+def _check_no_class(schema: Any, param: str) -> None:
+    """Raise RequestError for a model of pydantic's, of which its schema is meant."""
+    if hasattr(schema, "model_json_schema"):
+        name = getattr(schema, "__name__", type(schema).__name__)
+        raise RequestError(
+            f"{param}.json is the class {name}; give its schema: {name}.model_json_schema()",
+            param=f"{param}.json",
+            code="invalid_type",
+        )
+
+
 def grammar_of(structured: Any, grammar: Grammar | None, prefix: str = "") -> Grammar | None:
     """The grammar of the fields `structured_outputs` and `grammar`, of which one may be given.
 
@@ -51,6 +62,7 @@ def grammar_of(structured: Any, grammar: Grammar | None, prefix: str = "") -> Gr
         fields = dict(structured)
     else:
         raise unexpected(param, structured, "StructuredOutputsParams, a mapping or None")
+    _check_no_class(fields.get("json"), param)
     choice = fields.get("choice")
     if isinstance(choice, Sequence) and not isinstance(choice, NO_ITEMS):
         fields["choice"] = list(choice)
