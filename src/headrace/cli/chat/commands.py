@@ -43,7 +43,7 @@ def run_command(session: Session, entry: Entry) -> bool:
         if command is None:
             typed = f"/{name}"
             meant = nearest(typed, [f"/{known}" for known in COMMANDS])
-            raise ConfigError(f"{typed} is not a command{meant}; /help lists them")
+            raise ConfigError(f"{typed} is not a command; /help lists them{meant}")
         if command.argument and not command.argument.startswith("[") and not argument:
             raise ConfigError(f"/{name} needs {command.argument}; /help says more")
         if argument and not command.argument:
