@@ -39,6 +39,14 @@ def share_of(core: EngineCore) -> float:
     return stats.spec_accepted_tokens / stats.spec_draft_tokens
 
 
+def test_each_request_knows_its_own_guesses() -> None:
+    core = drafting(make_head(MockHead(4)))
+    got = run(core, [submit(str(at), prompt(9, at), max_tokens=40) for at in range(3)])
+    last = [each.outputs[-1] for each in got.values()]
+    assert sum(each.draft_tokens for each in last) == core.stats().spec_draft_tokens > 0
+    assert sum(each.accepted_tokens for each in last) == core.stats().spec_accepted_tokens > 0
+
+
 def test_a_head_that_knows_the_next_token_is_always_right() -> None:
     """Of every kind of request; each entry is made of the token before it, with none left out."""
     submits = requests(10, 3)
