@@ -39,6 +39,7 @@ _TYPES = {
     "double": "number",
     "bool": "boolean",
     "list": "array",
+    "arraylist": "array",
     "tuple": "array",
     "dict": "object",
     "map": "object",
