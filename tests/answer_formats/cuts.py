@@ -68,7 +68,7 @@ def merged(deltas: Sequence[Delta]) -> list[Delta]:
 
 
 MOST_IN_TWO = 80
-"""Places at which a text is cut in two: all of one that is no longer, which takes quadratic time."""
+"""Places at which a text is cut in two, which takes quadratic time: all those of a short one."""
 
 
 def cuts(text: str) -> Iterator[list[str]]:
