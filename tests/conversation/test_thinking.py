@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-from itertools import product
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from headrace.answer_formats.formats import (
     AnswerFormat,
     call_format,
-    choose_format,
     reasoning_format,
 )
 from headrace.conversation.format_marks import FormatMarks, ReasoningMarks
-from headrace.conversation.reading import AnswerReading, ReadChoice, reading_of
+from headrace.conversation.reading import reading_of
 from headrace.conversation.thinking import ends_in_reasoning, start_after, start_of_reading
 from headrace.embedded import embedded_model
 from headrace.engine.drafts.thinking import Thinking
 from headrace.engine.params import ThinkingBudget
 from headrace.text import Tokenizer, load_tokenizer
 from headrace.weights.open import open_checkpoint
-
-
-class Text(NamedTuple):
-    """A piece of an answer."""
-
-    text: str
-    token_ids: tuple[int, ...]
-    finish_reason: str | None = None
 
 
 @pytest.fixture(scope="module")
@@ -54,26 +44,6 @@ def test_a_prompt_of_ids_is_followed_by_reasoning_where_the_model_does_reason(
     assert opened is not None and opened.is_open
     assert closed is not None and not closed.is_open
     assert start_after([1], FormatMarks(AnswerFormat(), tokenizer)) is None
-
-
-@pytest.mark.parametrize("opened", [True, False])
-def test_reasoning_is_counted_alike_however_the_answer_comes(opened: bool) -> None:
-    format = choose_format("<think></think>")
-    marks = ReasoningMarks((60, 60), (61, 62))
-    pieces = [("", 60), ("<think>", 60), ("a", 1), ("b", 2), ("", 61), ("</think>", 62), ("c", 3)]
-    pieces = pieces[2:] if opened else pieces
-    counts = set()
-    for cuts in product((False, True), repeat=len(pieces) - 1):
-        reading = AnswerReading(format, None, opened, frozenset(), marks)
-        read = ReadChoice(reading, str)
-        text, ids = "", []
-        for (more, token_id), cut in zip(pieces, (*cuts, True), strict=True):
-            text, ids = text + more, [*ids, token_id]
-            if cut:
-                read.take(Text(text, tuple(ids)))
-                text, ids = "", []
-        counts.add(read.reasoning_tokens)
-    assert counts == ({4} if opened else {5, 6})  # a mark that is cut counts from its last token
 
 
 TOOLS: dict[str, dict[str, Any]] = {"get_time": {}, "get_time_now": {}}
