@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from headrace.errors import RequestError
 from headrace.structured.json_schema.grammar import of_schema
-from headrace.structured.json_schema.walk import FORMATS
+from headrace.structured.json_schema.formats import FORMATS, NUMBER_FORMATS
 from tools.structured.language import Language
 
 _NOTHING = object()
