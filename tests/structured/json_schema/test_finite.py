@@ -85,9 +85,9 @@ def test_small_schemas_are_refused_where_they_have_no_value() -> None:
 
 @pytest.mark.long
 def test_many_small_schemas_are_refused_where_they_have_no_value() -> None:
-    outcomes = [_judge(random.Random(seed), plain=seed % 2 == 0) for seed in range(100, 400)]
-    assert outcomes.count("no value") > 60
-    assert outcomes.count("value") > 60
+    outcomes = [_judge(random.Random(seed), plain=seed % 2 == 0) for seed in range(100, 220)]
+    assert outcomes.count("no value") > 30
+    assert outcomes.count("value") > 30
 
 
 def test_references_in_a_circle_take_time_in_proportion() -> None:
