@@ -104,8 +104,7 @@ class ChatOptions(NamedTuple):
     ) -> ChatOptions:
         """From a caller's arguments; raises RequestError naming the one that is wrong."""
         given = _tools(tools)
-        if reasoning_effort is not None and not isinstance(reasoning_effort, str):
-            raise unexpected("reasoning_effort", reasoning_effort, "a text or None")
+        effort = _effort(reasoning_effort)
         named = {} if chat_template_kwargs is None else chat_template_kwargs
         if not isinstance(named, Mapping):
             raise unexpected("chat_template_kwargs", named, "a mapping or None")
@@ -113,8 +112,20 @@ class ChatOptions(NamedTuple):
             tuple(given),
             tool_choice_of(tool_choice, given),
             values.boolean(parallel_tool_calls, "parallel_tool_calls"),
-            template_variables({**named, **(variables or {})}, reasoning_effort),
+            template_variables({**named, **(variables or {})}, effort),
         )
+
+
+def _effort(value: object) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise unexpected("reasoning_effort", value, "a text or None")
+    # Read only here: a caller who names no effort does not wait for it.
+    from headrace.protocol.openai.chat import check_effort
+
+    check_effort(value, "reasoning_effort")
+    return value
 
 
 def _tools(value: object) -> list[ToolDefinition]:
