@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,8 @@ import pytest
 
 from headrace.config.settings import EngineConfig
 from headrace.engine.core import EngineCore
+from headrace.engine.drafts.heads.head_drafts import HeadDrafts
+from headrace.engine.drafts.model.draft_chain import DraftChain
 from headrace.engine.drafts.model.draft_model import DraftModel
 from headrace.engine.drafts.proposer import Proposer
 from headrace.engine.memory.kv_memory import plan_kv_cache
@@ -54,10 +57,14 @@ def logits_of(*layers: npt.NDArray[np.uint64]) -> npt.NDArray[np.float32]:
     """f32[VOCAB] of the states of the positions that each layer sees."""
     seed = 0
     for index, states in enumerate(layers):
-        order = np.arange(1, len(states) + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-        seen = int(np.bitwise_xor.reduce(states * (order | np.uint64(1))))
-        seed ^= seen * (2 * index + 1) & _MASK
+        seed ^= _seen(states) * (2 * index + 1) & _MASK
     return _drawn(seed).copy()
+
+
+def _seen(states: npt.NDArray[np.uint64]) -> int:
+    """What the states of positions from 0 on come to."""
+    order = np.arange(1, len(states) + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    return int(np.bitwise_xor.reduce(states * (order | np.uint64(1))))
 
 
 @lru_cache(maxsize=1 << 14)
@@ -88,6 +95,9 @@ class MockOps:
 
     def take_rows(self, x: npt.NDArray[np.float32], rows: npt.NDArray[np.int32]) -> object:
         return x[rows]
+
+    def stacked(self, parts: Sequence[npt.NDArray[np.float32]]) -> object:
+        return np.concatenate(parts)
 
     def adjust(self, logits: npt.NDArray[np.float32], adjustments: list[LogitsEdit]) -> None:
         adjustment.adjust(logits, adjustments)
@@ -178,6 +188,94 @@ class MockModel:
                 logits[index, 3] = np.nan
         return logits
 
+    def forward_with_features(
+        self, batch: RaggedBatch, kv: KVCacheArrays, layers: Sequence[int]
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32] | None]:
+        """Features are all that the next state and its logits follow from, in a model without
+        windows: the bits of (what logits were drawn from, state, position)."""
+        logits = self.forward(batch, kv)
+        if not layers:
+            return logits, None
+        size, place = kv.spec.block_size, kv.spec.place(0)
+        tables = batch.block_table(place)
+        owners = np.repeat(np.arange(len(batch.query_start) - 1), np.diff(batch.query_start))
+        features = np.empty((len(batch.token_ids), 3), np.uint64)
+        for row, (request, position) in enumerate(
+            zip(owners.tolist(), batch.positions.tolist(), strict=True)
+        ):
+            blocks = tables[request, : position // size + 1]
+            states = kv.arrays[place.index][blocks].reshape(-1)[: position + 1]
+            features[row] = (_seen(states), states[-1], position)
+        return logits, features.view(np.float32)
+
+
+class MockHead:
+    """A head that knows what the mock says next, but for places where it is made wrong.
+
+    Its "K and V" of an entry are the place of its token in the text. An entry whose earlier ones
+    are not those of the tokens before it, one after another, fails; but for one whose features the
+    target did not compute again, so that those of the next token stand in (num_stood_in).
+    wrong_every: of positions, those of which it says another token.
+    """
+
+    model_type, vocab_size, weight_codec, weight_bytes = "mock_head", VOCAB, "F32", 0
+    max_positions, length_cause = 4096, ""
+    feature_layers, feature_width = (0,), 6
+
+    def __init__(self, wrong_every: int = 0, nan_on: int = -1) -> None:
+        self.wrong_every = wrong_every
+        self.nan_on = nan_on
+        self.batches: list[RaggedBatch] = []
+        self.num_stood_in = 0
+
+    @property
+    def cache_layout(self) -> CacheLayout:
+        return cache_layout([LayerKV(1, 2)])
+
+    def states(self, features: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        assert features.shape[1] == self.feature_width
+        return features
+
+    def forward(
+        self, batch: RaggedBatch, kv: KVCacheArrays, states: npt.NDArray[np.float32]
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+        self.batches.append(batch)
+        size, place = kv.spec.block_size, kv.spec.place(0)
+        tables, array = batch.block_table(place), kv.arrays[place.index]
+        owners = np.repeat(np.arange(len(batch.query_start) - 1), np.diff(batch.query_start))
+        following = np.empty((len(batch.token_ids), 3), np.uint64)
+        columns = (owners.tolist(), batch.token_ids.tolist(), batch.positions.tolist())
+        for row, (request, token_id, entry) in enumerate(zip(*columns, strict=True)):
+            seen, state, before = np.ascontiguousarray(states[row]).view(np.uint64).tolist()
+            position = before + 1
+            array[tables[request, entry // size], entry % size] = position
+            kept = array[tables[request, : entry // size + 1]].reshape(-1)[: entry + 1]
+            self._check(kept.astype(np.int64))
+            state = mix(state, token_id, position)
+            order = ((position + 1) * 0x9E3779B97F4A7C15 & _MASK) | 1
+            following[row] = (seen ^ (state * order & _MASK), state, position)
+        logits = np.empty((len(batch.logit_rows), VOCAB), np.float32)
+        for index, row in enumerate(batch.logit_rows.tolist()):
+            logits[index] = _drawn(int(following[row, 0]))
+            if self.wrong_every and int(following[row, 2]) % self.wrong_every == 0:
+                logits[index] = np.roll(logits[index], 1)
+            if int(batch.token_ids[row]) == self.nan_on:
+                logits[index] = np.nan
+        return logits, following[batch.logit_rows].view(np.float32)
+
+    def _check(self, kept: npt.NDArray[np.int64]) -> None:
+        steps = np.diff(kept).tolist()
+        for at, step in enumerate(steps):
+            if step == 1 or (step == 2 and steps[at + 1 : at + 2] in ([0], [])):
+                continue
+            if step == 0 and at and steps[at - 1] == 2:
+                self.num_stood_in += at == len(steps) - 1
+                continue
+            if step == 0 and at == 0:  # the first entry of all
+                self.num_stood_in += len(steps) == 1
+                continue
+            raise AssertionError(f"entries are of tokens {kept.tolist()}")
+
 
 def real_ops(backend: str) -> Ops:
     """A backend that computes; skips the test where the C++ kernels are not built."""
@@ -204,7 +302,7 @@ def make_core(
     *,
     vocabulary: Callable[[], Vocabulary] | None = None,
     proposers: Sequence[Proposer] = (),
-    draft: DraftModel | None = None,
+    draft: DraftChain | None = None,
     **settings: object,
 ) -> EngineCore:
     """An engine over the mock; few blocks and a small budget unless `settings` say otherwise."""
@@ -240,6 +338,13 @@ def make_draft(model: MockModel, *, num_blocks: int = 256, vocab_size: int = VOC
         vocab_size=vocab_size,
         clock=Clock(),
     )
+
+
+def make_head(head: MockHead, *, num_blocks: int = 256) -> HeadDrafts:
+    """A head over the mock, with a pool of its own."""
+    config = EngineConfig(num_gpu_blocks_override=num_blocks, block_size=16)
+    ops: Any = MockOps()
+    return HeadDrafts(head, ops, plan_kv_cache(head, config), num_tokens=NUM_TOKENS, clock=Clock())  # type: ignore[arg-type]
 
 
 def submit(

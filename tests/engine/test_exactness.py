@@ -10,6 +10,7 @@ import json
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -18,21 +19,28 @@ import pytest
 
 from headrace.config.settings import EngineConfig
 from headrace.engine.core import EngineCore
+from headrace.engine.drafts.heads.head_drafts import HeadDrafts
+from headrace.engine.drafts.model.draft_chain import DraftChain
 from headrace.engine.drafts.model.draft_model import DraftModel
 from headrace.engine.drafts.proposer import Proposal, Proposer
 from headrace.engine.memory.kv_memory import kinds_of, plan_kv_cache
 from headrace.engine.messages import Submit, TokenLogprob
 from headrace.engine.params import SamplingParams
 from headrace.engine.request import Request
-from headrace.models import Model, load_model
+from headrace.models import Model, load_model, read_config
+from headrace.models.heads import DraftHead, load_eagle3, load_mtp
+from headrace.models.heads.mtp import mtp_checkpoint
 from headrace.ops.interface import Ops
 from headrace.ops.kv import KVCacheArrays
 from headrace.weights.checkpoint import Checkpoint
+from headrace.weights.hugging_face.head_folder import open_head_folder
 from headrace.weights.open import open_checkpoint
 from tests.engine.mock import Collected, collect, drain, real_ops
 from tests.models.shipped_moe import SHIPPED
 from tests.tiny import EOS, NUM_TOKENS, tiny_checkpoint
 from tests.tiny_families import tiny_family
+from tests.tiny_heads import eagle3_config, write_eagle3
+from tests.tiny_heads import mtp_checkpoint as tiny_mtp
 
 BLOCK_SIZE = 16
 
@@ -260,6 +268,35 @@ def test_a_draft_of_other_weights_and_layers_changes_no_bit(
         check_streams(model, ops, cases(64, random.Random(64)), {}, draft, is_short=is_short)
 
 
+HEADS = [
+    ("mimo", "Q8_0", "auto"), ("glm4_moe", "F32", "int8"), ("deepseek_v3", "BF16", "auto"),
+    ("eagle3", "F32", "auto"), ("eagle3", "BF16", "q8_0"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("family", "codec", "kv"),
+    [HEADS[0], *(pytest.param(*case, marks=pytest.mark.load) for case in HEADS[1:])],
+)
+def test_a_head_changes_no_bit(family: str, codec: str, kv: str, tmp_path: Path) -> None:
+    ops = real_ops("cpu")
+    if family == "eagle3":
+        checkpoint = tiny_checkpoint("qwen3", codec, logit_scale=2.0)
+        model = load_model(checkpoint, ops)
+        folder = write_eagle3(tmp_path, eagle3_config(dict(checkpoint.config)))
+        head: DraftHead = load_eagle3(open_head_folder(folder), model, ops)
+    else:
+        checkpoint = tiny_mtp(family, codec, logit_scale=2.0, **TINY.get(family, {}))
+        model = load_model(checkpoint, ops)
+        head = load_mtp(mtp_checkpoint(checkpoint, read_config(checkpoint)), model, ops)
+    count = 12 if (family, codec, kv) == HEADS[0] else 64
+    for is_short in (False, True):
+        check_streams(
+            model, ops, cases(count, random.Random(count)), {"kv_cache_dtype": kv}, head,
+            is_short=is_short,
+        )  # fmt: skip
+
+
 @pytest.mark.load
 @pytest.mark.parametrize(("codec", "kv"), [("BF16", "f32"), ("Q8_0", "bf16")])
 @pytest.mark.parametrize("family", TINY)
@@ -309,8 +346,8 @@ def check_64_streams(checkpoint: Checkpoint, kv: str, monkeypatch: pytest.Monkey
 
 
 def drafting(
-    draft: Model, model: Model, ops: Ops, kinds: dict[str, str], entries: int
-) -> DraftModel:
+    draft: Model | DraftHead, model: Model, ops: Ops, kinds: dict[str, str], entries: int
+) -> DraftChain:
     """The draft with a pool for so many entries of tables, which is too small for all."""
     config = EngineConfig(block_size=BLOCK_SIZE, **kinds)  # type: ignore[arg-type]
     layout = draft.cache_layout.stored_as(kinds_of(config, draft.weight_codec))
@@ -318,6 +355,8 @@ def drafting(
     plan = plan_kv_cache(
         draft, msgspec.structs.replace(config, num_gpu_blocks_override=blocks, max_model_len=100)
     )
+    if isinstance(draft, DraftHead):
+        return HeadDrafts(draft, ops, plan, num_tokens=NUM_TOKENS)
     return DraftModel(draft, ops, plan, num_tokens=NUM_TOKENS, vocab_size=model.vocab_size)
 
 
@@ -360,7 +399,7 @@ def check_streams(
     ops: Ops,
     requests: list[Case],
     kinds: dict[str, str],
-    draft: Model | None = None,
+    draft: Model | DraftHead | None = None,
     *,
     is_short: bool = True,
 ) -> dict[str, Collected]:
@@ -376,7 +415,7 @@ def check_streams(
     tables = layout.num_tables
 
     def core(
-        proposers: Sequence[Proposer] = (), draft: DraftModel | None = None, **settings: object
+        proposers: Sequence[Proposer] = (), draft: DraftChain | None = None, **settings: object
     ) -> EngineCore:
         given = {"block_size": BLOCK_SIZE, "max_num_seqs": 64, **kinds, **settings}
         config = EngineConfig(**given)  # type: ignore[arg-type]

@@ -236,8 +236,9 @@ def reading(*marks: str, opened: bool = False) -> AnswerReading:
 def test_reasoning_calls_and_content_are_apart() -> None:
     text = '<think>a b</think>c <tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>'
     answer = ChatAnswer(reading("<think></think>", "<tool_call>"))
-    deltas = [answer.read(GenerationDelta(letter, (1,))) for letter in text]
-    deltas.append(answer.read(GenerationDelta("", (2,), finish_reason="stop")))
+    deltas = [answer.read(GenerationDelta(letter, (1,)), (at,)) for at, letter in enumerate(text)]
+    deltas.append(answer.read(GenerationDelta("", (2,), finish_reason="stop"), (len(text),)))
+    assert sum(delta.reasoning_tokens for delta in deltas) == len("a b")
     assert "".join(delta.reasoning or "" for delta in deltas) == "a b"
     assert "".join(delta.content or "" for delta in deltas).strip() == "c"
     [call] = [call for delta in deltas for call in delta.tool_calls]
@@ -249,8 +250,8 @@ def test_reasoning_calls_and_content_are_apart() -> None:
 def test_a_call_that_is_cut_off_does_not_end_in_calls() -> None:
     answer = ChatAnswer(reading("<tool_call>"))
     deltas = [
-        answer.read(GenerationDelta('<tool_call>{"name": "now", "arguments": {"a"', (1,))),
-        answer.read(GenerationDelta("", (), finish_reason="length")),
+        answer.read(GenerationDelta('<tool_call>{"name": "now", "arguments": {"a"', (1,)), (0,)),
+        answer.read(GenerationDelta("", (), finish_reason="length"), ()),
     ]
     [call] = [call for delta in deltas for call in delta.tool_calls]
     assert call.name == "now"

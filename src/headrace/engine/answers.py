@@ -54,6 +54,8 @@ def output(
         error_code=tokens[-1].error_code if tokens and request.finish_reason == "error" else None,
         cached_tokens=request.cached_tokens if first_s is not None else 0,
         num_preemptions=request.num_preemptions,
+        draft_tokens=request.num_draft_tokens,
+        accepted_tokens=request.num_accepted_tokens,
     )
     later_tokens = request.num_wanted - request.num_prompt - request.num_first_tokens
     if first_s is not None and later_tokens > 0:

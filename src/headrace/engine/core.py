@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 from headrace.config.settings import EngineConfig
 from headrace.engine.answers import output, prefilled, started
 from headrace.engine.drafts.forced_spans import ForcedSpans
-from headrace.engine.drafts.model.draft_model import DraftModel
+from headrace.engine.drafts.heads.head_drafts import HeadDrafts
+from headrace.engine.drafts.model.draft_chain import DraftChain
 from headrace.engine.drafts.proposer import Drafter, Proposer
 from headrace.engine.drafts.speculative_config import read_speculative_config, speculation_of
 from headrace.engine.drafts.thinking import Thinking
@@ -81,7 +82,7 @@ class EngineCore:
         machine: Machine | None = None,
         vocabulary: Callable[[], Vocabulary] | None = None,
         proposers: Sequence[Proposer] = (),
-        draft: DraftModel | None = None,
+        draft: DraftChain | None = None,
     ) -> None:
         """num_tokens: ids below it may be sampled. plan: made from config and memory if None.
 
@@ -124,6 +125,7 @@ class EngineCore:
             allocate(ops, plan.spec),
             Sampler(ops, min(num_tokens, model.vocab_size)),
             ops,
+            draft.features if isinstance(draft, HeadDrafts) else None,
         )
         at_most = plan.max_model_len == model.max_positions
         self.limits = Limits(
@@ -368,7 +370,7 @@ class EngineCore:
         if tokens[0].error is not None:
             raise HeadraceError(f"the model does not work: {tokens[0].error}")
         if self._draft is not None:
-            self._draft.warm_up()
+            self._draft.warm_up(probe)
 
     def check(self) -> None:
         """AssertionError where blocks, holders or states do not add up; for tests, after a step."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headrace.engine.drafts.model.draft_model import DraftModel
+from headrace.engine.drafts.model.draft_chain import DraftChain
 from headrace.engine.kv.kv_cache import KVCache
 from headrace.engine.kv.kv_sizes import most_held
 from headrace.engine.limits import Limits
@@ -24,7 +24,7 @@ def info_of(
     kv: KVCache,
     machine: Machine | None,
     phases_s: Mapping[str, float],
-    draft: DraftModel | None = None,
+    draft: DraftChain | None = None,
 ) -> EngineInfo:
     """The facts of an engine of these parts. machine: what was measured of this one, if it was."""
     codec = model.weight_codec
@@ -56,8 +56,8 @@ def info_of(
         kv_groups=_groups(kv),
         expert_cache_bytes=None if experts is None else experts.limit_bytes,
         scheduling_policy=limits.scheduling_policy,
-        draft_model_type="" if draft is None else draft.model.model_type,
-        draft_weight_bytes=0 if draft is None else draft.model.weight_bytes,
+        draft_model_type="" if draft is None else draft.maker.model_type,
+        draft_weight_bytes=0 if draft is None else draft.maker.weight_bytes,
         draft_kv_bytes=0 if draft is None else draft.plan.num_blocks * draft.plan.block_bytes,
     )
 

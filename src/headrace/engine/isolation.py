@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+from headrace.engine.drafts.heads.features import Features
 from headrace.engine.model import Model
 from headrace.engine.runner import RowResult, Runner
 from headrace.engine.sampling.sampler import SampledToken, Sampler
@@ -30,8 +31,9 @@ class IsolatingRunner(Runner):
         kv: KVCacheArrays,
         sampler: Sampler,
         ops: Ops,
+        features: Features | None = None,
     ) -> None:
-        super().__init__(model, groups, kv, sampler, ops)
+        super().__init__(model, groups, kv, sampler, ops, features)
         self.failed_steps = 0
         """Steps that raised as a whole."""
 

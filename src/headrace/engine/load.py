@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from headrace.config.settings import EngineConfig
 from headrace.engine.core import EngineCore
-from headrace.engine.drafts.model.load import draft_beside, load_draft, open_draft
+from headrace.engine.drafts.model.load import Beside, draft_beside, open_draft
 from headrace.engine.drafts.proposer import Proposer
 from headrace.engine.drafts.speculative_config import read_speculative_config
 from headrace.engine.grammars.vocabulary import vocabulary_maker
@@ -53,9 +53,8 @@ def load_engine(
     (its kinds CheckpointError, UnsupportedModelError, ConfigError) with what is wrong and what
     helps.
     """
-    read_speculative_config(
-        config.speculative_config or "auto"
-    )  # refused before minutes of reading
+    # Refused before minutes of reading.
+    spec = read_speculative_config(config.speculative_config or "auto")
     phases = _Phases(clock, on_phase)
     if started_s is not None and begun_s is not None:
         phases.seconds["spawn"] = begun_s - started_s
@@ -64,11 +63,10 @@ def load_engine(
         phases.seconds["import"] = clock() - started_s
     with phases("open"):
         checkpoint = open_checkpoint(resolve_model(config.model))
-        name = read_speculative_config(config.speculative_config or "auto").model
-        draft_checkpoint = open_draft(name, checkpoint, config)
+        opened = open_draft(spec, checkpoint, config)
         planned = [PlannedModel(checkpoint, config)]
-        if draft_checkpoint is not None:
-            planned.append(PlannedModel(draft_checkpoint, config))
+        if opened is not None and opened.checkpoint is not None:
+            planned.append(PlannedModel(opened.checkpoint, config))
         weights = plan_together(planned)
     with phases("backend"):
         ops = make_ops(
@@ -85,21 +83,15 @@ def load_engine(
             ignore_config_keys=config.ignore_config_keys,
             progress=progress,
         )
-        draft_model = load_draft(draft_checkpoint, ops, config)
+        loaded = None if opened is None else opened.load(model, ops, config)
     with phases("kv_cache"):
         num_tokens = count_tokens(checkpoint.tokenizer, model.vocab_size)
         plan = plan_kv_cache(model, config, reserved_bytes=weights.reserved_bytes)
         draft = None
-        if draft_model is not None:
+        if loaded is not None:
+            beside = Beside(ops, config, num_tokens, clock)
             draft, plan = draft_beside(
-                model,
-                draft_model,
-                ops,
-                config,
-                plan,
-                num_tokens=num_tokens,
-                reserved_bytes=weights.reserved_bytes,
-                clock=clock,
+                model, loaded, plan, beside, reserved_bytes=weights.reserved_bytes
             )
         core = EngineCore(
             model,

@@ -126,6 +126,9 @@ class Output(msgspec.Struct, frozen=True, tag=True):
     decode_tokens: int = 0
     """With `decode_s`: how many tokens came so far after the step of the first, and the seconds
     from the end of that step to the end of the last."""
+    draft_tokens: int = 0
+    accepted_tokens: int = 0
+    """With `draft_tokens`: tokens that were guessed for it so far, and those of them that came."""
     cache_miss: str | None = None
     """On the first token's Output, why no more of the prompt was cached ("no_match at token 37";
     the reasons are those of Stats.miss_reasons); None otherwise or if all was."""

@@ -5,6 +5,7 @@ The one place that says so: sizing the KV cache, running a step and `EngineInfo`
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from headrace.models.cost import CostModel
@@ -49,3 +50,9 @@ class Model(Protocol):
 
     def forward(self, batch: RaggedBatch, kv: KVCacheArrays) -> Array:
         """Logits f32[L, vocab_size] of batch.logit_rows; K and V of every new token are stored."""
+
+    def forward_with_features(
+        self, batch: RaggedBatch, kv: KVCacheArrays, layers: Sequence[int]
+    ) -> tuple[Array, Array | None]:
+        """What `forward` gives, and the features of every token that a draft head reads; None
+        where `layers` are none."""

@@ -105,6 +105,9 @@ class Request:
     """How many came in that step."""
     last_token_s: float = 0.0
     """When its last token was drawn."""
+    num_draft_tokens: int = 0
+    num_accepted_tokens: int = 0
+    """Of its num_draft_tokens, which were guessed, those that came."""
     reports_prefill: bool = False
     """Whether its reader is to know how much of the prompt is computed."""
     num_scored: int = 0

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from headrace.engine.drafts.heads.features import Features
 from headrace.engine.drafts.proposer import NO_DRAFTS
 from headrace.engine.grammars.constraint import Look
 from headrace.engine.grammars.masks import Looks, MaskMaker
@@ -61,7 +62,10 @@ class Runner:
         kv: KVCacheArrays,
         sampler: Sampler,
         ops: Ops,
+        features: Features | None = None,
     ) -> None:
+        """features: kept for a draft head, where there is one."""
+        self._features = features
         self._model = model
         self._kv = kv
         self._sampler = sampler
@@ -78,7 +82,7 @@ class Runner:
         """Compute the tokens of `rows`, and what those that sample give; one entry per row."""
         masks = self._masks.begin(rows)
         try:
-            logits = self._model.forward(self._batch(rows), self._kv)
+            logits = self._forward(rows)
         finally:
             looks: Looks = {} if masks is None else masks()
         places = [place for at, row in enumerate(rows) for place in _places(row, looks.get(at, ()))]
@@ -88,6 +92,15 @@ class Runner:
             return [NOTHING_YET] * len(rows)
         drawn = iter(self._sampler.sample(logits, places))
         return [RowResult([next(drawn)]) if row.samples else NOTHING_YET for row in rows]
+
+    def _forward(self, rows: Sequence[Row]) -> Array:
+        batch = self._batch(rows)
+        if self._features is None:
+            return self._model.forward(batch, self._kv)
+        layers = self._features.layers
+        logits, features = self._model.forward_with_features(batch, self._kv, layers)
+        self._features.note(rows, batch.query_start, features)
+        return logits
 
     def _take_apart(
         self, rows: Sequence[Row], logits: Array, places: Sequence[DrawPosition]

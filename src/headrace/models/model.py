@@ -8,7 +8,8 @@ where its ends differ too it overrides `embed` or the names below.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from headrace.models.blocks import Step
@@ -17,13 +18,31 @@ from headrace.models.cost import CostModel, ExpertCost, LayerCost
 from headrace.models.layer_cache import cache_layout
 from headrace.models.loader import Loader
 from headrace.models.loading.reader import EMBEDDING
-from headrace.models.rope import RopeConfig, Rotation, rotation
-from headrace.ops.interface import Array, Ops, RopeTable
+from headrace.models.rope_tables import begin_step, rope_tables
+from headrace.ops.interface import Array, Norm, Ops
 from headrace.ops.kv import AttentionShape, KVCacheArrays, KVCacheSpec, RaggedBatch
 from headrace.weights.model_config.config_reader import ConfigReader
 
-FIRST_ROPE_POSITIONS = 4096
-"""Positions of the first rope table: 1 MiB at a head_dim of 64, made in a few milliseconds."""
+NORMED = -1
+"""Among layers of features: the last one's result behind the final norm."""
+
+
+@dataclass(frozen=True)
+class DraftParts:
+    """The names in a layer that predicts the token after next, behind its own name.
+
+    x = join(norm(embedding of the next token), norm(features of this one)), then a layer of the
+    model, then final_norm and the model's head.
+    """
+
+    token_norm: str = "enorm"
+    feature_norm: str = "hnorm"
+    join: str = "eh_proj"
+    final_norm: str = "shared_head.norm"
+    token_first: bool = True
+    """Whether the embedding stands before the features in what goes into `join`."""
+    carries_normed: bool = False
+    """Whether the features of the next place are what comes out of final_norm, not into it."""
 
 
 class Layer(ABC):
@@ -59,6 +78,8 @@ class Model(ABC):
     others."""
     drafts_behind: ClassVar[bool] = True
     """Whether they may stand behind the others all the same, as in GGUF files."""
+    draft_parts: ClassVar[DraftParts | None] = None
+    """What such a layer has beside those of a layer of the model, where it can be run."""
     quant_methods: ClassVar[tuple[str, ...]] = ()
     """Values of `quant_method` in a folder's `quantization_config` whose tensors are opened as
     tensors of one of our codecs; all others stop the load."""
@@ -89,15 +110,13 @@ class Model(ABC):
         self.cache_layout = cache_layout(config.layer_caches)
         """What its layers keep of a request, in groups."""
         self._ops = ops
-        self._longest = max_positions
         for index in range(config.draft_layers):
             behind = f"{self.layers_name}.{config.num_layers + index}"
             if self.drafts_behind:
                 loader.set_aside(behind, self.draft_names(config))
             if self.drafts_name is not None:
                 loader.set_aside(f"{self.drafts_name}.{index}", self.draft_names(config))
-        self._rope = self._grown_table(config.rope, loader, windowed=False)
-        self._local_rope = self._grown_table(config.local_rope, loader, windowed=True)
+        self._rope = rope_tables(config, ops, loader, max_positions)
         self._embedding = loader.embedding(name, rows, hidden)
         self._positions = (
             loader.embedding(self.positions_name, config.max_positions, hidden)
@@ -153,28 +172,52 @@ class Model(ABC):
 
     def forward(self, batch: RaggedBatch, kv: KVCacheArrays) -> Array:
         """Logits f32[L, vocab_size] of `batch.logit_rows`; every token's K and V are stored."""
-        ops, config = self._ops, self.config
-        batch = ops.bind(batch, kv)
-        rope = None if self._rope is None else self._rope.covering(batch)
-        local = rope if self._local_rope is None else self._local_rope.covering(batch)
-        scaling = config.query_scaling
-        factors = None if scaling is None else scaling.factors(batch.positions)
-        step = Step(ops, batch, kv, rope, local, factors)
+        logits, _ = self.forward_with_features(batch, kv, ())
+        return logits
+
+    def forward_with_features(
+        self, batch: RaggedBatch, kv: KVCacheArrays, layers: Sequence[int]
+    ) -> tuple[Array, Array | None]:
+        """What `forward` gives, and the features of every token f32[N, len(layers) * hidden].
+
+        layers: 0 for what goes into the first layer, n for what the first n give, NORMED for that
+        of all behind the final norm; without any there are no features.
+        """
+        ops = self._ops
+        step = self.step(batch, kv)
         x = self.embed(step)
         step = step._replace(layer_inputs=self.layer_inputs(x, step))
-        for layer in self._layers:
+        seen = {0: x}
+        for index, layer in enumerate(self._layers):
             x = layer(x, step)
-        x = ops.take_rows(x, batch.logit_rows)
-        logits = self._head(x, norm=self._norm, scale=config.logit_scale)
-        return ops.softcap(logits, config.logit_softcap) if config.logit_softcap else logits
+            if index + 1 in layers:
+                seen[index + 1] = x
+        if NORMED in layers:
+            seen[NORMED] = ops.norm(x, self._norm)
+        features = ops.concat([seen[index] for index in layers]) if layers else None
+        return self.logits(ops.take_rows(x, batch.logit_rows), self._norm), features
+
+    def step(self, batch: RaggedBatch, kv: KVCacheArrays) -> Step:
+        """What layers get of a batch."""
+        return begin_step(self._ops, self.config, self._rope, batch, kv)
+
+    def logits(self, x: Array, norm: Norm) -> Array:
+        """What the head gives of the norm of f32[L, hidden]: f32[L, vocab_size]."""
+        config = self.config
+        logits = self._head(x, norm=norm, scale=config.logit_scale)
+        return self._ops.softcap(logits, config.logit_softcap) if config.logit_softcap else logits
 
     def embed(self, step: Step) -> Array:
         """What goes into the first layer: f32[N, hidden]."""
-        batch, scale = step.batch, self.config.embedding_scale
-        x = step.ops.embedding(self._embedding, batch.token_ids, scale=scale)
+        x = self.embed_tokens(step.batch.token_ids)
         if self._positions is None:
             return x
-        return step.ops.embedding(self._positions, batch.positions, residual=x)
+        return step.ops.embedding(self._positions, step.batch.positions, residual=x)
+
+    def embed_tokens(self, token_ids: Array) -> Array:
+        """Embeddings f32[N, hidden] of int32[N], without positions."""
+        scale = self.config.embedding_scale
+        return self._ops.embedding(self._embedding, token_ids, scale=scale)
 
     def load_more(self, config: DecoderConfig, loader: Loader) -> None:
         """Read what a family has beside its layers and the usual ends."""
@@ -184,20 +227,6 @@ class Model(ABC):
         """What layers get beside the residual stream, of what goes into the first; see Step."""
         del x, step
         return None
-
-    def _grown_table(
-        self, rope: RopeConfig | None, loader: Loader, *, windowed: bool
-    ) -> _GrownTable | None:
-        """The table of layers with a window, or of the others."""
-        if rope is None:
-            return None
-        shapes = map(self.config.attention_of, range(self.config.num_layers))
-        widths = (shape.head_dim for shape in shapes if bool(shape.window) is windowed)
-        head_dim = next(widths, self.config.attention.head_dim)
-        # Files state divisors for layers without a window where these have another rope.
-        divisors = None if windowed else loader.rope_divisors(head_dim, rope)
-        turning = rotation(rope, head_dim, divisors=divisors, max_positions=self._longest)
-        return _GrownTable(self._ops, turning, self._longest)
 
 
 def _expert_cost(config: DecoderConfig, loader: Loader) -> ExpertCost | None:
@@ -210,31 +239,3 @@ def _expert_cost(config: DecoderConfig, loader: Loader) -> ExpertCost | None:
         bytes=loader.routed_bytes,
         elements=loader.routed_elements,
     )
-
-
-class _GrownTable:
-    """A rope table that covers each batch, made when first needed and doubled when outgrown.
-
-    The full one of Llama 3.1, 131,072 positions, is 64 MiB, and that of Qwen3 takes a tenth of
-    a second of a start; few requests ever get there.
-    """
-
-    def __init__(self, ops: Ops, rotation: Rotation, longest: int) -> None:
-        self._ops = ops
-        self._rotation = rotation
-        self._longest = longest
-        self._table: RopeTable | None = None
-        self._positions = 0
-
-    def covering(self, batch: RaggedBatch) -> RopeTable:
-        """A table with every position of the batch."""
-        needed = int(batch.positions.max(initial=0)) + 1
-        if self._table is None or self._positions < min(needed, self._longest):
-            doubled = max(FIRST_ROPE_POSITIONS, 1 << (needed - 1).bit_length())
-            self._positions = min(doubled, self._longest)
-            self._table = self._ops.rope_table(
-                self._rotation.frequencies,
-                self._positions,
-                attention_factor=self._rotation.attention_factor,
-            )
-        return self._table

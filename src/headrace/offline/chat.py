@@ -7,7 +7,7 @@ gives the same tokens and the same answer there.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
@@ -192,15 +192,19 @@ class ChatAnswer:
         self._name = self._id = ""
         self._arguments: list[str] = []
 
-    def read(self, delta: GenerationDelta) -> GenerationDelta:
-        """A delta with what its text makes certain of content, reasoning and calls."""
+    def read(self, delta: GenerationDelta, text_offsets: Sequence[int]) -> GenerationDelta:
+        """A delta with what its text makes certain of content, reasoning and calls.
+
+        text_offsets: where its tokens begin, in characters of the answer's text.
+        """
         if self._read is None:
             return replace(delta, content=delta.text)
         content: list[str] = []
         reasoning: list[str] = []
         calls: list[ToolCall] = []
         reasoned = self._read.reasoning_tokens
-        for part in self._read.take(delta):
+        reason = delta.finish_reason
+        for part in self._read.take(delta.text, text_offsets, is_last=reason is not None):
             match part:
                 case CallStart(_, name, _):
                     self._name, self._id = name, self._read.call_id(part)
@@ -213,7 +217,6 @@ class ChatAnswer:
                     content.append(text)
                 case _:
                     reasoning.append(part.text)
-        reason = delta.finish_reason
         return replace(
             delta,
             content="".join(content),

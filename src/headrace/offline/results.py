@@ -57,7 +57,8 @@ class GenerationDelta:
     reasoning: str | None = None
     """Of a chat: what of it is the model's reasoning; None for none."""
     reasoning_tokens: int = 0
-    """Of a chat: how many tokens are the model's reasoning, as the server's usage has it."""
+    """Of a chat: how many more tokens are known to be the model's reasoning, as the server's usage
+    has it; a token is counted once the next one begins."""
     tool_calls: tuple[ToolCall, ...] = ()
     """Of a chat: the calls that are complete with this delta."""
 

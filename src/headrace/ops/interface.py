@@ -351,6 +351,20 @@ class Ops(ABC):
         """
         return np.concatenate(parts, axis=1)
 
+    def stacked(self, parts: Sequence[Array]) -> Array:
+        """Parts f32[N_i, width] one above the other: f32[sum of N_i, width]. For NumPy arrays as it
+        stands.
+        """
+        return np.concatenate(parts, axis=0)
+
+    def spread(self, x: Array, columns: Array, width: int) -> Array:
+        """Column i of f32[N, D] at columns[i] of f32[N, width], and -inf in all others. columns:
+        int[D], each once. For NumPy arrays as it stands.
+        """
+        wide = np.full((x.shape[0], width), -np.inf, np.float32)
+        wide[:, columns] = x
+        return wide
+
     def columns(self, x: Array, start: int, stop: int) -> Array:
         """Columns [start, stop) of f32[N, width]: f32[N, stop - start]. For NumPy arrays as it
         stands.

@@ -313,7 +313,7 @@ def test_a_request_can_do_without() -> None:
     ("text", "said"),
     [
         ("ngram", "give auto, none or a JSON object"),
-        ('{"method": "eagle3"}', "Invalid enum value 'eagle3'"),
+        ('{"method": "medusa"}', "Invalid enum value 'medusa'"),
         ('{"num_speculative_tokens": 0}', ">= 1"),
         ('{"nonsense": 1}', "nonsense"),
         ('{"prompt_lookup_min": 5, "prompt_lookup_max": 3}', "prompt_lookup_min is 5"),

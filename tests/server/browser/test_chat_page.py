@@ -192,6 +192,23 @@ async def test_thoughts_are_open_until_the_answer_begins(start: Start, browser: 
         await chat.runs_nothing_of_others()
 
 
+async def drafted(submit: Submit) -> AsyncIterator[Output]:
+    yield Output(submit.request_id, [65, 66], draft_tokens=4, accepted_tokens=1)
+    yield Output(submit.request_id, [67], finish_reason="stop", draft_tokens=7, accepted_tokens=5)
+
+
+async def test_guesses_that_came_are_counted_where_there_were_any(
+    start: Start, browser: Any
+) -> None:
+    for script, counted in ((drafted, True), (says("abc"), False)):
+        server = start(MockEngine(script))
+        async with chat_page(browser, server.url) as chat:
+            answer = await chat.say("hello")
+            took = await answer.locator(".took").inner_text()
+            assert ("Drafts" in took) is counted
+            assert ("5 of 7" in took) is counted
+
+
 async def test_messages_are_edited_sent_again_and_deleted(start: Start, browser: Any) -> None:
     engine = MockEngine(says("abc"))
     server = start(engine)

@@ -69,7 +69,7 @@ def test_a_server_may_end_every_stream_with_usage(
 
 METRICS = {
     "queue_s", "prefill_s", "ttft_s", "decode_s", "e2e_s", "output_tokens_per_s", "cached_tokens",
-    "cache_miss", "num_preemptions",
+    "cache_miss", "num_preemptions", "draft_tokens", "accepted_draft_tokens",
 }  # fmt: skip
 
 
@@ -79,7 +79,7 @@ async def measured(submit: Submit) -> AsyncIterator[Output]:
         cache_miss="no_match at token 16",
     )  # fmt: skip
     await asyncio.sleep(0.02)
-    yield Output(submit.request_id, [66, 67], num_preemptions=2)
+    yield Output(submit.request_id, [66, 67], num_preemptions=2, draft_tokens=5, accepted_tokens=1)
     yield Output(submit.request_id, [EOS], finish_reason="stop", num_preemptions=2)
 
 
@@ -103,6 +103,7 @@ def test_metrics_of_each_choice(start: Start, path: str, body: Any, stream: bool
         assert metrics["cached_tokens"] == 16
         assert metrics["cache_miss"] == "no_match at token 16"
         assert metrics["num_preemptions"] == 2
+        assert (metrics["draft_tokens"], metrics["accepted_draft_tokens"]) == (5, 1)
         assert 0 < metrics["ttft_s"] < metrics["e2e_s"]
         assert 0.01 < metrics["decode_s"] < metrics["e2e_s"]
         assert metrics["output_tokens_per_s"] == pytest.approx(3 / metrics["decode_s"])

@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from headrace.engine.drafts.acceptance import Acceptance, Shares
-from headrace.engine.drafts.model.draft_model import DraftModel
+from headrace.engine.drafts.model.draft_chain import DraftChain
 from headrace.engine.drafts.model.model_drafts import DraftRoom, ModelDrafts
 from headrace.engine.drafts.source import DraftSource, Guess
 from headrace.engine.drafts.step_costs import StepCosts
@@ -73,7 +73,7 @@ class Speculation:
         *,
         most_drafts: int,
         adaptive: bool = True,
-        model: DraftModel | None = None,
+        model: DraftChain | None = None,
         most_of_model: int = 0,
     ) -> None:
         """sources: in the order in which they are asked. most_drafts: of a row. adaptive: take as

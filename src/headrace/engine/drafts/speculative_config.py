@@ -4,6 +4,8 @@ auto                                       every source that costs nothing: ngra
 none                                       no drafts but those that a grammar forces
 {"method": "ngram", "num_speculative_tokens": 8, "prompt_lookup_max": 6}
 {"method": "draft_model", "model": "PATH", "num_speculative_tokens": 5}
+{"method": "eagle3", "model": "PATH"}      a head for this model
+{"method": "mtp"}                          the model's own layer for further tokens
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from msgspec import Meta
 
 from headrace.engine.drafts.lookup.past_answers import PastAnswers
 from headrace.engine.drafts.lookup.prompt_lookup import PromptLookup
-from headrace.engine.drafts.model.draft_model import DraftModel
+from headrace.engine.drafts.model.draft_chain import DraftChain
 from headrace.engine.drafts.source import DraftSource
 from headrace.engine.drafts.speculation import Speculation
 from headrace.errors import ConfigError
@@ -29,6 +31,11 @@ MOST_OF_MODEL = 5
 one falls."""
 
 _FLAG = "--speculative-config"
+_WITH_MODEL = {
+    "draft_model": "a path or a name as of --model, of a smaller model with the same tokenizer",
+    "eagle3": "the folder of an EAGLE-3 head that was made for this model",
+}
+"""Methods that need a model: what it is."""
 Tokens = Annotated[int, Meta(ge=1, le=64)]
 Match = Annotated[int, Meta(ge=1, le=64)]
 
@@ -36,13 +43,17 @@ Match = Annotated[int, Meta(ge=1, le=64)]
 class SpeculativeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The sources, as vLLM spells them."""
 
-    method: Literal["auto", "ngram", "suffix", "draft_model", "none"] | None = None
-    """None: draft_model where there is a model, else auto. With a model, auto has all of them."""
+    method: Literal["auto", "ngram", "suffix", "draft_model", "eagle3", "mtp", "none"] | None = None
+    """None: what the model is, where there is one, else auto. With a model, auto has all of them.
+    """
     model: str | None = None
-    """Of draft_model: a smaller model with the same tokenizer, named as --model is."""
+    """Of draft_model: a smaller model with the same tokenizer, named as --model is. Of eagle3: a
+    folder with a head for this model."""
+    mtp: bool = False
+    """With auto: the model's own layer for further tokens, beside what costs nothing."""
     num_speculative_tokens: Tokens | None = None
-    """Drafts of a request in a step, at most; None for MOST_DRAFTS, and MOST_OF_MODEL of a
-    model."""
+    """Drafts of a request in a step, at most; None for MOST_DRAFTS, and MOST_OF_MODEL of a model or
+    a head."""
     prompt_lookup_min: Match | None = None
     prompt_lookup_max: Match | None = None
     """Of ngram: last tokens that have to have come before, the most being sought first; 2 and 6
@@ -56,6 +67,11 @@ class SpeculativeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     def sources(self) -> str:
         """The method, where none is named."""
         return self.method or ("auto" if self.model is None else "draft_model")
+
+    @property
+    def has_mtp(self) -> bool:
+        """Whether the model's own layer for further tokens makes drafts."""
+        return self.mtp or self.method == "mtp"
 
 
 def read_speculative_config(text: str) -> SpeculativeConfig:
@@ -75,21 +91,26 @@ def read_speculative_config(text: str) -> SpeculativeConfig:
             f"{_FLAG}: prompt_lookup_min is {config.prompt_lookup_min}, more than "
             f"prompt_lookup_max {config.prompt_lookup_max}; give at most that"
         )
-    if config.method == "draft_model" and not config.model:
+    if config.method in _WITH_MODEL and not config.model:
         raise ConfigError(
-            f"{_FLAG}: method is draft_model without a model; give model, a path or a name as of "
-            "--model, of a smaller model with the same tokenizer"
+            f"{_FLAG}: method is {config.method} without a model; give model, "
+            f"{_WITH_MODEL[config.method]}"
         )
-    if config.model is not None and config.sources not in ("auto", "draft_model"):
+    if config.model is not None and config.sources not in ("auto", *_WITH_MODEL):
         raise ConfigError(
             f"{_FLAG}: model is {config.model!r}, and method {config.method} has none; omit one of "
-            "them, or use draft_model or auto"
+            "them, or use draft_model, eagle3 or auto"
+        )
+    if config.mtp and (config.sources not in ("auto", "mtp") or config.model is not None):
+        raise ConfigError(
+            f"{_FLAG}: mtp is true, which goes with method auto and without a model; omit it, or "
+            "the others"
         )
     return config
 
 
 def speculation_of(
-    config: SpeculativeConfig, *, shares: bool = True, model: DraftModel | None = None
+    config: SpeculativeConfig, *, shares: bool = True, model: DraftChain | None = None
 ) -> Speculation | None:
     """The speculation of an engine; None without any.
 

@@ -103,7 +103,7 @@ class Totals:
     accepted_by_position: Counter[int] = field(default_factory=Counter)
     """The same, by their place among the drafts of their row, from 0."""
 
-    def count_drafts(self, drafts: Drafts, token_ids: Sequence[int]) -> None:
+    def count_drafts(self, request: Request, drafts: Drafts, token_ids: Sequence[int]) -> None:
         """Of a row that gave its request these tokens."""
         if drafts.are_certain:
             num_certain = len(drafts.token_ids) + (drafts.following is not None)
@@ -111,10 +111,12 @@ class Totals:
             return
         self.drafts += 1
         self.draft_tokens += len(drafts.token_ids)
+        request.num_draft_tokens += len(drafts.token_ids)
         for place, (draft, token_id) in enumerate(zip(drafts.token_ids, token_ids, strict=False)):
             if draft != token_id:
                 break
             self.accepted_tokens += 1
+            request.num_accepted_tokens += 1
             self.accepted_by_position[place] += 1
 
     preemptions: Counter[str] = field(default_factory=Counter)

@@ -191,7 +191,7 @@ class Scheduler:
             if request.num_wanted > num_before:
                 request.last_token_s = now_s
             if row.drafts is not NO_DRAFTS:
-                self.totals.count_drafts(row.drafts, request.token_ids[num_before:])
+                self.totals.count_drafts(request, row.drafts, request.token_ids[num_before:])
             if reason is not None:
                 self.finish(request, reason)
 

@@ -8,7 +8,7 @@
     of the groups whose two largest have the largest sums;  weights = scores of the chosen, over
     their sum + 1e-20 (norm_topk_prob), times routed_scaling_factor
 
-Layers behind the last one predict further tokens (num_nextn_predict_layers) and are not run.
+Layers behind the last one predict further tokens (num_nextn_predict_layers): see models/heads/.
 Sources: arXiv 2412.19437; transformers modeling_deepseek_v3.py for arithmetic and keys.
 """
 
@@ -33,7 +33,7 @@ from headrace.models.latent_attention import (
     read_widths,
 )
 from headrace.models.loader import Loader
-from headrace.models.model import Model
+from headrace.models.model import DraftParts, Model
 from headrace.models.rope import RopeConfig
 from headrace.ops.experts import Routing
 from headrace.weights.model_config.config_reader import ConfigReader
@@ -75,6 +75,7 @@ class DeepseekV3(Model):
     """DeepseekV3ForCausalLM."""
 
     layer_type = LatentLayer
+    draft_parts = DraftParts()
 
     @staticmethod
     def read_config(reader: ConfigReader) -> DecoderConfig:

@@ -9,7 +9,7 @@
     of the groups whose two largest have the largest sums;  weights = scores of the chosen, over
     their sum + 1e-20 (norm_topk_prob), times routed_scaling_factor
 
-Layers behind the last one predict further tokens (num_nextn_predict_layers) and are not run.
+Layers behind the last one predict further tokens (num_nextn_predict_layers): see models/heads/.
 Sources: arXiv 2508.06471; transformers modeling_glm4_moe.py for arithmetic and keys.
 """
 
@@ -30,7 +30,7 @@ from headrace.models.config import (
 from headrace.models.decoder import ExpertLayer
 from headrace.models.experts import ExpertNames
 from headrace.models.loader import Loader
-from headrace.models.model import Model
+from headrace.models.model import DraftParts, Model
 from headrace.models.rope import RopeConfig
 from headrace.weights.model_config.config_reader import ConfigReader
 
@@ -64,6 +64,7 @@ class Glm4Moe(Model):
     """Glm4MoeForCausalLM."""
 
     layer_type = Glm4MoeLayer
+    draft_parts = DraftParts()
 
     @staticmethod
     def read_config(reader: ConfigReader) -> DecoderConfig:

@@ -1,6 +1,7 @@
 """MiMo-7B: Qwen2's decoder, and layers behind it that predict further tokens.
 
-These (num_nextn_predict_layers) stand under `model.mtp_layers` and are not run.
+These (num_nextn_predict_layers) stand under `model.mtp_layers`, and are run as heads
+(models/heads/).
 Sources: arXiv 2505.07608; the published config.json. The published modelling code derives its
 classes from Qwen2's and changes nothing in the forward pass.
 """
@@ -12,7 +13,7 @@ from collections.abc import Collection
 from headrace.models.config import DecoderConfig, read_draft_layers
 from headrace.models.decoder import PreNormLayer
 from headrace.models.families.qwen2 import read_qwen2
-from headrace.models.model import Model
+from headrace.models.model import DraftParts, Model
 from headrace.weights.model_config.config_reader import ConfigReader
 
 
@@ -22,6 +23,14 @@ class MiMo(Model):
     layer_type = PreNormLayer
     drafts_name = "model.mtp_layers"
     drafts_behind = False
+    draft_parts = DraftParts(
+        token_norm="token_layernorm",
+        feature_norm="hidden_layernorm",
+        join="input_proj",
+        final_norm="final_layernorm",
+        token_first=False,
+        carries_normed=True,
+    )
 
     @staticmethod
     def read_config(reader: ConfigReader) -> DecoderConfig:

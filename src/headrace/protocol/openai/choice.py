@@ -51,3 +51,5 @@ class ChoiceMetrics(msgspec.Struct, frozen=True, kw_only=True):
     cached_tokens: Annotated[int, Meta(description="Prompt tokens found in the prefix cache.")] = 0
     cache_miss: Annotated[str | None, Meta(description="Why there were not more.")] = None
     num_preemptions: int = 0
+    draft_tokens: Annotated[int, Meta(description="Tokens guessed by speculation.")] = 0
+    accepted_draft_tokens: Annotated[int, Meta(description="Those of them that came.")] = 0

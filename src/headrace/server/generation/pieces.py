@@ -97,6 +97,8 @@ class _Choice:
         self._cached_tokens = 0
         self._cache_miss: str | None = None
         self._num_preemptions = 0
+        self._draft_tokens = 0
+        self._accepted_tokens = 0
         self._decode_s = 0.0
         self._decode_tokens = 0
         self._first_tokens = 0
@@ -179,6 +181,8 @@ class _Choice:
         if output.cached_tokens > self._cached_tokens:
             self._cached_tokens = output.cached_tokens
         self._num_preemptions = output.num_preemptions
+        if output.draft_tokens:
+            self._draft_tokens, self._accepted_tokens = output.draft_tokens, output.accepted_tokens
         self._first_tokens = self._first_tokens or len(output.token_ids)
         if output.decode_tokens:
             self._decode_s, self._decode_tokens = output.decode_s, output.decode_tokens
@@ -216,6 +220,8 @@ class _Choice:
             cached_tokens=self._cached_tokens,
             cache_miss=self._cache_miss,
             num_preemptions=self._num_preemptions,
+            draft_tokens=self._draft_tokens,
+            accepted_draft_tokens=self._accepted_tokens,
         )
 
 

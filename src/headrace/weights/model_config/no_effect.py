@@ -142,5 +142,6 @@ def is_harmless(key: str, value: object) -> bool:
 
 
 def is_derived(name: str) -> bool:
-    """Whether a tensor of this name follows from the config, and may be left out."""
-    return name.endswith(_DERIVED_SUFFIXES)
+    """Whether a tensor of this name follows from the config or from another one (`t2d` of a draft
+    head from its `d2t`), and may be left out."""
+    return name == "t2d" or name.endswith(_DERIVED_SUFFIXES)

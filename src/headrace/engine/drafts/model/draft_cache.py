@@ -25,9 +25,11 @@ from headrace.engine.request import Request, State
 class Twin:
     """A request as the draft has it."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, first: int = 0) -> None:
         self.request = request
         """With the draft's own tables and slot; its tokens end with the last drafts."""
+        self.first = first
+        """The place in the target's tokens of its own first one."""
         self.num_known = 0
         """Of its tokens, those that the target's request has; drafts stand behind them."""
         self.num_written = 0
@@ -40,28 +42,44 @@ class Twin:
 
     @property
     def token_ids(self) -> list[int]:
-        """The target's tokens."""
+        """The target's tokens, from `first` on."""
         return self.request.token_ids[: self.num_known]
 
     def follow(self, token_ids: Sequence[int]) -> None:
         """Take over the tokens that the target's request has now."""
-        mine = self.request.token_ids
-        same, most = self.num_known, min(len(mine), len(token_ids))
-        while same < most and mine[same] == token_ids[same]:
+        mine, first = self.request.token_ids, self.first
+        same, most = self.num_known, min(len(mine), len(token_ids) - first)
+        while same < most and mine[same] == token_ids[first + same]:
             same += 1
-        mine[same:] = token_ids[same:]
+        mine[same:] = token_ids[first + same :]
         self.num_known = len(mine)
         written = min(same, self.num_written, len(mine) - 1)
         self.num_written = self.request.num_computed = written
 
 
+def _from_the_first(request: Request) -> int:
+    del request
+    return 0
+
+
 class DraftCache:
     """The twins of requests, and their blocks."""
 
-    def __init__(self, kv: KVCache, params_of: Callable[[SamplingParams], SamplingParams]) -> None:
-        """params_of: what drafts of a request with these parameters are drawn with."""
+    def __init__(
+        self,
+        kv: KVCache,
+        params_of: Callable[[SamplingParams], SamplingParams],
+        *,
+        skipped: int = 0,
+        readable_from: Callable[[Request], int] = _from_the_first,
+    ) -> None:
+        """params_of: what drafts of a request with these parameters are drawn with. skipped: tokens
+        in the beginning that are never read. readable_from: the first token of a request that can
+        be read where those before it are not cached."""
         self.kv = kv
         self._params_of = params_of
+        self.skipped = skipped
+        self._readable_from = readable_from
         self._twins: dict[Request, Twin] = {}
         """Those with blocks, the one that was wanted last at the end."""
         self._free_slots: list[int] = []
@@ -74,13 +92,18 @@ class DraftCache:
     def lag(self, request: Request) -> int:
         """Tokens of a request that are to be computed, at most."""
         twin = self._twins.get(request)
-        known = 0 if twin is None else min(twin.num_known, twin.num_written)
-        return len(request.token_ids) - known
+        if twin is None:
+            return len(request.token_ids) - max(self.skipped, self._readable_from(request))
+        return len(request.token_ids) - twin.first - min(twin.num_known, twin.num_written)
 
     def cover(self, request: Request, num_drafts: int, wanted: Collection[Request]) -> Twin | None:
         """The twin of a request with blocks for all of its tokens and so many drafts; None where
         there are too few. wanted: whose blocks are not taken for it."""
         twin = self._twins.pop(request, None)
+        if twin is not None and twin.first + twin.num_written < self._readable_from(request):
+            self._twins[request] = twin
+            self.release(request)
+            twin = None  # the next one begins behind what can be read no more
         while True:
             found = self._covered(request, twin, num_drafts)
             if found is not None:
@@ -114,7 +137,8 @@ class DraftCache:
         for request, twin in self._twins.items():
             assert request.state is not State.FINISHED, "blocks of one that has ended"
             assert twin.request.num_computed <= twin.num_written
-            assert request.token_ids[: twin.num_known] == twin.token_ids
+            first = twin.first
+            assert request.token_ids[first : first + twin.num_known] == twin.token_ids
         slots = {twin.request.slot for twin in self._twins.values()}
         assert len(slots) == len(self._twins) == self._num_slots - len(self._free_slots)
         self.kv.check([twin.request for twin in self._twins.values()])
@@ -127,28 +151,44 @@ class DraftCache:
         return twin if self.kv.grow(twin.request, num_drafts) else None
 
     def _begun(self, request: Request, num_drafts: int) -> Twin | None:
-        own = Request(
-            request_id=request.request_id,
-            token_ids=list(request.token_ids),
-            num_prompt=request.num_prompt,
-            params=self._params_of(request.params),
-            max_len=request.max_len,
-            end_ids=request.end_ids,
-            cache_salt=request.cache_salt,
-            seed=request.seed,
-            state=State.RUNNING,
-            thinking=request.thinking,
-        )
+        first = self.skipped
+        own = self._own(request, first)
         match = self.kv.find(own, own.num_wanted + num_drafts)
+        readable = self._readable_from(request)
+        if first + match.num_tokens < readable:  # what lies between can be had nowhere
+            first = readable
+            own = self._own(request, first)
+            match = self.kv.find(own, own.num_wanted + num_drafts)
         # What another twin computes next may never come: nobody waits for it.
         match = match._replace(waits_for=None)
         if self.kv.admit(own, match, own.num_wanted + num_drafts, 0) is None:
             return None
         own.slot = self._take_slot()
-        twin = Twin(own)
+        twin = Twin(own, first)
         twin.num_known = own.num_wanted
         twin.num_written = own.num_computed
         return twin
+
+    def _own(self, request: Request, first: int) -> Request:
+        """The request of a twin, with the tokens from `first` on."""
+        salt = request.cache_salt
+        if first:
+            # What a block holds depends on what was before: on one token, or on all of a text that
+            # nobody else has here.
+            begins = request.token_ids[0] if first == self.skipped else request.request_id
+            salt = f"{salt}\0{first}\0{begins}"
+        return Request(
+            request_id=request.request_id,
+            token_ids=request.token_ids[first:],
+            num_prompt=request.num_prompt - first,
+            params=self._params_of(request.params),
+            max_len=request.max_len - first,
+            end_ids=request.end_ids,
+            cache_salt=salt,
+            seed=request.seed,
+            state=State.RUNNING,
+            thinking=request.thinking,
+        )
 
     def _take_slot(self) -> int:
         if self._free_slots:

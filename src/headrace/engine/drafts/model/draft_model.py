@@ -1,79 +1,20 @@
-"""A small model of the same tokens that goes ahead of the target.
-
-A draft is drawn as the target will draw at that place: with the request's parameters, its penalties
-and masks, and the random number of the position. So the draft is right where both models' draws
-agree, at any temperature; a draft that is the target itself is always right. That the number is one
-for both costs something against rejection sampling where temperatures are above 0, which accepts
-with the sum of min(p, q) over the tokens, the most that any joint draw of the two can have.
-
-All requests that want drafts go together: a forward pass for each place, the first of which also
-computes what the draft has not seen of each, one or two tokens in the usual case. More than that,
-a prompt, is computed in parts, CATCH_UP_TOKENS of all requests in a step, so that no stream waits
-long for another's.
-
-Nothing that the draft does can spoil an answer: drafts are compared with what is drawn. A request
-for which it gives no distribution, or fails, gets no more drafts of it.
-"""
+"""A small model of the same tokens that goes ahead of the target."""
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Sequence
 
-import msgspec
-import numpy as np
-
-from headrace.engine.drafts.model.draft_cache import DraftCache, Twin
-from headrace.engine.drafts.model.model_drafts import Pass
-from headrace.engine.grammars.constraint import Look
-from headrace.engine.kv.block_tables import BlockTables
-from headrace.engine.kv.copies import apart
-from headrace.engine.kv.kv_cache import KVCache
-from headrace.engine.memory.kv_memory import CachePlan, allocate
+from headrace.engine.drafts.model.draft_chain import DraftChain, DraftRow
+from headrace.engine.memory.kv_memory import CachePlan
 from headrace.engine.model import Model
-from headrace.engine.params import SamplingParams
-from headrace.engine.request import GroupTable, Request
-from headrace.engine.sampling.sampler import DrawPosition, SampledToken, Sampler
-from headrace.errors import ConfigError
-from headrace.ops.interface import Ops
+from headrace.engine.sampling.sampler import DrawPosition
+from headrace.ops.interface import Array, Ops
 from headrace.ops.kv import RaggedBatch
 
-CATCH_UP_TOKENS = 128
-"""Tokens of all requests that the draft has not seen and computes in a step, beside those that came
-in the last ones."""
-FEW_TOKENS = 16
-"""What came in the last ones: so many are computed whatever others need."""
-MOST_DRAFTS = 64
-"""Of a request, whatever the setting is."""
 
-MAX_STEP_TOKENS = CATCH_UP_TOKENS + MOST_DRAFTS
-"""Of a request, between two times that its blocks are covered."""
-
-logger = logging.getLogger(__name__)
-
-
-class _Row:
-    """A request that is drafted for in a step."""
-
-    def __init__(self, request: Request, twin: Twin, count: int, most: int) -> None:
-        self.request = request
-        self.twin = twin
-        self.start = twin.num_written
-        """Of the tokens that the next pass computes."""
-        self.count = count
-        """How many these are."""
-        self.most = most
-        """Drafts wanted."""
-
-    @property
-    def draws(self) -> bool:
-        """Whether the pass computes all that there is, so that a draft follows."""
-        return self.start + self.count == len(self.twin.request.token_ids)
-
-
-class DraftModel:
-    """The draft of one engine, with its own K and V."""
+class DraftModel(DraftChain):
+    """A draft model of one engine."""
 
     name = "draft_model"
 
@@ -88,231 +29,25 @@ class DraftModel:
         prefix_caching: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """plan: of the draft's own K and V. num_tokens: ids below it are the tokenizer's.
-        vocab_size: the target's.
-
-        Raises ConfigError where its K and V cannot be allocated.
-        """
-        self.model = model
-        self.plan = plan
-        self._ops = ops
-        self._max_len = plan.max_model_len
-        self._arrays = allocate(ops, plan.spec)
-        self._tables = BlockTables(plan.layout.groups)
-        self._sampler = Sampler(ops, min(num_tokens, model.vocab_size))
-        self._vocab_size = model.vocab_size
-        self._mask_words = (model.vocab_size + 31) // 32
-        self._narrow = model.vocab_size < vocab_size
-        self._same_words = self._mask_words == (vocab_size + 31) // 32
-        kv = KVCache(
-            plan.num_blocks,
-            plan.block_size,
+        """As of DraftChain."""
+        super().__init__(
+            model,
+            ops,
+            plan,
+            num_tokens=num_tokens,
+            vocab_size=vocab_size,
             prefix_caching=prefix_caching,
-            groups=plan.layout.groups,
-            max_step_tokens=MAX_STEP_TOKENS,
+            clock=clock,
         )
-        self.cache = DraftCache(kv, self._params_of)
-        self._left_out: set[Request] = set()
-        self._clock = clock
-        self.num_left_out = 0
-        """Requests that it gave nothing usable for, since start."""
-        self.num_failed = 0
-        """Passes that raised."""
-        self.passes: list[Pass] = []
-        """Of the last call of `guess`."""
+        self.model = model
 
-    def guess(
-        self, wanted: Sequence[tuple[Request, int]], most_read: int | None = None
-    ) -> dict[Request, list[int]]:
-        """Drafts of each request, at most so many, where there are any: none of one that it has to
-        read more of first, or has no room for. most_read: instead of CATCH_UP_TOKENS, which it is
-        no more than."""
-        self.passes = []
-        rows = self._rows(wanted, CATCH_UP_TOKENS if most_read is None else most_read)
-        if not rows:
-            return {}
-        for pairs in apart(self.cache.take_copies()):
-            self._ops.kv_copy(self._arrays, np.array(pairs, np.int32))
-        going = rows
-        while going:
-            self._advance(going)
-            going = [row for row in going if row.count]
-        return {row.request: drafts for row in rows if (drafts := row.twin.drafts)}
+    def _end(self, rows: Sequence[DraftRow]) -> None:
+        del rows  # what was written of a draft that comes is right
 
-    def lag(self, request: Request) -> int:
-        """Tokens that it has to compute before its first draft, at most."""
-        return self.cache.lag(request)
+    def _forward(self, rows: Sequence[DraftRow], batch: RaggedBatch) -> Array:
+        del rows
+        return self.model.forward(batch, self._arrays)
 
-    def clear(self) -> None:
-        """Forget every cached block that no request holds."""
-        self.cache.kv.forget_cached()
-
-    def forget(self, request: Request) -> None:
-        """The request has ended."""
-        self._left_out.discard(request)
-        self.cache.release(request, keep=request.finish_reason != "error")
-
-    def warm_up(self) -> None:
-        """Compute one token before the first request does. Raises ConfigError where the model gives
-        no usable logits. Only while there is no work."""
-        probe = Request("warm-up", [0], 1, SamplingParams(temperature=0), max_len=2)
-        probe.slot = 0
-        probe.tables = [GroupTable([(0,) * group.num_tables]) for group in self.cache.kv.groups]
-        twin = Twin(probe)
-        twin.num_known = 1
-        (drawn,) = self._computed([_Row(probe, twin, 1, 1)])
-        if drawn is None or drawn.error is not None:
-            reason = "" if drawn is None else f": {drawn.error}"
-            raise ConfigError(
-                f"--speculative-config: the draft model does not work{reason}; use another one, or "
-                "none"
-            )
-
-    def _rows(self, wanted: Sequence[tuple[Request, int]], left: int) -> list[_Row]:
-        """The requests that the first pass computes something of: all that came in the last step,
-        and of the others what the bound leaves."""
-        together = {request for request, _ in wanted}
-        rows: list[_Row] = []
-        # Those that have been read from come first: what others have in common with them is found.
-        for request, most in sorted(wanted, key=lambda each: each[0] not in self.cache):
-            # The last draft is not computed, so that it may be at the end.
-            most = min(most, MOST_DRAFTS, self._max_len + 1 - len(request.token_ids))
-            constraint = request.constraint
-            if constraint is not None and (constraint.pace.is_slow or constraint.is_lent):
-                continue  # what it allows is found beside the steps
-            if most < 1 or request in self._left_out or not self._reads(request):
-                continue
-            if not left and request not in self.cache:
-                continue
-            twin = self.cache.cover(request, most - 1, together)
-            if twin is None:
-                continue
-            count = twin.request.lag
-            if count > FEW_TOKENS:
-                count = min(count, left)
-                left -= count
-            if count:
-                rows.append(_Row(request, twin, count, most))
-        return rows
-
-    def _reads(self, request: Request) -> bool:
-        """Whether the draft knows all ids of a request: the target's padding may be wider."""
-        if not self._narrow or max(request.token_ids, default=0) < self._vocab_size:
-            return True
-        self._left_out.add(request)
-        return False
-
-    def _advance(self, rows: Sequence[_Row]) -> None:
-        """Compute the next pass of these rows, and what each computes in the one after it."""
-        began_s = self._clock()
-        draws = self._computed(rows)
-        num_tokens = sum(row.count for row in rows)
-        self.passes.append(Pass(num_tokens, self._clock() - began_s))
-        for row, drawn in zip(rows, draws, strict=True):
-            twin, draft = row.twin, None if drawn is None else drawn.token_id
-            if drawn is not None and drawn.error is not None:
-                self._leave_out(row.request, drawn.error)
-                row.count = 0
-                continue
-            row.start += row.count
-            twin.num_written = row.start
-            row.count = 0
-            # What would come behind an end is of no use, and the end comes by itself.
-            if draft is not None and not twin.request.ends_at(draft):
-                twin.request.token_ids.append(draft)
-                row.count = int(len(twin.drafts) < row.most)
-
-    def _computed(self, rows: Sequence[_Row]) -> Sequence[SampledToken | None]:
-        """What is drawn behind each row, None where nothing is; where the pass raises, each row is
-        computed alone, and an error is the result of those for which it raises again."""
-        try:
-            return self._together(rows)
-        except Exception as error:  # of a model, a backend or one row: each row alone shows whose
-            self.num_failed += 1
-            if len(rows) == 1:
-                return [SampledToken(error=f"{type(error).__name__}: {error}")]
-        return [self._computed([row])[0] for row in rows]
-
-    def _together(self, rows: Sequence[_Row]) -> Sequence[SampledToken | None]:
-        logits = self.model.forward(self._batch(rows), self._arrays)
-        drawing = [row for row in rows if row.draws]
-        places = [DrawPosition(row.twin.request, look=self._look(row)) for row in drawing]
-        drawn = iter(self._sampler.sample(logits, places) if places else ())
-        found = [next(drawn) if row.draws else None for row in rows]
-        looks = iter(places)
-        return [
-            None if row.draws and _is_closed(next(looks).look) else draw
-            for row, draw in zip(rows, found, strict=True)
-        ]
-
-    def _batch(self, rows: Sequence[_Row]) -> RaggedBatch:
-        starts = np.array([row.start for row in rows], np.int32)
-        tables = self._tables.of([row.twin.request for row in rows])
-        if all(row.count == 1 and row.draws for row in rows):
-            # Every pass of a chain but the first: what it does not need would take as long as the
-            # products of a small model.
-            last = np.array([row.twin.request.token_ids[-1] for row in rows], np.int32)
-            steps = np.arange(len(rows) + 1, dtype=np.int32)
-            return RaggedBatch(last, starts, steps, tables, steps[:-1])
-        counts = np.array([row.count for row in rows], np.int32)
-        query_start = np.zeros(len(rows) + 1, np.int32)
-        np.cumsum(counts, out=query_start[1:])
-        token_ids: list[int] = []
-        for row in rows:
-            token_ids += row.twin.request.token_ids[row.start : row.start + row.count]
-        positions = np.arange(len(token_ids), dtype=np.int32)
-        positions += np.repeat(starts - query_start[:-1], counts)
-        draws = np.array([row.draws for row in rows], np.bool_)
-        return RaggedBatch(
-            token_ids=np.array(token_ids, np.int32),
-            positions=positions,
-            query_start=query_start,
-            block_tables=tables,
-            logit_rows=query_start[1:][draws] - np.int32(1),
-        )
-
-    def _look(self, row: _Row) -> Look | None:
-        """What the request's grammar allows behind its drafts; None without one."""
-        constraint = row.request.constraint
-        if constraint is None:
-            return None
-        look = constraint.look_ahead(row.request.token_ids, row.twin.drafts)
-        if look.bits is None or self._same_words:
-            return look
-        bits = np.zeros(self._mask_words, np.uint32)
-        shared = min(len(bits), len(look.bits))
-        bits[:shared] = look.bits[:shared]
-        return look._replace(bits=bits)
-
-    def _params_of(self, params: SamplingParams) -> SamplingParams:
-        """What a request's drafts are drawn with: without log probabilities, and without ids that
-        the draft does not have."""
-        params = msgspec.structs.replace(params, logprobs=None, prompt_logprobs=None)
-        if not self._narrow:
-            return params
-        size, allowed = self._vocab_size, params.allowed_token_ids
-        words = params.bad_words_token_ids
-        return msgspec.structs.replace(
-            params,
-            logit_bias={at: bias for at, bias in params.logit_bias.items() if at < size},
-            allowed_token_ids=None if allowed is None else tuple(at for at in allowed if at < size),
-            bad_words_token_ids=tuple(word for word in words if max(word) < size),
-        )
-
-    def _leave_out(self, request: Request, reason: str) -> None:
-        self._left_out.add(request)
-        self.cache.release(request, keep=False)
-        self.num_left_out += 1
-        if self.num_left_out.bit_count() == 1:
-            # The 1st, 2nd, 4th, 8th time: a draft that never works must not fill the disk.
-            logger.warning(
-                "request %s gets no more drafts of the draft model (%d requests so far): %s",
-                request.request_id,
-                self.num_left_out,
-                reason,
-            )
-
-
-def _is_closed(look: Look | None) -> bool:
-    """Whether a grammar leaves nothing to draw."""
-    return look is not None and look.verdict != "open"
+    def _place(self, row: DraftRow) -> DrawPosition:
+        # The twin, because it asks for no log probabilities.
+        return DrawPosition(row.twin.request, look=self._look(row))

@@ -1,88 +1,190 @@
-"""A draft model of `--speculative-config`: opened, held to its target's vocabulary, loaded, and
-given a pool of K and V beside the target's."""
+"""What `--speculative-config` names to make drafts: opened, held to the target, loaded, and given a
+pool of K and V beside the target's."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
 
 from headrace.config.settings import EngineConfig
-from headrace.engine.drafts.model.draft_model import MAX_STEP_TOKENS, DraftModel
+from headrace.engine.drafts.heads.head_drafts import HeadDrafts
+from headrace.engine.drafts.model.draft_chain import MAX_STEP_TOKENS, DraftChain
+from headrace.engine.drafts.model.draft_model import DraftModel
 from headrace.engine.drafts.model.same_tokens import check_same_tokens
+from headrace.engine.drafts.speculative_config import SpeculativeConfig
 from headrace.engine.memory.draft_memory import plan_draft_cache
-from headrace.engine.memory.kv_memory import CachePlan, plan_kv_cache
-from headrace.engine.model import Model
-from headrace.errors import CheckpointError, HeadraceError, UnsupportedModelError
-from headrace.models import load_model
+from headrace.engine.memory.kv_memory import CachePlan, CacheShape, plan_kv_cache
+from headrace.errors import CheckpointError, ConfigError, HeadraceError, UnsupportedModelError
+from headrace.models import Model, load_model, read_config
+from headrace.models.heads import DraftHead, load_eagle3, load_mtp
+from headrace.models.heads.mtp import mtp_checkpoint
 from headrace.ops.interface import Ops
 from headrace.weights.checkpoint import Checkpoint
+from headrace.weights.hugging_face.head_folder import HeadFolder, is_head_folder, open_head_folder
 from headrace.weights.open import open_checkpoint
 from headrace.weights.store.resolve import resolve_model
 
+_FLAG = "--speculative-config"
 
-def open_draft(name: str | None, target: Checkpoint, config: EngineConfig) -> Checkpoint | None:
-    """The draft of that name; None without one. name: as of --model.
 
-    Raises HeadraceError (its kinds) for what cannot be opened, and where its ids are not those of
-    the target.
+@dataclass(frozen=True)
+class Beside:
+    """The facts of an engine that a draft's own K and V are planned and made with."""
+
+    ops: Ops
+    config: EngineConfig
+    num_tokens: int
+    """Ids of the tokenizer."""
+    clock: Callable[[], float]
+
+
+class OpenedDraft(Protocol):
+    """A maker of drafts, before its weights are loaded."""
+
+    @property
+    def checkpoint(self) -> Checkpoint | None:
+        """What its weights take is planned by it beside the target; None for what is small."""
+
+    def load(self, target: Model, ops: Ops, config: EngineConfig) -> LoadedDraft:
+        """Hand its weights to the backend. Raises what `load_model` does, naming the draft."""
+
+
+class LoadedDraft(Protocol):
+    """A maker of drafts, still without K and V."""
+
+    @property
+    def shape(self) -> CacheShape:
+        """What it keeps of a request."""
+
+    def with_cache(self, plan: CachePlan, beside: Beside) -> DraftChain:
+        """The drafts of an engine. Raises ConfigError where its K and V cannot be allocated."""
+
+
+@dataclass(frozen=True)
+class _OpenedModel:
+    """A smaller model."""
+
+    checkpoint: Checkpoint
+
+    def load(self, target: Model, ops: Ops, config: EngineConfig) -> LoadedDraft:
+        try:
+            model = load_model(self.checkpoint, ops, ignore_config_keys=config.ignore_config_keys)
+        except (CheckpointError, UnsupportedModelError) as error:
+            raise type(error)(
+                f"{_FLAG}: the draft model {self.checkpoint.path} cannot be used: {error}"
+            ) from error
+        return _LoadedModel(model, target.vocab_size)
+
+
+@dataclass(frozen=True)
+class _LoadedModel:
+    shape: Model
+    vocab_size: int
+    """The target's."""
+
+    def with_cache(self, plan: CachePlan, beside: Beside) -> DraftChain:
+        return DraftModel(
+            self.shape,
+            beside.ops,
+            plan,
+            num_tokens=beside.num_tokens,
+            vocab_size=self.vocab_size,
+            prefix_caching=beside.config.enable_prefix_caching,
+            clock=beside.clock,
+        )
+
+
+@dataclass(frozen=True)
+class _OpenedEagle3:
+    """The folder of an EAGLE-3 head."""
+
+    folder: HeadFolder
+    checkpoint: None = None
+
+    def load(self, target: Model, ops: Ops, config: EngineConfig) -> LoadedDraft:
+        try:
+            return _LoadedHead(load_eagle3(self.folder, target, ops))
+        except (CheckpointError, UnsupportedModelError) as error:
+            raise type(error)(f"{_FLAG}: the head cannot be used: {error}") from error
+
+
+@dataclass(frozen=True)
+class _OpenedMtp:
+    """The target's own layer for further tokens."""
+
+    layer: Checkpoint
+    checkpoint: None = None
+
+    def load(self, target: Model, ops: Ops, config: EngineConfig) -> LoadedDraft:
+        return _LoadedHead(load_mtp(self.layer, target, ops))
+
+
+@dataclass(frozen=True)
+class _LoadedHead:
+    shape: DraftHead
+
+    def with_cache(self, plan: CachePlan, beside: Beside) -> DraftChain:
+        return HeadDrafts(
+            self.shape,
+            beside.ops,
+            plan,
+            num_tokens=beside.num_tokens,
+            prefix_caching=beside.config.enable_prefix_caching,
+            clock=beside.clock,
+        )
+
+
+def open_draft(
+    spec: SpeculativeConfig, target: Checkpoint, config: EngineConfig
+) -> OpenedDraft | None:
+    """What the settings name to make drafts; None where nothing has weights of its own.
+
+    Raises HeadraceError (its kinds) for what cannot be opened, and where it is not of the target.
     """
-    if name is None:
+    if spec.has_mtp:
+        decoder = read_config(target, ignore_config_keys=config.ignore_config_keys)
+        return _OpenedMtp(mtp_checkpoint(target, decoder))
+    if spec.model is None:
         return None
-    checkpoint = open_checkpoint(resolve_model(name))
+    path = resolve_model(spec.model)
+    is_head = is_head_folder(path)
+    if is_head and spec.method == "draft_model":
+        raise ConfigError(f"{_FLAG}: {path} is an EAGLE-3 head; use method eagle3, or omit it")
+    if is_head or spec.method == "eagle3":
+        return _OpenedEagle3(open_head_folder(path))
+    checkpoint = open_checkpoint(path)
     check_same_tokens(target, checkpoint, config.tokenizer_pre)
-    return checkpoint
-
-
-def load_draft(checkpoint: Checkpoint | None, ops: Ops, config: EngineConfig) -> Model | None:
-    """Its weights, handed to the backend. Raises what `load_model` does, naming the draft."""
-    if checkpoint is None:
-        return None
-    try:
-        return load_model(checkpoint, ops, ignore_config_keys=config.ignore_config_keys)
-    except (CheckpointError, UnsupportedModelError) as error:
-        raise type(error)(
-            f"--speculative-config: the draft model {checkpoint.path} cannot be used: {error}"
-        ) from error
+    return _OpenedModel(checkpoint)
 
 
 def draft_beside(
-    target: Model,
-    model: Model,
-    ops: Ops,
-    config: EngineConfig,
-    plan: CachePlan,
-    *,
-    num_tokens: int,
-    reserved_bytes: int,
-    clock: Callable[[], float],
-) -> tuple[DraftModel, CachePlan]:
+    target: Model, draft: LoadedDraft, plan: CachePlan, beside: Beside, *, reserved_bytes: int
+) -> tuple[DraftChain, CachePlan]:
     """The draft with its own K and V, and the plan of the target's, which is smaller than `plan`
     where both do not fit and no size was asked for.
 
     reserved_bytes: of memory, of steps. Raises ConfigError where there is no room.
     """
+    config = beside.config
 
-    def beside(plan: CachePlan) -> CachePlan:
+    def own_plan(plan: CachePlan) -> CachePlan:
         return plan_draft_cache(
-            model, config, plan, reserved_bytes=reserved_bytes, max_step_tokens=MAX_STEP_TOKENS
+            draft.shape,
+            config,
+            plan,
+            reserved_bytes=reserved_bytes,
+            max_step_tokens=MAX_STEP_TOKENS,
         )
 
     is_stated = config.num_gpu_blocks_override or config.kv_cache_memory_bytes
     try:
-        own = beside(plan)
+        own = own_plan(plan)
     except HeadraceError:
         if is_stated:
             raise
         # As much for the target as leaves a half of what there is to the draft and to steps.
         least = reserved_bytes + (plan.available_bytes - reserved_bytes) // 2
         plan = plan_kv_cache(target, config, reserved_bytes=least)
-        own = beside(plan)
-    draft = DraftModel(
-        model,
-        ops,
-        own,
-        num_tokens=num_tokens,
-        vocab_size=target.vocab_size,
-        prefix_caching=config.enable_prefix_caching,
-        clock=clock,
-    )
-    return draft, plan
+        own = own_plan(plan)
+    return draft.with_cache(own, beside), plan

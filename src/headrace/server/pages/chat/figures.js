@@ -54,6 +54,8 @@ export class Stopwatch {
       cached: this.usage.prompt_tokens_details?.cached_tokens,
       thoughts: this.usage.completion_tokens_details?.reasoning_tokens,
       miss: metrics?.cache_miss,
+      drafted: metrics?.draft_tokens,
+      accepted: metrics?.accepted_draft_tokens,
     };
   }
 }
@@ -63,6 +65,7 @@ export class Stopwatch {
 // whether MBU will be known.
 export function shown(figures, { arriving = false, measured = false } = {}) {
   const { tokens, rate, ttft_ms, queue_ms, prompt, cached, thoughts, mbu: share, miss } = figures;
+  const { drafted, accepted } = figures;
   const cachedTitle = `Prompt tokens found in the prefix cache${miss ? `; no more because: ${miss}` : ""}`;
   const pairs = [
     [
@@ -91,9 +94,16 @@ export function shown(figures, { arriving = false, measured = false } = {}) {
       "Memory bandwidth utilization of the engine's steps meanwhile, of what this machine reads at most",
       5,
     ],
+    [
+      "Drafts",
+      drafted > 0 && `${count(accepted)} of ${count(drafted)}`,
+      "Guessed tokens that came, of those that were guessed: each spared a step of its own",
+      9,
+    ],
     ["Thoughts", thoughts > 0 && count(thoughts), "Tokens of reasoning, part of the output", 4],
   ];
-  const awaited = (name) => arriving && name !== "Thoughts" && (name !== "MBU" || measured);
+  const awaited = (name) =>
+    arriving && name !== "Thoughts" && name !== "Drafts" && (name !== "MBU" || measured);
   return pairs
     .filter(([name, value]) => value || awaited(name))
     .map(([name, value, ...rest]) => [name, value || NONE, ...rest]);

@@ -1,0 +1,1 @@
+"""Drafts of heads that read what the target computed."""

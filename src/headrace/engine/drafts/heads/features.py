@@ -1,0 +1,150 @@
+"""What the target computed of each request's last tokens, kept until a head reads it.
+
+Positions of a request are held without a gap: [start, stop). A row that is computed again, or
+behind drafts that were rejected, takes the place of what was there from its own start on. Of a
+request that nobody reads for long the oldest go, KEPT_TOKENS at most are held, and fewer where that
+would be more than KEPT_BYTES of all: a head then begins in the middle of the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.engine.request import Request
+from headrace.engine.scheduling.plan import Row
+from headrace.ops.interface import Array, Ops
+
+KEPT_TOKENS = 256
+"""Of a request, at most: what a head reads of a long prompt. It is mostly the near past that says
+what comes next, and a prompt of thousands would cost as much as a layer of the target."""
+KEPT_BYTES = 64 << 20
+"""Of all requests, about."""
+LEAST_TOKENS = 32
+"""Of a request, whatever the others have: a head that is to catch up has to have somewhat."""
+
+
+class _Part(NamedTuple):
+    """Rows [at, at + num_rows) of an array."""
+
+    values: Array
+    at: int
+    num_rows: int
+
+
+class _Held:
+    """The features of one request."""
+
+    def __init__(self, start: int) -> None:
+        self.start = start
+        self.stop = start
+        self.parts: list[_Part] = []
+
+
+class Features:
+    """The features of requests' last tokens."""
+
+    def __init__(self, ops: Ops, layers: Sequence[int], width: int) -> None:
+        """layers: as of `Model.forward_with_features`. width: values of a token."""
+        self.layers = tuple(layers)
+        self._ops = ops
+        self._token_bytes = 4 * width
+        self._held: dict[Request, _Held] = {}
+
+    def note(
+        self, rows: Sequence[Row], query_start: npt.NDArray[np.int32], features: Array
+    ) -> None:
+        """A step computed these rows. features: f32[N, width]; query_start: int32[R + 1]."""
+        most = self._most_tokens
+        for row, at in zip(rows, query_start.tolist(), strict=False):
+            request, count = row.request, row.num_tokens
+            if not request.params.speculation:
+                continue
+            held = self._held.get(request)
+            if held is None or not held.start <= row.start <= held.stop:
+                held = self._held[request] = _Held(row.start)
+            _cut(held, row.start)
+            if count > most:
+                held.parts.clear()
+                held.start = row.start + count - most
+                at, count = at + count - most, most
+            part = _Part(features, at, count)
+            if row.num_tokens > most:  # not to keep alive what is read by nobody
+                part = _Part(self._ops.take_rows(features, _span(at, count)), 0, count)
+            held.parts.append(part)
+            held.stop = row.start + row.num_tokens
+            self._drop(held, held.stop - most)
+
+    def start(self, request: Request) -> int:
+        """The first position that can be taken: one before those that are held, as of a cached
+        prefix the last token is not computed again; that of the next token where none is."""
+        held = self._held.get(request)
+        return len(request.token_ids) if held is None else max(0, held.start - 1)
+
+    def reaches(self, request: Request) -> bool:
+        """Whether all tokens are there but the last, which nobody has computed."""
+        held = self._held.get(request)
+        return held is not None and held.start < held.stop >= len(request.token_ids) - 1
+
+    def take(self, request: Request, start: int, stop: int) -> list[Array]:
+        """Features of positions [start, stop), in order, as one array or several. Those of the
+        first that is held stand in for those of the one before it: one entry of many is a little
+        off, and with it how often drafts are right."""
+        held = self._held[request]
+        if not held.start - 1 <= start < stop <= held.stop or held.start == held.stop:
+            raise IndexError(f"[{start}, {stop}) of features [{held.start}, {held.stop})")
+        taken: list[Array] = []
+        if start < held.start:
+            taken += self.take(request, held.start, held.start + 1)
+        at = held.start
+        for values, first, count in held.parts:
+            begin, end = max(start, at), min(stop, at + count)
+            if begin < end:
+                taken.append(self._ops.take_rows(values, _span(first + begin - at, end - begin)))
+            at += count
+        return taken
+
+    def drop_before(self, request: Request, position: int) -> None:
+        """They were read and are not wanted again."""
+        held = self._held.get(request)
+        if held is not None:
+            self._drop(held, min(position, held.stop))
+
+    def forget(self, request: Request) -> None:
+        """The request has ended."""
+        self._held.pop(request, None)
+
+    @property
+    def _most_tokens(self) -> int:
+        fair = KEPT_BYTES // (self._token_bytes * max(1, len(self._held)))
+        return min(KEPT_TOKENS, max(LEAST_TOKENS, fair))
+
+    @staticmethod
+    def _drop(held: _Held, before: int) -> None:
+        """Let go of what is before a position."""
+        parts = held.parts
+        while held.start < before and parts:
+            values, at, count = parts[0]
+            gone = min(count, before - held.start)
+            held.start += gone
+            if gone == count:
+                del parts[0]
+            else:
+                parts[0] = _Part(values, at + gone, count - gone)
+
+
+def _cut(held: _Held, stop: int) -> None:
+    """Let go of what is from a position on."""
+    while held.stop > stop:
+        values, at, count = held.parts.pop()
+        gone = min(count, held.stop - stop)
+        held.stop -= gone
+        if gone < count:
+            held.parts.append(_Part(values, at, count - gone))
+
+
+def _span(start: int, count: int) -> npt.NDArray[np.int32]:
+    return np.arange(start, start + count, dtype=np.int32)

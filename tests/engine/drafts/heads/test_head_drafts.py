@@ -1,0 +1,185 @@
+"""Heads: what the target computed reaches them whole, and nothing they say changes an answer."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from headrace.engine.core import EngineCore
+from headrace.engine.drafts.heads.features import KEPT_TOKENS, Features
+from headrace.engine.drafts.heads.head_drafts import HeadDrafts
+from headrace.engine.messages import Submit
+from tests.engine.drafts.test_drafts import check_same, core_of, requests, run
+from tests.engine.grammars.test_grammars import vocabulary
+from tests.engine.mock import MockHead, MockModel, MockOps, drain, make_core, make_head, submit
+from tests.engine.plans import prompt
+
+ALWAYS = '{"method": "mtp", "adaptive": false, "num_speculative_tokens": 4}'
+
+
+def drafting(head: HeadDrafts, model: MockModel | None = None, **settings: object) -> EngineCore:
+    return make_core(
+        model, vocabulary=vocabulary, draft=head, speculative_config=ALWAYS, **settings
+    )
+
+
+def alone(submits: list[Submit], **model: object) -> object:
+    return run(
+        make_core(MockModel(**model), vocabulary=vocabulary, speculative_config="none")  # type: ignore[arg-type]
+        if model
+        else core_of(speculative_config="none"),
+        submits,
+    )
+
+
+def share_of(core: EngineCore) -> float:
+    stats = core.stats()
+    assert stats.spec_draft_tokens > 0
+    return stats.spec_accepted_tokens / stats.spec_draft_tokens
+
+
+def test_each_request_knows_its_own_guesses() -> None:
+    core = drafting(make_head(MockHead(4)))
+    got = run(core, [submit(str(at), prompt(9, at), max_tokens=40) for at in range(3)])
+    last = [each.outputs[-1] for each in got.values()]
+    assert sum(each.draft_tokens for each in last) == core.stats().spec_draft_tokens > 0
+    assert sum(each.accepted_tokens for each in last) == core.stats().spec_accepted_tokens > 0
+
+
+def test_a_head_that_knows_the_next_token_is_always_right() -> None:
+    """Of every kind of request; each entry is made of the token before it, with none left out."""
+    submits = requests(10, 3)
+    head = make_head(MockHead())
+    core = drafting(head, num_gpu_blocks_override=64)
+    expected = alone(submits)
+    for _ in range(2):  # the second time, prefixes are cached
+        check_same(run(core, submits), expected)  # type: ignore[arg-type]
+    assert share_of(core) == 1
+    assert core.stats().spec_draft_failures == head.num_failed == 0
+
+
+@pytest.mark.parametrize("wrong_every", [1, 2, 5])
+def test_a_head_that_is_wrong_changes_no_answer(wrong_every: int) -> None:
+    submits = requests(8, 5)
+    head = make_head(MockHead(wrong_every))
+    core = drafting(head)
+    check_same(run(core, submits), alone(submits))  # type: ignore[arg-type]
+    assert share_of(core) < 1 and head.num_failed == 0
+
+
+@pytest.mark.load
+@pytest.mark.parametrize("windows", [(0,), (17, 0)])
+def test_no_answer_of_many_changes_where_blocks_are_short(windows: tuple[int, ...]) -> None:
+    submits = requests(40, 3)
+    head = make_head(MockHead(3), num_blocks=30)
+    core = drafting(
+        head, MockModel(windows=windows), num_gpu_blocks_override=9 * len(windows),
+        max_num_batched_tokens=24,
+    )  # fmt: skip
+    check_same(run(core, submits, each_step=8), alone(submits, windows=windows))  # type: ignore[arg-type]
+    stats = core.stats()
+    assert stats.num_preemptions > 0 < stats.prefix_hits_tokens
+    assert stats.spec_draft_tokens > 0 == head.num_failed
+    assert head.cache.kv.num_owned == 0
+    assert not head.features._held  # nothing is kept of requests that have ended
+
+
+def test_of_a_long_prompt_the_last_tokens_are_read() -> None:
+    mock = MockHead()
+    core = drafting(make_head(mock), max_num_batched_tokens=512)
+    submits = [submit("a", prompt(700), max_tokens=30)]
+    for each in submits:
+        core.submit(each)
+    check_same(drain(core), alone(submits))  # type: ignore[arg-type]
+    assert share_of(core) == 1
+    assert sum(batch.num_tokens for batch in mock.batches) < KEPT_TOKENS + 200
+
+
+def test_a_prompt_that_others_share_is_read_once() -> None:
+    mock = MockHead()
+    core = drafting(make_head(mock))
+    stem = prompt(48)
+    read = []
+    for name in "ab":
+        core.submit(submit(name, [*stem, ord(name) % 40], max_tokens=20))
+        before = len(mock.batches)
+        drain(core)
+        read.append(mock.batches[before].num_tokens)
+    assert read == [49, 2]
+    assert mock.num_stood_in == 1  # of the last token of the prefix, which was not computed again
+
+
+def test_a_prefix_whose_features_are_gone_is_begun_in_the_middle() -> None:
+    mock = MockHead()
+    head = make_head(mock)
+    core = drafting(head)
+    stem = prompt(64)
+    core.submit(submit("a", stem, max_tokens=20))
+    drain(core)
+    head.clear()  # the head's own cache alone
+    core.submit(submit("b", [*stem, 5, 6, 7], max_tokens=20))
+    before = len(mock.batches)
+    drain(core)
+    assert mock.batches[before].num_tokens < 20
+    assert int(mock.batches[before].positions[0]) == 0
+    assert head.num_failed == 0 and mock.num_stood_in == 1
+
+
+def test_requests_that_want_none_leave_nothing() -> None:
+    head = make_head(MockHead())
+    core = drafting(head)
+    core.submit(submit("a", prompt(20), max_tokens=20, speculation=False))
+    for _ in range(5):
+        core.step()
+    assert not head.features._held
+    assert core.stats().spec_draft_tokens == 0
+
+
+def test_a_head_that_gives_no_distribution_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    submits = [submit(str(at), prompt(9, at), max_tokens=40) for at in range(4)]
+    head = make_head(MockHead(nan_on=11))
+    core = drafting(head)
+    with caplog.at_level(logging.WARNING):
+        check_same(run(core, submits), alone(submits))  # type: ignore[arg-type]
+    assert core.stats().spec_draft_failures > 0
+    assert "gets no more drafts" in caplog.text
+
+
+def test_features_follow_rows_that_are_computed_again() -> None:
+    import numpy as np
+
+    from headrace.engine.params import SamplingParams
+    from headrace.engine.request import Request
+    from headrace.engine.scheduling.plan import Row
+
+    ops = MockOps()
+    features = Features(ops, (0,), 2)  # type: ignore[arg-type]
+    request = Request("a", list(range(400)), 400, SamplingParams(), 500)
+
+    def note(start: int, count: int, mark: float) -> None:
+        positions = np.arange(start, start + count, dtype=np.float32)
+        values = np.stack([positions, np.full(count, mark, np.float32)], 1)
+        features.note([Row(request, start, count, False)], np.array([0, count], np.int32), values)
+
+    def held(start: int, stop: int) -> list[tuple[float, float]]:
+        parts = features.take(request, start, stop)
+        return [(row[0], row[1]) for part in parts for row in part.tolist()]
+
+    note(0, 10, 1)
+    note(10, 3, 2)  # of which two were drafts that were rejected
+    note(11, 2, 3)
+    assert held(8, 13) == [(8, 1), (9, 1), (10, 2), (11, 3), (12, 3)]
+    features.drop_before(request, 10)
+    assert features.start(request) == 9 and held(10, 12) == [(10, 2), (11, 3)]
+    assert held(9, 11) == [(10, 2), (10, 2)]  # which stands in for the one before
+    note(2, 4, 4)  # preempted, and computed again from there
+    assert features.start(request) == 1 and held(2, 6) == [(at, 4) for at in range(2, 6)]
+    note(6, 390, 5)
+    assert features.start(request) == 395 - KEPT_TOKENS
+    note(396, 3, 6)
+    assert features.start(request) == 398 - KEPT_TOKENS and features.reaches(request)
+    with pytest.raises(IndexError):
+        features.take(request, 0, 5)
+    features.forget(request)
+    assert not features.reaches(request)

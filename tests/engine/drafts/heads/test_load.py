@@ -1,0 +1,103 @@
+"""A head at a start: found, held to its target, given its memory."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from headrace.config.settings import EngineConfig
+from headrace.engine.drafts.heads.head_drafts import HeadDrafts
+from headrace.engine.load import LoadedEngine, load_engine
+from headrace.engine.memory.report import memory_report
+from headrace.errors import CheckpointError, ConfigError, UnsupportedModelError
+from headrace.weights.safetensors.writer import write_safetensors_file
+from headrace.weights.tensors.source import TensorSource
+from tests.engine.mock import drain, submit
+from tests.tiny import tiny_config, write_tiny_hf
+from tests.tiny_heads import eagle3_config, mtp_checkpoint, write_eagle3
+
+
+def loaded(target: Path, **spec: object) -> LoadedEngine:
+    stated = json.dumps({"adaptive": False, **spec}) if spec else "none"
+    config = EngineConfig(
+        model=str(target), speculative_config=stated, num_gpu_blocks_override=16,
+        backend="reference",
+    )  # fmt: skip
+    return load_engine(config)
+
+
+def write_mtp(folder: Path) -> Path:
+    """A folder of a tiny model with a layer for further tokens."""
+    path = write_tiny_hf(folder, "mimo", num_nextn_predict_layers=1)
+    tensors = mtp_checkpoint("mimo").tensors.values()
+    write_safetensors_file(
+        path / "model.safetensors",
+        [TensorSource(item.name, item.shape, item.codec, lambda item=item: [item.data])  # type: ignore[misc]
+         for item in tensors],
+    )  # fmt: skip
+    return path
+
+
+def answer(engine: LoadedEngine) -> list[int]:
+    engine.core.submit(submit("r", list(range(40)), max_tokens=30))
+    return drain(engine.core)["r"].token_ids
+
+
+@pytest.mark.parametrize("spec", [{"method": "mtp"}, {"method": "auto", "mtp": True}])
+def test_a_model_s_own_layer_is_loaded_and_counted(spec: dict[str, object], tmp_path: Path) -> None:
+    target = write_mtp(tmp_path)
+    engine = loaded(target, **spec)
+    info = engine.core.info()
+    assert info.draft_model_type == "mimo_mtp"
+    (line,) = [line for line in memory_report(info) if line.startswith("draft model")]
+    assert line.startswith("draft model (mimo_mtp): ")
+    assert answer(engine) == answer(loaded(target))
+    assert engine.core.stats().spec_draft_tokens > 0 == engine.core.stats().spec_draft_failures
+
+
+@pytest.mark.parametrize("spec", [{"method": "eagle3"}, {}, {"method": "auto"}])
+def test_a_head_is_known_by_its_folder(spec: dict[str, object], tmp_path: Path) -> None:
+    target = write_tiny_hf(tmp_path, "llama")
+    head = write_eagle3(tmp_path / "head", eagle3_config(tiny_config("llama")))
+    engine = loaded(target, model=str(head), **spec)
+    assert engine.core.info().draft_model_type == "eagle3"
+    assert 0 < engine.core.info().draft_weight_bytes < 400_000 and engine.core.info().draft_kv_bytes
+    assert answer(engine) == answer(loaded(target))
+    assert engine.core.stats().spec_draft_tokens > 0 == engine.core.stats().spec_draft_failures
+
+
+def test_what_does_not_go_together_is_refused(tmp_path: Path) -> None:
+    target = write_tiny_hf(tmp_path, "llama")
+    head = write_eagle3(tmp_path / "head", eagle3_config(tiny_config("llama")))
+    for spec, words in (
+        ({"method": "draft_model", "model": str(head)}, "is an EAGLE-3 head; use method eagle3"),
+        ({"method": "eagle3"}, "eagle3 without a model; give model, the folder of an EAGLE-3 head"),
+        ({"method": "mtp"}, "layers of llama for further tokens are not run"),
+        ({"method": "mtp", "model": str(head)}, "method mtp has none"),
+        ({"method": "ngram", "mtp": True}, "mtp is true"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            loaded(target, **spec)
+    with pytest.raises(UnsupportedModelError, match="num_hidden_layers = 2"):
+        loaded(target, method="eagle3", model=str(target))
+
+
+def test_a_head_of_other_widths_or_that_never_works_is_refused(tmp_path: Path) -> None:
+    target = write_tiny_hf(tmp_path, "llama")
+    config = eagle3_config(tiny_config("llama"))
+    wide = write_eagle3(tmp_path / "wide", {**config, "target_hidden_size": 96})
+    with pytest.raises(CheckpointError, match=r"the head cannot be used: .*features of 96 values"):
+        loaded(target, model=str(wide))
+    spoiled = {"norm.weight": np.full(64, np.nan, np.float32)}
+    never = write_eagle3(tmp_path / "never", config, **spoiled)
+    with pytest.raises(ConfigError, match="the draft model does not work"):
+        loaded(target, model=str(never))
+
+
+def test_heads_are_what_makes_the_drafts(tmp_path: Path) -> None:
+    engine = loaded(write_mtp(tmp_path), method="mtp")
+    assert isinstance(engine.core._draft, HeadDrafts)
+    assert engine.core.info().draft_weight_bytes < 300_000  # no table and no head of its own

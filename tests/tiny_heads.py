@@ -1,0 +1,130 @@
+"""Tiny random draft heads: layers for further tokens beside a model, folders of EAGLE-3 heads."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.weights.checkpoint import Checkpoint
+from headrace.weights.codecs.raw import BYTES, LONG_WORDS
+from headrace.weights.safetensors.writer import write_safetensors_file
+from headrace.weights.tensors.source import TensorSource
+from tests.tiny import tiny_checkpoint, tiny_config, to_tensor
+from tests.tiny_families import tiny_family
+
+JOINED = {"enorm": 1, "hnorm": 1, "shared_head.norm": 1, "eh_proj": 2}
+MIMO = {"token_layernorm": 1, "hidden_layernorm": 1, "final_layernorm": 1, "input_proj": 2}
+"""What a layer for further tokens has beside those of the model: norms, and what joins."""
+
+
+def drawn(name: str, shape: tuple[int, ...], seed: int = 0) -> npt.NDArray[np.float32]:
+    """Weights that follow from their name: about 1 of norms, spread like a layer's of matrices."""
+    values = np.random.default_rng([seed, zlib.crc32(name.encode())]).standard_normal(shape)
+    if len(shape) == 1:
+        return (1 + 0.1 * values if "norm" in name else 0.1 * values).astype(np.float32)
+    return (values * (3.0 / shape[-1]) ** 0.5).astype(np.float32)
+
+
+def mtp_checkpoint(family: str = "mimo", codec: str = "F32", **shape: Any) -> Checkpoint:
+    """A tiny model with one layer for further tokens, named as its folders name it."""
+    checkpoint = tiny_checkpoint(family, codec, num_nextn_predict_layers=1, **shape)
+    config = checkpoint.config
+    layers, hidden = config["num_hidden_layers"], config["hidden_size"]
+    stated = {key: value for key, value in shape.items() if key != "logit_scale"}
+    deeper = tiny_family(family).shapes(
+        {**tiny_config(family, **stated), "num_hidden_layers": layers + 1}
+    )
+    own = f"model.layers.{layers}."
+    place = "model.mtp_layers.0." if family == "mimo" else own
+    shapes = {
+        place + name.removeprefix(own): shape
+        for name, shape in deeper.items()
+        if name.startswith(own)
+    }
+    for name, rank in (MIMO if family == "mimo" else JOINED).items():
+        shapes[f"{place}{name}.weight"] = (
+            (hidden, 2 * hidden)[2 - rank :] if rank == 2 else (hidden,)
+        )
+    tensors = {name: to_tensor(name, drawn(name, each), codec) for name, each in shapes.items()}
+    return replace(checkpoint, tensors={**checkpoint.tensors, **tensors})
+
+
+def eagle3_weights(config: dict[str, Any], vocab: int) -> dict[str, npt.NDArray[np.float32]]:
+    """Weights of a head by the names of EAGLE's folders."""
+    hidden, ffn = config["hidden_size"], config["intermediate_size"]
+    head_dim = config.get("head_dim") or hidden // config["num_attention_heads"]
+    heads, kv_heads = (config[f"num_{name}_heads"] * head_dim for name in _HEADS)
+    shapes: dict[str, tuple[int, ...]] = {
+        "fc.weight": (hidden, 3 * config.get("target_hidden_size", hidden)),
+        **{f"midlayer.{name}.weight": (hidden,) for name in _NORMS},
+        "midlayer.self_attn.q_proj.weight": (heads, 2 * hidden),
+        "midlayer.self_attn.k_proj.weight": (kv_heads, 2 * hidden),
+        "midlayer.self_attn.v_proj.weight": (kv_heads, 2 * hidden),
+        "midlayer.self_attn.o_proj.weight": (hidden, heads),
+        "midlayer.mlp.gate_proj.weight": (ffn, hidden),
+        "midlayer.mlp.up_proj.weight": (ffn, hidden),
+        "midlayer.mlp.down_proj.weight": (hidden, ffn),
+        "norm.weight": (hidden,),
+        "lm_head.weight": (config.get("draft_vocab_size", vocab), hidden),
+    }
+    return {name: drawn(name, shape) for name, shape in shapes.items()}
+
+
+_HEADS = ("attention", "key_value")
+_NORMS = ("input_layernorm", "hidden_norm", "post_attention_layernorm")
+
+
+def eagle3_config(target: dict[str, Any], **change: Any) -> dict[str, Any]:
+    """config.json of a head for a target with this config."""
+    return {
+        "architectures": ["LlamaForCausalLMEagle3"],
+        "model_type": "llama",
+        "hidden_size": target["hidden_size"],
+        "intermediate_size": 96,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "num_hidden_layers": 1,
+        "max_position_embeddings": 2048,
+        "rms_norm_eps": 1e-5,
+        "rope_theta": 10000.0,
+        "hidden_act": "silu",
+        "vocab_size": target["vocab_size"],
+        "draft_vocab_size": target["vocab_size"] // 2,
+        "tie_word_embeddings": False,
+        **change,
+    }
+
+
+def write_eagle3(
+    folder: Path,
+    config: dict[str, Any],
+    *,
+    offsets: npt.NDArray[np.int64] | None = None,
+    **change: npt.NDArray[np.float32],
+) -> Path:
+    """The folder of a head. offsets: d2t; by default every second of the target's ids.
+    change: weights that are other ones."""
+    folder.mkdir(parents=True, exist_ok=True)
+    own, vocab = config["draft_vocab_size"], config["vocab_size"]
+    if offsets is None:
+        offsets = np.arange(own) * (vocab // own - 1)
+    known = np.zeros(vocab, np.uint8)
+    known[np.clip(np.arange(own) + offsets, 0, vocab - 1)] = 1
+    weights = {**eagle3_weights(config, vocab), **change}
+    tensors = [to_tensor(name, values, "F32") for name, values in weights.items()]
+    sources = [
+        TensorSource(item.name, item.shape, item.codec, lambda item=item: [item.data])  # type: ignore[misc]
+        for item in tensors
+    ]
+    rows = np.frombuffer(offsets.astype("<i8").tobytes(), np.uint8).reshape(1, -1)
+    sources.append(TensorSource("d2t", (own,), LONG_WORDS, lambda: [rows]))
+    sources.append(TensorSource("t2d", (vocab,), BYTES, lambda: [known.reshape(1, -1)]))
+    write_safetensors_file(folder / "model.safetensors", sources)
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    return folder
