@@ -14,15 +14,22 @@ from headrace.server.api_error import ApiError, ClientGoneError
 
 T = TypeVar("T")
 
+FORM = "application/x-www-form-urlencoded"
+_OF_BROWSERS = ("origin", "referer", "sec-fetch-site", "cookie")
+"""Headers of which a browser sends one with a form, whatever page it is of."""
+
 
 async def read_json(request: Request, max_bytes: int) -> bytes:
     """The body; ApiError 413 when it is too large, 415 when it is said to be no JSON, or packed.
 
     A browser page of another origin can post any type but JSON without being asked for leave, so
-    the check also keeps such pages away from a server on a private address.
+    the check also keeps such pages away from a server on a private address. What `curl -d` calls a
+    form is taken for JSON where no browser sends it: those name the page's origin with every POST
+    to another one.
     """
     kind = request.headers.get("content-type", "application/json").partition(";")[0].strip()
-    if kind.lower() != "application/json":
+    is_of_curl = kind.lower() == FORM and not any(map(request.headers.get, _OF_BROWSERS))
+    if kind.lower() != "application/json" and not is_of_curl:
         raise ApiError(
             415,
             f"content-type: {shown(kind)} is not supported; send application/json",
