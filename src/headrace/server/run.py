@@ -182,7 +182,7 @@ async def _spawned_engine(
 
 @dataclass(frozen=True)
 class _HttpSide:
-    """What answers, before it listens."""
+    """The server and its state, before it listens."""
 
     state: ServerState
     http: HttpServer
