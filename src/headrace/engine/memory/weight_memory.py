@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import re
 
-from headrace.engine.memory.kv_memory import MIB, REST_BYTES, available_memory_bytes
+from headrace.engine.memory.available import available_memory_bytes
+from headrace.engine.memory.kv_memory import MIB, REST_BYTES
 from headrace.errors import ConfigError
 from headrace.models import FAMILIES
 from headrace.weights.checkpoint import Checkpoint
