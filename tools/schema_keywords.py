@@ -48,7 +48,7 @@ KEYWORDS = (
     Keyword("$recursiveRef", "2019-09", {"$recursiveRef": "#"}),
     Keyword("$ref within the schema", "all", {"$ref": "#/$defs/whole"}, 1, "a"),
     Keyword("$ref in a circle, so that every value would have another within it", "all",
-            {"$ref": "#/$defs/endless"}),
+            {"$ref": "#/$defs/endless"}, at_root=True),
     Keyword("$ref in a circle, with other keywords beside it", "all",
             {"items": {"$ref": "#/properties/p", "maxItems": 1}}),
     Keyword("$ref elsewhere", "all", {"$ref": "https://example.com/a"}),

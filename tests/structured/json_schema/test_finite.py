@@ -60,8 +60,8 @@ def test_a_schema_without_a_finite_value_is_refused_with_its_pointer(
          "{}", '{"a":'),
         ({"type": "array", "items": {"$ref": "#/$defs/n"}, "$defs": {"n": TREE}}, "[]", "[{"),
         ({"anyOf": [{"$ref": "#/$defs/n"}, {"type": "null"}], "$defs": {"n": TREE}}, "null", "{"),
-        ({"oneOf": [{"$ref": "#/$defs/n"}, {"type": "null"}], "$defs": {"n": {"$ref": "#/$defs/n"}}},
-         "null", "{"),
+        ({"oneOf": [{"$ref": "#/$defs/n"}, {"type": "null"}],
+          "$defs": {"n": {"$ref": "#/$defs/n"}}}, "null", "{"),
         # What a reference leads into stays where it is.
         ({"properties": {"a": {"type": "object", "properties": {"b": {"type": "null"}, "c":
           {"$ref": "#/properties/a"}}, "required": ["c"]}, "d": {"$ref":
@@ -194,7 +194,7 @@ class _Judge:
                 return list(found.values()), len(found) == len(known)
 
     def accepts(self, schema: Any, value: Any, within: tuple[int, ...] = ()) -> bool:
-        """Whether a value is valid. within: the schemas that wait for this one on the same value."""
+        """Whether a value is valid. within: the schemas that wait for this one on that value."""
         if isinstance(schema, bool):
             return schema
         if id(schema) in within:

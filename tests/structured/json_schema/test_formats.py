@@ -98,7 +98,7 @@ def test_a_format_says_nothing_about_values_that_it_is_not_of(
     ids=str,
 )  # fmt: skip
 def test_a_format_of_texts_that_is_not_enforced_is_refused(schema: dict[str, Any]) -> None:
-    with pytest.raises(RequestError, match="#/format is .*date.*; omit it") as refused:
+    with pytest.raises(RequestError, match=r"#/format is .*date.*; omit it") as refused:
         check_schema(schema, "schema")
     assert refused.value.code == "unsupported_schema"
     assert "int32" in str(refused.value)

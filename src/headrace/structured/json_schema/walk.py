@@ -320,15 +320,15 @@ class _Walk:
             return
         values = Values(self.seen, self.never)
         if (found := values.why_none()) is not None:
-            without, endless = found
+            lack, endless = found
             why = (
                 "each would have to have another within it, without end; make one of them optional"
                 if endless
                 else "what it asks for has none itself"
             )
-            place = pointer_text((*without.pointer, without.keyword))
+            place = pointer_text((*lack.pointer, lack.keyword))
             raise RequestError(
-                f"{self.param}: no value satisfies the keyword {shown(without.keyword)} at "
+                f"{self.param}: no value satisfies the keyword {shown(lack.keyword)} at "
                 f"{place}: {why}",
                 param=self.param,
                 code=INVALID_GRAMMAR,
