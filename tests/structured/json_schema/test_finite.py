@@ -102,14 +102,14 @@ def test_references_in_a_circle_take_time_in_proportion() -> None:
         check_schema({"$ref": "#/$defs/n1", "$defs": chain}, "schema")
 
 
-def test_nothing_is_said_of_a_schema_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_schema_that_takes_too_long_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     endless = {"$ref": "#/$defs/n", "$defs": {"n": TREE}}
     monkeypatch.setattr(finite, "MOST_READS", 3)
     assert check_schema(endless, "schema") == endless
 
 
 def _judge(rng: random.Random, *, plain: bool) -> str:
-    """What was said of a schema. plain: nothing holds together in it, so that all is decided."""
+    """How a schema was judged. plain: nothing holds together in it, so that all is decided."""
     schema = _drawn(rng, plain)
     judge = _Judge(schema)
     candidates, is_complete = judge.values()

@@ -2,9 +2,9 @@
 none.
 
 The least fixed point: no schema has a value at first, and one has values of those types for which
-all that must be within them has values already, until nothing changes. Whatever is said here holds
-of every value of a schema, so that none with a value is said to have none; bounds of numbers,
-texts and lists are not looked at, nor how several `anyOf` agree.
+all that must be within them has values already, until nothing changes. A type is dropped only
+where no value of it can be valid, so that no schema with a value counts as one without; bounds of
+numbers, texts and lists are not looked at, nor how several `anyOf` agree.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from headrace.structured.json_schema.costs import Pointer, target_of
 from headrace.structured.json_schema.keywords import TYPES, schemas_in
 
 MOST_READS = 100_000
-"""Looks from one schema at another, 0.3 s; with more of them nothing is said."""
+"""Looks from one schema at another, 0.3 s; with more of them every schema counts as one with values."""
 
 _BITS = {name: 1 << index for index, name in enumerate(TYPES)}
 _BITS["number"] |= _BITS["integer"]
@@ -31,7 +31,7 @@ _PLAIN = re.compile(r"(\^?)([\w -]*)(\$?)", re.ASCII)
 
 
 class Lack(NamedTuple):
-    """Why a schema has no value."""
+    """The reason that a schema has no value."""
 
     pointer: Pointer
     keyword: str
@@ -41,7 +41,7 @@ class Lack(NamedTuple):
 
 
 class _TooManyReadsError(Exception):
-    """Nothing is to be said of the schemas."""
+    """The end of a search that takes too long."""
 
 
 class Values:
@@ -101,7 +101,7 @@ class Values:
                     holder[key] = False
 
     def _settle(self) -> None:
-        pending = deque(reversed(self._schemas))
+        pending = deque([*self._schemas][::-1])  # those within come first
         waiting = set(pending)
         while pending:
             pointer = pending.popleft()
@@ -271,8 +271,8 @@ class Values:
             if empty and (keyword == "allOf" or len(empty) == len(parts)):
                 return Lack(pointer, keyword, empty[0])
         types = _stated(schema)
-        parts = (part for keyword in _COMBINED for part in _parts(pointer, schema, keyword))
-        for place in (pointer, *parts):
+        combined = (part for keyword in _COMBINED for part in _parts(pointer, schema, keyword))
+        for place in (pointer, *combined):
             if types & _BITS["object"] and (found := self._no_object(place)) is not None:
                 return found
             if types & _BITS["array"] and (found := self._no_array(place)) is not None:
