@@ -18,7 +18,7 @@ from headrace.structured.json_schema.costs import Pointer, target_of
 from headrace.structured.json_schema.keywords import TYPES, schemas_in
 
 MOST_READS = 100_000
-"""Looks from one schema at another, 0.3 s; with more of them every schema counts as one with values."""
+"""Looks from one schema at another, 0.3 s; with more, every schema counts as one with values."""
 
 _BITS = {name: 1 << index for index, name in enumerate(TYPES)}
 _BITS["number"] |= _BITS["integer"]
