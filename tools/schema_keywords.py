@@ -160,8 +160,8 @@ A valid value is never written in these forms, though the schema has it:
 
 - **Order of properties**: that of `properties` (of `allOf`, one part after another), then others.
 - **White space**: none; text is compact.
-- **Numbers**: of magnitude up to 2^63 where the schema states no bound; whole numbers where the
-  schema says `integer`, or where a `const` is whole,
+- **Numbers**: of magnitude up to 2^63 where the schema states no bound, or one beyond; whole
+  numbers where the schema says `integer`, or where a `const` is whole,
   have no point and no exponent; a multiple of 0.25 has its two places (`-1.50`).
 - **Texts**: one spelling for each character. Control characters other than `\\b \\f \\n \\r \\t`
   are not written, nor are other escapes.

@@ -7,6 +7,7 @@ a state of the lexer for each, and ten times as long for a mask; `max_tokens` en
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 MOST = 2**63 - 1024
@@ -37,6 +38,29 @@ def bounded(schema: dict[str, Any]) -> dict[str, Any]:
         anything |= {"items": reference, "additionalProperties": reference}
         root["$defs"] = {**root.get("$defs", {}), ANY: anything}
     return root
+
+
+def bring_within_reach(schema: dict[str, Any]) -> None:
+    """Bounds that are beyond all numbers of answers become those of all numbers, which llguidance
+    can write out. One of a schema of greater numbers alone stays."""
+    if schema.keys() & {"enum", "const"}:
+        return
+    ends = {
+        name: value
+        for name in (keyword for bounds in _BOUNDS for keyword in bounds[:2])
+        if isinstance(value := schema.get(name), (int, float)) and not isinstance(value, bool)
+        if isinstance(value, int) or math.isfinite(value)
+    }
+    for including, excluding, most in _BOUNDS:
+        sign = 1 if most > 0 else -1
+        if any(sign * ends[name] > MOST for name in ends.keys() - {including, excluding}):
+            continue
+        for name in ends.keys() & {including, excluding}:
+            if sign * ends[name] > MOST:
+                del schema[name]
+                if schema.get(excluding) is True:  # of draft 4, and of the bound that stood here
+                    del schema[excluding]
+                schema.setdefault(including, most)
 
 
 class _Bounds:
@@ -92,6 +116,9 @@ class _Bounds:
 
 
 def _has_room(schema: dict[str, Any]) -> bool:
-    """Whether a bound that a schema states, if it does, is well within ours."""
-    stated = (schema.get(keyword) for bounds in _BOUNDS for keyword in bounds[:2])
-    return all(not isinstance(each, (int, float)) or abs(each) < MOST / 2 for each in stated)
+    """Whether a bound that a schema states, if it does, is well within ours or ours itself."""
+    stated = ((schema.get(name), most) for *names, most in _BOUNDS for name in names)
+    return all(
+        not isinstance(each, (int, float)) or abs(each) < MOST / 2 or each == most
+        for each, most in stated
+    )
