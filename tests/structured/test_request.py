@@ -195,9 +195,7 @@ def test_numbers_are_bounded_where_a_schema_states_no_bounds() -> None:
         assert not found.has(wrap.format(10**19))
         assert not found.has(wrap.format("1" * 400))
         assert not found.has(wrap.format("1e400"))
-    above = language({"guided_json": {"type": "integer", "minimum": 10**19}})
-    assert above.has(str(10**30))
-    assert not above.has("1")
+    assert not language({"guided_json": {"type": "integer", "maximum": 10**19}}).has("-" + "1" * 20)
     nested = {"type": "object", "properties": {"a": {"items": {}}}}
     assert not language({"guided_json": nested}).has('{"a":[' + "1" * 400 + "]}")
 

@@ -55,6 +55,8 @@ def test_a_keyword_that_no_grammar_enforces_is_refused_with_its_pointer(keyword:
             "#/$ref ",
         ),
         ({"minimum": 10**5000}, "#/minimum "),
+        ({"type": "integer", "exclusiveMaximum": -(2**70)}, "#/exclusiveMaximum "),
+        ({"minimum": 2**64, "maximum": 2**65}, "#/minimum "),
         ({"allOf": [{"multipleOf": 997}, {"multipleOf": 0.991}]}, "#/allOf/0/multipleOf "),
         ({"items": {"enum": [{"a": [10**400]}]}}, "#/items/enum "),
         ({"minimum": float("inf")}, "#/minimum "),

@@ -40,27 +40,31 @@ def bounded(schema: dict[str, Any]) -> dict[str, Any]:
     return root
 
 
-def bring_within_reach(schema: dict[str, Any]) -> None:
+def bring_within_reach(schema: dict[str, Any]) -> str | None:
     """Bounds that are beyond all numbers of answers become those of all numbers, which llguidance
-    can write out. One of a schema of greater numbers alone stays."""
-    if schema.keys() & {"enum", "const"}:
-        return
-    ends = {
-        name: value
-        for name in (keyword for bounds in _BOUNDS for keyword in bounds[:2])
-        if isinstance(value := schema.get(name), (int, float)) and not isinstance(value, bool)
-        if isinstance(value, int) or math.isfinite(value)
-    }
+    can write out; the keyword that leaves none of these numbers, if there is one."""
+    names = _listed(schema.get("type", "number"))
+    if schema.keys() & {"enum", "const"} or not ("integer" in names or "number" in names):
+        return None
     for including, excluding, most in _BOUNDS:
         sign = 1 if most > 0 else -1
-        if any(sign * ends[name] > MOST for name in ends.keys() - {including, excluding}):
-            continue
-        for name in ends.keys() & {including, excluding}:
-            if sign * ends[name] > MOST:
-                del schema[name]
-                if schema.get(excluding) is True:  # of draft 4, and of the bound that stood here
-                    del schema[excluding]
-                schema.setdefault(including, most)
+        for name in (including, excluding):
+            bound = schema.get(name)
+            if not isinstance(bound, (int, float)) or isinstance(bound, bool):
+                continue
+            if isinstance(bound, int) or math.isfinite(bound):
+                if sign * bound < -MOST:
+                    return name
+                if sign * bound > MOST:
+                    del schema[name]
+                    if schema.get(excluding) is True:  # of draft 4, and of what stood here
+                        del schema[excluding]
+                    schema.setdefault(including, most)
+    return None
+
+
+def _listed(types: object) -> list[str]:
+    return [types] if isinstance(types, str) else types if isinstance(types, list) else []
 
 
 class _Bounds:
@@ -100,8 +104,7 @@ class _Bounds:
 
     def _bound(self, schema: dict[str, Any]) -> None:
         """Write out what a schema with types leaves open."""
-        types = schema.get("type")
-        names = [types] if isinstance(types, str) else types if isinstance(types, list) else []
+        names = _listed(schema.get("type"))
         if "number" in names or "integer" in names:
             missing = [
                 (keyword, most)

@@ -15,7 +15,7 @@ from typing import Any
 
 from headrace.errors import RequestError, shown
 from headrace.structured.forced_text import MAX_FORCED_BYTES
-from headrace.structured.json_schema.bounds import bring_within_reach
+from headrace.structured.json_schema.bounds import MOST, bring_within_reach
 from headrace.structured.json_schema.costs import Pointer, excess_of, target_of
 from headrace.structured.json_schema.finite import Values
 from headrace.structured.json_schema.formats import (
@@ -209,7 +209,8 @@ class _Walk:
                 if isinstance(schema.get(keyword), str):
                     raise self.refuse(pointer, keyword, "is supported at the top only")
         self._check_texts(pointer, schema)
-        bring_within_reach(schema)
+        if (beyond := bring_within_reach(schema)) is not None:
+            raise self.refuse(pointer, beyond, f"leaves no number of magnitude up to {MOST}")
         self._check_numbers(pointer, schema)
         self._check_values(pointer, schema)
         if not settle_format(schema):
