@@ -22,7 +22,7 @@ WRONG: dict[str, list[Any]] = {
     "minimum": ["3", True, None],
     "exclusiveMaximum": ["3", None],
     "multipleOf": ["2", 0, -1, True],
-    "type": ["strin", [], ["string", 3], None, {}],
+    "type": ["strin", [], ["string", 3], [{}], None, {}],
     "enum": [3, {}, "a"],
     "pattern": [3, None],
     "format": [3],
@@ -38,7 +38,8 @@ WRONG: dict[str, list[Any]] = {
     "$ref": [3],
 }
 NOT_EXPRESSIONS = [
-    "(", "a)", "*a", "a**", "^+", "(|?)", "a{2,1}", "[b-a]", "[a", r"[\u0043-\u0041]", "a\\", r"\u12",
+    "(", "a)", "*a", "a**", "^+", "(|?)", "a{2,1}", "[b-a]", "[a", r"[\u0043-\u0041]",
+    "a\\", r"\u12",
 ]  # fmt: skip
 
 

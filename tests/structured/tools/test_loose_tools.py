@@ -121,3 +121,39 @@ def test_a_list_of_no_items_is_written_in_python() -> None:
     language = Language(required("pythonic", tool("f", schema, strict=True)))
     assert language.has("[f(p=[])]")
     assert not language.has("[f(p=[1])]")
+
+
+NODE = {
+    "type": "object",
+    "properties": {"v": {"type": "integer"}, "next": {"$ref": "#/properties/p"}},
+    "required": ["v"],
+    "additionalProperties": False,
+}
+ROOT_AGAIN = {"type": "object", "properties": {"x": {"$ref": "#"}}, "additionalProperties": False}
+CALLS = {
+    "hermes": '<tool_call>\n{"name": "f", "arguments": {"p": %s}}\n</tool_call>',
+    "qwen3_coder": "<tool_call>\n<function=f>\n<parameter=p>\n%s\n</parameter>\n</function>\n"
+    "</tool_call>",
+    "pythonic": "[f(p=%s)]",
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize(
+    ("inner", "valid", "invalid"),
+    [
+        (NODE, '{"v": 1, "next": {"v": 2}}', '{"v": 1, "next": {"v": "a"}}'),
+        (ROOT_AGAIN, '{"x": {"p": {}}}', '{"x": {"p": 1}}'),
+        ({"$ref": "#/$defs/n"}, "{}", "{}}"),
+    ],
+    ids=["property", "whole", "own definitions"],
+)
+def test_references_lead_where_they_did_in_every_format(
+    name: str, inner: dict[str, Any], valid: str, invalid: str
+) -> None:
+    schema = {"type": "object", "properties": {"p": inner}, "required": ["p"],
+              "$defs": {"n": {"type": "object"}}}  # fmt: skip
+    language = Language(required(name, tool("f", schema, strict=True)))
+    assert language.error == ""
+    assert language.has(CALLS[name] % valid)
+    assert not language.has(CALLS[name] % invalid)

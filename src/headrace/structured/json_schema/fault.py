@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any
 
 from headrace.structured.json_schema.costs import Pointer, target_of
-from headrace.structured.json_schema.keywords import VALUES, schemas_in
+from headrace.structured.json_schema.keywords import HOLDING, VALUES, schemas_in
 
 MOST_TRIED = 40
 """Places that are compiled to find one; compiling each has the limits of every grammar."""
@@ -56,12 +56,12 @@ def place_of(
     part, keywords = found
     places = [
         (pointer, keyword)
-        for pointer, inner in _schemas(schema)
+        for pointer, inner in schemas_of(schema)
         for keyword in keywords
         if keyword in inner and (keyword != "$ref" or _has_siblings(inner))
     ]
     options = {"x-guidance": schema.get("x-guidance", {})}
-    whole = _moved(schema)
+    whole = moved(schema)
     for pointer, keyword in sorted(places, key=lambda place: -len(place[0]))[:MOST_TRIED]:
         reference = "".join(f"/{_escaped(step)}" for step in ("$defs", "whole", *pointer))
         alone = {"$ref": f"#{reference}", "$defs": {"whole": whole}, **options}
@@ -80,7 +80,7 @@ def unsatisfiable_place(
     if not reason.startswith(_UNSATISFIABLE):
         return None
     options = {"x-guidance": schema.get("x-guidance", {})}
-    whole = _moved(schema)
+    whole = moved(schema)
 
     def at(place: Pointer) -> dict[str, Any]:
         reference = "".join(f"/{_escaped(step)}" for step in ("$defs", "whole", *place))
@@ -100,7 +100,7 @@ def unsatisfiable_place(
         named = why.split(" ", 1)[0]
         if named in _BLAMED and named not in inner:
             # Behind a reference the reason is given as if it were of the place that refers.
-            places = (place for place, each in _schemas(schema) if named in each)
+            places = (place for place, each in schemas_of(schema) if named in each)
             found_at = next(
                 (place for place in islice(places, MOST_TRIED) if why in refusal_of(at(place))),
                 None,
@@ -137,7 +137,7 @@ def _at(schema: Any, pointer: Pointer) -> Any:
     return schema
 
 
-def _schemas(schema: dict[str, Any]) -> Iterator[tuple[Pointer, dict[str, Any]]]:
+def schemas_of(schema: dict[str, Any]) -> Iterator[tuple[Pointer, dict[str, Any]]]:
     """Every schema within one that was walked, itself first."""
     pending: list[tuple[Pointer, dict[str, Any]]] = [((), schema)]
     while pending:
@@ -174,19 +174,18 @@ def _has_siblings(schema: Mapping[str, Any]) -> bool:
     return "$ref" in schema and ("const" in schema or len(schema.keys() & VALUES.keys()) > 1)
 
 
-def _moved(value: Any) -> Any:
-    """A schema whose references are to places within "#/$defs/whole"."""
-    if isinstance(value, list):
-        return [_moved(each) for each in value]
-    if not isinstance(value, dict):
-        return value
-    return {
-        name: f"#/$defs/whole{each[1:]}"
-        if name == "$ref" and isinstance(each, str) and each.startswith("#")
-        else _moved(each)
-        for name, each in value.items()
-        if name != "x-guidance"
-    }
+def moved(schema: dict[str, Any]) -> dict[str, Any]:
+    """A schema for "#/$defs/whole", where its references lead to the same places within it."""
+    copy = {name: value for name, value in schema.items() if name != "x-guidance"}
+    for keyword in HOLDING:
+        if isinstance(value := copy.get(keyword), (dict, list)):
+            copy[keyword] = value.copy()
+    for _, holder, key in schemas_in(copy):
+        if isinstance(holder[key], dict):
+            holder[key] = moved(holder[key])
+    if isinstance(reference := copy.get("$ref"), str) and reference.startswith("#"):
+        copy["$ref"] = f"#/$defs/whole{reference[1:]}"
+    return copy
 
 
 def _escaped(step: str) -> str:

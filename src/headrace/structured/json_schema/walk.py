@@ -15,6 +15,7 @@ from typing import Any
 
 from headrace.errors import RequestError, shown
 from headrace.structured.forced_text import MAX_FORCED_BYTES
+from headrace.structured.json_schema.bounds import MOST, bring_within_reach
 from headrace.structured.json_schema.costs import Pointer, excess_of, target_of
 from headrace.structured.json_schema.finite import Values
 from headrace.structured.json_schema.formats import (
@@ -208,6 +209,8 @@ class _Walk:
                 if isinstance(schema.get(keyword), str):
                     raise self.refuse(pointer, keyword, "is supported at the top only")
         self._check_texts(pointer, schema)
+        if (beyond := bring_within_reach(schema)) is not None:
+            raise self.refuse(pointer, beyond, f"leaves no number of magnitude up to {MOST}")
         self._check_numbers(pointer, schema)
         self._check_values(pointer, schema)
         if not settle_format(schema):
@@ -320,15 +323,15 @@ class _Walk:
             return
         values = Values(self.seen, self.never)
         if (found := values.why_none()) is not None:
-            without, endless = found
+            lack, endless = found
             why = (
                 "each would have to have another within it, without end; make one of them optional"
                 if endless
                 else "what it asks for has none itself"
             )
-            place = pointer_text((*without.pointer, without.keyword))
+            place = pointer_text((*lack.pointer, lack.keyword))
             raise RequestError(
-                f"{self.param}: no value satisfies the keyword {shown(without.keyword)} at "
+                f"{self.param}: no value satisfies the keyword {shown(lack.keyword)} at "
                 f"{place}: {why}",
                 param=self.param,
                 code=INVALID_GRAMMAR,
