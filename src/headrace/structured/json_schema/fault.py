@@ -64,7 +64,9 @@ def place_of(
         for keyword in keywords
         if keyword in inner and (keyword != "$ref" or _has_siblings(inner))
     ]
-    options = {name: schema[name] for name in ("$schema", "x-guidance") if name in schema}
+    options: dict[str, Any] = {
+        name: schema[name] for name in ("$schema", "x-guidance") if name in schema
+    }
     whole = moved(schema)
     for pointer, keyword in sorted(places, key=lambda place: -len(place[0]))[:MOST_TRIED]:
         reference = "".join(f"/{_escaped(step)}" for step in ("$defs", "whole", *pointer))
@@ -83,7 +85,9 @@ def unsatisfiable_place(
     """
     if not reason.startswith(_UNSATISFIABLE):
         return None
-    options = {name: schema[name] for name in ("$schema", "x-guidance") if name in schema}
+    options: dict[str, Any] = {
+        name: schema[name] for name in ("$schema", "x-guidance") if name in schema
+    }
     whole = moved(schema)
 
     def at(place: Pointer) -> dict[str, Any]:
