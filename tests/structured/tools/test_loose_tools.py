@@ -151,8 +151,8 @@ CALLS = {
 def test_references_lead_where_they_did_in_every_format(
     name: str, inner: dict[str, Any], valid: str, invalid: str
 ) -> None:
-    schema = {"type": "object", "properties": {"p": inner}, "required": ["p"],
-              "$defs": {"n": {"type": "object"}}}  # fmt: skip
+    schema = {"$id": "https://example.com/f", "type": "object", "properties": {"p": inner},
+              "required": ["p"], "$defs": {"n": {"type": "object"}}}  # fmt: skip
     language = Language(required(name, tool("f", schema, strict=True)))
     assert language.error == ""
     assert language.has(CALLS[name] % valid)

@@ -22,6 +22,7 @@ _KEYWORDS = (
     ("min/maxProperties", ("maxProperties", "minProperties")),
     ("are not disjoint", ("patternProperties",)),
     ("circular references with sibling keys", ("$ref",)),
+    ("intersection stack level exceeded", ("allOf", "$ref")),
 )
 """A part of llguidance's reason, and the keywords that it may be about."""
 
@@ -29,6 +30,9 @@ _UNHELD = frozenset(keyword for _, keywords in _KEYWORDS for keyword in keywords
 
 _UNSATISFIABLE = "Unsatisfiable schema: "
 """How llguidance begins where no value satisfies a schema."""
+
+_OF_WHOLES = ("$id", "id", "$schema", "x-guidance")
+"""Of a whole schema, and of none within."""
 
 _MOST_SHOWN = 200
 """Characters of a reason, which may repeat an expression."""
@@ -60,7 +64,9 @@ def place_of(
         for keyword in keywords
         if keyword in inner and (keyword != "$ref" or _has_siblings(inner))
     ]
-    options = {"x-guidance": schema.get("x-guidance", {})}
+    options: dict[str, Any] = {
+        name: schema[name] for name in ("$schema", "x-guidance") if name in schema
+    }
     whole = moved(schema)
     for pointer, keyword in sorted(places, key=lambda place: -len(place[0]))[:MOST_TRIED]:
         reference = "".join(f"/{_escaped(step)}" for step in ("$defs", "whole", *pointer))
@@ -79,7 +85,9 @@ def unsatisfiable_place(
     """
     if not reason.startswith(_UNSATISFIABLE):
         return None
-    options = {"x-guidance": schema.get("x-guidance", {})}
+    options: dict[str, Any] = {
+        name: schema[name] for name in ("$schema", "x-guidance") if name in schema
+    }
     whole = moved(schema)
 
     def at(place: Pointer) -> dict[str, Any]:
@@ -176,7 +184,7 @@ def _has_siblings(schema: Mapping[str, Any]) -> bool:
 
 def moved(schema: dict[str, Any]) -> dict[str, Any]:
     """A schema for "#/$defs/whole", where its references lead to the same places within it."""
-    copy = {name: value for name, value in schema.items() if name != "x-guidance"}
+    copy = {name: value for name, value in schema.items() if name not in _OF_WHOLES}
     for keyword in HOLDING:
         if isinstance(value := copy.get(keyword), (dict, list)):
             copy[keyword] = value.copy()

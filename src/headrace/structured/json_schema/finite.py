@@ -87,6 +87,8 @@ class Values:
     def drop_empty(self) -> None:
         """Write `false` for every schema without a value: what allows others can be written, and
         nothing begins that has no end. What a reference leads into stays, without a value."""
+        if all(self._types.values()):
+            return
         within = {target[:length] for target in self._referred for length in range(len(target) + 1)}
         for pointer, schema in self._schemas.items():
             for steps, holder, key in schemas_in(schema):

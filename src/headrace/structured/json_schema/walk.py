@@ -27,7 +27,6 @@ from headrace.structured.json_schema.formats import (
 from headrace.structured.json_schema.intervals import exclude_bounds
 from headrace.structured.json_schema.keywords import (
     COUNTS,
-    HOLDING,
     MOST_COUNTED,
     VALUES,
     schemas_in,
@@ -229,10 +228,9 @@ class _Walk:
 
     def _check_values(self, pointer: Pointer, schema: dict[str, Any]) -> None:
         """Every value is of its keyword's kind, and its containers are copied."""
-        for keyword, kind in VALUES.items():
-            if keyword not in schema:
+        for keyword, value in [*schema.items()]:
+            if (kind := VALUES.get(keyword)) is None:
                 continue
-            value = schema[keyword]
             if not kind.has(value):
                 raise self.invalid(
                     (*pointer, keyword),
@@ -240,7 +238,7 @@ class _Walk:
                 )
             if keyword in COUNTS:
                 schema[keyword] = min(int(value), MOST_COUNTED)
-            elif keyword in HOLDING and not isinstance(value, bool):
+            elif kind.holds and not isinstance(value, bool):
                 schema[keyword] = value.copy()
 
     def _check_texts(self, pointer: Pointer, schema: dict[str, Any]) -> None:

@@ -84,4 +84,5 @@ def standing_alone(schema: dict[str, Any], root: Mapping[str, Any]) -> dict[str,
     ):
         return {**shared, **schema}
     alone = {key: value for key, value in moved(schema).items() if key not in _DEFINITIONS}
-    return {**alone, "$defs": {"whole": moved(dict(root))}}
+    dialect = {key: root[key] for key in ("$schema",) if key in root}
+    return {**dialect, **alone, "$defs": {"whole": moved(dict(root))}}
