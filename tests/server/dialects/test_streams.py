@@ -59,8 +59,8 @@ def test_packages_raise_what_a_stream_says(start: Start) -> None:
 
 
 def test_silence_is_broken_by_pings_where_there_are_any(start: Start) -> None:
-    config = ServerConfig(sse_keep_alive=0.1)
-    running = start(MockEngine(says("ab", delay_s=0.35)), config=config)
+    config = ServerConfig(sse_keep_alive=0.05)
+    running = start(MockEngine(says("ab", delay_s=0.15)), config=config)
     assert "event: ping" in running.post("/v1/messages", message(stream=True)).text
     client = anthropic.Anthropic(base_url=running.url, api_key="none", max_retries=0)
     with client.messages.stream(**message()) as stream:
