@@ -208,8 +208,14 @@ def _within_text(
             marks |= {*syntax.bare}
         elif isinstance(syntax, (JsonCalls, PythonCalls)) and syntax.bare:
             marks |= {start for layout in layouts for start in calls.starts(layout)}
+    # A mark that is read as a call and that none of these begins with would be one held to nothing.
+    starts = [start for layout in layouts for start in (*calls.starts(layout), *layout.opening)]
+    written = {
+        mark for mark in marks
+        if any(isinstance(start, str) and start.startswith(mark) for start in starts)
+    }  # fmt: skip
     try:
-        text = free_text(rules, sorted(marks))
+        text = free_text(rules, sorted(written), sorted(marks - written))
     except ValueError as error:
         raise _unsupported(error) from None
     if format.reasoning is not None:
