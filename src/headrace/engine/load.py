@@ -67,7 +67,7 @@ def load_engine(
         planned = [PlannedModel(checkpoint, config)]
         if opened is not None and opened.checkpoint is not None:
             planned.append(PlannedModel(opened.checkpoint, config))
-        weights = plan_together(planned)
+        weights = plan_together(planned, beside_bytes=0 if opened is None else opened.beside_bytes)
     with phases("backend"):
         ops = make_ops(
             config.backend,

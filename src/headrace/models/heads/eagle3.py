@@ -26,6 +26,7 @@ from headrace.models.heads.head import DraftHead
 from headrace.models.loader import Loader
 from headrace.models.loading.reader import EMBEDDING, HEAD
 from headrace.models.model import Model
+from headrace.models.registry import MAX_HEAD_DIM
 from headrace.ops.interface import Array, EmbeddingWeight, Ops
 from headrace.ops.kv import KVCacheArrays, RaggedBatch
 from headrace.weights.hugging_face.head_folder import HeadFolder
@@ -69,7 +70,7 @@ class Eagle3Head(DraftHead):
         self._target_ids = target_ids
         self._own_embedding: EmbeddingWeight | None = None
         if loader.has(EMBEDDING):
-            rows = loader.rows(EMBEDDING)
+            rows = max(loader.rows(EMBEDDING), target.vocab_size)
             self._own_embedding = loader.embedding(EMBEDDING, rows, hidden)
         self._fc = loader.linear(
             ["model.fc"], [hidden], len(self.feature_layers) * config.target_hidden_size, bias=None
@@ -147,6 +148,8 @@ def read_eagle3(folder: HeadFolder, *, target_hidden_size: int) -> Eagle3Config:
         attention_bias=reader.optional("attention_bias", bool),
         mlp_bias=reader.optional("mlp_bias", bool),
     )
+    if decoder.attention.head_dim > MAX_HEAD_DIM:
+        reader.refuse("head_dim", decoder.attention.head_dim, f"1 to {MAX_HEAD_DIM}")
     vocab = decoder.vocab_size or 0
     config = Eagle3Config(
         decoder=decoder,

@@ -92,6 +92,9 @@ class DraftRow:
 class DraftChain(ABC):
     """The drafts of one engine, with their own K and V."""
 
+    words = "draft model"
+    """Its maker in reports."""
+
     def __init__(
         self,
         maker: DraftMaker,
@@ -184,8 +187,8 @@ class DraftChain(ABC):
         if drawn is None or drawn.error is not None:
             reason = "" if drawn is None else f": {drawn.error}"
             raise ConfigError(
-                f"--speculative-config: the draft model does not work{reason}; use another one, or "
-                "none"
+                f"--speculative-config: the {self.words} does not work{reason}; use another one, "
+                "or none"
             )
 
     def _make_cache(self, kv: KVCache) -> DraftCache:
@@ -199,6 +202,10 @@ class DraftChain(ABC):
     @abstractmethod
     def _forward(self, rows: Sequence[DraftRow], batch: RaggedBatch) -> Array:
         """Logits f32[L, vocab] of the rows that draw, of the batch of all."""
+
+    @abstractmethod
+    def _drawn(self, rows: Sequence[DraftRow]) -> None:
+        """A pass has given these rows what they draw."""
 
     @abstractmethod
     def _place(self, row: DraftRow) -> DrawPosition:
@@ -246,7 +253,7 @@ class DraftChain(ABC):
         self.passes.append(Pass(num_tokens, self._clock() - began_s))
         for row, drawn in zip(rows, draws, strict=True):
             twin, draft = row.twin, None if drawn is None else drawn.token_id
-            if drawn is not None and drawn.error is not None:
+            if drawn is not None and drawn.error is not None and drawn.error_code is None:
                 self._leave_out(row.request, drawn.error)
                 row.count = 0
                 continue
@@ -273,12 +280,23 @@ class DraftChain(ABC):
         logits = self._forward(rows, self._batch(rows))
         places = [self._place(row) for row in rows if row.draws]
         drawn = iter(self._sampler.sample(logits, places) if places else ())
-        found = [next(drawn) if row.draws else None for row in rows]
-        looks = iter(places)
-        return [
-            None if row.draws and _is_closed(next(looks).look) else draw
-            for row, draw in zip(rows, found, strict=True)
-        ]
+        found: list[SampledToken | None] = [None] * len(rows)
+        drawing = [index for index, row in enumerate(rows) if row.draws]
+        for at, (index, place) in enumerate(zip(drawing, places, strict=True)):
+            draw = next(drawn)
+            if not _is_closed(place.look) and not self._is_masked(logits, at, place, draw):
+                found[index] = draw
+        self._drawn(rows)
+        return found
+
+    def _is_masked(self, logits: Array, at: int, place: DrawPosition, draw: SampledToken) -> bool:
+        """Whether nothing was drawn because a grammar leaves none of the draft's own tokens, which
+        may be fewer than the target's: no fault of its."""
+        if draw.error is None or place.look is None or place.look.bits is None:
+            return False
+        own = self._ops.take_rows(logits, np.array([at], np.int32))
+        (free,) = self._sampler.sample(own, [place._replace(look=None)])
+        return free.error is None
 
     def _batch(self, rows: Sequence[DraftRow]) -> RaggedBatch:
         starts = np.array([row.start for row in rows], np.int32)
@@ -341,8 +359,9 @@ class DraftChain(ABC):
         if self.num_left_out.bit_count() == 1:
             # The 1st, 2nd, 4th, 8th time: a draft that never works must not fill the disk.
             logger.warning(
-                "request %s gets no more drafts of the draft model (%d requests so far): %s",
+                "request %s gets no more drafts of the %s (%d requests so far): %s",
                 request.request_id,
+                self.words,
                 self.num_left_out,
                 reason,
             )

@@ -44,6 +44,9 @@ class DraftModel(DraftChain):
     def _end(self, rows: Sequence[DraftRow]) -> None:
         del rows  # what was written of a draft that comes is right
 
+    def _drawn(self, rows: Sequence[DraftRow]) -> None:
+        del rows  # nothing but K and V is carried on
+
     def _forward(self, rows: Sequence[DraftRow], batch: RaggedBatch) -> Array:
         del rows
         return self.model.forward(batch, self._arrays)

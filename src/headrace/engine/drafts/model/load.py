@@ -44,7 +44,11 @@ class OpenedDraft(Protocol):
 
     @property
     def checkpoint(self) -> Checkpoint | None:
-        """What its weights take is planned by it beside the target; None for what is small."""
+        """A model of its own, whose weights are planned as the target's are; None for a head."""
+
+    @property
+    def beside_bytes(self) -> int:
+        """Bytes of the weights of what is no model of its own."""
 
     def load(self, target: Model, ops: Ops, config: EngineConfig) -> LoadedDraft:
         """Hand its weights to the backend. Raises what `load_model` does, naming the draft."""
@@ -66,6 +70,7 @@ class _OpenedModel:
     """A smaller model."""
 
     checkpoint: Checkpoint
+    beside_bytes: int = 0
 
     def load(self, target: Model, ops: Ops, config: EngineConfig) -> LoadedDraft:
         try:
@@ -102,6 +107,10 @@ class _OpenedEagle3:
     folder: HeadFolder
     checkpoint: None = None
 
+    @property
+    def beside_bytes(self) -> int:
+        return self.folder.checkpoint.nbytes
+
     def load(self, target: Model, ops: Ops, config: EngineConfig) -> LoadedDraft:
         try:
             return _LoadedHead(load_eagle3(self.folder, target, ops))
@@ -116,8 +125,17 @@ class _OpenedMtp:
     layer: Checkpoint
     checkpoint: None = None
 
+    @property
+    def beside_bytes(self) -> int:
+        return self.layer.nbytes
+
     def load(self, target: Model, ops: Ops, config: EngineConfig) -> LoadedDraft:
-        return _LoadedHead(load_mtp(self.layer, target, ops))
+        try:
+            return _LoadedHead(load_mtp(self.layer, target, ops))
+        except (CheckpointError, UnsupportedModelError) as error:
+            raise type(error)(
+                f"{_FLAG}: the layer for further tokens cannot be used: {error}"
+            ) from error
 
 
 @dataclass(frozen=True)
