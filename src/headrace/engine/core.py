@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from headrace.config.settings import EngineConfig
 from headrace.engine.answers import output, prefilled, started
 from headrace.engine.drafts.forced_spans import ForcedSpans
-from headrace.engine.drafts.heads.head_drafts import HeadDrafts
 from headrace.engine.drafts.model.draft_chain import DraftChain
 from headrace.engine.drafts.proposer import Drafter, Proposer
 from headrace.engine.drafts.speculative_config import read_speculative_config, speculation_of
@@ -125,7 +124,7 @@ class EngineCore:
             allocate(ops, plan.spec),
             Sampler(ops, min(num_tokens, model.vocab_size)),
             ops,
-            draft.features if isinstance(draft, HeadDrafts) else None,
+            None if draft is None else draft.features,
         )
         at_most = plan.max_model_len == model.max_positions
         self.limits = Limits(

@@ -97,7 +97,6 @@ class Eagle3Head(DraftHead):
         )
         loader.finish()
         self.weight_bytes = loader.total_bytes
-        self._elements = loader.packed_elements
 
     @property
     def model_type(self) -> str:

@@ -48,7 +48,6 @@ class MtpHead(DraftHead):
         self._join = loader.linear([f"{_PLACE}.{parts.join}"], [hidden], 2 * hidden, bias=False)
         self._layer = target.layer_type(config, loader, 0)
         self._final_norm = loader.norm(f"{_PLACE}.{parts.final_norm}", hidden, eps, kind)
-        self._elements = loader.packed_elements
         # What such a layer has and this one does not read, as an indexer, is known by its name.
         loader.set_aside(_PLACE, target.draft_names(target.config))
         loader.finish()

@@ -13,14 +13,16 @@ be kept by the one row that still holds some.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from headrace.engine.request import Request
-from headrace.engine.scheduling.plan import Row
 from headrace.ops.interface import Array, Ops
+
+if TYPE_CHECKING:
+    from headrace.engine.scheduling.plan import Row
 
 KEPT_TOKENS = 256
 """Of a request, at most: what a head reads of a long prompt. It is mostly the near past that says

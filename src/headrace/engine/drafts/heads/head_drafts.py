@@ -62,7 +62,7 @@ class HeadDrafts(DraftChain):
     ) -> None:
         """As of DraftChain."""
         self.head = head
-        self.features = Features(ops, head.feature_layers, head.feature_width)
+        self.features: Features = Features(ops, head.feature_layers, head.feature_width)
         self._carried: dict[Request, tuple[Array, int]] = {}
         """The states that the last pass gave, and the row of each request."""
         self._following: Array = None

@@ -26,6 +26,7 @@ from typing import Protocol
 import msgspec
 import numpy as np
 
+from headrace.engine.drafts.heads.features import Features
 from headrace.engine.drafts.model.draft_cache import DraftCache, Twin
 from headrace.engine.drafts.model.model_drafts import Pass
 from headrace.engine.grammars.constraint import Look
@@ -94,6 +95,8 @@ class DraftChain(ABC):
 
     words = "draft model"
     """Its maker in reports."""
+    features: Features | None = None
+    """What its maker reads of the target's steps; None where it reads tokens alone."""
 
     def __init__(
         self,
