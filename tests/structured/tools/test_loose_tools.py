@@ -14,6 +14,7 @@ from headrace.errors import RequestError
 from headrace.protocol.openai.tools import FunctionDefinition, ToolChoice, ToolDefinition
 from headrace.structured.compile import validate
 from headrace.structured.grammar import Grammar
+from headrace.structured.grammar_checks import GrammarChecks
 from tests.structured.matching import Language
 
 
@@ -27,10 +28,10 @@ def tool(name: str, schema: dict[str, Any], strict: bool | None = None) -> ToolD
     return ToolDefinition(function=FunctionDefinition(name=name, parameters=schema, strict=strict))
 
 
-def required(name: str, *tools: ToolDefinition) -> Grammar:
+def required(name: str, *tools: ToolDefinition, checks: GrammarChecks | None = None) -> Grammar:
     found = held_to(
         None, Rules(tools), AnswerFormat(call_format(name)),
-        choice=ToolChoice("required"), opened=False, special={},
+        choice=ToolChoice("required"), opened=False, special={}, checks=checks or GrammarChecks(),
     )  # fmt: skip
     assert found is not None
     return found[0]
@@ -107,6 +108,30 @@ def test_a_strict_tool_is_refused_where_compiling_shows_that_its_schema_is_not_h
     assert caught.value.code == "unsupported_schema"
     assert caught.value.param == "tools[1].function.parameters"
     assert f"'{keyword}' at #/properties/p/" in str(caught.value)
+
+
+def test_schemas_of_tools_are_compiled_once_for_all_requests(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compiled: list[str] = []
+
+    def counted(grammar: Grammar, *, param: str) -> None:
+        compiled.append(param)
+        validate(grammar, param=param)
+
+    monkeypatch.setattr("headrace.structured.compile.validate", counted)
+    apart = {"properties": {"p": {"oneOf": [{"type": "null"}, {"type": "integer"}]}}}
+    overlapping = {"properties": {"p": {"oneOf": [{"type": "string"}, LONG]}}}
+    checks = GrammarChecks()
+    tools = (tool("f", apart), tool("g", overlapping))
+    first = required("hermes", *tools, checks=checks)
+    assert compiled == ["tools[0].function.parameters", "tools[1].function.parameters"]
+    assert required("hermes", *tools, checks=checks) == first
+    assert len(compiled) == 2
+    # What is known of a tool that is not strict is not what a strict one is refused for.
+    with pytest.raises(RequestError) as caught:
+        required("hermes", tool("g", overlapping, strict=True), checks=checks)
+    assert caught.value.param == "tools[0].function.parameters"
 
 
 def test_alternatives_that_cannot_overlap_are_held() -> None:
