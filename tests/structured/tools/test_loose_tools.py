@@ -110,6 +110,33 @@ def test_a_strict_tool_is_refused_where_compiling_shows_that_its_schema_is_not_h
     assert f"'{keyword}' at #/properties/p/" in str(caught.value)
 
 
+MALFORMED: list[tuple[str, dict[str, Any]]] = [
+    ("invalid_schema", {"properties": {"p": {"type": "string", "required": True}}}),
+    ("invalid_schema", {"properties": {"p": {"type": "str"}}}),
+    ("invalid_schema", {"properties": {"p": "a text"}}),
+    ("invalid_schema", {"properties": ["p"]}),
+    ("invalid_schema", {"properties": {"p": {"type": "string", "pattern": "("}}}),
+    ("invalid_schema", {"properties": {"p": {"$ref": "#/$defs/absent"}}}),
+    ("invalid_schema", {"properties": {"p": {"oneOf": [{"type": "any"}]}}}),
+    ("invalid_grammar", {"type": "object", "required": ["p"],
+     "properties": {"p": {"$ref": "#/properties/p"}}}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("code_and_schema", [*MALFORMED, ("", {"type": "dict"})], ids=str)
+def test_a_malformed_schema_leaves_arguments_free_unless_its_tool_is_strict(
+    name: str, code_and_schema: tuple[str, dict[str, Any]]
+) -> None:
+    code, schema = code_and_schema
+    other = tool("g", {"properties": {"n": {"type": "integer"}}}, strict=True)
+    validate(required(name, tool("f", schema), other))
+    with pytest.raises(RequestError) as caught:
+        required(name, other, tool("f", schema, strict=True))
+    assert caught.value.code in ((code,) if code else ("invalid_schema", "unsupported_schema"))
+    assert caught.value.param == "tools[1].function.parameters"
+
+
 def test_schemas_of_tools_are_compiled_once_for_all_requests(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -161,6 +188,15 @@ CALLS = {
     "</tool_call>",
     "pythonic": "[f(p=%s)]",
 }
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("schema", [MALFORMED[0][1], {"type": "dict"}], ids=str)
+def test_any_arguments_are_taken_where_a_schema_is_malformed(
+    name: str, schema: dict[str, Any]
+) -> None:
+    language = Language(required(name, tool("f", schema)))
+    assert [value for value in ('"a"', "1", "[1]") if not language.has(CALLS[name] % value)] == []
 
 
 @pytest.mark.parametrize("name", CALLS)

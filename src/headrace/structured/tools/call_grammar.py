@@ -44,7 +44,8 @@ from headrace.structured.grammar import Grammar
 from headrace.structured.grammar_checks import GrammarChecks
 from headrace.structured.json_schema.fault import may_be_unheld
 from headrace.structured.json_schema.grammar import SPACED, of_schema
-from headrace.structured.json_schema.walk import UNSUPPORTED_SCHEMA
+from headrace.structured.json_schema.walk import INVALID_SCHEMA, UNSUPPORTED_SCHEMA
+from headrace.structured.limits import INVALID_GRAMMAR
 from headrace.structured.reasoning import Straight, around, harmony_messages, reasoned
 from headrace.structured.tools.bare_values import bare_arguments
 from headrace.structured.tools.nested_values import nested_elements
@@ -59,8 +60,9 @@ MAX_TOOLS = 1024
 _NAME = re.compile(r"[A-Za-z_][\w.\-:/]{0,255}", re.ASCII)
 """Names of functions that every format can write and that `AnswerParser` reads."""
 
-_UNHELD = frozenset({UNSUPPORTED_SCHEMA})
-"""Codes of schemas that cannot be held; a tool that is not strict then takes any arguments."""
+_UNHELD = frozenset({UNSUPPORTED_SCHEMA, INVALID_SCHEMA, INVALID_GRAMMAR})
+"""Codes of schemas that cannot be held, that are none, or that no value satisfies; a tool that is
+not strict then takes any arguments."""
 
 Choice = Literal["required", "auto"]
 
