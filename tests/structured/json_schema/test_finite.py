@@ -126,7 +126,7 @@ def test_a_place_that_takes_too_long_to_find_is_not_refused_here(
 
 def test_constants_are_looked_at_once_however_often_their_schema_is_read() -> None:
     class Constants(list[int]):
-        """Values of an `enum`, and how often they were gone through."""
+        """The values of an `enum`, and how often they were gone through."""
 
         num_rounds = 0
 

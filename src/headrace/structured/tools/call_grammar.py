@@ -61,8 +61,8 @@ _NAME = re.compile(r"[A-Za-z_][\w.\-:/]{0,255}", re.ASCII)
 """Names of functions that every format can write and that `AnswerParser` reads."""
 
 _UNHELD = frozenset({UNSUPPORTED_SCHEMA, INVALID_SCHEMA, INVALID_GRAMMAR})
-"""Codes of schemas that cannot be held, that are none, or that no value satisfies; a tool that is
-not strict then takes any arguments."""
+"""Codes of schemas that are malformed, cannot be held, or have no value; a tool that is not strict
+then takes any arguments."""
 
 Choice = Literal["required", "auto"]
 
