@@ -92,7 +92,7 @@ class ChatPrompt(NamedTuple):
             variables=options.variables,
         )
         if rules.is_held:
-            found = rules.grammar(form, self.special)
+            found = rules.grammar(form, self.special, checks)
             assert found is not None
             checks.check(*found)
             params = msgspec.structs.replace(params, grammar=found[0])

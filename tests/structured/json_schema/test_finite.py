@@ -108,6 +108,44 @@ def test_a_schema_that_takes_too_long_is_left_as_it_is(monkeypatch: pytest.Monke
     assert check_schema(endless, "schema") == endless
 
 
+def test_a_place_that_takes_too_long_to_find_is_not_refused_here(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(finite, "MOST_READS", 1000)
+    count = 30
+    wide = {
+        "allOf": [*({"type": "object"} for _ in range(count)), {"type": "string"}],
+        "required": [f"r{index}" for index in range(40)],
+        "$defs": {f"d{index}": {"$ref": f"#/allOf/{index}"} for index in range(count)},
+    }
+    assert check_schema(wide, "schema")["required"] == wide["required"]
+    with pytest.raises(RequestError) as refused:
+        validate(of_schema(wide, "schema"), param="schema")
+    assert refused.value.code == "invalid_grammar"
+
+
+def test_constants_are_looked_at_once_however_often_their_schema_is_read() -> None:
+    class Constants(list[int]):
+        """The values of an `enum`, and how often they were gone through."""
+
+        num_rounds = 0
+
+        def __iter__(self) -> Iterator[int]:
+            self.num_rounds += 1
+            return super().__iter__()
+
+    constants = Constants([1, 2])
+    chain: dict[str, dict[str, Any]] = {"d0": {"type": "integer"}}
+    chain |= {f"d{index}": {"$ref": f"#/$defs/d{index - 1}"} for index in range(1, 40)}
+    inner = {("$defs", name): schema for name, schema in chain.items()}
+    ways = [{"$ref": f"#/$defs/{name}"} for name in chain]
+    root = {"enum": constants, "anyOf": ways, "$defs": chain}
+    alternatives = {("anyOf", str(index)): way for index, way in enumerate(ways)}
+    values = finite.Values({(): root, **alternatives, **inner}, set())
+    assert not values.none_at(())
+    assert constants.num_rounds == 1
+
+
 def _judge(rng: random.Random, *, plain: bool) -> str:
     """How a schema was judged. plain: nothing holds together in it, so that all is decided."""
     schema = _drawn(rng, plain)

@@ -62,6 +62,17 @@ def test_the_tighter_bound_holds(
     assert [number for number in outside if language.has_value(number)] == []
 
 
+@pytest.mark.parametrize("beside", [{}, {"allOf": [{"maximum": 9}]}, {"anyOf": [{}]}], ids=str)
+def test_numbers_of_a_schema_without_types_are_whole_and_other_values_stay(
+    beside: dict[str, Any],
+) -> None:
+    language = Language(of_schema({"format": "int32", **beside}, "schema"))
+    assert language.error == ""
+    valid = (3, "a", None, True, [], {})
+    assert [value for value in valid if not language.has_value(value)] == []
+    assert [value for value in (1.5, 2**31) if language.has_value(value)] == []
+
+
 def test_a_reference_may_have_a_format_of_numbers_beside_it() -> None:
     schema = {"$ref": "#/$defs/n", "format": "uint8", "$defs": {"n": {"type": ["integer", "null"]}}}
     language = Language(of_schema(schema, "schema"))

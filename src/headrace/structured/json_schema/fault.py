@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from headrace.structured.json_schema.costs import Pointer, target_of
+from headrace.structured.json_schema.costs import Pointer, reference_to, target_of
 from headrace.structured.json_schema.keywords import HOLDING, VALUES, schemas_in
 
 MOST_TRIED = 40
@@ -69,8 +69,11 @@ def place_of(
     }
     whole = moved(schema)
     for pointer, keyword in sorted(places, key=lambda place: -len(place[0]))[:MOST_TRIED]:
-        reference = "".join(f"/{_escaped(step)}" for step in ("$defs", "whole", *pointer))
-        alone = {"$ref": f"#{reference}", "$defs": {"whole": whole}, **options}
+        alone = {
+            "$ref": reference_to(("$defs", "whole", *pointer)),
+            "$defs": {"whole": whole},
+            **options,
+        }
         if part in refusal_of(alone):
             return pointer, keyword
     return None
@@ -91,8 +94,8 @@ def unsatisfiable_place(
     whole = moved(schema)
 
     def at(place: Pointer) -> dict[str, Any]:
-        reference = "".join(f"/{_escaped(step)}" for step in ("$defs", "whole", *place))
-        return {"$ref": f"#{reference}", "$defs": {"whole": whole}, **options}
+        reference = reference_to(("$defs", "whole", *place))
+        return {"$ref": reference, "$defs": {"whole": whole}, **options}
 
     pointer: Pointer = ()
     inner: Any = schema
@@ -194,7 +197,3 @@ def moved(schema: dict[str, Any]) -> dict[str, Any]:
     if isinstance(reference := copy.get("$ref"), str) and reference.startswith("#"):
         copy["$ref"] = f"#/$defs/whole{reference[1:]}"
     return copy
-
-
-def _escaped(step: str) -> str:
-    return step.replace("~", "~0").replace("/", "~1").replace("%", "%25")

@@ -56,6 +56,7 @@ class Values:
             target_of(schema["$ref"]) for schema in schemas.values() if "$ref" in schema
         }
         self._types = dict.fromkeys(schemas, _NONE)
+        self._stated: dict[Pointer, int] = {}
         self._readers: dict[Pointer, dict[Pointer, None]] = {}
         self._together: dict[Pointer, list[Pointer]] = {}
         self._reads = 0
@@ -68,11 +69,14 @@ class Values:
 
     def why_none(self) -> tuple[Lack, bool] | None:
         """Where to mend a schema that has no value, and whether it is for want of an end; None
-        where it has values."""
+        where it has values, or where the place takes too long to find."""
         if not self.none_at(()):
             return None
         self._reads = 0
-        found = self._lack_at(())
+        try:
+            found = self._lack_at(())
+        except _TooManyReadsError:
+            return None
         seen: set[Pointer] = {()}
         while found.within is not None and not (
             found.within in seen or found.within in self._never
@@ -145,7 +149,7 @@ class Values:
         if pointer in self._never:
             return _NONE
         schema = self._schemas[pointer]
-        types = _stated(schema)
+        types = self._stated_at(pointer)
         if "$ref" in schema:
             types &= self._of(target_of(schema["$ref"]))
         for part in _parts(pointer, schema, "allOf"):
@@ -157,6 +161,13 @@ class Values:
                     alternatives |= self._of(part)
                 types &= alternatives
         return types
+
+    def _stated_at(self, pointer: Pointer) -> int:
+        """What `_stated` gives of a schema, gone through once: an `enum` may be long."""
+        self._read(1)
+        if (found := self._stated.get(pointer)) is None:
+            found = self._stated[pointer] = _stated(self._schemas[pointer])
+        return found
 
     def _no_object(self, pointer: Pointer) -> Lack | None:
         """Why no object is a value; None if one may be."""
@@ -272,7 +283,7 @@ class Values:
             empty = [part for part in parts if not self._of(part)]
             if empty and (keyword == "allOf" or len(empty) == len(parts)):
                 return Lack(pointer, keyword, empty[0])
-        types = _stated(schema)
+        types = self._stated_at(pointer)
         combined = (part for keyword in _COMBINED for part in _parts(pointer, schema, keyword))
         for place in (pointer, *combined):
             if types & _BITS["object"] and (found := self._no_object(place)) is not None:

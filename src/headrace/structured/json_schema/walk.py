@@ -16,7 +16,7 @@ from typing import Any
 from headrace.errors import RequestError, shown
 from headrace.structured.forced_text import MAX_FORCED_BYTES
 from headrace.structured.json_schema.bounds import MOST, bring_within_reach
-from headrace.structured.json_schema.costs import Pointer, excess_of, target_of
+from headrace.structured.json_schema.costs import Pointer, excess_of, reference_to, target_of
 from headrace.structured.json_schema.finite import Values
 from headrace.structured.json_schema.formats import (
     FORMATS,
@@ -309,12 +309,25 @@ class _Walk:
             ) from None
 
     def _rename_patterns(self) -> None:
-        """The last step: until then a schema is where its pointer says."""
+        """The last step: until then a schema is where its pointer says. References follow, written
+        as a URI has to be."""
         for schema in self.seen.values():
+            if "$ref" in schema:
+                schema["$ref"] = reference_to(self._renamed(target_of(schema["$ref"])))
             if "patternProperties" in schema:
                 schema["patternProperties"] = {
                     rewritten(name): inner for name, inner in schema["patternProperties"].items()
                 }
+
+    def _renamed(self, pointer: Pointer) -> Pointer:
+        """Where the schema at a place is once expressions are rewritten."""
+        return tuple(
+            rewritten(step)
+            if pointer[index - 1 : index] == ("patternProperties",)
+            and pointer[: index - 1] in self.seen
+            else step
+            for index, step in enumerate(pointer)
+        )
 
     def _check_values_exist(self) -> None:
         if not self.references:
