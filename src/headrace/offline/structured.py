@@ -84,7 +84,8 @@ def _check_no_class(schema: Any, param: str) -> None:
     if hasattr(schema, "model_json_schema"):
         name = getattr(schema, "__name__", type(schema).__name__)
         raise RequestError(
-            f"{param}.json is the class {name}; give its schema: {name}.model_json_schema()",
+            f"{param}.json is the class {name}; give its schema: {name}.model_json_schema(), and "
+            "disable_additional_properties=True where the answer may have no further properties",
             param=f"{param}.json",
             code="invalid_type",
         )
