@@ -172,6 +172,7 @@ class Values:
     def _no_object(self, pointer: Pointer) -> Lack | None:
         """Why no object is a value; None if one may be."""
         together = self._all_at(pointer)
+        self._read(sum(len(self._schemas[place].get("required", ())) for place in together))
         required = {
             name: place for place in together for name in self._schemas[place].get("required", ())
         }
@@ -193,7 +194,9 @@ class Values:
         at = (*pointer, "properties", name)
         if at in self._schemas:
             return None if self._of(at) else at
-        for pattern in schema.get("patternProperties", ()):
+        patterns = schema.get("patternProperties", ())
+        self._read(len(patterns))
+        for pattern in patterns:
             at = (*pointer, "patternProperties", pattern)
             matches = _matches(pattern, name)
             if matches is None or (matches and self._of(at)):
