@@ -302,7 +302,7 @@ def make_core(
     *,
     vocabulary: Callable[[], Vocabulary] | None = None,
     proposers: Sequence[Proposer] = (),
-    draft: DraftChain | None = None,
+    draft: DraftChain[Any] | None = None,
     **settings: object,
 ) -> EngineCore:
     """An engine over the mock; few blocks and a small budget unless `settings` say otherwise."""

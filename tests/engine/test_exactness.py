@@ -11,6 +11,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -390,7 +391,7 @@ def check_64_streams(checkpoint: Checkpoint, kv: str, monkeypatch: pytest.Monkey
 
 def drafting(
     draft: Model | DraftHead, model: Model, ops: Ops, kinds: dict[str, str], entries: int
-) -> DraftChain:
+) -> DraftChain[Any]:
     """The draft with a pool for so many entries of tables, which is too small for all."""
     config = EngineConfig(block_size=BLOCK_SIZE, **kinds)  # type: ignore[arg-type]
     layout = draft.cache_layout.stored_as(kinds_of(config, draft.weight_codec))
@@ -458,7 +459,7 @@ def check_streams(
     tables = layout.num_tables
 
     def core(
-        proposers: Sequence[Proposer] = (), draft: DraftChain | None = None, **settings: object
+        proposers: Sequence[Proposer] = (), draft: DraftChain[Any] | None = None, **settings: object
     ) -> EngineCore:
         given = {"block_size": BLOCK_SIZE, "max_num_seqs": 64, **kinds, **settings}
         config = EngineConfig(**given)  # type: ignore[arg-type]

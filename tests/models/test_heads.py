@@ -224,6 +224,7 @@ def test_a_model_without_such_a_layer_is_refused(family: str, words: str) -> Non
         ({"num_hidden_layers": 2}, "num_hidden_layers = 2"),
         ({"hidden_size": 96}, "embed_tokens.weight is missing"),
         ({"mystery": 3}, "mystery = 3"),
+        ({"use_sliding_window": True, "sliding_window": 8}, "sliding_window = 8"),
         ({"draft_vocab_size": 100}, "d2t has shape|lm_head"),
         ({"head_dim": 2**40}, "head_dim"),
         ({"head_dim": 2**27}, "head_dim = 134217728"),

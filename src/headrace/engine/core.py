@@ -11,7 +11,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headrace.config.settings import EngineConfig
 from headrace.engine.answers import output, prefilled, started
@@ -81,7 +81,7 @@ class EngineCore:
         machine: Machine | None = None,
         vocabulary: Callable[[], Vocabulary] | None = None,
         proposers: Sequence[Proposer] = (),
-        draft: DraftChain | None = None,
+        draft: DraftChain[Any] | None = None,
     ) -> None:
         """num_tokens: ids below it may be sampled. plan: made from config and memory if None.
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from headrace.config.settings import EngineConfig
 from headrace.engine.core import EngineCore
-from headrace.engine.drafts.model.load import Beside, draft_beside, open_draft
+from headrace.engine.drafts.model.load import DraftSetting, draft_beside, open_draft
 from headrace.engine.drafts.proposer import Proposer
 from headrace.engine.drafts.speculative_config import read_speculative_config
 from headrace.engine.grammars.vocabulary import vocabulary_maker
@@ -89,9 +89,9 @@ def load_engine(
         plan = plan_kv_cache(model, config, reserved_bytes=weights.reserved_bytes)
         draft = None
         if loaded is not None:
-            beside = Beside(ops, config, num_tokens, clock)
+            setting = DraftSetting(ops, config, num_tokens, clock)
             draft, plan = draft_beside(
-                model, loaded, plan, beside, reserved_bytes=weights.reserved_bytes
+                model, loaded, plan, setting, reserved_bytes=weights.reserved_bytes
             )
         core = EngineCore(
             model,

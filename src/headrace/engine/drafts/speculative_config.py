@@ -140,7 +140,7 @@ def _json_object(text: str) -> dict[str, Any]:
 
 
 def speculation_of(
-    config: SpeculativeConfig, *, shares: bool = True, model: DraftChain | None = None
+    config: SpeculativeConfig, *, shares: bool = True, model: DraftChain[Any] | None = None
 ) -> Speculation | None:
     """The speculation of an engine; None without any.
 

@@ -141,6 +141,9 @@ def read_eagle3(folder: HeadFolder, *, target_hidden_size: int) -> Eagle3Config:
     reader.unused(*_OF_NO_EFFECT)
     reader.expect("model_type", str, ("llama", "eagle3", "speculator_model"), "llama")
     reader.expect("num_hidden_layers", int, (1,), 1)
+    window = reader.optional("sliding_window", int)
+    if reader.get("use_sliding_window", bool, False) and window is not None:
+        reader.refuse("sliding_window", window, "null")
     decoder = read_llama(
         reader,
         "eagle3",
@@ -164,8 +167,7 @@ def read_eagle3(folder: HeadFolder, *, target_hidden_size: int) -> Eagle3Config:
 _OF_NO_EFFECT = (
     "architectures", "speculators_model_type", "speculators_version", "speculators_config",
     "auto_map", "has_no_defaults_at_init", "modules_to_not_convert", "target_model_type",
-    "embed_requires_grad", "max_window_layers", "use_sliding_window", "sliding_window",
-    "torch_dtype", "dtype", "tie_word_embeddings",
+    "embed_requires_grad", "max_window_layers", "torch_dtype", "dtype", "tie_word_embeddings",
 )  # fmt: skip
 """Keys that say where a head is from, or what its one layer does not have."""
 

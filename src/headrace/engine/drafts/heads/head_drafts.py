@@ -44,7 +44,7 @@ class Head(DraftMaker, Protocol):
         """Logits f32[L, vocab_size] of batch.logit_rows, and the states f32[L, width] behind."""
 
 
-class HeadDrafts(DraftChain):
+class HeadDrafts(DraftChain[Head]):
     """The head of one engine and what the target has computed for it."""
 
     name = "head"
@@ -61,7 +61,6 @@ class HeadDrafts(DraftChain):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """As of DraftChain."""
-        self.head = head
         self.features: Features = Features(ops, head.feature_layers, head.feature_width)
         self._carried: dict[Request, tuple[Array, int]] = {}
         """The states that the last pass gave, and the row of each request."""
@@ -72,7 +71,6 @@ class HeadDrafts(DraftChain):
             ops,
             plan,
             num_tokens=num_tokens,
-            vocab_size=head.vocab_size,
             prefix_caching=prefix_caching,
             clock=clock,
         )
@@ -100,7 +98,7 @@ class HeadDrafts(DraftChain):
             self.features.drop_before(row.request, twin.first + twin.num_written - 1)
 
     def _forward(self, rows: Sequence[DraftRow], batch: RaggedBatch) -> Array:
-        logits, self._following = self.head.forward(batch, self._arrays, self._states(rows))
+        logits, self._following = self.maker.forward(batch, self._arrays, self._states(rows))
         return logits
 
     def _drawn(self, rows: Sequence[DraftRow]) -> None:
@@ -124,7 +122,7 @@ class HeadDrafts(DraftChain):
         for row in rows:
             start = row.twin.first + row.start - 1
             parts += self.features.take(row.request, start, start + row.count)
-        return self.head.states(parts[0] if len(parts) == 1 else self._ops.stacked(parts))
+        return self.maker.states(parts[0] if len(parts) == 1 else self._ops.stacked(parts))
 
     def _place(self, row: DraftRow) -> DrawPosition:
         # A request of all tokens: its position, and what its penalties count, begin with the first

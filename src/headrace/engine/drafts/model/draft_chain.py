@@ -21,7 +21,7 @@ import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
 import numpy as np
@@ -90,7 +90,10 @@ class DraftRow:
         return self.start + self.count == len(self.twin.request.token_ids)
 
 
-class DraftChain(ABC):
+Maker = TypeVar("Maker", bound=DraftMaker)
+
+
+class DraftChain(ABC, Generic[Maker]):
     """The drafts of one engine, with their own K and V."""
 
     words = "draft model"
@@ -100,17 +103,17 @@ class DraftChain(ABC):
 
     def __init__(
         self,
-        maker: DraftMaker,
+        maker: Maker,
         ops: Ops,
         plan: CachePlan,
         *,
         num_tokens: int,
-        vocab_size: int,
+        vocab_size: int | None = None,
         prefix_caching: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """plan: of the draft's own K and V. num_tokens: ids below it are the tokenizer's.
-        vocab_size: the target's.
+        vocab_size: the target's; None where it is the maker's.
 
         Raises ConfigError where its K and V cannot be allocated.
         """
@@ -123,8 +126,9 @@ class DraftChain(ABC):
         self._sampler = Sampler(ops, min(num_tokens, maker.vocab_size))
         self._vocab_size = maker.vocab_size
         self._mask_words = (maker.vocab_size + 31) // 32
-        self._narrow = maker.vocab_size < vocab_size
-        self._same_words = self._mask_words == (vocab_size + 31) // 32
+        of_target = maker.vocab_size if vocab_size is None else vocab_size
+        self._narrow = maker.vocab_size < of_target
+        self._same_words = self._mask_words == (of_target + 31) // 32
         kv = KVCache(
             plan.num_blocks,
             plan.block_size,
