@@ -46,7 +46,12 @@ struct HardwareTiles {
   static void multiply_bf16() {
     asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSum), "i"(kA), "i"(kB));
   }
-  // sum += a * b: int32 of signed bytes times unsigned ones (TDPBSUD).
+  // sum += a * b: int32 of signed bytes times signed ones (TDPBSSD).
+  template <int kSum, int kA, int kB>
+  static void multiply_signed() {
+    asm volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSum), "i"(kA), "i"(kB));
+  }
+  // And of signed bytes times unsigned ones (TDPBSUD).
   template <int kSum, int kA, int kB>
   static void multiply_int8() {
     asm volatile("tdpbsud %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSum), "i"(kA), "i"(kB));

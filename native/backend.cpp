@@ -61,12 +61,13 @@ void Backend::linear(const PackedMatrix& weight, const float* x, int64_t rows,
                      const NormWeights& norm, const float* residual, float scale, float* y) {
   const Session session(pool_);
   if (rows == 0 || weight.out == 0) return;
-  const Product& product = kernels_.product(weight.codec, rows >= kManyRows);
+  const bool many_rows = rows >= kernels_.many_from(weight.codec);
+  const Product& product = kernels_.product(weight.codec, many_rows);
   reserve_scratch(product.scratch_bytes);
   const LinearArgs args{weight, operand(weight, x, rows, norm, product.half_operand), y,
                         weight.out, residual, scale};
   const int64_t panels = (weight.out + kLanes - 1) / kLanes;
-  const int64_t unit = rows < kManyRows ? 1 : 2, units = (panels + unit - 1) / unit;
+  const int64_t unit = many_rows ? 2 : 1, units = (panels + unit - 1) / unit;
   const int64_t work = weight.panel_bytes * panels * std::max<int64_t>(1, rows / 8);
   const int64_t wanted = pieces(work);
   // Rows are cut where there are too many for one pass, or too few panels for the threads.

@@ -101,6 +101,9 @@ class Backend {
   struct OperandPair {
     Operand few, many;
   };
+  struct Products {
+    bool few = false, many = false;
+  };
   struct ExpertItem {
     int32_t expert;
     int64_t panel_begin, panel_end;
@@ -109,6 +112,7 @@ class Backend {
   void multiply_heads(const HeadsArgs& args, int64_t begin, int64_t end);
   void chosen_experts(const ExpertsArgs& args, int64_t begin, int64_t end);
   void sort_by_expert(const ExpertsArgs& args, int64_t begin, int64_t end);
+  Products products_of(const PackedMatrix& matrix) const;
   OperandPair prepared(const ExpertMatrices& weight, const float* x, int64_t rows, Buffer& few,
                     Buffer& many);
   OperandPair gathered(const ExpertMatrices& weight, const OperandPair& from);
@@ -135,7 +139,6 @@ class Backend {
   std::vector<int32_t> place_;         // of each pair
   std::vector<int32_t> active_;        // experts that go together
   std::vector<ExpertItem> expert_items_;
-  bool few_ = false, many_ = false;  // which products the experts take that were chosen
   int64_t chosen_ = 1;
   Buffer few_of_tokens_, many_of_tokens_, few_operand_, many_operand_;
   Buffer weighed_rows_, wide_rows_, narrow_rows_;

@@ -53,11 +53,8 @@ void Backend::sort_by_expert(const ExpertsArgs& a, int64_t begin, int64_t end) {
   sorted_.resize(static_cast<size_t>(pairs));
   place_.resize(static_cast<size_t>(pairs));
   for (int64_t i = 0; i < pairs; ++i) ++first_pair_[static_cast<size_t>(experts[i] + 1)];
-  few_ = many_ = false;
   for (int64_t e = 0; e < count; ++e) {
     int64_t& rows = first_pair_[static_cast<size_t>(e + 1)];
-    few_ |= rows > 0 && rows < kManyRows;
-    many_ |= rows >= kManyRows;
     rows += first_pair_[static_cast<size_t>(e)];
   }
   for (int64_t i = 0; i < pairs; ++i) {
@@ -69,6 +66,18 @@ void Backend::sort_by_expert(const ExpertsArgs& a, int64_t begin, int64_t end) {
     first_pair_[static_cast<size_t>(e)] = first_pair_[static_cast<size_t>(e - 1)];
   }
   first_pair_[0] = 0;
+}
+
+// Which products the chosen experts take.
+Backend::Products Backend::products_of(const PackedMatrix& matrix) const {
+  const int64_t many_from = kernels_.many_from(matrix.codec);
+  Products taken;
+  for (size_t e = 0; e + 1 < first_pair_.size(); ++e) {
+    const int64_t rows = first_pair_[e + 1] - first_pair_[e];
+    taken.few |= rows > 0 && rows < many_from;
+    taken.many |= rows >= many_from;
+  }
+  return taken;
 }
 
 // Rows of x as the products read them that the chosen experts take.
@@ -89,7 +98,8 @@ Backend::OperandPair Backend::prepared(const ExpertMatrices& weight, const float
     const Operand both = prepare(few, false);
     return {both, both};
   }
-  return {few_ ? prepare(few, false) : Operand{}, many_ ? prepare(many, true) : Operand{}};
+  const Products taken = products_of(matrix);
+  return {taken.few ? prepare(few, false) : Operand{}, taken.many ? prepare(many, true) : Operand{}};
 }
 
 // The row of each pair's token at the pair's place.
@@ -110,8 +120,9 @@ Backend::OperandPair Backend::gathered(const ExpertMatrices& weight, const Opera
     const Operand both = gather(from.few, few_operand_);
     return {both, both};
   }
-  return {few_ ? gather(from.few, few_operand_) : Operand{},
-          many_ ? gather(from.many, many_operand_) : Operand{}};
+  const Products taken = products_of(matrix);
+  return {taken.few ? gather(from.few, few_operand_) : Operand{},
+          taken.many ? gather(from.many, many_operand_) : Operand{}};
 }
 
 // y[pairs][out] = the matrix of each pair's expert times its row. Experts that are packed on demand go
@@ -141,6 +152,7 @@ void Backend::multiply(const ExpertMatrices& weight, const OperandPair& x, float
 void Backend::multiply_experts(const ExpertMatrices& weight, const OperandPair& x, float* y) {
   const PackedMatrix matrix = weight.shape();
   const int64_t panels = (matrix.out + kLanes - 1) / kLanes;
+  const int64_t many_from = kernels_.many_from(matrix.codec);
   const auto rows_of = [&](int32_t e) {
     return first_pair_[static_cast<size_t>(e) + 1] - first_pair_[static_cast<size_t>(e)];
   };
@@ -153,7 +165,7 @@ void Backend::multiply_experts(const ExpertMatrices& weight, const OperandPair& 
   expert_items_.clear();
   for (const int32_t e : active_) {
     const int64_t rows = rows_of(e), first = first_pair_[static_cast<size_t>(e)];
-    const int64_t unit = rows < kManyRows ? 1 : 2, units = (panels + unit - 1) / unit;
+    const int64_t unit = rows < many_from ? 1 : 2, units = (panels + unit - 1) / unit;
     const int64_t share = std::max<int64_t>(1, wanted * work_of(e) / std::max<int64_t>(1, work));
     int64_t passes = (rows + kRowsPerPass - 1) / kRowsPerPass;
     if (units * passes < share) {
@@ -173,7 +185,7 @@ void Backend::multiply_experts(const ExpertMatrices& weight, const OperandPair& 
   reserve_scratch(std::max(few.scratch_bytes, many.scratch_bytes));
   pool_.for_each(static_cast<int64_t>(expert_items_.size()), [&](int64_t i, int thread) {
     const ExpertItem& item = expert_items_[static_cast<size_t>(i)];
-    const bool many_rows = rows_of(item.expert) >= kManyRows;
+    const bool many_rows = rows_of(item.expert) >= many_from;
     const LinearArgs args{weight.view(item.expert), many_rows ? x.many : x.few, y, matrix.out,
                           nullptr, 1.0f};
     (many_rows ? many : few).linear(args, item.panel_begin, item.panel_end, item.row_begin,

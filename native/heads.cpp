@@ -46,7 +46,8 @@ void Backend::multiply_heads(const HeadsArgs& a, int64_t begin, int64_t end) {
   const int64_t x_stride = heads * from, y_stride = heads * to + a.beside_width;
   const float* x = a.x + begin * x_stride + a.kept;
   float* y = a.y + begin * y_stride + a.kept;
-  const Product& product = kernels_.product(matrix.codec, rows >= kManyRows);
+  const bool many_rows = rows >= kernels_.many_from(matrix.codec);
+  const Product& product = kernels_.product(matrix.codec, many_rows);
   reserve_scratch(product.scratch_bytes);
 
   const bool as_they_are = reads_rows_as_they_are(matrix);
@@ -67,7 +68,7 @@ void Backend::multiply_heads(const HeadsArgs& a, int64_t begin, int64_t end) {
   }
 
   const int64_t panels = (matrix.out + kLanes - 1) / kLanes;
-  const int64_t unit = rows < kManyRows ? 1 : 2, units = (panels + unit - 1) / unit;
+  const int64_t unit = many_rows ? 2 : 1, units = (panels + unit - 1) / unit;
   const int64_t work = matrix.panel_bytes * panels * std::max<int64_t>(1, rows / 8);
   const int64_t wanted = std::max<int64_t>(1, (pieces(heads * work) + heads - 1) / heads);
   int64_t passes = (rows + kRowsPerPass - 1) / kRowsPerPass;

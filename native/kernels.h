@@ -266,7 +266,8 @@ struct Product {
                  int64_t row_end, void* scratch);
 };
 
-// From this many rows of x on a level may use another product than for fewer: of the same bits.
+// Rows from which on weights are unpacked once for all of them, in registers for fewer; a pass over rows
+// that threads share has as many.
 constexpr int64_t kManyRows = 17;
 
 // What multiplies are counted by.
@@ -277,6 +278,8 @@ struct Kernels {
   const char* level;
   void (*prepare)(const PrepareArgs&, int64_t row_begin, int64_t row_end);
   const Product& (*product)(Codec codec, bool many_rows);
+  // Rows of x from which on the product for many is the faster one; its bits are those of few.
+  int64_t (*many_from)(Codec codec);
   void (*norm)(const NormArgs&, int64_t row_begin, int64_t row_end);
   void (*embed)(const EmbedArgs&, int64_t row_begin, int64_t row_end);
   void (*rope)(const RopeArgs&, int64_t row_begin, int64_t row_end);

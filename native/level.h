@@ -19,11 +19,13 @@ constexpr headrace::Product kProduct = {
     .linear = linear_of<true, headrace::kFirstQuantised, headrace::kBlockKinds>};
 
 static const headrace::Product& product(Codec, bool) { return kProduct; }
+static int64_t many_from(Codec) { return headrace::kManyRows; }
 
 constexpr headrace::Kernels kKernels = {
     .level = kLevel,
     .prepare = prepare,
     .product = product,
+    .many_from = many_from,
     .norm = norm,
     .embed = embed,
     .rope = rope,

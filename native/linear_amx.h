@@ -27,8 +27,9 @@ using headrace::Product;
 
 constexpr int64_t kTileRows = 16;
 constexpr int64_t kTileRowBytes = 64;
-// Rows that go through a block of k together: their sums (16 KiB) wait in scratch.
-constexpr int64_t kAmxRows = 128;
+// Rows that go through a block of k together, so that weights come from memory once for all of them: their
+// sums (64 KiB) wait in scratch, they themselves in the second-level cache.
+constexpr int64_t kAmxRows = 512;
 // Tiles of a k block of BF16: 8 x 32 k x 32 outputs x 2 bytes = 16 KiB of weights, and as much of
 // 32 rows, in a first-level cache of 48 KiB.
 constexpr int64_t kAmxTiles = 8;
@@ -77,7 +78,7 @@ HEADRACE_INLINE void for_sums(const Fn& fn) {
   if constexpr (kTwoRows && kTwoPanels) fn.template operator()<3>(1, 1);
 }
 
-// sums += x * w over `tiles` tiles of k.
+// sums += x * w over `tiles` tiles of k. One row tile reads weights from memory, once.
 template <class Tiles, bool kTwoRows, bool kTwoPanels>
 static void bf16_block(const uint16_t* x, int64_t stride, const uint8_t* w, int64_t panel_bytes,
                        int64_t tiles, float* sums) {
@@ -94,6 +95,10 @@ static void bf16_block(const uint16_t* x, int64_t stride, const uint8_t* w, int6
     if constexpr (kTwoRows) Tiles::template load<5>(x + kTileRows * stride, row_bytes);
     Tiles::template load<6>(w, kTileRowBytes);
     if constexpr (kTwoPanels) Tiles::template load<7>(w + panel_bytes, kTileRowBytes);
+    for (int64_t at = 0; !kTwoRows && at < kWeightBytes; at += 64) {
+      prefetch(w + kPrefetchBytes + at);
+      if constexpr (kTwoPanels) prefetch(w + panel_bytes + kPrefetchBytes + at);
+    }
     Tiles::template multiply_bf16<0, 4, 6>();
     if constexpr (kTwoPanels) Tiles::template multiply_bf16<1, 4, 7>();
     if constexpr (kTwoRows) Tiles::template multiply_bf16<2, 5, 6>();
@@ -114,6 +119,13 @@ HEADRACE_INLINE void for_row_blocks(int64_t rows, int64_t bytes_of_k, const Fn& 
   }
 }
 
+// `bytes` of each of the panels from `at` on, or from the next ones' beginning where these end there.
+static NextBlock next_block(const LinearArgs& a, int64_t panel, int64_t count, int64_t at, int64_t bytes) {
+  const bool ends = at >= a.weight.panel_bytes;
+  return {a.weight.panels + (ends ? panel + count : panel) * a.weight.panel_bytes + (ends ? 0 : at),
+          a.weight.panel_bytes, bytes};
+}
+
 template <class Tiles>
 static void panels_bf16(const LinearArgs& a, int64_t panel, int64_t count, int64_t row,
                         int64_t rows, AmxScratch* s) {
@@ -121,7 +133,11 @@ static void panels_bf16(const LinearArgs& a, int64_t panel, int64_t count, int64
   const uint8_t* w = a.weight.panels + panel * a.weight.panel_bytes;
   for (int64_t tile = 0; tile < all; tile += kAmxTiles) {
     const int64_t tiles = all - tile < kAmxTiles ? all - tile : kAmxTiles;
+    const NextBlock ahead = next_block(a, panel, count, (tile + tiles) * kTile * kLanes * 2,
+                                       tiles * kTile * kLanes * 2);
     for_row_blocks<Tiles>(rows, kTileRowBytes, [&](int64_t i, int64_t n) {
+      if (rows > kTileRows) NextBlock::ask(ahead, count, i, n, rows);
+      if (tile + tiles == all) ask_output(a, panel, count, row + i, n);
       const uint16_t* x = a.x.half + (row + i) * stride + tile * kTile;
       float* sums = s->sums + i * kBlockPanels * kLanes;
       with_shape(n, count, [&]<bool kTwoRows, bool kTwoPanels>() {
@@ -203,72 +219,106 @@ static void panels_scaled(const LinearArgs& a, int64_t panel, int64_t count, int
   }
 }
 
-// The integer sums of `rows` rows and one group meet their scales: as unpacked_tiles does.
-template <int G, bool kMins>
-HEADRACE_INLINE void scale_group(const int32_t* whole, const Int8Rows& x,
-                                 const UnpackedTile<G, kMins>* w, int64_t count, int64_t t, int g,
-                                 int64_t rows, float* sums) {
-  for (int64_t j = 0; j < count; ++j) {
-    const auto& of = w[j * kUnpackedTiles + t];
-    const F scale = load(of.factors[g]);
-    for (int64_t i = 0; i < rows; ++i) {
-      const int64_t at = (i * kBlockPanels + j) * kLanes, block = i * x.tiles + t;
-      const ISum sum = _mm512_add_epi32(_mm512_loadu_si512(whole + at),
-                                        isum(x.start[block * G + g]));
-      F total = fma(to_float(sum), mul(scale, splat(x.d[block])), load(sums + at));
-      if constexpr (kMins) total = fnma(load(of.factors[G + g]), splat(x.sums[block * G + g]), total);
-      store(sums + at, total);
-    }
-  }
-}
-
-// sums += x * w over `tiles` unpacked tiles: the integers of one group of one tile at a time.
-template <class Tiles, bool kTwoRows, bool kTwoPanels, int G, bool kMins>
-static void int8_block(const Int8Rows& x, const UnpackedTile<G, kMins>* w, int64_t tiles,
-                       int64_t rows, int32_t* whole, float* sums) {
-  constexpr int64_t kGroupBytes = kTile / G, kFoursOfGroup = kFours / G;
-  const int64_t row_bytes = x.tiles * kTile;
+// Bytes of `tiles` unpacked tiles less what they mean zero by: signed, so that sums need no start.
+template <int kZero, class Tile>
+static void centre(Tile* w, int64_t tiles) {
+  const I by = _mm512_set1_epi8(static_cast<char>(kZero));
   for (int64_t t = 0; t < tiles; ++t) {
-    for (int g = 0; g < G; ++g) {
-      const int8_t* q = x.q + t * kTile + g * kGroupBytes;
-      for_sums<kTwoRows, kTwoPanels>([&]<int kSum>(int, int) { Tiles::template zero<kSum>(); });
-      Tiles::template load<4>(q, row_bytes);
-      if constexpr (kTwoRows) Tiles::template load<5>(q + kTileRows * row_bytes, row_bytes);
-      Tiles::template load<6>(w[t].bytes[g * kFoursOfGroup], kTileRowBytes);
-      if constexpr (kTwoPanels) {
-        Tiles::template load<7>(w[kUnpackedTiles + t].bytes[g * kFoursOfGroup], kTileRowBytes);
-      }
-      Tiles::template multiply_int8<0, 4, 6>();
-      if constexpr (kTwoPanels) Tiles::template multiply_int8<1, 4, 7>();
-      if constexpr (kTwoRows) Tiles::template multiply_int8<2, 5, 6>();
-      if constexpr (kTwoRows && kTwoPanels) Tiles::template multiply_int8<3, 5, 7>();
-      for_sums<kTwoRows, kTwoPanels>([&]<int kSum>(int row_tile, int panel) {
-        Tiles::template store<kSum>(
-            whole + (row_tile * kTileRows * kBlockPanels + panel) * kLanes, kSumStride);
-      });
-      scale_group<G, kMins>(whole, x, w, kTwoPanels ? 2 : 1, t, g, rows, sums);
+    for (auto& four : w[t].bytes) {
+      _mm512_storeu_si512(four, _mm512_sub_epi8(_mm512_loadu_si512(four), by));
     }
   }
 }
 
-template <class Tiles, int G, bool kMins>
-static void unpacked_rows_amx(const LinearArgs& a, const UnpackedTile<G, kMins>* w, int64_t count,
-                              int64_t row, int64_t rows, int64_t tile, int64_t tiles,
-                              AmxScratch* s) {
-  for_row_blocks<Tiles>(rows, kTile / G, [&](int64_t i, int64_t n) {
-    const Int8Rows x = Int8Rows::at(a.x, a.weight.tiles, G, row + i, tile);
-    float* sums = s->sums + i * kBlockPanels * kLanes;
-    with_shape(n, count, [&]<bool kTwoRows, bool kTwoPanels>() {
-      int8_block<Tiles, kTwoRows, kTwoPanels, G, kMins>(x, w, tiles, n, s->whole, sums);
-    });
-  });
+// sums += x * w of MR rows and a panel over `tiles` unpacked tiles. The integers of a tile of k come by way
+// of `whole`, while those of the tile before meet their scales as in unpacked_tiles.
+template <class Tiles, int MR, bool kMins, bool kSigned>
+static void int8_panel(const Int8Rows& x, const UnpackedTile<1, kMins>* w, int64_t tiles,
+                       int32_t* whole, float* sums) {
+  constexpr int64_t kSlot = kTileRows * kLanes;
+  const int64_t row_bytes = x.tiles * kTile;
+  F total[MR];
+HEADRACE_UNROLL
+  for (int i = 0; i < MR; ++i) total[i] = load(sums + i * kBlockPanels * kLanes);
+  const auto multiply = [&]<int kOdd>(int64_t t) __attribute__((always_inline)) {
+    Tiles::template zero<kOdd>();
+    Tiles::template load<4 + kOdd>(x.q + t * kTile, row_bytes);
+    Tiles::template load<6 + kOdd>(w[t].bytes, kTileRowBytes);
+    if constexpr (kSigned) {
+      Tiles::template multiply_signed<kOdd, 4 + kOdd, 6 + kOdd>();
+    } else {
+      Tiles::template multiply_int8<kOdd, 4 + kOdd, 6 + kOdd>();
+    }
+    Tiles::template store<kOdd>(whole + kOdd * kSlot, kTileRowBytes);
+  };
+  const auto scale = [&](int64_t t, const int32_t* of) __attribute__((always_inline)) {
+    const F factor = load(w[t].factors[0]);
+HEADRACE_UNROLL
+    for (int i = 0; i < MR; ++i) {
+      const F sum = to_float(_mm512_loadu_si512(of + i * kLanes));
+      total[i] = fma(sum, mul(factor, splat(x.d[i * x.tiles + t])), total[i]);
+    }
+    if constexpr (kMins) {
+      const F min = load(w[t].factors[1]);
+HEADRACE_UNROLL
+      for (int i = 0; i < MR; ++i) {
+        total[i] = fnma(min, splat(x.sums[i * x.tiles + t]), total[i]);
+      }
+    }
+  };
+  multiply.template operator()<0>(0);
+  for (int64_t t = 0; t < tiles; t += 2) {
+    const bool odd = t + 1 < tiles;
+    if (odd) multiply.template operator()<1>(t + 1);
+    scale(t, whole);
+    if (t + 2 < tiles) multiply.template operator()<0>(t + 2);
+    if (odd) scale(t + 1, whole + kSlot);
+  }
+HEADRACE_UNROLL
+  for (int i = 0; i < MR; ++i) store(sums + i * kBlockPanels * kLanes, total[i]);
 }
+
+// Of two tiles of k in turns: sums 0 and 1, `rows` rows 4 and 5, weights 6 and 7.
+static TileConfig config_of_bytes(int64_t rows) {
+  constexpr int kUsed[] = {0, 1, 4, 5, 6, 7};
+  TileConfig config;
+  for (int tile : kUsed) {
+    const bool is_x = tile == 4 || tile == 5;
+    config.rows[tile] = static_cast<uint8_t>(tile > 5 ? kFours : rows);
+    config.row_bytes[tile] = static_cast<uint16_t>(is_x ? kTile : kTileRowBytes);
+  }
+  return config;
+}
+
+template <class Tiles, bool kMins, bool kSigned>
+static void unpacked_rows_amx(const LinearArgs& a, const UnpackedTile<1, kMins>* w, int64_t panel,
+                              int64_t count, int64_t row, int64_t rows, int64_t tile, int64_t tiles,
+                              const NextBlock& ahead, AmxScratch* s) {
+  for (int64_t i = 0; i < rows; i += kTileRows) {
+    const int64_t n = rows - i < kTileRows ? rows - i : kTileRows;
+    NextBlock::ask(ahead, count, i, n, rows);
+    if (tile + tiles == a.weight.tiles) ask_output(a, panel, count, row + i, n);
+    if (i == 0 || n < kTileRows) Tiles::configure(config_of_bytes(n));
+    const Int8Rows x = Int8Rows::at(a.x, a.weight.tiles, 1, row + i, tile);
+    with_rows<kTileRows>(n, [&]<int MR>() {
+      for (int64_t j = 0; j < count; ++j) {
+        int8_panel<Tiles, MR, kMins, kSigned>(x, w + j * kUnpackedTiles, tiles, s->whole,
+                                              s->sums + (i * kBlockPanels + j) * kLanes);
+      }
+    });
+  }
+}
+
+// Whether products of bytes by tiles are the faster ones for as many rows as can be. Where a tile of k has
+// two scales, half of a tile register and twice the scaling leave nothing of what they spare.
+static constexpr bool tiles_pay(Codec codec) { return facts(codec).groups == 1; }
 
 template <class Tiles, Codec C>
 static void panels_int8(const LinearArgs& a, int64_t panel, int64_t count, int64_t row,
                         int64_t rows, AmxScratch* s) {
   using P = Packed<C>;
   using Tile = UnpackedTileOf<P>;
+  constexpr int kZero = facts(C).zero;
   Tile* w = reinterpret_cast<Tile*>(s->unpacked);
   const int64_t all = a.weight.tiles, stride = a.weight.panel_bytes;
   for (int64_t tile = 0; tile < all; tile += kUnpackedTiles) {
@@ -276,8 +326,13 @@ static void panels_int8(const LinearArgs& a, int64_t panel, int64_t count, int64
     const uint8_t* from = a.weight.panels + panel * stride + tile / P::kTiles * P::kBlockBytes;
     for (int64_t j = 0; j < count; ++j) {
       unpack<C>(from + j * stride, tiles / P::kTiles, w + j * kUnpackedTiles);
+      if constexpr (kZero != 0) centre<kZero>(w + j * kUnpackedTiles, tiles);
     }
-    unpacked_rows_amx<Tiles, P::kGroups, P::kMins>(a, w, count, row, rows, tile, tiles, s);
+    const int64_t bytes = tiles / P::kTiles * P::kBlockBytes;
+    const NextBlock ahead =
+        next_block(a, panel, count, tile / P::kTiles * P::kBlockBytes + bytes, bytes);
+    unpacked_rows_amx<Tiles, P::kMins, kZero != 0>(a, w, panel, count, row, rows, tile, tiles,
+                                                              ahead, s);
   }
 }
 
@@ -299,7 +354,7 @@ static void linear_amx(const LinearArgs& a, int64_t panel_begin, int64_t panel_e
         panels_scaled<Tiles>(a, panel, count, row, rows, s);
       } else {
         headrace::with_quantised(a.weight.codec, [&]<Codec C>() {
-          panels_int8<Tiles, C>(a, panel, count, row, rows, s);
+          if constexpr (tiles_pay(C)) panels_int8<Tiles, C>(a, panel, count, row, rows, s);
         });
       }
       finish(a, s->sums, panel, count, row, rows);
@@ -337,6 +392,13 @@ static float probe_tiles(bool int8, int64_t rounds) {
 constexpr int64_t kTileOpsBf16 = 4 * kTileRows * kLanes * kTile * 2;
 constexpr int64_t kTileOpsInt8 = 2 * kTileOpsBf16;
 
+// Rows from which on tiles are faster (benchmarks/product_rows.py on one thread of an Intel Xeon,
+// docs/kernels.md). Weights of 16 bits are read as they lie, and a tile of 16 rows costs about what one of 5
+// does; F8_E4M3 is decoded first, bytes are unpacked and their sums scaled by vectors all the same.
+constexpr int64_t kBf16From = 5;
+constexpr int64_t kFloat8From = 7;
+constexpr int64_t kBytesFrom = 48;
+
 // The level avx512 with tile products for many rows of BF16, F8_E4M3 and quantised weights.
 template <class Tiles>
 struct AmxLevel {
@@ -347,8 +409,13 @@ struct AmxLevel {
 
   static const Product& product(Codec codec, bool many_rows) {
     if (many_rows && rounds_activations(codec)) return kBf16;
-    if (many_rows && is_quantised(codec)) return kInt8;
+    if (many_rows && is_quantised(codec) && tiles_pay(codec)) return kInt8;
     return headrace::best_avx512_kernels().product(codec, many_rows);
+  }
+  static int64_t many_from(Codec codec) {
+    if (codec == Codec::bf16) return kBf16From;
+    if (codec == Codec::f8_e4m3) return kFloat8From;
+    return is_quantised(codec) && tiles_pay(codec) ? kBytesFrom : headrace::kManyRows;
   }
   static float probe_multiply(Operands kind, int64_t rounds) {
     return kind == Operands::f32 ? headrace::best_avx512_kernels().probe_multiply(kind, rounds)
@@ -358,6 +425,7 @@ struct AmxLevel {
     Kernels kernels = headrace::best_avx512_kernels();
     kernels.level = level;
     kernels.product = product;
+    kernels.many_from = many_from;
     kernels.probe_multiply = probe_multiply;
     kernels.probe_ops[static_cast<int>(Operands::bf16)] = kTileOpsBf16;
     kernels.probe_ops[static_cast<int>(Operands::int8)] = kTileOpsInt8;

@@ -58,7 +58,7 @@ void check_shape(const Kernels& kernels, Checks& checks, Codec codec, const Shap
 
 // A fused norm is the norm and then the product.
 void check_norm(const Kernels& kernels, Checks& checks, Codec codec) {
-  constexpr int64_t kOut = 20, kRows = 19;
+  constexpr int64_t kOut = 20, kRows = 50;
   const int64_t width = facts(codec).stored_elements > 32 ? 512 : 352;
   Random random(3);
   Backend backend(kernels, 2);
@@ -82,7 +82,7 @@ void check_norm(const Kernels& kernels, Checks& checks, Codec codec) {
 
 // The largest integers there are: nothing saturates or wraps.
 void check_extremes(const Kernels& kernels, Checks& checks) {
-  constexpr int64_t kOut = 32, kRows = 20;
+  constexpr int64_t kOut = 32, kRows = 50;
   StoredMatrix w = random_matrix(Codec::q8_0, kOut, kTile, 1);
   const uint16_t one = 0x3c00;
   for (int64_t i = 0; i < kOut; ++i) {
@@ -110,7 +110,7 @@ void check_not_finite(const Kernels& kernels, Checks& checks, Codec codec) {
   constexpr int64_t kWidth = 256, kOut = 20;
   Backend backend(kernels, 1);
   const PackedLinear weight = packed(backend, random_matrix(codec, kOut, kWidth, 1), {});
-  for (const int64_t rows : {5, 20}) {
+  for (const int64_t rows : {4, 5, 20, 50}) {
     for (const float bad : {__builtin_nanf(""), __builtin_inff()}) {
       std::vector<float> x = Random(2).values(rows * kWidth);
       std::vector<float> clean(static_cast<size_t>(rows * kOut)), spoilt(clean.size());

@@ -110,18 +110,26 @@ struct SoftTiles {
       }
     }
   }
-  template <int kSum, int kA, int kB>
-  static void multiply_int8() {
+  template <int kSum, int kA, int kB, class Weight>
+  static void multiply_bytes() {
     require_product(kSum, kA, kB);
     for (int m = 0; m < rows(kSum); ++m) {
       for (int n = 0; n < row_bytes(kSum) / 4; ++n) {
         int32_t sum = get<int32_t>(kSum, m, n);
         for (int i = 0; i < row_bytes(kA); ++i) {
-          sum += get<int8_t>(kA, m, i) * get<uint8_t>(kB, i / 4, 4 * n + i % 4);
+          sum += get<int8_t>(kA, m, i) * get<Weight>(kB, i / 4, 4 * n + i % 4);
         }
         put(kSum, m, n, sum);
       }
     }
+  }
+  template <int kSum, int kA, int kB>
+  static void multiply_signed() {
+    multiply_bytes<kSum, kA, kB, int8_t>();
+  }
+  template <int kSum, int kA, int kB>
+  static void multiply_int8() {
+    multiply_bytes<kSum, kA, kB, uint8_t>();
   }
 };
 
