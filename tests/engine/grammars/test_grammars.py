@@ -14,6 +14,7 @@ from headrace.engine.grammars import store
 from headrace.engine.grammars.pace import Pace
 from headrace.engine.request import State
 from headrace.errors import RequestError
+from headrace.structured.compile import CompiledGrammar, GrammarTokenizer, compile_grammar
 from headrace.structured.grammar import Grammar
 from headrace.structured.vocabulary import Vocabulary
 from tests.engine.expected import answer
@@ -194,6 +195,26 @@ def test_a_grammar_that_failed_an_answer_is_not_kept_for_the_next() -> None:
         if name == "first":
             written = drained.token_ids
     assert drained.token_ids == written and len(written) > 10
+
+
+def test_a_refused_grammar_is_compiled_once_for_all_its_requests(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compiled: list[str] = []
+
+    def counted(grammar: Grammar, tokenizer: GrammarTokenizer) -> CompiledGrammar:
+        compiled.append(grammar.text)
+        return compile_grammar(grammar, tokenizer)
+
+    monkeypatch.setattr("headrace.structured.compile.compile_grammar", counted)
+    core = core_with_text()
+    errors = []
+    for name in "abc":
+        core.submit(submit(name, prompt(5), grammar=regex("(")))
+        errors.append(drain(core)[name].outputs[-1].error)
+    assert compiled == ["("]
+    assert len({*errors}) == 1
+    assert "cannot be compiled" in (errors[0] or "")
 
 
 def test_a_model_without_text_refuses_a_grammar_at_once() -> None:
