@@ -25,6 +25,7 @@ from headrace.structured.json_schema.costs import (
 )
 from headrace.structured.json_schema.finite import Values
 from headrace.structured.json_schema.formats import (
+    ANY_TEXT,
     FORMATS,
     NUMBER_FORMATS,
     settle_format,
@@ -222,8 +223,9 @@ class _Walk:
             raise self.refuse(
                 pointer,
                 "format",
-                f"is {shown(schema['format'])}; supported are {', '.join(sorted(FORMATS))}, and "
-                f"of numbers {', '.join(sorted(NUMBER_FORMATS))}",
+                f"is {shown(schema['format'])}; supported are {', '.join(sorted(FORMATS))}, as any "
+                f"text {', '.join(sorted(ANY_TEXT))}, and of numbers "
+                f"{', '.join(sorted(NUMBER_FORMATS))}",
             )
         self._check_sizes(pointer, schema)
         if "$ref" in schema:
