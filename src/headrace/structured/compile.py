@@ -86,6 +86,10 @@ class CompiledGrammar:
         """make: compiles it; called at once, and by `anew`."""
         self.is_full = False
         """Whether its matchers came to as many states as they may, so that none can go on."""
+        self.num_answers = 0
+        """Answers that were begun to be read with it."""
+        self.has_read_guesses = False
+        """Whether anything was read that is not certain to be an answer's."""
         self._make = make
         self._matcher = make()
 

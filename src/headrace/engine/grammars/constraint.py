@@ -133,7 +133,8 @@ class Constraint:
     def look_along(self, token_ids: Sequence[int], drafts: Sequence[int]) -> list[Look]:
         """What may follow a text, and after each of the drafts, which are guesses; never raises."""
         looks = [self.look(token_ids)]
-        if self.verdict == "open" and self.takes_guesses:
+        if self.verdict == "open" and self.takes_guesses and drafts:
+            self.reader.grammar.has_read_guesses = True
             try:
                 self._look_along(self.reader.at(token_ids), drafts, looks)
             except BaseException as error:  # a panic of Rust code is not an Exception
@@ -152,6 +153,7 @@ class Constraint:
             return self._own()
         if not self.takes_guesses:
             return UNKNOWN
+        self.reader.grammar.has_read_guesses = True
         try:
             return self._look(self.reader.at(token_ids, guesses), 0, is_own=False)
         except BaseException:  # a panic of Rust code is not an Exception
@@ -266,7 +268,7 @@ class Constraint:
         """Where the last failure may be that of other answers of the grammar, or of a guess: open
         again, with a grammar of its own. Once, so that a request fails where its own answer meets
         the limit, whatever others met."""
-        if self.reader.is_apart or not is_of_all_answers(self.error):
+        if self.reader.is_apart or self.reader.is_alone or not is_of_all_answers(self.error):
             return False
         self.takes_guesses = False
         try:
