@@ -97,11 +97,11 @@ class _Rules:
                     found.append(rule)
         written = set(found)
         for rule in found:  # grows meanwhile
-            for way in needing.pop(rule, ()):
-                missing[way] -= 1
-                if not missing[way] and way[0] not in written:
-                    written.add(way[0])
-                    found.append(way[0])
+            for place in needing.pop(rule, ()):
+                missing[place] -= 1
+                if not missing[place] and place[0] not in written:
+                    written.add(place[0])
+                    found.append(place[0])
         return written
 
     def _read(self, name: str, body: str) -> None:
