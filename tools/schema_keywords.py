@@ -11,7 +11,7 @@ import json
 from typing import Any, NamedTuple
 
 from headrace.errors import RequestError
-from headrace.structured.json_schema.formats import FORMATS
+from headrace.structured.json_schema.formats import ANY_TEXT, FORMATS
 from headrace.structured.json_schema.grammar import of_schema
 from tools.structured.language import Language
 
@@ -46,11 +46,13 @@ KEYWORDS = (
     Keyword("$id below it", "6 to 2020-12", {"$id": "https://example.com/a"}),
     Keyword("$recursiveAnchor", "2019-09", {"$recursiveAnchor": True}),
     Keyword("$recursiveRef", "2019-09", {"$recursiveRef": "#"}),
-    Keyword("$ref within the schema", "all", {"$ref": "#/$defs/whole"}, 1, "a"),
+    Keyword('$ref within the schema ("" and "#" are the whole)', "all", {"$ref": "#/$defs/whole"},
+            1, "a"),
     Keyword("$ref in a circle, so that every value would have another within it", "all",
             {"$ref": "#/$defs/endless"}, at_root=True),
     Keyword("$ref in a circle, with other keywords beside it", "all",
             {"items": {"$ref": "#/properties/p", "maxItems": 1}}),
+    Keyword("$ref that is not a pointer (%zz, ~2)", "all", {"$ref": "#/$defs/%zz"}),
     Keyword("$ref elsewhere", "all", {"$ref": "https://example.com/a"}),
     Keyword("$schema of the whole schema: draft 4 to 2020-12", "all",
             {"$schema": "https://json-schema.org/draft/2020-12/schema"}, at_root=True),
@@ -95,6 +97,8 @@ KEYWORDS = (
             {"type": "number", "format": "double"}),
     Keyword("format of a type other than string: any other", "all",
             {"type": "integer", "format": "date"}),
+    Keyword("format: " + ", ".join(sorted(ANY_TEXT)) + ": any text", "all",
+            {"type": "string", "format": "path"}),
     Keyword("format: any other", "all", {"type": "string", "format": "iri"}, "a", "b"),
     Keyword("if, then, else", "7 to 2020-12", {"if": {"const": 1}, "then": False}, 2, 1),
     Keyword("items", "all", {"items": {"type": "null"}}, [None], [1]),

@@ -16,11 +16,11 @@ from headrace.structured.compile import (
     GrammarTokenizer,
     _AsLlguidance,
     compile_grammar,
-    validate,
 )
 from headrace.structured.composition import Composition
 from headrace.structured.grammar import Grammar
 from headrace.structured.limits import DEFAULT, depth_of
+from headrace.structured.validity import validate
 from headrace.structured.vocabulary import Vocabulary
 from headrace.weights.tokenizer.data import TokenizerData
 from tests.text import assets, vocabularies

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from headrace.errors import RequestError
-from headrace.structured.compile import compile_grammar, validate
+from headrace.structured.compile import compile_grammar
 from headrace.structured.request import grammar_of
+from headrace.structured.validity import validate
 from tests.structured.test_compile import tokenizer
 
 SCHEMA = '{"type": "array", "uniqueItems": true, "x-guidance": {"lenient": true}}'

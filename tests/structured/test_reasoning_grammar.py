@@ -9,12 +9,13 @@ import pytest
 from headrace.answer_formats.call_syntax import ReasoningFormat, ThinkTags
 from headrace.answer_formats.formats import REASONING_FORMATS, reasoning_format
 from headrace.errors import RequestError
-from headrace.structured.compile import compile_grammar, validate
+from headrace.structured.compile import compile_grammar
 from headrace.structured.composition import Composition
 from headrace.structured.grammar import Grammar
 from headrace.structured.json_schema.grammar import of_schema
 from headrace.structured.reasoning import after_reasoning
 from headrace.structured.request import grammar_of
+from headrace.structured.validity import validate
 from tests.structured.matching import Language
 from tests.structured.walking import special_of, walker_over_bytes
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from headrace.errors import RequestError
-from headrace.structured.compile import validate
 from headrace.structured.grammar import Grammar
 from headrace.structured.request import grammar_of
+from headrace.structured.validity import validate
 from tests.structured.matching import Language
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"],

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from headrace.errors import RequestError
-from headrace.structured.compile import validate
 from headrace.structured.request import grammar_of
+from headrace.structured.validity import validate
 from tests.structured.matching import Language
 
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"],

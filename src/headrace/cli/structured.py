@@ -129,7 +129,7 @@ def _compiled(form: StructuredOutputsParams, place: str) -> StructuredOutputsPar
     begin with."""
     from headrace.errors import RequestError
     from headrace.offline.structured import grammar_of
-    from headrace.structured.compile import validate
+    from headrace.structured.validity import validate
 
     try:
         grammar = grammar_of(form, None)

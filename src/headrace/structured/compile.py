@@ -10,7 +10,7 @@ import json
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, cast
 
@@ -86,6 +86,10 @@ class CompiledGrammar:
         """make: compiles it; called at once, and by `anew`."""
         self.is_full = False
         """Whether its matchers came to as many states as they may, so that none can go on."""
+        self.num_answers = 0
+        """Answers that were begun to be read with it."""
+        self.has_read_guesses = False
+        """Whether anything was read that is not certain to be an answer's."""
         self._make = make
         self._matcher = make()
 
@@ -160,30 +164,14 @@ def compile_grammar(
     Raises RequestError: "grammar_too_large" where it is beyond a limit, "invalid_grammar" where
     llguidance cannot read it or cannot hold an answer to it.
     """
-    return CompiledGrammar(lambda: _compiled(grammar, tokenizer.tokenizer, limits, param))
+    return CompiledGrammar(lambda: compiled_over(tokenizer.tokenizer, grammar, limits, param))
 
 
-def validate(grammar: Grammar, limits: GrammarLimits = DEFAULT, param: str = "grammar") -> None:
-    """Raises RequestError, as `compile_grammar` does, without the tokens of any model; also where
-    no text belongs to a part of a composed grammar, which its first mask may not show."""
-    _compiled(grammar, _bytes_alone(), limits, param)
-    if grammar.kind == "composed":
-        for body in bodies(composed_parts(grammar, param)):
-            # A schema without a value is found by its walk, or refused as a part of the whole.
-            if body.kind != "json_schema":
-                _compiled(body, _bytes_alone(), limits, param)
-
-
-@cache
-def _bytes_alone() -> LLTokenizer:
-    from llguidance import LLTokenizer
-
-    return LLTokenizer("byte")
-
-
-def _compiled(
-    grammar: Grammar, tokenizer: LLTokenizer, limits: GrammarLimits, param: str
+def compiled_over(
+    tokenizer: LLTokenizer, grammar: Grammar, limits: GrammarLimits, param: str
 ) -> LLMatcher:
+    """A grammar's matcher over any tokens, with its first mask made; raises as `compile_grammar`
+    does."""
     from llguidance import LLMatcher
 
     limits.check(grammar, param)
@@ -197,7 +185,7 @@ def _compiled(
                 tokenizer.vocab_size,
             )
         )
-    except RuntimeError as error:
+    except _CompilingError as error:
         raise _refusal(str(error), param) from error
     if matcher.is_error():
         reason = matcher.get_error()
@@ -206,7 +194,7 @@ def _compiled(
         elif grammar.kind == "composed":
             for body in bodies(composed_parts(grammar, param)):
                 if body.kind == "json_schema":
-                    _compiled(body, tokenizer, limits, param)
+                    compiled_over(tokenizer, body, limits, param)
         raise _refusal(reason, param)
     return matcher
 
@@ -329,6 +317,10 @@ def _choices(grammar: Grammar, param: str) -> list[str]:
     return choices
 
 
+class _CompilingError(Exception):
+    """The words in which llguidance gave up on a grammar, other than those of its matchers."""
+
+
 def _with_deep_stack(make: Callable[[], LLMatcher]) -> LLMatcher:
     """What `make` gives, called in a thread whose stack is deep enough for a chain of as many rules
     or references as a text has room for: to overflow it would end the process."""
@@ -337,8 +329,10 @@ def _with_deep_stack(make: Callable[[], LLMatcher]) -> LLMatcher:
     def run() -> None:
         try:
             made.set_result(make())
+        except MemoryError as error:  # says nothing about what is made
+            made.set_exception(error)
         except BaseException as error:  # a panic of Rust code is not an Exception
-            made.set_exception(RuntimeError(f"{type(error).__name__}: {error}"))
+            made.set_exception(_CompilingError(f"{type(error).__name__}: {error}"))
 
     thread = threading.Thread(target=run, name="compile", daemon=True)
     with _stack_size:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -28,10 +28,14 @@ ever, whatever the limits. Without it such an answer goes on until its request e
 class Composition:
     """The rules of a grammar in Lark, and the parts that they refer to."""
 
-    def __init__(self, special: Mapping[str, int]) -> None:
+    def __init__(
+        self, special: Mapping[str, int], has_text: Callable[[Grammar], bool] = lambda _: True
+    ) -> None:
         """special: the texts of the model's control tokens and their ids. No text of a grammar is
-        spelled with them, so that a mark that is one of them is written by its id."""
+        spelled with them, so that a mark that is one of them is written by its id. has_text:
+        whether any text belongs to a grammar, for `is_matched`; all have one if it is not given."""
         self._special = dict(special)
+        self._has_text = has_text
         self._marks = re.compile(
             "|".join(map(re.escape, sorted(self._special, key=len, reverse=True))) or r"(?!)"
         )
@@ -68,6 +72,10 @@ class Composition:
         name = f"{'T' if terminal else 'r'}{len(self._rules)}"
         self._rules.append(f"{name}{f'[{options}]' if options else ''}: {body}")
         return name
+
+    def is_matched(self, terminal: str) -> bool:
+        """Whether any text matches the body of a terminal that refers to no other."""
+        return self._has_text(Grammar("lark", f"start: T\nT: {terminal}"))
 
     def part(self, grammar: Grammar) -> str:
         """A grammar of any kind, by the name to refer to it."""

@@ -10,7 +10,7 @@ import re
 
 from headrace.errors import RequestError
 
-_LITERAL = re.compile(
+LITERAL = re.compile(
     r"""(?:\#|//)[^\n]*                                     # a comment
     |"(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2})|[^"\\\x00-\x1f\x7f])*"
     |/(?:\\.|[^/\\])+/[imslux]*
@@ -23,7 +23,7 @@ _DIRECTIVE = re.compile(r"%(?!(?:ignore|import)\b)\s*(\w*)(\s*\{\s*\})?")
 
 def checked_lark(text: str, param: str) -> str:
     """The text as it is. Raises RequestError naming a directive that is not accepted."""
-    for name, nothing in _DIRECTIVE.findall(_LITERAL.sub(" ", text)):
+    for name, nothing in _DIRECTIVE.findall(LITERAL.sub(" ", text)):
         if name == "llguidance" and nothing:
             continue
         raise RequestError(

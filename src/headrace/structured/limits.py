@@ -160,10 +160,11 @@ def is_beyond_a_limit(reason: str) -> bool:
     return _BEYOND.search(_REPEATED.sub("", reason)) is not None
 
 
-def is_of_states(reason: str) -> bool:
-    """Whether these words of llguidance are about `lexer_states`, which the answers of a grammar
-    come to together."""
-    return "too many states" in reason
+def is_of_all_answers(reason: str) -> bool:
+    """Whether these words of llguidance are about a limit that the answers of a grammar and guesses
+    of them meet together: `lexer_states`, and `step_fuel`, behind which what they share is of no
+    use to any of them."""
+    return "too many states" in reason or "too many expressions constructed" in reason
 
 
 NO_TEXT = "no text belongs to it"

@@ -23,6 +23,8 @@ from headrace.structured.json_schema.grammar import (
     spaced_by,
 )
 from headrace.structured.lark import checked_lark
+from headrace.structured.limits import DEFAULT as LIMITS
+from headrace.structured.rules import check_rules
 from headrace.structured.structural_tag import of_structural_tag
 
 CONFLICT = "several_grammars"
@@ -186,12 +188,19 @@ def _grammar(value: Any, param: str) -> Grammar:
     """vLLM's: Lark, or the notation of llama.cpp, which vLLM calls EBNF."""
     text = _string(value, param)
     if _LARK.search(text) and "::=" not in text:
-        return Grammar("lark", checked_lark(text, param))
-    return Grammar("lark", lark_of(text, param))
+        return _lark(checked_lark(text, param), param)
+    return _lark(lark_of(text, param), param)
 
 
 def _gbnf(value: Any, param: str) -> Grammar:
-    return Grammar("lark", lark_of(_string(value, param), param))
+    return _lark(lark_of(_string(value, param), param), param)
+
+
+def _lark(text: str, param: str) -> Grammar:
+    grammar = Grammar("lark", text)
+    LIMITS.check_size(grammar, param)
+    check_rules(text, param)
+    return grammar
 
 
 def _llama_grammar(value: Any, param: str) -> Grammar | None:

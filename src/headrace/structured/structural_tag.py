@@ -33,6 +33,7 @@ from headrace.structured.grammar import Grammar
 from headrace.structured.json_schema.grammar import INVALID_VALUE, UNSUPPORTED, of_schema
 from headrace.structured.json_schema.runs import forced_by_schema
 from headrace.structured.limits import GRAMMAR_TOO_LARGE
+from headrace.structured.rules import check_rules
 
 MAX_PARTS = 2000
 """Of a whole tag."""
@@ -140,8 +141,10 @@ class _Reading:
     def _grammar(self, part: dict[str, Any], param: str, ends: tuple[str, ...]) -> _Part:
         _check_keys(part, {"type", "grammar"}, param)
         text = _text(part, "grammar", param)
+        lark = lark_of(text, f"{param}.grammar")
+        check_rules(lark, f"{param}.grammar")
         # What follows in rules that a client wrote is not written out: composition.UNFORCED.
-        return _Part(self.rules.part(Grammar("lark", lark_of(text, f"{param}.grammar"))), FREE)
+        return _Part(self.rules.part(Grammar("lark", lark)), FREE)
 
     def _json_schema(self, part: dict[str, Any], param: str, ends: tuple[str, ...]) -> _Part:
         _check_keys(part, {"type", "json_schema", "style"}, param)

@@ -14,6 +14,7 @@ from headrace.engine.grammars import store
 from headrace.engine.grammars.pace import Pace
 from headrace.engine.request import State
 from headrace.errors import RequestError
+from headrace.structured.compile import CompiledGrammar, GrammarTokenizer, compile_grammar
 from headrace.structured.grammar import Grammar
 from headrace.structured.vocabulary import Vocabulary
 from tests.engine.expected import answer
@@ -182,18 +183,40 @@ def test_a_grammar_beyond_a_limit_is_the_requests_own_fault() -> None:
     assert last.error is not None and "max is 256" in last.error
 
 
-def test_a_grammar_that_failed_an_answer_is_not_kept_for_the_next() -> None:
-    # How much a matcher may hold does not depend on the request alone: drafts are read as well.
-    core = core_with_text(speculative_config="none")
+@pytest.mark.parametrize(
+    "speculation",
+    ["none", *(pytest.param(each, marks=pytest.mark.long) for each in ("ngram", "suffix"))],
+)
+def test_a_grammar_that_failed_an_answer_is_not_kept_for_the_next(speculation: str) -> None:
+    """Each answer ends at the same token, with drafts or without."""
+    core = core_with_text(speculative_config=speculation)
     grammar = regex("([ab]|[a-h]{1,300}){0,20000}-")
     for name in ("first", "second"):
         core.submit(submit(name, prompt(5), grammar=grammar, max_tokens=200, temperature=1.0,
                            seed=1, logit_bias={CHARACTERS.index("-"): -100.0}))  # fmt: skip
         drained = drain(core)[name]
         assert drained.outputs[-1].error_code == "grammar_too_large", drained.outputs[-1].error
-        if name == "first":
-            written = drained.token_ids
-    assert drained.token_ids == written and len(written) > 10
+        assert len(drained.token_ids) == 121
+
+
+def test_a_refused_grammar_is_compiled_once_for_all_its_requests(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compiled: list[str] = []
+
+    def counted(grammar: Grammar, tokenizer: GrammarTokenizer) -> CompiledGrammar:
+        compiled.append(grammar.text)
+        return compile_grammar(grammar, tokenizer)
+
+    monkeypatch.setattr("headrace.structured.compile.compile_grammar", counted)
+    core = core_with_text()
+    errors = []
+    for name in "abc":
+        core.submit(submit(name, prompt(5), grammar=regex("(")))
+        errors.append(drain(core)[name].outputs[-1].error)
+    assert compiled == ["("]
+    assert len({*errors}) == 1
+    assert "cannot be compiled" in (errors[0] or "")
 
 
 def test_a_model_without_text_refuses_a_grammar_at_once() -> None:

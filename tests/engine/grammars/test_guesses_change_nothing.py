@@ -1,7 +1,8 @@
 """Guesses change no verdict, no mask and no error, however small the limits of states and items.
 
-They may change where a limit of expressions (`step_fuel`) is met: those that a guess came to are at
-hand for the answer, which then takes less of its limit for one token.
+Of the limit of expressions (`step_fuel`) they have no answer end that would go on without them. It
+may go on where it would end: those that a guess came to are at hand for the answer, which then
+takes less of its limit for one token.
 """
 
 from __future__ import annotations
@@ -68,3 +69,73 @@ def test_an_answer_is_the_same_with_and_without_guesses(name: str) -> None:
             for _ in range(2)
         )
         check_answer(alone, guessed, random.Random(seed))
+
+
+EXPENSIVE = Grammar("regex", "a{3}(.*a.{9}){3}z")
+LITTLE_FUEL = GrammarLimits(step_fuel=300)
+EXPENSIVE_AT = 12
+"""The token of an answer of a's whose mask takes more than that."""
+TOO_MUCH = "the grammar cannot be followed: lexer error: too many expressions constructed"
+
+
+def ending(constraint: Constraint, drafts: list[int], most: int = 40) -> tuple[int, str, str]:
+    """Where an answer of a's ends, guessed at with the same drafts at each token, and how."""
+    token_ids = list(PROMPT)
+    for place in range(most):
+        looks = constraint.look_along(token_ids, drafts)
+        assert all(look.verdict != "failed" for look in looks[1:])
+        if looks[0].verdict != "open":
+            return place, looks[0].verdict, looks[0].error
+        token_ids.append(0)
+        constraint.take(token_ids)
+    return most, "open", ""
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 5, 8])
+def test_a_grammar_that_takes_too_much_at_a_token_fails_there_whatever_is_guessed(
+    count: int,
+) -> None:
+    tokenizer = GrammarTokenizer(VOCABULARY)
+    compiled = compile_grammar(EXPENSIVE, tokenizer, LITTLE_FUEL)
+    guessed = constraint_with(compiled, tokenizer)
+    assert ending(guessed, [0] * count) == (EXPENSIVE_AT, "failed", TOO_MUCH)
+    assert guessed.error_code == "grammar_too_large"
+
+
+def test_an_answer_that_took_too_much_ends_no_other_of_its_grammar() -> None:
+    tokenizer = GrammarTokenizer(VOCABULARY)
+    compiled = compile_grammar(EXPENSIVE, tokenizer, LITTLE_FUEL)
+    failing, other = (constraint_with(compiled, tokenizer) for _ in range(2))
+    token_ids = [*PROMPT, 0, 0, 0, 0]
+    assert other.look(token_ids).verdict == "open"
+    assert ending(failing, [])[1] == "failed"
+    assert compiled.is_full
+    alone = constraint_with(compile_grammar(EXPENSIVE, tokenizer, LITTLE_FUEL), tokenizer)
+    for _ in range(4, EXPENSIVE_AT):
+        assert alone.verdict == "open"
+        assert shown(other.look(token_ids)) == shown(alone.look(token_ids))
+        token_ids.append(0)
+    assert shown(other.look(token_ids)) == shown(alone.look(token_ids))
+    assert (other.verdict, other.error) == ("failed", TOO_MUCH)
+
+
+@pytest.mark.long
+def test_no_guess_has_an_answer_end_for_what_it_took() -> None:
+    tokenizer = GrammarTokenizer(VOCABULARY)
+    for seed in range(12):
+        rng = random.Random(seed)
+        limits = GrammarLimits(step_fuel=rng.choice((200, 300, 400, 800)))
+        alone, guessed = (
+            constraint_with(compile_grammar(EXPENSIVE, tokenizer, limits), tokenizer)
+            for _ in range(2)
+        )
+        token_ids = list(PROMPT)
+        for _ in range(30):
+            expected = shown(alone.look(token_ids))
+            drafts = [rng.choice((0, 0, 1)) for _ in range(rng.randrange(9))]
+            found = shown(guessed.look_along(token_ids, drafts)[0])
+            if expected[0] != "open":
+                assert found[0] == "open" or found == expected
+                break
+            assert found == expected
+            token_ids.append(0 if len(token_ids) < 6 or rng.random() < 0.8 else 1)

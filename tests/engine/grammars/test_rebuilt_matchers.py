@@ -145,6 +145,7 @@ def test_a_limit_at_a_guess_is_unknown_and_ends_all_guesses() -> None:
         assert len(text) < 3000, "no limit was met"
     assert not constraint.takes_guesses
     alone = constraint_with(compile_grammar(MANY_ITEMS, tokenizer), tokenizer)
+    assert {*told(alone, text)} == {"open"}  # token by token: each has a limit of its own
     while (look := constraint.look_along(text, [0])[0]).verdict == "open":
         assert alone.look(text).verdict == "open"
         text.append(0)

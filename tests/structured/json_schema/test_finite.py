@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from headrace.errors import RequestError
-from headrace.structured.compile import validate
 from headrace.structured.json_schema import finite
 from headrace.structured.json_schema.grammar import of_schema
 from headrace.structured.json_schema.walk import check_schema
+from headrace.structured.validity import validate
 from tools.structured.language import Language
 
 NAMES = ("a", "items")  # one of them is a keyword's

@@ -115,6 +115,40 @@ def test_a_format_of_texts_that_is_not_enforced_is_refused(schema: dict[str, Any
     assert "int32" in str(refused.value)
 
 
+OF_PYDANTIC = (
+    "base64", "base64url", "binary", "color", "date", "date-time", "directory-path", "duration",
+    "email", "file-path", "fraction", "ipv4", "ipv4interface", "ipv4network", "ipv6",
+    "ipv6interface", "ipv6network", "ipvanyaddress", "ipvanyinterface", "ipvanynetwork",
+    "json-string", "multi-host-uri", "name-email", "password", "path", "regex", "time", "uri",
+    "uuid", "uuid1", "uuid3", "uuid4", "uuid5", "uuid6", "uuid7", "uuid8", "zoneinfo",
+)  # fmt: skip
+"""All that model_json_schema writes, of pydantic 2.14."""
+FREE = {"binary", "directory-path", "file-path", "password", "path"}
+HELD = {"date", "date-time", "duration", "email", "ipv4", "ipv6", "time", "uri", "uuid"}
+
+
+@pytest.mark.parametrize("form", OF_PYDANTIC)
+def test_a_format_of_pydantic_is_held_or_any_text_or_refused(form: str) -> None:
+    nullable = {"anyOf": [{"type": "string", "format": form}, {"type": "null"}]}
+    schema = {"type": "object", "properties": {"a": nullable}, "required": ["a"]}
+    if form not in FREE | HELD:
+        with pytest.raises(RequestError, match=f"#/properties/a/anyOf/0/format is '{form}'; "):
+            check_schema(schema, "schema")
+        return
+    language = Language(of_schema(schema, "schema"))
+    assert language.error == ""
+    assert language.has_value({"a": None})
+    assert not language.has_value({"a": 1})
+    texts = [text for text in ("", "../é?*", "  \n") if language.has_value({"a": text})]
+    assert len(texts) == (3 if form in FREE else 0)
+
+
+def test_a_text_of_a_free_format_has_what_else_is_said_of_it() -> None:
+    schema = {"type": "string", "format": "path", "maxLength": 3, "pattern": "^/"}
+    language = Language(of_schema(schema, "schema"))
+    assert [text for text in ("/", "/ab", "/abc", "a") if language.has_value(text)] == ["/", "/ab"]
+
+
 @pytest.mark.parametrize("types", ["integer", "number"])
 @pytest.mark.parametrize(
     "bounds",

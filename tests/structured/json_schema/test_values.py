@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from headrace.errors import RequestError
-from headrace.structured.compile import validate
 from headrace.structured.json_schema.grammar import closed_schema, of_schema
 from headrace.structured.json_schema.keywords import VALUES
 from headrace.structured.json_schema.walk import UNSUPPORTED, check_schema
+from headrace.structured.validity import validate
 from tests.structured.matching import Language
 
 WRONG: dict[str, list[Any]] = {

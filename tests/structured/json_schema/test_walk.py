@@ -53,6 +53,42 @@ def test_a_reference_may_have_characters_that_no_uri_has(name: str) -> None:
     assert not language.has_value(["s"])
 
 
+@pytest.mark.parametrize("reference", ["", "#", "#%2Fproperties%2Fa", "#/properties/%61"])
+def test_a_reference_to_the_whole_or_within_it_may_be_encoded_throughout(reference: str) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"a": {"type": ["array", "null"]}, "b": {"$ref": reference}},
+        "additionalProperties": False,
+    }
+    language = Language(of_schema(schema, "schema"))
+    assert language.has_value({"b": {"b": {}}}) == (reference in ("", "#"))
+    assert language.has_value({"b": None}) == (reference not in ("", "#"))
+
+
+@pytest.mark.parametrize(
+    ("reference", "flaw"),
+    [
+        ("#/$defs/%zz", "'%zz' is not a byte in percent-encoding; write % as %25"),
+        ("#/$defs/a%", "'%' is not a byte in percent-encoding"),
+        ("#/$defs/%4", "'%4' is not a byte"),
+        ("#/$defs/a%\n0", r"'%\n0' is not a byte"),
+        ("#/$defs/%C3", "what is percent-encoded in it is not UTF-8"),
+        ("#/$defs/%ED%A0%80", "is not UTF-8"),
+        ("#/$defs/a~2", "'~2' is not an escape of a pointer; write ~ as ~0"),
+        ("#/$defs/a%7E", "'~' is not an escape"),
+    ],
+)
+def test_a_malformed_reference_is_refused_though_a_definition_is_called_so(
+    reference: str, flaw: str
+) -> None:
+    names = {reference.removeprefix("#/$defs/"): {}, "a": {}, "a~2": {}, "a~": {}}
+    error = _refusal({"items": {"$ref": reference}, "$defs": names})
+    assert error.code == "invalid_schema"
+    assert f"'$ref' is {reference!r}, which is not a pointer: " in str(error)
+    assert flaw in str(error)
+    assert str(error).endswith(", at #/items/$ref")
+
+
 def test_the_names_of_properties_are_not_rewritten_in_references() -> None:
     inner = {"properties": {"patternProperties": {"properties": {"a.b": {"type": "integer"}}}}}
     schema = {**inner, "items": {"$ref": "#/properties/patternProperties/properties/a.b"}}

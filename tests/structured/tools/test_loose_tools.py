@@ -12,9 +12,9 @@ from headrace.answer_formats.formats import CALL_FORMATS, AnswerFormat, call_for
 from headrace.conversation.answer_grammar import held_to
 from headrace.errors import RequestError
 from headrace.protocol.openai.tools import FunctionDefinition, ToolChoice, ToolDefinition
-from headrace.structured.compile import validate
 from headrace.structured.grammar import Grammar
 from headrace.structured.grammar_checks import GrammarChecks
+from headrace.structured.validity import validate
 from tests.structured.matching import Language
 
 
@@ -140,25 +140,28 @@ def test_a_malformed_schema_leaves_arguments_free_unless_its_tool_is_strict(
 def test_schemas_of_tools_are_compiled_once_for_all_requests(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    compiled: list[str] = []
+    compiled: list[Grammar] = []
 
     def counted(grammar: Grammar, *, param: str) -> None:
-        compiled.append(param)
+        compiled.append(grammar)
         validate(grammar, param=param)
 
-    monkeypatch.setattr("headrace.structured.compile.validate", counted)
+    monkeypatch.setattr("headrace.structured.validity.validate", counted)
     apart = {"properties": {"p": {"oneOf": [{"type": "null"}, {"type": "integer"}]}}}
     overlapping = {"properties": {"p": {"oneOf": [{"type": "string"}, LONG]}}}
     checks = GrammarChecks()
     tools = (tool("f", apart), tool("g", overlapping))
     first = required("hermes", *tools, checks=checks)
-    assert compiled == ["tools[0].function.parameters", "tools[1].function.parameters"]
-    assert required("hermes", *tools, checks=checks) == first
     assert len(compiled) == 2
-    # What is known of a tool that is not strict is not what a strict one is refused for.
-    with pytest.raises(RequestError) as caught:
-        required("hermes", tool("g", overlapping, strict=True), checks=checks)
-    assert caught.value.param == "tools[0].function.parameters"
+    assert required("hermes", *tools, checks=checks) == first
+    # A strict tool is refused for what is known of one that is not, each time by its own name.
+    for index in (0, 1):
+        with pytest.raises(RequestError, match="'oneOf' at #/properties/p/oneOf is ") as caught:
+            strict = tool("g", overlapping, strict=True)
+            required("hermes", *[tool("f", apart)] * index, strict, checks=checks)
+        assert caught.value.param == f"tools[{index}].function.parameters"
+        assert str(caught.value).startswith(f"tools[{index}].function.parameters: the keyword ")
+    assert len(compiled) == 2
 
 
 def test_alternatives_that_cannot_overlap_are_held() -> None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Literal
 
 import jsonschema_rs
-import numpy as np
 import pytest
 
 from headrace.answer_formats.call_syntax import HarmonyCalls, TaggedCalls
@@ -31,12 +29,11 @@ from headrace.answer_formats.parser import AnswerParser
 from headrace.embedded import embedded_model
 from headrace.engine.grammars.vocabulary import vocabulary_maker
 from headrace.errors import RequestError
-from headrace.structured.compile import compile_grammar, validate
+from headrace.structured.compile import compile_grammar
 from headrace.structured.grammar import Grammar
 from headrace.structured.tools.call_grammar import CallableTool, tool_call_grammar
 from headrace.weights.open import open_checkpoint
 from tests.answer_formats.cuts import merged
-from tests.structured.matching import Language
 from tests.structured.walking import Walker, special_of, walker_over_bytes
 from tools.structured.language import byte_tokenizer
 
@@ -297,55 +294,6 @@ def test_equal_tools_give_an_equal_grammar(name: str) -> None:
     assert grammar(name) == grammar.__wrapped__(name)
 
 
-def held(name: str, schema: dict[str, Any], **options: Any) -> Grammar:
-    tool = CallableTool(name="f", parameters=schema, param="tools[2].function", **options)
-    return tool_call_grammar(
-        AnswerFormat(call_format(name)), [tool], choice="required", parallel=False, opened=False,
-        special={},
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize("name", ["hermes", "qwen3_coder", "pythonic", "harmony"])
-def test_what_no_grammar_enforces_of_a_tool_is_refused_with_its_place(name: str) -> None:
-    with pytest.raises(RequestError) as caught:
-        held(name, {"properties": {"a": {"type": "array", "uniqueItems": True}}})
-    assert caught.value.param == "tools[2].function.parameters"
-    assert caught.value.code == "unsupported_schema"
-    assert "#/properties/a/uniqueItems" in str(caught.value)
-    validate(held(name, {"properties": {"a": {"uniqueItems": True}}}, strict=False))
-
-
-@pytest.mark.parametrize(
-    ("name", "schema"),
-    [
-        ("qwen3_coder", {"properties": {"a>b": {}}}),
-        ("qwen3_coder", {"anyOf": [{}]}),
-        ("qwen3_coder", {"properties": {"a": {"type": "string", "pattern": "(^a|b)c"}}}),
-        ("qwen3_coder", {"properties": {"a": {"const": "x</parameter>"}}}),
-        ("pythonic", {"properties": {"a b": {}}}),
-        ("pythonic", {"required": ["a"], "properties": {"a": False}}),
-    ],
-)
-def test_what_a_format_cannot_write_is_refused(name: str, schema: dict[str, Any]) -> None:
-    with pytest.raises(RequestError) as caught:
-        held(name, schema)
-    assert caught.value.param == "tools[2].function.parameters"
-    assert caught.value.code == "unsupported_schema"
-
-
-def test_arguments_that_could_be_no_object_are_refused_or_held_to_one() -> None:
-    for kinds in ("string", ["null", "array"]):
-        with pytest.raises(RequestError, match="the keyword 'type' at #/type") as caught:
-            held("hermes", {"type": kinds})
-        assert caught.value.code == "unsupported_schema"
-    with pytest.raises(RequestError, match="no value satisfies the keyword"):
-        validate(held("hermes", {"const": 1}))
-    language = Language(held("hermes", {"type": ["object", "null"]}))
-    head = '<tool_call>\n{"name": "f", "arguments": '
-    assert language.has(head + "{}}\n</tool_call>")
-    assert not language.has(head + "null}\n</tool_call>")
-
-
 @pytest.mark.parametrize("bad", ["", "a b", "1a", "a" * 300, "ä", "a<b"])
 def test_a_name_that_cannot_be_written_is_refused(bad: str) -> None:
     with pytest.raises(RequestError, match=r"tools\[0\]\.function\.name") as caught:
@@ -354,118 +302,6 @@ def test_a_name_that_cannot_be_written_is_refused(bad: str) -> None:
             choice="required", parallel=False, opened=False, special={},
         )  # fmt: skip
     assert caught.value.param == "tools[0].function.name"
-
-
-COLOUR = {"type": "string", "enum": ["red", "null", "3"]}
-TEXTS: dict[str, tuple[dict[str, Any], list[str], list[str]]] = {
-    "string": ({"type": "string"}, ["", "a <b>\n", '"', "3"], []),
-    "short": ({"type": "string", "maxLength": 3, "minLength": 1}, ["ab", "</p"], ["abcd", ""]),
-    "pattern": ({"type": "string", "pattern": "^a/[0-9]+$|x"}, ["a/12", "oxo"], ["a/", "ba/1"]),
-    "hostname": ({"type": "string", "format": "hostname"}, ["a.b-c"], ["-a", "a..b"]),
-    "date": ({"type": "string", "format": "date"}, ["2024-02-29"], ["2023-02-29", "x"]),
-    "enum": (COLOUR, ["red", "null", "3"], ["blue"]),
-    "optional": ({"anyOf": [{"type": "string"}, {"type": "null"}]}, ["a", "null", "None"], []),
-    "number or text": ({"anyOf": [{"type": "integer", "minimum": 5}, {"type": "string"}]},
-                       ["7", "text", ""], ["3", "-1"]),
-    "mixed": ({"enum": [1, "1", "b", None]}, ["1", "b", "null"], ["2", "c"]),
-    "referred": ({"$ref": "#/$defs/colour"}, ["red"], ["null", "3", "blue"]),
-    "anything": ({}, ["a", "3", '{"a": 1}', "true"], []),
-    "list": ({"type": "array", "items": {"type": "string"}}, ["[]", '["</parameter>"]'], ["a"]),
-    "flag": ({"type": "boolean"}, ["true", "false"], ["True", "yes"]),
-    "number": ({"type": "number"}, ["1.5", "-3"], ["1e5", "x"]),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("kind", TEXTS)
-def test_values_between_tags_are_those_of_their_schema_as_the_parser_reads_them(kind: str) -> None:
-    inner, valid, invalid = TEXTS[kind]
-    schema = {
-        "type": "object",
-        "$defs": {"colour": COLOUR},
-        "properties": {"a": inner},
-        "required": ["a"],
-    }
-    language = Language(held("qwen3_coder", schema))
-    assert language.error == ""
-    format = AnswerFormat(call_format("qwen3_coder"))
-    for value in (*valid, *invalid):
-        text = (
-            f"<tool_call>\n<function=f>\n<parameter=a>\n{value}\n</parameter>\n</function>\n"
-            "</tool_call>"
-        )
-        assert language.has(text) == (value in valid), value
-        if value not in valid:
-            continue
-        parser = AnswerParser(format, tools={"f": schema})
-        (call,) = joined([*parser.feed(text), *parser.finish()]).calls
-        assert call.fault == ""
-        assert jsonschema_rs.is_valid(schema, json.loads(call.arguments)), call.arguments
-
-
-def test_arguments_in_python_have_its_words() -> None:
-    schema = {
-        "properties": {
-            "flags": {"type": "array", "items": {"type": "boolean"}},
-            "note": {"type": ["string", "null"]},
-            "mode": {"enum": ["fast", True, None, {"a": False}]},
-        }
-    }
-    language = Language(held("pythonic", schema))
-    for arguments in ("", "flags=[True, False]", "note=None", 'note="x", mode={"a": False}',
-                      "flags=[], mode=None", 'mode="fast"'):  # fmt: skip
-        assert language.has(f"[f({arguments})]"), arguments
-    for arguments in ("flags=[true]", "note=null", "mode=false", "note=None flags=[]", ", "):
-        assert not language.has(f"[f({arguments})]"), arguments
-
-
-HOSTILE_SCHEMAS = {
-    "2^31 repeats": {"properties": {"a": {"type": "string", "pattern": "a{2147483647}"}}},
-    "nested repeats": {
-        "properties": {"a": {"type": "string", "pattern": "((a{1,99}){1,99}){9,99}"}}
-    },
-    "catastrophic": {"properties": {"a": {"type": "string", "pattern": "^(a+)+(a|aa)*b{500}$"}}},
-    "2^31 characters": {"properties": {"a": {"type": "string", "minLength": 2**31}}},
-    "large enum": {"properties": {"a": {"enum": [f"value {i}" for i in range(50_000)]}}},
-    "large const": {"properties": {"a": {"const": "x" * 1_000_000}}},
-    "self reference": {"properties": {"a": {"$ref": "#/properties/a"}}},
-    "references in a ring": {"properties": {"a": {"$ref": "#/$defs/b"}},
-                             "$defs": {"b": {"$ref": "#/$defs/c"}, "c": {"$ref": "#/$defs/b"}}},
-    "many properties": {"properties": {f"p{i}": {"type": "string"} for i in range(20_000)}},
-    "deep": json.loads('{"properties": {"a": ' * 60 + "{}" + "}}" * 60),
-    "deeper": json.loads('{"properties": {"a": ' * 300 + "{}" + "}}" * 300),
-    "unions of unions": {
-        "properties": {"a": json.loads('{"anyOf": [' * 20 + "{}, {}" + "]}" * 20)}
-    },
-    "doubling references": {
-        "properties": {"a": {"$ref": "#/$defs/d0"}},
-        "$defs": {f"d{i}": {"anyOf": [{"$ref": f"#/$defs/d{i + 1}"}] * 2} for i in range(40)}
-        | {"d40": {"type": "string"}},
-    },
-    "fewer doubling references": {
-        "properties": {"a": {"$ref": "#/$defs/d0"}},
-        "$defs": {f"d{i}": {"anyOf": [{"$ref": f"#/$defs/d{i + 1}"}] * 2} for i in range(25)}
-        | {"d25": {"type": "string"}},
-    },
-}  # fmt: skip
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", ["hermes", "qwen3_coder", "pythonic", "gemma4", "minimax_m3"])
-@pytest.mark.parametrize("hostile", HOSTILE_SCHEMAS)
-def test_a_hostile_tool_is_refused_or_compiles_in_bounded_time(name: str, hostile: str) -> None:
-    begun_s = time.process_time()
-    try:
-        grammar = held(name, HOSTILE_SCHEMAS[hostile])
-        compiled = compile_grammar(grammar, walker_over_bytes().tokenizer)
-        words = np.zeros(9, np.uint32)
-        compiled.matcher().unsafe_compute_mask_ptr(words.ctypes.data, words.nbytes)
-    except RequestError as error:
-        assert error.code in (
-            "invalid_grammar", "grammar_too_large", "unsupported_schema", "schema_too_large",
-            "invalid_schema",
-        )  # fmt: skip
-        assert len(str(error)) < 1000
-    assert time.process_time() - begun_s < 3
 
 
 @pytest.mark.long

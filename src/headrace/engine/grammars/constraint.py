@@ -2,9 +2,9 @@
 
 A state of the grammar is a function of the request's output tokens and of nothing else
 (matcher_reader.py), so bits do not depend on the batch, on preemption, on chunks or on drafts. Nor
-does it depend on them whether a limit is met: where the answers of a grammar, and guesses of them,
-together came to as many states as one may, a request goes on with a grammar of its own, which reads
-its own tokens and no guess.
+do they have it meet a limit: where the answers of a grammar, and guesses of them, together came to
+as many states as one may, or one of them took more than a token may, a request goes on with a
+grammar of its own, which reads its own tokens and no guess.
 
 Where the grammar leaves one token, llguidance's mask has that bit alone: the token by which the
 model's tokenizer writes the text that has to follow. `forced` gives those tokens one after another,
@@ -26,7 +26,7 @@ from headrace.structured.limits import (
     INVALID_GRAMMAR,
     NO_TEXT,
     is_beyond_a_limit,
-    is_of_states,
+    is_of_all_answers,
     is_without_text,
 )
 
@@ -133,7 +133,8 @@ class Constraint:
     def look_along(self, token_ids: Sequence[int], drafts: Sequence[int]) -> list[Look]:
         """What may follow a text, and after each of the drafts, which are guesses; never raises."""
         looks = [self.look(token_ids)]
-        if self.verdict == "open" and self.takes_guesses:
+        if self.verdict == "open" and self.takes_guesses and drafts:
+            self.reader.grammar.has_read_guesses = True
             try:
                 self._look_along(self.reader.at(token_ids), drafts, looks)
             except BaseException as error:  # a panic of Rust code is not an Exception
@@ -152,6 +153,7 @@ class Constraint:
             return self._own()
         if not self.takes_guesses:
             return UNKNOWN
+        self.reader.grammar.has_read_guesses = True
         try:
             return self._look(self.reader.at(token_ids, guesses), 0, is_own=False)
         except BaseException:  # a panic of Rust code is not an Exception
@@ -263,10 +265,10 @@ class Constraint:
         self.rewind()
 
     def _goes_apart(self) -> bool:
-        """Where the last failure was that the answers of the grammar came to as many states as one
-        may: open again, with a grammar of its own. Once, so that a request fails where its own
-        answer comes to so many, whatever others came to."""
-        if self.reader.is_apart or not is_of_states(self.error):
+        """Where the last failure may be that of other answers of the grammar, or of a guess: open
+        again, with a grammar of its own. Once, so that a request fails where its own answer meets
+        the limit, whatever others met."""
+        if self.reader.is_apart or self.reader.is_alone or not is_of_all_answers(self.error):
             return False
         self.takes_guesses = False
         try:
@@ -282,7 +284,7 @@ class Constraint:
 
     def _failed(self, reason: str, *, is_own: bool) -> Look:
         if not is_own:
-            if is_of_states(reason) and not self.reader.is_apart:
+            if is_of_all_answers(reason) and not self.reader.is_apart:
                 raise RefusedError(reason)
             self.rewind()  # a matcher that met a limit at a guess takes nothing any more
             self.takes_guesses = False

@@ -29,6 +29,7 @@ class MatcherReader:
     def __init__(self, grammar: CompiledGrammar, *, num_prompt: int, num_words: int) -> None:
         """num_words: in a row of llguidance's masks."""
         self.grammar = grammar
+        grammar.num_answers += 1
         self.is_apart = False
         """Whether that is of this request alone, since the one it had was full."""
         self.consume: Callable[[LLMatcher, int], bool] | None = None
@@ -92,6 +93,11 @@ class MatcherReader:
         self._matcher = None
         self._num_read = 0
         self._ahead = []
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether the grammar has read nothing but this text."""
+        return self.grammar.num_answers == 1 and not self.grammar.has_read_guesses
 
     def go_apart(self) -> None:
         """Take a grammar of the request's own, with no states in it yet."""

@@ -96,13 +96,15 @@ class Grammars:
         return [(request, self._settle(request, self._waiting.pop(request))) for request in done]
 
     def _settle(self, request: Request, future: Future[CompiledGrammar]) -> HeadraceError | None:
-        try:
+        # Not raised, since each time would add to the trace of one that is kept.
+        error = future.exception()
+        if error is None:
             self._constrain(request, future.result())
-        except HeadraceError as error:
+            return None
+        if isinstance(error, HeadraceError):
             return error
-        except Exception as error:  # a fault of compiling ends this request and no other
-            return HeadraceError(f"{type(error).__name__} in the engine: {error}")
-        return None
+        # A fault of compiling ends this request and no other.
+        return HeadraceError(f"{type(error).__name__} in the engine: {error}")
 
     def _constrain(self, request: Request, compiled: CompiledGrammar) -> None:
         assert self._tokenizer is not None, "it was compiled with it"
@@ -151,6 +153,9 @@ class Grammars:
 
 
 def _is_usable(done: Future[CompiledGrammar]) -> bool:
-    """Whether matchers can be had of it: whatever an error was may be over, as the vocabulary's
-    file being away, and of a grammar that is full no answer can be written."""
-    return done.exception() is None and not done.result().is_full
+    """Whether it is what compiling again would come to: not an error that may be over, as the
+    vocabulary's file being away, nor a grammar that is full, of which no answer can be written."""
+    error = done.exception()
+    if error is None:
+        return not done.result().is_full
+    return isinstance(error, RequestError)

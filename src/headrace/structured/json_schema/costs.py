@@ -7,12 +7,18 @@ of all that have to hold at once exist is looked for in time that doubles with e
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
+from headrace.errors import shown
+
 Pointer = tuple[str, ...]
+
+_NOT_A_BYTE = re.compile(r"%(?![0-9A-Fa-f]{2}).{0,2}", re.DOTALL)
+_NOT_AN_ESCAPE = re.compile(r"~(?![01]).?", re.DOTALL)
 
 _IN_FRAGMENT = "!$&'()*+,;=:@/?"
 """Beside letters, digits and -._~, what the fragment of a URI may have as it is (RFC 3986)."""
@@ -114,8 +120,23 @@ def _beside(
                 yield ("all" if keyword == "allOf" else keyword), at
 
 
+def flaw_of(reference: str) -> str | None:
+    """Why a reference within a schema is not a JSON pointer as the fragment of a URI (RFC 6901, 3
+    and 6; RFC 3986, 2.1); None where it is one. Characters that a URI would have encoded are taken
+    as they are."""
+    if (found := _NOT_A_BYTE.search(reference)) is not None:
+        return f"{shown(found[0])} is not a byte in percent-encoding; write % as %25"
+    try:
+        pointer = unquote(reference[1:], errors="strict")
+    except UnicodeDecodeError:
+        return "what is percent-encoded in it is not UTF-8"
+    if (found := _NOT_AN_ESCAPE.search(pointer)) is not None:
+        return f"{shown(found[0])} is not an escape of a pointer; write ~ as ~0"
+    return None
+
+
 def target_of(reference: str) -> Pointer:
-    """The place that a reference within a schema (#/...) names."""
+    """The place that a reference within a schema ("", "#" or "#/...") names."""
     steps = unquote(reference[1:]).split("/")[1:]
     return tuple(step.replace("~1", "/").replace("~0", "~") for step in steps)
 

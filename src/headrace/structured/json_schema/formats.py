@@ -16,7 +16,12 @@ from headrace.structured.json_schema.patterns import rewritten
 FORMATS = frozenset(
     {"date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uri", "uuid"}
 )
-"""Formats of texts that are enforced; any other of a text is refused."""
+"""Formats of texts that are enforced."""
+
+ANY_TEXT = frozenset({"binary", "directory-path", "file-path", "password", "path"})
+"""Formats whose meaning is about what a text is for, or about a disk, and leaves its characters
+free: annotations. pydantic writes them of SecretStr, Path, FilePath and bytes. Any other format of
+a text is refused."""
 
 _RANGES: Mapping[str, tuple[int, int] | None] = {
     **{f"int{bits}": (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for bits in (8, 16, 32)},
@@ -68,7 +73,7 @@ def settle_format(schema: dict[str, Any]) -> bool:
     if form in _RANGES and types & {"integer", "number"}:
         if (ends := _RANGES[form]) is not None:
             _bound(schema, *ends)
-    elif "string" in types:
+    elif "string" in types and form not in ANY_TEXT:
         return form in FORMATS
     del schema["format"]
     return True

@@ -16,9 +16,16 @@ from typing import Any
 from headrace.errors import RequestError, shown
 from headrace.structured.forced_text import MAX_FORCED_BYTES
 from headrace.structured.json_schema.bounds import MOST, bring_within_reach
-from headrace.structured.json_schema.costs import Pointer, excess_of, reference_to, target_of
+from headrace.structured.json_schema.costs import (
+    Pointer,
+    excess_of,
+    flaw_of,
+    reference_to,
+    target_of,
+)
 from headrace.structured.json_schema.finite import Values
 from headrace.structured.json_schema.formats import (
+    ANY_TEXT,
     FORMATS,
     NUMBER_FORMATS,
     settle_format,
@@ -216,15 +223,13 @@ class _Walk:
             raise self.refuse(
                 pointer,
                 "format",
-                f"is {shown(schema['format'])}; supported are {', '.join(sorted(FORMATS))}, and "
-                f"of numbers {', '.join(sorted(NUMBER_FORMATS))}",
+                f"is {shown(schema['format'])}; supported are {', '.join(sorted(FORMATS))}, as any "
+                f"text {', '.join(sorted(ANY_TEXT))}, and of numbers "
+                f"{', '.join(sorted(NUMBER_FORMATS))}",
             )
         self._check_sizes(pointer, schema)
         if "$ref" in schema:
-            reference = schema["$ref"]
-            if reference != "#" and not reference.startswith("#/"):
-                raise self.refuse(pointer, "$ref", "is not a place within this schema (#/...)")
-            self.references.append(((*pointer, "$ref"), target_of(reference)))
+            self._check_reference((*pointer, "$ref"), schema["$ref"])
 
     def _check_values(self, pointer: Pointer, schema: dict[str, Any]) -> None:
         """Every value is of its keyword's kind, and its containers are copied."""
@@ -348,6 +353,14 @@ class _Walk:
                 code=INVALID_GRAMMAR,
             )
         values.drop_empty()
+
+    def _check_reference(self, at: Pointer, reference: str) -> None:
+        """Of "", which is the whole, and of fragments."""
+        if reference and not reference.startswith(("#/", "#%2F", "#%2f")) and reference != "#":
+            raise self.refuse(at[:-1], "$ref", "is not a place within this schema (#/...)")
+        if (flaw := flaw_of(reference)) is not None:
+            raise self.invalid(at, f"'$ref' is {shown(reference)}, which is not a pointer: {flaw}")
+        self.references.append((at, target_of(reference)))
 
     def _check_references(self) -> None:
         for place, target in self.references:

@@ -115,8 +115,8 @@ def tool_call_grammar(
     Raises RequestError for a tool whose name or schema cannot be written so.
     """
     assert format.calls is not None
-    rules = Composition(special)
     checks = GrammarChecks() if checks is None else checks
+    rules = Composition(special, checks.has_text)
     compiled = [_as_compiled(tool, checks) for tool in _checked(tools)]
     calls = _Calls(rules, compiled, harmony=isinstance(format.calls.syntax, HarmonyCalls))
     layouts = _layouts(format.calls, special)

@@ -20,6 +20,8 @@ from headrace.structured.tools.text_patterns import FORMAT_PATTERNS, anchored
 
 _FIRST_CHARACTERS = {"array": r"\[", "integer": r"0-9\-", "number": r"0-9\-", "object": "{"}
 """As they stand within a class of an expression."""
+_OF_FORM = frozenset({"format", "pattern"})
+"""Keywords beside which it is not plain that a text is left."""
 _WORDS = {"boolean": ("true", "false", "True", "False"), "null": ("null", "None")}
 
 
@@ -93,7 +95,7 @@ class MarkedTexts:
         return f"{begin} {text} {end} | {self._rules.text(self._padding + self._end)}"
 
     def _matched(self, schema: Mapping[str, Any], first: str, words: Sequence[str]) -> str:
-        """A text of some length or form; one expression with its end."""
+        """A text of some length or form; one expression with its end, "" where no text is left."""
         low, high = schema.get("minLength", 0), schema.get("maxLength")
         if not all(isinstance(each, int) and 0 <= each < 1 << 31 for each in (low, high or 0)):
             raise self._refusal("minLength", "is not a number of characters")
@@ -113,7 +115,11 @@ class MarkedTexts:
             parts.append("~" + slashed(rf"\s*({'|'.join(words)})\s*"))
         if not self._bare_lines:
             parts.append("~" + slashed(r"\n(?s:.*)|(?s:.*)\n"))
+        form = f"({' & '.join(parts)})"
+        # A form may have no text but such as would be read as something else, or as the mark.
+        if not (schema.keys().isdisjoint(_OF_FORM) or self._rules.is_matched(form)):
+            return ""
         special = self._rules.before_special(self._end) == ""
         rest = quoted(self._padding + ("" if special else self._end))
-        name = self._rules.rule(f"({' & '.join(parts)}) {rest}", terminal=True)
+        name = self._rules.rule(f"{form} {rest}", terminal=True)
         return f"{name} {self._rules.text(self._end)}" if special else name
