@@ -300,3 +300,16 @@ def test_a_call_that_max_tokens_cut_off_does_not_end_its_conversation(start: Sta
     ):
         answer(server, tools=[WEATHER], **fields)
         assert r'get_weather({"INVALID_JSON": "{\"city\": \"Kö"})' in prompts(server)[-1]
+
+
+def test_hints_of_style_and_service_are_accepted_and_named(start: Start) -> None:
+    server = start(MockEngine(says("a")))
+
+    def named(**fields: Any) -> str | None:
+        reply = server.post("/v1/responses", {"model": MODEL, "input": "x", **fields})
+        assert reply.status_code == 200, reply.text
+        return reply.headers.get("x-ignored-params")
+
+    assert named(text={"verbosity": "low"}) == "text.verbosity"
+    assert named(text={"verbosity": "medium"}, service_tier="auto", user="u") is None
+    assert named(service_tier="flex") == "service_tier"

@@ -1,7 +1,8 @@
 """The fields of each endpoint: the one table of fields that others have and headrace does not.
 
-A row says which values are harmless. A field without such values is refused whenever it is given;
-a field in no table and in no struct is unknown, and unknown fields are accepted and reported.
+A row says which values are harmless, and which are only hints: of style or of service, without
+which the answer serves as well. A field without either is refused whenever it is given; a field in
+no table and in no struct is unknown, and unknown fields are accepted and reported.
 Others are OpenAI (openapi.yaml, August 2026), and vLLM, SGLang (their protocols, 2026) and
 llama-server (its README, 2026), of whose own fields those are here that change what comes out.
 """
@@ -20,6 +21,8 @@ from headrace.protocol.openai.tools import check_tool_shape
 from headrace.protocol.request import Endpoint, Known, Nested
 
 _REFUSED: tuple[object, ...] = ()
+# OpenAI's classes of service beside the ordinary one.
+_TIERS = ("flex", "priority", "scale")
 
 
 def _table(*rows: Known) -> dict[str, Known]:
@@ -43,7 +46,7 @@ _GENERATION = _table(
     Known("return_prompt_text", (False,), "it is not repeated", "`/apply-template`"),
     Known("user", str, "a label of the caller's"),
     Known("metadata", dict, "a label of the caller's"),
-    Known("store", (False,), "nothing is stored"),
+    Known("store", (False,), "completions are not kept", hints=(True,)),
     Known("session_id", str, "a label of the caller's"),
     Known("n_predict", _REFUSED, "", "`max_tokens`"),
     Known("n_probs", (0,), "none", "`logprobs`"),
@@ -77,13 +80,13 @@ _GENERATION = _table(
 CHAT_KNOWN = _GENERATION | _table(
     Known("functions", ([],), "no functions", "`tools`"),
     Known("function_call", ("none", "auto"), "no functions to choose from", "`tool_choice`"),
-    Known("service_tier", ("auto", "default"), "there is one tier"),
+    Known("service_tier", ("auto", "default"), "there is one tier", hints=_TIERS),
     Known("modalities", (["text"],), "text"),
     Known("audio", _REFUSED, ""),
-    Known("prediction", _REFUSED, ""),
+    Known("prediction", _REFUSED, "speculation makes its own guesses", hints=dict),
     Known("web_search_options", _REFUSED, ""),
     Known("moderation", _REFUSED, ""),
-    Known("verbosity", ("medium",), "OpenAI's default"),
+    Known("verbosity", ("medium",), "OpenAI's default", hints=("low", "high")),
     Known("prompt_cache_key", str, "the prefix cache finds equal prompts without it"),
     Known("prompt_cache_retention", str, "blocks are evicted least recently used first"),
     Known("prompt_cache_options", dict, "blocks are evicted least recently used first"),
@@ -118,7 +121,7 @@ TOKENIZE_KNOWN = _TEMPLATE_KNOWN | _table(
 )
 
 STREAM_OPTIONS_KNOWN = _table(
-    Known("include_obfuscation", (False,), "events are not padded"),
+    Known("include_obfuscation", (False,), "events are not padded", hints=(True,)),
 )
 
 MESSAGE_KNOWN = _table(

@@ -17,7 +17,7 @@ from headrace.engine.limits import check_ranges
 from headrace.errors import RequestError, shown
 from headrace.protocol.neutral.call import ChatCall, HostedTool, Message, Tool
 from headrace.protocol.neutral.dialect import ClientSide
-from headrace.protocol.neutral.losses import Losses, has_meaning, losses, opaque_loss
+from headrace.protocol.neutral.losses import FieldPaths, Losses, has_meaning, losses, opaque_loss
 from headrace.protocol.neutral.part import (
     Media,
     Opaque,
@@ -115,7 +115,7 @@ def chat_request(
     taken: fields of the call's extra that somebody else honours.
     """
     _refuse_hosted_tools(call)
-    written = _Writer(taken)
+    written = _Writer(taken, side.field_paths)
     values = written.request(call)
     values.update(more or {})
     if continues and _is_open(call):
@@ -163,9 +163,10 @@ def _is_open(call: ChatCall) -> bool:
 class _Writer:
     """A writer of one request. dropped: what it leaves out, as names of the call's fields."""
 
-    def __init__(self, taken: frozenset[str]) -> None:
+    def __init__(self, taken: frozenset[str], paths: FieldPaths) -> None:
         self.dropped: list[str] = []
         self._taken = taken
+        self._paths = paths
 
     def request(self, call: ChatCall) -> dict[str, Any]:
         """The fields of the request."""
@@ -331,10 +332,12 @@ class _Writer:
                 values[name] = value
             elif name in self._taken:
                 continue
-            elif name in CHAT.known and value is not None:
-                CHAT.known[name].check(value, name)
-            else:
+            elif name not in CHAT.known or self._is_hint(name, value):
                 self.dropped.append(f"extra.{name}")
+
+    def _is_hint(self, name: str, value: Any) -> bool:
+        path = self._paths.get(f"extra.{name}", (name,))[0]
+        return CHAT.known[name].is_hint(value, path)
 
 
 def _role_of(text: Text) -> str:

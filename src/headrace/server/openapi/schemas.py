@@ -25,6 +25,7 @@ Schema = dict[str, Any]
 REF = "#/components/schemas/"
 _NULL = {"type": "null"}
 _NUMBERS = ("integer", "number")
+_NAMED = "is a hint, named in the header X-Ignored-Params"
 _UNKNOWN = "Unknown fields are accepted and named in the header X-Ignored-Params."
 _JSON_TYPES = {str: "string", bool: "boolean", dict: "object", list: "array"}
 
@@ -207,12 +208,26 @@ def _or_null(schema: Schema) -> Schema:
 
 
 def _known(row: Known) -> Schema:
-    """A field that is not honoured: the values that change nothing, or null."""
+    """A field that is not honoured: the values that change nothing, those that are hints, or null.
+
+    A hint has no effect, and is named in the reply's header.
+    """
     why = f" ({row.why})" if row.why else ""
     if isinstance(row.accepts, type):
         text = f"Accepted without effect{why}."
         return {"description": text, "type": [_JSON_TYPES[row.accepts], "null"]}
+    if isinstance(row.hints, type):
+        text = f"Accepted without effect{why}: {_NAMED}."
+        return {"description": text, "type": [_JSON_TYPES[row.hints], "null"]}
+    if row.hints:
+        harmless = " and ".join(_json(value) for value in row.accepts)
+        text = f"Accepted without effect: any but {harmless}{why} {_NAMED}."
+        return {"description": text, "enum": [*row.accepts, *row.hints, None]}
     if not row.accepts:
         return {"description": "Not supported: refused if given.", "type": "null"}
     text = f"Not supported: only {row.accepted} is accepted{why}."
     return {"description": text, "enum": [*row.accepts, None]}
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
