@@ -173,6 +173,14 @@ def test_messages_of_another_server_can_be_sent_back() -> None:
     assert parse(CHAT, messages=[message]).ignored == ()
 
 
+def test_a_message_of_the_assistants_may_be_without_content() -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    for said in ({"tool_calls": [call]}, {"reasoning": "hm"}, {}):
+        for content in ({}, {"content": None}):
+            message = {"role": "assistant", **said, **content}
+            assert parse(CHAT, messages=[message]).request.messages[0].content is None
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [("refusal", "no"), ("audio", {"id": "a"}), ("function_call", {"name": "f"})],
@@ -210,6 +218,8 @@ WRONG = [
     (CHAT, {"messages": "hello"}, "messages", '"hello"'),
     (CHAT, {"messages": [{"role": "user", "content": 5}]}, "messages[0].content", "5"),
     (CHAT, {"messages": [{"content": "x"}]}, "messages[0].role", "required"),
+    *((CHAT, {"messages": [{"role": role, **content}]}, "messages[0].content", "required")
+      for role in ("system", "developer", "user", "tool") for content in ({}, {"content": None})),
     (CHAT, {"messages": [{"role": "robot", "content": "x"}]}, "messages[0].role", "assistant"),
     (CHAT, {"messages": [{"role": "user", "content": [{"text": "x"}]}]},
      "messages[0].content[0].type", "required"),

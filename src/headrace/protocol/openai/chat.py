@@ -31,6 +31,7 @@ from headrace.protocol.openai.tools import (
     tool_choice_of,
 )
 from headrace.protocol.openai.usage import Usage
+from headrace.protocol.request import MISSING_FIELD
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
 
@@ -82,7 +83,7 @@ class ChatCompletionRequest(SamplingFields, frozen=True, kw_only=True):
         Messages,
         Meta(
             description="The conversation: role (" + ", ".join(ROLES) + ") and content, "
-            "a string or a list of text parts.",
+            "a string or a list of text parts, which only the assistant's messages may lack.",
         ),
     ]
     max_tokens: Annotated[AtLeastOne | None, Meta(description="Most tokens to generate.")] = None
@@ -182,7 +183,11 @@ class ChatCompletionRequest(SamplingFields, frozen=True, kw_only=True):
 
 
 def check_messages(messages: list[Message]) -> None:
-    """Raise RequestError for a role or a content part that is not supported, naming it."""
+    """Raise RequestError for a role or a content part that is not supported, or a message without
+    content, naming it.
+
+    An assistant's message may be without: it has calls, or all of it was reasoning.
+    """
     for index, message in enumerate(messages):
         if message.role not in ROLES:
             raise RequestError(
@@ -190,6 +195,13 @@ def check_messages(messages: list[Message]) -> None:
                 f"accepted: {', '.join(ROLES)}",
                 param=f"messages[{index}].role",
                 code="unsupported",
+            )
+        if message.content is None and message.role != "assistant":
+            raise RequestError(
+                f"messages[{index}].content: this field is required: a string or a list of parts; "
+                "only messages of the assistant may be without",
+                param=f"messages[{index}].content",
+                code=MISSING_FIELD,
             )
         if isinstance(message.content, list):
             for position, part in enumerate(message.content):

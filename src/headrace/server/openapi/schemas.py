@@ -80,10 +80,14 @@ _RULES: Mapping[tuple[str, str], Schema] = {
     },
 }
 _ANY_OF = {
+    "Message": [
+        {"properties": {"role": {"const": "assistant"}}},
+        {"required": ["content"], "properties": {"content": {"type": ["string", "array"]}}},
+    ],
     "TokenizeRequest": [
         {"required": [name], "properties": {name: {"type": kind}}}
         for name, kind in (("prompt", "string"), ("messages", "array"))
-    ]
+    ],
 }
 
 
