@@ -119,7 +119,7 @@ def reading_of(
         read_tools,
         reasoning_opened=_opened(format, prompt, continues=continues),
         kept_ids=written.kept_ids,
-        marks=written.reasoning,
+        marks=written.reasoning if read_tools else written.reasoning_alone,
     )
 
 

@@ -123,8 +123,12 @@ class ChatOptions(NamedTuple):
         reasoning_effort: object = None,
         chat_template_kwargs: object = None,
         variables: Mapping[str, Any] | None = None,
+        max_reasoning_tokens: int | None = None,
     ) -> ChatOptions:
-        """From a caller's arguments; raises RequestError naming the one that is wrong."""
+        """From a caller's arguments; raises RequestError naming the one that is wrong.
+
+        max_reasoning_tokens: the budget that the parameters name.
+        """
         _check_variables(variables or {})
         given = _tools(tools)
         effort = _effort(reasoning_effort)
@@ -135,7 +139,7 @@ class ChatOptions(NamedTuple):
             tuple(given),
             tool_choice_of(tool_choice, given),
             values.boolean(parallel_tool_calls, "parallel_tool_calls"),
-            template_variables({**named, **(variables or {})}, effort),
+            template_variables({**named, **(variables or {})}, effort, max_reasoning_tokens),
         )
 
 

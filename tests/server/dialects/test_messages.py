@@ -168,7 +168,7 @@ def test_a_user_may_write_about_the_billing_line(agent: Agent) -> None:
     ("fields", "end"),
     [
         ({}, "<assistant>"),
-        ({"thinking": {"type": "enabled", "budget_tokens": 199}}, "<assistant>|True"),
+        ({"thinking": {"type": "enabled", "budget_tokens": 50}}, "<assistant>|True"),
         ({"thinking": {"type": "adaptive"}}, "<assistant>|True"),
         ({"thinking": {"type": "disabled"}}, "<assistant>|False"),
         ({"output_config": {"effort": "high"}}, "<assistant>|True"),
