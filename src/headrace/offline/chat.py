@@ -208,7 +208,8 @@ class ChatAnswer:
         calls: list[ToolCall] = []
         reasoned = self._read.reasoning_tokens
         reason = delta.finish_reason
-        for part in self._read.take(delta.text, text_offsets, is_last=reason is not None):
+        is_last, stop = reason is not None, delta.stop_reason
+        for part in self._read.take(delta.text, text_offsets, is_last=is_last, stop=stop):
             match part:
                 case CallStart(_, name, _):
                     self._name, self._id = name, self._read.call_id(part)
