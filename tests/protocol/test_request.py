@@ -183,7 +183,7 @@ def test_a_message_of_the_assistants_may_be_without_content() -> None:
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("refusal", "no"), ("audio", {"id": "a"}), ("function_call", {"name": "f"})],
+    [("audio", {"id": "a"}), ("function_call", {"name": "f"})],
 )
 def test_message_fields_that_cannot_be_honoured(key: str, value: Any) -> None:
     error = refusal(CHAT, messages=[{"role": "assistant", "content": "x", key: value}])
@@ -225,6 +225,8 @@ WRONG = [
      "messages[0].content[0].type", "required"),
     (CHAT, {"messages": [{"role": "user", "content": [{"type": "text"}]}]},
      "messages[0].content[0].text", "string"),
+    (CHAT, {"messages": [{"role": "user", "content": [{"type": "refusal", "text": "x"}]}]},
+     "messages[0].content[0].refusal", "string"),
     (CHAT, {"messages": [{"role": "user", "content": [
         {"type": "text", "text": "x"}, {"type": "image_url", "image_url": {"url": "x"}}]}]},
      "messages[0].content[1].type", "image_url"),

@@ -326,6 +326,15 @@ def test_a_call_has_a_function_with_a_name(call: Any, param: str) -> None:
     assert '"f"' in template.render([{"role": "assistant", "tool_calls": [flat]}])
 
 
+def test_an_answer_that_was_refused_has_its_text_there() -> None:
+    no, part = "I cannot.", {"type": "refusal", "refusal": "I cannot."}
+    template = ChatTemplate("{{ messages[0].content }}{{ messages[0].refusal }}")
+    for said in ({"refusal": no}, {"content": None, "refusal": no}, {"content": [part]}):
+        assert template.render([{"role": "assistant", **said}]) == no
+    both = {"role": "assistant", "content": "Yes.", "refusal": None}
+    assert template.render([both]) == "Yes."
+
+
 def test_what_contains_itself_is_refused_by_its_name() -> None:
     inside: list[Any] = [{"type": "text", "text": "x"}]
     inside.append({"again": [inside]})

@@ -60,7 +60,10 @@ def _message(
         )
     if role == "developer" and not traits.knows_developer:
         result["role"] = "system"
-    result["content"] = _content(result.get("content"), f"{at}.content", traits, media)
+    refusal = result.pop("refusal", None)
+    # An answer that another server refused has its text there.
+    content = result.get("content") or refusal or result.get("content")
+    result["content"] = _content(content, f"{at}.content", traits, media)
     calls = result.get("tool_calls")
     if calls:
         if not isinstance(calls, list):

@@ -207,6 +207,7 @@ def test_sampling_reaches_the_engine(start: Start) -> None:
         message(temperature=0.25, top_p=0.5, top_k=7, min_tokens=1, cache_salt="s"),
     )
     assert "x-ignored-params" not in reply.headers
+    running.post("/v1/messages", message(mcp_servers=[])).raise_for_status()
     submit = running.engine.submitted[0]
     params = submit.params
     assert (params.temperature, params.top_p, params.top_k) == (0.25, 0.5, 7)
@@ -255,6 +256,7 @@ def test_tools_that_must_not_be_called_are_shown_all_the_same(agent: Agent) -> N
         ({"messages": [{"role": "user", "content": [{"type": "container_upload"}]}]},
          "messages[0].content[0].type: "),
         ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "web_search"),
+        ({"tools": [{"type": "bash_20250124", "name": "bash"}]}, "give a tool with a name"),
         ({"mcp_servers": [{"type": "url", "url": "http://x", "name": "x"}]}, "mcp_servers"),
         ({"messages": []}, "messages"),
         ({"messages": None}, "messages"),

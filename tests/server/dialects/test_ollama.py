@@ -109,7 +109,7 @@ def test_options_reach_the_engine(start: Start) -> None:
         "presence_penalty": 0.5,
         "frequency_penalty": 0.75,
         "stop": ["cd"],
-        "num_ctx": MAX_MODEL_LEN,
+        "num_ctx": float(MAX_MODEL_LEN),
         "num_gpu": 1,
         "mirostat": 0,
         "typical_p": 1.0,

@@ -239,7 +239,8 @@ def test_log_probabilities_are_included_on_request(start: Start) -> None:
         ({"background": True}, "background"),
         ({"conversation": "conv_1"}, "conversation"),
         ({"prompt": {"id": "pmpt_1"}}, "prompt"),
-        ({"truncation": "auto"}, "truncation"),
+        ({"truncation": "middle"}, "truncation"),
+        ({"truncation": 5}, "truncation"),
         ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
         ({"tools": [{"type": "file_search", "vector_store_ids": []}]},
          "tools[0].type"),
@@ -313,3 +314,10 @@ def test_hints_of_style_and_service_are_accepted_and_named(start: Start) -> None
     assert named(text={"verbosity": "low"}) == "text.verbosity"
     assert named(text={"verbosity": "medium"}, service_tier="auto", user="u") is None
     assert named(service_tier="flex") == "service_tier"
+
+
+def test_truncation_that_has_nothing_to_drop_is_taken(start: Start) -> None:
+    server = start(MockEngine(says("a")))
+    assert answer(server, truncation="auto")["truncation"] == "auto"
+    long = refused(server, truncation="auto", input="x" * 5000)
+    assert long["code"] == "context_length_exceeded"

@@ -10,7 +10,12 @@ llama-server (its README, 2026), of whose own fields those are here that change 
 from __future__ import annotations
 
 from headrace.protocol.openai.apply_template import ApplyTemplateRequest, check_apply_template
-from headrace.protocol.openai.chat import MESSAGE_KEYS, ChatCompletionRequest, check_chat
+from headrace.protocol.openai.chat import (
+    MESSAGE_KEYS,
+    PARTS,
+    ChatCompletionRequest,
+    check_chat,
+)
 from headrace.protocol.openai.completions import CompletionRequest, check_completion
 from headrace.protocol.openai.tokenize import (
     DetokenizeRequest,
@@ -127,7 +132,6 @@ STREAM_OPTIONS_KNOWN = _table(
 MESSAGE_KNOWN = _table(
     Known("audio", _REFUSED, ""),
     Known("function_call", _REFUSED, "", "`tool_calls`"),
-    Known("refusal", _REFUSED, ""),
     Known("annotations", list, "notes of another server's"),
 )
 
@@ -143,7 +147,7 @@ _STREAM_OPTIONS = Nested(
 _MESSAGES = Nested(
     MESSAGE_KEYS,
     MESSAGE_KNOWN,
-    {"content": Nested(frozenset({"type", "text"}))},
+    {"content": Nested(frozenset({"type", *PARTS}))},
 )
 
 _REASONING = Nested(

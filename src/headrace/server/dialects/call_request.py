@@ -81,12 +81,20 @@ OWN_FIELDS = frozenset(
 completions."""
 
 
+_ANTHROPICS = (
+    "only Anthropic's models know what its calls look like; give a tool with a name, a description "
+    "and an input_schema of it"
+)
 _OF_TOOLS = {
+    "bash_": _ANTHROPICS,
+    "computer_2": _ANTHROPICS,  # a year follows
     "custom": "models write a call's arguments as JSON, in which its text is escaped, so it can "
     "neither be passed on as it stands nor be held to a grammar of its own; give a function with "
     "one string parameter",
+    "memory_": _ANTHROPICS,
+    "text_editor_": _ANTHROPICS,
 }
-"""Why a kind of tools is refused, and what to do."""
+"""Why a kind of tools is refused, and what to do, by how its type begins."""
 
 
 class ReadCall(NamedTuple):
@@ -135,7 +143,10 @@ def _refuse_hosted_tools(call: ChatCall) -> None:
         kind = tool.value.get("type", tool.dialect)
         if has_meaning(f"tools.{kind}"):
             param = f"tools[{index}].type"
-            why = _OF_TOOLS.get(kind, "no tools are run here; give functions of the client's")
+            why = next(
+                (why for start, why in _OF_TOOLS.items() if kind.startswith(start)),
+                "no tools are run here; give functions of the client's",
+            )
             raise RequestError(
                 f"{param}: {shown(kind)} is not supported: {why}", param=param, code="unsupported"
             )

@@ -51,6 +51,8 @@ def with_options(call: ChatCall, context_tokens: int) -> ChatCall:
 
 
 def _check_context(value: object, context_tokens: int) -> None:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise RequestError(
             f"options.num_ctx: {shown(value)} is not a number of tokens, at least 1",

@@ -15,7 +15,7 @@ from typing import Annotated, Any, get_args, get_origin
 import msgspec
 
 from headrace.engine.params import MAX_INT, MAX_LOGIT_BIAS, RANGES, SAMPLERS
-from headrace.protocol.openai.chat import REASONING_EFFORTS, ROLES
+from headrace.protocol.openai.chat import PARTS, REASONING_EFFORTS, ROLES
 from headrace.protocol.openai.completions import MAX_PROMPTS
 from headrace.protocol.openai.sampling import MAX_STOP_CHARS, MAX_STOP_STRINGS
 from headrace.protocol.request import Endpoint, Known, Nested
@@ -67,8 +67,7 @@ _SAMPLING: Mapping[str, Schema] = {
 _RULES: Mapping[tuple[str, str], Schema] = {
     **{(struct, field): rule for struct in _SAMPLED for field, rule in _SAMPLING.items()},
     ("Message", "role"): {"type": "string", "enum": list(ROLES)},
-    ("ContentPart", "type"): {"type": "string", "const": "text"},
-    ("ContentPart", "text"): {"type": "string"},
+    ("ContentPart", "type"): {"type": "string", "enum": list(PARTS)},
     ("ChatCompletionRequest", "reasoning_effort"): {"enum": [*REASONING_EFFORTS, None]},
     ("CompletionRequest", "prompt"): {
         "anyOf": [
@@ -80,6 +79,10 @@ _RULES: Mapping[tuple[str, str], Schema] = {
     },
 }
 _ANY_OF = {
+    "ContentPart": [
+        {"required": [kind], "properties": {"type": {"const": kind}, kind: {"type": "string"}}}
+        for kind in PARTS
+    ],
     "Message": [
         {"properties": {"role": {"const": "assistant"}}},
         {"required": ["content"], "properties": {"content": {"type": ["string", "array"]}}},
@@ -165,8 +168,6 @@ def _open(schemas: dict[str, Schema], name: str, rules: Nested, done: set[str]) 
                 _open(schemas, inner, rules.nested[field], done)
     for row in rules.known.values():
         properties[row.name] = _known(row)
-    if name == "ContentPart":
-        schema["required"] = ["type", "text"]
     if name in _ANY_OF:
         schema["anyOf"] = _ANY_OF[name]
     schema["additionalProperties"] = True
