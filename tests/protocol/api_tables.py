@@ -79,10 +79,10 @@ def _known() -> Iterator[str]:
 
 def _accepted(row: Known) -> str:
     accepts, hints = (_listed(values) for values in (row.accepts, row.hints))
-    told = [accepts] if accepts else []
+    found = [accepts] if accepts else []
     if hints:
-        told.append(f"as a hint {hints}")
-    return "; ".join(told) or "nothing"
+        found.append(f"as a hint {hints}")
+    return "; ".join(found) or "nothing"
 
 
 def _listed(values: tuple[object, ...] | type) -> str:

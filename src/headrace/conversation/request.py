@@ -39,7 +39,7 @@ def template_variables(
 
     Templates of Qwen3 (enable_thinking), DeepSeek-V3.1 and Granite (thinking) have a switch instead
     of an effort, so `none` turns that off, as it does in vLLM. A budget of 0 does too, whatever the
-    effort: a model that was told to think and may not would write its thoughts into the answer.
+    effort: a model that is opened to think and may not would write its thoughts into the answer.
     max_thinking_tokens: the budget; None for none.
     """
     variables = dict(given)
