@@ -174,6 +174,7 @@ class AsyncLLM(OfflineModel):
             reasoning_effort,
             chat_template_kwargs,
             variables,
+            arguments.thinking_tokens_of(params),
         )
         options = Options.of(stop, cache_salt, priority, timeout_s)
         count = number_of_choices(n)
@@ -236,6 +237,7 @@ class AsyncLLM(OfflineModel):
             reasoning_effort,
             chat_template_kwargs,
             variables,
+            arguments.thinking_tokens_of(params),
         )
         options = Options.of(stop, cache_salt, priority, timeout_s)
         prompt, own = await self._chat(messages, params, chat_options)

@@ -170,6 +170,7 @@ class LLM(OfflineModel):
             reasoning_effort,
             chat_template_kwargs,
             variables,
+            arguments.thinking_tokens_of(params),
         )
         count = number_of_choices(n)
         options = Options.of(stop, cache_salt, priority, timeout_s)
@@ -226,6 +227,7 @@ class LLM(OfflineModel):
             reasoning_effort,
             chat_template_kwargs,
             variables,
+            arguments.thinking_tokens_of(params),
         )
         options = Options.of(stop, cache_salt, priority, timeout_s)
         prompt, own = self._chat(messages, params, chat_options)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from headrace.answer_formats.formats import AnswerFormat, call_format, reasoning_format
+from headrace.conversation.format_marks import ReasoningMarks
 from headrace.conversation.reading import AnswerReading, ReadChoice
 from headrace.text import TextStream
 from tests.text.vocabularies import byte_level, from_gguf
@@ -155,3 +156,37 @@ def test_a_character_that_is_broken_off_is_not_the_mark_behind_it() -> None:
             delta = stream.take(ids[first : first + size], reason)
             choice.take(delta.text, delta.text_offsets, is_last=reason is not None)
         assert choice.reasoning_tokens == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "stop", "count"),
+    [
+        ("ab</think>", "</think>", 2),
+        ("ab\n</think>", "\n</think>", 3),
+        ("ab</think>", "b</think>", 2),
+        ("ab</think", "</think", 2),
+        ("ab</th", "b</th", 2),
+        ("ab stop", "stop", 7),
+        ("ab</b>", "</b>", 6),
+    ],
+)
+def test_what_a_stop_string_cuts_off_counts_up_to_the_mark(
+    text: str, stop: str, count: int
+) -> None:
+    reading = AnswerReading(TAGS, None, reasoning_opened=True, kept_ids=frozenset())
+    shown = text.removesuffix(stop)
+    for size in range(len(text)):
+        choice, starts = ReadChoice(reading, str), list(range(len(text)))
+        first = text[: min(size, len(shown))]
+        choice.take(first, starts[:size], is_last=False)
+        choice.take(shown[len(first) :], starts[size:], is_last=True, stop=stop)
+        assert choice.reasoning_tokens == count, size
+
+
+def test_a_stop_token_counts_unless_it_is_the_mark() -> None:
+    marks = ReasoningMarks((7,), (9,), ((8, 9),))
+    reading = AnswerReading(TAGS, None, reasoning_opened=True, kept_ids=frozenset(), marks=marks)
+    for stop, count in ((9, 2), (8, 3)):
+        choice = ReadChoice(reading, str)
+        choice.take("ab", [0, 1, 2], is_last=True, stop=stop)
+        assert choice.reasoning_tokens == count

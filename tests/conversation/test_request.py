@@ -50,6 +50,15 @@ def test_an_effort_is_a_variable_and_the_switch_of_templates_that_have_no_effort
     assert template_variables(given, None) == given
 
 
+@pytest.mark.parametrize("effort", [None, "high"])
+def test_a_budget_of_no_tokens_turns_the_switch_off_whatever_the_effort(effort: str | None) -> None:
+    named = {} if effort is None else {"reasoning_effort": effort}
+    off = {"enable_thinking": False, "thinking": False}
+    assert template_variables({}, effort, 0) == {**named, **off}
+    assert template_variables({"thinking": True}, effort, 0)["thinking"]
+    assert template_variables({}, effort, 1) == template_variables({}, effort)
+
+
 @pytest.mark.parametrize("switch", ["enable_thinking", "thinking"])
 def test_an_answer_has_no_tags_of_reasoning_that_a_switch_turned_off(switch: str) -> None:
     off = {switch: False}

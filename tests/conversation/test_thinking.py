@@ -46,6 +46,23 @@ def test_a_prompt_of_ids_is_followed_by_reasoning_where_the_model_does_reason(
     assert start_after([1], FormatMarks(AnswerFormat(), tokenizer)) is None
 
 
+def test_marks_that_no_answer_has_mean_nothing_after_reasoning(tokenizer: Tokenizer) -> None:
+    """The model's own, and those of the results of tools; of calls where none are read."""
+    template = "<think> <tool_call>\n</tool_call> <tool_response>\n</tool_response> <b>"
+    format = AnswerFormat(call_format("hermes"), reasoning_format("think"))
+    marks = FormatMarks(format, tokenizer, template)
+
+    def spent(tools: dict[str, dict[str, Any]] | None) -> set[str]:
+        reading = reading_of(marks, tools=tools, prompt="", continues=False)
+        start = start_of_reading(reading, tokenizer, is_held=False)
+        assert start is not None
+        return {tokenizer.decode([each], skip_special_tokens=False) for each in start.marks[3]}
+
+    own = {"<think>", "</think>", "<tool_response>", "</tool_response>"}
+    assert spent(TOOLS) == own
+    assert spent(None) == own | {"<tool_call>", "</tool_call>"}
+
+
 TOOLS: dict[str, dict[str, Any]] = {"get_time": {}, "get_time_now": {}}
 THOUGHTS = {
     "a <tool_call>\n<function=get_time>\n<parameter=zone>\n1\n</parameter>": "qwen3_coder",

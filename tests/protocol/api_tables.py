@@ -78,9 +78,17 @@ def _known() -> Iterator[str]:
 
 
 def _accepted(row: Known) -> str:
-    if isinstance(row.accepts, type):
-        return row.accepted
-    return " or ".join(f"`{msgspec.json.encode(one).decode()}`" for one in row.accepts) or "nothing"
+    accepts, hints = (_listed(values) for values in (row.accepts, row.hints))
+    found = [accepts] if accepts else []
+    if hints:
+        found.append(f"as a hint {hints}")
+    return "; ".join(found) or "nothing"
+
+
+def _listed(values: tuple[object, ...] | type) -> str:
+    if isinstance(values, type):
+        return Known("", values, "").accepted
+    return " or ".join(f"`{msgspec.json.encode(value).decode()}`" for value in values)
 
 
 class _HashedKnown(Known):
@@ -94,7 +102,7 @@ class _HashedKnown(Known):
 
 
 def _hashable(row: Known, prefix: str = "") -> Known:
-    return _HashedKnown(prefix + row.name, row.accepts, row.why, row.instead)
+    return _HashedKnown(prefix + row.name, row.accepts, row.why, row.instead, row.hints)
 
 
 def type_name(kind: Any) -> str:

@@ -87,22 +87,31 @@ def test_no_field_is_both_honoured_and_known(endpoint: Endpoint[Any]) -> None:
 
 
 KNOWN = [(e, row) for e in ENDPOINTS for row in e.known.values()]
+SAMPLES = {str: ["x", ""], bool: [True, False], dict: [{}, {"a": "b"}], list: [[], [1]]}
+
+
+def samples(values: Any) -> list[Any]:
+    return SAMPLES[values] if isinstance(values, type) else list(values)
+
+
+def is_among(value: Any, values: Any) -> bool:
+    if isinstance(values, type):
+        return type(value) is values
+    return value in values and (not isinstance(value, bool) or value in [0, 1])
 
 
 @pytest.mark.parametrize(
     ("endpoint", "row"), KNOWN, ids=[f"{e.path} {row.name}" for e, row in KNOWN]
 )
-def test_known_fields_accept_what_changes_nothing_and_refuse_the_rest(
+def test_known_fields_accept_what_changes_nothing_and_hints_and_refuse_the_rest(
     endpoint: Endpoint[Any], row: Any
 ) -> None:
-    samples = {str: ["x", ""], bool: [True, False], dict: [{}, {"a": "b"}], list: [[], [1]]}
-    accepted = samples[row.accepts] if isinstance(row.accepts, type) else row.accepts
-    for value in [*accepted, None]:
+    for value in [*samples(row.accepts), None]:
         assert parse(endpoint, **{row.name: value}).ignored == ()
+    for value in samples(row.hints):
+        assert parse(endpoint, **{row.name: value}).ignored == (row.name,)
     for value in (0.25, 12345, "surprise", True, False, ["x"], {"x": 1}, [{"x": 1}]):
-        kind = row.accepts
-        harmless = type(value) is kind if isinstance(kind, type) else value in kind
-        if harmless and not (isinstance(value, bool) and value not in [0, 1]):
+        if is_among(value, row.accepts) or is_among(value, row.hints):
             continue
         error = refusal(endpoint, **{row.name: value})
         assert error.param == row.name
@@ -110,6 +119,19 @@ def test_known_fields_accept_what_changes_nothing_and_refuse_the_rest(
         shown = json.dumps(value, separators=(",", ":"))
         assert shown in str(error)
         assert "accepted: " in str(error) or "omit it" in str(error)
+
+
+def test_hints_of_style_and_service_are_accepted_and_named() -> None:
+    hints = {
+        "verbosity": "low", "service_tier": "flex", "store": True,
+        "prediction": {"type": "content", "content": "x"},
+    }  # fmt: skip
+    assert parse(CHAT, **hints).ignored == tuple(sorted(hints))
+    padded = parse(CHAT, stream=True, stream_options={"include_obfuscation": True})
+    assert padded.ignored == ("stream_options.include_obfuscation",)
+    labels = {"user": "u", "metadata": {"a": "b"}, "safety_identifier": "s"}
+    cached = {"prompt_cache_key": "k", "prompt_cache_retention": "24h"}
+    assert parse(CHAT, **labels, **cached).ignored == ()
 
 
 def test_a_boolean_is_no_number() -> None:
@@ -151,9 +173,17 @@ def test_messages_of_another_server_can_be_sent_back() -> None:
     assert parse(CHAT, messages=[message]).ignored == ()
 
 
+def test_a_message_of_the_assistants_may_be_without_content() -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    for said in ({"tool_calls": [call]}, {"reasoning": "hm"}, {}):
+        for content in ({}, {"content": None}):
+            message = {"role": "assistant", **said, **content}
+            assert parse(CHAT, messages=[message]).request.messages[0].content is None
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("refusal", "no"), ("audio", {"id": "a"}), ("function_call", {"name": "f"})],
+    [("audio", {"id": "a"}), ("function_call", {"name": "f"})],
 )
 def test_message_fields_that_cannot_be_honoured(key: str, value: Any) -> None:
     error = refusal(CHAT, messages=[{"role": "assistant", "content": "x", key: value}])
@@ -188,11 +218,15 @@ WRONG = [
     (CHAT, {"messages": "hello"}, "messages", '"hello"'),
     (CHAT, {"messages": [{"role": "user", "content": 5}]}, "messages[0].content", "5"),
     (CHAT, {"messages": [{"content": "x"}]}, "messages[0].role", "required"),
+    *((CHAT, {"messages": [{"role": role, **content}]}, "messages[0].content", "required")
+      for role in ("system", "developer", "user", "tool") for content in ({}, {"content": None})),
     (CHAT, {"messages": [{"role": "robot", "content": "x"}]}, "messages[0].role", "assistant"),
     (CHAT, {"messages": [{"role": "user", "content": [{"text": "x"}]}]},
      "messages[0].content[0].type", "required"),
     (CHAT, {"messages": [{"role": "user", "content": [{"type": "text"}]}]},
      "messages[0].content[0].text", "string"),
+    (CHAT, {"messages": [{"role": "user", "content": [{"type": "refusal", "text": "x"}]}]},
+     "messages[0].content[0].refusal", "string"),
     (CHAT, {"messages": [{"role": "user", "content": [
         {"type": "text", "text": "x"}, {"type": "image_url", "image_url": {"url": "x"}}]}]},
      "messages[0].content[1].type", "image_url"),
@@ -212,7 +246,9 @@ WRONG = [
      "tool_choice.allowed_tools.tools", "list"),
     (CHAT, {"response_format": "json"}, "response_format", "json"),
     (CHAT, {"thinking_token_budget": -2}, "thinking_token_budget", "-1"),
-    (CHAT, {"service_tier": "flex"}, "service_tier", "auto"),
+    (CHAT, {"service_tier": "fastest"}, "service_tier", "flex"),
+    (CHAT, {"verbosity": 3}, "verbosity", "medium"),
+    (CHAT, {"prediction": "x"}, "prediction", "object"),
     (CHAT, {"modalities": ["text", "audio"]}, "modalities", "text"),
     (CHAT, {"stream_options": {"continuous_usage_stats": 1}, "stream": True},
      "stream_options.continuous_usage_stats", "1"),

@@ -172,6 +172,20 @@ def test_a_budget_closes_reasoning_and_the_answer_goes_on(client: openai.OpenAI)
     assert short.usage.completion_tokens_details.reasoning_tokens == 3
 
 
+def test_no_mark_of_the_format_is_content_where_the_budget_ended_reasoning(
+    client: openai.OpenAI,
+) -> None:
+    """The model goes on to think and looks for a mark in place of the one that it cannot write."""
+    for budget in (0, 5):
+        reply = client.chat.completions.create(
+            model="headrace-base", max_tokens=60, temperature=0, reasoning_effort="high",
+            messages=[{"role": "user", "content": "What does collections.Counter do?"}],
+            extra_body={"thinking_token_budget": budget},
+        )  # fmt: skip
+        content = reply.choices[0].message.content
+        assert content and "<" not in content, content
+
+
 @pytest.mark.parametrize(
     ("fields", "pattern"),
     [

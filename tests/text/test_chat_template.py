@@ -84,7 +84,7 @@ def test_control_tokens_users_write_are_told_apart() -> None:
 def test_no_key_lets_control_tokens_through(evil: Any) -> None:
     """Roles and types are a template's to look at; what is no plain word under them is a text."""
     template = ChatTemplate("{{ messages[0].tool_calls | tojson }}{{ one | tojson }}")
-    message = {"role": "user", "content": "", "tool_calls": [{"type": evil}]}
+    message = {"role": "user", "content": "", "tool_calls": [{"type": evil, "name": "f"}]}
     segments = template.render_segments(
         [message], control_tokens=["<|end|>"], one={"role": evil, "x": [{"type": evil}]}
     )
@@ -305,6 +305,50 @@ def test_messages_are_a_list(messages: Any) -> None:
     calls = [{"role": "assistant", "content": "x", "tool_calls": 5}]
     with pytest.raises(RequestError, match="tool_calls is not a list"):
         ChatTemplate(CHATML).render(calls)
+
+
+@pytest.mark.parametrize(
+    ("call", "param"),
+    [
+        (None, "messages[0].tool_calls[0]"),
+        ("f", "messages[0].tool_calls[0]"),
+        ({}, "messages[0].tool_calls[0].function"),
+        ({"function": None, "name": "f"}, "messages[0].tool_calls[0].function"),
+        ({"function": {"name": 5}}, "messages[0].tool_calls[0].function"),
+    ],
+)
+def test_a_call_has_a_function_with_a_name(call: Any, param: str) -> None:
+    template = ChatTemplate("{% for c in messages[0].tool_calls %}{{ c | tojson }}{% endfor %}")
+    with pytest.raises(RequestError) as caught:
+        template.render([{"role": "assistant", "tool_calls": [call]}])
+    assert caught.value.param == param
+    flat = {"name": "f", "arguments": {}}
+    assert '"f"' in template.render([{"role": "assistant", "tool_calls": [flat]}])
+
+
+def test_an_answer_that_was_refused_has_its_text_there() -> None:
+    no, part = "I cannot.", {"type": "refusal", "refusal": "I cannot."}
+    template = ChatTemplate("{{ messages[0].content }}{{ messages[0].refusal }}")
+    for said in ({"refusal": no}, {"content": None, "refusal": no}, {"content": [part]}):
+        assert template.render([{"role": "assistant", **said}]) == no
+    both = {"role": "assistant", "content": "Yes.", "refusal": None}
+    assert template.render([both]) == "Yes."
+
+
+def test_what_contains_itself_is_refused_by_its_name() -> None:
+    inside: list[Any] = [{"type": "text", "text": "x"}]
+    inside.append({"again": [inside]})
+    hello = {"role": "user", "content": "x"}
+    for param, messages, more in (
+        ("messages[1].content", [hello, {"role": "user", "content": inside}], {}),
+        ("messages[0].note", [{**hello, "note": inside}], {}),
+        ("tools", [hello], {"tools": inside}),
+        ("documents", [hello], {"documents": inside}),
+        ("variable", [hello], {"variable": {"a": inside}}),
+    ):
+        with pytest.raises(RequestError, match="or contains itself") as caught:
+            ChatTemplate(CHATML).render(messages, **more)
+        assert caught.value.param == param
 
 
 @pytest.mark.parametrize("arguments", ["", " ", "null", " null\n", None, "{}", {}])

@@ -16,12 +16,17 @@ from headrace.answer_formats.call_syntax import (
     AnswerFormat,
     HarmonyCalls,
     HeadedCalls,
+    ReasoningFormat,
     TaggedCalls,
     ThinkTags,
 )
 
 if TYPE_CHECKING:
     from headrace.text import Tokenizer
+
+
+_TAG = re.compile(r"</?[A-Za-z_]+>")
+"""A tag as templates write it. Others' marks (`<|im_end|>`) are special tokens, and no text."""
 
 
 class ReasoningMarks(NamedTuple):
@@ -32,7 +37,8 @@ class ReasoningMarks(NamedTuple):
     other_end_ids: tuple[tuple[int, ...], ...] = ()
     """Of what ends it as well: other marks, and heads of calls."""
     spent_ids: tuple[int, ...] = ()
-    """Of marks that end it, are a token each, and mean nothing afterwards."""
+    """Of marks that are a token each and mean nothing after it: its own, and those of others' turns
+    in the template (the result of a tool), which a model writes in their place."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +47,8 @@ class FormatMarks:
 
     format: AnswerFormat
     tokenizer: Tokenizer
+    template: str = ""
+    """The source of the chat template, "" for none."""
 
     @cached_property
     def kept_ids(self) -> frozenset[int]:
@@ -67,16 +75,33 @@ class FormatMarks:
             end = harmony_marks.NEXT_MESSAGE + harmony_marks.message_on(harmony_marks.FINAL)
             begin = harmony_marks.message_on(harmony_marks.ANALYSIS)
             return ReasoningMarks(ids_of(begin, tokenizer), ids_of(end, tokenizer))
-        used = {*chain(*reasoning.wraps), *reasoning.dropped}
-        ends = [mark for mark in (tags.end, *tags.other_ends) if mark not in used]
-        spent = [ids_of(mark, tokenizer) for mark in ends]
+        calls = self.format.calls
+        used = _of_content(reasoning) | _marks(AnswerFormat(calls, None))[0]
+        if calls is not None:
+            used.update(calls.dropped, calls.ends_reasoning)
         others = (*tags.other_ends, *tags.also_ended_by)
         return ReasoningMarks(
             ids_of(tags.begin, tokenizer),
             ids_of(tags.end, tokenizer),
             tuple(ids_of(mark, tokenizer) for mark in others),
-            tuple(ids[0] for ids in spent if len(ids) == 1 and tokenizer.is_literal(ids[0])),
+            self._spent_ids(tags, used),
         )
+
+    @cached_property
+    def reasoning_alone(self) -> ReasoningMarks | None:
+        """The same for answers without calls, whose marks mean nothing after it either."""
+        marks, reasoning = self.reasoning, self.format.reasoning
+        if marks is None or reasoning is None or not isinstance(reasoning.tags, ThinkTags):
+            return marks
+        spent_ids = self._spent_ids(reasoning.tags, _of_content(reasoning))
+        return marks._replace(spent_ids=spent_ids)
+
+    def _spent_ids(self, tags: ThinkTags, used: set[str]) -> tuple[int, ...]:
+        """The marks that mean nothing after reasoning. used: those that do."""
+        own = (tags.end, *tags.other_ends, tags.begin, *tags.other_begins)
+        marks = dict.fromkeys((*own, *_TAG.findall(self.template)))
+        found = [ids_of(mark, self.tokenizer) for mark in marks if mark and mark not in used]
+        return tuple(ids[0] for ids in found if len(ids) == 1 and self.tokenizer.is_literal(ids[0]))
 
     @cached_property
     def call_ids(self) -> tuple[tuple[int, ...], ...]:
@@ -91,6 +116,14 @@ class FormatMarks:
         )
         found = (tuple(tokenizer.encode(mark, add_special_tokens=False)) for mark in marks)
         return tuple(dict.fromkeys(ids for ids in found if any(map(tokenizer.is_literal, ids))))
+
+
+def _of_content(reasoning: ReasoningFormat) -> set[str]:
+    """The marks that stand around or before the content."""
+    used = {*chain(*reasoning.wraps), *reasoning.dropped}
+    if isinstance(reasoning.tags, ThinkTags):
+        used.update(reasoning.tags.also_ended_by)
+    return used
 
 
 def ids_of(mark: str, tokenizer: Tokenizer) -> tuple[int, ...]:

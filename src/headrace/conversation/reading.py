@@ -119,7 +119,7 @@ def reading_of(
         read_tools,
         reasoning_opened=_opened(format, prompt, continues=continues),
         kept_ids=written.kept_ids,
-        marks=written.reasoning,
+        marks=written.reasoning if read_tools else written.reasoning_alone,
     )
 
 
@@ -186,10 +186,18 @@ class ReadChoice:
         self._reasoning.skip(text)
         return True
 
-    def take(self, text: str, starts: Sequence[int], *, is_last: bool) -> list[Delta]:
+    def take(
+        self,
+        text: str,
+        starts: Sequence[int],
+        *,
+        is_last: bool,
+        stop: str | int | None = None,
+    ) -> list[Delta]:
         """What more text makes certain; all of it with the last.
 
-        starts: where the tokens that come begin, in characters of the choice's text.
+        starts: where the tokens that come begin, in characters of the choice's text. stop: the stop
+        string or the id that ended it, with the last.
         """
         parts = self._reasoning.cut(text, starts)
         if len(parts) == 1:  # as a rule
@@ -197,7 +205,7 @@ class ReadChoice:
         else:
             deltas = _merged(chain.from_iterable(map(self._read, parts)))
         if is_last:
-            deltas += self._finish()
+            deltas += self._finish(stop)
         for delta in deltas:
             if isinstance(delta, CallStart):
                 self.num_calls += 1
@@ -211,12 +219,29 @@ class ReadChoice:
         self._reasoning.note(part, deltas, is_inside=was_inside)
         return deltas
 
-    def _finish(self) -> list[Delta]:
+    def _finish(self, stop: str | int | None) -> list[Delta]:
         was_inside = self._parser.in_reasoning
         deltas = self._parser.finish()
         self._reasoning.note("", deltas, is_inside=was_inside)
-        self._reasoning.finish(is_inside=self._parser.in_reasoning)
+        beyond = None if stop is None else self._thoughts_in(stop)
+        self._reasoning.finish(is_inside=self._parser.in_reasoning, beyond=beyond)
         return deltas
+
+    def _thoughts_in(self, stop: str | int) -> int:
+        """How many characters of what was cut off the end of thoughts belong to them: up to a mark
+        that ends them, or the beginning of one. A token counts as a character."""
+        reasoning, marks = self._reading.format.reasoning, self._reading.marks
+        if isinstance(stop, int):
+            return int(marks is None or (stop,) not in (marks.end_ids, *marks.other_end_ids))
+        tags = None if reasoning is None else reasoning.tags
+        ends = (tags.end, *tags.other_ends) if isinstance(tags, ThinkTags) else ()
+        rests = ((place, stop[place:]) for place in range(len(stop)))
+        found = (
+            place
+            for place, rest in rests
+            if any(end.startswith(rest) or rest.startswith(end) for end in ends)
+        )
+        return next(found, len(stop))
 
     def call_id(self, start: CallStart) -> str:
         """The id of a call that starts."""

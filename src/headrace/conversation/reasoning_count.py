@@ -4,7 +4,8 @@ A token is where its first character is, and one without a text where the next t
 counts where that is within the thoughts: behind the mark that opens them and before what closes
 them, be it a mark or the head of a call. White space at both ends is theirs, so that a model whose
 marks are tokens of their own has the count of vLLM: the tokens between the marks. An answer that
-ends within its thoughts counts to its last token.
+ends within its thoughts counts to its last token, and one that a stop string cuts there to the mark
+that it may have, though the text ends before it.
 
 The count is a function of the tokens, however their text comes: a token is looked at as a whole.
 """
@@ -97,8 +98,16 @@ class ReasoningCount:
             if isinstance(delta, ReasoningDelta):
                 self._thoughts += delta.text
 
-    def finish(self, *, is_inside: bool) -> None:
-        """Count what is left at the end of the answer; whether that is within reasoning."""
+    def finish(self, *, is_inside: bool, beyond: int | None = None) -> None:
+        """Count what is left at the end of the answer; whether that is within reasoning.
+
+        beyond: how many characters behind the text are thoughts too, where it was cut at a stop
+        string; None where it was not.
+        """
+        if is_inside and beyond is not None:
+            end = self._chars + beyond
+            self._starts = [start for start in self._starts if start < end]
+            self.tokens += sum(start < end for start in self._coming)
         self._end_token(is_inside)
         if is_inside:
             self.tokens += len(self._held)

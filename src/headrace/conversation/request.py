@@ -32,17 +32,22 @@ def argument_schemas(tools: Sequence[ToolDefinition]) -> dict[str, dict[str, Any
     return {tool.function.name: tool.function.parameters or {} for tool in tools} or None
 
 
-def template_variables(given: Mapping[str, Any], effort: str | None) -> dict[str, Any]:
-    """Variables for the template; what the caller names itself goes before the effort.
+def template_variables(
+    given: Mapping[str, Any], effort: str | None, max_thinking_tokens: int | None = None
+) -> dict[str, Any]:
+    """Variables for the template; what the caller names itself goes before effort and budget.
 
     Templates of Qwen3 (enable_thinking), DeepSeek-V3.1 and Granite (thinking) have a switch instead
-    of an effort, so `none` turns that off, as it does in vLLM.
+    of an effort, so `none` turns that off, as it does in vLLM. A budget of 0 does too, whatever the
+    effort: a model that is opened to think and may not would write its thoughts into the answer.
+    max_thinking_tokens: the budget; None for none.
     """
     variables = dict(given)
     if effort is not None:
         variables.setdefault("reasoning_effort", effort)
+    if effort is not None or max_thinking_tokens == 0:
         for switch in THINKING_SWITCHES:
-            variables.setdefault(switch, effort != "none")
+            variables.setdefault(switch, effort != "none" and max_thinking_tokens != 0)
     return variables
 
 

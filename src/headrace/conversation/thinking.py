@@ -41,7 +41,7 @@ def start_of_reading(
 def start_after(token_ids: Sequence[int], written: FormatMarks) -> ReasoningStart | None:
     """That of what follows a prompt of ids, whose answers have no calls; None where the model does
     not reason."""
-    marks = written.reasoning if written.tokenizer.has_text else None
+    marks = written.reasoning_alone if written.tokenizer.has_text else None
     return None if marks is None else ReasoningStart(marks, ends_in_reasoning(token_ids, marks))
 
 

@@ -123,8 +123,12 @@ class ChatOptions(NamedTuple):
         reasoning_effort: object = None,
         chat_template_kwargs: object = None,
         variables: Mapping[str, Any] | None = None,
+        max_reasoning_tokens: int | None = None,
     ) -> ChatOptions:
-        """From a caller's arguments; raises RequestError naming the one that is wrong."""
+        """From a caller's arguments; raises RequestError naming the one that is wrong.
+
+        max_reasoning_tokens: the budget that the parameters name.
+        """
         _check_variables(variables or {})
         given = _tools(tools)
         effort = _effort(reasoning_effort)
@@ -135,7 +139,7 @@ class ChatOptions(NamedTuple):
             tuple(given),
             tool_choice_of(tool_choice, given),
             values.boolean(parallel_tool_calls, "parallel_tool_calls"),
-            template_variables({**named, **(variables or {})}, effort),
+            template_variables({**named, **(variables or {})}, effort, max_reasoning_tokens),
         )
 
 
@@ -204,7 +208,8 @@ class ChatAnswer:
         calls: list[ToolCall] = []
         reasoned = self._read.reasoning_tokens
         reason = delta.finish_reason
-        for part in self._read.take(delta.text, text_offsets, is_last=reason is not None):
+        is_last, stop = reason is not None, delta.stop_reason
+        for part in self._read.take(delta.text, text_offsets, is_last=is_last, stop=stop):
             match part:
                 case CallStart(_, name, _):
                     self._name, self._id = name, self._read.call_id(part)

@@ -143,7 +143,9 @@ class PromptEncoder:
             from headrace.text import ChatTemplate
 
             self._template = ChatTemplate.for_tokenizer(self._templates, self.tokenizer)
-        self._marks = FormatMarks(self._parsers.format_of(self._template), self.tokenizer)
+        source = "" if self._template is None else self._template.source_text
+        format = self._parsers.format_of(self._template)
+        self._marks = FormatMarks(format, self.tokenizer, source)
         self._special = special_tokens(self.tokenizer)
 
     def chat_prompt(self, messages: Sequence[Message], options: ChatOptions) -> ChatPrompt:

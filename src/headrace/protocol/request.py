@@ -1,9 +1,10 @@
 """From the bytes of a body to a checked request: exact or refused.
 
 Every key of the JSON object is one of three: honoured (a field of the endpoint's struct), known
-(in its table of fields that are not honoured yet, with the values that change nothing), or unknown.
-A known field with another value is refused, naming it; an unknown one is accepted and reported, so
-that the server can name it in a header. Null means absent; of duplicate keys the last counts.
+(in its table of fields that are not honoured yet, with the values that change nothing, and those
+that are only hints), or unknown. A known field with another value is refused, naming it; a hint and
+an unknown field are accepted and reported, so that the server can name them in a header. Null means
+absent; of duplicate keys the last counts.
 """
 
 from __future__ import annotations
@@ -45,27 +46,42 @@ class Known:
     """What those values mean here, for people."""
     instead: str = ""
     """What does here what any other value asks for; "" for nothing."""
+    hints: tuple[object, ...] | type = ()
+    """Values whose answer serves as well without what they ask for (a style, a class of service),
+    or a type all of whose values do: accepted, without effect, and reported."""
 
     @property
     def accepted(self) -> str:
-        """The accepted values as text."""
-        if isinstance(self.accepts, type):
-            return f"any {_KIND_NAMES[self.accepts]}"
-        return " or ".join(_shown(value) for value in self.accepts)
+        """The values that are not refused, as text."""
+        return " or ".join(text for text in map(_listed, (self.accepts, self.hints)) if text)
 
-    def check(self, value: object, path: str) -> None:
-        """Raise RequestError unless `value` changes nothing."""
-        if isinstance(self.accepts, type):
-            if type(value) is self.accepts:
-                return
-        elif any(_same(value, accept) for accept in self.accepts):
-            return
+    def is_hint(self, value: object, path: str) -> bool:
+        """Whether `value` is a hint, which has no effect; False for one that changes nothing.
+
+        Raises RequestError for any other.
+        """
+        if _is_among(value, self.accepts):
+            return False
+        if _is_among(value, self.hints):
+            return True
         remedy = f"accepted: {self.accepted}" if self.accepted else "omit it"
         if self.instead:
             remedy = f"use {self.instead} ({remedy})"
         raise RequestError(
             f"{path}: {_shown(value)} is not supported; {remedy}", param=path, code="unsupported"
         )
+
+
+def _is_among(value: object, values: tuple[object, ...] | type) -> bool:
+    if isinstance(values, type):
+        return type(value) is values
+    return any(_same(value, other) for other in values)
+
+
+def _listed(values: tuple[object, ...] | type) -> str:
+    if isinstance(values, type):
+        return f"any {_KIND_NAMES[values]}"
+    return " or ".join(_shown(value) for value in values)
 
 
 _KIND_NAMES = {str: "string", bool: "boolean", dict: "object", list: "list"}
@@ -154,8 +170,8 @@ def _sorted_out(values: dict[str, Any], endpoint: Endpoint[T]) -> tuple[dict[str
                 if name in endpoint.nested:
                     _look_into(value, endpoint.nested[name], name, name, ignored)
         elif name in endpoint.known:
-            if value is not None:
-                endpoint.known[name].check(value, name)
+            if value is not None and endpoint.known[name].is_hint(value, name):
+                ignored.add(name)
         elif len(ignored) < _MAX_IGNORED:
             ignored.add(name)
     return kept, ignored
@@ -181,7 +197,8 @@ def _look_into(value: object, rules: Nested, path: str, name: str, ignored: set[
         if key in rules.nested:
             _look_into(inner, rules.nested[key], f"{path}.{key}", f"{name}.{key}", ignored)
         elif key in rules.known:
-            rules.known[key].check(inner, f"{path}.{key}")
+            if rules.known[key].is_hint(inner, f"{path}.{key}"):
+                ignored.add(f"{name}.{key}")
         elif key not in rules.honoured and len(ignored) < _MAX_IGNORED:
             ignored.add(f"{name}.{key}")
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.errors import RequestError, TemplateError, shown
 from headrace.text.template_limits import Budget, RenderLimits, check_nodes, check_source
-from headrace.text.template_messages import normalized_messages, plain
+from headrace.text.template_messages import check_nesting, normalized_messages, plain
 from headrace.text.user_text import Disguise, disguises, segments_of, unused_private
 
 MAX_ERROR_CHARACTERS = 2000
@@ -188,11 +188,13 @@ class ChatTemplate:
                 param="continue_final_message",
             )
         template, traits = self._template(self._name(template_name, tools))
+        for name, value in kwargs.items():
+            check_nesting(value, name)
         user_inputs = {
             **kwargs,
             "messages": normalized_messages(messages, traits, self._media),
-            "tools": plain(tools) if tools else None,
-            "documents": plain(documents) if documents else None,
+            "tools": plain(tools, "tools") if tools else None,
+            "documents": plain(documents, "documents") if documents else None,
         }
         mark = None
         if continue_final_message:

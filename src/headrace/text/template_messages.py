@@ -7,7 +7,8 @@ methods of its own. What cannot be brought into the template's form is refused b
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import RequestError, shown
@@ -51,7 +52,7 @@ def _message(
 ) -> dict[str, Any]:
     if not isinstance(message, Mapping):
         raise RequestError(f"{at} is not an object with role and content", param=at)
-    result = {key: plain(value) for key, value in message.items()}
+    result = {key: plain(value, f"{at}.{key}") for key, value in message.items()}
     role = result.get("role")
     if not isinstance(role, str):
         raise RequestError(
@@ -59,12 +60,17 @@ def _message(
         )
     if role == "developer" and not traits.knows_developer:
         result["role"] = "system"
-    result["content"] = _content(result.get("content"), f"{at}.content", traits, media)
+    refusal = result.pop("refusal", None)
+    # An answer that another server refused has its text there.
+    content = result.get("content") or refusal or result.get("content")
+    result["content"] = _content(content, f"{at}.content", traits, media)
     calls = result.get("tool_calls")
     if calls:
         if not isinstance(calls, list):
             raise RequestError(f"{at}.tool_calls is not a list", param=f"{at}.tool_calls")
-        result["tool_calls"] = [_tool_call(call, traits) for call in calls]
+        result["tool_calls"] = [
+            _tool_call(call, f"{at}.tool_calls[{i}]", traits) for i, call in enumerate(calls)
+        ]
     elif calls is not None:
         del result["tool_calls"]
     reasoning = next((result[k] for k in _REASONING_KEYS if result.get(k) is not None), None)
@@ -103,9 +109,18 @@ def _part(part: Any, at: str, media: Collection[str]) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
-def _tool_call(call: Any, traits: TemplateTraits) -> Any:
-    function = call.get("function") if isinstance(call, dict) else None
-    if not isinstance(function, dict) or "arguments" not in function:
+def _tool_call(call: Any, at: str, traits: TemplateTraits) -> Any:
+    if not isinstance(call, dict):
+        raise RequestError(f"{at} is {shown(call)}; it must be an object with a function", param=at)
+    if "function" not in call and "name" in call:  # written flat, as templates may read it too
+        return call
+    function = call.get("function")
+    if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+        raise RequestError(
+            f"{at}.function is {shown(function)}; it must be an object with name and arguments",
+            param=f"{at}.function",
+        )
+    if "arguments" not in function:
         return call
     arguments = function["arguments"]
     # Clients and models write "" or null for a call without arguments.
@@ -130,14 +145,50 @@ def _object_of(arguments: str) -> dict[str, Any]:
     return parsed if isinstance(parsed, dict) else {UNREADABLE_ARGUMENTS: arguments}
 
 
-def plain(value: Any) -> Any:
-    """A copy made of dict, list, str, int, float, bool and None only."""
+def plain(value: Any, param: str) -> Any:
+    """A copy made of dict, list, str, int, float, bool and None only.
+
+    Raises RequestError naming `param` for any other value, and for one that contains itself.
+    """
+    with _nesting_named(param):
+        return _plain(value, param)
+
+
+def check_nesting(value: Any, param: str) -> None:
+    """Raise RequestError naming `param` for a value that contains itself, or is nested so deeply
+    that it cannot be walked."""
+    with _nesting_named(param):
+        _walk(value)
+
+
+@contextmanager
+def _nesting_named(param: str) -> Iterator[None]:
+    try:
+        yield
+    except RecursionError:
+        raise RequestError(
+            f"{param} is nested too deeply, or contains itself", param=param
+        ) from None
+
+
+def _plain(value: Any, param: str) -> Any:
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): _plain(item, param) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
+        return [_plain(item, param) for item in value]
     if value is None or type(value) in (str, int, float, bool):
         return value
     if isinstance(value, str):
         return str.__str__(value)
-    raise RequestError(f"a message has a {type(value).__name__}, which is not a JSON value")
+    raise RequestError(
+        f"{param} has a {type(value).__name__}, which is not a JSON value", param=param
+    )
+
+
+def _walk(value: Any) -> None:
+    if isinstance(value, Mapping):
+        value = value.values()
+    elif not isinstance(value, (list, tuple)):
+        return
+    for item in value:
+        _walk(item)

@@ -37,6 +37,7 @@ _NAMED = [
     (RESPONSES, _item(text={"format": {"type": "xml"}}), "text.format.type"),
     (RESPONSES, _item(text={"format": {"type": "json_object"}}, guided_regex="a"), "guided_regex"),
     (RESPONSES, _item(reasoning={"effort": "extreme"}), "reasoning.effort"),
+    (RESPONSES, _item(text={"verbosity": "endless"}), "text.verbosity"),
     (RESPONSES, _item(tools=[_function("f"), _function("f")]), "tools[1].name"),
     (RESPONSES, _item(tools=[_function("a b")]), "tools[0].name"),
     (RESPONSES, _item(tools=[_function("f"), _function("g", parameters=BAD, strict=True)]),

@@ -168,7 +168,7 @@ def test_a_user_may_write_about_the_billing_line(agent: Agent) -> None:
     ("fields", "end"),
     [
         ({}, "<assistant>"),
-        ({"thinking": {"type": "enabled", "budget_tokens": 1024}}, "<assistant>|True"),
+        ({"thinking": {"type": "enabled", "budget_tokens": 50}}, "<assistant>|True"),
         ({"thinking": {"type": "adaptive"}}, "<assistant>|True"),
         ({"thinking": {"type": "disabled"}}, "<assistant>|False"),
         ({"output_config": {"effort": "high"}}, "<assistant>|True"),
@@ -207,6 +207,7 @@ def test_sampling_reaches_the_engine(start: Start) -> None:
         message(temperature=0.25, top_p=0.5, top_k=7, min_tokens=1, cache_salt="s"),
     )
     assert "x-ignored-params" not in reply.headers
+    running.post("/v1/messages", message(mcp_servers=[])).raise_for_status()
     submit = running.engine.submitted[0]
     params = submit.params
     assert (params.temperature, params.top_p, params.top_k) == (0.25, 0.5, 7)
@@ -255,12 +256,15 @@ def test_tools_that_must_not_be_called_are_shown_all_the_same(agent: Agent) -> N
         ({"messages": [{"role": "user", "content": [{"type": "container_upload"}]}]},
          "messages[0].content[0].type: "),
         ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "web_search"),
+        ({"tools": [{"type": "bash_20250124", "name": "bash"}]}, "give a tool with a name"),
         ({"mcp_servers": [{"type": "url", "url": "http://x", "name": "x"}]}, "mcp_servers"),
         ({"messages": []}, "messages"),
         ({"messages": None}, "messages"),
         ({"max_tokens": 0}, "max_tokens"),
         ({"max_tokens": None}, "max_tokens"),
-        ({"thinking": {"type": "enabled", "budget_tokens": 5}}, "thinking.budget_tokens"),
+        ({"thinking": {"type": "enabled", "budget_tokens": 0}}, "thinking.budget_tokens"),
+        ({"thinking": {"type": "enabled", "budget_tokens": 8}, "max_tokens": 8},
+         "thinking.budget_tokens"),
         ({"tool_choice": {"type": "any"}}, "tool_choice"),
         ({"tools": [TOOL, TOOL]}, "tools[1]"),
         ({"stop_sequences": [""]}, "stop_sequences"),

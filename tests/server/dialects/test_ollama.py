@@ -109,9 +109,10 @@ def test_options_reach_the_engine(start: Start) -> None:
         "presence_penalty": 0.5,
         "frequency_penalty": 0.75,
         "stop": ["cd"],
-        "num_ctx": MAX_MODEL_LEN,
+        "num_ctx": float(MAX_MODEL_LEN),
         "num_gpu": 1,
         "mirostat": 0,
+        "typical_p": 1.0,
     }
     reply = running.post("/api/chat", turn(options=options, keep_alive="5m", stream=False))
     assert (reply.json()["message"]["content"], reply.json()["done_reason"]) == ("ab", "stop")
@@ -143,6 +144,8 @@ def test_a_limit_is_a_reason(start: Start) -> None:
         ("/api/chat", {"options": {"num_ctx": MAX_MODEL_LEN + 1}}, "options.num_ctx"),
         ("/api/chat", {"options": {"num_predict": 0}}, "options.num_predict"),
         ("/api/chat", {"options": {"mirostat": 2}}, "options.mirostat"),
+        ("/api/chat", {"options": {"typical_p": 0.7}}, "use `min_p` or `top_p`"),
+        ("/api/chat", {"options": {"tfs_z": True}}, "options.tfs_z: true"),
         ("/api/chat", {"options": {"temperature": -1}}, "options.temperature"),
         ("/api/chat", {"options": {"temperature": "a"}}, "options.temperature"),
         ("/api/chat", {"options": {"repeat_penalty": 0}}, "options.repeat_penalty"),
@@ -193,6 +196,7 @@ def test_a_name_with_latest_is_the_name(start: Start) -> None:
     with pytest.raises(ollama.ResponseError, match="model 'other:latest' not found") as raised:
         client(running).chat(**turn(model="other:latest"))
     assert raised.value.status_code == 404
+    assert f"served: {MODEL}" in raised.value.error
 
 
 def test_a_prompt_alone(agent: Agent) -> None:

@@ -239,7 +239,8 @@ def test_log_probabilities_are_included_on_request(start: Start) -> None:
         ({"background": True}, "background"),
         ({"conversation": "conv_1"}, "conversation"),
         ({"prompt": {"id": "pmpt_1"}}, "prompt"),
-        ({"truncation": "auto"}, "truncation"),
+        ({"truncation": "middle"}, "truncation"),
+        ({"truncation": 5}, "truncation"),
         ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
         ({"tools": [{"type": "file_search", "vector_store_ids": []}]},
          "tools[0].type"),
@@ -300,3 +301,23 @@ def test_a_call_that_max_tokens_cut_off_does_not_end_its_conversation(start: Sta
     ):
         answer(server, tools=[WEATHER], **fields)
         assert r'get_weather({"INVALID_JSON": "{\"city\": \"Kö"})' in prompts(server)[-1]
+
+
+def test_hints_of_style_and_service_are_accepted_and_named(start: Start) -> None:
+    server = start(MockEngine(says("a")))
+
+    def named(**fields: Any) -> str | None:
+        reply = server.post("/v1/responses", {"model": MODEL, "input": "x", **fields})
+        assert reply.status_code == 200, reply.text
+        return reply.headers.get("x-ignored-params")
+
+    assert named(text={"verbosity": "low"}) == "text.verbosity"
+    assert named(text={"verbosity": "medium"}, service_tier="auto", user="u") is None
+    assert named(service_tier="flex") == "service_tier"
+
+
+def test_truncation_that_has_nothing_to_drop_is_taken(start: Start) -> None:
+    server = start(MockEngine(says("a")))
+    assert answer(server, truncation="auto")["truncation"] == "auto"
+    long = refused(server, truncation="auto", input="x" * 5000)
+    assert long["code"] == "context_length_exceeded"

@@ -92,14 +92,23 @@ def test_fields_that_are_not_honoured_take_their_harmless_values_only(
     told: dict[str, Any],
 ) -> None:
     shown = properties(told, "ChatCompletionRequest")
-    assert shown["service_tier"]["enum"] == ["auto", "default", None]
+    assert shown["reasoning_format"]["enum"] == ["auto", "deepseek", None]
     assert shown["user"]["type"] == ["string", "null"]
     assert shown["audio"]["type"] == "null"
     assert "refused" in shown["audio"]["description"]
 
 
+def test_hints_are_values_that_are_taken_without_effect(told: dict[str, Any]) -> None:
+    shown = properties(told, "ChatCompletionRequest")
+    assert shown["verbosity"]["enum"] == ["medium", "low", "high", None]
+    assert shown["prediction"]["type"] == ["object", "null"]
+    for name in ("verbosity", "prediction", "service_tier", "store"):
+        assert "without effect" in shown[name]["description"]
+        assert "X-Ignored-Params" in shown[name]["description"]
+
+
 def test_nested_fields_are_told_too(told: dict[str, Any]) -> None:
-    assert properties(told, "StreamOptions")["include_obfuscation"]["enum"] == [False, None]
+    assert properties(told, "StreamOptions")["include_obfuscation"]["enum"] == [False, True, None]
     assert properties(told, "Message")["audio"]["type"] == "null"
     assert "developer" in properties(told, "Message")["role"]["enum"]
 

@@ -106,6 +106,7 @@ _NO_OPS: dict[str, tuple[object, ...]] = {
     "user": ("",),
     "extra.background": (False,),
     "extra.include": ([],),
+    "extra.mcp_servers": ([],),
     "extra.store": (False,),
     "extra.truncation": ("disabled",),
     "extra.verbosity": ("medium",),

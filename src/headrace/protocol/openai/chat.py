@@ -31,24 +31,38 @@ from headrace.protocol.openai.tools import (
     tool_choice_of,
 )
 from headrace.protocol.openai.usage import Usage
+from headrace.protocol.request import MISSING_FIELD
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
 
 # Message keys a chat template may read; others are named in X-Ignored-Params.
 MESSAGE_KEYS = frozenset(
-    {"role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content", "reasoning"}
+    {
+        "role",
+        "content",
+        "name",
+        "tool_calls",
+        "tool_call_id",
+        "reasoning_content",
+        "reasoning",
+        "refusal",
+    }
 )
 
 ThinkingTokens = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+
+PARTS = ("text", "refusal")
+"""Types of content parts, each of which has its text in the field of that name."""
 
 REASONING_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
 class ContentPart(msgspec.Struct, frozen=True):
-    """One part of a message's content. Only `type: "text"` is supported."""
+    """One part of a message's content: `type: "text"` or, of another server's answer, "refusal"."""
 
     type: str
     text: str | None = None
+    refusal: str | None = None
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -61,6 +75,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tool_call_id: str | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
+    refusal: str | None = None
+    """The text of an answer without content, as another server wrote it."""
 
 
 Messages = Annotated[list[Message], Meta(min_length=1)]
@@ -82,7 +98,7 @@ class ChatCompletionRequest(SamplingFields, frozen=True, kw_only=True):
         Messages,
         Meta(
             description="The conversation: role (" + ", ".join(ROLES) + ") and content, "
-            "a string or a list of text parts.",
+            "a string or a list of text parts, which only the assistant's messages may lack.",
         ),
     ]
     max_tokens: Annotated[AtLeastOne | None, Meta(description="Most tokens to generate.")] = None
@@ -182,7 +198,11 @@ class ChatCompletionRequest(SamplingFields, frozen=True, kw_only=True):
 
 
 def check_messages(messages: list[Message]) -> None:
-    """Raise RequestError for a role or a content part that is not supported, naming it."""
+    """Raise RequestError for a role or a content part that is not supported, or a message without
+    content, naming it.
+
+    An assistant's message may be without: it has calls, or all of it was reasoning.
+    """
     for index, message in enumerate(messages):
         if message.role not in ROLES:
             raise RequestError(
@@ -190,6 +210,13 @@ def check_messages(messages: list[Message]) -> None:
                 f"accepted: {', '.join(ROLES)}",
                 param=f"messages[{index}].role",
                 code="unsupported",
+            )
+        if message.content is None and message.role != "assistant":
+            raise RequestError(
+                f"messages[{index}].content: this field is required: a string or a list of parts; "
+                "only messages of the assistant may be without",
+                param=f"messages[{index}].content",
+                code=MISSING_FIELD,
             )
         if isinstance(message.content, list):
             for position, part in enumerate(message.content):
@@ -223,14 +250,15 @@ def check_effort(effort: str | None, param: str) -> None:
 
 
 def _check_part(part: ContentPart, path: str) -> None:
-    if part.type != "text":
+    if part.type not in PARTS:
         raise RequestError(
             f"{path}.type: {shown(part.type)} is not supported; accepted: 'text'",
             param=f"{path}.type",
             code="unsupported",
         )
-    if part.text is None:
-        raise RequestError(f"{path}.text: a text part needs a string", param=f"{path}.text")
+    if getattr(part, part.type) is None:
+        field = f"{path}.{part.type}"
+        raise RequestError(f"{field}: a {part.type} part needs a string", param=field)
 
 
 class TopLogprob(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,7 +1,8 @@
 """The fields of each endpoint: the one table of fields that others have and headrace does not.
 
-A row says which values are harmless. A field without such values is refused whenever it is given;
-a field in no table and in no struct is unknown, and unknown fields are accepted and reported.
+A row says which values are harmless, and which are only hints: of style or of service, without
+which the answer serves as well. A field without either is refused whenever it is given; a field in
+no table and in no struct is unknown, and unknown fields are accepted and reported.
 Others are OpenAI (openapi.yaml, August 2026), and vLLM, SGLang (their protocols, 2026) and
 llama-server (its README, 2026), of whose own fields those are here that change what comes out.
 """
@@ -9,7 +10,12 @@ llama-server (its README, 2026), of whose own fields those are here that change 
 from __future__ import annotations
 
 from headrace.protocol.openai.apply_template import ApplyTemplateRequest, check_apply_template
-from headrace.protocol.openai.chat import MESSAGE_KEYS, ChatCompletionRequest, check_chat
+from headrace.protocol.openai.chat import (
+    MESSAGE_KEYS,
+    PARTS,
+    ChatCompletionRequest,
+    check_chat,
+)
 from headrace.protocol.openai.completions import CompletionRequest, check_completion
 from headrace.protocol.openai.tokenize import (
     DetokenizeRequest,
@@ -20,6 +26,8 @@ from headrace.protocol.openai.tools import check_tool_shape
 from headrace.protocol.request import Endpoint, Known, Nested
 
 _REFUSED: tuple[object, ...] = ()
+# OpenAI's classes of service beside the ordinary one.
+_TIERS = ("flex", "priority", "scale")
 
 
 def _table(*rows: Known) -> dict[str, Known]:
@@ -43,7 +51,7 @@ _GENERATION = _table(
     Known("return_prompt_text", (False,), "it is not repeated", "`/apply-template`"),
     Known("user", str, "a label of the caller's"),
     Known("metadata", dict, "a label of the caller's"),
-    Known("store", (False,), "nothing is stored"),
+    Known("store", (False,), "completions are not kept", hints=(True,)),
     Known("session_id", str, "a label of the caller's"),
     Known("n_predict", _REFUSED, "", "`max_tokens`"),
     Known("n_probs", (0,), "none", "`logprobs`"),
@@ -57,12 +65,12 @@ _GENERATION = _table(
     Known("grammar_triggers", ([],), "none"),
     Known("cache_prompt", bool, "caching changes no output"),
     Known("repeat_penalty", (1,), "none", "`repetition_penalty`"),
-    Known("typical_p", (1,), "keeps all"),
-    Known("mirostat", (0,), "off"),
+    Known("typical_p", (1,), "keeps all", "`min_p` or `top_p`"),
+    Known("mirostat", (0,), "off", "`temperature`"),
     Known("dry_multiplier", (0,), "off"),
     Known("xtc_probability", (0,), "off"),
     Known("dynatemp_range", (0,), "off"),
-    Known("top_n_sigma", (-1,), "off"),
+    Known("top_n_sigma", (-1,), "off", "`min_p`"),
     Known("lora", ([],), "none"),
     Known("lora_path", _REFUSED, ""),
     Known("stop_regex", ([], ""), "none"),
@@ -77,13 +85,13 @@ _GENERATION = _table(
 CHAT_KNOWN = _GENERATION | _table(
     Known("functions", ([],), "no functions", "`tools`"),
     Known("function_call", ("none", "auto"), "no functions to choose from", "`tool_choice`"),
-    Known("service_tier", ("auto", "default"), "there is one tier"),
+    Known("service_tier", ("auto", "default"), "there is one tier", hints=_TIERS),
     Known("modalities", (["text"],), "text"),
     Known("audio", _REFUSED, ""),
-    Known("prediction", _REFUSED, ""),
+    Known("prediction", _REFUSED, "speculation makes its own guesses", hints=dict),
     Known("web_search_options", _REFUSED, ""),
     Known("moderation", _REFUSED, ""),
-    Known("verbosity", ("medium",), "OpenAI's default"),
+    Known("verbosity", ("medium",), "OpenAI's default", hints=("low", "high")),
     Known("prompt_cache_key", str, "the prefix cache finds equal prompts without it"),
     Known("prompt_cache_retention", str, "blocks are evicted least recently used first"),
     Known("prompt_cache_options", dict, "blocks are evicted least recently used first"),
@@ -118,13 +126,12 @@ TOKENIZE_KNOWN = _TEMPLATE_KNOWN | _table(
 )
 
 STREAM_OPTIONS_KNOWN = _table(
-    Known("include_obfuscation", (False,), "events are not padded"),
+    Known("include_obfuscation", (False,), "events are not padded", hints=(True,)),
 )
 
 MESSAGE_KNOWN = _table(
     Known("audio", _REFUSED, ""),
     Known("function_call", _REFUSED, "", "`tool_calls`"),
-    Known("refusal", _REFUSED, ""),
     Known("annotations", list, "notes of another server's"),
 )
 
@@ -140,7 +147,7 @@ _STREAM_OPTIONS = Nested(
 _MESSAGES = Nested(
     MESSAGE_KEYS,
     MESSAGE_KNOWN,
-    {"content": Nested(frozenset({"type", "text"}))},
+    {"content": Nested(frozenset({"type", *PARTS}))},
 )
 
 _REASONING = Nested(

@@ -225,8 +225,9 @@ class SamplingFields(StructuredFields, frozen=True, kw_only=True):
     thinking_token_budget: Annotated[
         Annotated[int, Meta(ge=NO_LIMIT, le=2**31 - 1)] | None,
         Meta(
-            description="Most tokens of reasoning; it is closed there, and the answer follows. -1: "
-            "no limit. A prompt of a completion is within reasoning if its last mark begins it."
+            description="Most tokens of reasoning; it is closed there, and the answer follows. 0 "
+            "also turns it off in a chat template that has a switch. -1: no limit. "
+            "A prompt of a completion is within reasoning if its last mark begins it."
         ),
     ] = None
 

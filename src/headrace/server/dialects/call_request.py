@@ -17,7 +17,7 @@ from headrace.engine.limits import check_ranges
 from headrace.errors import RequestError, shown
 from headrace.protocol.neutral.call import ChatCall, HostedTool, Message, Tool
 from headrace.protocol.neutral.dialect import ClientSide
-from headrace.protocol.neutral.losses import Losses, has_meaning, losses, opaque_loss
+from headrace.protocol.neutral.losses import FieldPaths, Losses, has_meaning, losses, opaque_loss
 from headrace.protocol.neutral.part import (
     Media,
     Opaque,
@@ -81,12 +81,20 @@ OWN_FIELDS = frozenset(
 completions."""
 
 
+_ANTHROPICS = (
+    "only Anthropic's models know what its calls look like; give a tool with a name, a description "
+    "and an input_schema of it"
+)
 _OF_TOOLS = {
+    "bash_": _ANTHROPICS,
+    "computer_2": _ANTHROPICS,  # a year follows
     "custom": "models write a call's arguments as JSON, in which its text is escaped, so it can "
     "neither be passed on as it stands nor be held to a grammar of its own; give a function with "
     "one string parameter",
+    "memory_": _ANTHROPICS,
+    "text_editor_": _ANTHROPICS,
 }
-"""Why a kind of tools is refused, and what to do."""
+"""Why a kind of tools is refused, and what to do, by how its type begins."""
 
 
 class ReadCall(NamedTuple):
@@ -115,7 +123,7 @@ def chat_request(
     taken: fields of the call's extra that somebody else honours.
     """
     _refuse_hosted_tools(call)
-    written = _Writer(taken)
+    written = _Writer(taken, side.field_paths)
     values = written.request(call)
     values.update(more or {})
     if continues and _is_open(call):
@@ -135,7 +143,10 @@ def _refuse_hosted_tools(call: ChatCall) -> None:
         kind = tool.value.get("type", tool.dialect)
         if has_meaning(f"tools.{kind}"):
             param = f"tools[{index}].type"
-            why = _OF_TOOLS.get(kind, "no tools are run here; give functions of the client's")
+            why = next(
+                (why for start, why in _OF_TOOLS.items() if kind.startswith(start)),
+                "no tools are run here; give functions of the client's",
+            )
             raise RequestError(
                 f"{param}: {shown(kind)} is not supported: {why}", param=param, code="unsupported"
             )
@@ -163,9 +174,10 @@ def _is_open(call: ChatCall) -> bool:
 class _Writer:
     """A writer of one request. dropped: what it leaves out, as names of the call's fields."""
 
-    def __init__(self, taken: frozenset[str]) -> None:
+    def __init__(self, taken: frozenset[str], paths: FieldPaths) -> None:
         self.dropped: list[str] = []
         self._taken = taken
+        self._paths = paths
 
     def request(self, call: ChatCall) -> dict[str, Any]:
         """The fields of the request."""
@@ -331,10 +343,12 @@ class _Writer:
                 values[name] = value
             elif name in self._taken:
                 continue
-            elif name in CHAT.known and value is not None:
-                CHAT.known[name].check(value, name)
-            else:
+            elif name not in CHAT.known or self._is_hint(name, value):
                 self.dropped.append(f"extra.{name}")
+
+    def _is_hint(self, name: str, value: Any) -> bool:
+        path = self._paths.get(f"extra.{name}", (name,))[0]
+        return CHAT.known[name].is_hint(value, path)
 
 
 def _role_of(text: Text) -> str:

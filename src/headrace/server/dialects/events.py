@@ -82,7 +82,8 @@ class ChoiceEvents:
             self._logprobs += _plain_logprobs(piece.logprobs, self._tokenizer)
         if self._read is not None:
             is_last = piece.finish_reason is not None
-            for delta in self._read.take(piece.text, piece.text_offsets, is_last=is_last):
+            offsets, stop = piece.text_offsets, piece.stop_reason
+            for delta in self._read.take(piece.text, offsets, is_last=is_last, stop=stop):
                 yield from self._delta(delta)
         elif piece.text:
             yield from self._grow("text", piece.text)

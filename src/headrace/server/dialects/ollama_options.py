@@ -14,15 +14,17 @@ import msgspec
 
 from headrace.errors import RequestError, shown
 from headrace.protocol.neutral.call import ChatCall
+from headrace.protocol.openai.fields import CHAT
+from headrace.protocol.request import Known
 
 OPTIONS = "options"
 
-# The values at which they do nothing.
-_OFF: Mapping[str, tuple[float, ...]] = {
-    "mirostat": (0,),
-    "typical_p": (1,),
-    "tfs_z": (1,),
+_OFF: Mapping[str, Known] = {
+    "mirostat": CHAT.known["mirostat"],
+    "typical_p": CHAT.known["typical_p"],
+    "tfs_z": Known("tfs_z", (1,), "keeps all", "`min_p`"),
 }
+"""The values at which they do nothing."""
 # Answers end where they end or the context does; a text is as long as it is allowed.
 _UNLIMITED = (-1, -2)
 _NO_OPS = ("keep_alive", "truncate", "shift")
@@ -39,7 +41,7 @@ def with_options(call: ChatCall, context_tokens: int) -> ChatCall:
         if name == "num_ctx":
             _check_context(value, context_tokens)
         elif name in _OFF:
-            _check_off(name, value)
+            _OFF[name].is_hint(value, f"{OPTIONS}.{name}")  # raises
         elif not (name == "num_predict" and value in _UNLIMITED):
             kept[name] = value
     if kept:
@@ -49,6 +51,8 @@ def with_options(call: ChatCall, context_tokens: int) -> ChatCall:
 
 
 def _check_context(value: object, context_tokens: int) -> None:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise RequestError(
             f"options.num_ctx: {shown(value)} is not a number of tokens, at least 1",
@@ -60,15 +64,6 @@ def _check_context(value: object, context_tokens: int) -> None:
             f"{context_tokens}; omit it, or give at most {context_tokens}: the context is as long "
             "as the model was made for, or less where --max-model-len or the KV cache bounds it",
             param="options.num_ctx",
-        )
-
-
-def _check_off(name: str, value: object) -> None:
-    if isinstance(value, bool) or value not in _OFF[name]:
-        raise RequestError(
-            f"options.{name}: {shown(value)} is not supported; accepted: {_OFF[name][0]}",
-            param=f"options.{name}",
-            code="unsupported",
         )
 
 

@@ -124,13 +124,14 @@ class ServedModel:
     @cached_property
     def marks(self) -> FormatMarks:
         """How it writes reasoning and calls, in text and in ids."""
-        return FormatMarks(self.answer_format, self.tokenizer)
+        source = "" if self.template is None else self.template.source_text
+        return FormatMarks(self.answer_format, self.tokenizer, source)
 
     def marks_after(self, template: str | None) -> FormatMarks:
         """The same after a template; None for the model's own."""
         if template is None:
             return self.marks
-        return FormatMarks(choose_format(template), self.tokenizer)
+        return FormatMarks(choose_format(template), self.tokenizer, template)
 
     def text_stream(
         self,

@@ -34,8 +34,9 @@ RETRY_AFTER = "Retry-After"
 _PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
 _ABOUT = """\
 An OpenAI-compatible server over one model. A request gets what it asks for, or an error that says
-what is wrong: fields are honoured; or known and refused with any value but a harmless one; or
-unknown, accepted, and named in `X-Ignored-Params`. `null` is the same as omitting a field.
+what is wrong: fields are honoured; or known and refused with any value but a harmless one or a
+hint; or unknown. Hints and unknown fields are accepted and named in `X-Ignored-Params`. `null`
+is the same as omitting a field.
 Every failure has the body `{"error": {"message", "type", "param", "code"}}`, but on paths of other
 vendors' APIs: there it is as their clients read it."""
 

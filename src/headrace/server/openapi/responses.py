@@ -54,7 +54,7 @@ _PROMPT_OF_RESPONSES: Schema = {
     "tools": _maybe("array", items={"type": "object"}),
     "reasoning": _maybe("object"),
     "text": _maybe("object"),
-    "truncation": {"enum": ["disabled", None]},
+    "truncation": {"enum": ["auto", "disabled", None]},
     "conversation": {**_NULL, "description": "Not supported: refused if given."},
 }
 _NATIVE: Schema = {

@@ -15,7 +15,7 @@ from typing import Annotated, Any, get_args, get_origin
 import msgspec
 
 from headrace.engine.params import MAX_INT, MAX_LOGIT_BIAS, RANGES, SAMPLERS
-from headrace.protocol.openai.chat import REASONING_EFFORTS, ROLES
+from headrace.protocol.openai.chat import PARTS, REASONING_EFFORTS, ROLES
 from headrace.protocol.openai.completions import MAX_PROMPTS
 from headrace.protocol.openai.sampling import MAX_STOP_CHARS, MAX_STOP_STRINGS
 from headrace.protocol.request import Endpoint, Known, Nested
@@ -25,6 +25,7 @@ Schema = dict[str, Any]
 REF = "#/components/schemas/"
 _NULL = {"type": "null"}
 _NUMBERS = ("integer", "number")
+_NAMED = "is a hint, named in the header X-Ignored-Params"
 _UNKNOWN = "Unknown fields are accepted and named in the header X-Ignored-Params."
 _JSON_TYPES = {str: "string", bool: "boolean", dict: "object", list: "array"}
 
@@ -66,8 +67,7 @@ _SAMPLING: Mapping[str, Schema] = {
 _RULES: Mapping[tuple[str, str], Schema] = {
     **{(struct, field): rule for struct in _SAMPLED for field, rule in _SAMPLING.items()},
     ("Message", "role"): {"type": "string", "enum": list(ROLES)},
-    ("ContentPart", "type"): {"type": "string", "const": "text"},
-    ("ContentPart", "text"): {"type": "string"},
+    ("ContentPart", "type"): {"type": "string", "enum": list(PARTS)},
     ("ChatCompletionRequest", "reasoning_effort"): {"enum": [*REASONING_EFFORTS, None]},
     ("CompletionRequest", "prompt"): {
         "anyOf": [
@@ -79,10 +79,18 @@ _RULES: Mapping[tuple[str, str], Schema] = {
     },
 }
 _ANY_OF = {
+    "ContentPart": [
+        {"required": [kind], "properties": {"type": {"const": kind}, kind: {"type": "string"}}}
+        for kind in PARTS
+    ],
+    "Message": [
+        {"properties": {"role": {"const": "assistant"}}},
+        {"required": ["content"], "properties": {"content": {"type": ["string", "array"]}}},
+    ],
     "TokenizeRequest": [
         {"required": [name], "properties": {name: {"type": kind}}}
         for name, kind in (("prompt", "string"), ("messages", "array"))
-    ]
+    ],
 }
 
 
@@ -160,8 +168,6 @@ def _open(schemas: dict[str, Schema], name: str, rules: Nested, done: set[str]) 
                 _open(schemas, inner, rules.nested[field], done)
     for row in rules.known.values():
         properties[row.name] = _known(row)
-    if name == "ContentPart":
-        schema["required"] = ["type", "text"]
     if name in _ANY_OF:
         schema["anyOf"] = _ANY_OF[name]
     schema["additionalProperties"] = True
@@ -207,12 +213,26 @@ def _or_null(schema: Schema) -> Schema:
 
 
 def _known(row: Known) -> Schema:
-    """A field that is not honoured: the values that change nothing, or null."""
+    """A field that is not honoured: the values that change nothing, those that are hints, or null.
+
+    A hint has no effect, and is named in the reply's header.
+    """
     why = f" ({row.why})" if row.why else ""
     if isinstance(row.accepts, type):
         text = f"Accepted without effect{why}."
         return {"description": text, "type": [_JSON_TYPES[row.accepts], "null"]}
+    if isinstance(row.hints, type):
+        text = f"Accepted without effect{why}: {_NAMED}."
+        return {"description": text, "type": [_JSON_TYPES[row.hints], "null"]}
+    if row.hints:
+        harmless = " and ".join(_json(value) for value in row.accepts)
+        text = f"Accepted without effect: any but {harmless}{why} {_NAMED}."
+        return {"description": text, "enum": [*row.accepts, *row.hints, None]}
     if not row.accepts:
         return {"description": "Not supported: refused if given.", "type": "null"}
     text = f"Not supported: only {row.accepted} is accepted{why}."
     return {"description": text, "enum": [*row.accepts, None]}
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()

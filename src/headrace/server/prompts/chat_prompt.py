@@ -94,7 +94,9 @@ def conversation_of(
         request.messages,
         opens_turn=request.opens_turn,
         continues=request.continue_final_message,
-        variables=template_variables(request.chat_template_kwargs, request.effort),
+        variables=template_variables(
+            request.chat_template_kwargs, request.effort, request.thinking_tokens
+        ),
         template=request.chat_template,
         tools=request.tools if shows_tools else (),
     )

@@ -290,7 +290,8 @@ class ChatReply:
 def _taken(choice: ReadChoice, piece: Piece) -> list[AnswerDelta]:
     """What a piece makes certain of a choice."""
     is_last = piece.finish_reason is not None
-    return choice.take(piece.text, piece.text_offsets, is_last=is_last)
+    offsets, stop = piece.text_offsets, piece.stop_reason
+    return choice.take(piece.text, offsets, is_last=is_last, stop=stop)
 
 
 def _wire_delta(delta: AnswerDelta, choice: ReadChoice) -> Delta:

@@ -176,7 +176,7 @@ def _check_name(model: ServedModel, name: str) -> None:
     from headrace.protocol.dialects.ollama import models
 
     if name not in model.names and name.removesuffix(_LATEST) not in model.names:
-        raise models.no_model(name)
+        raise models.no_model(name, model.names)
 
 
 def _capabilities(model: ServedModel) -> list[str]:

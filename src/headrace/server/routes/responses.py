@@ -40,6 +40,7 @@ _REFUSED = {
     "prompt": "prompts are not kept; send the prompt's text as instructions and input",
     "context_management": "nothing is compacted; send what is to be in the context",
 }
+_TRUNCATIONS = ("auto", "disabled")
 _FORMS = ("text", "json_object", "json_schema")
 # Kept apart from the call that becomes our own request: they say nothing of the answer.
 _OURS = frozenset({*_REFUSED, "store", "previous_response_id", "truncation"})
@@ -251,15 +252,15 @@ def _refuse(fields: dict[str, Any]) -> None:
             raise RequestError(
                 f"{name}: this is not supported; {why}", param=name, code="unsupported"
             )
+    # Nothing of a conversation is dropped unseen: one that does not fit is refused with either.
     truncation = fields.get("truncation")
-    if truncation not in (None, "disabled"):
+    if truncation is not None and not isinstance(truncation, str):
         raise RequestError(
-            "truncation: only 'disabled' is supported, as nothing of a conversation is dropped "
-            "unseen; send less input",
+            f"truncation: expected a string, got {shown(truncation)}",
             param="truncation",
-            code="unsupported",
+            code="invalid_type",
         )
-
+    _refuse_word(truncation, "truncation", _TRUNCATIONS)
     reasoning, text = fields.get("reasoning"), fields.get("text")
     effort = reasoning.get("effort") if isinstance(reasoning, dict) else None
     _refuse_word(effort, "reasoning.effort", REASONING_EFFORTS)

@@ -127,8 +127,8 @@ def test_tool_choice(written: dict[str, Any], choice: ToolChoice, parallel: bool
     ("fields", "reasoning"),
     [
         (
-            {"thinking": {"type": "enabled", "budget_tokens": 2000}},
-            Reasoning(budget_tokens=2000),
+            {"thinking": {"type": "enabled", "budget_tokens": 99}},
+            Reasoning(budget_tokens=99),
         ),
         ({"thinking": {"type": "adaptive"}}, Reasoning(adaptive=True)),
         (
@@ -234,7 +234,8 @@ def test_count_tokens_needs_no_max_tokens() -> None:
         ({"tool_choice": {"type": "tool"}}, "tool_choice.name"),
         ({"tool_choice": {"type": "required"}}, "tool_choice.type"),
         ({"thinking": {"type": "enabled"}}, "thinking.budget_tokens"),
-        ({"thinking": {"type": "enabled", "budget_tokens": 5}}, "thinking.budget_tokens"),
+        ({"thinking": {"type": "enabled", "budget_tokens": 0}}, "thinking.budget_tokens"),
+        ({"thinking": {"type": "enabled", "budget_tokens": 100}}, "thinking.budget_tokens"),
         ({"thinking": {"type": "on"}}, "thinking.type"),
         ({"output_config": {"effort": "huge"}}, "output_config.effort"),
         ({"output_config": {"format": {"type": "json"}}}, "output_config.format.type"),
@@ -245,6 +246,16 @@ def test_what_is_wrong_is_named(fields: dict[str, Any], param: str) -> None:
         read(**fields)
     assert caught.value.param == param
     assert str(caught.value).startswith(param)
+
+
+def test_a_budget_between_calls_of_tools_may_exceed_what_one_request_writes() -> None:
+    thinking = {"type": "enabled", "budget_tokens": 5000}
+    tools = [{"name": "f", "input_schema": {"type": "object"}}]
+    between = {"anthropic-beta": "a-2025, interleaved-thinking-2025-05-14"}
+    assert read(between, thinking=thinking, tools=tools).reasoning == Reasoning(budget_tokens=5000)
+    for headers, fields in ((between, {}), ({}, {"tools": tools})):
+        with pytest.raises(RequestError, match="5000 is not less than max_tokens, 100"):
+            read(headers, thinking=thinking, **fields)
 
 
 @pytest.mark.parametrize(

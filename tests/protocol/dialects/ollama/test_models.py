@@ -45,4 +45,4 @@ def test_what_shows_nothing_is_refused(body: bytes) -> None:
 
 def test_versions_and_names_that_are_not_there() -> None:
     assert json.loads(models.write_version("0.1.0")) == {"version": "0.1.0"}
-    assert str(models.no_model("x")) == "model 'x' not found"
+    assert str(models.no_model("x", ["a", "b"])) == "model 'x' not found; served: a, b"

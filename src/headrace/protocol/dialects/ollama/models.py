@@ -7,7 +7,7 @@ distinguish names and stay the same.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -102,9 +102,10 @@ def write_version(version: str) -> bytes:
     return msgspec.json.encode({"version": version})
 
 
-def no_model(name: str) -> RequestError:
-    """Ollama's words for a name that is not there; the status is 404."""
-    return RequestError(f"model '{name}' not found", param="model", code="model_not_found")
+def no_model(name: str, served: Iterable[str]) -> RequestError:
+    """Ollama's words for a name that is not there, with those that are; the status is 404."""
+    text = f"model '{name}' not found; served: {', '.join(served)}"
+    return RequestError(text, param="model", code="model_not_found")
 
 
 def _summary(name: str, modified_at: str, facts: ModelFacts) -> dict[str, Any]:

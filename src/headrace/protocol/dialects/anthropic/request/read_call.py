@@ -26,7 +26,7 @@ from headrace.protocol.dialects.anthropic.request.fields import (
     want_text,
 )
 from headrace.protocol.dialects.anthropic.request.read_blocks import read_content, read_texts
-from headrace.protocol.dialects.anthropic.request.thinking import read_reasoning
+from headrace.protocol.dialects.anthropic.request.thinking import check_budget, read_reasoning
 from headrace.protocol.dialects.anthropic.request.tools import read_tool_choice, read_tools
 from headrace.protocol.dialects.anthropic.values import BETAS, NAME, header, rest
 from headrace.protocol.neutral.call import ChatCall, Message, OutputFormat, Reasoning
@@ -63,9 +63,11 @@ def read_call(body: bytes, headers: Headers, *, counting: bool) -> ChatCall:
     Raises RequestError naming the field at fault.
     """
     try:
-        return _read_call(_object(body), headers, counting=counting)
+        call = _read_call(_object(body), headers, counting=counting)
     except RecursionError:
         raise RequestError("the body is nested too deeply") from None
+    check_budget(call)
+    return call
 
 
 def _object(body: bytes) -> Json:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from headrace.errors import RequestError
 from headrace.protocol.dialects.anthropic.request.fields import (
     Json,
     want_count,
@@ -23,7 +24,7 @@ from headrace.protocol.dialects.anthropic.request.fields import (
     want_one_of,
 )
 from headrace.protocol.dialects.anthropic.request.model_rules import ModelRules
-from headrace.protocol.dialects.anthropic.values import NAME, rest
+from headrace.protocol.dialects.anthropic.values import BETAS, NAME, rest
 from headrace.protocol.neutral.call import ChatCall, Effort, Reasoning
 from headrace.protocol.neutral.part import Thinking, ToolCall
 
@@ -35,6 +36,7 @@ BUDGETS: dict[str, int] = {
     "xhigh": 32768,
 }
 LEAST_BUDGET = 1024
+"""Of the API's own models; what a client may say is less here, as small models think in less."""
 
 MAX_TOKENS = 4096
 """max_tokens, which the API requires, where neither the call nor the caller says it."""
@@ -48,6 +50,7 @@ _EFFORTS: dict[str, Effort] = {
 }
 _KNOWN = frozenset({"type", "budget_tokens", "display"})
 _CONFIG = frozenset({"effort", "format"})
+_INTERLEAVED = "interleaved-thinking-"
 
 
 class Thought(NamedTuple):
@@ -84,8 +87,29 @@ def read_reasoning(value: object, config: Json, extra: Json) -> Reasoning | None
         return Reasoning(effort=effort, budget_tokens=0, shown=shown)
     if kind == "adaptive":
         return Reasoning(effort=effort, adaptive=True, shown=shown)
-    budget = want_count(thinking.get("budget_tokens"), "thinking.budget_tokens", least=LEAST_BUDGET)
+    budget = want_count(thinking.get("budget_tokens"), "thinking.budget_tokens", least=1)
     return Reasoning(effort=effort, budget_tokens=budget, shown=shown)
+
+
+def check_budget(call: ChatCall) -> None:
+    """Raise RequestError for a budget of thoughts that leaves nothing of max_tokens for the answer.
+
+    Between calls of tools, where that is requested, the budget is of all of a turn's requests, and
+    may be more than one of them writes.
+    """
+    budget = call.reasoning.budget_tokens if call.reasoning is not None else None
+    if budget is None or call.max_tokens is None or budget < max(call.max_tokens, 1):
+        return
+    betas = call.extra.get(BETAS, ())
+    if call.tools and any(beta.startswith(_INTERLEAVED) for beta in betas):
+        return
+    path = "thinking.budget_tokens"
+    raise RequestError(
+        f"{path}: {budget} is not less than max_tokens, {call.max_tokens}, which has to have room "
+        "for the answer behind the thoughts; raise max_tokens or lower the budget",
+        param=path,
+        code="invalid_value",
+    )
 
 
 def write_reasoning(call: ChatCall, rules: ModelRules, default_max_tokens: int | None) -> Thought:
