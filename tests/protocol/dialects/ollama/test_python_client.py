@@ -93,7 +93,7 @@ def test_streams_through_the_packages_own_reader() -> None:
 
 def test_failures_raise_in_the_client() -> None:
     httpx = pytest.importorskip("httpx")
-    no_model = json.dumps({"error": str(models.no_model("m"))}).encode()
+    no_model = json.dumps({"error": str(models.no_model("m", ["n"]))}).encode()
     with pytest.raises(ollama.ResponseError, match="not found") as error:
         client(lambda _: httpx.Response(404, content=no_model)).chat(model="m")
     assert error.value.status_code == 404
