@@ -66,10 +66,8 @@ SLOW: Sequence[tuple[str, tuple[str, ...]]] = (
 """Why kinds stay below AIM."""
 
 MISSING: Mapping[tuple[str, str], str] = {
-    ("made", "GGUF"): "NVFP4, Q1_0 and Q2_0 have no encoder in gguf-py to hold one against.",
-    ("elsewhere", "GGUF"): "What is not made cannot be loaded elsewhere.",
-    ("made", "folders"): "No layout of Hugging Face folders is made: `headrace quantize` writes "
-    "GGUF. llm-compressor and auto-round make these folders, which are then read.",
+    ("made", "folders"): "`headrace quantize` writes GGUF. llm-compressor and auto-round make "
+    "these folders, on a CPU too, which are then read.",
     ("elsewhere", "folders"): "Folders are read by formula, not beside the programs that make "
     "them: those need PyTorch, and their kernels a GPU.",
 }
