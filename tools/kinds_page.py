@@ -200,7 +200,9 @@ def _slow_lines(kinds: Iterable[Share]) -> Iterator[str]:
 
 def _missing_lines(found: Sequence[Proof], shares: Mapping[str, Share]) -> Iterator[str]:
     """Empty cells, by column, with their reasons. Raises GapError for one without."""
-    gguf = _cells(found, "GGUF")
+    gguf = set(_cells(found, "GGUF"))
+    recorded = msgspec.json.decode(LOADED.read_bytes(), type=LoadedRecording)
+    gguf |= {("elsewhere", loaded.kind) for loaded in recorded.kinds}
     for column in ("made", "elsewhere"):
         names = [name for name in CODECS if (column, name) not in gguf]
         if names:

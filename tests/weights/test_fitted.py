@@ -32,12 +32,13 @@ def ggml_values(kind: str, values: Floats) -> Floats:
     blocks = values.reshape(-1, get_codec(kind).block_elements)
     if kind == "Q1_0":
         d = np.abs(blocks).mean(axis=1, keepdims=True).astype(np.float16).astype(np.float32)
-        return np.where(blocks >= 0, d, -d).reshape(values.shape)
+        return np.asarray(np.where(blocks >= 0, d, -d).reshape(values.shape), np.float32)
     if kind == "Q2_0":
         peak = np.abs(blocks).max(axis=1, keepdims=True)
         ratio = np.divide(blocks, peak, out=np.zeros_like(blocks), where=peak > 0)
         levels = np.clip(np.trunc(ratio + np.copysign(np.float32(0.5), ratio)), -1, 2)
-        return (levels * peak.astype(np.float16).astype(np.float32)).reshape(values.shape)
+        halves = peak.astype(np.float16).astype(np.float32)
+        return np.asarray((levels * halves).reshape(values.shape), np.float32)
     runs = values.reshape(-1, 16)
     wanted = np.abs(runs).max(axis=1, keepdims=True) / np.float32(12)
     nearest = np.abs(E4M3_HALVED[:127] - wanted).argmin(axis=1)
