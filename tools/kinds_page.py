@@ -66,10 +66,8 @@ SLOW: Sequence[tuple[str, tuple[str, ...]]] = (
 """Why kinds stay below AIM."""
 
 MISSING: Mapping[tuple[str, str], str] = {
-    ("made", "GGUF"): "NVFP4, Q1_0 and Q2_0 have no encoder in gguf-py to hold one against.",
-    ("elsewhere", "GGUF"): "What is not made cannot be loaded elsewhere.",
-    ("made", "folders"): "No layout of Hugging Face folders is made: `headrace quantize` writes "
-    "GGUF. llm-compressor and auto-round make these folders, which are then read.",
+    ("made", "folders"): "`headrace quantize` writes GGUF. llm-compressor and auto-round make "
+    "these folders, on a CPU too, which are then read.",
     ("elsewhere", "folders"): "Folders are read by formula, not beside the programs that make "
     "them: those need PyTorch, and their kernels a GPU.",
 }
@@ -202,7 +200,9 @@ def _slow_lines(kinds: Iterable[Share]) -> Iterator[str]:
 
 def _missing_lines(found: Sequence[Proof], shares: Mapping[str, Share]) -> Iterator[str]:
     """Empty cells, by column, with their reasons. Raises GapError for one without."""
-    gguf = _cells(found, "GGUF")
+    gguf = set(_cells(found, "GGUF"))
+    recorded = msgspec.json.decode(LOADED.read_bytes(), type=LoadedRecording)
+    gguf |= {("elsewhere", loaded.kind) for loaded in recorded.kinds}
     for column in ("made", "elsewhere"):
         names = [name for name in CODECS if (column, name) not in gguf]
         if names:

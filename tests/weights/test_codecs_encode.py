@@ -14,16 +14,19 @@ from hypothesis.extra import numpy as hnp
 
 from benchmarks.random_rows import random_rows
 from headrace.errors import CheckpointError
-from headrace.weights.codecs import CODECS, get_codec
+from headrace.weights.codecs import CODECS, OF_FOLDERS, get_codec
 from headrace.weights.codecs.points import POINTED
 
-SEARCHED_ALWAYS = ("Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS", *POINTED)
-# Kinds whose bytes follow from a formula; what is searched for is in test_search.py and
-# test_points.py.
+FITTED = ("Q1_0", "Q2_0", "NVFP4")
+SEARCHED_ALWAYS = (
+    "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS", *FITTED, *POINTED
+)  # fmt: skip
+# Kinds whose bytes follow from a formula; what is searched for is in test_search.py, test_points.py
+# and test_fitted.py.
 NAMES = tuple(
     name for name, codec in CODECS.items() if codec.can_encode and name not in SEARCHED_ALWAYS
 )
-DECODED_ONLY = tuple(name for name, codec in CODECS.items() if not codec.can_encode)
+DECODED_ONLY = tuple(name for name, codec in OF_FOLDERS.items() if not codec.can_encode)
 BLOCKS = tuple(name for name in NAMES if CODECS[name].block_elements > 1)
 SPECIAL = np.array(
     [0.0, -0.0, 1e-45, -1e-45, 1.17e-38, 5.96e-8, 2.98e-8, 6.1e-5, 65504.0, -65504.0, 0.5, -0.5,
@@ -179,7 +182,7 @@ def test_a_span_too_wide_for_f32_is_refused() -> None:
 @pytest.mark.parametrize("name", DECODED_ONLY)
 def test_kinds_without_an_encoder_say_so(name: str) -> None:
     with pytest.raises(CheckpointError, match=f"{name} cannot be encoded: .* choose Q8_0"):
-        get_codec(name).encode(np.ones((1, 256), np.float32))
+        OF_FOLDERS[name].encode(np.ones((1, 256), np.float32))
 
 
 def test_every_kind_that_gguf_py_makes_is_made() -> None:

@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
-
-if TYPE_CHECKING:
-    from headrace.weights.checkpoint import Checkpoint
-    from headrace.weights.conversion.both_ways import ConversionResult
 
 
 @click.command(short_help="Write a model as a GGUF file or as a Hugging Face folder.")
@@ -50,21 +42,17 @@ def convert(
     from headrace.cli.fetch_bar import size_text
     from headrace.cli.notes import note
     from headrace.cli.obtain import obtain
+    from headrace.cli.written_model import check_place, write_model
     from headrace.config import EngineConfig
-    from headrace.errors import CheckpointError
     from headrace.weights.open import open_checkpoint
     from headrace.weights.store.resolve import resolve_model
 
     config, _ = obtain(EngineConfig(model=source))
     checkpoint = open_checkpoint(resolve_model(config.model))
     codec = None if kind is None else kind.upper()
-    _check(out, checkpoint, force)
-    write = _write_file if out.suffix == ".gguf" else _write_folder
-    try:
-        with counting("bytes") as progress:
-            made = write(checkpoint, out, codec, tokenizer_pre, progress)
-    except OSError as error:
-        raise CheckpointError(f"{out}: cannot be written: {error.strerror}") from error
+    check_place(out, checkpoint, force)
+    with counting("bytes") as progress:
+        made = write_model(checkpoint, out, codec=codec, pre=tokenizer_pre, progress=progress)
     if as_json:
         fields = {
             "path": str(out), "bytes": made.nbytes, "kinds": dict(made.codecs),
@@ -76,60 +64,3 @@ def convert(
         note(text)
     kinds = ", ".join(f"{count} {name}" for name, count in sorted(made.codecs.items()))
     click.echo(f"{out}: {size_text(made.nbytes)}, tensors: {kinds}")
-
-
-def _check(out: Path, checkpoint: Checkpoint, force: bool) -> None:
-    from headrace.errors import ConfigError
-
-    source = checkpoint.path
-    if out.exists() and source.exists() and out.samefile(source):
-        raise ConfigError(f"{out} is the source itself; name another place")
-    if out.is_dir() and source.resolve().is_relative_to(out.resolve()):
-        raise ConfigError(f"{out} holds the source; name another place")
-    if out.exists() and out.is_dir() == (out.suffix == ".gguf"):
-        raise ConfigError(
-            f"{out}: a {'folder' if out.is_dir() else 'file'} is in the place of the other; a name "
-            "that ends in .gguf is a file, any other a folder"
-        )
-    if out.exists() and not force:
-        raise ConfigError(f"{out} exists already; --force replaces it")
-    if not out.absolute().parent.is_dir():
-        raise ConfigError(f"{out}: a place in a folder that exists is required")
-
-
-def _write_file(
-    checkpoint: Checkpoint,
-    out: Path,
-    codec: str | None,
-    pre: str | None,
-    progress: Callable[[int, int], None],
-) -> ConversionResult:
-    from headrace.weights.conversion.convert import write_gguf
-
-    return write_gguf(checkpoint, out, codec, pre=pre, progress=progress)
-
-
-def _write_folder(
-    checkpoint: Checkpoint,
-    out: Path,
-    codec: str | None,
-    pre: str | None,
-    progress: Callable[[int, int], None],
-) -> ConversionResult:
-    """Written beside its place, and moved there when it is whole."""
-    from headrace.text.tokenizer_file import tokenizer_json_of
-    from headrace.weights.conversion.convert import write_hf_folder
-
-    tokenizer = None
-    if checkpoint.tokenizer.json_path is None and "tokens" in checkpoint.tokenizer.gguf:
-        tokenizer = tokenizer_json_of(checkpoint.tokenizer, checkpoint.eos_token_ids, pre)
-    parent = out.absolute().parent
-    with tempfile.TemporaryDirectory(dir=parent, prefix=f".{out.name}.part.") as beside:
-        made = write_hf_folder(
-            checkpoint, Path(beside) / "new", codec, tokenizer_json=tokenizer, progress=progress
-        )
-        if out.exists():
-            out.rename(Path(beside) / "old")
-        made.path.rename(out)
-        shutil.rmtree(Path(beside) / "old", ignore_errors=True)
-    return made

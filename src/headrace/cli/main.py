@@ -43,6 +43,9 @@ COMMANDS = {
         "headrace.cli.convert:convert",
         "Write a model as a GGUF file or as a Hugging Face folder.",
     ),
+    "prune": CommandEntry(
+        "headrace.cli.prune:prune", "Drop the experts or layers that a text uses least."
+    ),
     "imatrix": CommandEntry(
         "headrace.cli.imatrix:imatrix", "Measure what matters in a model's matrices, for quantize."
     ),

@@ -3,7 +3,8 @@
 Codes of values 0-15 of 32 are the low halves of `qs`, those of values 16-31 the high halves.
 IQ4_XS has 256 values per block and a 6-bit scale in every 32. MXFP4's scale is a power of two
 alone; its table holds doubled values and its scale half of what the exponent says. NVFP4 has 64
-values per block, four runs of 16 with the same table and a scale in E4M3 without a sign, halved.
+values per block, four runs of 16 with the same table and a scale in E4M3 without a sign, halved;
+of those around the one that takes the extreme of a run to the last level each is tried.
 
 Sources: ggml-common.h (layouts, kvalues_iq4nl, kvalues_mxfp4), ggml-impl.h
 (ggml_e8m0_to_fp32_half, ggml_ue4m3_to_fp32), gguf-py quants.py (the order of operations), OCP
@@ -32,6 +33,12 @@ E4M3_HALVED = np.where(
 ).astype(np.float32)
 E4M3_HALVED[127] = 0
 _PAIRS = np.arange(0, 16, 2, dtype=np.uint16)
+_LAST_E4M3 = 126
+_LARGEST_NVFP4 = float(12 * E4M3_HALVED[_LAST_E4M3])
+# Codes of scales beside that of the extreme: there are eight to a factor of two, so these are half
+# of it, where most of a run is clipped, to twice, where two of the levels go unused.
+_TRIED = range(-8, 9)
+_E2M1_MIDDLES = (E2M1_DOUBLED[:7] + E2M1_DOUBLED[1:8]) * np.float32(0.5)
 
 
 def _decode_iq4_nl(blocks: Blocks, out: Floats) -> None:
@@ -89,6 +96,42 @@ def _encode_mxfp4(values: Floats, blocks: Blocks) -> None:
     blocks["qs"] = best[:, :16] | (best[:, 16:] << np.uint8(4))
 
 
+def _encode_nvfp4(values: Floats, blocks: Blocks, weights: Floats | None) -> None:
+    """The scale of the least weighed squared error of those tried, the nearest code first."""
+    peak = np.abs(values).max(axis=1)
+    if not (peak <= _LARGEST_NVFP4).all():
+        worst = peak[~(peak <= _LARGEST_NVFP4)][0]
+        raise CheckpointError(
+            f"a block whose largest magnitude is {worst:g} cannot be NVFP4: values must be finite "
+            f"and at most {_LARGEST_NVFP4:g}; use BF16 or F32"
+        )
+    x = values.reshape(-1, 16)
+    w = np.ones_like(x) if weights is None else weights.reshape(-1, 16)
+    w = np.where((w > 0).any(axis=1, keepdims=True), w, np.float32(1))
+    wanted = np.abs(x).max(axis=1) / E2M1_DOUBLED[7]
+    middles = (E4M3_HALVED[:_LAST_E4M3] + E4M3_HALVED[1 : _LAST_E4M3 + 1]) * np.float32(0.5)
+    nearest = np.searchsorted(middles, wanted)
+    least = np.full(len(x), np.inf)
+    scales = np.zeros(len(x), np.uint8)
+    codes = np.zeros(x.shape, np.uint8)
+    for step in sorted(_TRIED, key=abs):
+        scale = np.clip(nearest + step, 0, _LAST_E4M3).astype(np.uint8)
+        unit = E4M3_HALVED[scale][:, None]
+        ratios = np.abs(x) / np.where(unit > 0, unit, np.float32(1))
+        code = np.searchsorted(_E2M1_MIDDLES, ratios, side="left").astype(np.uint8)
+        # Zero has no sign here.
+        code |= ((x < 0) & (code > 0)).astype(np.uint8) << np.uint8(3)
+        off = (unit * E2M1_DOUBLED[code] - x).astype(np.float64)
+        error = np.cumsum(w * off * off, axis=1)[:, -1]
+        better = error < least
+        least = np.where(better, error, least)
+        scales = np.where(better, scale, scales)
+        codes = np.where(better[:, None], code, codes)
+    blocks["d"] = scales.reshape(-1, 4)
+    runs = codes.reshape(-1, 4, 16)
+    blocks["qs"] = (runs[..., :8] | (runs[..., 8:] << np.uint8(4))).reshape(-1, 32)
+
+
 def _encode_iq4_nl(values: Floats, blocks: Blocks, weights: Floats | None) -> None:
     found = encoded("IQ4_NL", values, weights)
     blocks["qs"] = found.quants[:, :16] | (found.quants[:, 16:] << np.uint8(4))
@@ -119,4 +162,7 @@ IQ4_XS = Codec(
 MXFP4 = Codec(
     "MXFP4", 32, np.dtype([("e", "u1"), ("qs", "u1", (16,))]), 39, _decode_mxfp4, _encode_mxfp4
 )
-NVFP4 = Codec("NVFP4", 64, np.dtype([("d", "u1", (4,)), ("qs", "u1", (32,))]), 40, _decode_nvfp4)
+NVFP4 = Codec(
+    "NVFP4", 64, np.dtype([("d", "u1", (4,)), ("qs", "u1", (32,))]),
+    40, _decode_nvfp4, _encode_weighed=_encode_nvfp4,
+)  # fmt: skip

@@ -41,6 +41,7 @@ def write_hf_folder(
     codec: str | None = None,
     *,
     tokenizer_json: str | None = None,
+    metadata: Mapping[str, str] | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> ConversionResult:
     """Write `checkpoint` as config.json, model.safetensors and what lies beside them.
@@ -48,7 +49,8 @@ def write_hf_folder(
     codec: "F32", "F16" or "BF16" for all tensors; None keeps each of these as it is, and makes
     every other kind F32, the only one of safetensors that holds their values exactly.
     tokenizer_json: text of that file where the checkpoint has only GGUF arrays (`headrace.text`
-    makes it). `folder` is created. progress: called after every tensor with bytes done and in all.
+    makes it). metadata: of the safetensors file. `folder` is created. progress: called after every
+    tensor with bytes done and in all.
     Raises UnsupportedModelError or CheckpointError naming what such a folder cannot hold.
     """
     folder, checkpoint = Path(folder), unscaled(checkpoint)
@@ -79,7 +81,9 @@ def write_hf_folder(
             sources.append(source)
     sources = folder_sources(sources + stacks.sources(), architecture, checkpoint.config)
     folder.mkdir(parents=True, exist_ok=True)
-    nbytes = write_safetensors_file(folder / "model.safetensors", sources, progress=progress)
+    nbytes = write_safetensors_file(
+        folder / "model.safetensors", sources, metadata, progress=progress
+    )
     if tokenizer_json is None and checkpoint.tokenizer.json_path is not None:
         tokenizer_json = read_text(checkpoint.tokenizer.json_path)
     if tokenizer_json is not None:

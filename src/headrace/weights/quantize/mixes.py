@@ -260,8 +260,11 @@ MIXES: Mapping[str, Mix] = {
     "MXFP4_MOE": Mix(38, "Q8_0", stacks="MXFP4"),
     "TQ1_0": Mix(36, "TQ1_0", _TERNARY),
     "TQ2_0": Mix(37, "TQ2_0", _TERNARY),
+    "NVFP4": Mix(39, "NVFP4"),
+    "Q1_0": Mix(40, "Q1_0"),
+    "Q2_0": Mix(41, "Q2_0", _TERNARY),
 }  # fmt: skip
-"""By the names llama-quantize has for them."""
+"""By the names llama-quantize has for them; NVFP4 it has as a kind of single tensors alone."""
 
 ALIASES: Mapping[str, str] = {"Q3_K": "Q3_K_M", "Q4_K": "Q4_K_M", "Q5_K": "Q5_K_M"}
 
@@ -269,9 +272,11 @@ NARROWER: Mapping[str, str] = {
     "IQ4_XS": "IQ4_NL", "IQ3_S": "IQ4_NL", "IQ3_XXS": "IQ4_NL", "IQ2_S": "IQ4_NL",
     "IQ2_XS": "IQ4_NL", "IQ2_XXS": "IQ4_NL", "IQ1_M": "IQ4_NL", "IQ1_S": "IQ4_NL",
     "Q2_K": "Q4_0", "Q3_K": "Q4_0", "TQ1_0": "Q4_0", "TQ2_0": "Q4_0",
-    "Q4_K": "Q5_0", "Q5_K": "Q5_1", "Q6_K": "Q8_0",
+    "Q4_K": "Q5_0", "Q5_K": "Q5_1", "Q6_K": "Q8_0", "Q2_0": "Q4_0", "Q1_0": "Q4_0",
+    "NVFP4": "IQ4_NL",
 }  # fmt: skip
-"""The kind of blocks of 32 that is taken where rows are not whole blocks of 256."""
+"""The kind of blocks of 32 that is taken where rows are not whole blocks of 256 (or of 64 or 128;
+of Q1_0 and NVFP4 llama-quantize makes no file then)."""
 
 UNSAFE_WITHOUT_IMPORTANCE = frozenset({"IQ3_XXS", "IQ2_S", "IQ2_XS", "IQ2_XXS", "IQ1_M", "IQ1_S"})
 """Kinds of so few bits that a matrix without importance is of no use, but for embedding and output

@@ -1,0 +1,87 @@
+"""A model written where the user names it: a GGUF file, or a folder, by the ending of the name.
+
+It is made beside its place and moved there when it is whole, so a run that fails leaves nothing.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from headrace.errors import CheckpointError, ConfigError
+from headrace.text.tokenizer_file import tokenizer_json_of
+from headrace.weights.checkpoint import Checkpoint
+from headrace.weights.conversion.convert import ConversionResult, write_gguf, write_hf_folder
+
+
+def check_place(out: Path, checkpoint: Checkpoint, force: bool) -> None:
+    """Raise ConfigError where `out` is not a place for another form of `checkpoint`."""
+    source = checkpoint.path
+    if out.exists() and source.exists() and out.samefile(source):
+        raise ConfigError(f"{out} is the source itself; name another place")
+    if out.is_dir() and source.resolve().is_relative_to(out.resolve()):
+        raise ConfigError(f"{out} holds the source; name another place")
+    if out.exists() and out.is_dir() == (out.suffix == ".gguf"):
+        raise ConfigError(
+            f"{out}: a {'folder' if out.is_dir() else 'file'} is in the place of the other; a name "
+            "that ends in .gguf is a file, any other a folder"
+        )
+    if out.exists() and not force:
+        raise ConfigError(f"{out} exists already; --force replaces it")
+    if not out.absolute().parent.is_dir():
+        raise ConfigError(f"{out}: a place in a folder that exists is required")
+
+
+def write_model(
+    checkpoint: Checkpoint,
+    out: Path,
+    *,
+    codec: str | None = None,
+    pre: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    folder_metadata: Mapping[str, str] | None = None,
+    check: Callable[[Path], None] = lambda path: None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> ConversionResult:
+    """Write `checkpoint` to `out`, over what is there.
+
+    codec, pre, progress: as in `write_gguf`. metadata: of a file; folder_metadata: of a folder's
+    safetensors. check: called with what was written before it gets its name; what it raises leaves
+    `out` as it was. Raises CheckpointError where the disk refuses.
+    """
+    parent = out.absolute().parent
+    try:
+        with tempfile.TemporaryDirectory(dir=parent, prefix=f".{out.name}.part.") as beside:
+            new = Path(beside) / out.name
+            if out.suffix == ".gguf":
+                made = write_gguf(
+                    checkpoint, new, codec, metadata=metadata, pre=pre, progress=progress
+                )
+            else:
+                made = write_hf_folder(
+                    checkpoint,
+                    new,
+                    codec,
+                    tokenizer_json=_tokenizer_json(checkpoint, pre),
+                    metadata=folder_metadata,
+                    progress=progress,
+                )
+            check(new)
+            if out.is_dir():
+                out.rename(Path(beside) / "old")
+            new.replace(out)
+            shutil.rmtree(Path(beside) / "old", ignore_errors=True)
+    except OSError as error:
+        raise CheckpointError(f"{out}: cannot be written: {error.strerror}") from error
+    return replace(made, path=out)
+
+
+def _tokenizer_json(checkpoint: Checkpoint, pre: str | None) -> str | None:
+    """The text of that file where the checkpoint has only a GGUF file's arrays."""
+    if checkpoint.tokenizer.json_path is not None or "tokens" not in checkpoint.tokenizer.gguf:
+        return None
+    return tokenizer_json_of(checkpoint.tokenizer, checkpoint.eos_token_ids, pre)

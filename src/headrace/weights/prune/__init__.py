@@ -1,0 +1,1 @@
+"""Checkpoints with fewer experts or fewer layers, as views of the tensors they had."""
