@@ -25,6 +25,7 @@ curve is drawn when a step with drafts has changed it, or after REDRAW_STEPS.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, bisect_right, insort
 
 _POINTS = (
@@ -116,6 +117,11 @@ class StepCosts:
         """The same in seconds; 0 before the first step."""
         return self._level * self.of(batch, num_tokens)
 
+    def knows(self, batch: int) -> bool:
+        """Whether about so many requests were seen without drafts: what they cost by themselves
+        would be taken for their drafts' otherwise."""
+        return _nearest(batch) in self._plain.points
+
     def note(self, batch: int, num_tokens: int, seconds: float) -> None:
         """Count a step that only decoded."""
         if seconds <= 0:
@@ -132,6 +138,9 @@ class StepCosts:
         weight = seen.weight(at, step)
         most = _MOST_SURPRISE if weight >= 1 else _MOST_NEW_SURPRISE
         ratio = min(max(seconds / (self._level * expected), 1 / most), most)
+        # By what was measured of the size alone: the rest of what is expected of it would draw the
+        # level after itself, step by step.
+        measured = expected
         if not at:  # a step of one token is the unit
             seen.add(at, step, 1.0, 1.0)
         else:
@@ -139,9 +148,12 @@ class StepCosts:
                 self._anchor(_nearest(batch), step)
             point = _POINTS[at]
             drawn = self.of(point, point) if is_plain else self._curve[at]
+            if weight:
+                measured = max(_LEAST_COST, expected + seen.values[at] - drawn)
             # What surprises beside a point is learned of the point.
             seen.add(at, step, drawn + expected * (ratio - 1), drawn)
-        self._level *= 1 + _LEVEL_RATE * weight / (1 + weight) * (ratio - 1)
+        surprise = min(max(seconds / (self._level * measured), 1 / most), most) - 1
+        self._level *= 1 + _LEVEL_RATE * weight / (1 + weight) * surprise
         if not is_plain or step >= self._redraw_at:
             self._draw(step)
 
@@ -180,9 +192,12 @@ class StepCosts:
         """Draw W through what was measured."""
         curve, seen = self._curve, self._rows
         for low, high in zip(seen.points, [*seen.points[1:], len(curve)], strict=True):
-            for at in range(low + 1, high):
-                curve[at] = curve[low] * _begin(_POINTS[at]) / _begin(_POINTS[low])
             if high == len(curve):
+                slope = self._slope(low)
+                for at in range(low + 1, high):
+                    more = _POINTS[at] - _POINTS[low]
+                    expected = curve[low] * _begin(_POINTS[at]) / _begin(_POINTS[low])
+                    curve[at] = min(expected, curve[low] + slope * more)
                 break
             likely = curve[low] * _begin(_POINTS[high]) / _begin(_POINTS[low])
             weight = seen.weight(high, step)
@@ -194,6 +209,16 @@ class StepCosts:
                 share = (_POINTS[at] - _POINTS[low]) / span
                 curve[at] = curve[low] + share * (curve[high] - curve[low])
         self._redraw_at = step + REDRAW_STEPS
+
+    def _slope(self, last: int) -> float:
+        """What a further token costs up to the largest size that was seen, from the largest of no
+        more than half of it, as drawn."""
+        half = bisect_right(self._rows.points, _POINTS[last] // 2, key=_POINTS.__getitem__) - 1
+        if half < 0:
+            return math.inf
+        low = self._rows.points[half]
+        risen = max(0.0, self._curve[last] - self._curve[low])
+        return risen / (_POINTS[last] - _POINTS[low])
 
 
 def _nearest(count: int) -> int:
