@@ -22,10 +22,11 @@ import sys
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 from benchmarks.markdown import surroundings, table
 from benchmarks.speculation.recording import Recording, read_recording, record
+from headrace.engine.drafts.model.draft_chain import CATCH_UP_TOKENS, FEW_TOKENS, DraftChain
 from headrace.engine.drafts.model.model_drafts import Pass
 from headrace.engine.drafts.source import MOST_MATCH, Guess
 from headrace.engine.drafts.speculation import Speculation
@@ -187,16 +188,22 @@ class TextModel:
     def guess(
         self, wanted: Sequence[tuple[Request, int]], most_read: int | None = None
     ) -> dict[Request, list[int]]:
-        """As many drafts as are wanted, where the request is read."""
-        del most_read  # streams begin with one token
-        tokens = sum(self.lag(request) for request, _ in wanted)
-        self.passes = [Pass(tokens, self._recording.pass_s(tokens))]
-        for request, _ in wanted:
-            self._streams[request].read = len(request.token_ids)
-        for place in range(1, max(count for _, count in wanted)):
-            going = sum(count > place for _, count in wanted)
+        """As many drafts as are wanted, of requests that are read by now."""
+        left = CATCH_UP_TOKENS if most_read is None else most_read
+        read, found = 0, dict[Request, list[int]]()
+        for request, count in wanted:
+            lag = self.lag(request)
+            tokens = lag if lag <= FEW_TOKENS else min(lag, left)
+            left -= tokens if lag > FEW_TOKENS else 0
+            read += tokens
+            self._streams[request].read += tokens
+            if tokens == lag:
+                found[request] = [1] * count
+        self.passes = [Pass(read, self._recording.pass_s(read))] if read else []
+        for place in range(1, max(map(len, found.values()), default=0)):
+            going = sum(len(drafts) > place for drafts in found.values())
             self.passes.append(Pass(going, self._recording.pass_s(going)))
-        return {request: [1] * count for request, count in wanted}
+        return found
 
 
 class Pace(NamedTuple):
@@ -227,7 +234,8 @@ class Replay:
         self._speculation = Speculation(
             [] if is_model else [self._source],
             most_drafts=MOST_DRAFTS,
-            model=self._model if is_model else None,
+            # A chain, as far as it is asked here.
+            model=cast(DraftChain[Any], self._model) if is_model else None,
             most_of_model=MOST_DRAFTS,
         )
         self._streams: list[Stream] = []
@@ -276,6 +284,9 @@ class Replay:
         for stream, count in zip(streams, counts, strict=True):
             before = len(stream.request.token_ids)
             given = stream.advance(count)
+            if count:
+                # K and V of all drafts but the last are there where they came.
+                stream.read = before + min(len(given), count) - 1
             tokens += len(given)
             if self._fixed is None:
                 self._speculation.note(stream.request, before, given)
@@ -288,9 +299,10 @@ class Replay:
         """What the drafts of a step take to make."""
         if self._kind == "lookup":
             return 0.0
-        if self._fixed is None:
-            return sum(each.seconds for each in self._model.passes)
-        return counts[0] * self._recording.pass_s(len(counts))
+        if self._fixed:
+            streams = zip(self._streams, counts, strict=True)
+            self._model.guess([(stream.request, count) for stream, count in streams])
+        return sum(each.seconds for each in self._model.passes)
 
 
 class Replayed(NamedTuple):

@@ -43,6 +43,8 @@ PLAIN_STEP_EVERY = 64
 be known. Where drafts are believed to gain g times as much it is left (g - 1) * PLAIN_STEP_MORE
 times as seldom: it costs more then, and an error is less likely to matter."""
 PLAIN_STEP_MORE = 3.0
+MOST_OVERRUN = 3.0
+"""Times what a step of its size takes, as far as one is booked as lost."""
 
 
 class _Pending(NamedTuple):
@@ -100,7 +102,13 @@ class Speculation:
         """Requests that decode in the step that began."""
         self._of_model: ModelDrafts | None = None
         if model is not None:
-            self._of_model = ModelDrafts(model, self._costs, most=most_of_model, adaptive=adaptive)
+            self._of_model = ModelDrafts(
+                model,
+                self._costs,
+                most=most_of_model,
+                adaptive=adaptive,
+                account=self._account,
+            )
 
     def begin_step(
         self, requests: Sequence[tuple[Request, int]], batch: int, most: int = 1 << 30
@@ -112,6 +120,8 @@ class Speculation:
         self._batch = batch
         for source in self._sources:
             source.begin_step()
+        if self._of_model is not None:
+            self._of_model.begin_step()
         hopes: dict[Request, float] = {}
         guesses = [
             (request, pending, history)
@@ -186,18 +196,20 @@ class Speculation:
 
     def note_step(self, batch: int, num_tokens: int, seconds: float) -> None:
         """A step that only decoded, of so many requests and tokens, took so long."""
-        drafting_s = 0.0
+        drafting_s, is_paid = 0.0, False
         if self._of_model is not None:
             self._of_model.note_step(seconds)
-            drafting_s = self._of_model.seconds
+            drafting_s, is_paid = self._of_model.seconds, self._of_model.is_try
         costs = self._costs
         costs.note(batch, num_tokens, seconds - drafting_s)
-        if num_tokens > batch:
-            usual_s = costs.seconds(batch, num_tokens) + drafting_s
-            given = batch + self._num_given
-            self._account.note(batch, given, seconds, costs.seconds(batch, batch), usual_s)
-        else:
-            self._account.note(batch, 0, 0.0, 0.0, 0.0)
+        if num_tokens == batch:
+            self._account.note_plain()
+            return
+        plain_s = costs.seconds(batch, batch)
+        usual_s = costs.seconds(batch, num_tokens) + drafting_s
+        # A step that was disturbed by something else took so long without its drafts too.
+        seconds = min(seconds, MOST_OVERRUN * usual_s)
+        self._account.note(self._num_given / batch, seconds / plain_s - 1, is_paid=is_paid)
 
     def clear(self) -> None:
         """Drop what sources keep of requests that have ended."""
