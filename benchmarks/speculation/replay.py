@@ -252,6 +252,10 @@ class Replay:
             seconds += took_s
         return Pace(tokens, seconds)
 
+    def plain_s(self, batch: int) -> float:
+        """What the controller takes a step of so many streams without drafts for."""
+        return self._speculation.costs.plain_seconds(batch)
+
     def _open(self, phase: Phase) -> None:
         for gone in self._streams[phase.streams :]:
             self._speculation.forget(gone.request)

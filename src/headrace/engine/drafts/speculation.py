@@ -38,11 +38,11 @@ MOST_IDLE_TOKENS = 4
 that decode together as many as there are, so that a step looks up one guess in vain."""
 MOST_IDLE_OF_ALL = 16
 """The same, at any batch: a text that begins to repeat itself has to be noticed."""
-PLAIN_STEP_EVERY = 64
+PLAIN_STEP_EVERY = 32
 """Steps in a row in which somebody drafts, after which one is left without: what that costs has to
 be known. Where drafts are believed to gain g times as much it is left (g - 1) * PLAIN_STEP_MORE
 times as seldom: it costs more then, and an error is less likely to matter."""
-PLAIN_STEP_MORE = 3.0
+PLAIN_STEP_MORE = 6.0
 MOST_OVERRUN = 3.0
 """Times what a step of its size takes, as far as one is booked as lost."""
 
@@ -87,7 +87,8 @@ class Speculation:
         self._most = most_drafts
         self._adaptive = adaptive
         self._acceptance = [Acceptance() for _ in sources]
-        self._costs = StepCosts()
+        self.costs = StepCosts()
+        """Of steps, as far as they are known."""
         self._histories: dict[Request, _History] = {}
         self._taken: dict[Request, Sequence[int]] = {}
         """The drafts of the step that began."""
@@ -104,7 +105,7 @@ class Speculation:
         if model is not None:
             self._of_model = ModelDrafts(
                 model,
-                self._costs,
+                self.costs,
                 most=most_of_model,
                 adaptive=adaptive,
                 account=self._account,
@@ -147,13 +148,14 @@ class Speculation:
                 hopes[request] = sum(own[:count])
             else:
                 self._rest(history, len(request.token_ids))
-        few = self._costs.num_seen < FIRST_PLAIN_STEPS
-        if few or not self._costs.knows(batch) or self._since_plain > PLAIN_STEP_EVERY:
+        few = self.costs.num_seen < FIRST_PLAIN_STEPS
+        if few or not self.costs.knows(batch) or self._since_plain > PLAIN_STEP_EVERY:
             self._since_plain = 0.0
             self._taken.clear()
             return
         self._add_of_model(requests, hopes, batch, most)
-        counted = 1 / max(1.0, PLAIN_STEP_MORE * (self._gain - 1))
+        gain = self._gain if self._of_model is None else max(self._gain, self._of_model.gain)
+        counted = 1 / max(1.0, PLAIN_STEP_MORE * (gain - 1))
         self._since_plain = self._since_plain + counted if self._taken else 0.0
 
     def _add_of_model(
@@ -196,20 +198,23 @@ class Speculation:
 
     def note_step(self, batch: int, num_tokens: int, seconds: float) -> None:
         """A step that only decoded, of so many requests and tokens, took so long."""
-        drafting_s, is_paid = 0.0, False
-        if self._of_model is not None:
-            self._of_model.note_step(seconds)
-            drafting_s, is_paid = self._of_model.seconds, self._of_model.is_try
-        costs = self._costs
+        model, costs = self._of_model, self.costs
+        drafting_s = 0.0 if model is None else model.seconds
         costs.note(batch, num_tokens, seconds - drafting_s)
-        if num_tokens == batch:
+        plain_s = costs.plain_seconds(batch)
+        if (num_tokens == batch and not drafting_s) or plain_s <= 0:
             self._account.note_plain()
+            if model is not None:
+                model.note_step(seconds)
             return
-        plain_s = costs.seconds(batch, batch)
-        usual_s = costs.seconds(batch, num_tokens) + drafting_s
         # A step that was disturbed by something else took so long without its drafts too.
-        seconds = min(seconds, MOST_OVERRUN * usual_s)
-        self._account.note(self._num_given / batch, seconds / plain_s - 1, is_paid=is_paid)
+        usual_s = costs.seconds(batch, num_tokens) + drafting_s
+        booked_s = min(seconds, MOST_OVERRUN * usual_s)
+        gained, spent = self._num_given / batch, booked_s / plain_s - 1
+        is_paid = model is not None and model.is_try
+        self._account.note(gained, spent, is_paid=is_paid)
+        if model is not None:
+            model.note_step(seconds, (gained - spent) * plain_s)
 
     def clear(self) -> None:
         """Drop what sources keep of requests that have ended."""
@@ -258,7 +263,7 @@ class Speculation:
 
     def _counts(self, batch: int, most: int, chances: Sequence[Sequence[float]]) -> list[int]:
         """How many drafts of each guess pay together."""
-        costs = self._costs
+        costs = self.costs
         counts = [0] * len(chances)
         if not counts:
             return counts

@@ -18,9 +18,9 @@ request (r), of all of about its temperature (s). What is not known of a place y
 before it does.
 
 What the draft has not read of a request has to pay as well: it is read where what drafts are
-expected to spare of the request's tokens is more than that takes. What all this may lose where it is
-wrong is bounded by the account of gains (gain_account.py): no k is taken that would not be paid for
-if none of its drafts came. A draft that is not taken is tried again out of a credit of its own,
+expected to spare of the request's tokens is more than that takes. What all this may lose where it
+is wrong is bounded by the account of gains (gain_account.py): no k is taken that would not be paid
+for if none of its drafts came. A draft that is not taken is tried again out of a credit of its own,
 TRIES_SHARE of the time of all steps, since texts and loads change; the tokens that a try spares are
 credited, so that tries follow each other where they succeed, and where they do not that share is
 all that is lost.
@@ -41,7 +41,7 @@ LEAST_GAIN = 1.03
 """What is gained by less is within the error of the estimates."""
 TRIES_SHARE = 0.005
 """Of the time of steps, what tries may take."""
-MOST_CREDIT = 2.0
+MOST_CREDIT = 1.5
 """Steps whose time tries may take in the beginning, and are credited with at most."""
 TRY_DRAFTS = 2
 """Of a try: what the first place says of the others is little."""
@@ -175,16 +175,18 @@ class ModelDrafts:
         self._num_choices = 0
         self._at_risk_s = 0.0
         """What a step of that choice loses where no draft comes."""
+        self.gain = 1.0
+        """Of that choice, as it is believed: tokens for the time, over none."""
         self._num_tries = 0
         self.is_try = False
-        """Whether the drafts of the step that began are tried, and paid for already."""
-        self._token_s = 0.0
-        """Of a token, without drafts, in that step."""
+        """Whether the drafts of the step that began are tried, and paid for by credit."""
+        self._price_s = 0.0
+        """What a try was expected to take beyond a step without."""
         self.seconds = 0.0
         """That the passes of the step that began took."""
 
     def begin_step(self) -> None:
-        """A step begins: what the last one's passes took is not of this one, which may have none."""
+        """A step begins: it may have no passes, whatever the last one had."""
         self.seconds, self.is_try = 0.0, False
 
     def guess(self, batch: int, wanted: Sequence[DraftRoom], most: int) -> dict[Request, list[int]]:
@@ -205,7 +207,6 @@ class ModelDrafts:
             self._choices = self._chosen(batch, wanted, most)
         self._steps_left -= 1
         step_s = self._costs.seconds(batch, batch)
-        self._token_s = step_s / batch
         if self._at_risk_s > step_s * self._account.steps:
             self._choices, self._steps_left = {}, 0
         chosen = [
@@ -227,20 +228,20 @@ class ModelDrafts:
             return
         for place, (draft, token_id) in enumerate(zip(drafts, token_ids, strict=False)):
             right = draft == token_id
-            if right and self.is_try and self._credit_s is not None:
-                self._credit_s += self._token_s
             history.known.note(place, right=right)
             history.shares.note(place, right=right)
             if not right:
                 return
 
-    def note_step(self, seconds: float) -> None:
-        """A step took so long, passes and all."""
+    def note_step(self, seconds: float, gained_s: float | None = None) -> None:
+        """A step took so long, passes and all. gained_s: of a try, what it spared of the time that
+        its tokens take without drafts, below 0 where it cost some; None where that is not known."""
         most = MOST_CREDIT * seconds
         if self._credit_s is None:
             self._credit_s = most
-        self._credit_s = max(min(self._credit_s, most), min(0.0, self._credit_s))
-        self._credit_s += TRIES_SHARE * seconds
+        if self.is_try:
+            self._credit_s += -self._price_s if gained_s is None else gained_s
+        self._credit_s = min(self._credit_s, most) + TRIES_SHARE * seconds
 
     def forget(self, request: Request) -> None:
         """The request has ended."""
@@ -253,7 +254,8 @@ class ModelDrafts:
         free_count = sum(each.num_free for each in wanted)
         free_hope = sum(each.hope for each in wanted)
         plain = (batch + free_hope) / costs.seconds(batch, batch + free_count)
-        best, chosen = LEAST_GAIN * plain, dict[Request, _Choice]()
+        best, best_count, taking = LEAST_GAIN * plain, 0, list[tuple[float, int]]()
+        largest = min(batch + most, max(2 * costs.largest_seen, batch + 1))
         plain_s = costs.seconds(batch, batch)
         most_s = plain_s * (1.0 + self._account.steps)
         hopes = [self._hopes(each) for each in wanted]
@@ -261,24 +263,29 @@ class ModelDrafts:
         for count in range(1, self._most + 1):
             # A pass is shared by all that take part in it.
             share = count * self._pass_s(len(wanted)) / len(wanted) / token_s
-            taking = [
-                (each, hope[min(count, len(hope)) - 1])
-                for each, hope in zip(wanted, hopes, strict=True)
-                if hope and hope[min(count, len(hope)) - 1] - each.hope > share
-            ]
-            if not taking:
-                continue
-            tokens = batch + free_count - sum(each.num_free for each, _ in taking)
-            tokens += sum(min(count, each.room) for each, _ in taking)
-            # What a size costs that is far beyond all that were seen is not known.
-            if tokens > min(batch + most, max(2 * costs.largest_seen, batch + 1)):
-                continue
-            hope = batch + free_hope + sum(more - each.hope for each, more in taking)
-            seconds = costs.seconds(batch, tokens) + count * self._pass_s(len(taking))
-            if hope / seconds > best and seconds <= most_s:
-                best = hope / seconds
-                self._at_risk_s = seconds - plain_s
-                chosen = {each.request: _Choice(count, more) for each, more in taking}
+            gains = (
+                (hope[min(count, len(hope)) - 1] - each.hope, at)
+                for at, (each, hope) in enumerate(zip(wanted, hopes, strict=True))
+                if hope
+            )
+            ranked = sorted((gain for gain in gains if gain[0] > share), reverse=True)
+            tokens, hope = batch + free_count, batch + free_hope
+            for num_taking, (more, at) in enumerate(ranked, 1):
+                each = wanted[at]
+                tokens += min(count, each.room) - each.num_free
+                hope += more
+                # What a size costs that is far beyond all that were seen is not known.
+                if tokens > largest:
+                    break
+                seconds = costs.seconds(batch, tokens) + count * self._pass_s(num_taking)
+                if hope / seconds > best and seconds <= most_s:
+                    best = hope / seconds
+                    best_count, taking = count, ranked[:num_taking]
+                    self._at_risk_s = seconds - plain_s
+        self.gain = max(1.0, best / plain) if taking else 1.0
+        chosen = {
+            wanted[at].request: _Choice(best_count, more + wanted[at].hope) for more, at in taking
+        }
         if not chosen:
             return chosen
         # Of each token, what is spared of the time that it takes without.
@@ -303,7 +310,7 @@ class ModelDrafts:
         price_s += self._costs.seconds(batch, batch + count) - self._costs.seconds(batch, batch)
         if self._credit_s is None or price_s > self._credit_s or count < 1:
             return []
-        self._credit_s -= price_s
+        self._price_s = price_s
         self.is_try = True
         self._num_tries += 1
         self._history(each.request).tried_at = self._num_tries
