@@ -12,7 +12,6 @@ which as many tokens are expected.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from operator import mul
 from pathlib import Path
@@ -124,8 +123,3 @@ def _reached_of_card(text: str) -> list[float]:
             break
         taken.append(float(row[2]))
     return [after - before for before, after in pairwise(taken) if after >= before]
-
-
-def acceptance_line(shares: Sequence[float]) -> str:
-    """For people: the first places."""
-    return ", ".join(f"{each:.2f}" for each in shares[:8])
