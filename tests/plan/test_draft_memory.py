@@ -42,7 +42,7 @@ def fitted(shape: ModelShape, draft: Draft | None, load: Load, hardware: str = "
 
 
 def part(found: Fit, id: str) -> float:
-    return next(one.value for one in found.memory.components if one.id == id)
+    return next(item.value for item in found.memory.components if item.id == id)
 
 
 def test_a_draft_model_takes_what_the_engine_gives_it() -> None:
@@ -71,7 +71,7 @@ def test_a_request_holds_its_drafts_too() -> None:
     added = part(with_draft, "draft-kv") + part(with_draft, "draft-weights")
     assert with_draft.memory.needed.value == pytest.approx(without.memory.needed.value + added)
     assert with_draft.most_users.value < without.most_users.value
-    assert "draft-kv" in {one.id for one in with_draft.quantities}
+    assert "draft-kv" in {figure.id for figure in with_draft.quantities}
 
 
 def test_doing_without_the_draft_is_among_the_changes() -> None:
