@@ -78,13 +78,14 @@ def measured_rows(
     for turn in range(rounds + 2):
         for size in rng.sample(list(sizes), len(sizes)):
             drafts.count = size - 1
-            seconds = _step_s(core)
+            seconds = timed_step_s(core)
             if turn >= 2:  # the first ones meet cold caches and new shapes
                 taken_s[size].append(seconds)
     return Rows({size: statistics.median(values) for size, values in taken_s.items()})
 
 
-def _step_s(core: EngineCore) -> float:
+def timed_step_s(core: EngineCore) -> float:
+    """Seconds of the next step."""
     begun_s = time.perf_counter()
     core.step()
     return time.perf_counter() - begun_s

@@ -41,6 +41,13 @@ DEFAULT_CONTEXT_TOKENS = 8192
     "other layers. [default: --kv-type]",
 )
 @step_tokens_option
+@click.option(
+    "--speculative-config",
+    "-sc",
+    metavar="TEXT",
+    help="Sources of drafts, as for `headrace serve`: a draft model, a head, or the model's own "
+    "layer for further tokens is counted, with its weights and its KV cache.",
+)
 @catalog_options
 @output_options
 def fit(
@@ -54,6 +61,7 @@ def fit(
     kv_type_sliding: str | None,
     block_size: int,
     step_tokens: int,
+    speculative_config: str | None,
     folders: tuple[str, ...],
     as_json: bool,
     plot: bool | None,
@@ -69,6 +77,7 @@ def fit(
     \b
     headrace plan fit qwen3-8b --hardware rtx-4090 --context 16384 --users 4
     headrace plan fit ./model.gguf --hardware this
+    headrace plan fit ./model.gguf --hardware this -sc '{"model": "./draft.gguf"}'
     headrace plan fit llama-3.3-70b --quantization fp8 --hardware h100 --count 2 --users 64
     """
     from dataclasses import replace
@@ -93,7 +102,13 @@ def fit(
         storage = replace(storage, sliding=kv_kind(kv_type_sliding, known))
     load = Load(tokens if context is None else context, users, step_tokens)
     place = place_of(known, hardware_named(known, hardware, count), count)
-    found = fit_of(known, shape, place, storage, load)
+    draft = None
+    if speculative_config is not None:
+        from headrace.engine.drafts.speculative_config import read_speculative_config
+        from headrace.plan.memory.draft import draft_named
+
+        draft = draft_named(known, read_speculative_config(speculative_config), shape, os.environ)
+    found = fit_of(known, shape, place, storage, load, draft=draft)
     about = plan_about("fit", folders)
     if keep:
         keep_for_explain(found.as_dict(), about)

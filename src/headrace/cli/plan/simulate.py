@@ -248,9 +248,10 @@ class SimulateCommand(SectionedCommand):
 )
 @_engine(
     "--acceptance",
-    metavar="SHARES",
+    metavar="SHARES|FILE",
     help="Share of drafted tokens that are accepted, separated by commas: of the first draft of a "
-    "step, of the second where the first is accepted, and so on. [default: no drafts]",
+    "step, of the second where the first is accepted, and so on; or a file that it was measured "
+    "in: a server's /metrics, or a draft's card. [default: no drafts]",
 )
 @_judge(
     "--goodput",

@@ -164,12 +164,11 @@ def engine_for(
 
 def acceptance_of(text: str | None) -> tuple[float, ...]:
     """The shares of --acceptance."""
-    try:
-        return tuple(float(each) for each in text.split(",")) if text else ()
-    except ValueError:
-        raise ConfigError(
-            f"--acceptance is {shown(text)}; it must be shares with commas: 0.8,0.7,0.6"
-        ) from None
+    if not text:
+        return ()
+    from headrace.plan.speed.measured_acceptance import read_acceptance
+
+    return read_acceptance("--acceptance", text).shares
 
 
 def service_of(

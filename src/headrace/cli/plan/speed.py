@@ -49,8 +49,10 @@ if TYPE_CHECKING:
 @parallel_options
 @click.option(
     "--draft-acceptance",
-    type=float,
-    help="Share of drafted tokens that are accepted, 0 to 1: shows what speculation gains.",
+    metavar="SHARE|SHARES|FILE",
+    help="Share of drafted tokens that are accepted, 0 to 1: shows what speculation gains. With "
+    "commas, of the first draft, of the second where the first is accepted, and so on; or a file "
+    "that it was measured in: a server's /metrics, or a draft's card.",
 )
 @click.option(
     "--draft-model",
@@ -148,21 +150,29 @@ def _pools(options: dict[str, Any]) -> Pools | None:
 
 def _draft(known: Catalog, replica: Replica, options: dict[str, Any]) -> Draft | None:
     from headrace.plan.model.find_model import shape_named
+    from headrace.plan.speed.measured_acceptance import read_acceptance
     from headrace.plan.speed.speed_plan import Draft
 
-    name, acceptance = options["draft_model"], options["draft_acceptance"]
-    if acceptance is None:
+    name, stated = options["draft_model"], options["draft_acceptance"]
+    if stated is None:
         if name is not None:
             raise ConfigError(
                 "--draft-acceptance is missing, and what a draft model gains depends on it: "
                 "add --draft-acceptance (0.6 to 0.8 is usual)"
             )
         return None
+    measured = read_acceptance("--draft-acceptance", stated)
+    acceptance = (
+        measured.shares[0]
+        if len(measured.shares) == 1
+        else measured.same_for_all(options["draft_tokens"])
+    )
     if name is None:
         return Draft(
             name="drafting that takes no time",
             acceptance=acceptance,
             tokens=options["draft_tokens"],
+            source=measured.source,
         )
     shape = shape_named(known, name, os.environ)
     kind = options["quantization"] if shape.weight_bytes is None else None
@@ -172,4 +182,5 @@ def _draft(known: Catalog, replica: Replica, options: dict[str, Any]) -> Draft |
         acceptance=acceptance,
         tokens=options["draft_tokens"],
         model=replica.beside(shape, storage),
+        source=measured.source,
     )

@@ -22,25 +22,29 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from headrace.engine.drafts.acceptance import Acceptance, Shares
+from headrace.engine.drafts.gain_account import GainAccount
 from headrace.engine.drafts.model.draft_chain import DraftChain
 from headrace.engine.drafts.model.model_drafts import DraftRoom, ModelDrafts
 from headrace.engine.drafts.source import DraftSource, Guess
 from headrace.engine.drafts.step_costs import StepCosts
 from headrace.engine.request import Request
 
-LEAST_GAIN = 1.03
+LEAST_GAIN = 1.02
 """What is gained by less is within the error of both estimates."""
 FIRST_PLAIN_STEPS = 3
 """Steps of an engine without drafts, with which others are compared."""
 MOST_IDLE_TOKENS = 4
-"""Tokens for which a request whose guesses were of no use is left alone, at most; of several that
-decode together, so many for each of them: then a step looks up as many guesses in vain, whatever
-the batch."""
-MOST_IDLE_OF_ALL = 64
+"""Tokens for which a request whose guesses were of no use is left alone, at most; of more requests
+that decode together as many as there are, so that a step looks up one guess in vain."""
+MOST_IDLE_OF_ALL = 16
 """The same, at any batch: a text that begins to repeat itself has to be noticed."""
-PLAIN_STEP_EVERY = 64
+PLAIN_STEP_EVERY = 32
 """Steps in a row in which somebody drafts, after which one is left without: what that costs has to
-be known."""
+be known. Where drafts are believed to gain g times as much it is left (g - 1) * PLAIN_STEP_MORE
+times as seldom: it costs more then, and an error is less likely to matter."""
+PLAIN_STEP_MORE = 6.0
+MOST_OVERRUN = 3.0
+"""Times what a step of its size takes, as far as one is booked as lost."""
 
 
 class _Pending(NamedTuple):
@@ -83,16 +87,29 @@ class Speculation:
         self._most = most_drafts
         self._adaptive = adaptive
         self._acceptance = [Acceptance() for _ in sources]
-        self._costs = StepCosts()
+        self.costs = StepCosts()
+        """Of steps, as far as they are known."""
         self._histories: dict[Request, _History] = {}
         self._taken: dict[Request, Sequence[int]] = {}
         """The drafts of the step that began."""
-        self._steps_with_drafts = 0
+        self._since_plain = 0.0
+        """Steps with drafts since one without, those that gain much counted as less."""
+        self._gain = 1.0
+        """Of the drafts that were chosen last, as it is believed."""
+        self._account = GainAccount()
+        self._num_given = 0
+        """Tokens beyond a request's first that the step gave."""
         self._batch = 1
         """Requests that decode in the step that began."""
         self._of_model: ModelDrafts | None = None
         if model is not None:
-            self._of_model = ModelDrafts(model, self._costs, most=most_of_model, adaptive=adaptive)
+            self._of_model = ModelDrafts(
+                model,
+                self.costs,
+                most=most_of_model,
+                adaptive=adaptive,
+                account=self._account,
+            )
 
     def begin_step(
         self, requests: Sequence[tuple[Request, int]], batch: int, most: int = 1 << 30
@@ -100,9 +117,12 @@ class Speculation:
         """A step begins in which `batch` requests decode, of which these may have so many drafts
         each, and at most `most` together."""
         self._taken.clear()
+        self._num_given = 0
         self._batch = batch
         for source in self._sources:
             source.begin_step()
+        if self._of_model is not None:
+            self._of_model.begin_step()
         hopes: dict[Request, float] = {}
         guesses = [
             (request, pending, history)
@@ -128,13 +148,15 @@ class Speculation:
                 hopes[request] = sum(own[:count])
             else:
                 self._rest(history, len(request.token_ids))
-        few = self._costs.num_seen < FIRST_PLAIN_STEPS
-        if few or self._steps_with_drafts > PLAIN_STEP_EVERY:
-            self._steps_with_drafts = 0
+        few = self.costs.num_seen < FIRST_PLAIN_STEPS
+        if few or not self.costs.knows(batch) or self._since_plain > PLAIN_STEP_EVERY:
+            self._since_plain = 0.0
             self._taken.clear()
             return
         self._add_of_model(requests, hopes, batch, most)
-        self._steps_with_drafts = self._steps_with_drafts + 1 if self._taken else 0
+        gain = self._gain if self._of_model is None else max(self._gain, self._of_model.gain)
+        counted = 1 / max(1.0, PLAIN_STEP_MORE * (gain - 1))
+        self._since_plain = self._since_plain + counted if self._taken else 0.0
 
     def _add_of_model(
         self,
@@ -162,6 +184,7 @@ class Speculation:
 
     def note(self, request: Request, num_before: int, token_ids: Sequence[int]) -> None:
         """A row gave a request these tokens, which had so many before."""
+        self._num_given += len(token_ids) - 1
         if self._of_model is not None:
             self._of_model.note(request, num_before, token_ids)
         history = self._histories.get(request)
@@ -175,10 +198,23 @@ class Speculation:
 
     def note_step(self, batch: int, num_tokens: int, seconds: float) -> None:
         """A step that only decoded, of so many requests and tokens, took so long."""
-        if self._of_model is not None:
-            self._of_model.note_step(seconds)
-            seconds -= self._of_model.seconds
-        self._costs.note(batch, num_tokens, seconds)
+        model, costs = self._of_model, self.costs
+        drafting_s = 0.0 if model is None else model.seconds
+        costs.note(batch, num_tokens, seconds - drafting_s)
+        plain_s = costs.plain_seconds(batch)
+        if (num_tokens == batch and not drafting_s) or plain_s <= 0:
+            self._account.note_plain()
+            if model is not None:
+                model.note_step(seconds)
+            return
+        # A step that was disturbed by something else took so long without its drafts too.
+        usual_s = costs.seconds(batch, num_tokens) + drafting_s
+        booked_s = min(seconds, MOST_OVERRUN * usual_s)
+        gained, spent = self._num_given / batch, booked_s / plain_s - 1
+        is_paid = model is not None and model.is_try
+        self._account.note(gained, spent, is_paid=is_paid)
+        if model is not None:
+            model.note_step(seconds, (gained - spent) * plain_s)
 
     def clear(self) -> None:
         """Drop what sources keep of requests that have ended."""
@@ -227,7 +263,7 @@ class Speculation:
 
     def _counts(self, batch: int, most: int, chances: Sequence[Sequence[float]]) -> list[int]:
         """How many drafts of each guess pay together."""
-        costs = self._costs
+        costs = self.costs
         counts = [0] * len(chances)
         if not counts:
             return counts
@@ -236,18 +272,24 @@ class Speculation:
         )
         largest = min(max(2 * costs.largest_seen, batch + 1), batch + most)
         best, hope = 0, float(batch)
-        most_gained = LEAST_GAIN * hope / costs.of(batch, batch)
+        plain = costs.of(batch, batch)
+        most_gained = LEAST_GAIN * hope / plain
+        most_cost = plain * (1 + max(0.0, self._account.steps))
         for count, (chance, _) in enumerate(ranked[: largest - batch], 1):
             hope += chance
-            gained = hope / costs.of(batch, batch + count)
+            cost = costs.of(batch, batch + count)
+            if cost > most_cost:
+                break
+            gained = hope / cost
             if gained > most_gained:
                 best, most_gained = count, gained
         for _, at in ranked[:best]:
             counts[at] += 1
+        self._gain = most_gained * plain / batch if best else 1.0
         return counts
 
     def _rest(self, history: _History, length: int) -> None:
         """Leave a request alone for a while, each time for longer."""
-        most = min(MOST_IDLE_TOKENS * max(1, self._batch), MOST_IDLE_OF_ALL)
+        most = min(max(MOST_IDLE_TOKENS, self._batch), MOST_IDLE_OF_ALL)
         history.idle_tokens = min(most, 2 * history.idle_tokens + 1)
         history.idle_until = length + history.idle_tokens

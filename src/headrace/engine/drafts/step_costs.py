@@ -25,7 +25,9 @@ curve is drawn when a step with drafts has changed it, or after REDRAW_STEPS.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, bisect_right, insort
+from itertools import pairwise
 
 _POINTS = (
     1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 17, 20, 24, 25, 28, 32, 33, 40, 48, 56, 64, 80, 96,
@@ -35,11 +37,14 @@ _POINTS = (
 rows at a time, so that a step is more likely behind those than elsewhere. Numbers of requests are
 told apart by the same."""
 _SLOPE = 0.06
-_LEVEL_RATE = 0.2
+_LEVEL_RATE = 0.15
 _LEAST_RATE = 0.1
-_MOST_SURPRISE = 3.0
-"""A step that took more times as long as others of its size was disturbed by something else."""
-_MOST_NEW_SURPRISE = 10.0
+_PLAIN_RATE = 0.3
+_MOST_SURPRISE = 1.5
+"""A step that took more times as long as others of its size was disturbed by something else, and is
+counted as that; one that took less is believed, as nothing makes a step shorter."""
+_LEAST_SURPRISE = 0.3
+_MOST_NEW_SURPRISE = 2.0
 """The same, of a size that was not seen lately."""
 _WEIGHT_EXPECTED = 0.5
 """Of what is expected, in steps seen."""
@@ -50,6 +55,8 @@ _KEPT_WEIGHTS = (0.0, 0.0, 0.5, 1.5)
 and again. One step alone may have been disturbed."""
 _LEAST_COST = 0.05
 """Of any step, beside one of a token: where both terms are guessed their sum may be below 0."""
+FEW_PLAIN_STEPS = 2
+"""Of a number of requests, by which it is known: one alone may have been disturbed."""
 REDRAW_STEPS = 64
 """After which the curve is drawn again though none of its sizes was seen: what is forgotten of them
 moves it."""
@@ -99,6 +106,9 @@ class StepCosts:
         self._plain = _Seen()
         """Of W(B) + A(B): it stays what was measured when W is learned otherwise."""
         self._plain.add(0, 0, 1.0, 1.0)
+        self._plain_s: dict[int, float] = {}
+        """Seconds of steps without drafts, by the place of their requests."""
+        self._num_plain: dict[int, int] = {}
         self._curve = [_begin(tokens) for tokens in _POINTS]
         """W at each point, as drawn last."""
         self._redraw_at = REDRAW_STEPS
@@ -116,6 +126,16 @@ class StepCosts:
         """The same in seconds; 0 before the first step."""
         return self._level * self.of(batch, num_tokens)
 
+    def plain_seconds(self, batch: int) -> float:
+        """What a step of about so many requests without drafts took lately, by such steps alone:
+        what `seconds` says of it depends on all others too. 0 where there was none."""
+        return self._plain_s.get(_nearest(batch), 0.0)
+
+    def knows(self, batch: int) -> bool:
+        """Whether about so many requests were seen without drafts: what they cost by themselves
+        would be taken for their drafts' otherwise."""
+        return self._num_plain.get(_nearest(batch), 0) >= FEW_PLAIN_STEPS
+
     def note(self, batch: int, num_tokens: int, seconds: float) -> None:
         """Count a step that only decoded."""
         if seconds <= 0:
@@ -130,8 +150,13 @@ class StepCosts:
         seen = self._plain if is_plain else self._rows
         at = _nearest(num_tokens)
         weight = seen.weight(at, step)
+        if is_plain:
+            self._note_plain(at, seconds)
         most = _MOST_SURPRISE if weight >= 1 else _MOST_NEW_SURPRISE
-        ratio = min(max(seconds / (self._level * expected), 1 / most), most)
+        ratio = min(max(seconds / (self._level * expected), _LEAST_SURPRISE), most)
+        # By what was measured of the size alone: the rest of what is expected of it would draw the
+        # level after itself, step by step.
+        measured = expected
         if not at:  # a step of one token is the unit
             seen.add(at, step, 1.0, 1.0)
         else:
@@ -139,11 +164,22 @@ class StepCosts:
                 self._anchor(_nearest(batch), step)
             point = _POINTS[at]
             drawn = self.of(point, point) if is_plain else self._curve[at]
+            if weight:
+                measured = max(_LEAST_COST, expected + seen.values[at] - drawn)
             # What surprises beside a point is learned of the point.
             seen.add(at, step, drawn + expected * (ratio - 1), drawn)
-        self._level *= 1 + _LEVEL_RATE * weight / (1 + weight) * (ratio - 1)
+        surprise = min(max(seconds / (self._level * measured), _LEAST_SURPRISE), most) - 1
+        self._level *= 1 + _LEVEL_RATE * weight / (1 + weight) * surprise
         if not is_plain or step >= self._redraw_at:
             self._draw(step)
+
+    def _note_plain(self, at: int, seconds: float) -> None:
+        known = self._plain_s.get(at)
+        self._num_plain[at] = self._num_plain.get(at, 0) + 1
+        if known is None:
+            self._plain_s[at] = seconds
+        else:
+            self._plain_s[at] += _PLAIN_RATE * (min(seconds, _MOST_SURPRISE * known) - known)
 
     def _anchor(self, at: int, step: int) -> None:
         """Hold W where it is at a number of requests whose drafts are measured beside it, or a line
@@ -179,21 +215,50 @@ class StepCosts:
     def _draw(self, step: int) -> None:
         """Draw W through what was measured."""
         curve, seen = self._curve, self._rows
+        self._draw_seen(step)
         for low, high in zip(seen.points, [*seen.points[1:], len(curve)], strict=True):
-            for at in range(low + 1, high):
-                curve[at] = curve[low] * _begin(_POINTS[at]) / _begin(_POINTS[low])
             if high == len(curve):
+                slope = self._slope(low)
+                for at in range(low + 1, high):
+                    more = _POINTS[at] - _POINTS[low]
+                    expected = curve[low] * _begin(_POINTS[at]) / _begin(_POINTS[low])
+                    curve[at] = min(expected, curve[low] + slope * more)
                 break
-            likely = curve[low] * _begin(_POINTS[high]) / _begin(_POINTS[low])
-            weight = seen.weight(high, step)
-            curve[high] = (weight * seen.values[high] + _WEIGHT_EXPECTED * likely) / (
-                weight + _WEIGHT_EXPECTED
-            )
             span = _POINTS[high] - _POINTS[low]
             for at in range(low + 1, high):
                 share = (_POINTS[at] - _POINTS[low]) / span
                 curve[at] = curve[low] + share * (curve[high] - curve[low])
         self._redraw_at = step + REDRAW_STEPS
+
+    def _draw_seen(self, step: int) -> None:
+        """Draw W at the points that were seen: it does not fall, so that of two that do both are
+        what they are together, each by how much it counts. One of them may have been disturbed."""
+        curve, seen = self._curve, self._rows
+        level: list[tuple[float, float, int]] = [(1.0, math.inf, 1)]
+        """Of runs of points: W, its weight, and how many they are."""
+        for low, high in pairwise(seen.points):
+            likely = level[-1][0] * _begin(_POINTS[high]) / _begin(_POINTS[low])
+            weight = seen.weight(high, step)
+            total = weight + _WEIGHT_EXPECTED
+            value, count = (weight * seen.values[high] + _WEIGHT_EXPECTED * likely) / total, 1
+            while value < level[-1][0] and len(level) > 1:
+                below, own, number = level.pop()
+                value = (value * total + below * own) / (total + own)
+                total, count = total + own, count + number
+            level.append((max(value, 1.0), total, count))
+        runs = (value for value, _, count in level for _ in range(count))
+        for at, value in zip(seen.points, runs, strict=True):
+            curve[at] = value
+
+    def _slope(self, last: int) -> float:
+        """What a further token costs up to the largest size that was seen, from the largest of no
+        more than half of it, as drawn."""
+        half = bisect_right(self._rows.points, _POINTS[last] // 2, key=_POINTS.__getitem__) - 1
+        if half < 0:
+            return math.inf
+        low = self._rows.points[half]
+        risen = max(0.0, self._curve[last] - self._curve[low])
+        return risen / (_POINTS[last] - _POINTS[low])
 
 
 def _nearest(count: int) -> int:

@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias
 
 from headrace.catalog import Catalog
 from headrace.plan.machine.hardware_memory import DeviceMemory
+from headrace.plan.memory.draft import Draft
 from headrace.plan.memory.fit_figures import missing_figure, request_figures, saving_figures
 from headrace.plan.memory.fit_kinds import kinds_to_try
 from headrace.plan.memory.kv_cache import kv_kind
@@ -130,19 +131,21 @@ def fit(
     storage: Storage,
     load: Load,
     tensor: int | None = None,
+    draft: Draft | None = None,
 ) -> Fit:
     """Whether `shape` under `load` fits into `place`, and what would.
 
-    tensor: devices that each layer is divided over; None: all of them.
+    tensor: devices that each layer is divided over; None: all of them. draft: that makes drafts for
+    it, which has to fit as well.
 
     Raises ConfigError where the storage of the weights is not known.
     """
-    plan = memory_plan(catalog, shape, place, storage, load)
+    plan = memory_plan(catalog, shape, place, storage, load, draft)
     context, limit = _most_context(plan, shape, load)
     changes: tuple[Change, ...] = ()
     verdict: Verdict = "fits"
     if not plan.fits:
-        found = list(_changes(catalog, shape, place, storage, load, plan))
+        found = list(_changes(catalog, shape, place, storage, load, plan, draft))
         found.sort(key=lambda change: not change.enough)  # stable: the rest stays by loss
         changes = tuple(found)
         verdict = "fits with changes" if any(one.enough for one in found) else "does not fit"
@@ -208,6 +211,7 @@ def _changes(
     storage: Storage,
     load: Load,
     plan: MemoryPlan,
+    draft: Draft | None,
 ) -> Iterator[Change]:
     def tried(text: str, option: str, **new: Any) -> Change | None:
         """The change with what it saves; None where it saves nothing."""
@@ -217,6 +221,7 @@ def _changes(
             new.get("place", place),
             new.get("storage", storage),
             new.get("load", load),
+            new.get("draft", draft),
         )
         saving = plan.needed.value - after.needed.value
         return Change(text, option, saving, after.fits) if saving > 0 else None
@@ -245,6 +250,10 @@ def _changes(
     if 0 < tokens < load.context_tokens:
         shorter = replace(load, context_tokens=tokens)
         change = tried(f"end the context at {tokens:,} tokens", f"--context {tokens}", load=shorter)
+        if change is not None:
+            yield change
+    if draft is not None:
+        change = tried(f"serve without {draft.name}", "--speculative-config auto", draft=None)
         if change is not None:
             yield change
     if place.kind == "gpu":

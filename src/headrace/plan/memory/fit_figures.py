@@ -18,6 +18,9 @@ def request_figures(plan: MemoryPlan, context_tokens: int) -> tuple[Quantity, Qu
     kv = next(one for one in plan.components if one.id == "kv")
     shapes = tuple(one for one in kv.inputs if one.name != "users")
     of_token = tuple(one for one in shapes if one.name not in ("context", "tokens of a block"))
+    if plan.cache.draft is not None:
+        drafts = next(part for part in plan.components if part.id == "draft-kv")
+        shapes += tuple(item for item in drafts.inputs if item.name.startswith("KV of a token"))
     return (
         Quantity("kv-per-token", "KV of a token", plan.cache.bytes_per_token, "byte/token", "F7",
                  of_token),

@@ -87,6 +87,8 @@ class KvCache:
     devices: int = 1
     sliding: KvKind | None = None
     """Of keys and values in layers with a window, where it is another."""
+    draft: KvCache | None = None
+    """The cache of a draft that each request has as well, as long as the draft was made for."""
 
     def __post_init__(self) -> None:
         for field, value in (("block_tokens", self.block_tokens), ("devices", self.devices)):
@@ -122,14 +124,18 @@ class KvCache:
         return -(-kept // self.block_tokens) * self.block_tokens
 
     def request_bytes(self, tokens: int) -> float:
-        """Bytes of one request of `tokens`, prompt and output together."""
+        """Bytes of one request of `tokens`, prompt and output together, its draft's among them."""
         cached = sum(
             layer.count
             * self.layer_token_bytes(layer)
             * self.tokens_kept(tokens, layer.window_tokens)
             for layer in self.shape.keeping
         )
-        return cached + (self.state_bytes if tokens else 0)
+        own = cached + (self.state_bytes if tokens else 0)
+        if self.draft is None:
+            return own
+        most = self.draft.shape.context_tokens or tokens
+        return own + self.draft.request_bytes(min(tokens, most))
 
     def read_bytes(self, tokens: int) -> float:
         """Bytes that decoding one token after `tokens` reads: what is cached, without rounding."""

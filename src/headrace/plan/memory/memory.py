@@ -6,12 +6,13 @@ inputs and band; the sums keep the bands.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.catalog import Catalog
 from headrace.catalog.rows import Quantization
 from headrace.errors import ConfigError
 from headrace.plan.machine.hardware_memory import DeviceMemory, constant, constant_span
+from headrace.plan.memory.draft import Draft
 from headrace.plan.memory.kv_cache import KvCache, KvKind
 from headrace.plan.memory.weights_memory import weights_quantity
 from headrace.plan.model.model_shape import ModelShape
@@ -87,9 +88,14 @@ class MemoryPlan:
 
 
 def memory_plan(
-    catalog: Catalog, shape: ModelShape, place: DeviceMemory, storage: Storage, load: Load
+    catalog: Catalog,
+    shape: ModelShape,
+    place: DeviceMemory,
+    storage: Storage,
+    load: Load,
+    draft: Draft | None = None,
 ) -> MemoryPlan:
-    """The memory of `shape` on each device of `place` under `load`.
+    """The memory of `shape` on each device of `place` under `load`, with that of its draft.
 
     Raises ConfigError where the weights' storage is not known.
     """
@@ -99,22 +105,31 @@ def memory_plan(
     weights = weights_quantity(shape, storage.weights, catalog)
     share = _share_of_weights(weights, place.devices)
     kv = _kv(cache, load)
+    of_draft: tuple[Quantity, ...] = ()
+    if draft is not None:
+        # Its layers may have no window, whatever the model's are stored in.
+        drafts = KvCache(
+            draft.shape, storage.keys, storage.values, storage.block_tokens, 1, storage.sliding
+        )
+        cache = replace(cache, draft=drafts)
+        of_draft = (draft.weights, _draft_kv(draft, drafts, load))
     activations = _activations(catalog, shape, place, load)
     runtime = _runtime(catalog, place)
     usable = Quantity(
         "usable", "usable memory", place.memory_bytes * place.usable_share, "byte", "M3",
         place.inputs,
     )  # fmt: skip
-    parts = (share, kv, activations, runtime)
+    parts = (share, kv, *of_draft, activations, runtime)
     needed = total("needed", "needed", parts, "M7")
-    fixed = total("fixed", "without KV", (share, activations, runtime), "M7")
+    others = (share, *of_draft[:1], activations, runtime)
+    fixed = total("fixed", "without KV", others, "M7")
     free = Quantity(
         id="free-for-kv",
         name="free for KV",
         value=usable.value - fixed.value,
         unit="byte",
         formula="M4",
-        inputs=tuple(_as_input(one) for one in (usable, share, activations, runtime)),
+        inputs=tuple(_as_input(one) for one in (usable, *others)),
         low=usable.value - fixed.band[1],
         high=usable.value - fixed.band[0],
     )
@@ -167,6 +182,20 @@ def _kv(cache: KvCache, load: Load) -> Quantity:
         inputs.append(Input("devices", cache.devices, "", "--hardware and --count", "given"))
     value = load.users * cache.request_bytes(load.context_tokens)
     return Quantity("kv", f"KV cache, {kinds}", value, "byte", "F7", tuple(inputs))
+
+
+def _draft_kv(draft: Draft, cache: KvCache, load: Load) -> Quantity:
+    shape = draft.shape
+    tokens = min(load.context_tokens, shape.context_tokens or load.context_tokens)
+    inputs = (
+        Input("KV of a token of the draft", cache.bytes_per_token, "byte/token", shape.origin,
+              "exact", shape.as_of),
+        Input("tokens of a block", cache.block_tokens, "tokens", "--block-size", "given"),
+        Input("context of the draft", tokens, "tokens", "--context", "given"),
+        Input("users", load.users, "requests", "--users", "given"),
+    )  # fmt: skip
+    value = load.users * cache.request_bytes(tokens)
+    return Quantity("draft-kv", f"KV cache of {draft.name}", value, "byte", "F7", inputs)
 
 
 def _of_windows(cache: KvCache) -> list[Input]:

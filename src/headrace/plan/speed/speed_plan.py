@@ -26,6 +26,8 @@ class Draft:
     acceptance: float
     tokens: int
     model: SpeedModel | None = None
+    source: str = "--draft-acceptance"
+    """Of the acceptance: the option, or the file that it was measured in."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +117,7 @@ class SpeedPlan:
             found["speculation"] = {
                 "draft": one.draft.name,
                 "acceptance": one.draft.acceptance,
+                "acceptance_source": one.draft.source,
                 **asdict(one.at_batch),
                 "stops_at_batch": one.stops_at_batch,
                 "largest_batch": one.largest_batch,

@@ -102,7 +102,7 @@ def speculation_figure(
     return Quantity(
         "speed.speculation", "speedup by speculation", at.speedup, "x", "S3",
         (
-            Input("acceptance", draft.acceptance, "share", "--draft-acceptance", "given"),
+            Input("acceptance", draft.acceptance, "share", draft.source, "given"),
             Input("tokens of a draft", draft.tokens, "tokens", "--draft-tokens", "given"),
             Input("draft", draft.name, "", "--draft-model", "given"),
             Input("batch", at.batch, "requests", "given", "given"),

@@ -68,6 +68,7 @@ def replayed(machine: Machine, batch: int, steps: int, fixed: int | None, prompt
     for _ in range(steps):
         room = 5 if fixed is None else fixed
         found = {}
+        drafts.begin_step()
         if room:
             found = drafts.guess(batch, [DraftRoom(row, room) for row in rows], 1 << 20)
         taken = [len(found.get(row, ())) for row in rows]
@@ -124,6 +125,7 @@ def test_a_prompt_is_read_only_where_that_pays() -> None:
         drafts = ModelDrafts(machine, costs, most=3)
         request = request_of("r", length, length + 40)
         for _ in range(40):
+            drafts.begin_step()
             drafts.guess(1, [DraftRoom(request, 3)], 64)
             drafts.note_step(1.0)
         assert (machine.read.get(request, 0) > 0) == expected

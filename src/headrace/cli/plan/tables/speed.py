@@ -125,7 +125,7 @@ def _speculation(console: Console, found: SpeedPlan) -> None:
     )
     console.print(
         f"speculation ({escape(visible(one.draft.name))}, {one.draft.tokens} drafted, acceptance "
-        f"{one.draft.acceptance:g}): {one.at_batch.speedup:.2f} x at batch "
+        f"{one.draft.acceptance:.3g}): {one.at_batch.speedup:.2f} x at batch "
         f"{one.at_batch.batch:,}; {stops}",
         highlight=False,
     )

@@ -18,9 +18,12 @@ request (r), of all of about its temperature (s). What is not known of a place y
 before it does.
 
 What the draft has not read of a request has to pay as well: it is read where what drafts are
-expected to spare of the request's tokens is more than that takes. A draft that does not pay is
-tried again out of a credit, TRIES_SHARE of the time of all steps, since texts and loads change; so
-all that is lost by it is that share.
+expected to spare of the request's tokens is more than that takes. What all this may lose where it
+is wrong is bounded by the account of gains (gain_account.py): no k is taken that would not be paid
+for if none of its drafts came. A draft that is not taken is tried again out of a credit of its own,
+TRIES_SHARE of the time of all steps, since texts and loads change; the tokens that a try spares are
+credited, so that tries follow each other where they succeed, and where they do not that share is
+all that is lost.
 """
 
 from __future__ import annotations
@@ -29,18 +32,21 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+from headrace.engine.drafts.gain_account import GainAccount
 from headrace.engine.drafts.model.pass_costs import PassCosts
 from headrace.engine.drafts.step_costs import StepCosts
 from headrace.engine.request import Request
 
 LEAST_GAIN = 1.03
 """What is gained by less is within the error of the estimates."""
-TRIES_SHARE = 0.01
+TRIES_SHARE = 0.005
 """Of the time of steps, what tries may take."""
-FIRST_CREDIT = 3
-"""Steps whose time tries may take in the beginning."""
+MOST_CREDIT = 1.5
+"""Steps whose time tries may take in the beginning, and are credited with at most."""
 TRY_DRAFTS = 2
 """Of a try: what the first place says of the others is little."""
+TRY_LAG = 16
+"""Of requests of which no more tokens have to be read the one is tried that was not for longest."""
 EXPECTED_TOKENS = 128
 """Of a request that is still to come, at most: answers end before max_tokens."""
 FIRST_PLAIN_STEPS = 3
@@ -57,9 +63,10 @@ _RATIO_BEGIN = 0.25
 """Of a pass to a step of one request, before the first pass."""
 _WEIGHT_BEGIN = 8.0
 _WEIGHT_ALL = 6.0
-_MOST_ALL = 512.0
-_MOST_REQUEST = 48.0
-"""Comparisons of a place that are remembered."""
+_MOST_ALL = 128.0
+_MOST_REQUEST = 24.0
+"""Comparisons of a place that are remembered: what is not drafted is not compared either, so that
+of a text that has become easier only tries would be heard for long."""
 
 
 class Pass(NamedTuple):
@@ -132,18 +139,29 @@ class _History:
         """The place of the first of `drafts`."""
         self.drafts: Sequence[int] = ()
         """The last ones, whose tokens have not come yet."""
+        self.tried_at = 0
+        """The number of the try that was for it last."""
 
 
 class ModelDrafts:
     """The draft model of one engine and what was learned of it."""
 
-    def __init__(self, model: Model, costs: StepCosts, *, most: int, adaptive: bool = True) -> None:
+    def __init__(
+        self,
+        model: Model,
+        costs: StepCosts,
+        *,
+        most: int,
+        adaptive: bool = True,
+        account: GainAccount | None = None,
+    ) -> None:
         """costs: of the target's steps. most: drafts of a row. adaptive: as many as pay; otherwise
-        as many as there may be."""
+        as many as there may be. account: of all drafts of the engine; one of its own for None."""
         self._model = model
         self._costs = costs
         self._most = most
         self._adaptive = adaptive
+        self._account = GainAccount() if account is None else account
         self._passes = PassCosts()
         self._shares = [_Shares(most, _MOST_ALL) for _ in range(1 + len(_TEMPERATURES))]
         self._histories: dict[Request, _History] = {}
@@ -155,13 +173,25 @@ class ModelDrafts:
         self._steps_left = 0
         """For which it stands."""
         self._num_choices = 0
+        self._at_risk_s = 0.0
+        """What a step of that choice loses where no draft comes."""
+        self.gain = 1.0
+        """Of that choice, as it is believed: tokens for the time, over none."""
+        self._num_tries = 0
+        self.is_try = False
+        """Whether the drafts of the step that began are tried, and paid for by credit."""
+        self._price_s = 0.0
+        """What a try was expected to take beyond a step without."""
         self.seconds = 0.0
         """That the passes of the step that began took."""
+
+    def begin_step(self) -> None:
+        """A step begins: it may have no passes, whatever the last one had."""
+        self.seconds, self.is_try = 0.0, False
 
     def guess(self, batch: int, wanted: Sequence[DraftRoom], most: int) -> dict[Request, list[int]]:
         """Drafts of those requests for which they pay, in a step in which `batch` decode, and that
         has room for at most so many."""
-        self.seconds = 0.0
         if not wanted:
             return {}
         if not self._adaptive:
@@ -176,14 +206,16 @@ class ModelDrafts:
             self._decided = decided
             self._choices = self._chosen(batch, wanted, most)
         self._steps_left -= 1
+        step_s = self._costs.seconds(batch, batch)
+        if self._at_risk_s > step_s * self._account.steps:
+            self._choices, self._steps_left = {}, 0
         chosen = [
             (each.request, min(choice.num_drafts, each.room))
             for each in wanted
             if (choice := self._choices.get(each.request)) is not None and each.hope < choice.hope
-        ] or self._tried(wanted, most)
+        ] or self._tried(batch, wanted, most)
         if not chosen:
             return {}
-        step_s = self._costs.seconds(batch, batch)
         return self._drafts(chosen, self._tokens_within(step_s))
 
     def note(self, request: Request, num_before: int, token_ids: Sequence[int]) -> None:
@@ -201,11 +233,15 @@ class ModelDrafts:
             if not right:
                 return
 
-    def note_step(self, seconds: float) -> None:
-        """A step took so long, passes and all."""
+    def note_step(self, seconds: float, gained_s: float | None = None) -> None:
+        """A step took so long, passes and all. gained_s: of a try, what it spared of the time that
+        its tokens take without drafts, below 0 where it cost some; None where that is not known."""
+        most = MOST_CREDIT * seconds
         if self._credit_s is None:
-            self._credit_s = FIRST_CREDIT * seconds
-        self._credit_s += TRIES_SHARE * seconds
+            self._credit_s = most
+        if self.is_try:
+            self._credit_s += -self._price_s if gained_s is None else gained_s
+        self._credit_s = min(self._credit_s, most) + TRIES_SHARE * seconds
 
     def forget(self, request: Request) -> None:
         """The request has ended."""
@@ -214,32 +250,42 @@ class ModelDrafts:
     def _chosen(self, batch: int, wanted: Sequence[DraftRoom], most: int) -> dict[Request, _Choice]:
         """The requests for which drafts pay, and how many; none where they do not."""
         costs = self._costs
+        self._at_risk_s = 0.0
         free_count = sum(each.num_free for each in wanted)
         free_hope = sum(each.hope for each in wanted)
         plain = (batch + free_hope) / costs.seconds(batch, batch + free_count)
-        best, chosen = LEAST_GAIN * plain, dict[Request, _Choice]()
+        best, best_count, taking = LEAST_GAIN * plain, 0, list[tuple[float, int]]()
+        largest = min(batch + most, max(2 * costs.largest_seen, batch + 1))
+        plain_s = costs.seconds(batch, batch)
+        most_s = plain_s * (1.0 + self._account.steps)
         hopes = [self._hopes(each) for each in wanted]
         token_s = 1.0 / plain
         for count in range(1, self._most + 1):
             # A pass is shared by all that take part in it.
             share = count * self._pass_s(len(wanted)) / len(wanted) / token_s
-            taking = [
-                (each, hope[min(count, len(hope)) - 1])
-                for each, hope in zip(wanted, hopes, strict=True)
-                if hope and hope[min(count, len(hope)) - 1] - each.hope > share
-            ]
-            if not taking:
-                continue
-            tokens = batch + free_count - sum(each.num_free for each, _ in taking)
-            tokens += sum(min(count, each.room) for each, _ in taking)
-            # What a size costs that is far beyond all that were seen is not known.
-            if tokens > min(batch + most, max(2 * costs.largest_seen, batch + 1)):
-                continue
-            hope = batch + free_hope + sum(more - each.hope for each, more in taking)
-            seconds = costs.seconds(batch, tokens) + count * self._pass_s(len(taking))
-            if hope / seconds > best:
-                best = hope / seconds
-                chosen = {each.request: _Choice(count, more) for each, more in taking}
+            gains = (
+                (hope[min(count, len(hope)) - 1] - each.hope, at)
+                for at, (each, hope) in enumerate(zip(wanted, hopes, strict=True))
+                if hope
+            )
+            ranked = sorted((gain for gain in gains if gain[0] > share), reverse=True)
+            tokens, hope = batch + free_count, batch + free_hope
+            for num_taking, (more, at) in enumerate(ranked, 1):
+                each = wanted[at]
+                tokens += min(count, each.room) - each.num_free
+                hope += more
+                # What a size costs that is far beyond all that were seen is not known.
+                if tokens > largest:
+                    break
+                seconds = costs.seconds(batch, tokens) + count * self._pass_s(num_taking)
+                if hope / seconds > best and seconds <= most_s:
+                    best = hope / seconds
+                    best_count, taking = count, ranked[:num_taking]
+                    self._at_risk_s = seconds - plain_s
+        self.gain = max(1.0, best / plain) if taking else 1.0
+        chosen = {
+            wanted[at].request: _Choice(best_count, more + wanted[at].hope) for more, at in taking
+        }
         if not chosen:
             return chosen
         # Of each token, what is spared of the time that it takes without.
@@ -253,17 +299,26 @@ class ModelDrafts:
             < spared_s * min(EXPECTED_TOKENS, request.max_len - len(request.token_ids))
         }
 
-    def _tried(self, wanted: Sequence[DraftRoom], most: int) -> list[tuple[Request, int]]:
+    def _tried(
+        self, batch: int, wanted: Sequence[DraftRoom], most: int
+    ) -> list[tuple[Request, int]]:
         """The request whose try costs least, once there is credit for it."""
-        each = min(wanted, key=lambda each: self._model.lag(each.request))
+        each = min(wanted, key=self._try_order)
         count = min(TRY_DRAFTS, each.room, self._most, most)
         lag = self._model.lag(each.request)
         price_s = count * self._pass_s(1) + lag * self._passes_per_token()
-        price_s += self._costs.seconds(1, 1 + count) - self._costs.seconds(1, 1)
+        price_s += self._costs.seconds(batch, batch + count) - self._costs.seconds(batch, batch)
         if self._credit_s is None or price_s > self._credit_s or count < 1:
             return []
-        self._credit_s -= price_s
+        self._price_s = price_s
+        self.is_try = True
+        self._num_tries += 1
+        self._history(each.request).tried_at = self._num_tries
         return [(each.request, count)]
+
+    def _try_order(self, each: DraftRoom) -> tuple[int, int]:
+        lag = self._model.lag(each.request)
+        return max(lag, TRY_LAG), self._history(each.request).tried_at
 
     def _drafts(
         self, chosen: Sequence[tuple[Request, int]], most_read: int | None = None

@@ -1,0 +1,50 @@
+"""What drafts have gained, and so what the next ones may lose: the bound of all that they cost.
+
+Time is counted in steps without drafts. A step of B requests that gave n tokens in t seconds, where
+one without drafts takes t_0, is booked with
+
+    (n / B - 1) - (t / t_0 - 1)
+
+which is what it gained, or lost. The account is never above MOST, so that of gains of an easy text
+no more than that is lost on a hard one behind it, however wrong the estimates have become; and a
+step may have drafts only as far as it would be paid for if none of them came. What comes in beside
+gains is INCOME of the time of all steps: out of it an engine whose account is empty tries again,
+with few drafts, and where they come its next steps may have more. So over any stretch of steps
+
+    lost <= MOST + INCOME * steps
+
+and what may still be wrong is the time of a step without drafts, which is measured again and again
+(speculation.py). What a draft model tries is paid for otherwise (model/model_drafts.py).
+"""
+
+from __future__ import annotations
+
+MOST = 6.0
+"""Steps. Less, and a text whose guesses come one time in three is left alone by bad luck."""
+FIRST = 3.0
+"""Steps, in the beginning."""
+INCOME = 0.003
+"""Of a step."""
+LEAST = -0.25
+"""Steps: only what was not foreseen goes below 0, and has to be earned again by INCOME alone."""
+
+
+class GainAccount:
+    """The account of one engine."""
+
+    def __init__(self) -> None:
+        self.steps = FIRST
+        """What may be lost, in steps without drafts."""
+
+    def note_plain(self) -> None:
+        """Book a step without drafts."""
+        self.steps = min(self.steps + INCOME, MOST)
+
+    def note(self, gained: float, spent: float, *, is_paid: bool = False) -> None:
+        """Book a step with drafts, both in steps without: tokens that it gave beyond one of each
+        request, over the requests, and the time that it took beyond. is_paid: what it loses was
+        booked elsewhere."""
+        gain = gained - spent
+        if is_paid:
+            gain = max(gain, 0.0)
+        self.steps = max(LEAST, min(self.steps + INCOME + gain, MOST))

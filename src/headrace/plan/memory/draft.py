@@ -1,0 +1,103 @@
+"""What a draft adds to the memory of a model: its weights, and K and V of its own.
+
+The engine gives a draft a pool for as many tokens as the model's, or for the longest requests of
+all that run together where these are fewer (engine/memory/draft_memory.py). A plan has its users at
+once at the context asked for, which both rules cover, so that here
+
+    KV of the draft = users * bytes of min(context, length of the draft) in whole blocks
+
+It is stored in the model's kinds. A draft is not divided over devices: each holds all of it. A
+layer of the model's own for further tokens is in the model's file, and is counted with it where a
+header was read; what it adds is K and V of one layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from headrace.catalog import Catalog
+from headrace.engine.drafts.speculative_config import SpeculativeConfig
+from headrace.errors import ConfigError, FetchError
+from headrace.models import read_config
+from headrace.models.heads.mtp import mtp_checkpoint
+from headrace.plan.memory.weights_memory import default_kind, weights_quantity
+from headrace.plan.model.find_model import shape_named
+from headrace.plan.model.model_shape import ModelShape, shape_of_layers
+from headrace.plan.quantity import Input, Quantity
+from headrace.weights.hugging_face.head_folder import is_head_folder, open_head_folder
+from headrace.weights.store.resolve import locate_model
+
+_FLAG = "--speculative-config"
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A draft model or a head beside a model."""
+
+    name: str
+    shape: ModelShape
+    """Its layers, of which K and V are kept."""
+    weights: Quantity
+
+
+def draft_named(
+    catalog: Catalog, spec: SpeculativeConfig, target: ModelShape, environ: Mapping[str, str]
+) -> Draft | None:
+    """What the settings name to make drafts; None where nothing has weights or K and V of its own.
+
+    Raises ConfigError for what cannot be read, and where a model has no layer for further tokens.
+    """
+    if spec.has_mtp:
+        return _own_layer(target)
+    if spec.model is None:
+        return None
+    try:
+        path = locate_model(spec.model, environ).path
+    except (FetchError, OSError):
+        path = None
+    is_head = path is not None and is_head_folder(path)
+    if is_head and spec.method == "draft_model":
+        raise ConfigError(f"{_FLAG}: {path} is an EAGLE-3 head; use method eagle3, or omit it")
+    if path is not None and (is_head or spec.method == "eagle3"):
+        folder = open_head_folder(path)
+        shape = shape_of_layers(_of_layer(folder.config), path.name, str(path))
+        stored = folder.checkpoint.nbytes
+        weights = _weights(f"weights of the head {path.name}", stored, str(path))
+        return Draft(f"the head {path.name}", replace(shape, context_tokens=None), weights)
+    shape = shape_named(catalog, spec.model, environ)
+    kind = None
+    if shape.weight_bytes is None:
+        kind = catalog.quantizations.find(default_kind(shape))
+    own = weights_quantity(shape, kind, catalog)
+    weights = replace(own, id="draft-weights", name=f"{own.name}, of the draft {shape.name}")
+    return Draft(f"the draft {shape.name}", shape, weights)
+
+
+def _own_layer(target: ModelShape) -> Draft:
+    """The model's own layer for further tokens."""
+    checkpoint = target.checkpoint
+    if checkpoint is None:
+        raise ConfigError(
+            f"{_FLAG}: whether {target.name} has a layer for further tokens is read from its "
+            f"files, and a {target.source} is known of it; name a folder or a GGUF file"
+        )
+    mtp_checkpoint(checkpoint, read_config(checkpoint))
+    layer = replace(target.keeping[-1], count=1)
+    weights = _weights("weights of the layer for further tokens, counted above", 0, target.origin)
+    return Draft("the layer for further tokens", replace(target, layers=(layer,)), weights)
+
+
+def _of_layer(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A head's config with what `speculators` nests of its layer."""
+    stated = dict(config)
+    nested = stated.pop("transformer_layer_config", None)
+    if isinstance(nested, Mapping):
+        stated = {**nested, **stated}
+    return {**stated, "num_hidden_layers": 1}
+
+
+def _weights(name: str, size: int, source: str) -> Quantity:
+    held = Input("tensors", size, "byte", source, "exact")
+    return Quantity("draft-weights", name, size, "byte", "M1", (held,))

@@ -1,0 +1,103 @@
+"""What a draft adds to a plan of memory, held against what the engine gives it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from headrace.catalog import Catalog
+from headrace.config import EngineConfig
+from headrace.engine.drafts.speculative_config import read_speculative_config
+from headrace.engine.load import load_engine
+from headrace.errors import ConfigError
+from headrace.plan.machine.hardware_memory import place_of
+from headrace.plan.memory.draft import Draft, draft_named
+from headrace.plan.memory.fit import Fit, fit
+from headrace.plan.memory.kv_cache import kv_kind
+from headrace.plan.memory.memory import Load, Storage
+from headrace.plan.model.find_model import shape_named
+from headrace.plan.model.model_shape import ModelShape
+from headrace.weights.store.resolve import resolve_model
+from tests.tiny_heads import eagle3_config, write_eagle3
+
+CATALOG = Catalog.load()
+DRAFT = str(Path(__file__).parents[2] / "models" / "headrace-draft")
+
+
+def named(model: str) -> ModelShape:
+    return shape_named(CATALOG, model, {})
+
+
+def draft_of(setting: str, target: ModelShape) -> Draft | None:
+    return draft_named(CATALOG, read_speculative_config(setting), target, {})
+
+
+def fitted(shape: ModelShape, draft: Draft | None, load: Load, hardware: str = "rtx-4090") -> Fit:
+    kind = kv_kind("F16", CATALOG)
+    weights = None if shape.weight_bytes is not None else CATALOG.quantizations["q4-k-m"]
+    place = place_of(CATALOG, hardware, 1)
+    return fit(CATALOG, shape, place, Storage(weights, kind, kind), load, draft=draft)
+
+
+def part(found: Fit, id: str) -> float:
+    return next(item.value for item in found.memory.components if item.id == id)
+
+
+def test_a_draft_model_takes_what_the_engine_gives_it() -> None:
+    setting = json.dumps({"model": DRAFT})
+    config = EngineConfig(
+        model="", speculative_config=setting, max_model_len=1024, max_num_seqs=4, block_size=16
+    )
+    drafter = load_engine(config).core.scheduler.drafter
+    assert drafter is not None and drafter.speculation is not None
+    chain = drafter.speculation.model
+    assert chain is not None
+    target = named(str(resolve_model("")))
+    found = fitted(target, draft_of(setting, target), Load(1024, users=4))
+    assert part(found, "draft-weights") == chain.maker.weight_bytes
+    assert part(found, "draft-kv") == chain.plan.num_blocks * chain.plan.block_bytes
+
+
+def test_a_request_holds_its_drafts_too() -> None:
+    target = named("llama-3.1-8b")
+    draft = draft_of('{"model": "llama-3.2-1b"}', target)
+    assert draft is not None
+    load = Load(8192, users=2)
+    with_draft, without = fitted(target, draft, load), fitted(target, None, load)
+    # 16 layers of 8 KV heads of 64 values, keys and values of 2 bytes each.
+    assert part(with_draft, "draft-kv") == 2 * 8192 * 16 * 8 * 64 * 2 * 2
+    added = part(with_draft, "draft-kv") + part(with_draft, "draft-weights")
+    assert with_draft.memory.needed.value == pytest.approx(without.memory.needed.value + added)
+    assert with_draft.most_users.value < without.most_users.value
+    assert "draft-kv" in {figure.id for figure in with_draft.quantities}
+
+
+def test_doing_without_the_draft_is_among_the_changes() -> None:
+    target = named("llama-3.1-8b")
+    draft = draft_of('{"model": "llama-3-8b"}', target)
+    found = fitted(target, draft, Load(100_000, users=1))
+    assert found.verdict != "fits"
+    assert "--speculative-config auto" in {change.option for change in found.changes}
+
+
+def test_a_head_is_counted_by_its_folder(tmp_path: Path) -> None:
+    target = named(str(resolve_model("")))
+    assert target.checkpoint is not None
+    write_eagle3(tmp_path, eagle3_config(dict(target.checkpoint.config)))
+    draft = draft_of(json.dumps({"model": str(tmp_path)}), target)
+    assert draft is not None
+    stored = sum(file.stat().st_size for file in tmp_path.glob("*.safetensors"))
+    assert draft.weights.value == pytest.approx(stored, rel=0.02)
+    (layer,) = draft.shape.keeping
+    found = fitted(target, draft, Load(512, users=3))
+    assert part(found, "draft-kv") == 3 * 512 * layer.values_per_token * 2
+
+
+def test_what_costs_nothing_is_no_draft() -> None:
+    target = named("llama-3.1-8b")
+    for setting in ("auto", "none", "ngram", '{"method": "suffix"}'):
+        assert draft_of(setting, target) is None
+    with pytest.raises(ConfigError, match="files"):
+        draft_of("mtp", target)
