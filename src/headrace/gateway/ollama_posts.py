@@ -34,7 +34,8 @@ class ShowPost:
         check_name(name, "model")
         route = self._router.route(name)
         if route is None or not may_ask(caller, name, self._router):
-            served = (it for it in self._router.routes if may_ask(caller, it, self._router))
+            routes = self._router.routes
+            served = (known for known in routes if may_ask(caller, known, self._router))
             raise models.no_model(name, served)
         contexts = [
             target.context_tokens for target in route.targets if target.context_tokens is not None
