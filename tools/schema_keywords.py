@@ -11,8 +11,8 @@ import json
 from typing import Any, NamedTuple
 
 from headrace.errors import RequestError
+from headrace.structured.json_schema.formats import FORMATS
 from headrace.structured.json_schema.grammar import of_schema
-from headrace.structured.json_schema.walk import FORMATS
 from tools.structured.language import Language
 
 _NOTHING = object()
@@ -31,6 +31,9 @@ class Keyword(NamedTuple):
     """Whether it is tried in the whole schema instead of a property's."""
 
 
+ENDLESS = {
+    "type": "object", "properties": {"a": {"$ref": "#/$defs/endless"}}, "required": ["a"],
+}  # fmt: skip
 _OVERLAPPING = [{"minimum": 1}, {"maximum": 2}]
 KEYWORDS = (
     Keyword("$anchor", "2019-09, 2020-12", {"$anchor": "a"}),
@@ -44,6 +47,10 @@ KEYWORDS = (
     Keyword("$recursiveAnchor", "2019-09", {"$recursiveAnchor": True}),
     Keyword("$recursiveRef", "2019-09", {"$recursiveRef": "#"}),
     Keyword("$ref within the schema", "all", {"$ref": "#/$defs/whole"}, 1, "a"),
+    Keyword("$ref in a circle, so that every value would have another within it", "all",
+            {"$ref": "#/$defs/endless"}),
+    Keyword("$ref in a circle, with other keywords beside it", "all",
+            {"items": {"$ref": "#/properties/p", "maxItems": 1}}),
     Keyword("$ref elsewhere", "all", {"$ref": "https://example.com/a"}),
     Keyword("$schema of the whole schema: draft 4 to 2020-12", "all",
             {"$schema": "https://json-schema.org/draft/2020-12/schema"}, at_root=True),
@@ -82,6 +89,12 @@ KEYWORDS = (
             1, 2),
     Keyword("format: " + ", ".join(sorted(FORMATS)), "all", {"type": "string", "format": "date"},
             "2024-02-29", "2023-02-29"),
+    Keyword("format: int8 to int64, uint8 to uint64, of numbers (OpenAPI's): whole, in the range",
+            "all", {"type": "integer", "format": "int32"}, 2**31 - 1, 2**31),
+    Keyword("format: float, double, of numbers (OpenAPI's)", "all",
+            {"type": "number", "format": "double"}),
+    Keyword("format of a type other than string: any other", "all",
+            {"type": "integer", "format": "date"}),
     Keyword("format: any other", "all", {"type": "string", "format": "iri"}, "a", "b"),
     Keyword("if, then, else", "7 to 2020-12", {"if": {"const": 1}, "then": False}, 2, 1),
     Keyword("items", "all", {"items": {"type": "null"}}, [None], [1]),
@@ -122,6 +135,8 @@ KEYWORDS = (
     Keyword("unevaluatedItems", "2019-09, 2020-12", {"unevaluatedItems": False}, [], [1]),
     Keyword("unevaluatedProperties", "2019-09, 2020-12", {"unevaluatedProperties": False}, {},
             {"a": 1}),
+    Keyword("a value of another kind than its keyword has (minLength: -1, required: \"a\")", "all",
+            {"minLength": -1}),
     Keyword("uniqueItems", "all", {"uniqueItems": True}, [1, 2], [1, 1]),
     Keyword("a name that JSON Schema does not know", "", {"x-own": 1}),
 )  # fmt: skip
@@ -167,7 +182,7 @@ def status(keyword: Keyword) -> str:
     """What becomes of it: "held", "annotation", or how it is refused."""
     schema: dict[str, Any] = {
         "properties": {"p": {} if keyword.at_root else keyword.schema},
-        "$defs": {"whole": {"type": "integer"}},
+        "$defs": {"whole": {"type": "integer"}, "endless": ENDLESS},
         **(keyword.schema if keyword.at_root else {}),
     }
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from headrace.answer_formats.deltas import (
@@ -29,6 +29,8 @@ WEATHER = {
         "unit": {"anyOf": [{"type": "string"}, {"type": "null"}]},
     },
 }
+Cut: TypeAlias = Callable[[str], Iterable[list[str]]]
+"""Ways to cut a text into pieces."""
 Tools: TypeAlias = Mapping[str, Mapping[str, Any]]
 TOOLS: Tools = {
     "get_weather": WEATHER,
@@ -65,12 +67,17 @@ def merged(deltas: Sequence[Delta]) -> list[Delta]:
     return result
 
 
+MOST_IN_TWO = 80
+"""Places at which a text is cut in two, which takes quadratic time: all those of a short one."""
+
+
 def cuts(text: str) -> Iterator[list[str]]:
-    """Every way to cut a text in two, into its characters, and some into several pieces."""
+    """Every way to cut a text in two, or of a long one many; into its characters, so that each
+    place is a cut; and some into several pieces."""
     yield list(text)
-    for at in range(len(text)):
-        yield [text[:at], text[at:]]
     source = random.Random(len(text))
+    for at in source.sample(range(len(text)), min(len(text), MOST_IN_TWO)):
+        yield [text[:at], text[at:]]
     for _ in range(10):
         places = sorted(source.choices(range(len(text) + 1), k=source.randint(2, 12)))
         edges = [0, *places, len(text)]
@@ -92,7 +99,7 @@ def parsed(
     text: str,
     opened: bool = False,
     tools: Tools | None = TOOLS,
-    cut: Callable[[str], Iterator[list[str]]] = cuts,
+    cut: Cut = cuts,
 ) -> ParsedAnswer:
     """The answer that a text is, after a check that it is the same at every cut."""
     expected = merged(run(format, [text], opened, tools))

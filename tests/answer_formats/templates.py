@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -64,8 +65,9 @@ def _texts(name: str, value: object) -> Iterator[tuple[str, str]]:
             yield from _texts(f"{name}/{key}", inner)
 
 
+@cache
 def renderer(text: str) -> Render:
-    """How a template's text is rendered here."""
+    """How a template's text is rendered here; compiled once, which takes most of the time."""
     template = ChatTemplate(
         text, bos_token="<BOS>", eos_token="<EOS>", clock=lambda: datetime(2026, 1, 1)
     )

@@ -69,5 +69,5 @@ def test_outputs_of_models_are_read_alike_at_every_cut(path: Path) -> None:
 
 
 def test_there_are_hundreds_of_outputs() -> None:
-    assert len(CASES) >= 700
+    assert len(CASES) >= 950
     assert all(case.keys() >= {"source", "output"} for _, _, case in CASES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -37,21 +38,30 @@ def test_generate_holds_answers_to_a_schema(model: str, tmp_path: Path) -> None:
     read = json.loads(generated(model, "--schema", str(path), "--json").stdout)
     assert json.loads(read["text"])["a"] in ("x", "y")
     assert read["finish_reason"] == "stop"
+    assert read["prompt"] == "hi"
+
+
+def test_an_answer_of_a_form_is_printed_alone_for_programs(model: str) -> None:
+    form = ("--schema", json.dumps(SCHEMA))
+    assert json.loads(generated(model, *form).stdout)["a"] in ("x", "y")
+    several = generated(model, *form, "-p", "ho").stdout.splitlines()
+    assert [json.loads(line)["a"] in ("x", "y") for line in several] == [True, True]
+    assert generated(model, max_tokens=2).stdout.startswith("hi"), "free text follows its prompt"
 
 
 def test_generate_holds_answers_to_choices_and_grammars(model: str, tmp_path: Path) -> None:
     chosen = generated(model, "--choice", "yes", "--choice", "no").stdout
-    assert chosen in ("hiyes\n", "hino\n")
+    assert chosen in ("yes\n", "no\n")
     path = tmp_path / "form.gbnf"
     path.write_text('root ::= "<" [01] ">"', encoding="utf-8")
-    assert generated(model, "--grammar", str(path)).stdout in ("hi<0>\n", "hi<1>\n")
-    assert generated(model, "--regex", "ab?c").stdout in ("hiabc\n", "hiac\n")
+    assert generated(model, "--grammar", str(path)).stdout in ("<0>\n", "<1>\n")
+    assert generated(model, "--regex", "ab?c").stdout in ("abc\n", "ac\n")
 
 
 def test_an_answer_that_is_cut_off_before_it_is_whole_is_noted(model: str) -> None:
     form = ("--regex", "ab{9}c")
     cut = generated(model, *form, status=CUT_OFF, max_tokens=2)
-    assert cut.stdout == "hiab\n"
+    assert cut.stdout == "ab\n"
     assert cut.stderr == "headrace: the answer was cut at --max-tokens 2: it is not whole\n"
     stopped = generated(model, *form, "--stop", "bb", status=CUT_OFF)
     assert stopped.stderr == "headrace: the answer was cut at --stop 'bb': it is not whole\n"
@@ -71,13 +81,18 @@ def test_an_answer_that_is_cut_off_before_it_is_whole_is_noted(model: str) -> No
         ({"schema": "/absent.json"}, "--schema /absent.json: No such file"),
         ({"schema": '{"type": 5}'}, "--schema: "),
         ({"schema": "{"}, "--schema: is not JSON"),
+        ({"schema": "[1]"}, r"--schema: \[1\] is not a schema; a schema is an object"),
         ({"regex": "("}, "--regex: cannot be compiled: "),
-        ({"regex": "a", "choice": ("b",)}, "--regex and --choice: an answer has one form"),
     ],
 )
 def test_a_form_that_is_wrong_is_named(values: dict[str, object], problem: str) -> None:
     with pytest.raises(ConfigError, match=f"^{problem}"):
         structured_outputs(dict(values))
+
+
+def test_an_answer_has_one_form() -> None:
+    with pytest.raises(click.UsageError, match="--regex and --choice: an answer has one form"):
+        structured_outputs({"regex": "a", "choice": ("b",)})
 
 
 def test_what_is_not_typed_is_free_text() -> None:

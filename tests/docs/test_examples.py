@@ -54,6 +54,12 @@ def test_a_users_text_does_not_become_a_control_token() -> None:
     assert int(attack) > int(harmless) + 10
 
 
+def test_a_tool_loop_in_process_ends_in_an_answer_from_what_the_tool_returned() -> None:
+    called, answered = printed("tool_loop.py").splitlines()
+    assert called == 'get_weather {"city": "Oslo"}'
+    assert "7 degrees" in answered
+
+
 def claims() -> list[tuple[str, list[str]]]:
     """Of each row of README's table of claims: the command, and the quotations of what it prints.
 
@@ -77,7 +83,7 @@ def test_an_example_prints_what_the_readme_quotes(path: str) -> None:
 
 
 def test_the_readme_quotes_nothing_that_no_example_prints() -> None:
-    assert len(claims()) == 5
+    assert len(claims()) == 6
     quoting = {path for path, quotations in claims() if quotations}
     assert quoting == set(NAMED)
 
@@ -85,5 +91,6 @@ def test_the_readme_quotes_nothing_that_no_example_prints() -> None:
 def test_every_example_is_in_the_readme_and_has_a_test() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     names = {path.name for path in EXAMPLES.glob("*.py")}
-    assert names == {"new_tokens.py", "shared_prefix.py", "same_bits.py", "control_tokens.py"}
+    known = {"new_tokens.py", "shared_prefix.py", "same_bits.py", "control_tokens.py"}
+    assert names == {*known, "tool_loop.py"}
     assert all(f"examples/{name}" in readme for name in names)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from headrace.embedded import embedded_model
 from headrace.engine.params import SamplingParams as EngineParams
 from headrace.errors import RequestError
 from headrace.offline.chat import ChatAnswer, ChatOptions, ChatPrompt
-from headrace.offline.results import GenerationDelta
+from headrace.offline.results import GenerationDelta, GenerationResult
+from headrace.protocol.openai.chat import REASONING_EFFORTS
 from headrace.structured.grammar import Grammar
 from headrace.structured.grammar_checks import GrammarChecks
 from headrace.text import load_tokenizer
@@ -27,7 +29,9 @@ from tests.tiny import write_tiny_hf
 TEMPLATE = (
     "{% for tool in tools or [] %}{{ tool | tojson }}\n{% endfor %}"
     "{# <tool_call> #}{% if false %}<tool_call>{% endif %}"
-    "{% for m in messages %}{{ m.role }}:{{ m.content }}\n{% endfor %}"
+    "{% for m in messages %}{{ m.role }}:{{ m.content }}\n"
+    "{% for c in m.tool_calls or [] %}{{ c.id }} {{ c.function | tojson }}\n{% endfor %}"
+    "{% endfor %}"
     "{% if enable_thinking is defined %}thinking {{ enable_thinking }}\n{% endif %}"
 )
 WEATHER: dict[str, Any] = {
@@ -84,6 +88,39 @@ def test_a_stream_has_the_calls_of_the_whole(llm: LLM) -> None:
     assert deltas[-1].finish_reason == whole.finish_reason == "tool_calls"
 
 
+def test_an_answer_goes_back_as_a_message_of_the_conversation(llm: LLM) -> None:
+    """The loop of tools: the answer with its calls, and what they returned, are sent again."""
+    answer = llm.chat(HELLO, PARAMS, tools=[WEATHER], tool_choice="required")
+    [call, *_] = answer.tool_calls
+    function = {"name": "get_weather", "arguments": call.arguments}
+    written = {"id": call.id, "type": "function", "function": function}
+    assert answer.message == {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [written, *(other.in_message for other in answer.tool_calls[1:])],
+    }
+    calls = answer.tool_calls
+    result = {"role": "tool", "tool_call_id": call.id, "content": "7"}
+    ways: list[Any] = [
+        answer,
+        answer.message,
+        {"role": "assistant", "content": answer.content, "tool_calls": calls},
+        {"role": "assistant", "tool_calls": [*answer.message["tool_calls"]]},
+    ]
+    sent = [llm.encode_chat([*HELLO, way, result], tools=[WEATHER]) for way in ways]
+    assert sent == [sent[0]] * len(ways)
+    text = llm.tokenizer.decode(sent[0])
+    assert f"{call.id} " in text and '"days"' in text and "tool:7" in text
+    again = llm.chat([*HELLO, answer, result], PARAMS, tools=[WEATHER])
+    assert again.prompt_token_ids == tuple(sent[0])
+
+
+def test_a_message_has_the_reasoning_and_the_text_of_what_was_not_read() -> None:
+    read = GenerationResult("<think>a</think>b", (1,), "stop", (), content="b", reasoning="a")
+    assert read.message == {"role": "assistant", "content": "b", "reasoning_content": "a"}
+    assert replace(read, content=None, reasoning=None).message["content"] == read.text
+
+
 def test_without_tools_an_answer_is_content_as_it_stands(llm: LLM) -> None:
     result = llm.chat(HELLO, PARAMS)
     assert result.content == result.text
@@ -137,12 +174,21 @@ def test_variables_come_by_name_as_a_mapping_and_from_the_effort(llm: LLM) -> No
         ),
         ({"tools": [NOW], "parallel_tool_calls": 1}, "parallel_tool_calls is 1; it must be"),
         ({"reasoning_effort": 3}, "reasoning_effort is 3; it must be a text or None"),
+        (
+            {"reasoning_effort": "banana"},
+            "reasoning_effort: 'banana' is not supported; accepted: none, minimal, low, medium,",
+        ),
         ({"chat_template_kwargs": [1]}, "chat_template_kwargs is"),
     ],
 )
 def test_arguments_that_are_wrong_are_named(llm: LLM, fields: dict[str, Any], problem: str) -> None:
     with pytest.raises(RequestError, match=problem):
         llm.chat(HELLO, PARAMS, **fields)
+
+
+@pytest.mark.parametrize("effort", REASONING_EFFORTS)
+def test_every_effort_of_the_api_is_taken(llm: LLM, effort: str) -> None:
+    assert llm.encode_chat(HELLO, reasoning_effort=effort)
 
 
 def test_a_form_is_that_of_answers_which_are_not_calls(llm: LLM) -> None:
@@ -167,8 +213,9 @@ def reading(*marks: str, opened: bool = False) -> AnswerReading:
 def test_reasoning_calls_and_content_are_apart() -> None:
     text = '<think>a b</think>c <tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>'
     answer = ChatAnswer(reading("<think></think>", "<tool_call>"))
-    deltas = [answer.read(GenerationDelta(letter, (1,))) for letter in text]
-    deltas.append(answer.read(GenerationDelta("", (2,), finish_reason="stop")))
+    deltas = [answer.read(GenerationDelta(letter, (1,)), (at,)) for at, letter in enumerate(text)]
+    deltas.append(answer.read(GenerationDelta("", (2,), finish_reason="stop"), (len(text),)))
+    assert sum(delta.reasoning_tokens for delta in deltas) == len("a b")
     assert "".join(delta.reasoning or "" for delta in deltas) == "a b"
     assert "".join(delta.content or "" for delta in deltas).strip() == "c"
     [call] = [call for delta in deltas for call in delta.tool_calls]
@@ -180,8 +227,8 @@ def test_reasoning_calls_and_content_are_apart() -> None:
 def test_a_call_that_is_cut_off_does_not_end_in_calls() -> None:
     answer = ChatAnswer(reading("<tool_call>"))
     deltas = [
-        answer.read(GenerationDelta('<tool_call>{"name": "now", "arguments": {"a"', (1,))),
-        answer.read(GenerationDelta("", (), finish_reason="length")),
+        answer.read(GenerationDelta('<tool_call>{"name": "now", "arguments": {"a"', (1,)), (0,)),
+        answer.read(GenerationDelta("", (), finish_reason="length"), ()),
     ]
     [call] = [call for delta in deltas for call in delta.tool_calls]
     assert call.name == "now"

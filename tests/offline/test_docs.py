@@ -22,7 +22,7 @@ PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("program", PROGRAMS, ids=["LLM", "AsyncLLM", "structured"])
+@pytest.mark.parametrize("program", PROGRAMS, ids=["LLM", "AsyncLLM", "structured", "tools"])
 def test_the_programs_run(program: str, tmp_path: Path) -> None:
     model = write_tiny_gguf(tmp_path)
     path = tmp_path / "program.py"
@@ -63,5 +63,7 @@ def test_both_take_the_same_arguments() -> None:
 
 def test_every_field_and_command_is_named() -> None:
     named = [one.name for one in (*fields(GenerationResult), *fields(GenerationProgress))]
+    named += [name for name, of in vars(GenerationResult).items() if isinstance(of, property)]
     assert [name for name in named if f"`{name}`" not in PAGE] == []
-    assert [name for name in COMMANDS if f"/{name}" not in PAGE] == []
+    rows = re.findall(r"^\| (`/.*?) \|", PAGE, re.MULTILINE)
+    assert {name for row in rows for name in re.findall(r"`/([a-z]+)", row)} == set(COMMANDS)

@@ -213,3 +213,15 @@ def test_numbers_are_bounded_where_a_schema_states_no_bounds() -> None:
 def test_a_refusal_says_what_to_do(fields: dict[str, Any], said: str) -> None:
     with pytest.raises(RequestError, match=said):
         grammar_of(fields)
+
+
+def test_the_keys_that_a_message_names_are_those_that_are_taken() -> None:
+    with pytest.raises(RequestError) as refused:
+        grammar_of({"structured_outputs": {"json": {}, "backend": "outlines"}})
+    named = str(refused.value).partition("supported are ")[2].split(", ")
+    assert {"json", "structural_tag", "whitespace_pattern", "disable_any_whitespace"} <= {*named}
+    for name in named:
+        try:
+            grammar_of({"structured_outputs": {name: True}})
+        except RequestError as error:
+            assert "is not supported; supported are" not in str(error)

@@ -189,3 +189,12 @@ def test_every_cut_finds_the_first_stop_string_that_ends_after_min_tokens(
     assert "".join(delta.text for delta in deltas) == expected
     assert sum(delta.num_tokens for delta in deltas) == counted
     assert next((delta.stop for delta in deltas if delta.stop), None) == told
+
+
+def test_an_id_after_a_broken_character_begins_behind_it() -> None:
+    first, *others = ids_of("你")
+    half = [*ids_of("a"), first]
+    assert TextStream(BYTES).feed([*half, *ids_of("bc")]).text_offsets == (0, 1, 2, 3)
+    assert TextStream(BYTES).feed([*half, *others, *ids_of("b")]).text_offsets == (0, 1, 1, 1, 2)
+    again = TextStream(BYTES).feed([*half, *half[1:], *others])
+    assert (again.text, again.text_offsets) == ("a\ufffd你", (0, 1, 2, 2, 2))

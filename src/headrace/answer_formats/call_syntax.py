@@ -87,6 +87,8 @@ class TaggedCalls:
     """Marks around a text within a value that may be there."""
     fillers: tuple[str, ...] = ()
     """Marks between calls that mean nothing."""
+    json_arguments: bool = False
+    """Whether a JSON object may stand in the place of all parameters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

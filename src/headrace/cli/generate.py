@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,7 +17,7 @@ from headrace.cli.structured import structured_options, structured_outputs
 from headrace.config import EngineConfig
 
 if TYPE_CHECKING:
-    from headrace.llm import LLM, GenerationDelta, GenerationResult
+    from headrace.llm import GenerationDelta, GenerationResult
     from headrace.offline.params import SamplingParams
 
 CUT_OFF = 3
@@ -49,14 +50,15 @@ def generate(
 ) -> None:
     """Continue prompts with MODEL (a path, or a name as for `serve`) and print the result.
 
-    One prompt is printed as it is generated; several run together, as a batch.
+    One prompt is printed as it is generated; several run together, as a batch. Each answer follows
+    its prompt; one that is held to a form is printed alone, for programs such as jq.
     Without MODEL, the small model that ships in the package is used.
 
     \b
     headrace generate ./model.gguf -p "Once upon a time" --max-tokens 64
     headrace generate ./model.gguf -p "1, 2, 3," -p "a, b, c," --temperature 0 --json
     headrace generate Qwen/Qwen3-0.6B --stop END < prompt.txt
-    headrace generate ./model.gguf -p "Ada, 36 years:" --schema person.json
+    headrace generate ./model.gguf -p "Ada, 36 years:" --schema person.json | jq .name
 
     The exit status is 3 if an answer that is held to a form was cut off before it was whole.
     """
@@ -81,10 +83,11 @@ def generate(
             if as_json:
                 _print_json(text, result, seconds)
             else:
-                click.echo(text + result.text)
+                click.echo((text if form is None else "") + result.text)
             cuts.append(_cut(result, len(result.token_ids), params))
     else:
-        cuts.append(_cut(*_print_stream(llm, texts[0], params, stop), params))
+        deltas = llm.stream(texts[0], params, stop=stop)
+        cuts.append(_cut(*_print_stream(deltas, texts[0] if form is None else ""), params))
     if form is not None and any(cuts):
         for number, cut in enumerate(cuts, 1):
             of_prompt = f" of prompt {number}" if len(cuts) > 1 else ""
@@ -136,13 +139,14 @@ def _from_stdin() -> str:
         raise click.UsageError(f"the text on stdin is not valid UTF-8: {error}") from None
 
 
-def _print_stream(
-    llm: LLM, prompt: str, params: SamplingParams, stop: tuple[str, ...]
-) -> tuple[GenerationDelta, int]:
-    """Print an answer while it is generated; its last delta, and the number of its tokens."""
+def _print_stream(deltas: Iterator[GenerationDelta], prefix: str) -> tuple[GenerationDelta, int]:
+    """Print an answer while it is generated; its last delta, and the number of its tokens.
+
+    prefix: what stands before it, shown with its first piece: a request that is refused prints
+    nothing.
+    """
     num_tokens = 0
-    prefix = prompt  # shown with the first piece: a request that is refused prints nothing
-    for delta in llm.stream(prompt, params, stop=stop):
+    for delta in deltas:
         click.echo(prefix + delta.text, nl=False)
         sys.stdout.flush()
         prefix = ""

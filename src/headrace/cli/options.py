@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,6 +24,7 @@ from headrace.config import (
     parse_int,
     read_file,
 )
+from headrace.errors import ConfigError
 
 C = TypeVar("C", bound=msgspec.Struct)
 F = TypeVar("F", bound=Callable[..., Any])
@@ -138,6 +139,8 @@ def collect(
     among: every config the command takes, whose settings the file may therefore name.
     overrides: values the command itself knows (the model argument); they count as typed flags.
     only: the settings that the command takes; others keep their defaults. None for all.
+    Raises click.UsageError for a typed value that no configuration takes, and ConfigError for
+    what is wrong elsewhere or between settings.
     """
     names = {flag.name for flag in flags_of(config) if only is None or flag.name in only}
     typed = {
@@ -153,4 +156,20 @@ def collect(
     values |= typed
     source = "settings" if config_file is None else f"settings (flags and {config_file})"
     chosen = {name: value for name, value in values.items() if name in names}
-    return build(config, chosen, source=source)
+    try:
+        return build(config, chosen, source=source)
+    except ConfigError:
+        _check_typed(ctx, config, {name: value for name, value in typed.items() if name in names})
+        raise
+
+
+def _check_typed(
+    ctx: click.Context, config: type[msgspec.Struct], values: Mapping[str, Any]
+) -> None:
+    """Raise click.UsageError for a value that is wrong by itself, as click does for its own."""
+    for name, value in values.items():
+        try:
+            build(config, {name: value}, source="")
+        except ConfigError as error:
+            if isinstance(error.__cause__, msgspec.ValidationError):
+                raise click.UsageError(str(error).removeprefix(": "), ctx) from None

@@ -68,6 +68,12 @@ _OPTIONS: tuple[tuple[str, Any, str], ...] = (
         "Order of the samplers, comma-separated; one that is omitted must have nothing to "
         f"do. [default: {','.join(SAMPLERS)}]",
     ),
+    (
+        "--thinking-token-budget",
+        integer,
+        "Most tokens of reasoning, at whose end it is closed and the answer follows; 0 begins the "
+        "answer at once. [default: no limit]",
+    ),
     ("--seed", click.INT, "Seed of the random numbers; the same seed gives the same text."),
 )
 
@@ -76,9 +82,18 @@ def _name(flag: str) -> str:
     return flag.removeprefix("--").replace("-", "_")
 
 
+def _limits(name: str) -> tuple[float, float]:
+    if name in RANGES:
+        return RANGES[name]
+    # Read only here: a command line without it does not wait for what knows reasoning.
+    from headrace.offline.thinking import BUDGET_RANGE
+
+    return BUDGET_RANGE
+
+
 def _in_range(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
     """Option callback: the value, or a usage error naming the limits; they are the engine's."""
-    least, most = RANGES[str(param.name)]
+    least, most = _limits(str(param.name))
     if value is not None and not least <= value <= most:
         message = f"{value} is out of range; it must be from {least} to {most}"
         raise click.BadParameter(message, ctx=ctx, param=param)

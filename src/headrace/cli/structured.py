@@ -64,14 +64,15 @@ def structured_options(function: F) -> F:
 def structured_outputs(values: dict[str, Any]) -> StructuredOutputsParams | None:
     """What was typed, taken out of `values`; None for free text.
 
-    Raises ConfigError for several forms and for one that is wrong, naming the flag.
+    Raises click.UsageError for several forms, and ConfigError for one that is wrong, naming the
+    flag.
     """
     given = {flag: values.pop(flag.removeprefix("--"), None) for flag, _ in _OPTIONS}
     typed = {flag: value for flag, value in given.items() if value not in (None, ())}
     if not typed:
         return None
     if len(typed) > 1:
-        raise ConfigError(f"{' and '.join(typed)}: an answer has one form; give one of them")
+        raise click.UsageError(f"{' and '.join(typed)}: an answer has one form; give one of them")
     from headrace.offline.structured import StructuredOutputsParams
 
     ((flag, value),) = typed.items()
@@ -88,13 +89,13 @@ def structured_outputs(values: dict[str, Any]) -> StructuredOutputsParams | None
 
 
 def schema_form(source: str, flag: str) -> StructuredOutputsParams:
-    """The form of a JSON schema. source: a file, or JSON itself where it begins with a brace.
+    """The form of a JSON schema. source: a file, or JSON itself, as `json_source` has it.
 
     Raises ConfigError, naming `flag` and the file, where it cannot be read or no answer can be held
     to it.
     """
-    schema = json_source(source, "{", flag)
-    return form_of_schema(schema, flag if _is_json(source, "{") else f"{flag} {source}")
+    schema = json_source(source, flag)
+    return form_of_schema(schema, flag if _is_json(source) else f"{flag} {source}")
 
 
 def form_of_schema(schema: Any, place: str) -> StructuredOutputsParams:
@@ -104,12 +105,13 @@ def form_of_schema(schema: Any, place: str) -> StructuredOutputsParams:
     return _compiled(StructuredOutputsParams(json=schema), place)
 
 
-def json_source(source: str, opening: str, flag: str) -> Any:
-    """What a JSON file holds. source: its name, or the JSON itself where it begins with `opening`.
+def json_source(source: str, flag: str) -> Any:
+    """What a JSON file holds. source: its name, or the JSON itself where it begins with a brace or
+    a bracket.
 
     Raises ConfigError, naming `flag` and the file, where it cannot be read.
     """
-    is_json = _is_json(source, opening)
+    is_json = _is_json(source)
     text = source if is_json else read_text_file(Path(source).expanduser(), flag, MAX_FILE_BYTES)
     try:
         return msgspec.json.decode(text)
@@ -118,8 +120,8 @@ def json_source(source: str, opening: str, flag: str) -> Any:
         raise ConfigError(f"{flag}{place}: is not JSON: {error}") from None
 
 
-def _is_json(source: str, opening: str) -> bool:
-    return source.lstrip().startswith(opening)
+def _is_json(source: str) -> bool:
+    return source.lstrip().startswith(("{", "["))
 
 
 def _compiled(form: StructuredOutputsParams, place: str) -> StructuredOutputsParams:

@@ -6,9 +6,10 @@ without reasoning to a request without tools is content as it stands, and nothin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 from headrace.answer_formats.call_heads import CallHead, call_heads
 from headrace.answer_formats.call_syntax import (
@@ -16,36 +17,27 @@ from headrace.answer_formats.call_syntax import (
     AnswerFormat,
     ThinkTags,
 )
-from headrace.answer_formats.deltas import CallEnd, CallStart, Delta, ReasoningDelta
+from headrace.answer_formats.deltas import (
+    CallDelta,
+    CallEnd,
+    CallStart,
+    ContentDelta,
+    Delta,
+    ReasoningDelta,
+)
 from headrace.answer_formats.derivation.derive import Messages, Render
 from headrace.answer_formats.formats import call_format, choose_format, reasoning_format
 from headrace.answer_formats.parser import AnswerParser
 from headrace.conversation.format_marks import FormatMarks, ReasoningMarks, ids_of
+from headrace.conversation.reasoning_count import ReasoningCount
 
 if TYPE_CHECKING:
     from headrace.text import ChatTemplate, Tokenizer
 
 _ID_CHARS = 24
 
-
 AUTO, NONE = "auto", "none"
 """In place of a format's name: the one that the chat template shows, and none at all."""
-
-
-class Piece(Protocol):
-    """A part of an answer as it comes: text, and the tokens that brought it or will."""
-
-    @property
-    def text(self) -> str:
-        """Its text, which may lag behind its tokens."""
-
-    @property
-    def token_ids(self) -> Sequence[int]:
-        """Its tokens."""
-
-    @property
-    def finish_reason(self) -> str | None:
-        """Why the answer ends with it; None where it goes on."""
 
 
 def answer_format(
@@ -175,28 +167,37 @@ class ReadChoice:
 
     def __init__(self, reading: AnswerReading, new_id: Callable[[], str]) -> None:
         self.num_calls = 0
-        self.reasoning_tokens = 0
-        """Tokens so far that are the model's reasoning, its marks included."""
         self._reading = reading
         self._parser = reading.parser()
+        self._reasoning = ReasoningCount()
         self._new_id = new_id
         self._faulty = False
-        self._recent: tuple[int, ...] = ()
-        """The last ids of the reasoning, in which the mark that ends it may have begun."""
 
-    def passes(self, piece: Piece) -> bool:
-        """Whether a piece in the middle of a choice is content as it stands; if so it is taken."""
-        return piece.finish_reason is None and self._parser.passes(piece.text)
+    @property
+    def reasoning_tokens(self) -> int:
+        """Tokens so far that are certain to be the model's reasoning."""
+        return self._reasoning.tokens
 
-    def take(self, piece: Piece) -> list[Delta]:
-        """What a piece of the text makes certain; all of it with the last piece."""
-        parser = self._parser
-        was_reasoning = parser.in_reasoning
-        deltas = parser.feed(piece.text) if piece.text else []
-        if was_reasoning or parser.in_reasoning or _has_reasoning(deltas):
-            self._count(piece.token_ids, opened=was_reasoning, closed=not parser.in_reasoning)
-        if piece.finish_reason is not None:
-            deltas = deltas + parser.finish()
+    def passes(self, text: str) -> bool:
+        """Whether more text in the middle of a choice is content as it stands; if so it is taken,
+        with its tokens."""
+        if not self._parser.passes(text):
+            return False
+        self._reasoning.skip(text)
+        return True
+
+    def take(self, text: str, starts: Sequence[int], *, is_last: bool) -> list[Delta]:
+        """What more text makes certain; all of it with the last.
+
+        starts: where the tokens that come begin, in characters of the choice's text.
+        """
+        parts = self._reasoning.cut(text, starts)
+        if len(parts) == 1:  # as a rule
+            deltas = self._read(parts[0])
+        else:
+            deltas = _merged(chain.from_iterable(map(self._read, parts)))
+        if is_last:
+            deltas += self._finish()
         for delta in deltas:
             if isinstance(delta, CallStart):
                 self.num_calls += 1
@@ -204,24 +205,18 @@ class ReadChoice:
                 self._faulty = True
         return deltas
 
-    def _count(self, token_ids: Sequence[int], *, opened: bool, closed: bool) -> None:
-        """Count the reasoning among the tokens of a piece, which may have others before and behind.
+    def _read(self, part: str) -> list[Delta]:
+        was_inside = self._parser.in_reasoning
+        deltas = self._parser.feed(part)
+        self._reasoning.note(part, deltas, is_inside=was_inside)
+        return deltas
 
-        opened, closed: whether it had begun before the piece, and is over with it. Where its marks
-        are not among the ids, the whole piece counts.
-        """
-        marks, held = self._reading.marks, len(self._recent)
-        if marks is None:
-            self.reasoning_tokens += len(token_ids)
-            return
-        ids = (*self._recent, *token_ids)
-        begin = -1 if opened else _place(ids, marks.begin_ids)
-        end = _place(ids, marks.end_ids) if closed else -1
-        first = max(begin, held)
-        after = len(ids) if end < 0 else end + len(marks.end_ids)
-        self.reasoning_tokens += max(0, after - first)
-        kept = len(marks.end_ids) - 1
-        self._recent = () if closed or not kept else ids[-kept:]
+    def _finish(self) -> list[Delta]:
+        was_inside = self._parser.in_reasoning
+        deltas = self._parser.finish()
+        self._reasoning.note("", deltas, is_inside=was_inside)
+        self._reasoning.finish(is_inside=self._parser.in_reasoning)
+        return deltas
 
     def call_id(self, start: CallStart) -> str:
         """The id of a call that starts."""
@@ -234,12 +229,17 @@ class ReadChoice:
         return "tool_calls" if reason == "stop" and complete else reason
 
 
-def _has_reasoning(deltas: Sequence[Delta]) -> bool:
-    return any(isinstance(delta, ReasoningDelta) for delta in deltas)
-
-
-def _place(ids: tuple[int, ...], sought: tuple[int, ...]) -> int:
-    """Where `sought` first comes; -1 where it does not."""
-    size = len(sought)
-    places = range(len(ids) - size + 1)
-    return next((at for at in places if ids[at : at + size] == sought), -1)
+def _merged(deltas: Iterable[Delta]) -> list[Delta]:
+    """Deltas with neighbours of one kind as one, as a reader gives them for all of their text."""
+    merged: list[Delta] = []
+    for delta in deltas:
+        match (merged[-1] if merged else None, delta):
+            case (ContentDelta(before), ContentDelta(text)):
+                merged[-1] = ContentDelta(before + text)
+            case (ReasoningDelta(before), ReasoningDelta(text)):
+                merged[-1] = ReasoningDelta(before + text)
+            case (CallDelta(index, before), CallDelta(_, text)):
+                merged[-1] = CallDelta(index, before + text)
+            case _:
+                merged.append(delta)
+    return merged

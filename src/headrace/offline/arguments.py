@@ -8,13 +8,14 @@ the matter of `limits`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from headrace.engine.params import MODEL_DEFAULTS, SAMPLERS, RequestParams, SamplingParams
 from headrace.engine.sampling.defaults import SamplingDefaults, completed
 from headrace.errors import RequestError
 from headrace.offline.params import FIELDS
+from headrace.offline.results import GenerationResult, ToolCall
 from headrace.offline.structured import grammar_of
 from headrace.offline.thinking import budget_tokens
 from headrace.offline.values import TOKEN_IDS, ids, items, text, unexpected
@@ -122,6 +123,20 @@ def stop_strings(value: object) -> tuple[str, ...]:
     return tuple(text(stop, f"stop[{index}]") for index, stop in enumerate(given))
 
 
-def messages(value: object) -> Sequence[Any]:
-    """The messages of a conversation; what each must hold is the chat template's matter."""
-    return items(value, "messages", "a list of messages, each with role and content")
+def messages(value: object) -> list[Any]:
+    """The messages of a conversation; what each must hold is the chat template's matter.
+
+    An answer of `chat` may stand for its message, and a ToolCall for a call of one.
+    """
+    words = "a list of messages, each with role and content"
+    return [_message(item) for item in items(value, "messages", words)]
+
+
+def _message(value: object) -> object:
+    if isinstance(value, GenerationResult):
+        return value.message
+    calls = value.get("tool_calls") if isinstance(value, Mapping) else None
+    if not isinstance(value, Mapping) or not isinstance(calls, (list, tuple)):
+        return value
+    written = [call.in_message if isinstance(call, ToolCall) else call for call in calls]
+    return {**value, "tool_calls": written}

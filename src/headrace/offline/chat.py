@@ -7,7 +7,7 @@ gives the same tokens and the same answer there.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
@@ -104,8 +104,7 @@ class ChatOptions(NamedTuple):
     ) -> ChatOptions:
         """From a caller's arguments; raises RequestError naming the one that is wrong."""
         given = _tools(tools)
-        if reasoning_effort is not None and not isinstance(reasoning_effort, str):
-            raise unexpected("reasoning_effort", reasoning_effort, "a text or None")
+        effort = _effort(reasoning_effort)
         named = {} if chat_template_kwargs is None else chat_template_kwargs
         if not isinstance(named, Mapping):
             raise unexpected("chat_template_kwargs", named, "a mapping or None")
@@ -113,8 +112,20 @@ class ChatOptions(NamedTuple):
             tuple(given),
             tool_choice_of(tool_choice, given),
             values.boolean(parallel_tool_calls, "parallel_tool_calls"),
-            template_variables({**named, **(variables or {})}, reasoning_effort),
+            template_variables({**named, **(variables or {})}, effort),
         )
+
+
+def _effort(value: object) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise unexpected("reasoning_effort", value, "a text or None")
+    # Read only here: a caller who names no effort does not wait for it.
+    from headrace.protocol.openai.chat import check_effort
+
+    check_effort(value, "reasoning_effort")
+    return value
 
 
 def _tools(value: object) -> list[ToolDefinition]:
@@ -146,15 +157,19 @@ class ChatAnswer:
         self._name = self._id = ""
         self._arguments: list[str] = []
 
-    def read(self, delta: GenerationDelta) -> GenerationDelta:
-        """A delta with what its text makes certain of content, reasoning and calls."""
+    def read(self, delta: GenerationDelta, text_offsets: Sequence[int]) -> GenerationDelta:
+        """A delta with what its text makes certain of content, reasoning and calls.
+
+        text_offsets: where its tokens begin, in characters of the answer's text.
+        """
         if self._read is None:
             return replace(delta, content=delta.text)
         content: list[str] = []
         reasoning: list[str] = []
         calls: list[ToolCall] = []
         reasoned = self._read.reasoning_tokens
-        for part in self._read.take(delta):
+        reason = delta.finish_reason
+        for part in self._read.take(delta.text, text_offsets, is_last=reason is not None):
             match part:
                 case CallStart(_, name, _):
                     self._name, self._id = name, self._read.call_id(part)
@@ -167,7 +182,6 @@ class ChatAnswer:
                     content.append(text)
                 case _:
                     reasoning.append(part.text)
-        reason = delta.finish_reason
         return replace(
             delta,
             content="".join(content),

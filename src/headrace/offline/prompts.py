@@ -16,6 +16,7 @@ from headrace.engine.sampling.defaults import SamplingDefaults
 from headrace.errors import ConfigError, RequestError, TemplateError
 from headrace.offline import arguments
 from headrace.offline.chat import ChatOptions, ChatPrompt
+from headrace.offline.results import GenerationResult
 from headrace.offline.thinking import bounded
 from headrace.structured.grammar_checks import GrammarChecks
 from headrace.text.no_tokenizer import tokenizer_or_none
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 Prompt = str | Sequence[int]
-Message = Mapping[str, Any]
+Message = Mapping[str, Any] | GenerationResult
+"""In the form of OpenAI's API, or an answer of `chat`, which stands for its message."""
 
 
 class Parsers(NamedTuple):

@@ -106,7 +106,7 @@ class OpenRequest:
             cached_tokens=output.cached_tokens,
             prompt_logprobs=None if heard is None else tuple(heard),
         )
-        return delta if self.answer is None else self.answer.read(delta)
+        return delta if self.answer is None else self.answer.read(delta, taken.text_offsets)
 
     def count(self, delta: GenerationDelta) -> None:
         """Tell whoever follows the call's progress of a delta."""

@@ -27,6 +27,12 @@ class ToolCall:
     id: str
     """The one that the model wrote, or a random one."""
 
+    @property
+    def in_message(self) -> dict[str, Any]:
+        """As messages of OpenAI's API have it."""
+        function = {"name": self.name, "arguments": self.arguments}
+        return {"id": self.id, "type": "function", "function": function}
+
 
 @dataclass(frozen=True)
 class GenerationDelta:
@@ -51,7 +57,8 @@ class GenerationDelta:
     reasoning: str | None = None
     """Of a chat: what of it is the model's reasoning; None for none."""
     reasoning_tokens: int = 0
-    """Of a chat: how many tokens are the model's reasoning, as the server's usage has it."""
+    """Of a chat: how many more tokens are known to be the model's reasoning, as the server's usage
+    has it; a token is counted once the next one begins."""
     tool_calls: tuple[ToolCall, ...] = ()
     """Of a chat: the calls that are complete with this delta."""
 
@@ -90,6 +97,17 @@ class GenerationResult:
     def choices(self) -> tuple[GenerationResult, ...]:
         """All n answers, this one first."""
         return (self, *self.alternatives)
+
+    @property
+    def message(self) -> dict[str, Any]:
+        """The answer as a message of the conversation, in the form of OpenAI's API."""
+        content = self.text if self.content is None else self.content
+        message: dict[str, Any] = {"role": "assistant", "content": content}
+        if self.reasoning is not None:
+            message["reasoning_content"] = self.reasoning
+        if self.tool_calls:
+            message["tool_calls"] = [call.in_message for call in self.tool_calls]
+        return message
 
     if not TYPE_CHECKING:  # a type checker has to find unknown names
 

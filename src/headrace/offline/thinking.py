@@ -14,7 +14,8 @@ from headrace.offline.values import integer
 
 _FIELD = "thinking_token_budget"
 _NO_LIMIT = -1
-_RANGE = Range(_NO_LIMIT, RANGES["max_tokens"].high)
+BUDGET_RANGE = Range(_NO_LIMIT, RANGES["max_tokens"].high)
+"""Of `thinking_token_budget`."""
 
 
 def budget_tokens(value: object, thinking: object, prefix: str = "") -> int | None:
@@ -27,10 +28,10 @@ def budget_tokens(value: object, thinking: object, prefix: str = "") -> int | No
         return None
     param = prefix + _FIELD
     count = integer(value, param, "an integer or None")
-    if count not in _RANGE:
+    if count not in BUDGET_RANGE:
         value_shown = str(count) if count.bit_length() <= 128 else "too large"
         raise RequestError(
-            f"{param} is {value_shown}; it must be {_RANGE}, where -1 sets no limit",
+            f"{param} is {value_shown}; it must be {BUDGET_RANGE}, where -1 sets no limit",
             param=param,
             code="invalid_value",
         )

@@ -20,7 +20,7 @@ from headrace.errors import RequestError
 from headrace.structured.composition import UNFORCED, bodies, choice_pattern
 from headrace.structured.give_way import give_way
 from headrace.structured.grammar import Grammar
-from headrace.structured.json_schema.fault import place_of, unsatisfiable_place
+from headrace.structured.json_schema.fault import keywords_of, place_of, unsatisfiable_place
 from headrace.structured.json_schema.grammar import COMPACT
 from headrace.structured.json_schema.walk import UNSUPPORTED_SCHEMA, pointer_text
 from headrace.structured.limits import (
@@ -169,8 +169,8 @@ def validate(grammar: Grammar, limits: GrammarLimits = DEFAULT, param: str = "gr
     _compiled(grammar, _bytes_alone(), limits, param)
     if grammar.kind == "composed":
         for body in bodies(composed_parts(grammar, param)):
-            # A schema that does not refer to itself is refused as a part of the whole.
-            if body.kind != "json_schema" or '"$ref"' in body.text:
+            # A schema without a value is found by its walk, or refused as a part of the whole.
+            if body.kind != "json_schema":
                 _compiled(body, _bytes_alone(), limits, param)
 
 
@@ -237,15 +237,18 @@ def _refuse_place(
             param=param,
             code=INVALID_GRAMMAR,
         )
-    place = place_of(schema, reason, refusal_of)
-    if place is not None:
+    if not (keywords := keywords_of(reason)):
+        return
+    where = f"the keyword {' or '.join(map(repr, keywords))}, somewhere in the schema,"
+    if (place := place_of(schema, reason, refusal_of)) is not None:
         pointer, keyword = place
-        raise RequestError(
-            f"{param}: the keyword {keyword!r} at {pointer_text((*pointer, keyword))} is not "
-            f"supported there: {_WHY[keyword]}",
-            param=param,
-            code=UNSUPPORTED_SCHEMA,
-        )
+        keywords = (keyword,)
+        where = f"the keyword {keyword!r} at {pointer_text((*pointer, keyword))}"
+    raise RequestError(
+        f"{param}: {where} is not supported there: {_WHY[keywords[0]]}",
+        param=param,
+        code=UNSUPPORTED_SCHEMA,
+    )
 
 
 _WHY = {
@@ -254,6 +257,8 @@ _WHY = {
     "maxProperties": "properties are optional beside it; omit it, or require them",
     "minProperties": "properties are optional beside it; omit it, or require them",
     "patternProperties": "a name may match two of its expressions; write them so that none does",
+    "$ref": "what it refers to has it within, with other keywords beside it; write these into a "
+    "definition of their own",
 }
 
 

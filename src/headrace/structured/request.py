@@ -30,10 +30,10 @@ CONFLICT = "several_grammars"
 MAX_CHOICES = 10_000
 
 _LARK = re.compile(r"(?m)^\s*(%llguidance\b|start\s*:)")
-_FULFILLED = frozenset({"disable_any_whitespace", "disable_fallback"})
+_BESIDE_JSON = ("whitespace_pattern", "disable_additional_properties")
+_FULFILLED = ("disable_any_whitespace", "disable_fallback")
 """What holds of every answer here, so that asking for it changes nothing."""
 _FORM_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_NAMES = ("json", "regex", "choice", "grammar", "json_object", "structural_tag")
 
 
 def grammar_of(fields: Mapping[str, Any], special: Mapping[str, int] = {}) -> Grammar | None:
@@ -122,21 +122,21 @@ def _structured_outputs(value: Any, param: str, special: Mapping[str, int]) -> G
     if not isinstance(value, dict):
         raise _invalid(param, f"is {shown(value)}; it must be an object")
     given = {name: part for name, part in value.items() if part is not None and part is not False}
-    for name in given.keys() & _FULFILLED:
-        if given.pop(name) is not True:
+    for name in _FULFILLED:
+        if given.pop(name, True) is not True:
             raise _invalid(f"{param}.{name}", f"is {shown(value[name])}; it must be true or false")
-    white_space = given.pop("whitespace_pattern", None)
-    closed = given.pop("disable_additional_properties", None)
+    white_space, closed = (given.pop(name, None) for name in _BESIDE_JSON)
     for name in given:
-        if name not in _NAMES:
+        if name not in _FORMS:
+            names = ", ".join((*_FORMS, *_BESIDE_JSON, *_FULFILLED))
             raise RequestError(
-                f"{param}.{name} is not supported; supported are {', '.join(_NAMES)}",
+                f"{param}.{name} is not supported; supported are {names}",
                 param=f"{param}.{name}",
                 code=UNSUPPORTED,
             )
     if len(given) != 1:
         raise RequestError(
-            f"{param} has {', '.join(given) or 'nothing'}; give exactly one of {', '.join(_NAMES)}",
+            f"{param} has {', '.join(given) or 'nothing'}; give exactly one of {', '.join(_FORMS)}",
             param=param,
             code=CONFLICT if given else INVALID_VALUE,
         )
@@ -149,11 +149,8 @@ def _structured_outputs(value: Any, param: str, special: Mapping[str, int]) -> G
             _object(closed, f"{param}.disable_additional_properties")
             part = closed_schema(part)
         return of_schema(part, f"{param}.{name}", options)
-    for knob, is_given in (
-        ("whitespace_pattern", white_space is not None),
-        ("disable_additional_properties", closed is not None),
-    ):
-        if is_given and name != "json":
+    for knob, knob_value in zip(_BESIDE_JSON, (white_space, closed), strict=True):
+        if knob_value is not None and name != "json":
             raise RequestError(
                 f"{param}.{knob} has no effect beside {name}; it is about JSON by a schema. Omit "
                 "it, or give json.",
@@ -224,6 +221,8 @@ _READERS: dict[str, Callable[[Any, str], Grammar | None]] = {
     "grammar": _grammar,
     "json_object": _object,
 }
+_FORMS = (*_READERS, "structural_tag")
+"""Of which `structured_outputs` has one."""
 
 
 def _with_white_space(fields: Mapping[str, Any]) -> Mapping[str, Any]:

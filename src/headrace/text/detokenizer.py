@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from headrace.text.tokenizer import Tokenizer
 
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _LONGEST_HELD_BYTES = 3
 
 
@@ -51,6 +52,13 @@ class Detokenizer:
             if not (skip and tokenizer.is_special(token_id)) or token_id in self._kept:
                 chunk += tokenizer.token_bytes(token_id)
         return self._decode(chunk) if chunk else ""
+
+    def breaks_off(self, token_id: int, text: str) -> bool:
+        """Whether a text that begins with U+FFFD has it of the ids before the one that gave the
+        text, which left a character incomplete that it does not continue."""
+        own = self._tokenizer.token_bytes(token_id)
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        return len(text) == len(decoder.decode(own)) + 1
 
     def flush(self) -> str:
         """What is still held, incomplete characters as U+FFFD; nothing may be fed afterwards."""

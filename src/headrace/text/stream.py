@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from headrace.text.detokenizer import Detokenizer
+from headrace.text.detokenizer import REPLACEMENT, Detokenizer
 from headrace.text.stop import StopStrings
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class TextDelta(NamedTuple):
     """The stop string that ended the text."""
     text_offsets: tuple[int, ...] = ()
     """For each counted id, where its text begins, in characters of the generated text; ids within
-    one character share it."""
+    one character share it. One after a broken character begins behind it."""
 
 
 class TextStream:
@@ -97,14 +97,17 @@ class TextStream:
             return TextDelta("")
         pieces: list[str] = []
         offsets: list[int] = []
+        detokenizer = self._detokenizer
         last = len(ids) - 1
         for index, token_id in enumerate(ids):
             offsets.append(self._offset)
             self._num_tokens += 1
             if hide_last and index == last:
                 break
-            text = self._detokenizer.feed((token_id,))
+            text = detokenizer.feed((token_id,))
             if text:
+                if text[0] == REPLACEMENT and detokenizer.breaks_off(token_id, text):
+                    offsets[-1] += 1
                 self._offset += len(text)
                 if self._stops is None:
                     pieces.append(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from headrace.cli.chat.commands import run_command
+from headrace.cli.chat.commands import COMMANDS
+from headrace.cli.chat.commands import run_command as run_entry
 from headrace.cli.chat.conversation import Call, Conversation, Message, load
+from headrace.cli.chat.input import Entry
 from headrace.cli.chat.model import ChatDelta
 from headrace.cli.chat.session import Session
 from headrace.cli.chat.tools import read_tools
@@ -61,10 +64,20 @@ class Scripted:
         yield next(self._answers)
 
 
-def session_of(model: Scripted, read_result: Callable[[str], str]) -> Session:
-    session = Session(model, Conversation(), SamplingParams(), read_result=read_result)
+def session_of(model: Scripted, read_result: Callable[[str], str], **options: Any) -> Session:
+    session = Session(
+        model,
+        Conversation(),
+        SamplingParams(),
+        read_result=lambda prompt: Entry(read_result(prompt)),
+        **options,
+    )
     session.tools = [WEATHER]
     return session
+
+
+def run_command(session: Session, line: str) -> bool:
+    return run_entry(session, Entry(line))
 
 
 def test_results_are_asked_for_in_the_order_of_the_calls(
@@ -110,6 +123,73 @@ def test_an_exchange_without_a_result_is_dropped(end: type[BaseException]) -> No
     assert session.conversation.messages == []
 
 
+@pytest.mark.parametrize("typed", ["", "/cancel", "/cancel please"])
+def test_an_empty_line_and_cancel_leave_where_a_result_is_typed(
+    typed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    called = ChatDelta(calls=(OSLO, BERGEN), finish_reason="tool_calls")
+    session = session_of(Scripted(called), lambda _prompt: typed)
+    assert not session.ask("How warm is it?")
+    assert session.conversation.messages == []
+    said = capsys.readouterr().err
+    assert said.count("an empty line or /cancel drops the message") == 1
+    assert said.endswith("(no result: the message was dropped)\n")
+
+
+def test_a_command_is_no_result_unless_it_is_a_block(capsys: pytest.CaptureFixture[str]) -> None:
+    answers = ChatDelta(calls=(OSLO,), finish_reason="tool_calls"), ChatDelta("so", "", 1)
+    typed = iter([Entry("/undo"), Entry("/undone now"), Entry("/undo", is_block=True)])
+    session = session_of(Scripted(*answers), str)
+    session._read_result = lambda _prompt: next(typed)
+    assert session.ask("How warm is it?")
+    assert session.conversation.messages[2] == Message("tool", "/undo", tool_call_id="call_1")
+    said = capsys.readouterr().err
+    assert "/undo is a command and no result of get_weather; /cancel drops the message" in said
+    assert "/undone is a command" in said
+
+
+@pytest.mark.parametrize("typed", ["", "/undo", "/usr/bin"])
+def test_a_program_may_give_any_result(typed: str) -> None:
+    answers = ChatDelta(calls=(OSLO,), finish_reason="tool_calls"), ChatDelta("so", "", 1)
+    session = session_of(Scripted(*answers), lambda _prompt: typed, as_json=True)
+    assert session.ask("How warm is it?")
+    assert session.conversation.messages[2].content == typed
+
+
+def test_help_has_every_command_and_the_command_line_too(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shown = CliRunner().invoke(cli, ["chat", "--help"], catch_exceptions=False).output
+    assert [name for name in COMMANDS if f"  /{name} " not in shown] == []
+    run_command(session_of(Scripted(), str), "/help")
+    typed = capsys.readouterr().err
+    assert [name for name in COMMANDS if f"/{name} " not in typed] == []
+
+
+def test_where_no_result_is_typed_there_is_nothing_to_cancel(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    session = session_of(Scripted(), str)
+    for line in ("/cancel", "/quit now"):
+        assert run_command(session, line)
+    said = capsys.readouterr().err
+    assert "there is no call whose result is being typed" in said
+    assert "/quit takes nothing, not 'now'" in said
+    for line in ("/quit", "/exit"):
+        with pytest.raises(EOFError):
+            run_command(session, line)
+    assert chat("/exit", "hello").stdout == ""
+
+
+def test_an_answer_of_reasoning_alone_says_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    thought = ChatDelta(reasoning="so", output_tokens=2, finish_reason="length")
+    session = session_of(Scripted(thought, ChatDelta("so", "", 1, finish_reason="length")), str)
+    session.ask("How warm is it?")
+    assert "(length: all tokens went to reasoning; /set max_tokens" in capsys.readouterr().err
+    session.ask("How warm is it?")
+    assert "reasoning" not in capsys.readouterr().err
+
+
 def test_an_answer_that_ends_within_a_call_is_dropped(capsys: pytest.CaptureFixture[str]) -> None:
     cut = Call("get_weather", '{"ci', "call_1")
     session = session_of(Scripted(ChatDelta(calls=(cut,), finish_reason="length")), str)
@@ -129,7 +209,7 @@ def test_schema_tools_and_effort_are_saved_and_loaded(
     assert session.ask("How warm is it?")
     for line in ("/think low", '/schema {"type": "object"}', f"/save {path}"):
         assert run_command(session, line)
-    other = Session(Scripted(), Conversation(), SamplingParams(), read_result=str)
+    other = session_of(Scripted(), str)
     run_command(other, f"/load {path}")
     assert other.conversation.messages == session.conversation.messages
     assert other.params == session.params
@@ -182,6 +262,9 @@ def test_a_file_with_something_wrong_changes_nothing(
     [
         ("/absent.json", "/tools /absent.json: No such file"),
         ("[", "/tools: is not JSON"),
+        ("{", "/tools: is not JSON"),
+        ("[1]", r"/tools: tools\[0\]: Expected `object`"),
+        ('{"name": "now"}', r"/tools: tools\[0\]"),
         ("[]", r"/tools: it must be a list"),
         ('[{"type": "function"}]', r"/tools: tools\[0\].*missing required field `function`"),
         (json.dumps([WEATHER, WEATHER]), "is the name of an earlier tool"),
@@ -190,6 +273,11 @@ def test_a_file_with_something_wrong_changes_nothing(
 def test_tools_that_are_wrong_are_named(source: str, problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         read_tools(source, "/tools")
+
+
+def test_tools_are_typed_as_a_list_or_as_one() -> None:
+    assert read_tools(json.dumps([WEATHER]), "/tools") == [WEATHER]
+    assert read_tools(f" {json.dumps(WEATHER)}", "/tools") == [WEATHER]
 
 
 def chat(*lines: str, flags: tuple[str, ...] = ("--json",)) -> Result:
@@ -214,6 +302,32 @@ def test_the_model_of_the_package_calls_and_goes_on(tmp_path: Path) -> None:
     for_people = chat(*lines, flags=())
     assert for_people.stdout == f"{answered['text']}\n"
     assert 'get_weather({"city": "Oslo"})' in for_people.stderr
+
+
+def test_schema_tools_and_effort_are_typed_as_flags_too(tmp_path: Path) -> None:
+    path = tmp_path / "tools.json"
+    path.write_text(json.dumps([WEATHER]), encoding="utf-8")
+    flags = ("--tools", str(path), "--schema", '{"enum": ["yes"]}', "--reasoning-effort", "off")
+    shown = chat("/show", "/tools off", "x", flags=(*flags, "--thinking-token-budget", "0"))
+    assert shown.stdout == '"yes"\n'
+    for line in ("tools     get_weather", "schema    set", "effort    none"):
+        assert f"{line}\n" in shown.stderr
+    assert re.search(r"^thinking_token_budget +0$", shown.stderr, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "problem"),
+    [
+        ("--schema", "/absent.json", "--schema /absent.json: No such file"),
+        ("--tools", "[1]", "--tools: tools[0]: Expected `object`"),
+        ("--reasoning-effort", "banana", "--reasoning-effort banana: it must be on, off, default"),
+    ],
+)
+def test_flags_that_are_wrong_are_named_before_a_model_is_loaded(
+    flag: str, value: str, problem: str
+) -> None:
+    refused = CliRunner().invoke(cli, ["chat", "/absent", flag, value])
+    assert problem in f"{refused.output}{refused.exception}"
 
 
 def test_formats_are_named_as_to_the_server(tmp_path: Path) -> None:

@@ -28,7 +28,6 @@ from headrace.cli.chat.input import Entry, entries, history_path
 from headrace.cli.chat.model import ChatDelta, LocalModel
 from headrace.cli.chat.session import Session
 from headrace.cli.chat.settings import effort_of
-from headrace.engine.params import RANGES
 from headrace.engine.params import SamplingParams as EngineParams
 from headrace.errors import ConfigError, HeadraceError
 from headrace.offline.params import SamplingParams
@@ -178,9 +177,9 @@ def test_files_that_are_no_conversation(content: str, problem: str, tmp_path: Pa
 def test_parameters_are_set_within_their_ranges() -> None:
     params = chat_settings.DEFAULT
     for name in chat_settings.NAMES:
-        low, high = RANGES[name]
+        low, high = chat_settings.LIMITS[name]
         for value in (low, high):
-            kind = type(getattr(EngineParams(seed=0, max_tokens=1), name))
+            kind = type(getattr(EngineParams(seed=0, max_tokens=1), name, 0))
             told = chat_settings.changed(params, name, repr(kind(value)))
             assert getattr(told, name) == value
         for outside in (repr(low - 1), "nan", "inf", "", "x", "1e", "True"):
@@ -192,6 +191,14 @@ def test_parameters_are_set_within_their_ranges() -> None:
         chat_settings.changed(params, "top_k", "1.5")
     with pytest.raises(ConfigError, match="'choice' cannot be set; temperature, "):
         chat_settings.changed(params, "choice", "1")
+
+
+def test_the_budget_of_reasoning_is_set_too() -> None:
+    params = chat_settings.changed(chat_settings.DEFAULT, "thinking_token_budget", "0")
+    assert params.thinking_token_budget == 0
+    assert chat_settings.chosen(params) == {"thinking_token_budget": 0}
+    with pytest.raises(ConfigError, match="thinking_token_budget is -2; it must be -1 "):
+        chat_settings.changed(params, "thinking_token_budget", "-2")
 
 
 def test_what_is_left_to_the_model_is_shown_with_its_value() -> None:
@@ -264,7 +271,7 @@ def test_ctrl_c_before_the_first_token_drops_the_message(
         info = SimpleNamespace(max_model_len=9, pool_tokens=9)
 
     model = LocalModel(cast(LLM, Interrupted()))
-    session = Session(model, exchanges("a"), SamplingParams(), read_result=str)
+    session = Session(model, exchanges("a"), SamplingParams(), read_result=Entry)
     before = session.conversation.messages
     assert session.ask("b") is False
     assert session.conversation.messages == before

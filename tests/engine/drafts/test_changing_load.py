@@ -109,8 +109,16 @@ def test_what_many_streams_cost_is_not_taken_for_what_drafts_of_one_do() -> None
 
 
 @pytest.mark.load
-@pytest.mark.parametrize("curve", [reads_contexts, computes_at_large_sizes, computes])
-@pytest.mark.parametrize("chance", [0.1, 0.6, 0.9])
+@pytest.mark.parametrize(
+    ("curve", "chance"),
+    [
+        (reads_contexts, 0.1),
+        (reads_contexts, 0.9),
+        (computes_at_large_sizes, 0.6),
+        (computes, 0.1),
+        (computes, 0.9),
+    ],
+)
 def test_it_is_the_upper_envelope_of_off_and_fixed_choices(curve: Curve, chance: float) -> None:
     # What is learned anew in each phase of 240 steps is within this.
     assert min(shares(curve, chance, LOAD)) > 0.94

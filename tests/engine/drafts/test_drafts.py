@@ -126,8 +126,9 @@ def test_drafts_change_no_answer(guess: Guess) -> None:
 
 
 @pytest.mark.load
-@pytest.mark.parametrize("guess", [right, wrong, mixed])
-@pytest.mark.parametrize("windows", [(0,), (17, 0)])
+@pytest.mark.parametrize(
+    ("guess", "windows"), [(right, (0,)), (wrong, (17, 0)), (mixed, (0,)), (mixed, (17, 0))]
+)
 def test_drafts_change_no_answer_of_many(guess: Guess, windows: tuple[int, ...]) -> None:
     # Grammars are compiled beside the steps, so how many run at once, and whether somebody is
     # preempted, depends on the time that takes; the answers do not.

@@ -143,7 +143,7 @@ def test_answers_are_those_of_single_steps(budget: int) -> None:
 
 
 @pytest.mark.load
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_many_answers_are_those_of_single_steps(seed: int) -> None:
     budget = (3, 5, 16, 64, 64, 64)[seed]
     stats = check(60, seed, max_num_batched_tokens=budget, num_gpu_blocks_override=8)

@@ -31,11 +31,8 @@ GREEDY = '{"temperature": 0}'
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[Process]:
-    """`serve` with the model of the package, which may think for long before it answers; here a
-    schema holds its first token already."""
-    process = spawn(
-        embedded_model(), backend="cpu", max_num_seqs=4, reasoning_parser="none"
-    ).wait_ready()
+    """`serve` with the model of the package, which may think for long before it answers."""
+    process = spawn(embedded_model(), backend="cpu", max_num_seqs=4).wait_ready()
     yield process
     code, err = process.end()
     assert code == 0, err
@@ -125,7 +122,7 @@ async def test_an_answer_follows_a_schema_or_the_schema_is_refused(
         patterned = await chat.say("Letters?")
         words = "Fits the schema, as far as this page reads it (not pattern)"
         await patterned.get_by_text(words, exact=True).wait_for()
-        await chat.set_more('{"seed": 1, "max_tokens": 3}')
+        await chat.set_more('{"seed": 1, "max_tokens": 9}')
         cut = await chat.say("And fewer?")
         await cut.get_by_text("The answer was cut before its JSON was whole.").wait_for()
         assert "cut at the token limit" in await cut.inner_text()
@@ -321,7 +318,7 @@ async def test_an_example_is_inserted_and_turned_on_by_one_click(
             placeholder = json.loads(str(await field.get_attribute("placeholder")))
             await chat.button("Insert an example", part).click()
             assert json.loads(await field.input_value()) == placeholder
-            box = part.get_by_role("checkbox")
+            box = part.get_by_role("checkbox").first
             assert await box.is_checked()
             answer = await chat.say("x")
             assert await answer.get_by_role("alert").all_inner_texts() == []
@@ -346,6 +343,53 @@ async def test_a_new_conversation_shows_what_can_be_tried(start: Start, browser:
         await chat.page.keyboard.press("Enter")
         await chat.whole(chat.messages("Model"))
         assert await chat.messages("Model").get_by_role("group", name="Tokens").count() == 1
+
+
+async def sent(chat: ChatPage, answer: Any) -> dict[str, Any]:
+    """The request of an answer."""
+    await chat.button("Raw", answer).click()
+    body: dict[str, Any] = json.loads(await chat.page.locator("pre.raw").inner_text())
+    await chat.page.keyboard.press("Escape")
+    return body
+
+
+async def test_a_schema_is_answered_at_once_unless_reasoning_is_wanted(
+    served: Process, browser: Any
+) -> None:
+    async with chat_page(browser, served.url) as chat:
+        await chat.page.get_by_text("Context: 0 of").wait_for()
+        await chat.set_more('{"seed": 1, "max_tokens": 60, "reasoning_effort": "high"}')
+        await chat.button("Answer in JSON of a schema").click()
+        await chat.page.keyboard.press("Enter")
+        answer = chat.messages("Model")
+        await chat.whole(answer)
+        await answer.get_by_text("Fits the schema", exact=True).wait_for()
+        assert (await sent(chat, answer))["thinking_token_budget"] == 0
+        part = await chat.open_part("Answer's schema")
+        await part.get_by_label("Answer at once").uncheck()
+        free = await chat.say("x")
+        assert "thinking_token_budget" not in await sent(chat, free)
+        await part.get_by_label("Answer at once").check()
+        await chat.page.get_by_label("Reasoning tokens").fill("7")
+        bounded = await chat.say("x")
+        assert (await sent(chat, bounded))["thinking_token_budget"] == 7
+
+
+async def test_an_answer_that_ends_within_its_thoughts_says_so(
+    served: Process, browser: Any
+) -> None:
+    async with chat_page(browser, served.url) as chat:
+        await chat.set_more('{"reasoning_effort": "high", "max_tokens": 6}')
+        answer = await chat.say("What does zip do in Python?")
+        words = "Length: all tokens went to reasoning. Raise Max tokens, or set Reasoning tokens"
+        await answer.get_by_text(words).wait_for()
+        part = await chat.open_part("Log probabilities")
+        await part.get_by_label("Colour tokens").check()
+        coloured = await chat.say("What does zip do in Python?")
+        await coloured.get_by_text(words).wait_for()
+        await chat.set_more('{"reasoning_effort": "none", "max_tokens": 6}')
+        other = await chat.say("What does zip do in Python?")
+        assert await other.get_by_text(words).count() == 0
 
 
 async def test_the_efforts_are_those_of_the_server(start: Start, browser: Any) -> None:

@@ -1,5 +1,7 @@
 """Questions of the Berkeley Function Calling Leaderboard sent to a server: whole and streamed, a
-reply has the calls that the model's text is, in every format that --tool-call-parser names."""
+reply has the calls that the model's text is, in every format that --tool-call-parser names.
+
+Each format answers some questions, and each question is answered in many formats."""
 
 from __future__ import annotations
 
@@ -17,13 +19,15 @@ from headrace.answer_formats.formats import CALL_FORMATS
 from headrace.config import ServerConfig
 from headrace.conversation.reading import answer_format
 from headrace.text import ChatTemplate
-from tests.answer_formats.bfcl import PARTS, Question, questions, writer
+from tests.answer_formats.bfcl import PARTS, Question, some_questions, writer
 from tests.server.conftest import Running
 from tests.server.mock_engine import INFO, MockEngine, says
 from tests.server.routes.test_completions import events_of
 
 pytestmark = pytest.mark.matrix
 
+EACH = 3
+"""Of so many questions, one is for a format: another one for the next."""
 PATH = "/v1/chat/completions"
 TEMPLATE = ChatTemplate("{{ messages[0].content }}")
 LONGEST = msgspec.structs.replace(INFO, max_model_len=4096, pool_tokens=4096)
@@ -65,8 +69,9 @@ def test_a_reply_has_the_calls_of_the_answer_whole_and_streamed(
     reads = answer_format(TEMPLATE, calls=config.tool_call_parser)
     server = start(engine, config=config, template=TEMPLATE, answer_format=reads)
     write, draw = writer(shared_assets, format), random.Random(5)
-    num_questions = 0
-    for question in questions(shared_assets, per_part=1):
+    all_questions = list(some_questions(shared_assets, per_part=1))
+    assert len(all_questions) == len(PARTS) + 1
+    for question in all_questions[CALL_FORMATS.index(format) % EACH :: EACH]:
         text = write(question)
         engine.reply = says(text, cut=[draw.randint(1, 40) for _ in range(len(text) // 10)])
         reply = server.post(PATH, body_of(question))
@@ -77,5 +82,3 @@ def test_a_reply_has_the_calls_of_the_answer_whole_and_streamed(
         assert choice["finish_reason"] == "tool_calls"
         calls, content, reason = streamed(server, body_of(question))
         assert (calls_of(calls), content.strip(), reason) == (question.calls, "", "tool_calls")
-        num_questions += 1
-    assert num_questions == len(PARTS)

@@ -174,6 +174,16 @@ def test_what_cannot_be_is_refused_by_the_clients_name(
     assert not running.engine.submitted
 
 
+def test_a_context_that_is_too_long_is_refused_with_one_that_is_taken(start: Start) -> None:
+    running = start(MockEngine(says("a")))
+    longer = turn(options={"num_ctx": MAX_MODEL_LEN + 1})
+    error = running.post("/api/chat", longer).json()["error"]
+    assert f"omit it, or give at most {MAX_MODEL_LEN}: " in error
+    assert "as the model was made for" in error, "no setting makes it longer than that"
+    accepted = turn(options={"num_ctx": MAX_MODEL_LEN})
+    assert running.post("/api/chat", accepted).status_code == 200
+
+
 def test_a_name_with_latest_is_the_name(start: Start) -> None:
     running = start(MockEngine(says("a")))
     told = running.post("/api/chat", turn(model="alias:latest", stream=False)).json()

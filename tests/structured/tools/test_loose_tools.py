@@ -41,6 +41,15 @@ ONE_OF_TWO = {
     "anyOf": [{"required": ["a"]}, {"required": ["b"]}],
 }
 NOT_EQUAL = {"properties": {"a": {"type": "array", "uniqueItems": True}}}
+LONG = {"type": "string", "minLength": 2}
+SHOWN_BY_COMPILING: list[tuple[str, dict[str, Any]]] = [
+    ("oneOf", {"oneOf": [{"type": "string"}, LONG]}),
+    ("oneOf", {"type": "array", "items": {"oneOf": [{"enum": ["a", "b"]}, {"enum": ["b", "c"]}]}}),
+    ("maxProperties", {"type": "object", "maxProperties": 1, "properties": {"x": {}, "y": {}}}),
+    ("patternProperties", {"type": "object", "patternProperties": {"^a": {}, "a$": {}}}),
+    ("$ref", {"type": "array", "items": {"$ref": "#/properties/p", "maxItems": 3}}),
+]
+"""What only compiling shows not to be held, as the schema of a parameter."""
 UNWRITTEN = {"properties": {"a>b:c d": {"type": "string"}}}
 
 
@@ -72,3 +81,43 @@ def test_a_schema_that_can_be_held_is_held_beside_one_that_cannot() -> None:
     assert language.has("[f(c=[1])]")
     assert language.has("[g(n=1)]")
     assert not language.has('[g(n="a")]')
+
+
+FORMATS = ["hermes", "harmony", "mistral", "qwen3_coder", "gemma4", "pythonic", "minimax_m3"]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize(("keyword", "inner"), SHOWN_BY_COMPILING)
+def test_arguments_are_free_where_compiling_shows_that_a_schema_is_not_held(
+    name: str, keyword: str, inner: dict[str, Any]
+) -> None:
+    schema = {"type": "object", "properties": {"p": inner}, "required": ["p"]}
+    strict = tool("g", {"properties": {"n": {"type": "integer"}}}, strict=True)
+    validate(required(name, tool("f", schema), strict))
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize(("keyword", "inner"), SHOWN_BY_COMPILING)
+def test_a_strict_tool_is_refused_where_compiling_shows_that_its_schema_is_not_held(
+    name: str, keyword: str, inner: dict[str, Any]
+) -> None:
+    schema = {"type": "object", "properties": {"p": inner}, "required": ["p"]}
+    with pytest.raises(RequestError) as caught:
+        required(name, tool("g", {}), tool("f", schema, strict=True))
+    assert caught.value.code == "unsupported_schema"
+    assert caught.value.param == "tools[1].function.parameters"
+    assert f"'{keyword}' at #/properties/p/" in str(caught.value)
+
+
+def test_alternatives_that_cannot_overlap_are_held() -> None:
+    schema = {"properties": {"p": {"oneOf": [{"type": "null"}, {"type": "integer"}]}}}
+    language = Language(required("hermes", tool("f", schema)))
+    call = '<tool_call>\n{"name": "f", "arguments": {"p": %s}}\n</tool_call>'
+    assert [value for value in ("null", "1", '"a"') if language.has(call % value)] == ["null", "1"]
+
+
+def test_a_list_of_no_items_is_written_in_python() -> None:
+    schema = {"properties": {"p": {"type": "array", "items": False}}, "required": ["p"]}
+    language = Language(required("pythonic", tool("f", schema, strict=True)))
+    assert language.has("[f(p=[])]")
+    assert not language.has("[f(p=[1])]")

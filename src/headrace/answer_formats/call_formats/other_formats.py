@@ -111,7 +111,10 @@ OTHER_FORMATS = (
     ),
     CallFormat(
         name="lfm2",
-        syntax=(PythonCalls(begins=("<|tool_call_start|>",), ends=("<|tool_call_end|>",)),),
+        syntax=(
+            PythonCalls(begins=("<|tool_call_start|>",), ends=("<|tool_call_end|>",)),
+            JsonCalls(begins=("<|tool_call_start|>",), ends=("<|tool_call_end|>",)),
+        ),
         traits=(("<|tool_call_start|>",),),
     ),
     CallFormat(

@@ -35,6 +35,7 @@ _DSML = tuple(
         end=f"</｜DSML｜{space}invoke>",
         section_ends=tuple(f"</｜DSML｜{space}{section}>" for section in sections),
         attributes=_DSML_ATTRIBUTES,
+        json_arguments=True,
     )
     for space, sections in (("", ("function_calls", "tool_calls")), (" ", ("calls",)))
 )

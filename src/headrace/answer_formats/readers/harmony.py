@@ -2,7 +2,8 @@
 
 The channel `analysis` is reasoning; a message with a recipient is a call, `functions.` before its
 name left out; all else is content, including what the channel `commentary` says before a call. The
-tokens `<|call|>` and `<|return|>` may be missing: generation ends there.
+tokens `<|call|>` and `<|return|>` may be missing: generation ends there. Between a call and the next
+message models repeat the channel's name, which means nothing.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from headrace.answer_formats.harmony_marks import (
     ANALYSIS,
     CALL,
     CHANNEL,
+    COMMENTARY,
     END,
     FUNCTIONS,
     MESSAGE,
@@ -36,6 +38,8 @@ def read_harmony(reading: CallReading, *, calls: bool) -> Step[None]:
     """A whole answer. calls: whether messages with recipients are calls; content otherwise."""
     source, answer = reading.source, reading.answer
     while True:
+        if answer.num_calls:
+            yield from _skip_channel_name(reading)
         space: list[str] = []
         yield from source.run(re.compile(r"[ \t\r\n]*"), space.append)
         source.hold()
@@ -56,6 +60,19 @@ def read_harmony(reading: CallReading, *, calls: bool) -> Step[None]:
             return
         source.release()
         yield from _message(reading, "".join(header), calls)
+
+
+def _skip_channel_name(reading: CallReading) -> Step[None]:
+    """The name of the channel of calls where a message follows."""
+    source = reading.source
+    source.hold()
+    if (yield from source.at((COMMENTARY,))):
+        yield from source.skip_space()
+        if mark := (yield from source.at((START, CHANNEL))):
+            source.unread(len(mark))
+            source.release()
+            return
+    source.rewind(0)
 
 
 def _message(reading: CallReading, header: str, calls: bool) -> Step[None]:

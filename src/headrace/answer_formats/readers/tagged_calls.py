@@ -39,6 +39,7 @@ _TYPES = {
     "double": "number",
     "bool": "boolean",
     "list": "array",
+    "arraylist": "array",
     "tuple": "array",
     "dict": "object",
     "map": "object",
@@ -96,6 +97,9 @@ def _named(text: str, syntax: TaggedCalls) -> tuple[str, str | None]:
 def _parameters(reading: CallReading, syntax: TaggedCalls, schema: object) -> Step[str]:
     """All parameters of a call and its end; why they break, or ""."""
     source, answer = reading.source, reading.answer
+    yield from source.skip_space()
+    if syntax.json_arguments and (yield from source.peek()) == "{":
+        return (yield from _json_arguments(reading, syntax))
     answer.arguments("{")
     separator = ""
     while True:
@@ -128,6 +132,17 @@ def _parameters(reading: CallReading, syntax: TaggedCalls, schema: object) -> St
             types = _STRING if written in ("string", "true") else types - _STRING
         if not (yield from _value(reading, syntax, types)):
             return CUT_OFF
+
+
+def _json_arguments(reading: CallReading, syntax: TaggedCalls) -> Step[str]:
+    """All arguments as a JSON object, and the call's end; why they break, or ""."""
+    source = reading.source
+    if fault := (yield from reading.json_value(reading.answer.arguments)):
+        return fault
+    yield from source.skip_space()
+    if (yield from source.at((syntax.end,))):
+        return ""
+    return "more than the arguments is there" if (yield from source.peek()) else CUT_OFF
 
 
 def _value(reading: CallReading, syntax: TaggedCalls, types: frozenset[str]) -> Step[bool]:
@@ -178,7 +193,7 @@ def _no_constant(text: str) -> object:
 def typed_value(text: str, types: frozenset[str]) -> str:
     """A text as the JSON value that it is meant to be, by the types that its schema allows.
 
-    Some templates write lists and objects as Python does.
+    Some templates write lists and objects as Python does, some models as what a string has inside.
     """
     bare = text.strip(SPACE)
     bare = _PYTHON_WORDS.get(bare, bare) if types else bare
@@ -189,12 +204,20 @@ def typed_value(text: str, types: frozenset[str]) -> str:
         if not types & {"array", "object"} or bare[:1] not in ("{", "["):
             return _quoted(text)
         try:
-            value = ast.literal_eval(bare)
+            value = _written_otherwise(bare)
             bare = json.dumps(value, ensure_ascii=False, allow_nan=False)
         except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
             return _quoted(text)
     fits = not isinstance(value, str) and (not types or types & types_of(value))
     return bare if fits else _quoted(text)
+
+
+def _written_otherwise(bare: str) -> object:
+    """A list or an object with the escapes of a string, or in Python's form."""
+    try:
+        return json.loads(json.loads(f'"{bare}"', strict=False))
+    except ValueError:
+        return ast.literal_eval(bare)
 
 
 def types_of(value: object) -> frozenset[str]:

@@ -47,6 +47,11 @@ class Answer(NamedTuple):
             return False
         return self.finish_reason == "length" and used >= context
 
+    @property
+    def is_reasoning_alone(self) -> bool:
+        """Whether it was cut before anything but reasoning came."""
+        return self.finish_reason == "length" and bool(self.reasoning) and not self.text
+
     def figures(self) -> str:
         """One line for people."""
         parts = []

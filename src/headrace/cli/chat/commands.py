@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -11,14 +10,13 @@ import msgspec
 
 from headrace.cli.chat import settings as chat_settings
 from headrace.cli.chat.conversation import SavedChat, load, save
+from headrace.cli.chat.input import CANCEL, Entry, command_of
 from headrace.cli.chat.session import Session
 from headrace.cli.chat.tools import checked, names, read_tools
 from headrace.cli.notes import note
 from headrace.cli.structured import form_of_schema, schema_form
 from headrace.errors import ConfigError, HeadraceError
 from headrace.protocol.openai.chat import REASONING_EFFORTS
-
-_LINE = re.compile(r"/([a-z]+)(?:\s+(.*))?", re.DOTALL)
 
 
 class Command(NamedTuple):
@@ -30,12 +28,15 @@ class Command(NamedTuple):
     help: str
 
 
-def run_command(session: Session, line: str) -> bool:
-    """Run a line if it is a command; whether it was one. Errors are told, and change nothing."""
-    match = _LINE.fullmatch(line)
-    if match is None:
+def run_command(session: Session, entry: Entry) -> bool:
+    """Run an entry if it is a command; whether it was one. Errors are shown, and change nothing.
+
+    Raises EOFError, as the end of input does, where the chat is to end.
+    """
+    line = command_of(entry)
+    if line is None:
         return False
-    name, argument = match[1], (match[2] or "").strip()
+    name, argument = line
     command = COMMANDS.get(name)
     try:
         if command is None:
@@ -50,20 +51,28 @@ def run_command(session: Session, line: str) -> bool:
     return True
 
 
-def ends(line: str) -> bool:
-    """Whether a line ends the chat."""
-    return line in ("/quit", "/exit")
+def rows() -> list[tuple[str, str]]:
+    """Every command as it is typed, and what it does."""
+    return [
+        (f"/{name} {command.argument}".rstrip(), command.help) for name, command in COMMANDS.items()
+    ]
 
 
 def _help(_session: Session, _argument: str) -> None:
-    rows = [(f"/{name} {one.argument}".rstrip(), one.help) for name, one in COMMANDS.items()]
-    rows.append(("/quit", "end the chat (or Ctrl-D)"))
-    width = max(len(left) for left, _ in rows)
-    note("\n".join(f"{left.ljust(width)}  {right}" for left, right in rows))
+    width = max(len(left) for left, _ in rows())
+    note("\n".join(f"{left.ljust(width)}  {right}" for left, right in rows()))
     note(
         'A line that ends in \\ continues on the next; """ opens and closes a text of many '
         "lines. Ctrl-C stops an answer and keeps what there is."
     )
+
+
+def _cancel(_session: Session, _argument: str) -> None:
+    raise ConfigError(f"/{CANCEL}: there is no call whose result is being typed")
+
+
+def _quit(_session: Session, _argument: str) -> None:
+    raise EOFError
 
 
 def _clear(session: Session, _argument: str) -> None:
@@ -224,6 +233,9 @@ COMMANDS = {
         "[FILE|JSON|off]",
         "offer tools, whose results you type, off ends that; or show them",
     ),
+    CANCEL: Command(
+        _cancel, "", "where the result of a call is typed: drop the message, as an empty line does"
+    ),
     "think": Command(
         _think,
         "[on|off|LEVEL]",
@@ -231,4 +243,6 @@ COMMANDS = {
     ),
     "show": Command(_show, "", "show the model, the settings and the context used"),
     "tokens": Command(_tokens, "", "count the tokens of the conversation"),
+    "quit": Command(_quit, "", "end the chat (or Ctrl-D)"),
+    "exit": Command(_quit, "", "the same"),
 }

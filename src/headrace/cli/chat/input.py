@@ -2,12 +2,13 @@
 
 A line is a message. One that ends in a backslash goes on in the next, and """ opens and closes a
 text of many lines. In a terminal a pasted text of many lines is one message, where readline knows
-bracketed paste. Knows no commands.
+bracketed paste. Knows which lines are commands, and what none of them does.
 '''
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,12 +21,30 @@ BLOCK = '"""'
 
 HISTORY_LINES = 1000
 
+CANCEL = "cancel"
+"""The command that leaves where a result is typed; the only one that has a meaning there."""
+
+_COMMAND = re.compile(r"/([a-z]+)(?:\s+(.*))?", re.DOTALL)
+
 
 class Entry(NamedTuple):
     """A message as it was typed. is_block: between marks, so that nothing in it is a command."""
 
     text: str
     is_block: bool = False
+
+
+class CommandLine(NamedTuple):
+    """A line whose first word is / and letters."""
+
+    name: str
+    argument: str
+
+
+def command_of(entry: Entry) -> CommandLine | None:
+    """The command that an entry is, whether there is one of that name or not; None for a text."""
+    match = None if entry.is_block else _COMMAND.fullmatch(entry.text)
+    return match and CommandLine(match[1], (match[2] or "").strip())
 
 
 def entries(read_line: Callable[[str], str], *, prompt: str = "> ") -> Iterator[Entry]:

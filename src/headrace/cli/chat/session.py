@@ -9,6 +9,7 @@ import click
 
 from headrace.cli.chat.answer import Answer, receive
 from headrace.cli.chat.conversation import Call, Conversation, Message
+from headrace.cli.chat.input import Entry
 from headrace.cli.chat.tools import Tool, ask_results
 from headrace.cli.notes import note
 from headrace.errors import ContextLengthError, HeadraceError
@@ -27,12 +28,12 @@ class Session:
         conversation: Conversation,
         params: SamplingParams,
         *,
-        read_result: Callable[[str], str],
+        read_result: Callable[[str], Entry],
         stop: tuple[str, ...] = (),
         name: str = "",
         as_json: bool = False,
     ) -> None:
-        """read_result: the result of a call that the person types for a prompt; it may raise
+        """read_result: what the person types for a prompt as the result of a call; it may raise
         EOFError and KeyboardInterrupt."""
         self.model = model
         self.conversation = conversation
@@ -59,7 +60,7 @@ class Session:
     def ask(self, question: str) -> bool:
         """Ask, show the answer and keep both; whether that was done.
 
-        Calls of tools are shown, their results are asked for, and the model goes on with them.
+        Calls of tools are shown, their results are typed, and the model goes on with them.
         Refused or failed, or stopped before there is an answer, nothing is kept: the conversation
         is what it was.
         """
@@ -67,7 +68,11 @@ class Session:
         try:
             # Ends: each further round has results that a person typed.
             while calls := self._go_on(exchange):
-                exchange += ask_results(calls, self._read_result, show=not self._as_json)
+                results = ask_results(calls, self._read_result, show=not self._as_json)
+                if results is None:
+                    note("(no result: the message was dropped)")
+                    return False
+                exchange += results
         except HeadraceError as error:
             note(f"headrace: {error}", "red")
             note(_what_now(error), "red")
@@ -118,6 +123,12 @@ class Session:
         if answer.text or answer.reasoning or not answer.calls:
             click.echo()
         note(answer.figures())
+        if answer.is_reasoning_alone:
+            note(
+                "(length: all tokens went to reasoning; /set max_tokens gives it more, /set "
+                "thinking_token_budget bounds the reasoning, /think off leaves it out)",
+                "yellow",
+            )
         if answer.is_full:
             note(
                 f"(the context of {answer.context_tokens:,} tokens is full: the answer ends "

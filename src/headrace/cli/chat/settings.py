@@ -12,12 +12,19 @@ from headrace.engine.sampling.defaults import SamplingDefaults, in_full
 from headrace.errors import ConfigError
 from headrace.offline.params import SamplingParams
 from headrace.offline.structured import StructuredOutputsParams
+from headrace.offline.thinking import BUDGET_RANGE
 from headrace.protocol.openai.chat import REASONING_EFFORTS
 
 _FIELDS = {field.name: field for field in msgspec.structs.fields(SamplingParams)}
 
-NAMES = tuple(name for name in RANGES if name in _FIELDS and name != "choice")
-"""What can be set: the numbers of SamplingParams."""
+LIMITS = {
+    name: limits
+    for name, limits in {**RANGES, "thinking_token_budget": BUDGET_RANGE}.items()
+    if name in _FIELDS and name != "choice"
+}
+"""What can be set, and within which bounds: the numbers of SamplingParams."""
+
+NAMES = tuple(LIMITS)
 
 DEFAULT = SamplingParams(max_tokens=None)
 """What a chat begins with: an answer may be as long as the context allows."""
@@ -33,8 +40,8 @@ def changed(params: SamplingParams, name: str, value: object) -> SamplingParams:
     if isinstance(value, str) and value in ("default", "none"):
         return msgspec.structs.replace(params, **{name: getattr(DEFAULT, name)})
     number = _number(name, value)
-    if number not in RANGES[name]:
-        raise ConfigError(f"{name} is {value}; it must be {RANGES[name]}")
+    if number not in LIMITS[name]:
+        raise ConfigError(f"{name} is {value}; it must be {LIMITS[name]}")
     return msgspec.structs.replace(params, **{name: number})
 
 
@@ -55,15 +62,15 @@ def _number(name: str, value: object) -> float:
 _SWITCHED = {"on": "medium", "off": "none"}
 
 
-def effort_of(word: str) -> str | None:
-    """The effort that `/think` means by a word, one of those that the server takes too; None for
-    the model's own. Raises ConfigError."""
+def effort_of(word: str, place: str = "/think") -> str | None:
+    """The effort that a person means by a word, one of those that the server takes too; None for
+    the model's own. place: where it was typed. Raises ConfigError."""
     effort = _SWITCHED.get(word, word)
     if effort == "default":
         return None
     if effort not in REASONING_EFFORTS:
         levels = ", ".join(REASONING_EFFORTS)
-        raise ConfigError(f"/think {word}: it must be on, off, default or one of {levels}")
+        raise ConfigError(f"{place} {word}: it must be on, off, default or one of {levels}")
     return effort
 
 

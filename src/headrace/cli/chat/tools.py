@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from headrace.cli.chat.conversation import Call, Message
+from headrace.cli.chat.input import CANCEL, Entry, command_of
 from headrace.cli.notes import note
 from headrace.cli.structured import json_source
 from headrace.errors import ConfigError, RequestError
@@ -15,11 +16,12 @@ Tool = dict[str, Any]
 
 
 def read_tools(source: str, flag: str) -> list[Tool]:
-    """The tools in a file, or in JSON itself where it begins with a bracket.
+    """The tools in a file, or in JSON itself, as `json_source` has it; one may stand alone.
 
     Raises ConfigError, naming `flag`, where they cannot be read or are not tools.
     """
-    return checked(json_source(source, "[", flag), flag)
+    found = json_source(source, flag)
+    return checked([found] if isinstance(found, dict) else found, flag)
 
 
 def checked(tools: object, flag: str) -> list[Tool]:
@@ -41,16 +43,38 @@ def names(tools: Sequence[Tool]) -> str:
 
 
 def ask_results(
-    calls: Sequence[Call], read_result: Callable[[str], str], *, show: bool
-) -> list[Message]:
-    """The results of calls as messages, in their order.
+    calls: Sequence[Call], read_result: Callable[[str], Entry], *, show: bool
+) -> list[Message] | None:
+    """The results of calls as messages, in their order; None where the person leaves.
 
-    read_result: the text that the person types for a prompt. show: show each call before.
+    read_result: what the person types for a prompt. show: show each call before. An empty line then
+    leaves, and a command is no result; otherwise both are, and only /cancel leaves.
     """
     results = []
-    for call in calls:
+    for index, call in enumerate(calls):
         if show:
             note(f"{call.name}({call.arguments})", "yellow")
-        typed = read_result(f"result of {call.name}> " if show else "")
+            if not index:
+                note(f"(type what it returned; an empty line or /{CANCEL} drops the message)")
+        typed = _result(call, read_result, show=show)
+        if typed is None:
+            return None
         results.append(Message("tool", typed, tool_call_id=call.id))
     return results
+
+
+def _result(call: Call, read_result: Callable[[str], Entry], *, show: bool) -> str | None:
+    while True:  # ends: each round has read a line
+        entry = read_result(f"result of {call.name}> " if show else "")
+        command = command_of(entry)
+        if command is not None and command.name == CANCEL:
+            return None
+        if show and not entry.text and not entry.is_block:
+            return None
+        if command is None or not show:
+            return entry.text
+        note(
+            f"headrace: /{command.name} is a command and no result of {call.name}; /{CANCEL} drops "
+            'the message, and """ before and behind a text makes it a result',
+            "red",
+        )

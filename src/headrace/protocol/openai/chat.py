@@ -208,9 +208,13 @@ def check_chat(request: ChatCompletionRequest) -> None:
         )
     check_tools(request.tools)
     tool_choice_of(request.tool_choice, request.tools)
-    effort = request.effort
+    named = "reasoning.effort" if request.reasoning_effort is None else "reasoning_effort"
+    check_effort(request.effort, named)
+
+
+def check_effort(effort: str | None, param: str) -> None:
+    """Raise RequestError for an effort that is not one of REASONING_EFFORTS; None names none."""
     if effort is not None and effort not in REASONING_EFFORTS:
-        param = "reasoning.effort" if request.reasoning_effort is None else "reasoning_effort"
         raise RequestError(
             f"{param}: {shown(effort)} is not supported; accepted: {', '.join(REASONING_EFFORTS)}",
             param=param,

@@ -76,7 +76,8 @@ class ChoiceEvents:
         if piece.logprobs and self._tokenizer is not None:
             self._logprobs += _plain_logprobs(piece.logprobs, self._tokenizer)
         if self._read is not None:
-            for delta in self._read.take(piece):
+            is_last = piece.finish_reason is not None
+            for delta in self._read.take(piece.text, piece.text_offsets, is_last=is_last):
                 yield from self._delta(delta)
         elif piece.text:
             yield from self._grow("text", piece.text)

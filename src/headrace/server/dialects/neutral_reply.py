@@ -11,7 +11,7 @@ from headrace.conversation.reading import AnswerReading
 from headrace.http.request_id import random_id
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.collect import Collector
-from headrace.protocol.neutral.dialect import AnswerTooLongError, ClientSide
+from headrace.protocol.neutral.dialect import AnswerTooLongError, ClientSide, StreamWriter
 from headrace.protocol.neutral.event import (
     Event,
     ReplyEnd,
@@ -46,17 +46,18 @@ class NeutralReply:
         head: Head,
         prompt_ids: Sequence[int],
         reading: AnswerReading | None = None,
+        writer: StreamWriter | None = None,
         *,
         tokenizer: TokenTable | None = None,
         signs_thoughts: bool = False,
         new_id: Callable[[], str] = random_id,
     ) -> None:
-        """side: of the dialect. head: its id and model are the reply's. reading, tokenizer,
-        signs_thoughts: as of ChoiceEvents."""
+        """side: of the dialect. head: its id and model are the reply's. writer: of a stream; None
+        for one of the side's. reading, tokenizer, signs_thoughts: as of ChoiceEvents."""
         self.side = side
         self.call = call
         self.head = head
-        self.writer = side.stream_writer(call)
+        self.writer = writer or side.stream_writer(call)
         num_choices = call.choices or 1
         self._tally = Tally([len(prompt_ids)], num_choices)
         reasoning = call.reasoning

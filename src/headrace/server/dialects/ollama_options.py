@@ -57,7 +57,8 @@ def _check_context(value: object, context_tokens: int) -> None:
     if value > context_tokens:
         raise RequestError(
             f"options.num_ctx: {value} tokens are more than this server's context of "
-            f"{context_tokens}; omit it, or start the server with a larger --max-model-len",
+            f"{context_tokens}; omit it, or give at most {context_tokens}: the context is as long "
+            "as the model was made for, or less where --max-model-len or the KV cache bounds it",
             param="options.num_ctx",
         )
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol, cast
+from typing import Any
 
 from headrace.conversation.reading import AnswerReading
 from headrace.protocol.dialects.ollama import Durations, OllamaClient
 from headrace.protocol.neutral.call import ChatCall
-from headrace.protocol.neutral.dialect import StreamWriter
 from headrace.protocol.openai.choice import ChoiceMetrics
 from headrace.server.dialects.neutral_reply import NeutralReply
 from headrace.server.generation.logprobs import TokenTable
@@ -16,12 +15,6 @@ from headrace.server.generation.pieces import Piece
 from headrace.server.replies.reply import Head
 
 _NS = 1_000_000_000
-
-
-class _TimedWriter(StreamWriter, Protocol):
-    """A writer whose last line has the times of the answer."""
-
-    durations: Durations
 
 
 class OllamaReply(NeutralReply):
@@ -41,8 +34,12 @@ class OllamaReply(NeutralReply):
     ) -> None:
         """side: of this reply alone, whose times are set at its end. with_context: whether the
         reply ends with the ids of prompt and answer, which a client may send back."""
-        super().__init__(side, call, head, prompt_ids, reading, tokenizer=tokenizer, new_id=new_id)
-        self._times = side
+        writer = side.stream_writer(call)
+        super().__init__(
+            side, call, head, prompt_ids, reading, writer, tokenizer=tokenizer, new_id=new_id
+        )
+        self._whole, self._lines = side, writer
+        """What writes the times at the end: of a whole reply, and of a stream."""
         self._context = [*prompt_ids] if with_context else None
 
     def events(self, index: int, piece: Piece) -> Iterator[bytes]:
@@ -58,13 +55,11 @@ class OllamaReply(NeutralReply):
     def at_end(self, metrics: ChoiceMetrics | None) -> dict[str, Any]:
         """Set the times; the ids are part of the end."""
         if metrics is not None:
-            durations = Durations(
+            self._whole.durations = self._lines.durations = Durations(
                 total_ns=_ns(metrics.e2e_s),
                 prompt_eval_ns=_ns(metrics.prefill_s),
                 eval_ns=_ns(metrics.decode_s),
             )
-            self._times.durations = durations
-            cast("_TimedWriter", self.writer).durations = durations
         return {} if self._context is None else {"ollama": {"context": self._context}}
 
     def _note(self, piece: Piece) -> None:

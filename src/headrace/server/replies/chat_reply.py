@@ -118,7 +118,7 @@ class ChatReply:
                 yield self._template(index).event(piece.text)
             elif piece.text or (self._wants_tokens and piece.token_ids):
                 yield self._event([self._chunk(index, piece, Delta(content=piece.text))])
-        elif self._text_only and self._read[index].passes(piece):
+        elif self._passes(self._read[index], piece):
             yield self._template(index).event(piece.text)
         else:
             yield from self._read_events(index, piece, self._read[index])
@@ -132,9 +132,13 @@ class ChatReply:
             )
             yield self._event([end])
 
+    def _passes(self, choice: ReadChoice, piece: Piece) -> bool:
+        """Whether the event of a piece is one of content as it stands; if so, the piece is read."""
+        return self._text_only and piece.finish_reason is None and choice.passes(piece.text)
+
     def _read_events(self, index: int, piece: Piece, choice: ReadChoice) -> Iterator[bytes]:
         """The events of what a piece makes certain; its tokens go with the first of them."""
-        deltas = self._shown(choice.take(piece))
+        deltas = self._shown(_taken(choice, piece))
         self._count_reasoning()
         if self._wants_tokens and piece.token_ids and not deltas:
             yield self._event([self._chunk(index, piece, Delta(content=""))])
@@ -194,7 +198,7 @@ class ChatReply:
         self._choices[index].add(piece)
         if self._read is not None:
             read, choice = self._read[index], self._choices[index]
-            deltas = read.take(piece)
+            deltas = _taken(read, piece)
             choice.deltas += deltas
             choice.call_ids += [read.call_id(d) for d in deltas if isinstance(d, CallStart)]
             self._count_reasoning()
@@ -276,6 +280,12 @@ class ChatReply:
             prompt_logprobs=UNSET if first is None else self._of_prompt(first.prompt_logprobs),
         )
         return sse.data_event(encode(chunk))
+
+
+def _taken(choice: ReadChoice, piece: Piece) -> list[AnswerDelta]:
+    """What a piece makes certain of a choice."""
+    is_last = piece.finish_reason is not None
+    return choice.take(piece.text, piece.text_offsets, is_last=is_last)
 
 
 def _wire_delta(delta: AnswerDelta, choice: ReadChoice) -> Delta:

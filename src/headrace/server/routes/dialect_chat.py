@@ -1,4 +1,5 @@
-"""Conversations in another vendor's dialect: read, answered as chat completions are, written."""
+"""Conversations in another vendor's dialect: read, answered as chat completions are, written, and
+counted."""
 
 from __future__ import annotations
 
@@ -16,8 +17,11 @@ from headrace.server.call import Call
 from headrace.server.dialects.client_names import client_names
 from headrace.server.dialects.neutral_reply import NeutralReply
 from headrace.server.dialects.read_body import ReadBody, read_body
+from headrace.server.model.served import ServedModel
+from headrace.server.prompts.chat_prompt import MakePrompt, conversation_of, endpoint_options
+from headrace.server.prompts.prompt import render
 from headrace.server.replies.reply import Head
-from headrace.server.routes.chat import MakePrompt, answer_chat, endpoint_options
+from headrace.server.routes.chat import answer_chat
 from headrace.server.state import Serving
 
 MakeNeutralReply = Callable[[ReadBody, Head, list[int], AnswerReading | None], NeutralReply]
@@ -79,3 +83,22 @@ async def answer_read(
                 make_prompt=make_prompt,
             ),
         )
+
+
+async def count_read(call: Call, model: ServedModel, side: ClientSide, read: ReadBody) -> int:
+    """The tokens of the prompt that a call that was read would become, however many they are.
+
+    Raises RequestError for the name of another model.
+    """
+    request = read.request
+    model.check_name(read.call.model)
+    with client_names(side.field_paths, read.has):
+        rendering = await call.side_work(
+            lambda: render(
+                model,
+                conversation_of(model, request, request.choice_of_tools),
+                add_special_tokens=request.add_special_tokens,
+                must_fit=False,
+            )
+        )
+    return len(rendering.token_ids)

@@ -9,13 +9,10 @@ from starlette.responses import Response
 from headrace.conversation.reading import AnswerReading
 from headrace.protocol.neutral.call import ChatCall
 from headrace.server.call import Call
-from headrace.server.dialects.client_names import client_names
 from headrace.server.dialects.neutral_reply import NeutralReply
 from headrace.server.dialects.read_body import ReadBody
-from headrace.server.prompts.prompt import render
 from headrace.server.replies.reply import Head
-from headrace.server.routes.chat import conversation_of
-from headrace.server.routes.dialect_chat import answer_read, read_call
+from headrace.server.routes.dialect_chat import answer_read, count_read, read_call
 
 if TYPE_CHECKING:
     from headrace.protocol.dialects.anthropic import AnthropicClient
@@ -44,18 +41,7 @@ async def count_message_tokens(call: Call) -> Response:
     side = _side()
     model = call.state.serving().model
     read = await read_call(call, side, adapt=_without_billing)
-    model.check_name(read.call.model)
-    request = read.request
-    with client_names(side.field_paths, read.has):
-        rendering = await call.side_work(
-            lambda: render(
-                model,
-                conversation_of(model, request, request.choice_of_tools),
-                add_special_tokens=request.add_special_tokens,
-                must_fit=False,
-            )
-        )
-    body = side.write_token_count(len(rendering.token_ids))
+    body = side.write_token_count(await count_read(call, model, side, read))
     return Response(body, media_type="application/json")
 
 

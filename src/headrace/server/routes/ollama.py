@@ -20,9 +20,9 @@ from headrace.server.dialects.neutral_reply import NeutralReply
 from headrace.server.dialects.read_body import ReadBody
 from headrace.server.model.served import ServedModel
 from headrace.server.prompts.fill_in import fill_in_marks
+from headrace.server.prompts.ollama_prompt import FIELDS, prompt_of, with_turn
 from headrace.server.replies.reply import Head
 from headrace.server.routes.dialect_chat import answer_read, read_call
-from headrace.server.routes.ollama_prompt import FIELDS, prompt_of, with_turn
 from headrace.server.state import ServerState
 
 if TYPE_CHECKING:

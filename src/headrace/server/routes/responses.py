@@ -22,15 +22,12 @@ from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.openai.chat import REASONING_EFFORTS
 from headrace.server.api_error import ApiError
 from headrace.server.call import Call
-from headrace.server.dialects.client_names import client_names
 from headrace.server.dialects.read_body import ReadBody, with_request
 from headrace.server.dialects.responses_reply import ResponsesReply
-from headrace.server.prompts.prompt import render
 from headrace.server.replies.event_stream import EventStream
 from headrace.server.replies.reply import Head
 from headrace.server.responses_store.rows import Items, TooLongError, Turn
-from headrace.server.routes.chat import conversation_of
-from headrace.server.routes.dialect_chat import answer_read
+from headrace.server.routes.dialect_chat import answer_read, count_read
 
 if TYPE_CHECKING:
     from headrace.protocol.dialects.openai_responses import OpenAIResponsesClient
@@ -90,22 +87,10 @@ async def count_input_tokens(call: Call) -> Response:
     """The tokens of the prompt that a conversation would become."""
     from headrace.protocol.dialects.openai_responses.count_tokens import write_token_count
 
-    side = _side()
     model = call.state.serving().model
     turn = await _read(call)
     turn.release()
-    model.check_name(turn.body.call.model)
-    request = turn.body.request
-    with client_names(side.field_paths, turn.body.has):
-        rendering = await call.side_work(
-            lambda: render(
-                model,
-                conversation_of(model, request, request.choice_of_tools),
-                add_special_tokens=request.add_special_tokens,
-                must_fit=False,
-            )
-        )
-    body = write_token_count(len(rendering.token_ids))
+    body = write_token_count(await count_read(call, model, _side(), turn.body))
     return Response(body, media_type="application/json")
 
 
@@ -122,11 +107,10 @@ async def _answered(call: Call, side: OpenAIResponsesClient, turn: _TurnRequest)
             head,
             prompt_ids,
             reading,
-            tokenizer=serving.model.tokenizer,
+            serving.model.tokenizer,
             new_id=call.state.new_id,
+            is_stored=turn.stores,
         )
-        reply.stored = turn.stores
-        reply.seals_thoughts = read.call.thought_signatures is True
         made.append(reply)
         return reply
 

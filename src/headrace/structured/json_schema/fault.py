@@ -7,11 +7,12 @@ the same reason.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
 from headrace.structured.json_schema.costs import Pointer, target_of
+from headrace.structured.json_schema.keywords import VALUES, schemas_in
 
 MOST_TRIED = 40
 """Places that are compiled to find one; compiling each has the limits of every grammar."""
@@ -20,9 +21,11 @@ _KEYWORDS = (
     ("oneOf constraints", ("oneOf",)),
     ("min/maxProperties", ("maxProperties", "minProperties")),
     ("are not disjoint", ("patternProperties",)),
+    ("circular references with sibling keys", ("$ref",)),
 )
 """A part of llguidance's reason, and the keywords that it may be about."""
 
+_UNHELD = frozenset(keyword for _, keywords in _KEYWORDS for keyword in keywords) - {"$ref"}
 
 _UNSATISFIABLE = "Unsatisfiable schema: "
 """How llguidance begins where no value satisfies a schema."""
@@ -55,7 +58,7 @@ def place_of(
         (pointer, keyword)
         for pointer, inner in _schemas(schema)
         for keyword in keywords
-        if keyword in inner
+        if keyword in inner and (keyword != "$ref" or _has_siblings(inner))
     ]
     options = {"x-guidance": schema.get("x-guidance", {})}
     whole = _moved(schema)
@@ -134,16 +137,41 @@ def _at(schema: Any, pointer: Pointer) -> Any:
     return schema
 
 
-def _schemas(value: Any) -> Iterator[tuple[Pointer, dict[str, Any]]]:
-    """Every object within a schema, where it is a schema and where it is not."""
-    pending: list[tuple[Pointer, Any]] = [((), value)]
+def _schemas(schema: dict[str, Any]) -> Iterator[tuple[Pointer, dict[str, Any]]]:
+    """Every schema within one that was walked, itself first."""
+    pending: list[tuple[Pointer, dict[str, Any]]] = [((), schema)]
     while pending:
-        pointer, inner = pending.pop()
-        if isinstance(inner, dict):
-            yield pointer, inner
-            pending += [((*pointer, name), each) for name, each in inner.items()]
-        elif isinstance(inner, list):
-            pending += [((*pointer, str(index)), each) for index, each in enumerate(inner)]
+        pointer, outer = pending.pop()
+        yield pointer, outer
+        for steps, holder, key in schemas_in(outer):
+            if isinstance(holder[key], dict):
+                pending.append(((*pointer, *steps), holder[key]))
+
+
+def keywords_of(reason: str) -> tuple[str, ...]:
+    """Which keywords llguidance cannot hold an answer to where it gives a reason; none where the
+    reason is another."""
+    return next((keywords for part, keywords in _KEYWORDS if part in reason), ())
+
+
+def may_be_unheld(schema: Mapping[str, Any]) -> bool:
+    """Whether a schema, walked or not, has keywords of which only compiling shows whether an answer
+    can be held to them. More are said to than do: names of properties are not told apart."""
+    pending: list[Any] = [schema]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, Mapping):
+            if not _UNHELD.isdisjoint(value) or _has_siblings(value):
+                return True
+            pending += value.values()
+        elif isinstance(value, list):
+            pending += value
+    return False
+
+
+def _has_siblings(schema: Mapping[str, Any]) -> bool:
+    """Whether a reference has keywords beside it that change which values are valid."""
+    return "$ref" in schema and ("const" in schema or len(schema.keys() & VALUES.keys()) > 1)
 
 
 def _moved(value: Any) -> Any:

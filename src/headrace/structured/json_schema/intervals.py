@@ -71,8 +71,8 @@ class _Groups:
         self._inner: dict[Pointer, dict[Inner, Pointer]] = {pointer: {} for pointer in schemas}
         alike: list[tuple[Pointer, Pointer]] = []
         for pointer, schema in schemas.items():
-            place = _place(pointer)
-            if schema and place is not None and place[0] in schemas:
+            place = _place(pointer, schemas)
+            if schema and place is not None:
                 # Several that hold for what a schema does not name are taken to be one.
                 alike.append((self._inner[place[0]].setdefault(place[1], pointer), pointer))
         for first, second in alike:
@@ -112,18 +112,17 @@ class _Groups:
                 held[kind, None] = one
 
 
-def _place(pointer: Pointer) -> tuple[Pointer, Inner] | None:
+def _place(
+    pointer: Pointer, schemas: Mapping[Pointer, Mapping[str, Any]]
+) -> tuple[Pointer, Inner] | None:
     """The schema that one is right within, and of which of its values it is."""
-    if (
-        pointer
-        and pointer[-1] in _PLACES
-        and not (len(pointer) > 1 and pointer[-2] in ("properties", "patternProperties"))
-    ):
-        return pointer[:-1], (_PLACES[pointer[-1]], None)
-    if len(pointer) > 1 and pointer[-2] in _PLACES:
-        keyword, step = pointer[-2:]
-        is_certain = keyword in _CERTAIN or (keyword == "items" and step.isdigit())
-        return pointer[:-2], (_PLACES[keyword], step if is_certain else None)
+    for length in (1, 2):
+        around, steps = pointer[:-length], pointer[-length:]
+        if len(steps) == length and around in schemas:
+            keyword, step = (*steps, None)[:2]
+            is_certain = keyword in _CERTAIN or (keyword == "items" and step is not None)
+            kind = _PLACES.get(str(keyword))
+            return None if kind is None else (around, (kind, step if is_certain else None))
     return None
 
 

@@ -11,15 +11,34 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
 from typing import Any
 
 from headrace.errors import RequestError, shown
 from headrace.structured.forced_text import MAX_FORCED_BYTES
 from headrace.structured.json_schema.costs import Pointer, excess_of, target_of
+from headrace.structured.json_schema.finite import Values
+from headrace.structured.json_schema.formats import (
+    FORMATS,
+    NUMBER_FORMATS,
+    settle_format,
+    stricter_than,
+)
 from headrace.structured.json_schema.intervals import exclude_bounds
-from headrace.structured.json_schema.patterns import PatternError, rewritten, unwritten
+from headrace.structured.json_schema.keywords import (
+    COUNTS,
+    HOLDING,
+    MOST_COUNTED,
+    VALUES,
+    schemas_in,
+)
+from headrace.structured.json_schema.patterns import (
+    MalformedPatternError,
+    PatternError,
+    rewritten,
+    unwritten,
+)
 from headrace.structured.json_schema.runs import too_long
+from headrace.structured.limits import INVALID_GRAMMAR
 
 UNSUPPORTED_SCHEMA = "unsupported_schema"
 INVALID_SCHEMA = "invalid_schema"
@@ -40,18 +59,8 @@ UNSUPPORTED = frozenset(
 )  # fmt: skip
 """Keywords that change which values are valid, and that no grammar here enforces."""
 
-FORMATS = frozenset(
-    {"date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uri", "uuid"}
-)
-"""Formats that are enforced; any other is refused."""
-
-TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
-
 _DIALECTS = re.compile(r"https?://json-schema\.org/(draft-0[467]|draft/20(19-09|20-12))/schema#?\Z")
 
-_ONE = ("items", "additionalItems", "additionalProperties")
-_MANY = ("allOf", "anyOf", "oneOf", "prefixItems", "items")
-_NAMED = ("properties", "patternProperties", "$defs", "definitions")
 _HARMLESS: dict[str, tuple[object, ...]] = {
     "uniqueItems": (False,),
     "unevaluatedItems": (True,),
@@ -62,20 +71,6 @@ _HARMLESS: dict[str, tuple[object, ...]] = {
     "dependentSchemas": ({},),
 }
 """Values with which a keyword of UNSUPPORTED forbids nothing; the keyword is then omitted."""
-
-_LEAP = "([0-9]{2}(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)-02-29"
-_DAY = "([0-9]{4}-(0[13-9]|1[0-2])-[0-9]{2}|[0-9]{4}-02-([01][0-9]|2[0-8])|" + _LEAP + ")"
-_SECONDS = "[0-9]{2}:[0-9]{2}:[0-5][0-9]"
-_STRICTER = {
-    "date": f"^{_DAY}$",
-    "date-time": f"^{_DAY}.{_SECONDS}",
-    "time": f"^{_SECONDS}",
-    "hostname": "^[A-Za-z0-9]+([.-][A-Za-z0-9]+)*$",
-    "email": "^[^@]{1,64}@([^@.]{1,63}[.])*[^@.]{1,63}$",
-}
-"""What has to hold beside a format: the days of February, no leap second, no encoded name, and how
-long the parts of an address may be (RFC 5321)."""
-_MAX_HOSTNAME = 253
 
 _NUMBERS = (
     "const", "enum", "exclusiveMaximum", "exclusiveMinimum", "maxItems", "maxLength",
@@ -88,7 +83,8 @@ def check_schema(schema: object, param: str) -> dict[str, Any]:
     """The schema as it is to be compiled; equal in meaning to the one given, or stricter.
 
     Raises RequestError, which names the keyword at fault and its JSON pointer: code
-    "unsupported_schema", "invalid_schema" where it is not a schema, "schema_too_large".
+    "unsupported_schema", "invalid_schema" where it is not a schema, "schema_too_large",
+    "invalid_grammar" where it has no value.
     """
     if schema is True:
         return {}
@@ -104,16 +100,6 @@ def check_schema(schema: object, param: str) -> dict[str, Any]:
 def pointer_text(pointer: Pointer) -> str:
     """A JSON pointer as RFC 6901 writes it; "#" for the whole."""
     return "#" + "".join(f"/{step.replace('~', '~0').replace('/', '~1')}" for step in pointer)
-
-
-def stricter_than(form: object) -> dict[str, Any] | None:
-    """What the walk says beside a format; None where nothing is to be said."""
-    if not isinstance(form, str) or form not in _STRICTER:
-        return None
-    stricter: dict[str, Any] = {"pattern": rewritten(_STRICTER[form])}
-    if form == "hostname":
-        stricter["maxLength"] = _MAX_HOSTNAME
-    return stricter
 
 
 def _is_double(number: int | float) -> bool:
@@ -135,6 +121,8 @@ class _Walk:
     def __init__(self, param: str) -> None:
         self.param = param
         self.seen: dict[Pointer, dict[str, Any]] = {}
+        self.never: set[Pointer] = set()
+        """Where `false` stands."""
         self.references: list[tuple[Pointer, Pointer]] = []
 
     def whole(self, schema: dict[str, Any]) -> dict[str, Any]:
@@ -150,10 +138,13 @@ class _Walk:
             if len(self.seen) > MAX_SCHEMAS:
                 raise self.too_large(f"has more than {MAX_SCHEMAS} schemas in it")
             self._check_keywords(pointer, copy)
-            for at, holder, key in self._inner(pointer, copy):
+            for steps, holder, key in schemas_in(copy):
+                at = (*pointer, *steps)
                 inner = holder[key]
                 if isinstance(inner, bool):
                     self.seen[at] = {}
+                    if not inner:
+                        self.never.add(at)
                     continue
                 if not isinstance(inner, dict):
                     raise self.invalid(at, f"{shown(inner)} is not a schema")
@@ -163,6 +154,7 @@ class _Walk:
                 pending.append((at, holder[key]))
             self._tighten(pointer, copy)
         self._check_references()
+        self._check_values_exist()
         if (excess := excess_of(self.seen) or exclude_bounds(self.seen)) is not None:
             raise self.refuse(*excess)
         if (forced := too_long(self.seen)) is not None:
@@ -174,6 +166,7 @@ class _Walk:
                 param=self.param,
                 code=SCHEMA_TOO_LARGE,
             )
+        self._rename_patterns()
         return root
 
     def refuse(self, pointer: Pointer, keyword: str, why: str) -> RequestError:
@@ -217,38 +210,35 @@ class _Walk:
         self._check_texts(pointer, schema)
         self._check_numbers(pointer, schema)
         self._check_values(pointer, schema)
-        self._check_format(pointer, schema)
+        if not settle_format(schema):
+            raise self.refuse(
+                pointer,
+                "format",
+                f"is {shown(schema['format'])}; supported are {', '.join(sorted(FORMATS))}, and "
+                f"of numbers {', '.join(sorted(NUMBER_FORMATS))}",
+            )
         self._check_sizes(pointer, schema)
-        reference = schema.get("$ref")
         if "$ref" in schema:
-            if not isinstance(reference, str):
-                raise self.invalid((*pointer, "$ref"), f"{shown(reference)} is not a reference")
+            reference = schema["$ref"]
             if reference != "#" and not reference.startswith("#/"):
                 raise self.refuse(pointer, "$ref", "is not a place within this schema (#/...)")
             self.references.append(((*pointer, "$ref"), target_of(reference)))
 
     def _check_values(self, pointer: Pointer, schema: dict[str, Any]) -> None:
-        """What the meta-schema says of `type` and `multipleOf`."""
-        types = schema.get("type", ())
-        for name in types if isinstance(types, (list, tuple)) else [types]:
-            if name not in TYPES:
+        """Every value is of its keyword's kind, and its containers are copied."""
+        for keyword, kind in VALUES.items():
+            if keyword not in schema:
+                continue
+            value = schema[keyword]
+            if not kind.has(value):
                 raise self.invalid(
-                    (*pointer, "type"),
-                    f"'type' has {shown(name)}; the types are {', '.join(TYPES)}",
+                    (*pointer, keyword),
+                    f"{shown(keyword)} is {shown(value)}; it must be {kind.expected}",
                 )
-        factor = schema.get("multipleOf", 1)
-        if isinstance(factor, bool) or not isinstance(factor, (int, float)) or not factor > 0:
-            raise self.invalid(
-                (*pointer, "multipleOf"),
-                f"'multipleOf' is {shown(factor)}; it must be a number above 0",
-            )
-
-    def _check_format(self, pointer: Pointer, schema: dict[str, Any]) -> None:
-        form = schema.get("format")
-        if "format" in schema and (not isinstance(form, str) or form not in FORMATS):
-            raise self.refuse(
-                pointer, "format", f"is {shown(form)}; supported are {', '.join(sorted(FORMATS))}"
-            )
+            if keyword in COUNTS:
+                schema[keyword] = min(int(value), MOST_COUNTED)
+            elif keyword in HOLDING and not isinstance(value, bool):
+                schema[keyword] = value.copy()
 
     def _check_texts(self, pointer: Pointer, schema: dict[str, Any]) -> None:
         """Texts that an answer would have to repeat have no character that it cannot write."""
@@ -282,9 +272,7 @@ class _Walk:
     def _check_sizes(self, pointer: Pointer, schema: dict[str, Any]) -> None:
         """Names outside `properties` may be repeated, so that they cannot be counted."""
         least = schema.get("minProperties", 0)
-        required = schema.get("required", ())
-        certain = len(set(map(str, required))) if isinstance(required, list) else 0
-        if isinstance(least, (int, float)) and least > max(1, certain):
+        if least > max(1, len(set(schema.get("required", ())))):
             raise self.refuse(
                 pointer,
                 "minProperties",
@@ -292,45 +280,13 @@ class _Walk:
                 "properties",
             )
 
-    def _inner(
-        self, pointer: Pointer, schema: dict[str, Any]
-    ) -> Iterator[tuple[Pointer, Any, Any]]:
-        """Every place of a schema within: its pointer, and the copied container and key of it."""
-        for keyword in _NAMED:
-            value = schema.get(keyword)
-            if keyword not in schema:
-                continue
-            if not isinstance(value, dict):
-                raise self.invalid((*pointer, keyword), f"{shown(value)} is not an object")
-            copy = dict(value)
-            schema[keyword] = copy
-            for name in value:
-                yield (*pointer, keyword, name), copy, name
-        for keyword in _MANY:
-            value = schema.get(keyword)
-            if isinstance(value, list):
-                items = list(value)
-                schema[keyword] = items
-                for index in range(len(items)):
-                    yield (*pointer, keyword, str(index)), items, index
-            elif keyword in schema and keyword not in _ONE:
-                raise self.invalid((*pointer, keyword), f"{shown(value)} is not a list")
-        for keyword in _ONE:
-            if keyword in schema and not isinstance(schema[keyword], list):
-                yield (*pointer, keyword), schema, keyword
-
     def _tighten(self, pointer: Pointer, schema: dict[str, Any]) -> None:
         """Write out what llguidance would read in another way."""
-        if isinstance(schema.get("pattern"), str):
-            schema["pattern"] = self._pattern((*pointer, "pattern"), schema["pattern"])
-        if isinstance(schema.get("patternProperties"), dict):
-            named = schema["patternProperties"]
-            at = (*pointer, "patternProperties")
-            schema["patternProperties"] = {
-                self._pattern((*at, name), name): named[name] for name in named
-            }
-            if len(schema["patternProperties"]) != len(named):
-                raise self.refuse(pointer, "patternProperties", "has equal expressions")
+        if "pattern" in schema:
+            schema["pattern"] = self._pattern(pointer, "pattern", schema["pattern"])
+        named = schema.get("patternProperties", {})
+        if len({self._pattern(pointer, "patternProperties", name) for name in named}) < len(named):
+            raise self.refuse(pointer, "patternProperties", "has equal expressions")
         stricter = stricter_than(schema.get("format"))
         if stricter is not None:
             parts = schema.get("allOf", [])
@@ -338,16 +294,46 @@ class _Walk:
                 schema["allOf"] = [*parts, stricter]
                 self.seen[(*pointer, "allOf", str(len(parts)))] = stricter
 
-    def _pattern(self, at: Pointer, pattern: str) -> str:
+    def _pattern(self, pointer: Pointer, keyword: str, pattern: str) -> str:
         try:
             return rewritten(pattern)
-        except PatternError as error:
-            *pointer, keyword = at
-            if "patternProperties" in pointer[-1:]:
-                pointer, keyword = pointer[:-1], "patternProperties"
-            raise self.refuse(
-                tuple(pointer), keyword, f"has the expression {shown(pattern)}: {error}"
+        except MalformedPatternError as error:
+            raise self.invalid(
+                (*pointer, keyword),
+                f"{shown(keyword)} has {shown(pattern)}, which is not an expression: {error}",
             ) from None
+        except PatternError as error:
+            raise self.refuse(
+                pointer, keyword, f"has the expression {shown(pattern)}: {error}"
+            ) from None
+
+    def _rename_patterns(self) -> None:
+        """The last step: until then a schema is where its pointer says."""
+        for schema in self.seen.values():
+            if "patternProperties" in schema:
+                schema["patternProperties"] = {
+                    rewritten(name): inner for name, inner in schema["patternProperties"].items()
+                }
+
+    def _check_values_exist(self) -> None:
+        if not self.references:
+            return
+        values = Values(self.seen, self.never)
+        if (found := values.why_none()) is not None:
+            without, endless = found
+            why = (
+                "each would have to have another within it, without end; make one of them optional"
+                if endless
+                else "what it asks for has none itself"
+            )
+            place = pointer_text((*without.pointer, without.keyword))
+            raise RequestError(
+                f"{self.param}: no value satisfies the keyword {shown(without.keyword)} at "
+                f"{place}: {why}",
+                param=self.param,
+                code=INVALID_GRAMMAR,
+            )
+        values.drop_empty()
 
     def _check_references(self) -> None:
         for place, target in self.references:

@@ -41,6 +41,7 @@ from headrace.errors import RequestError, shown
 from headrace.structured.composition import Composition, slashed
 from headrace.structured.free_text import SPACE, free_text
 from headrace.structured.grammar import Grammar
+from headrace.structured.json_schema.fault import may_be_unheld
 from headrace.structured.json_schema.grammar import SPACED, of_schema
 from headrace.structured.json_schema.walk import UNSUPPORTED_SCHEMA
 from headrace.structured.reasoning import Straight, around, harmony_messages, reasoned
@@ -230,7 +231,7 @@ class _Calls:
     def __init__(self, rules: Composition, tools: Sequence[CallableTool], *, harmony: bool) -> None:
         self.harmony = harmony
         self._rules = rules
-        self._tools = tools
+        self._tools = [_as_compiled(tool) for tool in tools]
 
     def section(self, layout: Layout, parallel: bool) -> str:
         """A rule for a call, or for several, and what stands around them."""
@@ -338,6 +339,25 @@ class _Calls:
             else:
                 text += piece
         return " ".join(filter(None, (*out, self._rules.text(text))))
+
+
+def _as_compiled(tool: CallableTool) -> CallableTool:
+    """A tool with any arguments where compiling shows that its schema cannot be held and need not
+    be. Where it has to be, RequestError: also in formats that would write its parts, of which each
+    can be held (alternatives of `oneOf` that overlap)."""
+    schema = tool.held_schema()
+    if schema is None or not may_be_unheld(schema):
+        return tool
+    from headrace.structured.compile import validate
+
+    param = f"{tool.param}.parameters"
+    try:
+        validate(of_schema({**schema, "type": "object"}, param), param=param)
+    except RequestError as error:
+        if error.code != UNSUPPORTED_SCHEMA or not tool.if_held:
+            raise
+        return replace(tool, strict=False)
+    return tool
 
 
 def either_grammar(calls: Grammar, form: Grammar, *, special: Mapping[str, int]) -> Grammar:

@@ -69,7 +69,8 @@ class _Literals:
         """A rule's body for a schema that can be written out, "" for another."""
         for keyword in ("anyOf", "oneOf"):
             if schema.keys() == {keyword}:
-                return " | ".join(self.value(option, depth + 1) for option in schema[keyword])
+                options = [option for option in schema[keyword] if option is not False]
+                return " | ".join(self.value(option, depth + 1) for option in options)
         if schema.keys() <= {"enum", "type"} and isinstance(schema.get("enum"), list):
             return " | ".join(quoted(_written(value)) for value in schema["enum"])
         match schema.get("type"):
@@ -81,6 +82,8 @@ class _Literals:
             case "null" if schema.keys() == {"type"}:
                 return '"None"'
             case "array" if schema.keys() <= {"type", "items"} and "items" in schema:
+                if schema["items"] is False:
+                    return '"[]"'
                 item = self.value(schema["items"], depth + 1)
                 return f'"[" ({item} (", " {item})*)? "]"'
             case "object" if (

@@ -13,7 +13,8 @@ from urllib.parse import unquote
 from headrace.answer_formats.layouts.call_layout import TYPES
 from headrace.answer_formats.readers.tagged_calls import types_of
 from headrace.errors import RequestError, shown
-from headrace.structured.json_schema.walk import UNSUPPORTED_SCHEMA, stricter_than
+from headrace.structured.json_schema.formats import stricter_than
+from headrace.structured.json_schema.walk import UNSUPPORTED_SCHEMA
 
 ANNOTATIONS = frozenset(
     {"$comment", "default", "deprecated", "description", "examples", "readOnly", "title",

@@ -86,8 +86,9 @@ def test_the_target_as_its_own_draft_is_always_right(windows: tuple[int, ...]) -
 
 
 @pytest.mark.load
-@pytest.mark.parametrize("windows", [(0,), (17, 0)])
-@pytest.mark.parametrize("of_draft", [(0,), (0, 20), (9,)])
+@pytest.mark.parametrize(
+    ("windows", "of_draft"), [((0,), (0, 20)), ((17, 0), (0,)), ((17, 0), (9,))]
+)
 def test_no_answer_of_many_changes_where_blocks_are_short(
     windows: tuple[int, ...], of_draft: tuple[int, ...]
 ) -> None:

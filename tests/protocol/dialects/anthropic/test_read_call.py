@@ -282,7 +282,7 @@ _FIELDS = (
 
 # A machine that is busy with other tests makes inputs slowly.
 @pytest.mark.long
-@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(st.sampled_from(_FIELDS), _JSON))
 def test_no_body_raises_anything_else(fields: dict[str, Any]) -> None:
     try:

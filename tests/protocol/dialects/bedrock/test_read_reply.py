@@ -223,7 +223,7 @@ VALUES = st.recursive(
 
 
 @pytest.mark.long
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(VALUES, VALUES, VALUES)
 def test_any_content_is_read_or_damaged(block: Any, usage: Any, native: Any) -> None:
     body = _body(block, usage=usage, additionalModelResponseFields=native, serviceTier=native)

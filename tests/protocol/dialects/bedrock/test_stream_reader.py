@@ -439,7 +439,7 @@ EVENTS = st.tuples(
 
 
 @pytest.mark.long
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(EVENTS, max_size=8))
 def test_any_events_keep_the_grammar(events: list[tuple[str, object]]) -> None:
     pieces = [event(name, fields) for name, fields in events]

@@ -312,7 +312,7 @@ TURNS = st.lists(
 MODELS = st.sampled_from((CLAUDE, NOVA, LLAMA, PROFILE, "us.mistral.pixtral-large-2502-v1:0"))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(TURNS, MODELS)
 def test_any_turns_are_the_users_and_the_assistants_by_turns(
     turns: list[Message], model: str

@@ -54,7 +54,7 @@ def stream_events(body: bytes) -> list[Event]:
 
 
 @pytest.mark.long
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(ANSWERS)
 def test_any_json_is_an_answer_or_damaged(value: Any) -> None:
     body = json.dumps(value).encode()
@@ -66,7 +66,7 @@ def test_any_json_is_an_answer_or_damaged(value: Any) -> None:
 
 
 @pytest.mark.long
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(ANSWERS, max_size=4))
 def test_any_stream_of_json_keeps_the_grammar(values: list[Any]) -> None:
     stream_events(stream(*values))

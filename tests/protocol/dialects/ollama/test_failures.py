@@ -61,7 +61,7 @@ _JSON = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(_JSON | st.text(max_size=9), max_size=4), st.integers(100, 599))
 def test_nothing_that_a_server_says_raises(said: list[Any], status: int) -> None:
     stream = b"\n".join(

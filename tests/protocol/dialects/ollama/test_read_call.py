@@ -340,7 +340,7 @@ _FIELDS = st.sampled_from(
 
 
 @pytest.mark.long
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.dictionaries(_FIELDS, _JSON | st.lists(_JSON, max_size=3), max_size=4))
 def test_whatever_is_sent_is_read_or_refused(fields: dict[str, Any]) -> None:
     try:

@@ -108,7 +108,7 @@ _FIELDS = [
 
 
 @pytest.mark.long
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=80, deadline=None, derandomize=True)
 @given(
     fields=st.dictionaries(st.sampled_from(_FIELDS), _VALUES, max_size=3),
     items=st.lists(_TYPED | _ITEM, max_size=3) | _VALUES,

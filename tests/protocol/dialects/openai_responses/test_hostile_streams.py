@@ -156,7 +156,7 @@ _EVENT = st.fixed_dictionaries(
 
 
 @pytest.mark.long
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(st.lists(_EVENT, max_size=14))
 def test_any_events_keep_the_grammar(raw: list[dict[str, Any]]) -> None:
     stream = sse(*raw)

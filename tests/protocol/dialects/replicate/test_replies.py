@@ -86,7 +86,7 @@ _NAMES = st.sampled_from(["output", "error", "metrics", "created_at", "urls", "s
 
 
 @pytest.mark.long
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.dictionaries(_NAMES, _JSON, max_size=4))
 def test_a_prediction_is_read_or_damaged(fields: dict[str, Any]) -> None:
     body = prediction(**{"status": "succeeded"} | fields)
@@ -140,7 +140,7 @@ def test_an_error_at_once_is_no_beginning() -> None:
     assert isinstance(failed, ReplyFailure)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     st.lists(
         st.tuples(st.sampled_from(["output", "error", "done", "logs", ""]), st.text(max_size=9)),

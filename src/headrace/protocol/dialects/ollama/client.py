@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from headrace.protocol.dialects.ollama import embeddings
 from headrace.protocol.dialects.ollama.reply import write_reply
 from headrace.protocol.dialects.ollama.reply.stream_writer import OllamaStreamWriter
@@ -10,11 +12,17 @@ from headrace.protocol.dialects.ollama.request.field_paths import FIELD_PATHS
 from headrace.protocol.dialects.ollama.request.read_call import read_call
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.citation import NO_SOURCE, Source
-from headrace.protocol.neutral.dialect import Headers
+from headrace.protocol.neutral.dialect import Headers, StreamWriter
 from headrace.protocol.neutral.embedding import EmbeddingCall, EmbeddingReply
 from headrace.protocol.neutral.failure import Failure
 from headrace.protocol.neutral.losses import FieldPaths
 from headrace.protocol.neutral.reply import ChatReply
+
+
+class TimedWriter(StreamWriter, Protocol):
+    """A writer whose last line has the times of the answer, which may be set until then."""
+
+    durations: Durations
 
 
 class OllamaClient:
@@ -41,8 +49,8 @@ class OllamaClient:
         """The first choice: Ollama's answers are one."""
         return write_reply.write_reply(reply, call, self.created_at, self.durations)
 
-    def stream_writer(self, call: ChatCall) -> OllamaStreamWriter:
-        """A writer of lines; its `durations` may be set until the last of them."""
+    def stream_writer(self, call: ChatCall) -> TimedWriter:
+        """A writer of lines."""
         return OllamaStreamWriter(call.model, self.created_at)
 
     def stream_type(self) -> str:

@@ -6,11 +6,10 @@ from typing import Any
 
 import msgspec
 
-from headrace.protocol.dialects.ollama.client import OllamaClient
+from headrace.protocol.dialects.ollama.client import OllamaClient, TimedWriter
 from headrace.protocol.dialects.ollama.reply.failures import read_failure
 from headrace.protocol.dialects.ollama.reply.read_reply import read_reply
 from headrace.protocol.dialects.ollama.reply.stream_reader import LineReader, OllamaStreamReader
-from headrace.protocol.dialects.ollama.reply.stream_writer import OllamaStreamWriter
 from headrace.protocol.dialects.ollama.reply.usage import Durations
 from headrace.protocol.dialects.ollama.reply.write_reply import line
 from headrace.protocol.dialects.ollama.request.read_generate import read_generate
@@ -36,8 +35,8 @@ class OllamaGenerateClient(OllamaClient):
         """The first choice: Ollama's answers are one."""
         return msgspec.json.encode(_to_generate(super().write_reply(reply, call)))
 
-    def stream_writer(self, call: ChatCall) -> GenerateWriter:  # type: ignore[override]
-        """A writer of lines; its `durations` may be set until the last of them."""
+    def stream_writer(self, call: ChatCall) -> TimedWriter:
+        """A writer of lines."""
         return GenerateWriter(super().stream_writer(call))
 
 
@@ -91,7 +90,7 @@ class GenerateStreamReader:
 class GenerateWriter:
     """A writer of one answer."""
 
-    def __init__(self, chat: OllamaStreamWriter) -> None:
+    def __init__(self, chat: TimedWriter) -> None:
         self._chat = chat
 
     @property

@@ -17,6 +17,12 @@ const ENDS = {
   content_filter: "withheld",
 };
 
+const IN_THOUGHTS =
+  "Length: all tokens went to reasoning. Raise Max tokens, or set Reasoning tokens, in Sampling.";
+
+const endsInThoughts = ({ content, calls, finish, figures }) =>
+  finish === "length" && figures?.thoughts > 0 && !content && !calls?.length;
+
 const button = (text, onclick, attributes = {}) =>
   h("button", { type: "button", class: "quiet", ...attributes, onclick }, text);
 
@@ -131,8 +137,8 @@ export class MessageView {
     if (hasSchema && message.content) drawJson(answer, message, this.tokens);
     else if (this.tokens) answer.replace(this.tokens.content.element, this.tokens.others);
     else answer.draw();
-    if (hasSchema && !message.content && message.reasoning && message.finish === "length")
-      answer.replace(mark("warn", "Reasoning took all tokens. Limit its tokens in Sampling."));
+    if (endsInThoughts(message))
+      answer.replace(mark("warn", IN_THOUGHTS), ...(this.tokens ? [this.tokens.others] : []));
     const unanswered = last && !message.error && message.calls?.length;
     drawCalls(answer.calls, message.calls || [], unanswered ? this.acts.results : null);
     answer.fail(message.error ? problem(message.error) : "");

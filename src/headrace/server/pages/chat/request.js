@@ -73,6 +73,7 @@ export function requestBody(state) {
     ...(state.effort && { reasoning_effort: state.effort }),
     ...(state.tools.on && { tools: toolsOf(state.tools), tool_choice: state.tools.choice }),
     ...(state.schema.on && { response_format: schemaOf(state.schema) }),
+    ...(state.schema.on && state.schema.at_once && { thinking_token_budget: 0 }),
     ...(state.logprobs.on && { logprobs: true, top_logprobs: Number(state.logprobs.rivals) || 0 }),
     ...more,
     stream: true,

@@ -47,14 +47,14 @@ function section(id, title, open, ...content) {
   return h("details", { id, open: isOpen }, h("summary", {}, title), inside);
 }
 
-// A checkbox that keeps kept.on.
-function check(label, kept, changed, id = unique("check")) {
+// A checkbox that keeps kept[name].
+function check(label, kept, changed, id = unique("check"), name = "on") {
   const input = h("input", {
     type: "checkbox",
     id,
-    checked: kept.on,
+    checked: kept[name],
     onchange: () => {
-      kept.on = input.checked;
+      kept[name] = input.checked;
       changed();
     },
   });
@@ -190,6 +190,13 @@ export function drawSettings(root, model, onKey) {
         "Sent as response_format. Every answer is held to it, whatever the model would write.",
         EXAMPLE_SCHEMA,
         changed,
+      ),
+      check("Answer at once, without reasoning", state.schema, changed, "at-once", "at_once"),
+      h(
+        "small",
+        { class: "quiet" },
+        "The form begins after the model's thoughts, which may take all tokens. A number of " +
+          "reasoning tokens in Sampling goes before this.",
       ),
     ),
     logprobs: section(

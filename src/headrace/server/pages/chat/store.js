@@ -17,7 +17,7 @@ const fresh = () => ({
   effort: "",
   more: "",
   tools: { on: false, text: "", choice: "auto" },
-  schema: { on: false, text: "" },
+  schema: { on: false, text: "", at_once: true },
   logprobs: { on: false, rivals: "5" },
   messages: [],
 });

@@ -19,16 +19,15 @@ from headrace.protocol.neutral.part import Text
 from headrace.protocol.openai.chat import ChatCompletionRequest
 from headrace.server.model.served import ServedModel
 from headrace.server.prompts.bad_words import bad_word_ids
+from headrace.server.prompts.chat_prompt import MakePrompt, RenderedRequest, rendered_request
 from headrace.server.prompts.fill_in import fill_in_marks, fill_in_prompt
 from headrace.server.prompts.plan import EndpointOptions
 from headrace.server.prompts.prompt import Prompt, encoded, tokenize
-from headrace.server.routes.chat import MakePrompt, RenderedRequest, rendered_request
 
 FIELDS = frozenset({"raw", "suffix", "context", "template"})
 """Those of a call that are read here."""
 
 _PARAM = "prompt"
-
 
 _TYPES: Mapping[str, tuple[type, str]] = {
     "raw": (bool, "true or false"),
