@@ -11,22 +11,25 @@ Run it as `python -m training.head --base build/train/base --out build/train/hea
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
 import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn import functional as F
 
-from training.data.packing import Sampler
 from training.data.answers_only import split
+from training.data.packing import Sampler
 from training.loop.checkpoint import load_weights
 from training.loop.launch import HeldOut, arguments_of, launch, open_sources
 from training.loop.parallel import Workers
 from training.loop.trainer import Settings, Trainer
-from training.models.config import BASE, CHECKPOINT_NAME
-from training.models.head_model import HEAD, Head, features_of
+from training.models.config import BASE, CHECKPOINT_NAME, NOTE_KEY, ModelConfig, read_note
+from training.models.head_model import HEAD, Head, HeadConfig, features_of
 from training.models.model import LanguageModel
 
 TOKENS = 6_000_000
@@ -42,7 +45,7 @@ class HeadObjective:
     def __init__(self, head: Head, base: LanguageModel, token_ids: list[int]) -> None:
         self.head, self.base = head, base.eval().requires_grad_(False)
         self.token_ids = torch.tensor(token_ids)
-        self.known = torch.zeros(BASE.vocab_size, dtype=torch.bool)
+        self.known = torch.zeros(base.config.vocab_size, dtype=torch.bool)
         self.known[self.token_ids] = True
 
     def __call__(self, ids: Tensor, targets: Tensor) -> Tensor:
@@ -70,6 +73,25 @@ class HeadObjective:
             weights += weight
             weight *= DECAY
         return total / weights
+
+
+def export_head(checkpoint: Path, out: Path, dtype: torch.dtype = torch.bfloat16) -> int:
+    """Write the folder of a head, in EAGLE's form; return the bytes of its weights."""
+    note = read_note(checkpoint)["model"]
+    token_ids = torch.tensor(note["token_ids"])
+    stated, base = note["head"], ModelConfig(**note["base"])
+    config = HeadConfig(**{**stated, "feature_layers": tuple(stated["feature_layers"])})
+    with safe_open(checkpoint, framework="pt") as file:
+        names = [name for name in file.keys() if name.startswith(("model.", "lm_head."))]  # noqa: SIM118
+        weights = {name: file.get_tensor(name).to(dtype) for name in names}
+    known = torch.zeros(base.vocab_size, dtype=torch.bool)
+    known[token_ids] = True
+    weights |= {"d2t": token_ids - torch.arange(len(token_ids)), "t2d": known}
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "config.json").write_text(json.dumps(config.to_hugging_face(base), indent=2) + "\n")
+    path = out / "model.safetensors"
+    save_file(weights, path, metadata={"format": "pt", NOTE_KEY: json.dumps(read_note(checkpoint))})
+    return path.stat().st_size
 
 
 def commonest(sources: Mapping[str, Sampler], count: int) -> list[int]:
@@ -103,7 +125,8 @@ def build(arguments: argparse.Namespace, workers: Workers) -> tuple[Trainer, Hel
     token_ids = commonest(sources, HEAD.vocab_size)
     head = Head(HEAD, base, token_ids)
     objective = HeadObjective(head, base, token_ids)
-    shape = {**asdict(HEAD), "feature_layers": list(HEAD.feature_layers), "token_ids": token_ids}
+    stated = {**asdict(HEAD), "feature_layers": list(HEAD.feature_layers)}
+    shape = {"head": stated, "base": asdict(BASE), "token_ids": token_ids}
     return Trainer(head, objective, settings, sources, shape, workers), held_out
 
 

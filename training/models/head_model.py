@@ -16,12 +16,12 @@ Shapes: B sequences, T positions, D hidden, H query heads, E head width, V token
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
-from training.models.config import BASE, ModelConfig
+from training.models.config import ModelConfig
 from training.models.model import FeedForward, LanguageModel, RMSNorm, rope_table, rotate
 
 
@@ -37,18 +37,19 @@ class HeadConfig:
     num_attention_heads: int = 4
     num_key_value_heads: int = 2
 
-    def layer(self) -> ModelConfig:
+    def layer(self, base: ModelConfig) -> ModelConfig:
         """The shape of its one layer."""
-        return ModelConfig(
+        return replace(
+            base,
             intermediate_size=self.intermediate_size,
             num_hidden_layers=1,
             num_attention_heads=self.num_attention_heads,
             num_key_value_heads=self.num_key_value_heads,
         )
 
-    def to_hugging_face(self) -> dict[str, object]:
+    def to_hugging_face(self, base: ModelConfig) -> dict[str, object]:
         """The contents of config.json, in the form of EAGLE's repositories."""
-        layer = self.layer().to_hugging_face()
+        layer = self.layer(base).to_hugging_face()
         kept = (
             "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
             "num_key_value_heads", "head_dim", "max_position_embeddings", "rope_theta",
@@ -149,9 +150,9 @@ class HeadDecoder(nn.Module):
     cos: Tensor
     sin: Tensor
 
-    def __init__(self, config: HeadConfig) -> None:
+    def __init__(self, config: HeadConfig, base: ModelConfig) -> None:
         super().__init__()
-        layer = config.layer()
+        layer = config.layer(base)
         width = len(config.feature_layers) * layer.hidden_size
         self.fc = nn.Linear(width, layer.hidden_size, bias=False)
         self.layers = nn.ModuleList([HeadLayer(layer)])
@@ -171,8 +172,8 @@ class Head(nn.Module):
                 f"token_ids are {len(token_ids)}: {config.vocab_size} in ascending order are wanted"
             )
         self.config = config
-        self.model = HeadDecoder(config)
-        self.lm_head = nn.Linear(BASE.hidden_size, config.vocab_size, bias=False)
+        self.model = HeadDecoder(config, base.config)
+        self.lm_head = nn.Linear(base.config.hidden_size, config.vocab_size, bias=False)
         for name, parameter in self.named_parameters():
             if parameter.dim() == 2 and name != "lm_head.weight":
                 nn.init.normal_(parameter, std=0.02)
