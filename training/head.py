@@ -29,7 +29,8 @@ from training.loop.launch import HeldOut, arguments_of, launch, open_sources
 from training.loop.parallel import Workers
 from training.loop.trainer import Settings, Trainer
 from training.models.config import BASE, CHECKPOINT_NAME, NOTE_KEY, ModelConfig, read_note
-from training.models.head_model import HEAD, Head, HeadConfig, features_of
+from training.models.head_config import HEAD, HeadConfig
+from training.models.head_model import Head, features_of
 from training.models.model import LanguageModel
 
 TOKENS = 6_000_000
@@ -79,8 +80,7 @@ def export_head(checkpoint: Path, out: Path, dtype: torch.dtype = torch.bfloat16
     """Write the folder of a head, in EAGLE's form; return the bytes of its weights."""
     note = read_note(checkpoint)["model"]
     token_ids = torch.tensor(note["token_ids"])
-    stated, base = note["head"], ModelConfig(**note["base"])
-    config = HeadConfig(**{**stated, "feature_layers": tuple(stated["feature_layers"])})
+    config, base = HeadConfig.of_note(note["head"]), ModelConfig(**note["base"])
     with safe_open(checkpoint, framework="pt") as file:
         names = [name for name in file.keys() if name.startswith(("model.", "lm_head."))]  # noqa: SIM118
         weights = {name: file.get_tensor(name).to(dtype) for name in names}

@@ -22,10 +22,12 @@ from safetensors.torch import save_file  # noqa: E402
 
 from tests.training.toy_models import SHAPE, random_model  # noqa: E402
 from training.data.packing import Sampler  # noqa: E402
-from training.export import write_json  # noqa: E402
+from training.export import export, write_json  # noqa: E402
 from training.head import HeadObjective, commonest, export_head  # noqa: E402
 from training.loop import checkpoint  # noqa: E402
-from training.models.head_model import Head, HeadConfig, features_of, moved  # noqa: E402
+from training.models.config import read_note  # noqa: E402
+from training.models.head_config import HeadConfig  # noqa: E402
+from training.models.head_model import Head, features_of, moved  # noqa: E402
 
 CONFIG = HeadConfig(
     feature_layers=(0, 1, 2), vocab_size=12, intermediate_size=24, num_attention_heads=2,
@@ -93,15 +95,33 @@ def test_what_was_at_a_place_is_moved() -> None:
     assert moved(x, 0) is x
 
 
-def test_the_engine_computes_what_was_trained(tmp_path: Path) -> None:
-    base = random_model(1)
-    head = head_of(base)
+def write_run(path: Path, head: Head) -> None:
+    """The checkpoint of a run of `head`."""
     shape = {
         "head": {**asdict(CONFIG), "feature_layers": list(CONFIG.feature_layers)},
         "base": asdict(SHAPE), "token_ids": TOKEN_IDS,
     }  # fmt: skip
+    checkpoint.save(path, head, [], checkpoint.Progress(), {}, shape)
+
+
+def test_the_export_of_a_run_is_a_folder_that_says_how_it_was_made(tmp_path: Path) -> None:
+    run, out = tmp_path / "head", tmp_path / "headrace-head"
+    run.mkdir()
+    write_run(run / "checkpoint.safetensors", head_of(random_model(1)))
+    with pytest.raises(ValueError, match="is the run of a head: leave out --gguf"):
+        export(run, tmp_path, out, tmp_path / "head.gguf", "headrace-head", "A head.")
+    export(run, tmp_path, out, None, "headrace-head", "A head.")
+    assert {path.name for path in out.iterdir()} == {"config.json", "model.safetensors"}
+    assert read_note(out / "model.safetensors") == read_note(run / "checkpoint.safetensors")
+    weights = open_head_folder(out).tensors
+    assert {tensor.codec.name for tensor in weights.values()} == {"BF16"}
+
+
+def test_the_engine_computes_what_was_trained(tmp_path: Path) -> None:
+    base = random_model(1)
+    head = head_of(base)
     run = tmp_path / "checkpoint.safetensors"
-    checkpoint.save(run, head, [], checkpoint.Progress(), {}, shape)
+    write_run(run, head)
     size = export_head(run, tmp_path / "head", torch.float32)
     assert size == (tmp_path / "head" / "model.safetensors").stat().st_size
     folder = tmp_path / "base"

@@ -1,0 +1,147 @@
+"""How often a base takes what an EAGLE-3 head of it proposes, on held-out code, both greedy.
+
+Prefixes, continuations and figures are those of acceptance.py, so a head stands beside a draft. A
+head goes on from states of its own, so a later proposal is another guess than a first one: each
+depth of `Head.forward` is read. Entry i at depth n is what it says of token i + 2 with the base's
+features up to i - n and the true tokens between, which is what a chain has that agreed so far. So
+the chain behind place t is right as far as depth 0 is at t, depth 1 at t + 1, and so on; a token
+that the head does not know is never guessed.
+
+    python -m training.measure.head_acceptance BASE HEAD --json FILE
+
+HEAD is the checkpoint of its run, or the folder that it was exported to. JSON: {"base", "head",
+"precision", "cpu_s", "figures": ACCEPTANCE}.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from training.loop.checkpoint import load_weights
+from training.measure.acceptance import (
+    CONTINUED_TOKENS,
+    MAX_DRAFTED,
+    Acceptance,
+    arguments_of,
+    held_out_prefixes,
+    report,
+    summed,
+)
+from training.measure.predictor import ModulePredictor, continued, open_predictor
+from training.models.config import read_note
+from training.models.head_config import HeadConfig
+from training.models.head_model import Head, features_of
+
+# The head's logits of so many, at MAX_DRAFTED depths, of 2,048 tokens and 320 places each, take
+# 0.2 GB.
+PREFIXES_AT_ONCE = 10
+
+
+class HeadGuesses:
+    """An EAGLE-3 head in float32 beside the base whose features it reads."""
+
+    def __init__(self, head: Head, base: ModulePredictor, token_ids: Tensor) -> None:
+        self.head = head.eval().requires_grad_(False)
+        self.base, self.token_ids = base, token_ids
+
+    def guesses(self, ids: Tensor, depths: int) -> Tensor:
+        """int64 [B, depths, T - 1]: the likeliest token behind each of `ids` [B, T] but the first.
+
+        At depth n the base's features end n tokens before the last token that is known.
+        """
+        layers = self.head.config.feature_layers
+        with torch.no_grad(), self.base.precision():
+            features, _ = features_of(self.base.model, ids, layers)
+            embedded = self.base.model.model.embed_tokens(ids[:, 1:])
+        with torch.no_grad():
+            logits = self.head(embedded.float(), features[:, :-1].float(), depths)
+        return torch.stack([self.token_ids[found.argmax(dim=-1)] for found in logits], dim=1)
+
+
+def open_head(path: Path, base: ModulePredictor) -> HeadGuesses:
+    """The head of a training checkpoint (a file) or of the folder of an export.
+
+    Raises ValueError for a checkpoint of something else, and of the head of another base.
+    """
+    weights = path / "model.safetensors" if path.is_dir() else path
+    note = read_note(weights)["model"]
+    if "head" not in note:
+        raise ValueError(f"{path.name} is not of a head: give what training.head made")
+    if note["base"] != (shape := asdict(base.model.config)):
+        raise ValueError(
+            f"{path.name} is the head of a base of shape {note['base']}, this base has {shape}: "
+            "give the base that it was trained with"
+        )
+    head = Head(HeadConfig.of_note(note["head"]), base.model, note["token_ids"])
+    load_weights(weights, head)
+    return HeadGuesses(head, base, torch.tensor(note["token_ids"]))
+
+
+def right_in_a_row(agreed: Tensor) -> Tensor:
+    """int64 [B, N]: how many proposals made at each place are right before the first wrong one.
+
+    agreed: bool [B, D, N], where at depth d the guess of each of N tokens is the base's. Proposals
+    past the end count as wrong.
+    """
+    _, depths, n_tokens = agreed.shape
+    right = torch.zeros_like(agreed[:, 0], dtype=torch.int64)
+    still = torch.ones_like(agreed[:, 0])
+    for depth in range(min(depths, n_tokens)):
+        still = still.clone()
+        still[:, : n_tokens - depth] &= agreed[:, depth, depth:]
+        still[:, n_tokens - depth :] = False
+        right += still
+    return right
+
+
+def head_acceptance(
+    head: HeadGuesses,
+    prefixes: Tensor,
+    n_tokens: int = CONTINUED_TOKENS,
+    max_drafted: int = MAX_DRAFTED,
+) -> Acceptance:
+    """Measure `head` against its base behind `prefixes` [B, P].
+
+    Raises ValueError when max_drafted is more than n_tokens, or P less than 2.
+    """
+    if prefixes.shape[1] < 2:
+        raise ValueError(
+            f"prefixes have {prefixes.shape[1]} tokens: a head needs the features of one and "
+            "another behind it, give at least 2"
+        )
+    found = []
+    for some in prefixes.split(PREFIXES_AT_ONCE):
+        following = continued(head.base, some, n_tokens)
+        ids = torch.cat((some, following), dim=1)
+        guesses = head.guesses(ids[:, :-1], max_drafted)[..., -n_tokens:]
+        found.append(guesses == following[:, None])
+    agreed = torch.cat(found)
+    rows = right_in_a_row(agreed).tolist()
+    return summed(agreed[:, 0], rows, prefixes.shape[1], max_drafted)
+
+
+def main() -> None:
+    arguments = arguments_of("head", "Measure an EAGLE-3 head against its base.").parse_args()
+    torch.set_num_threads(arguments.threads)
+    base = open_predictor(arguments.base, bfloat16=arguments.bfloat16)
+    head = open_head(arguments.head, base)
+    prefixes = held_out_prefixes(arguments.data, arguments.prefixes)
+    started_s = time.process_time()
+    found = head_acceptance(head, prefixes)
+    report(
+        found,
+        arguments.json,
+        time.process_time() - started_s,
+        "base bfloat16, head and logits float32" if arguments.bfloat16 else "float32",
+        base=arguments.base,
+        head=arguments.head,
+    )
+
+
+if __name__ == "__main__":
+    main()
