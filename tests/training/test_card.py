@@ -281,7 +281,7 @@ def test_other_models_stand_beside_the_base(work: Path) -> None:
 
 def test_a_head_s_card_has_what_it_reads_and_how_often_it_is_right(work: Path) -> None:
     card = render(gather("head", work))
-    assert "trained to agree with headrace-base, which stays as it is" in " ".join(card.split())
+    assert "to agree with headrace-base, which stays as it is, by this project" in " ".join(card.split())
     assert "| features | 192 numbers: the base's states behind 0, 1, 2 of its 2 layers |" in card
     assert "| tokens it knows | 30 of 320, the commonest of the training text" in card
     assert "| model.safetensors |" in card and "| config.json | 2 |" in card

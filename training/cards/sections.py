@@ -25,7 +25,7 @@ def introduction(evidence: Evidence) -> str:
     """What made it, and from what."""
     begun = "from nothing"
     if evidence.member.kind == "head":
-        begun = "to agree with headrace-base, which stays as it is,"
+        begun = "to agree with headrace-base, which stays as it is"
     elif evidence.member.run not in ("base", "draft"):
         begun = "from the weights of headrace-base, which began from nothing"
     return paragraph(f"""
