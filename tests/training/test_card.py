@@ -281,7 +281,8 @@ def test_other_models_stand_beside_the_base(work: Path) -> None:
 
 def test_a_head_s_card_has_what_it_reads_and_how_often_it_is_right(work: Path) -> None:
     card = render(gather("head", work))
-    assert "to agree with headrace-base, which stays as it is, by this project" in " ".join(card.split())
+    words = " ".join(card.split())
+    assert "to agree with headrace-base, which stays as it is, by this project" in words
     assert "| features | 192 numbers: the base's states behind 0, 1, 2 of its 2 layers |" in card
     assert "| tokens it knows | 30 of 320, the commonest of the training text" in card
     assert "| model.safetensors |" in card and "| config.json | 2 |" in card
@@ -289,7 +290,7 @@ def test_a_head_s_card_has_what_it_reads_and_how_often_it_is_right(work: Path) -
     assert "| headrace-draft | 65.4% ± 1.1% |" in card
     assert "| tokens per pass | with headrace-draft |" in card
     assert "| 4 | 2.25 | 3.25 | 2.75 |" in card and "| 5 | 2.38 | 3.38 |  |" in card
-    assert "It never guesses 290 of the base's 320 tokens" in " ".join(card.split())
+    assert "It never guesses 290 of the base's 320 tokens" in words
     assert "What the base learnt from, and this from a part of it:" in card
     assert "It writes plausible Python" not in card and "## How well it predicts" not in card
     assert "](../../src/headrace/embedded/CARD.md)" in card
