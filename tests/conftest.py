@@ -32,7 +32,7 @@ START_FIRST = (
     "tests/models/test_parity.py",
     "tests/structured/tools/test_tool_grammar.py",
     "tests/engine/test_exactness.py",
-    "tests/server/browser/test_chat_page.py",
+    "tests/server/browser/test_chat_playgrounds.py",
     "tests/ops/cpu/test_windows.py",
     "tests/system/test_limited_memory.py",
     "tests/tools/test_count_models.py",

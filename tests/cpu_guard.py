@@ -26,9 +26,10 @@ from tests.waiting import children
 
 LIMIT_S = 0.5
 # The same test takes up to so many times its CPU time on a virtual machine whose neighbours are
-# busy (seen on 2026-11-23), of which the timed loop sees only a part. The tier stays honest, and
-# nobody's run fails for what another machine did.
-TOLERANCE = 1.6
+# busy, of which the timed loop sees only a part: 1.6 was seen on 2026-11-23, and on 2026-11-29, of
+# 17 tests that have kept the limit for weeks, up to 2.7 beyond the 1.3 of the loop. The tier stays
+# honest, and nobody's run fails for what another machine did.
+TOLERANCE = 3.0
 # What `loop_s` takes on the 2-core AMD EPYC machine (Zen 4) where the limit was set.
 REFERENCE_LOOP_S = 0.0100
 

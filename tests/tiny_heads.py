@@ -15,6 +15,7 @@ from headrace.weights.checkpoint import Checkpoint
 from headrace.weights.codecs.raw import BYTES, LONG_WORDS
 from headrace.weights.safetensors.writer import write_safetensors_file
 from headrace.weights.tensors.source import TensorSource
+from headrace.weights.tensors.tensor import Tensor
 from tests.tiny import tiny_checkpoint, tiny_config, to_tensor
 from tests.tiny_families import tiny_family
 
@@ -101,12 +102,18 @@ def eagle3_config(target: dict[str, Any], **change: Any) -> dict[str, Any]:
     }
 
 
+def whole_numbers(name: str, values: npt.NDArray[np.int64]) -> Tensor:
+    """A tensor of I64, as `d2t` is."""
+    rows = np.ascontiguousarray(values).view(np.uint8).reshape(values.size // values.shape[-1], -1)
+    return Tensor(name, values.shape, LONG_WORDS, rows)
+
+
 def write_eagle3(
     folder: Path,
     config: dict[str, Any],
     *,
     offsets: npt.NDArray[np.int64] | None = None,
-    **change: npt.NDArray[np.float32],
+    **change: npt.NDArray[Any],
 ) -> Path:
     """The folder of a head. offsets: d2t; by default every second of the target's ids.
     change: weights that are other ones."""
@@ -117,7 +124,10 @@ def write_eagle3(
     known = np.zeros(vocab, np.uint8)
     known[np.clip(np.arange(own) + offsets, 0, vocab - 1)] = 1
     weights = {**eagle3_weights(config, vocab), **change}
-    tensors = [to_tensor(name, values, "F32") for name, values in weights.items()]
+    tensors = [
+        whole_numbers(name, values) if values.dtype == np.int64 else to_tensor(name, values, "F32")
+        for name, values in weights.items()
+    ]
     sources = [
         TensorSource(item.name, item.shape, item.codec, lambda item=item: [item.data])  # type: ignore[misc]
         for item in tensors

@@ -48,7 +48,7 @@ KEYWORDS = (
     Keyword("$recursiveRef", "2019-09", {"$recursiveRef": "#"}),
     Keyword("$ref within the schema", "all", {"$ref": "#/$defs/whole"}, 1, "a"),
     Keyword("$ref in a circle, so that every value would have another within it", "all",
-            {"$ref": "#/$defs/endless"}),
+            {"$ref": "#/$defs/endless"}, at_root=True),
     Keyword("$ref in a circle, with other keywords beside it", "all",
             {"items": {"$ref": "#/properties/p", "maxItems": 1}}),
     Keyword("$ref elsewhere", "all", {"$ref": "https://example.com/a"}),
@@ -160,8 +160,8 @@ A valid value is never written in these forms, though the schema has it:
 
 - **Order of properties**: that of `properties` (of `allOf`, one part after another), then others.
 - **White space**: none; text is compact.
-- **Numbers**: of magnitude up to 2^63 where the schema states no bound; whole numbers where the
-  schema says `integer`, or where a `const` is whole,
+- **Numbers**: of magnitude up to 2^63 where the schema states no bound, or one beyond; whole
+  numbers where the schema says `integer`, or where a `const` is whole,
   have no point and no exponent; a multiple of 0.25 has its two places (`-1.50`).
 - **Texts**: one spelling for each character. Control characters other than `\\b \\f \\n \\r \\t`
   are not written, nor are other escapes.

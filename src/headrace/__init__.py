@@ -1,6 +1,7 @@
 """headrace serves language models, routes to models served elsewhere, measures and plans them.
 
-`headrace.LLM` is the engine in process, `headrace.AsyncLLM` one in its own process, for asyncio.
+`headrace.LLM` is the engine in process, `headrace.AsyncLLM` one in its own process, for asyncio;
+`headrace.HeadraceError` is the base of what either raises on purpose.
 They are imported on first use, so that `import headrace` stays cheap.
 """
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
     from headrace.async_llm import AsyncLLM
     from headrace.engine.params import ThinkingBudget
+    from headrace.errors import EngineDeadError, HeadraceError, RequestError
     from headrace.llm import LLM
     from headrace.offline.params import SamplingParams
     from headrace.offline.structured import StructuredOutputsParams
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
 __all__ = [
     "LLM",
     "AsyncLLM",
+    "EngineDeadError",
+    "HeadraceError",
+    "RequestError",
     "SamplingParams",
     "StructuredOutputsParams",
     "ThinkingBudget",
@@ -50,6 +55,10 @@ def __getattr__(name: str) -> Any:
         from headrace.engine.params import ThinkingBudget
 
         return ThinkingBudget
+    if name in ("EngineDeadError", "HeadraceError", "RequestError"):
+        from headrace import errors
+
+        return getattr(errors, name)
     raise AttributeError(f"module 'headrace' has no attribute {name!r}")
 
 

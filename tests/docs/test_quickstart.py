@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -115,12 +116,13 @@ def test_everything_that_is_to_be_typed_works(tmp_path: Path) -> None:
     finally:
         code = reader.stop()
     assert code == 0
-    curl, openai, chat, generate, offline, metrics, key, models_again = printed
+    curl, openai, chat, generate, held, offline, metrics, key, models_again = printed
     assert '"headrace-base"' in curl
     assert "data: [DONE]" in curl
     assert re.search(r"\d+ tokens$", openai.strip())
     assert chat.strip()
     assert generate.startswith("def read(path):")
+    assert [*json.loads(held)] == ["returns"]
     assert len(offline.splitlines()) >= 2
     assert "vllm:generation_tokens_total{" in metrics
     assert not key

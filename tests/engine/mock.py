@@ -302,7 +302,7 @@ def make_core(
     *,
     vocabulary: Callable[[], Vocabulary] | None = None,
     proposers: Sequence[Proposer] = (),
-    draft: DraftChain | None = None,
+    draft: DraftChain[Any] | None = None,
     **settings: object,
 ) -> EngineCore:
     """An engine over the mock; few blocks and a small budget unless `settings` say otherwise."""
@@ -340,11 +340,12 @@ def make_draft(model: MockModel, *, num_blocks: int = 256, vocab_size: int = VOC
     )
 
 
-def make_head(head: MockHead, *, num_blocks: int = 256) -> HeadDrafts:
+def make_head(head: MockHead, *, num_blocks: int = 256, ops: MockOps | None = None) -> HeadDrafts:
     """A head over the mock, with a pool of its own."""
     config = EngineConfig(num_gpu_blocks_override=num_blocks, block_size=16)
-    ops: Any = MockOps()
-    return HeadDrafts(head, ops, plan_kv_cache(head, config), num_tokens=NUM_TOKENS, clock=Clock())  # type: ignore[arg-type]
+    backend: Any = ops or MockOps()
+    plan = plan_kv_cache(head, config)  # type: ignore[arg-type]
+    return HeadDrafts(head, backend, plan, num_tokens=NUM_TOKENS, clock=Clock())
 
 
 def submit(

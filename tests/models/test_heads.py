@@ -224,7 +224,10 @@ def test_a_model_without_such_a_layer_is_refused(family: str, words: str) -> Non
         ({"num_hidden_layers": 2}, "num_hidden_layers = 2"),
         ({"hidden_size": 96}, "embed_tokens.weight is missing"),
         ({"mystery": 3}, "mystery = 3"),
+        ({"use_sliding_window": True, "sliding_window": 8}, "sliding_window = 8"),
         ({"draft_vocab_size": 100}, "d2t has shape|lm_head"),
+        ({"head_dim": 2**40}, "head_dim"),
+        ({"head_dim": 2**27}, "head_dim = 134217728"),
     ],
 )
 def test_a_head_of_another_model_is_refused_by_name(
@@ -251,6 +254,33 @@ def test_ids_that_the_target_does_not_have_are_refused(
     folder = write_eagle3(tmp_path, config, offsets=offsets)
     with pytest.raises(CheckpointError, match=words):
         load_eagle3(open_head_folder(folder), target, reference)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "words"),
+    [
+        ("fc.weight", np.zeros((64, 192), np.int64), r"model.fc.weight' is I64"),
+        ("norm.weight", np.zeros(64, np.int64), r"model.norm.weight' is I64"),
+        ("embed_tokens.weight", np.zeros((10, 64), np.float32), r"embed_tokens.weight has shape"),
+    ],
+)
+def test_weights_that_cannot_be_are_refused_by_name(
+    name: str, values: Any, words: str, reference: Ops, tmp_path: Path
+) -> None:
+    target = load_model(tiny_checkpoint("llama"), reference)
+    folder = write_eagle3(tmp_path, eagle3_config(TARGET), **{name: values})
+    with pytest.raises(CheckpointError, match=words):
+        load_eagle3(open_head_folder(folder), target, reference)
+
+
+def test_a_tensor_that_no_such_layer_has_stops_the_load(reference: Ops) -> None:
+    checkpoint = tiny_mtp("mimo")
+    target = load_model(checkpoint, reference)
+    opened = mtp_checkpoint(checkpoint, read_config(checkpoint))
+    strange = to_tensor("model.layers.0.self_attn.q_norm.weight", np.ones(16, np.float32), "F32")
+    other = replace(opened, tensors={**opened.tensors, strange.name: strange})
+    with pytest.raises(UnsupportedModelError, match="q_norm"):
+        load_mtp(other, target, reference)
 
 
 def test_folders_of_speculators_are_read_alike(reference: Ops, tmp_path: Path) -> None:

@@ -191,6 +191,29 @@ def test_every_effort_of_the_api_is_taken(llm: LLM, effort: str) -> None:
     assert llm.encode_chat(HELLO, reasoning_effort=effort)
 
 
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("temperature", r"give SamplingParams\(temperature=\.\.\.\); a variable of this name"),
+        ("structured_outputs", r"give SamplingParams\(structured_outputs=\.\.\.\)"),
+        ("thinking_token_budget", r"give SamplingParams\(thinking_token_budget=\.\.\.\)"),
+        ("response_format", r'give SamplingParams\(structured_outputs=\{"json": \.\.\.\}\)'),
+        ("guided_regex", r'give SamplingParams\(structured_outputs=\{"regex": \.\.\.\}\)'),
+        ("reasoning", "give reasoning_effort="),
+        ("stream", "stream_chat gives an answer piece by piece"),
+    ],
+)
+def test_a_parameter_is_not_taken_for_a_variable_of_the_template(
+    llm: LLM, name: str, remedy: str
+) -> None:
+    problem = f"^{name} would be a variable of the chat template here, and change nothing: {remedy}"
+    with pytest.raises(RequestError, match=problem) as caught:
+        llm.chat(HELLO, PARAMS, **{name: 1})
+    assert caught.value.param == name
+    assert llm.encode_chat(HELLO, chat_template_kwargs={name: 1}) == llm.encode_chat(HELLO)
+    assert llm.encode_chat(HELLO, thinking=False) == llm.encode_chat(HELLO)
+
+
 def test_a_form_is_that_of_answers_which_are_not_calls(llm: LLM) -> None:
     held = SamplingParams(seed=1, max_tokens=120, structured_outputs={"choice": ["yes", "no"]})
     result = llm.chat(HELLO, held, tools=[NOW], n=4)

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from headrace import LLM, SamplingParams, StructuredOutputsParams
+from headrace.config.vllm.sampling_params import FIELDS_OF_REQUESTS
 from headrace.errors import RequestError
+from headrace.offline.structured import grammar_of
 from headrace.structured.grammar import Grammar
 from tests.tiny import write_tiny_hf
 
@@ -67,7 +69,7 @@ def test_answers_are_of_the_form(
         (StructuredOutputsParams(choice=["a", 1]), r"^structured_outputs\.choice\[1\] is 1"),
         (StructuredOutputsParams(), "^structured_outputs has nothing; give exactly one"),
         ({"regex": "a", "choice": ["a"]}, "has regex, choice; give exactly one"),
-        ({"xml": "a"}, r"^structured_outputs\.xml is not supported"),
+        ({"xml": "a"}, r"^structured_outputs\.xml: unknown field; fields are json, "),
         ({"json": {"a": np.zeros(2)}}, r"^structured_outputs\.json"),
         ("json", "it must be StructuredOutputsParams, a mapping or None"),
     ],
@@ -101,3 +103,60 @@ def test_the_older_name_of_vllm_leads_to_the_new_one() -> None:
         SamplingParams(guided_decoding={"regex": "a"})
     assert caught.value.param == "guided_decoding"
     assert SamplingParams(guided_decoding=None) == SamplingParams()
+
+
+@pytest.mark.parametrize("name", FIELDS_OF_REQUESTS)
+def test_fields_of_requests_are_refused_with_what_to_write(name: str) -> None:
+    given: dict[str, Any] = {name: {}}
+    with pytest.raises(
+        RequestError, match=rf"^SamplingParams\({name}=\.\.\.\): (here it|it) is "
+    ) as caught:
+        SamplingParams(**given)
+    assert (caught.value.param, caught.value.code) == (name, "unsupported")
+    given[name] = None
+    assert SamplingParams(**given) == SamplingParams()
+    assert name not in SamplingParams.__struct_fields__
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("json_schema", "here it is json$"),
+        ("choises", "did you mean 'choice'\\?; fields are json, regex, "),
+    ],
+)
+def test_a_form_of_another_name_is_refused_with_what_to_write(name: str, said: str) -> None:
+    fields: dict[str, Any] = {name: {}}
+    with pytest.raises(
+        TypeError, match=rf"^StructuredOutputsParams\({name}=.*: unknown field.*{said}"
+    ):
+        StructuredOutputsParams(**fields)
+    with pytest.raises(RequestError, match=rf"^structured_outputs\.{name}: unknown field.*{said}"):
+        SamplingParams(structured_outputs=fields)
+    form: Any = StructuredOutputsParams
+    with pytest.raises(TypeError, match=r"takes fields by name: StructuredOutputsParams\(json="):
+        form({})
+
+
+def test_objects_are_closed_where_the_schema_names_no_additional_properties() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
+    is_open, closed, said = (
+        grammar_of(StructuredOutputsParams(**form), None)
+        for form in (
+            {"json": schema},
+            {"json": schema, "disable_additional_properties": True},
+            {"json": schema | {"additionalProperties": False}},
+        )
+    )
+    assert closed == said != is_open
+
+
+def test_a_class_of_pydantic_is_refused_with_the_way_to_its_schema() -> None:
+    pydantic = pytest.importorskip("pydantic")
+    person = pydantic.create_model("Person", name=(str, ...))
+    with pytest.raises(
+        RequestError,
+        match=r"is the class Person; give its schema: Person\.model_.*, and disable_add",
+    ):
+        params({"json": person})
+    assert params({"json": person.model_json_schema()})

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import headrace
-from headrace import LLM, AsyncLLM, SamplingParams
+from headrace import LLM, AsyncLLM, SamplingParams, errors
 from headrace.config.vllm.calls import CALL_ARGS, LLM_NAMES, RESULT_NAMES
 from headrace.errors import ConfigError, RequestError
 from headrace.offline.results import GenerationDelta, GenerationResult
@@ -117,3 +117,9 @@ def test_dir_lists_what_the_package_offers() -> None:
     code = "import headrace; print(*dir(headrace))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == sorted(headrace.__all__)
+
+
+@pytest.mark.parametrize("name", ["EngineDeadError", "HeadraceError", "RequestError"])
+def test_errors_that_calls_raise_are_imported_from_the_package(name: str) -> None:
+    assert name in headrace.__all__
+    assert getattr(headrace, name) is getattr(errors, name)

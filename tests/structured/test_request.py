@@ -195,7 +195,7 @@ def test_numbers_are_bounded_where_a_schema_states_no_bounds() -> None:
         assert not found.has(wrap.format(10**19))
         assert not found.has(wrap.format("1" * 400))
         assert not found.has(wrap.format("1e400"))
-    assert language({"guided_json": {"type": "integer", "maximum": 10**19}}).has(str(-(10**19)))
+    assert not language({"guided_json": {"type": "integer", "maximum": 10**19}}).has("-" + "1" * 20)
     nested = {"type": "object", "properties": {"a": {"items": {}}}}
     assert not language({"guided_json": nested}).has('{"a":[' + "1" * 400 + "]}")
 

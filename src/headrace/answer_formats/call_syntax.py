@@ -88,7 +88,7 @@ class TaggedCalls:
     fillers: tuple[str, ...] = ()
     """Marks between calls that mean nothing."""
     json_arguments: bool = False
-    """Whether a JSON object may stand in the place of all parameters."""
+    """Whether all arguments may be written as one JSON object."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

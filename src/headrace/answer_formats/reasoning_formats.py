@@ -42,11 +42,6 @@ REASONING_FORMATS = (
         traits=(("<|open|>", "<|sep|>"),),
     ),
     ReasoningFormat(
-        name="kimi_vl",
-        tags=ThinkTags(begin="◁think▷", end="◁/think▷"),
-        traits=(("◁think▷",),),
-    ),
-    ReasoningFormat(
         name="inkling",
         tags=ThinkTags(
             begin="<|content_thinking|>",

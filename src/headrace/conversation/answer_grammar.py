@@ -13,6 +13,7 @@ from headrace.answer_formats.formats import AnswerFormat
 from headrace.errors import RequestError
 from headrace.protocol.openai.tools import ToolChoice, ToolDefinition
 from headrace.structured.grammar import Grammar
+from headrace.structured.grammar_checks import GrammarChecks
 from headrace.structured.reasoning import after_reasoning
 from headrace.structured.tools.call_grammar import CallableTool, either_grammar, tool_call_grammar
 
@@ -37,13 +38,15 @@ def held_to(
     choice: ToolChoice,
     opened: bool,
     special: Mapping[str, int],
+    checks: GrammarChecks,
 ) -> tuple[Grammar, str] | None:
     """The grammar of answers with a form, calls, or both, and the field that is named if it does
     not compile; None where they are held to nothing.
 
     formed: the form and its field; None for none. rules: the tools, of which choice may be called.
     format: as the model writes. opened: the prompt ended within reasoning. special: the texts of
-    the model's special tokens and their ids. Raises RequestError naming the field at fault.
+    the model's special tokens and their ids. checks: what is known of schemas that were compiled
+    before. Raises RequestError naming the field at fault.
     """
     form, param = (None, "") if formed is None else formed
     needed = calls_need_grammar(rules, choice, with_form=form is not None)
@@ -77,6 +80,7 @@ def held_to(
         parallel=rules.parallel_tool_calls and not choice.is_named,
         opened=opened,
         special=special,
+        checks=checks,
     )
     if required or form is None:
         return calls, "tools"

@@ -19,6 +19,7 @@ from headrace.conversation.request import allowed_format
 from headrace.conversation.thinking import ReasoningStart, start_of_reading
 from headrace.protocol.openai.tools import ToolChoice
 from headrace.structured.grammar import Grammar
+from headrace.structured.grammar_checks import GrammarChecks
 
 
 class AnswerRules(NamedTuple):
@@ -45,19 +46,28 @@ class AnswerRules(NamedTuple):
         return self.has_form or calls_need_grammar(self.tools, self.choice)
 
     def grammar(
-        self, formed: tuple[Grammar, str] | None, special: Mapping[str, int]
+        self,
+        formed: tuple[Grammar, str] | None,
+        special: Mapping[str, int],
+        checks: GrammarChecks,
     ) -> tuple[Grammar, str] | None:
         """The grammar of the answers, and the field that is named if it does not compile; None
         where nothing holds them.
 
-        formed: their form and its field; None for none. special, and errors: as of `held_to`.
+        formed: their form and its field; None for none. special, checks, errors: as of `held_to`.
         """
         opened = self.reading is not None and self.reading.reasoning_opened
         format = allowed_format(self.marks.format, self.variables, opened=opened)
         if self.reading is None:  # thoughts would be content, and not of the form
             format = replace(format, reasoning=None)
         return held_to(
-            formed, self.tools, format, choice=self.choice, opened=opened, special=special
+            formed,
+            self.tools,
+            format,
+            choice=self.choice,
+            opened=opened,
+            special=special,
+            checks=checks,
         )
 
     @property

@@ -167,11 +167,11 @@ class ReadChoice:
 
     def __init__(self, reading: AnswerReading, new_id: Callable[[], str]) -> None:
         self.num_calls = 0
+        self.num_broken_calls = 0
         self._reading = reading
         self._parser = reading.parser()
         self._reasoning = ReasoningCount()
         self._new_id = new_id
-        self._faulty = False
 
     @property
     def reasoning_tokens(self) -> int:
@@ -202,7 +202,7 @@ class ReadChoice:
             if isinstance(delta, CallStart):
                 self.num_calls += 1
             elif isinstance(delta, CallEnd) and delta.fault:
-                self._faulty = True
+                self.num_broken_calls += 1
         return deltas
 
     def _read(self, part: str) -> list[Delta]:
@@ -225,7 +225,7 @@ class ReadChoice:
     def finish_reason(self, reason: str) -> str:
         """The reason of the choice's end: "tool_calls" where it ended by itself after whole
         calls."""
-        complete = self.num_calls and not self._faulty
+        complete = self.num_calls and not self.num_broken_calls
         return "tool_calls" if reason == "stop" and complete else reason
 
 

@@ -11,13 +11,11 @@ import logging
 import os
 import time
 from collections.abc import Callable, Sequence
-from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headrace.config.settings import EngineConfig
 from headrace.engine.answers import output, prefilled, started
 from headrace.engine.drafts.forced_spans import ForcedSpans
-from headrace.engine.drafts.heads.head_drafts import HeadDrafts
 from headrace.engine.drafts.model.draft_chain import DraftChain
 from headrace.engine.drafts.proposer import Drafter, Proposer
 from headrace.engine.drafts.speculative_config import read_speculative_config, speculation_of
@@ -45,6 +43,7 @@ from headrace.engine.sampling.sampler import SampledToken, Sampler
 from headrace.engine.scheduling.deadlines import Deadlines
 from headrace.engine.scheduling.plan import Row
 from headrace.engine.scheduling.scheduler import Scheduler
+from headrace.engine.state_check import check_states, is_idle
 from headrace.errors import HeadraceError, RequestError
 from headrace.ops.interface import Ops
 from headrace.telemetry.machine import Machine
@@ -82,7 +81,7 @@ class EngineCore:
         machine: Machine | None = None,
         vocabulary: Callable[[], Vocabulary] | None = None,
         proposers: Sequence[Proposer] = (),
-        draft: DraftChain | None = None,
+        draft: DraftChain[Any] | None = None,
     ) -> None:
         """num_tokens: ids below it may be sampled. plan: made from config and memory if None.
 
@@ -125,7 +124,7 @@ class EngineCore:
             allocate(ops, plan.spec),
             Sampler(ops, min(num_tokens, model.vocab_size)),
             ops,
-            draft.features if isinstance(draft, HeadDrafts) else None,
+            None if draft is None else draft.features,
         )
         at_most = plan.max_model_len == model.max_positions
         self.limits = Limits(
@@ -374,35 +373,15 @@ class EngineCore:
 
     def check(self) -> None:
         """AssertionError where blocks, holders or states do not add up; for tests, after a step."""
-        running, waiting = self.scheduler.running, self.scheduler.waiting
-        self.kv.check(running)
+        self.kv.check(self.scheduler.running)
         if self._draft is not None:
             self._draft.cache.check()
-        assert all(one.state is State.RUNNING for one in running)
-        assert running == sorted(running, key=attrgetter("rank")), "running is out of order"
-        assert len(waiting) == len(set(waiting))
-        assert all(request.state is State.WAITING and not request.tables for request in waiting)
-        compiling = self._grammars.waiting
-        assert all(request.state is State.COMPILING for request in compiling)
-        assert {*running, *waiting, *compiling} == set(self._requests.values())
-        assert len({one.slot for one in running}) == len(running)
+        check_states(self.scheduler, self._grammars.waiting, self._requests.values())
 
     def _audit(self) -> None:
         """With nothing left to do every block is free or cached; count it where one is not."""
         for kv in [self.kv] if self._draft is None else [self.kv, self._draft.cache.kv]:
-            self._audit_blocks(kv)
-
-    def _audit_blocks(self, kv: KVCache) -> None:
-        if kv.num_owned == 0 and kv.num_free + kv.num_cached == kv.num_blocks:
-            return
-        self._kv_accounting_errors += 1
-        logger.error(
-            "KV block counts are inconsistent while idle: %d free, %d cached, %d owned of %d",
-            kv.num_free,
-            kv.num_cached,
-            kv.num_owned,
-            kv.num_blocks,
-        )
+            self._kv_accounting_errors += not is_idle(kv)
 
     def _dismiss(
         self, request: Request, reason: FinishReason, last: SampledToken | None = None

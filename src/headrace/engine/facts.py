@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from headrace.engine.drafts.model.draft_chain import DraftChain
 from headrace.engine.kv.kv_cache import KVCache
@@ -24,7 +25,7 @@ def info_of(
     kv: KVCache,
     machine: Machine | None,
     phases_s: Mapping[str, float],
-    draft: DraftChain | None = None,
+    draft: DraftChain[Any] | None = None,
 ) -> EngineInfo:
     """The facts of an engine of these parts. machine: what was measured of this one, if it was."""
     codec = model.weight_codec

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from headrace.config.settings import EngineConfig
 from headrace.engine.core import EngineCore
-from headrace.engine.drafts.model.load import Beside, draft_beside, open_draft
+from headrace.engine.drafts.model.load import DraftSetting, draft_beside, open_draft
 from headrace.engine.drafts.proposer import Proposer
 from headrace.engine.drafts.speculative_config import read_speculative_config
 from headrace.engine.grammars.vocabulary import vocabulary_maker
@@ -67,7 +67,7 @@ def load_engine(
         planned = [PlannedModel(checkpoint, config)]
         if opened is not None and opened.checkpoint is not None:
             planned.append(PlannedModel(opened.checkpoint, config))
-        weights = plan_together(planned)
+        weights = plan_together(planned, beside_bytes=0 if opened is None else opened.beside_bytes)
     with phases("backend"):
         ops = make_ops(
             config.backend,
@@ -89,9 +89,9 @@ def load_engine(
         plan = plan_kv_cache(model, config, reserved_bytes=weights.reserved_bytes)
         draft = None
         if loaded is not None:
-            beside = Beside(ops, config, num_tokens, clock)
+            setting = DraftSetting(ops, config, num_tokens, clock)
             draft, plan = draft_beside(
-                model, loaded, plan, beside, reserved_bytes=weights.reserved_bytes
+                model, loaded, plan, setting, reserved_bytes=weights.reserved_bytes
             )
         core = EngineCore(
             model,

@@ -129,15 +129,22 @@ class _NamesOfVllm(msgspec.StructMeta):
 def _own_fields(fields: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
     # Read only here: a caller who writes the names there are does not wait for the table.
     from headrace.config.load import nearest
-    from headrace.config.vllm.sampling_params import SAMPLING_PARAMS
+    from headrace.config.vllm.sampling_params import FIELDS_OF_REQUESTS, SAMPLING_PARAMS
 
     for name, value in fields.items():
         if name in names:
             continue
         setting = SAMPLING_PARAMS.get(name)
-        if setting is None:
+        if name in FIELDS_OF_REQUESTS:
+            if value is not None:
+                raise RequestError(
+                    f"SamplingParams({name}=...): {FIELDS_OF_REQUESTS[name]}",
+                    param=name,
+                    code="unsupported",
+                )
+        elif setting is None:
             raise TypeError(f"SamplingParams({name}=...): unknown field{nearest(name, names)}")
-        if not setting.takes(value):
+        elif not setting.takes(value):
             refusal = setting.refusal("SamplingParams", value, str)
             raise RequestError(refusal, param=name, code="unsupported")
     return {name: value for name, value in fields.items() if name in names}

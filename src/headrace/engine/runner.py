@@ -95,11 +95,11 @@ class Runner:
 
     def _forward(self, rows: Sequence[Row]) -> Array:
         batch = self._batch(rows)
-        if self._features is None:
+        kept = self._features
+        if kept is None or not any(kept.wants(row.request) for row in rows):
             return self._model.forward(batch, self._kv)
-        layers = self._features.layers
-        logits, features = self._model.forward_with_features(batch, self._kv, layers)
-        self._features.note(rows, batch.query_start, features)
+        logits, features = self._model.forward_with_features(batch, self._kv, kept.layers)
+        kept.note(rows, batch.query_start, features)
         return logits
 
     def _take_apart(

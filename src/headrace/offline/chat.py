@@ -21,6 +21,7 @@ from headrace.conversation.request import template_variables
 from headrace.engine.params import SamplingParams
 from headrace.errors import RequestError
 from headrace.offline import values
+from headrace.offline.params import SamplingParams as SamplingParamsOfCaller
 from headrace.offline.results import AnswerEnd, GenerationDelta, ToolCall
 from headrace.offline.thinking import bounded
 from headrace.offline.values import items, unexpected
@@ -32,6 +33,27 @@ from headrace.protocol.openai.tools import (
     tool_choice_of,
 )
 from headrace.structured.grammar_checks import GrammarChecks
+
+_FORM = 'SamplingParams(structured_outputs={"json": ...})'
+_NOT_VARIABLES = {
+    name: f"give SamplingParams({name}=...)"
+    for name in SamplingParamsOfCaller.__struct_fields__
+    if name != "thinking"  # of the templates of DeepSeek and Granite too
+} | {
+    "response_format": f"give {_FORM}",
+    "json_schema": f"give {_FORM}",
+    "guided_json": f"give {_FORM}",
+    "guided_regex": f"give {_FORM.replace('json', 'regex')}",
+    "guided_choice": f"give {_FORM.replace('json', 'choice')}",
+    "guided_grammar": f"give {_FORM.replace('json', 'grammar')}",
+    "max_completion_tokens": "give SamplingParams(max_tokens=...)",
+    "top_logprobs": "give SamplingParams(logprobs=...)",
+    "reasoning": "give reasoning_effort=... or SamplingParams(thinking_token_budget=...)",
+    "functions": "give tools=[...]",
+    "function_call": "give tool_choice=...",
+    "stream": "stream_chat gives an answer piece by piece",
+}
+"""Names of requests that a caller might take for arguments: templates would ignore them unseen."""
 
 
 class ChatPrompt(NamedTuple):
@@ -70,7 +92,7 @@ class ChatPrompt(NamedTuple):
             variables=options.variables,
         )
         if rules.is_held:
-            found = rules.grammar(form, self.special)
+            found = rules.grammar(form, self.special, checks)
             assert found is not None
             checks.check(*found)
             params = msgspec.structs.replace(params, grammar=found[0])
@@ -103,6 +125,7 @@ class ChatOptions(NamedTuple):
         variables: Mapping[str, Any] | None = None,
     ) -> ChatOptions:
         """From a caller's arguments; raises RequestError naming the one that is wrong."""
+        _check_variables(variables or {})
         given = _tools(tools)
         effort = _effort(reasoning_effort)
         named = {} if chat_template_kwargs is None else chat_template_kwargs
@@ -114,6 +137,18 @@ class ChatOptions(NamedTuple):
             values.boolean(parallel_tool_calls, "parallel_tool_calls"),
             template_variables({**named, **(variables or {})}, effort),
         )
+
+
+def _check_variables(variables: Mapping[str, Any]) -> None:
+    """Raise RequestError for what is named like a parameter of requests."""
+    for name in variables:
+        if name in _NOT_VARIABLES:
+            raise RequestError(
+                f"{name} would be a variable of the chat template here, and change nothing: "
+                f"{_NOT_VARIABLES[name]}; a variable of this name goes into chat_template_kwargs",
+                param=name,
+                code="unsupported",
+            )
 
 
 def _effort(value: object) -> str | None:

@@ -6,6 +6,7 @@ failure ends the reply with that error; whatever ends it cancels what still runs
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator
 from contextlib import aclosing
 from functools import partial
@@ -25,6 +26,8 @@ from headrace.server.replies.event_stream import EventStream
 from headrace.server.replies.reply import Head, StreamForm, json_reply
 from headrace.server.state import Serving
 
+logger = logging.getLogger(__name__)
+
 # Makes the engine's names of equal request ids differ.
 _RANDOM_DIGITS = 12
 
@@ -35,6 +38,10 @@ class Reply(Protocol):
     @property
     def form(self) -> StreamForm:
         """What its stream is beside its events."""
+
+    @property
+    def num_broken_calls(self) -> int:
+        """Calls so far whose arguments are not a JSON object."""
 
     def events(self, index: int, piece: Piece) -> Iterator[bytes]:
         """The events of a piece of request `index`."""
@@ -127,29 +134,44 @@ async def answer(
         merged = with_prompt_logprobs(merged, plan.choices)
     if fields.stream:
         return EventStream(
-            _events(merged, reply),
+            _events(merged, reply, call.request_id),
             request_id=call.request_id,
             clock=call.state.clock,
             headers=call.headers,
             keep_alive_s=call.state.config.sse_keep_alive,
             form=reply.form,
         )
-    whole = await unless_gone(call.http.receive, _whole(merged, reply))
+    whole = await unless_gone(call.http.receive, _whole(merged, reply, call.request_id))
     if isinstance(whole, bytes):
         return Response(whole, media_type="application/json")
     return json_reply(whole)
 
 
-async def _events(merged: Pieces, reply: Reply) -> AsyncGenerator[bytes, None]:
+async def _events(merged: Pieces, reply: Reply, request_id: str) -> AsyncGenerator[bytes, None]:
     async with aclosing(merged):
         async for index, piece in merged:
             if events := b"".join(reply.events(index, piece)):
                 yield events
+    _log_broken_calls(reply, request_id)
     yield b"".join(reply.last_events())
 
 
-async def _whole(merged: Pieces, reply: Reply) -> msgspec.Struct | bytes:
+async def _whole(merged: Pieces, reply: Reply, request_id: str) -> msgspec.Struct | bytes:
     async with aclosing(merged):
         async for index, piece in merged:
             reply.add(index, piece)
+    _log_broken_calls(reply, request_id)
     return reply.whole()
+
+
+def _log_broken_calls(reply: Reply, request_id: str) -> None:
+    """Say that the model wrote what a client cannot read, once a request; no text of the answer,
+    which may be the user's own."""
+    if reply.num_broken_calls:
+        logger.warning(
+            "request %s: the arguments of %d of the model's tool calls are not a JSON object, as "
+            "it wrote them or as the answer was cut off; strict: true in a tool, or "
+            "tool_choice: required, has only whole calls be written",
+            request_id,
+            reply.num_broken_calls,
+        )

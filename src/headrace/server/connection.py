@@ -14,18 +14,26 @@ from headrace.server.api_error import ApiError, ClientGoneError
 
 T = TypeVar("T")
 
+FORM = "application/x-www-form-urlencoded"
+_OF_BROWSERS = ("origin", "referer", "sec-fetch-site", "cookie")
+"""Headers of which a browser sends one with a form, whatever page it is of."""
+
 
 async def read_json(request: Request, max_bytes: int) -> bytes:
     """The body; ApiError 413 when it is too large, 415 when it is said to be no JSON, or packed.
 
-    A browser page of another origin can post any type but JSON without being asked for leave, so
-    the check also keeps such pages away from a server on a private address.
+    A browser page of another origin can post any type but JSON without being asked for leave, and
+    none at all, so the check also keeps such pages away from a server on a private address. No
+    type, and what `curl -d` calls a form, are taken for JSON where no browser sends them: those
+    name the page's origin with every POST to another one.
     """
-    kind = request.headers.get("content-type", "application/json").partition(";")[0].strip()
-    if kind.lower() != "application/json":
+    kind = request.headers.get("content-type", "").partition(";")[0].strip()
+    is_of_browser = any(name in request.headers for name in _OF_BROWSERS)
+    if kind.lower() != "application/json" and (kind.lower() not in ("", FORM) or is_of_browser):
         raise ApiError(
             415,
-            f"content-type: {shown(kind)} is not supported; send application/json",
+            f"content-type: {shown(kind) if kind else 'none'} is not supported; send "
+            "application/json",
             code="unsupported_media_type",
         )
     packed = request.headers.get("content-encoding", "identity").strip()

@@ -12,6 +12,7 @@ import gc
 import logging
 import sys
 import time
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +37,9 @@ if TYPE_CHECKING:
     from headrace.engine.messages import Loading
     from headrace.engine.process.supervisor import SupervisedEngine
     from headrace.engine.process.supervisor_events import Event
+    from headrace.http.server import HttpServer
     from headrace.server.lifecycle.load import TextSide
+    from headrace.server.responses_store.store import ResponsesStore
     from headrace.server.state import ServerState
 
 logger = logging.getLogger(__name__)
@@ -90,51 +93,20 @@ async def _serve(
     as_json: bool,
 ) -> None:
     with signals() as heard:
-        from headrace.engine.process.supervisor import SupervisedEngine
-        from headrace.engine.process.supervisor_events import Supervision
         from headrace.server.responses_store.store import ResponsesStore
 
         # Before anything is started that would have to be ended: a file may be damaged.
         store = ResponsesStore(server_config, time.time)
         progress = _Progress(LoadingLine(sys.stderr))
-        supervision = Supervision(
-            max_restarts=server_config.max_engine_restarts,
-            stall_timeout_s=server_config.engine_stall_timeout,
-            on_event=progress.happened,
-        )
-        engine_task = asyncio.ensure_future(
-            SupervisedEngine.start(engine_config, supervision, on_loading=progress.tell)
-        )
-        await asyncio.sleep(0)  # the task runs,
-        await asyncio.sleep(0)  # and the process is spawned before the imports below
-        from headrace.http.client_limits import ClientLimits
-        from headrace.http.server import HttpServer
-        from headrace.server.app import build_app
-        from headrace.server.observability.status_line import tell_status
-        from headrace.server.state import ServerState
-
-        imported_s = time.perf_counter()
-        state = progress.state = ServerState(
-            config=server_config,
-            max_num_seqs=engine_config.max_num_seqs,
-            engine_config=engine_config,
-            opened_store=store,
-        )
-        http = HttpServer(
-            build_app(state),
-            listener.socket,
-            grace_s=LAST_WORDS_S,
-            limits=ClientLimits.of(server_config),
-            hosts=listener.hosts,
-            tls=tls,
-            on_refused=lambda status: state.http.answered("other", status),
-        )
+        engine_task = await _spawned_engine(engine_config, server_config, progress)
+        side = _http_side(engine_config, server_config, listener, tls, store)
+        state = progress.state = side.state
         text_task = asyncio.ensure_future(
             asyncio.to_thread(_load_text, engine_config, server_config)
         )
         status_task: asyncio.Future[None] | None = None
         try:
-            http.start()
+            side.http.start()
             ready = asyncio.gather(engine_task, text_task)
             if await _done_before(ready, heard.stop):
                 engine, text = ready.result()
@@ -143,17 +115,17 @@ async def _serve(
                 times = Times(
                     ready_s=time.perf_counter() - started_s,
                     engine_phases_s=engine.info.phases_s,
-                    server_phases_s={"import": imported_s - started_s, **text.phases_s},
+                    server_phases_s={"import": side.imported_s - started_s, **text.phases_s},
                 )
                 announce(state, listener.url, times, as_json)
                 # What is loaded stays: collections need not look at it, 10 ms of silence each.
                 gc.freeze()
                 state.workers.submit(_compile_template, text)
-                status_task = asyncio.ensure_future(tell_status(state))
+                status_task = asyncio.ensure_future(side.tell_status())
                 await heard.stop.wait()
                 await finish_accepted(
                     state.drain,
-                    http,
+                    side.http,
                     heard.hurry,
                     progress.line,
                     timeout_s=server_config.shutdown_timeout,
@@ -164,11 +136,9 @@ async def _serve(
             state.drain.begin()
             if status_task is not None:
                 status_task.cancel()
-            http.stop()
+            side.http.stop()
             await _end(engine_task, text_task)
-            if not await http.ended(LAST_WORDS_S):
-                http.cut()
-            await http.ended()
+            await _end_http(side.http)
             state.close()
 
 
@@ -188,6 +158,70 @@ class _Progress:
         self.line.show(at)
         if self.state is not None:
             self.state.loading = at
+
+
+async def _spawned_engine(
+    engine_config: EngineConfig, server_config: ServerConfig, progress: _Progress
+) -> asyncio.Future[SupervisedEngine]:
+    """The start of an engine, the process of which is there."""
+    from headrace.engine.process.supervisor import SupervisedEngine
+    from headrace.engine.process.supervisor_events import Supervision
+
+    supervision = Supervision(
+        max_restarts=server_config.max_engine_restarts,
+        stall_timeout_s=server_config.engine_stall_timeout,
+        on_event=progress.happened,
+    )
+    task = asyncio.ensure_future(
+        SupervisedEngine.start(engine_config, supervision, on_loading=progress.tell)
+    )
+    await asyncio.sleep(0)  # the task runs,
+    await asyncio.sleep(0)  # and the process is spawned before what is imported next
+    return task
+
+
+@dataclass(frozen=True)
+class _HttpSide:
+    """The server and its state, before it listens."""
+
+    state: ServerState
+    http: HttpServer
+    tell_status: Callable[[], Coroutine[Any, Any, None]]
+    """Runs as long as the server does."""
+    imported_s: float
+    """When all of its modules were there, by `time.perf_counter`."""
+
+
+def _http_side(
+    engine_config: EngineConfig,
+    server_config: ServerConfig,
+    listener: Listener,
+    tls: ssl.SSLContext | None,
+    store: ResponsesStore,
+) -> _HttpSide:
+    from headrace.http.client_limits import ClientLimits
+    from headrace.http.server import HttpServer
+    from headrace.server.app import build_app
+    from headrace.server.observability.status_line import tell_status
+    from headrace.server.state import ServerState
+
+    imported_s = time.perf_counter()
+    state = ServerState(
+        config=server_config,
+        max_num_seqs=engine_config.max_num_seqs,
+        engine_config=engine_config,
+        opened_store=store,
+    )
+    http = HttpServer(
+        build_app(state),
+        listener.socket,
+        grace_s=LAST_WORDS_S,
+        limits=ClientLimits.of(server_config),
+        hosts=listener.hosts,
+        tls=tls,
+        on_refused=lambda status: state.http.answered("other", status),
+    )
+    return _HttpSide(state, http, lambda: tell_status(state), imported_s)
 
 
 def _load_text(engine_config: EngineConfig, server_config: ServerConfig) -> TextSide:
@@ -258,3 +292,10 @@ async def _end(
     await asyncio.gather(engine_task, text_task, return_exceptions=True)
     if not engine_task.cancelled() and engine_task.exception() is None:
         await engine_task.result().close()
+
+
+async def _end_http(http: HttpServer) -> None:
+    """Wait for the last words of streams, and for no more."""
+    if not await http.ended(LAST_WORDS_S):
+        http.cut()
+    await http.ended()

@@ -257,6 +257,7 @@ _WHY = {
     "maxProperties": "properties are optional beside it; omit it, or require them",
     "minProperties": "properties are optional beside it; omit it, or require them",
     "patternProperties": "a name may match two of its expressions; write them so that none does",
+    "allOf": "schemas that hold together refer to each other too deep; write them as one",
     "$ref": "what it refers to has it within, with other keywords beside it; write these into a "
     "definition of their own",
 }

@@ -149,7 +149,7 @@ def test_items_are_listed_with_what_is_missing_and_what_shows_them(run: Any) -> 
             assert shown_by in "".join(output.split())
     rejected = run("coverage", "--does", "rejected", "--document", "condensed-reference").output
     assert "no such option of OpenRouter" in " ".join(rejected.split())
-    none = run("coverage", "--does", "runs", "--topic", "speculation").output
+    none = run("coverage", "--does", "runs", "--topic", "parallelism").output
     assert "omit a filter" in none
     assert "did you mean 'speculation'?" in refused(run, "coverage", "--topic", "spekulation")
     assert "--document 'guide' does not exist" in refused(run, "coverage", "--document", "guide")

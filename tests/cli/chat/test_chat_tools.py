@@ -170,11 +170,12 @@ def test_where_no_result_is_typed_there_is_nothing_to_cancel(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     session = session_of(Scripted(), str)
-    for line in ("/cancel", "/quit now"):
+    for line in ("/cancel", "/quit now", "/tols x"):
         assert run_command(session, line)
     said = capsys.readouterr().err
     assert "there is no call whose result is being typed" in said
     assert "/quit takes nothing, not 'now'" in said
+    assert "/tols is not a command; /help lists them; did you mean '/tools'?" in said
     for line in ("/quit", "/exit"):
         with pytest.raises(EOFError):
             run_command(session, line)

@@ -312,10 +312,28 @@ def test_a_request_can_do_without() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("ngram", "give auto, none or a JSON object"),
-        ('{"method": "medusa"}', "Invalid enum value 'medusa'"),
+        (
+            "ngrams",
+            "unknown method; did you mean 'ngram'?; give auto, none, ngram, suffix, mtp, or",
+        ),
+        (
+            "eagle3",
+            "needs a model, the folder of an EAGLE-3 head that was made for this model; give "
+            '{"method": "eagle3", "model": ...}',
+        ),
+        ('{"method": "ngram"', "truncated; give auto, none, ngram, suffix, mtp, or a JSON object"),
+        ("3", "it is not an object; give auto"),
+        (
+            '{"method": "medusa"}',
+            "unknown method 'medusa'; methods are auto, none, ngram, suffix, "
+            "mtp, draft_model, eagle3",
+        ),
+        ('{"method": "draftmodel"}', "did you mean 'draft_model'?"),
         ('{"num_speculative_tokens": 0}', ">= 1"),
-        ('{"nonsense": 1}', "nonsense"),
+        (
+            '{"num_speculativ_tokens": 1}',
+            "did you mean 'num_speculative_tokens'?; fields are method, ",
+        ),
         ('{"prompt_lookup_min": 5, "prompt_lookup_max": 3}', "prompt_lookup_min is 5"),
     ],
 )
@@ -338,7 +356,9 @@ def test_sources_are_those_of_the_method() -> None:
 
     assert names("auto") == names("{}") == ["ngram", "suffix"]
     assert names('{"method": "suffix"}') == ["ngram", "suffix"]
-    assert names('{"method": "ngram"}') == ["ngram"]
+    assert names('{"method": "ngram"}') == names("ngram") == ["ngram"]
+    assert names("suffix") == ["ngram", "suffix"]
+    assert read_speculative_config(" mtp\n").has_mtp
     assert names('{"suffix_decoding_max_cached_tokens": 0}') == ["ngram"]
     alone = speculation_of(read_speculative_config("auto"), shares=False)
     assert alone is not None and [source.name for source in alone._sources] == ["ngram"]

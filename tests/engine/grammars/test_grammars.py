@@ -166,7 +166,7 @@ def test_a_grammar_too_complex_for_a_token_ends_its_request_alone(
         collect(results, core.step())
     constraint = request(core, "r").constraint
     assert constraint is not None
-    monkeypatch.setattr(constraint, "_matcher_at", lambda token_ids, drafts=(): 1 / 0)
+    monkeypatch.setattr(constraint.reader, "at", lambda token_ids, drafts=(): 1 / 0)
     drain(core, results)
     last = results["r"].outputs[-1]
     assert (last.finish_reason, last.token_ids) == ("error", [])

@@ -15,7 +15,8 @@ from msgspec.structs import replace
 from headrace.config.settings import EngineConfig
 from headrace.engine.kv.kv_cache import KVCache
 from headrace.engine.memory import kv_memory
-from headrace.engine.memory.kv_memory import available_memory_bytes, plan_kv_cache
+from headrace.engine.memory.available import available_memory_bytes
+from headrace.engine.memory.kv_memory import plan_kv_cache
 from headrace.engine.scheduling.scheduler import Scheduler
 from headrace.errors import ConfigError
 from headrace.ops.kv import KVCacheArrays, KVCacheSpec

@@ -66,7 +66,9 @@ def at_random(stream: RecordedStream, source: random.Random) -> list[int]:
     return sorted(source.sample(range(size), size // _RANDOM_PIECE_BYTES))
 
 
-def spread(streams: list[RecordedStream], most_bytes: int) -> list[RecordedStream]:
+def spread(
+    streams: list[RecordedStream], most_bytes: int = _MOST_QUICK_BYTES
+) -> list[RecordedStream]:
     """Some of a vendor's streams, the shortest first, whatever there is of them."""
     chosen, total = streams[:1], len(streams[0].body)
     for stream in streams[1 :: max(1, len(streams) // 12)]:

@@ -75,6 +75,21 @@ def test_free_text_has_none(start: Start, path: str, fields: dict[str, Any]) -> 
             "guided_json",
             "'not' at #/items/not",
         ),
+        (
+            {
+                "guided_json": {
+                    "type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"],
+                },
+                "stream": True,
+            },
+            "guided_json",
+            "no value satisfies the keyword '$ref' at #/properties/a/$ref",
+        ),
+        (
+            {"guided_json": {"type": "array", "maxItems": -1}},
+            "guided_json",
+            "'maxItems' is -1; it must be a whole number, 0 or more, at #/maxItems",
+        ),
         ({"guided_regex": "(a"}, "guided_regex", "unclosed group"),
         ({"guided_grammar": "start: nothing"}, "guided_grammar", "nothing"),
         ({"guided_choice": []}, "guided_choice", "at least one"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -214,7 +215,6 @@ def test_bodies_that_are_no_json(server: Running) -> None:
         ("application/json; charset=utf-8", 200),
         ("Application/JSON", 200),
         ("text/plain", 415),
-        ("application/x-www-form-urlencoded", 415),
         ("multipart/form-data; boundary=x", 415),
     ],
 )
@@ -225,6 +225,28 @@ def test_content_types(server: Running, kind: str, status: int) -> None:
     assert reply.status_code == status
     if status != 200:
         assert "application/json" in error_of(reply, status)["message"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"origin": "http://elsewhere.example"}, 415),
+        ({"origin": "null"}, 415),
+        ({"sec-fetch-site": "cross-site"}, 415),
+        ({"referer": "http://elsewhere.example/"}, 415),
+        ({"origin": ""}, 415),
+    ],
+)
+def test_what_curl_sends_without_a_type_is_json_but_from_a_browser(
+    server: Running, headers: dict[str, str], status: int
+) -> None:
+    """`curl -d '{...}' URL`, as in Ollama's examples."""
+    for kind in ({"content-type": "application/x-www-form-urlencoded"}, {}):
+        for path in ("/v1/completions", "/api/generate"):
+            body = json.dumps({"model": MODEL, "prompt": "x", "stream": False}).encode()
+            reply = server.client.post(path, content=body, headers={**kind, **headers})
+            assert reply.status_code == status
 
 
 def test_large_bodies_are_refused(server: Running) -> None:

@@ -238,11 +238,22 @@ def test_tools_that_must_not_be_called_are_shown_all_the_same(agent: Agent) -> N
     ("fields", "told"),
     [
         ({"messages": [{"role": "user", "content": [{"type": "image", "source": {
-            "type": "base64", "media_type": "image/png", "data": "aGk="}}]}]}, "image"),
+            "type": "base64", "media_type": "image/png", "data": "aGk="}}]}]},
+         "messages[0].content[0].type: "),
+        ({"messages": [{"role": "user", "content": "x"},
+                       {"role": "assistant", "content": [
+                           {"type": "tool_use", "id": "a", "name": "look", "input": {
+                               "content": [{"type": "image"}]}}]},
+                       {"role": "user", "content": [
+                           {"type": "tool_result", "tool_use_id": "a", "content": [
+                               {"type": "image", "source": {
+                                   "type": "url", "url": "http://x"}}]}]}]},
+         "messages[2].content[0].content[0].type: "),
         ({"messages": [{"role": "user", "content": [{"type": "document", "source": {
-            "type": "text", "media_type": "text/plain", "data": "a"}}]}]}, "document"),
+            "type": "text", "media_type": "text/plain", "data": "a"}}]}]},
+         "messages[0].content[0].type: "),
         ({"messages": [{"role": "user", "content": [{"type": "container_upload"}]}]},
-         "container_upload"),
+         "messages[0].content[0].type: "),
         ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "web_search"),
         ({"mcp_servers": [{"type": "url", "url": "http://x", "name": "x"}]}, "mcp_servers"),
         ({"messages": []}, "messages"),

@@ -150,7 +150,8 @@ def test_a_limit_is_a_reason(start: Start) -> None:
         ("/api/chat", {"format": 3}, "format"),
         ("/api/chat", {"think": "much"}, "think"),
         ("/api/chat", {"messages": [{"role": "user", "content": "x", "images": ["aGk="]}]},
-         "images"),
+         "messages[0].images: "),
+        ("/api/generate", {"prompt": "x \"images\"", "images": ["aGk="]}, '"error":"images: '),
         ("/api/chat", {"messages": [{"role": "robot", "content": "x"}]}, "messages[0].role"),
         ("/api/generate", {"prompt": "x", "suffix": "y"}, "suffix"),
         ("/api/generate", {"prompt": "x", "template": "{{ .Prompt }}"}, "template"),
@@ -170,7 +171,7 @@ def test_what_cannot_be_is_refused_by_the_clients_name(
     )
     assert reply.status_code == 400, reply.text
     assert list(reply.json()) == ["error"]
-    assert named in reply.json()["error"]
+    assert named in (reply.text if named.startswith('"') else reply.json()["error"])
     assert not running.engine.submitted
 
 

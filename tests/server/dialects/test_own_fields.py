@@ -39,6 +39,19 @@ def test_a_form_under_its_name_in_chat_completions_holds_the_answer(
         assert running.engine.submitted[-1].params.grammar is not None, path
 
 
+def test_objects_are_closed_beside_a_schema_in_place_of_a_dialects_own_field(agent: Agent) -> None:
+    running = agent(says("a"))
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}}
+    held = {"json": schema, "disable_additional_properties": True}
+    for path, body in (("/v1/messages", message()), ("/api/chat", turn(stream=False))):
+        running.client.post(path, json={**body, "structured_outputs": held})
+    running.client.post("/api/chat", json={**turn(stream=False), "format": schema})
+    closed = {**schema, "additionalProperties": False}
+    running.client.post("/api/chat", json={**turn(stream=False), "format": closed})
+    first, second, is_open, said = (each.params.grammar for each in running.engine.submitted)
+    assert first == second == said != is_open
+
+
 @pytest.mark.parametrize(
     ("name", "value", "harmless"),
     [("best_of", 2, 1), ("use_beam_search", True, False), ("mirostat", 2, 0)],

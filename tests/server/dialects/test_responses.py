@@ -246,8 +246,9 @@ def test_log_probabilities_are_included_on_request(start: Start) -> None:
         ({"tools": [{"type": "custom", "name": "c"}]}, "tools[0].type"),
         ({"tools": [{"type": "mcp", "server_label": "s"}]}, "tools[0].type"),
         ({"input": [{"role": "user", "content": [
+            {"type": "input_text", "text": "x"},
             {"type": "input_image", "image_url": "data:image/png;base64,AA=="}]}]},
-         'input..[?@.type=="input_image"]'),
+         "input[0].content[1].type"),
         ({"input": [{"type": "item_reference", "id": "msg_1"}]},
          "input"),
         ({"input": [{"role": "nobody", "content": "x"}]}, "input[0].role"),

@@ -59,8 +59,8 @@ def test_packages_raise_what_a_stream_says(start: Start) -> None:
 
 
 def test_silence_is_broken_by_pings_where_there_are_any(start: Start) -> None:
-    config = ServerConfig(sse_keep_alive=0.1)
-    running = start(MockEngine(says("ab", delay_s=0.35)), config=config)
+    config = ServerConfig(sse_keep_alive=0.05)
+    running = start(MockEngine(says("ab", delay_s=0.15)), config=config)
     assert "event: ping" in running.post("/v1/messages", message(stream=True)).text
     client = anthropic.Anthropic(base_url=running.url, api_key="none", max_retries=0)
     with client.messages.stream(**message()) as stream:
@@ -87,6 +87,30 @@ def test_an_administrator_ends_a_call_in_form(start: Start) -> None:
 
 CUT_CALL = CALLS[: CALLS.index("ln")]
 """A call that breaks off within its arguments."""
+
+
+def test_a_broken_call_is_one_line_of_the_log_without_its_text(
+    agent: Agent, caplog: pytest.LogCaptureFixture
+) -> None:
+    running = agent(says(CALLS.replace("[1, 2]", "one")))
+    tool = {"name": "look", "parameters": SCHEMA}
+    tools = [{"type": "function", "function": tool}]
+    choice = running.chat(tools=tools)["choices"][0]
+    assert choice["finish_reason"] == "stop" and choice["message"]["tool_calls"]
+    own = message(tools=[{"name": "look", "input_schema": SCHEMA}])
+    told = running.post("/v1/messages", own).json()
+    assert told["stop_reason"] == "tool_use" and "INVALID_JSON" in told["content"][-1]["input"]
+    assert '"stop_reason":"tool_use"' in running.post("/v1/messages", {**own, "stream": True}).text
+    told = running.post("/api/chat", turn(tools=tools, stream=False)).json()
+    assert "tool_calls" not in told["message"] and "Köln" in told["message"]["content"]
+    own_tools = [{"type": "function", **tool}]
+    told = running.post("/v1/responses", {"input": "x", "tools": own_tools}).json()
+    assert (told["status"], told["output"][-1]["status"]) == ("completed", "incomplete")
+    lines = [each.getMessage() for each in caplog.records if "tool calls are" in each.getMessage()]
+    assert len(lines) == 5
+    assert all("strict: true" in line and "Köln" not in line for line in lines)
+    running.post("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}]})
+    assert sum("tool calls are" in each.getMessage() for each in caplog.records) == 5
 
 
 def test_a_call_that_was_cut_is_no_whole_call_in_any_dialect(agent: Agent) -> None:

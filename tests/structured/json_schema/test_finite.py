@@ -60,8 +60,8 @@ def test_a_schema_without_a_finite_value_is_refused_with_its_pointer(
          "{}", '{"a":'),
         ({"type": "array", "items": {"$ref": "#/$defs/n"}, "$defs": {"n": TREE}}, "[]", "[{"),
         ({"anyOf": [{"$ref": "#/$defs/n"}, {"type": "null"}], "$defs": {"n": TREE}}, "null", "{"),
-        ({"oneOf": [{"$ref": "#/$defs/n"}, {"type": "null"}], "$defs": {"n": {"$ref": "#/$defs/n"}}},
-         "null", "{"),
+        ({"oneOf": [{"$ref": "#/$defs/n"}, {"type": "null"}],
+          "$defs": {"n": {"$ref": "#/$defs/n"}}}, "null", "{"),
         # What a reference leads into stays where it is.
         ({"properties": {"a": {"type": "object", "properties": {"b": {"type": "null"}, "c":
           {"$ref": "#/properties/a"}}, "required": ["c"]}, "d": {"$ref":
@@ -102,14 +102,52 @@ def test_references_in_a_circle_take_time_in_proportion() -> None:
         check_schema({"$ref": "#/$defs/n1", "$defs": chain}, "schema")
 
 
-def test_nothing_is_said_of_a_schema_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_schema_that_takes_too_long_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     endless = {"$ref": "#/$defs/n", "$defs": {"n": TREE}}
     monkeypatch.setattr(finite, "MOST_READS", 3)
     assert check_schema(endless, "schema") == endless
 
 
+def test_a_place_that_takes_too_long_to_find_is_not_refused_here(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(finite, "MOST_READS", 1000)
+    count = 30
+    wide = {
+        "allOf": [*({"type": "object"} for _ in range(count)), {"type": "string"}],
+        "required": [f"r{index}" for index in range(40)],
+        "$defs": {f"d{index}": {"$ref": f"#/allOf/{index}"} for index in range(count)},
+    }
+    assert check_schema(wide, "schema")["required"] == wide["required"]
+    with pytest.raises(RequestError) as refused:
+        validate(of_schema(wide, "schema"), param="schema")
+    assert refused.value.code == "invalid_grammar"
+
+
+def test_constants_are_looked_at_once_however_often_their_schema_is_read() -> None:
+    class Constants(list[int]):
+        """The values of an `enum`, and how often they were gone through."""
+
+        num_rounds = 0
+
+        def __iter__(self) -> Iterator[int]:
+            self.num_rounds += 1
+            return super().__iter__()
+
+    constants = Constants([1, 2])
+    chain: dict[str, dict[str, Any]] = {"d0": {"type": "integer"}}
+    chain |= {f"d{index}": {"$ref": f"#/$defs/d{index - 1}"} for index in range(1, 40)}
+    inner = {("$defs", name): schema for name, schema in chain.items()}
+    ways = [{"$ref": f"#/$defs/{name}"} for name in chain]
+    root = {"enum": constants, "anyOf": ways, "$defs": chain}
+    alternatives = {("anyOf", str(index)): way for index, way in enumerate(ways)}
+    values = finite.Values({(): root, **alternatives, **inner}, set())
+    assert not values.none_at(())
+    assert constants.num_rounds == 1
+
+
 def _judge(rng: random.Random, *, plain: bool) -> str:
-    """What was said of a schema. plain: nothing holds together in it, so that all is decided."""
+    """How a schema was judged. plain: nothing holds together in it, so that all is decided."""
     schema = _drawn(rng, plain)
     judge = _Judge(schema)
     candidates, is_complete = judge.values()
@@ -194,7 +232,7 @@ class _Judge:
                 return list(found.values()), len(found) == len(known)
 
     def accepts(self, schema: Any, value: Any, within: tuple[int, ...] = ()) -> bool:
-        """Whether a value is valid. within: the schemas that wait for this one on the same value."""
+        """Whether a value is valid. within: the schemas that wait for this one on that value."""
         if isinstance(schema, bool):
             return schema
         if id(schema) in within:

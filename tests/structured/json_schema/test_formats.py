@@ -62,6 +62,17 @@ def test_the_tighter_bound_holds(
     assert [number for number in outside if language.has_value(number)] == []
 
 
+@pytest.mark.parametrize("beside", [{}, {"allOf": [{"maximum": 9}]}, {"anyOf": [{}]}], ids=str)
+def test_numbers_of_a_schema_without_types_are_whole_and_other_values_stay(
+    beside: dict[str, Any],
+) -> None:
+    language = Language(of_schema({"format": "int32", **beside}, "schema"))
+    assert language.error == ""
+    valid = (3, "a", None, True, [], {})
+    assert [value for value in valid if not language.has_value(value)] == []
+    assert [value for value in (1.5, 2**31) if language.has_value(value)] == []
+
+
 def test_a_reference_may_have_a_format_of_numbers_beside_it() -> None:
     schema = {"$ref": "#/$defs/n", "format": "uint8", "$defs": {"n": {"type": ["integer", "null"]}}}
     language = Language(of_schema(schema, "schema"))
@@ -98,7 +109,42 @@ def test_a_format_says_nothing_about_values_that_it_is_not_of(
     ids=str,
 )  # fmt: skip
 def test_a_format_of_texts_that_is_not_enforced_is_refused(schema: dict[str, Any]) -> None:
-    with pytest.raises(RequestError, match="#/format is .*date.*; omit it") as refused:
+    with pytest.raises(RequestError, match=r"#/format is .*date.*; omit it") as refused:
         check_schema(schema, "schema")
     assert refused.value.code == "unsupported_schema"
     assert "int32" in str(refused.value)
+
+
+@pytest.mark.parametrize("types", ["integer", "number"])
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        {"minimum": -(2**63), "maximum": 2**63 - 1},
+        {"minimum": -1e19, "exclusiveMaximum": 1e30},
+        {"exclusiveMinimum": -(10**400), "maximum": 10**400},
+        {"minimum": -(2**64), "exclusiveMinimum": True, "maximum": 2**63, "exclusiveMaximum": True},
+    ],
+    ids=str,
+)
+def test_bounds_beyond_the_numbers_of_answers_are_bounds_of_all_numbers(
+    types: str, bounds: dict[str, Any]
+) -> None:
+    language = Language(of_schema({"type": types, **bounds}, "schema"))
+    assert language.error == ""
+    assert [number for number in (-MOST, 0, MOST) if not language.has_value(number)] == []
+    assert [number for number in (-(2**63), 2**63) if language.has_value(number)] == []
+
+
+def test_bounds_of_what_is_no_number_of_an_answer_stay() -> None:
+    text = {"type": "string", "minimum": 2**64}
+    assert check_schema(text, "schema") == text
+    assert check_schema({"const": 2**65, "maximum": 2**66}, "schema")["maximum"] == 2**66
+    tighter = {"maximum": 3, "exclusiveMaximum": 1e30}
+    assert check_schema(tighter, "schema") == {"maximum": 3}
+
+
+def test_a_number_with_one_bound_beyond_has_the_other() -> None:
+    for bound in ({"minimum": -(2**63)}, {"maximum": 2**63}):
+        language = Language(of_schema({"type": "number", **bound}, "schema"))
+        assert [each for each in (-MOST, MOST) if not language.has_value(each)] == []
+        assert not language.has("1" * 20)

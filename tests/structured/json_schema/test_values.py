@@ -22,7 +22,7 @@ WRONG: dict[str, list[Any]] = {
     "minimum": ["3", True, None],
     "exclusiveMaximum": ["3", None],
     "multipleOf": ["2", 0, -1, True],
-    "type": ["strin", [], ["string", 3], None, {}],
+    "type": ["strin", [], ["string", 3], [{}], None, {}],
     "enum": [3, {}, "a"],
     "pattern": [3, None],
     "format": [3],
@@ -38,7 +38,8 @@ WRONG: dict[str, list[Any]] = {
     "$ref": [3],
 }
 NOT_EXPRESSIONS = [
-    "(", "a)", "*a", "a**", "^+", "(|?)", "a{2,1}", "[b-a]", "[a", r"[\u0043-\u0041]", "a\\", r"\u12",
+    "(", "a)", "*a", "a**", "^+", "(|?)", "a{2,1}", "[b-a]", "[a", r"[\u0043-\u0041]",
+    "a\\", r"\u12",
 ]  # fmt: skip
 
 
@@ -150,9 +151,27 @@ def test_a_fault_that_compiling_shows_is_named_past_a_property_with_the_name_of_
         validate(of_schema(schema, "schema"))
 
 
-def test_a_circle_of_references_with_keywords_beside_them_is_refused_by_its_place() -> None:
-    schema = {"properties": {"a": {"$ref": "#", "required": ["b"]}, "b": {"$ref": "#/$defs/b"}},
-              "$defs": {"b": {"type": "null"}}}  # fmt: skip
-    with pytest.raises(RequestError, match="'\\$ref' at #/properties/a/\\$ref is not") as refused:
-        validate(of_schema(schema, "schema"))
+NODES = {
+    name: {"type": "object", "properties": {"x": {"$ref": f"#/$defs/{name}"}}}
+    for name in ("n", "m")
+}
+
+
+@pytest.mark.parametrize(
+    ("schema", "place"),
+    [
+        ({"properties": {"a": {"$ref": "#", "required": ["b"]}}}, "'$ref' at #/properties/a/$ref"),
+        ({"allOf": [{"$ref": "#/$defs/n"}, {"$ref": "#/$defs/m"}], "$defs": NODES},
+         "'allOf' at #/allOf"),
+        ({"$id": "https://example.com/s", "properties":
+          {"a": {"oneOf": [{"$ref": "#/$defs/n"}, {"$ref": "#/$defs/m"}]}}, "$defs": NODES},
+         "'oneOf' at #/properties/a/oneOf"),
+    ],
+)  # fmt: skip
+def test_references_that_are_not_held_are_refused_by_their_place(
+    schema: dict[str, Any], place: str
+) -> None:
+    with pytest.raises(RequestError) as refused:
+        validate(of_schema(schema, "schema"), param="schema")
+    assert f"schema: the keyword {place} is not supported there: " in str(refused.value)
     assert refused.value.code == "unsupported_schema"

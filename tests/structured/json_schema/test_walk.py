@@ -21,6 +21,44 @@ def _refusal(schema: object) -> RequestError:
     return caught.value
 
 
+@pytest.mark.parametrize(
+    ("pattern", "reference"),
+    [
+        ("^x", "#/patternProperties/^x"),
+        ("^x", "#/patternProperties/%5ex"),
+        ("^x.", "#/patternProperties/%5Ex."),
+        ("^\\s/~%|é", "#/patternProperties/^\\s~1~0%25|é"),
+    ],
+)
+def test_a_reference_leads_to_what_the_name_of_an_expression_has(
+    pattern: str, reference: str
+) -> None:
+    schema = {"type": "object", "patternProperties": {pattern: {"type": "integer"}},
+              "properties": {"a": {"$ref": reference}}, "required": ["a"]}  # fmt: skip
+    grammar = of_schema(schema, "schema")
+    language = Language(grammar)
+    assert language.error == ""
+    assert language.has_value({"a": 1})
+    assert not language.has_value({"a": "s"})
+    assert of_schema(grammar.text, "schema") == grammar
+
+
+@pytest.mark.parametrize("name", ["a b", 'a"b', "a<b", "é", "a#b", "a[b]", "a?b", "a'b", "^", ""])
+def test_a_reference_may_have_characters_that_no_uri_has(name: str) -> None:
+    schema = {"type": "array", "items": {"$ref": f"#/$defs/{name}"},
+              "$defs": {name: {"type": "integer"}}}  # fmt: skip
+    language = Language(of_schema(schema, "schema"))
+    assert language.error == ""
+    assert language.has_value([1])
+    assert not language.has_value(["s"])
+
+
+def test_the_names_of_properties_are_not_rewritten_in_references() -> None:
+    inner = {"properties": {"patternProperties": {"properties": {"a.b": {"type": "integer"}}}}}
+    schema = {**inner, "items": {"$ref": "#/properties/patternProperties/properties/a.b"}}
+    assert check_schema(schema, "schema") == schema
+
+
 @pytest.mark.parametrize("keyword", sorted(UNSUPPORTED))
 def test_a_keyword_that_no_grammar_enforces_is_refused_with_its_pointer(keyword: str) -> None:
     inner = {"anyOf": [{"type": "string"}, {keyword: [1]}]}
@@ -54,7 +92,9 @@ def test_a_keyword_that_no_grammar_enforces_is_refused_with_its_pointer(keyword:
             },
             "#/$ref ",
         ),
-        ({"maximum": 10**5000}, "#/maximum "),
+        ({"minimum": 10**5000}, "#/minimum "),
+        ({"type": "integer", "exclusiveMaximum": -(2**70)}, "#/exclusiveMaximum "),
+        ({"minimum": 2**64, "maximum": 2**65}, "#/minimum "),
         ({"allOf": [{"multipleOf": 997}, {"multipleOf": 0.991}]}, "#/allOf/0/multipleOf "),
         ({"items": {"enum": [{"a": [10**400]}]}}, "#/items/enum "),
         ({"minimum": float("inf")}, "#/minimum "),

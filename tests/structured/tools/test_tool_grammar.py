@@ -38,6 +38,7 @@ from headrace.weights.open import open_checkpoint
 from tests.answer_formats.cuts import merged
 from tests.structured.matching import Language
 from tests.structured.walking import Walker, special_of, walker_over_bytes
+from tools.structured.language import byte_tokenizer
 
 MARKS = (
     "<|channel|>", "<|message|>", "<|start|>", "<|end|>", "<|constrain|>", "[TOOL_CALLS]", "[ARGS]",
@@ -239,6 +240,31 @@ def test_calls_within_text_are_calls_that_their_schemas_accept(
         wordy += bool(answer.content)
         assert parallel or len(answer.calls) < 2, text
     assert called and wordy
+
+
+def test_text_has_no_mark_of_a_call_that_is_held_to_nothing() -> None:
+    """What `AnswerParser` takes for a call's beginning is one that the grammar goes on from."""
+    found = {}
+    for name in sorted(each.name for each in CALL_FORMATS):
+        syntaxes = call_format(name).syntax
+        if isinstance(syntaxes, HarmonyCalls) or (name, ()) in REFUSED_WITHIN_TEXT:
+            continue
+        layouts = layouts_of(call_format(name), {})
+        texts = [
+            "".join(piece for piece in (*layout.opening, *getattr(layout, "before_name", ()))
+                    if isinstance(piece, str))
+            for layout in layouts
+        ]  # fmt: skip
+        held = compile_grammar(grammar(name, choice="auto", opened=True), byte_tokenizer())
+        for syntax in syntaxes:
+            bare = syntax.bare if isinstance(syntax, TaggedCalls) else ()
+            for mark in (*syntax.begins, *bare):
+                if any(text.lstrip().startswith(mark.strip()) for text in texts):
+                    continue
+                ids = list(f"x</think> so {mark}".encode())
+                found[name, mark] = held.matcher().validate_tokens(ids) == len(ids)
+    assert ("qwen3_coder", "<function=") in found and len(found) > 8
+    assert not any(found.values()), [key for key, passes in found.items() if passes]
 
 
 @pytest.mark.parametrize("choice", ["required", "auto"])

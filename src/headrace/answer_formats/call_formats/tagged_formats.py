@@ -146,6 +146,7 @@ TAGGED_FORMATS = (
         syntax=(
             TaggedCalls(
                 begins=("<ifm|tool_calls>",),
+                bare=("<ifm|tool_call>",),
                 name=("<ifm|tool_call>", ""),
                 key=("<ifm|arg_key>", "<ifm|arg_value>"),
                 value=("", "</ifm|arg_value>"),
@@ -157,7 +158,7 @@ TAGGED_FORMATS = (
                 ),
             ),
             JsonCalls(
-                begins=("<ifm|tool_calls>",),
+                begins=("<ifm|tool_calls>", "<ifm|tool_call>"),
                 ends=("</ifm|tool_calls>",),
                 fillers=("<ifm|tool_call>", "</ifm|tool_call>"),
             ),

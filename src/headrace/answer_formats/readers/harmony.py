@@ -2,8 +2,8 @@
 
 The channel `analysis` is reasoning; a message with a recipient is a call, `functions.` before its
 name left out; all else is content, including what the channel `commentary` says before a call. The
-tokens `<|call|>` and `<|return|>` may be missing: generation ends there. Between a call and the next
-message models repeat the channel's name, which means nothing.
+tokens `<|call|>` and `<|return|>` may be missing: generation ends there. Behind a call models
+repeat the channel's name before the next message, which means nothing.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ def machine(
 def _footprints_bytes(megabytes: list[int] | None) -> list[int]:
     """What to read; ConfigError for nothing and for more than there is memory for."""
     from headrace.bench.machine import FOOTPRINTS_MB, MB
-    from headrace.engine.memory.kv_memory import available_memory_bytes
+    from headrace.engine.memory.available import available_memory_bytes
     from headrace.errors import ConfigError
 
     most = available_memory_bytes() // MB

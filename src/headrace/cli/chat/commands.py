@@ -15,6 +15,7 @@ from headrace.cli.chat.session import Session
 from headrace.cli.chat.tools import checked, names, read_tools
 from headrace.cli.notes import note
 from headrace.cli.structured import form_of_schema, schema_form
+from headrace.config.load import nearest
 from headrace.errors import ConfigError, HeadraceError
 from headrace.protocol.openai.chat import REASONING_EFFORTS
 
@@ -40,7 +41,9 @@ def run_command(session: Session, entry: Entry) -> bool:
     command = COMMANDS.get(name)
     try:
         if command is None:
-            raise ConfigError(f"/{name} is not a command; /help lists them")
+            typed = f"/{name}"
+            meant = nearest(typed, [f"/{known}" for known in COMMANDS])
+            raise ConfigError(f"{typed} is not a command; /help lists them{meant}")
         if command.argument and not command.argument.startswith("[") and not argument:
             raise ConfigError(f"/{name} needs {command.argument}; /help says more")
         if argument and not command.argument:

@@ -1,4 +1,4 @@
-"""Fields of vLLM's SamplingParams that do not exist here by name."""
+"""Fields of vLLM's SamplingParams and of requests over HTTP that do not exist here by name."""
 
 from __future__ import annotations
 
@@ -60,3 +60,31 @@ SAMPLING_PARAMS = table(
     without_effect("output_text_buffer_length", "text waits exactly as long as a stop string may "
                    "begin in it"),
 )  # fmt: skip
+
+_FORM = "here it is structured_outputs={%s}"
+_OF_CHAT = "it is an argument of chat: chat(messages, params, %s)"
+
+FIELDS_OF_REQUESTS = {
+    "response_format": _FORM % '"json": SCHEMA' + ', or {"json_object": True} for any object',
+    "json_schema": _FORM % '"json": SCHEMA',
+    "guided_json": _FORM % '"json": SCHEMA',
+    "guided_regex": _FORM % '"regex": EXPRESSION',
+    "guided_choice": _FORM % '"choice": [TEXT, ...]',
+    "guided_grammar": _FORM % '"grammar": TEXT',
+    "regex": _FORM % '"regex": EXPRESSION',
+    "structural_tag": _FORM % '"structural_tag": ...',
+    "reasoning_effort": _OF_CHAT % 'reasoning_effort="low"'
+    + "; thinking_token_budget bounds reasoning here",
+    "chat_template_kwargs": _OF_CHAT % "chat_template_kwargs={...}",
+    "tools": _OF_CHAT % "tools=[...]",
+    "tool_choice": _OF_CHAT % "tool_choice=...",
+    "parallel_tool_calls": _OF_CHAT % "parallel_tool_calls=False",
+    "max_completion_tokens": "here it is max_tokens",
+    "max_new_tokens": "here it is max_tokens",
+    "top_logprobs": "here it is logprobs",
+    "timeout_s": "it is an argument of generate, chat and stream: timeout_s=...",
+    "cache_salt": "it is an argument of generate, chat and stream: cache_salt=...",
+    "priority": "it is an argument of generate, chat and stream: priority=...",
+}
+"""Fields of a request's body, or of another library, that callers write into SamplingParams: what
+to write in their place."""

@@ -19,7 +19,7 @@ by what came. For a request whose guesses are of no use it is made less and less
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from headrace.engine.drafts.acceptance import Acceptance, Shares
 from headrace.engine.drafts.model.draft_chain import DraftChain
@@ -73,7 +73,7 @@ class Speculation:
         *,
         most_drafts: int,
         adaptive: bool = True,
-        model: DraftChain | None = None,
+        model: DraftChain[Any] | None = None,
         most_of_model: int = 0,
     ) -> None:
         """sources: in the order in which they are asked. most_drafts: of a row. adaptive: take as

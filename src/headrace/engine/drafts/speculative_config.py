@@ -2,6 +2,7 @@
 
 auto                                       every source that costs nothing: ngram and suffix
 none                                       no drafts but those that a grammar forces
+ngram, suffix, mtp                         the same as {"method": NAME}
 {"method": "ngram", "num_speculative_tokens": 8, "prompt_lookup_max": 6}
 {"method": "draft_model", "model": "PATH", "num_speculative_tokens": 5}
 {"method": "eagle3", "model": "PATH"}      a head for this model
@@ -10,17 +11,18 @@ none                                       no drafts but those that a grammar fo
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
+from headrace.config.load import nearest
 from headrace.engine.drafts.lookup.past_answers import PastAnswers
 from headrace.engine.drafts.lookup.prompt_lookup import PromptLookup
 from headrace.engine.drafts.model.draft_chain import DraftChain
 from headrace.engine.drafts.source import DraftSource
 from headrace.engine.drafts.speculation import Speculation
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, shown
 
 MOST_DRAFTS = 16
 """Of a row, where the setting names no number: products of up to 17 rows cost little more than one
@@ -36,6 +38,9 @@ _WITH_MODEL = {
     "eagle3": "the folder of an EAGLE-3 head that was made for this model",
 }
 """Methods that need a model: what it is."""
+_WITHOUT_MORE = ("auto", "none", "ngram", "suffix", "mtp")
+"""Methods that need nothing else: their name alone is a setting."""
+_METHODS = (*_WITHOUT_MORE, *_WITH_MODEL)
 Tokens = Annotated[int, Meta(ge=1, le=64)]
 Match = Annotated[int, Meta(ge=1, le=64)]
 
@@ -77,15 +82,11 @@ class SpeculativeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 def read_speculative_config(text: str) -> SpeculativeConfig:
     """The settings of a flag's value. Raises ConfigError naming the field, value and limit."""
     stripped = text.strip()
-    if stripped in ("auto", "none"):
-        return SpeculativeConfig(method="auto" if stripped == "auto" else "none")
     try:
-        config = msgspec.json.decode(stripped, type=SpeculativeConfig)
-    except msgspec.DecodeError as error:
-        fields = ", ".join(SpeculativeConfig.__struct_fields__)
-        raise ConfigError(
-            f"{_FLAG} is {text!r}: {error}; give auto, none or a JSON object of {fields}"
-        ) from error
+        given = {"method": stripped} if stripped in _WITHOUT_MORE else _json_object(stripped)
+        config = msgspec.convert(given, SpeculativeConfig)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{_FLAG} is {shown(text)}: {error}") from error
     if (config.prompt_lookup_min or 1) > (config.prompt_lookup_max or 64):
         raise ConfigError(
             f"{_FLAG}: prompt_lookup_min is {config.prompt_lookup_min}, more than "
@@ -109,8 +110,37 @@ def read_speculative_config(text: str) -> SpeculativeConfig:
     return config
 
 
+def _json_object(text: str) -> dict[str, Any]:
+    """The object of a text that is not a method's name alone, with known fields and a known method.
+    Raises ValueError for any other."""
+    methods = ", ".join(_WITHOUT_MORE)
+    fields = ", ".join(SpeculativeConfig.__struct_fields__)
+    if text in _WITH_MODEL:
+        example = f'{{"method": "{text}", "model": ...}}'
+        raise ValueError(f"this method needs a model, {_WITH_MODEL[text]}; give {example}")
+    try:
+        given = msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        # What begins like an object or a list was meant as JSON, anything else as a name.
+        said = f"{error}" if text[:1] in ("{", "[") else f"unknown method{nearest(text, _METHODS)}"
+        raise ValueError(f"{said}; give {methods}, or a JSON object of {fields}") from None
+    if not isinstance(given, dict):
+        raise ValueError(f"it is not an object; give {methods}, or a JSON object of {fields}")
+    for name in given:
+        if name not in SpeculativeConfig.__struct_fields__:
+            meant = nearest(name, SpeculativeConfig.__struct_fields__)
+            raise ValueError(f"unknown field {shown(name)}{meant}; fields are {fields}")
+    method = given.get("method")
+    if isinstance(method, str) and method not in _METHODS:
+        meant = nearest(method, _METHODS)
+        raise ValueError(
+            f"unknown method {shown(method)}{meant}; methods are {', '.join(_METHODS)}"
+        )
+    return given
+
+
 def speculation_of(
-    config: SpeculativeConfig, *, shares: bool = True, model: DraftChain | None = None
+    config: SpeculativeConfig, *, shares: bool = True, model: DraftChain[Any] | None = None
 ) -> Speculation | None:
     """The speculation of an engine; None without any.
 

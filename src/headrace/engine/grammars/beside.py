@@ -122,11 +122,11 @@ class Beside:
         assert constraint is not None, "it has a grammar"
         if self._reader is None:
             self._reader = Reader()
-        constraint.consume = self._reader.read
+        constraint.reader.consume = self._reader.read
         begun_s = self._clock()
         if request.num_wanted < request.max_len:
             look = constraint.look(request.token_ids)
         else:  # nothing follows: what counts is whether the answer is whole
             look = Look(constraint.take_now(request.token_ids))
-        constraint.consume = None
+        constraint.reader.consume = None
         return _Found(look, self._clock() - begun_s)

@@ -1,12 +1,10 @@
 """What the grammar of one request lets its next token be.
 
-A state of the grammar is a function of the request's output tokens and of nothing else: the matcher
-reads those that it has not read and takes back those that it has read and that did not come (drafts
-that were not accepted), so it may be dropped at any time (as a preempted request's is) and is made
-again from all of them. So bits do not depend on the batch, on preemption, on chunks or on drafts.
-Nor does it depend on them whether a limit is met: where the answers of a grammar, and guesses of
-them, together came to as many states as one may, a request goes on with a grammar of its own, which
-reads its own tokens and no guess.
+A state of the grammar is a function of the request's output tokens and of nothing else
+(matcher_reader.py), so bits do not depend on the batch, on preemption, on chunks or on drafts. Nor
+does it depend on them whether a limit is met: where the answers of a grammar, and guesses of them,
+together came to as many states as one may, a request goes on with a grammar of its own, which reads
+its own tokens and no guess.
 
 Where the grammar leaves one token, llguidance's mask has that bit alone: the token by which the
 model's tokenizer writes the text that has to follow. `forced` gives those tokens one after another,
@@ -15,12 +13,13 @@ each asked for where the mask would be, so that it says what the masks of single
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from headrace.engine.grammars.matcher_reader import MatcherReader, RefusedError
 from headrace.engine.grammars.pace import Pace
 from headrace.structured.limits import (
     GRAMMAR_TOO_LARGE,
@@ -61,10 +60,6 @@ UNKNOWN = Look("unknown")
 met a limit: whether the answer meets it too is found when the guess has become the answer's own."""
 
 
-class _RefusedError(Exception):
-    """A token that the grammar does not take, in the matcher's words."""
-
-
 class Constraint:
     """The grammar of a request at the end of its output so far. One thread at a time."""
 
@@ -91,23 +86,14 @@ class Constraint:
         self.pace = Pace() if pace is None else pace
         self.is_lent = False
         """Whether another thread has it, so that no other may use it."""
-        self.consume: Callable[[LLMatcher, int], bool] | None = None
-        """What a thread that has it reads a token with, so that others run meanwhile."""
         self.takes_guesses = True
         """Whether drafts that are not certain may be read: not where one met a limit."""
         self._kept: tuple[int, Look] | None = None
         """What may follow a text of so many ids, found beside the steps."""
-        self._grammar = grammar
-        self._is_apart = False
-        """Whether that is of this request alone, since the one it had was full."""
-        self._num_prompt = num_prompt
-        self._matcher: LLMatcher | None = None
-        self._num_read = 0
-        """Output tokens that the matcher has read; they are never taken back."""
-        self._ahead: list[int] = []
-        """What it has read behind them, which were drafts."""
         self._num_bits = (vocab_size + 31) // 32
         self._num_words = grammar_end_id // 32 + 1
+        self.reader = MatcherReader(grammar, num_prompt=num_prompt, num_words=self._num_words)
+        """The matcher, at what it has read."""
         self._words: list[tuple[U32, int, Look]] = []
         """A row of words for each place, as long as what llguidance writes and what logits take;
         its address; and a look at those of logits."""
@@ -137,8 +123,7 @@ class Constraint:
         """What may follow a text and drafts that are certain; never raises."""
         while self.verdict == "open":
             try:
-                matcher = self._matcher_at(token_ids, drafts)
-                look = self._look(matcher, 0, is_own=True)
+                look = self._look(self.reader.at(token_ids, drafts), 0, is_own=True)
             except BaseException as error:  # a panic of Rust code is not an Exception
                 look = self._fail_by(error)
             if look.verdict != "failed" or not self._goes_apart():
@@ -150,7 +135,7 @@ class Constraint:
         looks = [self.look(token_ids)]
         if self.verdict == "open" and self.takes_guesses:
             try:
-                self._look_along(drafts, looks)
+                self._look_along(self.reader.at(token_ids), drafts, looks)
             except BaseException as error:  # a panic of Rust code is not an Exception
                 self._fail_by(error)
                 if self._goes_apart():
@@ -168,15 +153,13 @@ class Constraint:
         if not self.takes_guesses:
             return UNKNOWN
         try:
-            return self._look(self._matcher_at(token_ids, guesses), 0, is_own=False)
+            return self._look(self.reader.at(token_ids, guesses), 0, is_own=False)
         except BaseException:  # a panic of Rust code is not an Exception
             self.rewind()
             self.takes_guesses = False
         return UNKNOWN
 
-    def _look_along(self, drafts: Sequence[int], looks: list[Look]) -> None:
-        matcher = self._matcher
-        assert matcher is not None, "it has looked at the place before"
+    def _look_along(self, matcher: LLMatcher, drafts: Sequence[int], looks: list[Look]) -> None:
         for row, token_id in enumerate(drafts, 1):
             if looks[-1].verdict != "open":
                 return
@@ -184,7 +167,7 @@ class Constraint:
                 if matcher.is_error():
                     self._failed(matcher.get_error(), is_own=False)
                 return
-            self._ahead.append(token_id)
+            self.reader.note_draft(token_id)
             looks.append(self._look(matcher, row, is_own=False))
 
     def _look(self, matcher: LLMatcher, row: int, *, is_own: bool) -> Look:
@@ -222,13 +205,9 @@ class Constraint:
         """The same, however long that takes."""
         if self.verdict == "open":
             try:
-                if self._ahead:
-                    new = token_ids[self._num_prompt + self._num_read :]
-                    if len(new) < len(self._ahead) and self._ahead[: len(new)] == new:
-                        self._num_read += len(new)
-                        del self._ahead[: len(new)]
-                        return "open"  # a draft could follow
-                if self._matcher_at(token_ids).is_stopped():
+                if self.reader.has_more_than(token_ids):
+                    return "open"  # a draft could follow
+                if self.reader.at(token_ids).is_stopped():
                     self.verdict = "ended"
             except BaseException as error:  # a panic of Rust code is not an Exception
                 self._fail_by(error)
@@ -249,7 +228,7 @@ class Constraint:
     def _forced(self, token_ids: Sequence[int], most: int) -> tuple[list[int], bool]:
         span: list[int] = []
         try:
-            matcher = self._matcher_at(token_ids)
+            matcher = self.reader.at(token_ids)
             seen = 0
             while len(span) < most and seen < MAX_IDS_SEEN and not matcher.is_stopped():
                 following = matcher.compute_ff_tokens()
@@ -258,7 +237,7 @@ class Constraint:
                     return span, False
                 if not matcher.consume_token(following[0]):
                     break  # the masks of single steps will say what is wrong
-                self._ahead.append(following[0])
+                self.reader.note_draft(following[0])
                 span.append(following[0])
             return span, bool(span) and matcher.is_stopped() and not matcher.is_error()
         except BaseException as error:  # a panic of Rust code is not an Exception
@@ -267,12 +246,8 @@ class Constraint:
         return [], False
 
     def rewind(self) -> None:
-        """Drop what can be made again from the output. Copies of a matcher share the states that
-        its expressions came to, so that reading again what was read makes none, and no limit of
-        a token is met though all are read at once."""
-        self._matcher = None
-        self._num_read = 0
-        self._ahead = []
+        """Drop what can be made again from the output."""
+        self.reader.rewind()
 
     def fail(self, reason: str) -> None:
         """Give up; `error` says why from then on."""
@@ -284,18 +259,18 @@ class Constraint:
             first, self.error_code = f"{NO_TEXT} from here on", INVALID_GRAMMAR
         self.error = f"the grammar cannot be followed: {first[:400]}"
         # What met a limit is shared by all matchers of the grammar: the next would fail at once.
-        self._grammar.is_full |= is_full
+        self.reader.grammar.is_full |= is_full
         self.rewind()
 
     def _goes_apart(self) -> bool:
         """Where the last failure was that the answers of the grammar came to as many states as one
         may: open again, with a grammar of its own. Once, so that a request fails where its own
         answer comes to so many, whatever others came to."""
-        if self._is_apart or not is_of_states(self.error):
+        if self.reader.is_apart or not is_of_states(self.error):
             return False
-        self._is_apart, self.takes_guesses = True, False
+        self.takes_guesses = False
         try:
-            self._grammar = self._grammar.anew()
+            self.reader.go_apart()
         except BaseException:  # a panic of Rust code is not an Exception
             return False  # it stays failed, for the reason it has
         self.verdict, self.error, self.error_code = "open", "", None
@@ -307,8 +282,8 @@ class Constraint:
 
     def _failed(self, reason: str, *, is_own: bool) -> Look:
         if not is_own:
-            if is_of_states(reason) and not self._is_apart:
-                raise _RefusedError(reason)
+            if is_of_states(reason) and not self.reader.is_apart:
+                raise RefusedError(reason)
             self.rewind()  # a matcher that met a limit at a guess takes nothing any more
             self.takes_guesses = False
             return UNKNOWN
@@ -316,53 +291,6 @@ class Constraint:
         return self._own()
 
     def _fail_by(self, error: BaseException) -> Look:
-        is_refusal = isinstance(error, _RefusedError)
+        is_refusal = isinstance(error, RefusedError)
         self.fail(str(error) if is_refusal else f"{type(error).__name__}: {error}")
         return self._own()
-
-    def _matcher_at(self, token_ids: Sequence[int], drafts: Sequence[int] = ()) -> LLMatcher:
-        """The matcher behind a text and drafts. _RefusedError where the grammar refuses it."""
-        ahead, matcher = self._ahead, self._matcher
-        num_output = len(token_ids) - self._num_prompt
-        if matcher is not None and not ahead and not drafts:
-            if num_output == self._num_read:
-                return matcher
-            if num_output == self._num_read + 1:
-                self._num_read = num_output
-                if not self._consume(matcher, token_ids[-1]):
-                    raise _RefusedError(matcher.get_error())
-                return matcher
-        wanted = [*token_ids[self._num_prompt + self._num_read :], *drafts]
-        pairs = enumerate(zip(ahead, wanted, strict=False))
-        same = next(
-            (at for at, (mine, theirs) in pairs if mine != theirs), min(len(ahead), len(wanted))
-        )
-        if matcher is None or (same < len(ahead) and not matcher.rollback(len(ahead) - same)):
-            matcher = self._matcher = self._grammar.matcher()
-            wanted, same = [*token_ids[self._num_prompt :], *drafts], 0
-        new = wanted[same:]
-        self._num_read = num_output
-        self._ahead = list(drafts)
-        if new and not self._read(matcher, new):
-            raise _RefusedError(matcher.get_error())
-        return matcher
-
-    def _consume(self, matcher: LLMatcher, token_id: int) -> bool:
-        if self.consume is None:
-            return matcher.consume_token(token_id)
-        return self.consume(matcher, token_id)
-
-    def _read(self, matcher: LLMatcher, new: list[int]) -> bool:
-        """Whether a matcher takes these tokens. One of a grammar of its own meets their states for
-        the first time: what it may take is counted from one mask to the next, so that it makes
-        them, and comes to the states to which it would have come alone."""
-        if not self._is_apart:
-            if self.consume is None:
-                return matcher.consume_tokens(new)
-            return all(self.consume(matcher, token_id) for token_id in new)
-        words = np.zeros(self._num_words, np.uint32)
-        for token_id in new:
-            matcher.unsafe_compute_mask_ptr(words.ctypes.data, words.nbytes)
-            if not self._consume(matcher, token_id):
-                return False
-        return True

@@ -95,12 +95,17 @@ def plan_weights(
     return plan_together([PlannedModel(checkpoint, config)], available_bytes)
 
 
-def plan_together(models: Sequence[PlannedModel], available_bytes: int | None = None) -> WeightPlan:
+def plan_together(
+    models: Sequence[PlannedModel], available_bytes: int | None = None, beside_bytes: int = 0
+) -> WeightPlan:
     """The same of models that one backend holds at a time, with one cache of experts for all.
 
-    Its size, where one is chosen, is that of the first model's settings.
+    Its size, where one is chosen, is that of the first model's settings. beside_bytes: of weights
+    that are no model by themselves, as a head's.
     """
     available = known_available(available_bytes)
+    if available is not None:
+        available = max(0, available - beside_bytes)
     needs = [_Needs.of(*model) for model in models]
     if not any(item.expert_bytes for item in needs):
         for checkpoint, config in models:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import msgspec
 
 from headrace.config.settings import EngineConfig
+from headrace.engine.memory.available import available_memory_bytes
 from headrace.engine.memory.expert_memory import plan_weights
 from headrace.engine.memory.kv_memory import (
     REST_BYTES,
-    available_memory_bytes,
     blocks_of_request,
     plan_kv_cache,
 )

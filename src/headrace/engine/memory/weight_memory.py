@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import re
 
-from headrace.engine.memory.kv_memory import MIB, REST_BYTES, available_memory_bytes
+from headrace.engine.memory.available import available_memory_bytes
+from headrace.engine.memory.kv_memory import MIB, REST_BYTES
 from headrace.errors import ConfigError
 from headrace.models import FAMILIES
 from headrace.weights.checkpoint import Checkpoint
@@ -72,8 +73,8 @@ def copied_bytes(checkpoint: Checkpoint) -> int:
 
 
 def copied_tensors(checkpoint: Checkpoint) -> dict[str, Tensor]:
-    """The weights that the kernels copy: all but tables that are only looked up, and layers that
-    predict further tokens and indexers, which are not run.
+    """The weights that the kernels copy: all but tables that are only looked up, indexers, which
+    are not run, and layers that predict further tokens, which are counted apart where they are.
     """
     layers = checkpoint.config.get("num_hidden_layers")
     family = FAMILIES.get(str(checkpoint.config.get("model_type")))

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from headrace.engine.drafts.proposer import NO_DRAFTS, Drafts
+from headrace.engine.kv.prefix_tree import Miss
 from headrace.engine.messages import FinishReason
 from headrace.engine.request import NO_POSITIONS, Request
 
@@ -118,6 +119,16 @@ class Totals:
             self.accepted_tokens += 1
             request.num_accepted_tokens += 1
             self.accepted_by_position[place] += 1
+
+    def count_admitted(self, request: Request, miss: Miss | None, *, is_looked_up: bool) -> None:
+        """Of a request that runs for the first time. miss: why not more of it was cached;
+        is_looked_up: whether that counts among the queries."""
+        self.prompt_tokens += request.num_prompt
+        if is_looked_up:
+            self.prefix_queries_tokens += request.num_prompt
+        self.prefix_hits_tokens += request.cached_tokens
+        if miss is not None:
+            self.miss_reasons[miss.reason] += 1
 
     preemptions: Counter[str] = field(default_factory=Counter)
     prompt_tokens: int = 0

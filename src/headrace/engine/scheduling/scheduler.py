@@ -386,13 +386,9 @@ class Scheduler:
         request.admitted_s = now_s
         self._started.append(request)
         request.cached_tokens = request.num_computed
-        totals = self.totals
-        totals.prompt_tokens += request.num_prompt
-        if self.kv.prefix_caching and not request.unscored:
-            totals.prefix_queries_tokens += request.num_prompt
-        totals.prefix_hits_tokens += request.cached_tokens
+        is_looked_up = self.kv.prefix_caching and not request.unscored
+        self.totals.count_admitted(request, match.miss, is_looked_up=is_looked_up)
         if match.miss is not None:
-            totals.miss_reasons[match.miss.reason] += 1
             request.cache_miss = f"{match.miss.reason} at token {match.miss.token}"
 
     def _preempt(self, victim: Request, reason: Preemption) -> None:

@@ -26,6 +26,7 @@ from headrace.models.heads.head import DraftHead
 from headrace.models.loader import Loader
 from headrace.models.loading.reader import EMBEDDING, HEAD
 from headrace.models.model import Model
+from headrace.models.registry import MAX_HEAD_DIM
 from headrace.ops.interface import Array, EmbeddingWeight, Ops
 from headrace.ops.kv import KVCacheArrays, RaggedBatch
 from headrace.weights.hugging_face.head_folder import HeadFolder
@@ -69,7 +70,7 @@ class Eagle3Head(DraftHead):
         self._target_ids = target_ids
         self._own_embedding: EmbeddingWeight | None = None
         if loader.has(EMBEDDING):
-            rows = loader.rows(EMBEDDING)
+            rows = max(loader.rows(EMBEDDING), target.vocab_size)
             self._own_embedding = loader.embedding(EMBEDDING, rows, hidden)
         self._fc = loader.linear(
             ["model.fc"], [hidden], len(self.feature_layers) * config.target_hidden_size, bias=None
@@ -96,7 +97,6 @@ class Eagle3Head(DraftHead):
         )
         loader.finish()
         self.weight_bytes = loader.total_bytes
-        self._elements = loader.packed_elements
 
     @property
     def model_type(self) -> str:
@@ -141,12 +141,17 @@ def read_eagle3(folder: HeadFolder, *, target_hidden_size: int) -> Eagle3Config:
     reader.unused(*_OF_NO_EFFECT)
     reader.expect("model_type", str, ("llama", "eagle3", "speculator_model"), "llama")
     reader.expect("num_hidden_layers", int, (1,), 1)
+    window = reader.optional("sliding_window", int)
+    if reader.get("use_sliding_window", bool, False) and window is not None:
+        reader.refuse("sliding_window", window, "null")
     decoder = read_llama(
         reader,
         "eagle3",
         attention_bias=reader.optional("attention_bias", bool),
         mlp_bias=reader.optional("mlp_bias", bool),
     )
+    if decoder.attention.head_dim > MAX_HEAD_DIM:
+        reader.refuse("head_dim", decoder.attention.head_dim, f"1 to {MAX_HEAD_DIM}")
     vocab = decoder.vocab_size or 0
     config = Eagle3Config(
         decoder=decoder,
@@ -162,8 +167,7 @@ def read_eagle3(folder: HeadFolder, *, target_hidden_size: int) -> Eagle3Config:
 _OF_NO_EFFECT = (
     "architectures", "speculators_model_type", "speculators_version", "speculators_config",
     "auto_map", "has_no_defaults_at_init", "modules_to_not_convert", "target_model_type",
-    "embed_requires_grad", "max_window_layers", "use_sliding_window", "sliding_window",
-    "torch_dtype", "dtype", "tie_word_embeddings",
+    "embed_requires_grad", "max_window_layers", "torch_dtype", "dtype", "tie_word_embeddings",
 )  # fmt: skip
 """Keys that say where a head is from, or what its one layer does not have."""
 

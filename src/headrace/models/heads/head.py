@@ -14,13 +14,12 @@ from abc import ABC, abstractmethod
 
 from headrace.models.blocks import Step
 from headrace.models.config import DecoderConfig
-from headrace.models.cost import CostModel, LayerCost
 from headrace.models.layer_cache import cache_layout
 from headrace.models.loader import Loader
 from headrace.models.model import Model
 from headrace.models.rope_tables import begin_step, rope_tables
 from headrace.ops.interface import Array, Ops
-from headrace.ops.kv import KVCacheArrays, KVCacheSpec, RaggedBatch
+from headrace.ops.kv import KVCacheArrays, RaggedBatch
 
 
 class DraftHead(ABC):
@@ -43,7 +42,6 @@ class DraftHead(ABC):
         self.weight_codec = loader.dominant_codec
         self.weight_bytes = 0
         """Of its own weights."""
-        self._elements = 0
 
     @property
     @abstractmethod
@@ -54,18 +52,6 @@ class DraftHead(ABC):
     def feature_width(self) -> int:
         """Values of the features of a token."""
         return len(self.feature_layers) * self._target.config.hidden_size
-
-    def cost(self, kv: KVCacheSpec) -> CostModel:
-        """What its passes move and compute with such a KV cache."""
-        place = kv.place(0)
-        shape = self._config.attention_of(0)
-        return CostModel(
-            weight_bytes=self.weight_bytes,
-            layer_elements=self._elements,
-            head_elements=0,
-            layers=[LayerCost(shape, kv.token_bytes(place))],
-            experts=None,
-        )
 
     @abstractmethod
     def states(self, features: Array) -> Array:

@@ -42,13 +42,15 @@ class MtpHead(DraftHead):
             raise ConfigError(f"{target.model_type}: its layers for further tokens cannot be run")
         hidden, eps, kind = config.hidden_size, config.norm_eps, config.norm
         self._parts = parts
+        self.weight_bytes = loader.total_bytes
         self._token_norm = loader.norm(f"{_PLACE}.{parts.token_norm}", hidden, eps, kind)
         self._feature_norm = loader.norm(f"{_PLACE}.{parts.feature_norm}", hidden, eps, kind)
         self._join = loader.linear([f"{_PLACE}.{parts.join}"], [hidden], 2 * hidden, bias=False)
         self._layer = target.layer_type(config, loader, 0)
         self._final_norm = loader.norm(f"{_PLACE}.{parts.final_norm}", hidden, eps, kind)
-        self.weight_bytes = loader.total_bytes
-        self._elements = loader.packed_elements
+        # What such a layer has and this one does not read, as an indexer, is known by its name.
+        loader.set_aside(_PLACE, target.draft_names(target.config))
+        loader.finish()
 
     @property
     def model_type(self) -> str:

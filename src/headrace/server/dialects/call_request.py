@@ -102,13 +102,15 @@ def chat_request(
     side: ClientSide,
     *,
     has: Callable[[str], bool] = lambda _: False,
+    place: Callable[[str], str] = lambda path: path,
     more: dict[str, Any] | None = None,
     continues: bool = False,
     taken: frozenset[str] = frozenset(),
 ) -> ReadCall:
     """The request that a call is; raises RequestError naming the client's field at fault.
 
-    has: whether the client's body has a field at a path. more: fields of the request beside the
+    has: whether the client's body has a field at a path. place: where it has the first of those
+    that a path leads to. more: fields of the request beside the
     call's. continues: whether the answer goes on with an assistant's message that is the last one.
     taken: fields of the call's extra that somebody else honours.
     """
@@ -119,7 +121,7 @@ def chat_request(
     if continues and _is_open(call):
         values |= {"continue_final_message": True, "add_generation_prompt": False}
     lost = losses(call, written.dropped, side.field_paths, has)
-    _refuse_meanings(lost)
+    _refuse_meanings(lost, place)
     with client_names(side.field_paths, has):
         request = parse_values(values, CHAT)
         check_ranges(request)
@@ -139,9 +141,9 @@ def _refuse_hosted_tools(call: ChatCall) -> None:
             )
 
 
-def _refuse_meanings(lost: Losses) -> None:
+def _refuse_meanings(lost: Losses, place: Callable[[str], str]) -> None:
     if lost.meaning:
-        path = lost.meaning[0]
+        path = place(lost.meaning[0])
         raise RequestError(
             f"{path}: this server does not support it; the model reads and writes text and calls "
             "functions of the client's",

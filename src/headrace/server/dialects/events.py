@@ -67,6 +67,11 @@ class ChoiceEvents:
         return 0 if self._read is None else self._read.reasoning_tokens
 
     @property
+    def num_broken_calls(self) -> int:
+        """Calls so far whose arguments are not a JSON object."""
+        return 0 if self._read is None else self._read.num_broken_calls
+
+    @property
     def end(self) -> ChoiceEnd | None:
         """The end, once the last piece was taken."""
         return self._end

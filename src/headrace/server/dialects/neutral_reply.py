@@ -83,6 +83,11 @@ class NeutralReply:
             {"content-type": self.side.stream_type()}, self.writer.keep_alive, self.failed
         )
 
+    @property
+    def num_broken_calls(self) -> int:
+        """Calls so far whose arguments are not a JSON object."""
+        return sum(choice.num_broken_calls for choice in self._choices)
+
     def events(self, index: int, piece: Piece) -> Iterator[bytes]:
         """The bytes of a piece of choice `index`."""
         for event in self._take(index, piece):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any, NamedTuple
 
-from headrace.protocol.field_path import has_field
+from headrace.protocol.field_path import has_field, place_of
 from headrace.protocol.json_object import JsonObject
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.dialect import ClientSide
@@ -53,20 +54,33 @@ def with_request(
     taken: frozenset[str] = frozenset(),
 ) -> ReadBody:
     """A call that was read from a body; arguments and errors as of `read_body`."""
-    has = _fields_of(body)
+    fields = _Fields(body)
     request, ignored = chat_request(
-        call, side, has=has, more=more, continues=continues, taken=taken
+        call,
+        side,
+        has=fields.has,
+        place=fields.place,
+        more=more,
+        continues=continues,
+        taken=taken,
     )
-    return ReadBody(call, request, ignored, has)
+    return ReadBody(call, request, ignored, fields.has)
 
 
-def _fields_of(body: bytes) -> Callable[[str], bool]:
-    """Looked up only where an error or a hint has to be named."""
-    found: list[JsonObject] = []
+class _Fields:
+    """The fields of a body, looked up only where an error or a hint has to be named."""
 
-    def has(path: str) -> bool:
-        if not found:
-            found.append(JsonObject.read(body))
-        return has_field(found[0], path)
+    def __init__(self, body: bytes) -> None:
+        self._body = body
 
-    return has
+    @cached_property
+    def _read(self) -> JsonObject:
+        return JsonObject.read(self._body)
+
+    def has(self, path: str) -> bool:
+        """Whether the body has a field at a path."""
+        return has_field(self._read, path)
+
+    def place(self, path: str) -> str:
+        """Where the body has the first field that a path leads to."""
+        return place_of(self._read, path)

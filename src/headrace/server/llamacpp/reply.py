@@ -35,6 +35,8 @@ class NativeReplies:
     """
 
     form = OPENAI_FORM
+    num_broken_calls = 0
+    """Of texts, in which nothing is a call."""
 
     def __init__(
         self,

@@ -10,8 +10,15 @@ from dataclasses import dataclass
 
 import msgspec
 
-from headrace.engine.limits import check_logprobs, check_priority, check_prompt, check_thinking
+from headrace.engine.limits import (
+    Limits,
+    check_logprobs,
+    check_priority,
+    check_prompt,
+    check_thinking,
+)
 from headrace.engine.messages import Submit
+from headrace.engine.params import SamplingParams
 from headrace.protocol.openai.sampling import SamplingFields
 from headrace.server.generation.pieces import LEAST_TIMEOUT_S
 from headrace.server.model.served import ServedModel
@@ -83,9 +90,7 @@ def make_plan(
     engine's names of them begin with. timeout_s: what is left of the call's time.
     """
     limits = model.limits
-    check_logprobs(wanted.logprobs or 0, limits, wanted.logprobs_param)
-    check_logprobs(fields.prompt_logprobs or 0, limits, "prompt_logprobs")
-    check_priority(fields.priority, limits)
+    _check(fields, wanted, limits)
     base = sampling_params(
         fields,
         limits,
@@ -96,39 +101,66 @@ def make_plan(
     )
     submits: list[Submit] = []
     for prompt in prompts:
-        check_prompt(prompt.token_ids, limits, prompt.param)
-        if prompt.thinking is not None:
-            check_thinking(prompt.thinking, limits)
-        max_tokens = output_tokens(
-            len(prompt.token_ids),
-            wanted.max_tokens,
-            limits,
-            prompt_param=prompt.param,
-            tokens_param=wanted.tokens_param,
-            min_tokens=fields.min_tokens,
-            default=wanted.default_tokens,
+        params = msgspec.structs.replace(
+            base,
+            max_tokens=_max_tokens(prompt, fields, wanted, limits),
+            thinking=prompt.thinking,
         )
         for choice in range(wanted.candidates):
-            params = msgspec.structs.replace(
-                base,
-                max_tokens=max_tokens,
-                choice=choice,
-                thinking=prompt.thinking,
-                prompt_logprobs=wanted.prompt_logprobs if choice == 0 else None,
-            )
-            submits.append(
-                Submit(
-                    f"{engine_id}-{len(submits)}",
-                    prompt.token_ids,
-                    params,
-                    cache_salt=fields.cache_salt or "",
-                    priority=fields.priority,
-                    timeout_s=timeout_s,
-                    report_prefill=fields.return_progress and choice == 0,
-                )
-            )
+            id = f"{engine_id}-{len(submits)}"
+            submits.append(_submit(id, prompt, params, fields, wanted, choice, timeout_s))
     asks = wanted.prompt_logprobs is not None
     return SubmitPlan(submits, prompts, wanted.candidates, asks)
+
+
+def _check(fields: SamplingFields, wanted: EndpointOptions, limits: Limits) -> None:
+    check_logprobs(wanted.logprobs or 0, limits, wanted.logprobs_param)
+    check_logprobs(fields.prompt_logprobs or 0, limits, "prompt_logprobs")
+    check_priority(fields.priority, limits)
+
+
+def _max_tokens(
+    prompt: Prompt, fields: SamplingFields, wanted: EndpointOptions, limits: Limits
+) -> int:
+    """Tokens of output of a prompt's answers, once the prompt is checked."""
+    check_prompt(prompt.token_ids, limits, prompt.param)
+    if prompt.thinking is not None:
+        check_thinking(prompt.thinking, limits)
+    return output_tokens(
+        len(prompt.token_ids),
+        wanted.max_tokens,
+        limits,
+        prompt_param=prompt.param,
+        tokens_param=wanted.tokens_param,
+        min_tokens=fields.min_tokens,
+        default=wanted.default_tokens,
+    )
+
+
+def _submit(
+    id: str,
+    prompt: Prompt,
+    params: SamplingParams,
+    fields: SamplingFields,
+    wanted: EndpointOptions,
+    choice: int,
+    timeout_s: float | None,
+) -> Submit:
+    """The request of one choice; the first of a prompt asks for what is said of the prompt."""
+    is_first = choice == 0
+    return Submit(
+        id,
+        prompt.token_ids,
+        msgspec.structs.replace(
+            params,
+            choice=choice,
+            prompt_logprobs=wanted.prompt_logprobs if is_first else None,
+        ),
+        cache_salt=fields.cache_salt or "",
+        priority=fields.priority,
+        timeout_s=timeout_s,
+        report_prefill=fields.return_progress and is_first,
+    )
 
 
 def time_left_s(asked_s: float | None, limit_s: float | None, spent_s: float) -> float | None:

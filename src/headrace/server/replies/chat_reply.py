@@ -85,6 +85,11 @@ class ChatReply:
             if reading.format.reasoning is not None:
                 self._tally.reasoning_tokens = 0
 
+    @property
+    def num_broken_calls(self) -> int:
+        """Calls so far whose arguments are not a JSON object."""
+        return sum(choice.num_broken_calls for choice in self._read or ())
+
     def events(self, index: int, piece: Piece) -> Iterator[bytes]:
         """The events of a piece: role first, then content, then the reason it ended for.
 

@@ -47,6 +47,8 @@ class CompletionReply:
     """
 
     form = OPENAI_FORM
+    num_broken_calls = 0
+    """Of texts, in which nothing is a call."""
 
     def __init__(
         self,

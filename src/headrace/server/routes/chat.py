@@ -60,10 +60,10 @@ async def answer_chat(
     wanted = wanted or endpoint_options(request)
     rendered = await call.text_work(lambda: make_prompt(model, request, wanted))
     rules, reading, special = rendered.rules, rendered.rules.reading, model.special_tokens
-    grammar = None
+    grammar, checks = None, call.state.grammar_checks
     if rules.is_held:
         grammar = await call.grammar_work(
-            lambda: rules.grammar(constraint_of(request.given_form, special), special)
+            lambda: rules.grammar(constraint_of(request.given_form, special), special, checks)
         )
     ids = Ids(prefix, request.request_id, call.state.new_id())
     plan = make_plan(

@@ -7,6 +7,7 @@ a state of the lexer for each, and ten times as long for a mask; `max_tokens` en
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 MOST = 2**63 - 1024
@@ -37,6 +38,33 @@ def bounded(schema: dict[str, Any]) -> dict[str, Any]:
         anything |= {"items": reference, "additionalProperties": reference}
         root["$defs"] = {**root.get("$defs", {}), ANY: anything}
     return root
+
+
+def bring_within_reach(schema: dict[str, Any]) -> str | None:
+    """Bounds that are beyond all numbers of answers become those of all numbers, which llguidance
+    can write out; the keyword that leaves none of these numbers, if there is one."""
+    names = _listed(schema.get("type", "number"))
+    if schema.keys() & {"enum", "const"} or not ("integer" in names or "number" in names):
+        return None
+    for including, excluding, most in _BOUNDS:
+        sign = 1 if most > 0 else -1
+        for name in (including, excluding):
+            bound = schema.get(name)
+            if not isinstance(bound, (int, float)) or isinstance(bound, bool):
+                continue
+            if isinstance(bound, int) or math.isfinite(bound):
+                if sign * bound < -MOST:
+                    return name
+                if sign * bound > MOST:
+                    del schema[name]
+                    if schema.get(excluding) is True:  # of draft 4, and of what stood here
+                        del schema[excluding]
+                    schema.setdefault(including, most)
+    return None
+
+
+def _listed(types: object) -> list[str]:
+    return [types] if isinstance(types, str) else types if isinstance(types, list) else []
 
 
 class _Bounds:
@@ -76,8 +104,7 @@ class _Bounds:
 
     def _bound(self, schema: dict[str, Any]) -> None:
         """Write out what a schema with types leaves open."""
-        types = schema.get("type")
-        names = [types] if isinstance(types, str) else types if isinstance(types, list) else []
+        names = _listed(schema.get("type"))
         if "number" in names or "integer" in names:
             missing = [
                 (keyword, most)
@@ -92,6 +119,9 @@ class _Bounds:
 
 
 def _has_room(schema: dict[str, Any]) -> bool:
-    """Whether a bound that a schema states, if it does, is well within ours."""
-    stated = (schema.get(keyword) for bounds in _BOUNDS for keyword in bounds[:2])
-    return all(not isinstance(each, (int, float)) or abs(each) < MOST / 2 for each in stated)
+    """Whether a bound that a schema states, if it does, is well within ours or ours itself."""
+    stated = ((schema.get(name), most) for *names, most in _BOUNDS for name in names)
+    return all(
+        not isinstance(each, (int, float)) or abs(each) < MOST / 2 or each == most
+        for each, most in stated
+    )

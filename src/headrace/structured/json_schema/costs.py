@@ -10,9 +10,12 @@ import math
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any, NamedTuple
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 Pointer = tuple[str, ...]
+
+_IN_FRAGMENT = "!$&'()*+,;=:@/?"
+"""Beside letters, digits and -._~, what the fragment of a URI may have as it is (RFC 3986)."""
 
 MAX_MULTIPLE = 10_000
 """Of what multiples come to, in units of their last digit and without zeros at the end; 0.1 s."""
@@ -115,3 +118,11 @@ def target_of(reference: str) -> Pointer:
     """The place that a reference within a schema (#/...) names."""
     steps = unquote(reference[1:]).split("/")[1:]
     return tuple(step.replace("~1", "/").replace("~0", "~") for step in steps)
+
+
+def reference_to(pointer: Pointer) -> str:
+    """The reference within a schema that names a place, as a URI writes it."""
+    escaped = (step.replace("~", "~0").replace("/", "~1") for step in pointer)
+    text = "".join(f"/{step}" for step in escaped)
+    # Half of a surrogate pair is refused where the schema is written as JSON.
+    return "#" + quote(text, safe=_IN_FRAGMENT, errors="replace")

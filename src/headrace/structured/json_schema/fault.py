@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from headrace.structured.json_schema.costs import Pointer, target_of
-from headrace.structured.json_schema.keywords import VALUES, schemas_in
+from headrace.structured.json_schema.costs import Pointer, reference_to, target_of
+from headrace.structured.json_schema.keywords import HOLDING, VALUES, schemas_in
 
 MOST_TRIED = 40
 """Places that are compiled to find one; compiling each has the limits of every grammar."""
@@ -22,6 +22,7 @@ _KEYWORDS = (
     ("min/maxProperties", ("maxProperties", "minProperties")),
     ("are not disjoint", ("patternProperties",)),
     ("circular references with sibling keys", ("$ref",)),
+    ("intersection stack level exceeded", ("allOf", "$ref")),
 )
 """A part of llguidance's reason, and the keywords that it may be about."""
 
@@ -29,6 +30,9 @@ _UNHELD = frozenset(keyword for _, keywords in _KEYWORDS for keyword in keywords
 
 _UNSATISFIABLE = "Unsatisfiable schema: "
 """How llguidance begins where no value satisfies a schema."""
+
+_OF_WHOLES = ("$id", "id", "$schema", "x-guidance")
+"""Of a whole schema, and of none within."""
 
 _MOST_SHOWN = 200
 """Characters of a reason, which may repeat an expression."""
@@ -56,15 +60,20 @@ def place_of(
     part, keywords = found
     places = [
         (pointer, keyword)
-        for pointer, inner in _schemas(schema)
+        for pointer, inner in schemas_of(schema)
         for keyword in keywords
         if keyword in inner and (keyword != "$ref" or _has_siblings(inner))
     ]
-    options = {"x-guidance": schema.get("x-guidance", {})}
-    whole = _moved(schema)
+    options: dict[str, Any] = {
+        name: schema[name] for name in ("$schema", "x-guidance") if name in schema
+    }
+    whole = moved(schema)
     for pointer, keyword in sorted(places, key=lambda place: -len(place[0]))[:MOST_TRIED]:
-        reference = "".join(f"/{_escaped(step)}" for step in ("$defs", "whole", *pointer))
-        alone = {"$ref": f"#{reference}", "$defs": {"whole": whole}, **options}
+        alone = {
+            "$ref": reference_to(("$defs", "whole", *pointer)),
+            "$defs": {"whole": whole},
+            **options,
+        }
         if part in refusal_of(alone):
             return pointer, keyword
     return None
@@ -79,12 +88,14 @@ def unsatisfiable_place(
     """
     if not reason.startswith(_UNSATISFIABLE):
         return None
-    options = {"x-guidance": schema.get("x-guidance", {})}
-    whole = _moved(schema)
+    options: dict[str, Any] = {
+        name: schema[name] for name in ("$schema", "x-guidance") if name in schema
+    }
+    whole = moved(schema)
 
     def at(place: Pointer) -> dict[str, Any]:
-        reference = "".join(f"/{_escaped(step)}" for step in ("$defs", "whole", *place))
-        return {"$ref": f"#{reference}", "$defs": {"whole": whole}, **options}
+        reference = reference_to(("$defs", "whole", *place))
+        return {"$ref": reference, "$defs": {"whole": whole}, **options}
 
     pointer: Pointer = ()
     inner: Any = schema
@@ -100,7 +111,7 @@ def unsatisfiable_place(
         named = why.split(" ", 1)[0]
         if named in _BLAMED and named not in inner:
             # Behind a reference the reason is given as if it were of the place that refers.
-            places = (place for place, each in _schemas(schema) if named in each)
+            places = (place for place, each in schemas_of(schema) if named in each)
             found_at = next(
                 (place for place in islice(places, MOST_TRIED) if why in refusal_of(at(place))),
                 None,
@@ -137,7 +148,7 @@ def _at(schema: Any, pointer: Pointer) -> Any:
     return schema
 
 
-def _schemas(schema: dict[str, Any]) -> Iterator[tuple[Pointer, dict[str, Any]]]:
+def schemas_of(schema: dict[str, Any]) -> Iterator[tuple[Pointer, dict[str, Any]]]:
     """Every schema within one that was walked, itself first."""
     pending: list[tuple[Pointer, dict[str, Any]]] = [((), schema)]
     while pending:
@@ -174,20 +185,15 @@ def _has_siblings(schema: Mapping[str, Any]) -> bool:
     return "$ref" in schema and ("const" in schema or len(schema.keys() & VALUES.keys()) > 1)
 
 
-def _moved(value: Any) -> Any:
-    """A schema whose references are to places within "#/$defs/whole"."""
-    if isinstance(value, list):
-        return [_moved(each) for each in value]
-    if not isinstance(value, dict):
-        return value
-    return {
-        name: f"#/$defs/whole{each[1:]}"
-        if name == "$ref" and isinstance(each, str) and each.startswith("#")
-        else _moved(each)
-        for name, each in value.items()
-        if name != "x-guidance"
-    }
-
-
-def _escaped(step: str) -> str:
-    return step.replace("~", "~0").replace("/", "~1").replace("%", "%25")
+def moved(schema: dict[str, Any]) -> dict[str, Any]:
+    """A schema for "#/$defs/whole", where its references lead to the same places within it."""
+    copy = {name: value for name, value in schema.items() if name not in _OF_WHOLES}
+    for keyword in HOLDING:
+        if isinstance(value := copy.get(keyword), (dict, list)):
+            copy[keyword] = value.copy()
+    for _, holder, key in schemas_in(copy):
+        if isinstance(holder[key], dict):
+            holder[key] = moved(holder[key])
+    if isinstance(reference := copy.get("$ref"), str) and reference.startswith("#"):
+        copy["$ref"] = f"#/$defs/whole{reference[1:]}"
+    return copy

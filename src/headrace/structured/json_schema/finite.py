@@ -2,9 +2,9 @@
 none.
 
 The least fixed point: no schema has a value at first, and one has values of those types for which
-all that must be within them has values already, until nothing changes. Whatever is said here holds
-of every value of a schema, so that none with a value is said to have none; bounds of numbers,
-texts and lists are not looked at, nor how several `anyOf` agree.
+all that must be within them has values already, until nothing changes. A type is dropped only
+where no value of it can be valid, so that no schema with a value counts as one without; bounds of
+numbers, texts and lists are not looked at, nor how several `anyOf` agree.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from headrace.structured.json_schema.costs import Pointer, target_of
 from headrace.structured.json_schema.keywords import TYPES, schemas_in
 
 MOST_READS = 100_000
-"""Looks from one schema at another, 0.3 s; with more of them nothing is said."""
+"""Looks from one schema at another, 0.3 s; with more, every schema counts as one with values."""
 
 _BITS = {name: 1 << index for index, name in enumerate(TYPES)}
 _BITS["number"] |= _BITS["integer"]
@@ -30,8 +30,8 @@ _PLAIN = re.compile(r"(\^?)([\w -]*)(\$?)", re.ASCII)
 """An expression of which it is known without more which names match."""
 
 
-class Without(NamedTuple):
-    """Why a schema has no value."""
+class Lack(NamedTuple):
+    """The reason that a schema has no value."""
 
     pointer: Pointer
     keyword: str
@@ -41,7 +41,7 @@ class Without(NamedTuple):
 
 
 class _TooManyReadsError(Exception):
-    """Nothing is to be said of the schemas."""
+    """The end of a search that takes too long."""
 
 
 class Values:
@@ -56,6 +56,7 @@ class Values:
             target_of(schema["$ref"]) for schema in schemas.values() if "$ref" in schema
         }
         self._types = dict.fromkeys(schemas, _NONE)
+        self._stated: dict[Pointer, int] = {}
         self._readers: dict[Pointer, dict[Pointer, None]] = {}
         self._together: dict[Pointer, list[Pointer]] = {}
         self._reads = 0
@@ -66,20 +67,23 @@ class Values:
         """Whether the schema at a place has no value there; False where it is not known."""
         return not self._types[pointer]
 
-    def why_none(self) -> tuple[Without, bool] | None:
+    def why_none(self) -> tuple[Lack, bool] | None:
         """Where to mend a schema that has no value, and whether it is for want of an end; None
-        where it has values."""
+        where it has values, or where the place takes too long to find."""
         if not self.none_at(()):
             return None
         self._reads = 0
-        found = self._without(())
+        try:
+            found = self._lack_at(())
+        except _TooManyReadsError:
+            return None
         seen: set[Pointer] = {()}
         while found.within is not None and not (
             found.within in seen or found.within in self._never
         ):
             seen.add(found.within)
             try:
-                found = self._without(found.within)
+                found = self._lack_at(found.within)
             except _TooManyReadsError:
                 return found, False
         return found, found.within in seen
@@ -87,6 +91,8 @@ class Values:
     def drop_empty(self) -> None:
         """Write `false` for every schema without a value: what allows others can be written, and
         nothing begins that has no end. What a reference leads into stays, without a value."""
+        if all(self._types.values()):
+            return
         within = {target[:length] for target in self._referred for length in range(len(target) + 1)}
         for pointer, schema in self._schemas.items():
             for steps, holder, key in schemas_in(schema):
@@ -101,7 +107,7 @@ class Values:
                     holder[key] = False
 
     def _settle(self) -> None:
-        pending = deque(reversed(self._schemas))
+        pending = deque([*self._schemas][::-1])  # those within come first
         waiting = set(pending)
         while pending:
             pointer = pending.popleft()
@@ -143,7 +149,7 @@ class Values:
         if pointer in self._never:
             return _NONE
         schema = self._schemas[pointer]
-        types = _stated(schema)
+        types = self._stated_at(pointer)
         if "$ref" in schema:
             types &= self._of(target_of(schema["$ref"]))
         for part in _parts(pointer, schema, "allOf"):
@@ -156,21 +162,29 @@ class Values:
                 types &= alternatives
         return types
 
-    def _no_object(self, pointer: Pointer) -> Without | None:
+    def _stated_at(self, pointer: Pointer) -> int:
+        """What `_stated` gives of a schema, gone through once: an `enum` may be long."""
+        self._read(1)
+        if (found := self._stated.get(pointer)) is None:
+            found = self._stated[pointer] = _stated(self._schemas[pointer])
+        return found
+
+    def _no_object(self, pointer: Pointer) -> Lack | None:
         """Why no object is a value; None if one may be."""
         together = self._all_at(pointer)
+        self._read(sum(len(self._schemas[place].get("required", ())) for place in together))
         required = {
             name: place for place in together for name in self._schemas[place].get("required", ())
         }
         for name, place in required.items():
             for other in together:
                 if (within := self._no_property(other, name)) is not None:
-                    return Without(place, "required", within)
+                    return Lack(place, "required", within)
         counted = [place for place in together if self._schemas[place].get("minProperties", 0)]
         for other in together if counted else ():
             inner = self._properties(other)
             if inner and not any(map(self._of, inner)):
-                return Without(counted[0], "minProperties", inner[0])
+                return Lack(counted[0], "minProperties", inner[0])
         return None
 
     def _no_property(self, pointer: Pointer, name: str) -> Pointer | None:
@@ -180,7 +194,9 @@ class Values:
         at = (*pointer, "properties", name)
         if at in self._schemas:
             return None if self._of(at) else at
-        for pattern in schema.get("patternProperties", ()):
+        patterns = schema.get("patternProperties", ())
+        self._read(len(patterns))
+        for pattern in patterns:
             at = (*pointer, "patternProperties", pattern)
             matches = _matches(pattern, name)
             if matches is None or (matches and self._of(at)):
@@ -205,7 +221,7 @@ class Values:
             others,
         ]
 
-    def _no_array(self, pointer: Pointer) -> Without | None:
+    def _no_array(self, pointer: Pointer) -> Lack | None:
         """Why no list is a value; None if one may be."""
         together = self._all_at(pointer)
         place = max(together, key=lambda place: self._least_items(place))
@@ -214,7 +230,7 @@ class Values:
         for other in together:
             for at in self._items(other, least):
                 if at in self._schemas and not self._of(at):
-                    return Without(place, "minItems", at)
+                    return Lack(place, "minItems", at)
         return None
 
     def _least_items(self, pointer: Pointer) -> int:
@@ -245,9 +261,8 @@ class Values:
                 beside = _parts(each, schema, "allOf")
                 if "$ref" in schema:
                     beside.append(target_of(schema["$ref"]))
-                if each not in self._referred and each[-2:-1] and each[-2] in _COMBINED:
-                    if each[:-1] not in self._schemas and each[:-2] in self._schemas:
-                        beside.append(each[:-2])
+                if each not in self._referred and (around := self._around(each)) is not None:
+                    beside.append(around)
                 new = [other for other in beside if other not in known]
                 known.update(new)
                 found += new
@@ -255,25 +270,31 @@ class Values:
         self._read(len(found))  # each is looked at by whoever asks
         return found
 
-    def _without(self, pointer: Pointer) -> Without:
+    def _around(self, pointer: Pointer) -> Pointer | None:
+        """The schema that one is a part or an alternative of."""
+        around, keyword = pointer[:-2], pointer[-2:-1]
+        is_name = pointer[:-1] in self._schemas  # the keyword is the name of a property
+        return around if keyword and keyword[0] in _COMBINED and not is_name else None
+
+    def _lack_at(self, pointer: Pointer) -> Lack:
         """Why the schema at a place has no value, which it has not."""
         schema = self._schemas[pointer]
         if "$ref" in schema and not self._of(target := target_of(schema["$ref"])):
-            return Without(pointer, "$ref", target)
+            return Lack(pointer, "$ref", target)
         for keyword in _COMBINED:
             parts = _parts(pointer, schema, keyword)
             empty = [part for part in parts if not self._of(part)]
             if empty and (keyword == "allOf" or len(empty) == len(parts)):
-                return Without(pointer, keyword, empty[0])
-        types = _stated(schema)
-        parts = (part for keyword in _COMBINED for part in _parts(pointer, schema, keyword))
-        for place in (pointer, *parts):
+                return Lack(pointer, keyword, empty[0])
+        types = self._stated_at(pointer)
+        combined = (part for keyword in _COMBINED for part in _parts(pointer, schema, keyword))
+        for place in (pointer, *combined):
             if types & _BITS["object"] and (found := self._no_object(place)) is not None:
                 return found
             if types & _BITS["array"] and (found := self._no_array(place)) is not None:
                 return found
         keyword = next((name for name in ("enum", *_COMBINED, "$ref") if name in schema), "type")
-        return Without(pointer, keyword, None)
+        return Lack(pointer, keyword, None)
 
 
 def _stated(schema: Mapping[str, Any]) -> int:

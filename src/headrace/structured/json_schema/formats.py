@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace.structured.json_schema.bounds import MOST
+from headrace.structured.json_schema.keywords import TYPES
 from headrace.structured.json_schema.patterns import rewritten
 
 FORMATS = frozenset(
@@ -79,6 +80,8 @@ def _bound(schema: dict[str, Any], least: int, most: int) -> None:
         schema["type"] = "integer"
     elif stated is not None:
         schema["type"] = ["integer" if name == "number" else name for name in stated]
+    else:
+        schema["type"] = [name for name in TYPES if name != "number"]
     for including, excluding, end, sign in (
         ("minimum", "exclusiveMinimum", least, 1),
         ("maximum", "exclusiveMaximum", most, -1),

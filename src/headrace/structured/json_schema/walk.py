@@ -15,7 +15,8 @@ from typing import Any
 
 from headrace.errors import RequestError, shown
 from headrace.structured.forced_text import MAX_FORCED_BYTES
-from headrace.structured.json_schema.costs import Pointer, excess_of, target_of
+from headrace.structured.json_schema.bounds import MOST, bring_within_reach
+from headrace.structured.json_schema.costs import Pointer, excess_of, reference_to, target_of
 from headrace.structured.json_schema.finite import Values
 from headrace.structured.json_schema.formats import (
     FORMATS,
@@ -26,7 +27,6 @@ from headrace.structured.json_schema.formats import (
 from headrace.structured.json_schema.intervals import exclude_bounds
 from headrace.structured.json_schema.keywords import (
     COUNTS,
-    HOLDING,
     MOST_COUNTED,
     VALUES,
     schemas_in,
@@ -208,6 +208,8 @@ class _Walk:
                 if isinstance(schema.get(keyword), str):
                     raise self.refuse(pointer, keyword, "is supported at the top only")
         self._check_texts(pointer, schema)
+        if (beyond := bring_within_reach(schema)) is not None:
+            raise self.refuse(pointer, beyond, f"leaves no number of magnitude up to {MOST}")
         self._check_numbers(pointer, schema)
         self._check_values(pointer, schema)
         if not settle_format(schema):
@@ -226,10 +228,9 @@ class _Walk:
 
     def _check_values(self, pointer: Pointer, schema: dict[str, Any]) -> None:
         """Every value is of its keyword's kind, and its containers are copied."""
-        for keyword, kind in VALUES.items():
-            if keyword not in schema:
+        for keyword, value in [*schema.items()]:
+            if (kind := VALUES.get(keyword)) is None:
                 continue
-            value = schema[keyword]
             if not kind.has(value):
                 raise self.invalid(
                     (*pointer, keyword),
@@ -237,7 +238,7 @@ class _Walk:
                 )
             if keyword in COUNTS:
                 schema[keyword] = min(int(value), MOST_COUNTED)
-            elif keyword in HOLDING and not isinstance(value, bool):
+            elif kind.holds and not isinstance(value, bool):
                 schema[keyword] = value.copy()
 
     def _check_texts(self, pointer: Pointer, schema: dict[str, Any]) -> None:
@@ -308,27 +309,40 @@ class _Walk:
             ) from None
 
     def _rename_patterns(self) -> None:
-        """The last step: until then a schema is where its pointer says."""
+        """The last step: until then a schema is where its pointer says. References follow, written
+        as a URI has to be."""
         for schema in self.seen.values():
+            if "$ref" in schema:
+                schema["$ref"] = reference_to(self._renamed(target_of(schema["$ref"])))
             if "patternProperties" in schema:
                 schema["patternProperties"] = {
                     rewritten(name): inner for name, inner in schema["patternProperties"].items()
                 }
+
+    def _renamed(self, pointer: Pointer) -> Pointer:
+        """Where the schema at a place is once expressions are rewritten."""
+        return tuple(
+            rewritten(step)
+            if pointer[index - 1 : index] == ("patternProperties",)
+            and pointer[: index - 1] in self.seen
+            else step
+            for index, step in enumerate(pointer)
+        )
 
     def _check_values_exist(self) -> None:
         if not self.references:
             return
         values = Values(self.seen, self.never)
         if (found := values.why_none()) is not None:
-            without, endless = found
+            lack, endless = found
             why = (
                 "each would have to have another within it, without end; make one of them optional"
                 if endless
                 else "what it asks for has none itself"
             )
-            place = pointer_text((*without.pointer, without.keyword))
+            place = pointer_text((*lack.pointer, lack.keyword))
             raise RequestError(
-                f"{self.param}: no value satisfies the keyword {shown(without.keyword)} at "
+                f"{self.param}: no value satisfies the keyword {shown(lack.keyword)} at "
                 f"{place}: {why}",
                 param=self.param,
                 code=INVALID_GRAMMAR,

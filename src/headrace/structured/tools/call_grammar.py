@@ -41,9 +41,11 @@ from headrace.errors import RequestError, shown
 from headrace.structured.composition import Composition, slashed
 from headrace.structured.free_text import SPACE, free_text
 from headrace.structured.grammar import Grammar
+from headrace.structured.grammar_checks import GrammarChecks
 from headrace.structured.json_schema.fault import may_be_unheld
 from headrace.structured.json_schema.grammar import SPACED, of_schema
-from headrace.structured.json_schema.walk import UNSUPPORTED_SCHEMA
+from headrace.structured.json_schema.walk import INVALID_SCHEMA, UNSUPPORTED_SCHEMA
+from headrace.structured.limits import INVALID_GRAMMAR
 from headrace.structured.reasoning import Straight, around, harmony_messages, reasoned
 from headrace.structured.tools.bare_values import bare_arguments
 from headrace.structured.tools.nested_values import nested_elements
@@ -57,6 +59,10 @@ MAX_TOOLS = 1024
 
 _NAME = re.compile(r"[A-Za-z_][\w.\-:/]{0,255}", re.ASCII)
 """Names of functions that every format can write and that `AnswerParser` reads."""
+
+_UNHELD = frozenset({UNSUPPORTED_SCHEMA, INVALID_SCHEMA, INVALID_GRAMMAR})
+"""Codes of schemas that are malformed, cannot be held, or have no value; a tool that is not strict
+then takes any arguments."""
 
 Choice = Literal["required", "auto"]
 
@@ -98,17 +104,21 @@ def tool_call_grammar(
     parallel: bool,
     opened: bool,
     special: Mapping[str, int],
+    checks: GrammarChecks | None = None,
 ) -> Grammar:
     """The grammar of an answer that may call these tools and no others.
 
     choice: "required": the answer is a call. "auto": it is text, in which what begins a call is
     a call. parallel: there may be several calls. opened: the prompt ends with the mark that begins
-    reasoning. special: the texts of the model's control tokens and their ids.
+    reasoning. special: the texts of the model's control tokens and their ids. checks: what is known
+    of schemas that were compiled before; None for nothing.
     Raises RequestError for a tool whose name or schema cannot be written so.
     """
     assert format.calls is not None
     rules = Composition(special)
-    calls = _Calls(rules, _checked(tools), harmony=isinstance(format.calls.syntax, HarmonyCalls))
+    checks = GrammarChecks() if checks is None else checks
+    compiled = [_as_compiled(tool, checks) for tool in _checked(tools)]
+    calls = _Calls(rules, compiled, harmony=isinstance(format.calls.syntax, HarmonyCalls))
     layouts = _layouts(format.calls, special)
     if calls.harmony:
         body = " | ".join(calls.section(layout, parallel=False) for layout in layouts)
@@ -208,8 +218,14 @@ def _within_text(
             marks |= {*syntax.bare}
         elif isinstance(syntax, (JsonCalls, PythonCalls)) and syntax.bare:
             marks |= {start for layout in layouts for start in calls.starts(layout)}
+    # A mark that is read as a call and that none of these begins with would be one held to nothing.
+    starts = [start for layout in layouts for start in (*calls.starts(layout), *layout.opening)]
+    written = {
+        mark for mark in marks
+        if any(isinstance(start, str) and start.startswith(mark) for start in starts)
+    }  # fmt: skip
     try:
-        text = free_text(rules, sorted(marks))
+        text = free_text(rules, sorted(written), sorted(marks - written))
     except ValueError as error:
         raise _unsupported(error) from None
     if format.reasoning is not None:
@@ -231,7 +247,7 @@ class _Calls:
     def __init__(self, rules: Composition, tools: Sequence[CallableTool], *, harmony: bool) -> None:
         self.harmony = harmony
         self._rules = rules
-        self._tools = [_as_compiled(tool) for tool in tools]
+        self._tools = tools
 
     def section(self, layout: Layout, parallel: bool) -> str:
         """A rule for a call, or for several, and what stands around them."""
@@ -266,7 +282,7 @@ class _Calls:
         try:
             return written(tool)
         except RequestError as error:
-            if error.code != UNSUPPORTED_SCHEMA:
+            if error.code not in _UNHELD:
                 raise
         self._rules.cut(before)
         return written(replace(tool, strict=False))
@@ -341,23 +357,22 @@ class _Calls:
         return " ".join(filter(None, (*out, self._rules.text(text))))
 
 
-def _as_compiled(tool: CallableTool) -> CallableTool:
+def _as_compiled(tool: CallableTool, checks: GrammarChecks) -> CallableTool:
     """A tool with any arguments where compiling shows that its schema cannot be held and need not
     be. Where it has to be, RequestError: also in formats that would write its parts, of which each
     can be held (alternatives of `oneOf` that overlap)."""
     schema = tool.held_schema()
     if schema is None or not may_be_unheld(schema):
         return tool
-    from headrace.structured.compile import validate
-
     param = f"{tool.param}.parameters"
+    codes = _UNHELD if tool.if_held else ()
     try:
-        validate(of_schema({**schema, "type": "object"}, param), param=param)
+        grammar = of_schema({**schema, "type": "object"}, param)
     except RequestError as error:
-        if error.code != UNSUPPORTED_SCHEMA or not tool.if_held:
+        if error.code not in codes:
             raise
         return replace(tool, strict=False)
-    return tool
+    return tool if checks.compiles(grammar, param, codes) else replace(tool, strict=False)
 
 
 def either_grammar(calls: Grammar, form: Grammar, *, special: Mapping[str, int]) -> Grammar:

@@ -9,7 +9,6 @@ of unknown names, is written as JSON, which it reads too.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -25,7 +24,7 @@ from headrace.errors import RequestError
 from headrace.structured.composition import Composition, quoted
 from headrace.structured.json_schema.grammar import SPACED, of_schema
 from headrace.structured.tools.declared_values import MAX_CONTAINERS, DeclaredValues
-from headrace.structured.tools.parameters import parameters_of
+from headrace.structured.tools.parameters import parameters_of, standing_alone
 from headrace.structured.tools.value_shapes import (
     NOTHING,
     ListShape,
@@ -161,7 +160,5 @@ class NestedValues(DeclaredValues):
         return kind in types and "string" not in types
 
     def _json(self, schema: dict[str, Any]) -> str:
-        if "$ref" in json.dumps(schema):
-            shared = {key: self._root[key] for key in ("$defs", "definitions") if key in self._root}
-            schema = {**shared, **schema}
+        schema = standing_alone(schema, self._root)
         return f"{self._rules.part(of_schema(schema, self._param, SPACED))} {self._mark_rule}"

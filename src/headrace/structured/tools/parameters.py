@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.errors import RequestError, shown
+from headrace.structured.json_schema.fault import moved, schemas_of
 from headrace.structured.json_schema.walk import UNSUPPORTED_SCHEMA, check_schema
 
 _PER_OBJECT = (
     "$ref", "allOf", "anyOf", "const", "enum", "maxProperties", "minProperties", "oneOf",
     "patternProperties",
 )  # fmt: skip
+_DEFINITIONS = ("$defs", "definitions")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,3 +67,22 @@ def parameters_of(
         if value is not False:
             parameters.append(Parameter(name, value, declared.get(name), name in required))
     return root, parameters
+
+
+def standing_alone(schema: dict[str, Any], root: Mapping[str, Any]) -> dict[str, Any]:
+    """A schema within all of a function's as one of its own, whose references lead where they did.
+
+    Both were walked. Where all references are to definitions, these alone are taken along.
+    """
+    if not any("$ref" in each for _, each in schemas_of(schema)):
+        return schema
+    references = (each["$ref"] for _, each in schemas_of(dict(root)) if "$ref" in each)
+    shared = {key: root[key] for key in _DEFINITIONS if key in root}
+    to_definitions = tuple(f"#/{key}/" for key in shared)
+    if schema.keys().isdisjoint(_DEFINITIONS) and all(
+        reference.startswith(to_definitions) for reference in references
+    ):
+        return {**shared, **schema}
+    alone = {key: value for key, value in moved(schema).items() if key not in _DEFINITIONS}
+    dialect = {key: root[key] for key in ("$schema",) if key in root}
+    return {**dialect, **alone, "$defs": {"whole": moved(dict(root))}}

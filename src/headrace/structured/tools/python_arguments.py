@@ -16,7 +16,7 @@ from headrace.structured.composition import Composition, quoted
 from headrace.structured.grammar import Grammar
 from headrace.structured.json_schema.grammar import SPACED, of_schema
 from headrace.structured.json_schema.walk import UNSUPPORTED_SCHEMA
-from headrace.structured.tools.parameters import parameters_of
+from headrace.structured.tools.parameters import parameters_of, standing_alone
 from headrace.structured.tools.value_shapes import members_rule
 
 _NAME = re.compile(r"[\w.\-]{1,200}")
@@ -102,9 +102,7 @@ class _Literals:
         return ""
 
     def _json(self, schema: dict[str, Any]) -> str:
-        if "$ref" in json.dumps(schema):
-            shared = {key: self._root[key] for key in ("$defs", "definitions") if key in self._root}
-            schema = {**shared, **schema}
+        schema = standing_alone(schema, self._root)
         grammar: Grammar = of_schema(schema, self._param, SPACED)
         return self._rules.part(grammar)
 

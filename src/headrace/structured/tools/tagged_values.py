@@ -6,7 +6,6 @@ where a schema allows strings beside other types it restricts, no string may beg
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +14,7 @@ from headrace.answer_formats.readers.tagged_calls import declared_types, types_o
 from headrace.structured.composition import Composition
 from headrace.structured.json_schema.grammar import SPACED, of_schema
 from headrace.structured.tools.marked_texts import MarkedTexts
+from headrace.structured.tools.parameters import standing_alone
 from headrace.structured.tools.value_kinds import ValueKinds, listed
 
 
@@ -84,8 +84,6 @@ class TaggedValues:
         return bodies
 
     def _json(self, schema: dict[str, Any]) -> str:
-        if "$ref" in json.dumps(schema):
-            shared = {key: self._root[key] for key in ("$defs", "definitions") if key in self._root}
-            schema = {**shared, **schema}
+        schema = standing_alone(schema, self._root)
         part = self._rules.part(of_schema(schema, self._param, SPACED))
         return f"{part} {self._rules.text(self._end)}"

@@ -80,6 +80,11 @@ def open_head_folder(path: Path) -> HeadFolder:
                 raise CheckpointError(f"{file}: tensor {shown(name)} is there twice")
             tensors[own] = tensor.renamed(own)
     stored = tensors.pop(_OFFSETS, None)
+    for name, tensor in tensors.items():
+        if tensor.codec in (LONG_WORDS, WORDS):
+            raise CheckpointError(
+                f"{path}: tensor {shown(name)} is {tensor.codec.name}; weights are F32, F16 or BF16"
+            )
     offsets = None
     if stored is not None:
         if stored.codec not in (LONG_WORDS, WORDS) or len(stored.shape) != 1:

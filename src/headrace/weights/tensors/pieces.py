@@ -7,6 +7,7 @@ in a fresh array. A backend may read the pieces where they lie instead, and neve
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 Bytes = npt.NDArray[np.uint8]
 
 
-class PiecedTensor(Tensor):
+class PiecedTensor(Tensor, ABC):
     """A matrix or vector whose rows `data` puts together at each access.
 
     Nothing is kept, so that a reader who takes one after another needs the memory of one.
@@ -34,9 +35,9 @@ class PiecedTensor(Tensor):
         for field in ("row_order", "column_order"):
             object.__setattr__(self, field, None)
 
+    @abstractmethod
     def joined(self) -> Bytes:
         """The rows in one array."""
-        raise NotImplementedError
 
     @property
     def data(self) -> Bytes:

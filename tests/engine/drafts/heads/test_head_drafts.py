@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
+import numpy as np
 import pytest
 
 from headrace.engine.core import EngineCore
-from headrace.engine.drafts.heads.features import KEPT_TOKENS, Features
+from headrace.engine.drafts.heads.features import KEPT_BYTES, KEPT_TOKENS, Features
 from headrace.engine.drafts.heads.head_drafts import HeadDrafts
 from headrace.engine.messages import Submit
+from headrace.engine.params import SamplingParams
+from headrace.engine.request import Request
+from headrace.engine.scheduling.plan import Row
 from tests.engine.drafts.test_drafts import check_same, core_of, requests, run
 from tests.engine.grammars.test_grammars import vocabulary
 from tests.engine.mock import MockHead, MockModel, MockOps, drain, make_core, make_head, submit
@@ -147,12 +152,6 @@ def test_a_head_that_gives_no_distribution_is_left_out(caplog: pytest.LogCapture
 
 
 def test_features_follow_rows_that_are_computed_again() -> None:
-    import numpy as np
-
-    from headrace.engine.params import SamplingParams
-    from headrace.engine.request import Request
-    from headrace.engine.scheduling.plan import Row
-
     ops = MockOps()
     features = Features(ops, (0,), 2)  # type: ignore[arg-type]
     request = Request("a", list(range(400)), 400, SamplingParams(), 500)
@@ -183,3 +182,73 @@ def test_features_follow_rows_that_are_computed_again() -> None:
         features.take(request, 0, 5)
     features.forget(request)
     assert not features.reaches(request)
+
+
+def test_what_is_held_is_bounded_however_many_there_are() -> None:
+    """Copies, so that no step's features live on by a row of it; the more requests, the less."""
+    width = 1 << 12
+    ops = MockOps()
+    features = Features(ops, (0,), width)  # type: ignore[arg-type]
+    own = [Request(str(at), [0] * 600, 600, SamplingParams(), 700) for at in range(600)]
+
+    def note(rows: list[Row]) -> None:
+        starts = np.cumsum([0, *(row.num_tokens for row in rows)]).astype(np.int32)
+        features.note(rows, starts, np.zeros((int(starts[-1]), width), np.float32))
+
+    def held_bytes() -> int:
+        parts = [part for held in features._held.values() for part in held.parts]
+        return sum(part.values.base.nbytes if part.values.base is not None else part.values.nbytes
+                   for part in parts)  # fmt: skip
+
+    for step in range(3):
+        note([Row(own[0], step, 1, True), Row(own[1], 200 * step, 200, False)])
+    assert held_bytes() <= 4 * width * (3 + KEPT_TOKENS)
+    for request in own:
+        note([Row(request, 300, 40, False)])
+    assert held_bytes() <= 2 * KEPT_BYTES
+    assert len(features._held) < len(own)  # the others have none
+    for request in own:
+        features.forget(request)
+    assert not features._held
+
+
+class Failing(MockOps):
+    """A backend whose sampler fails once."""
+
+    def __init__(self, at: int) -> None:
+        self.calls = 0
+        self.at = at
+
+    def sample(self, logits: Any, rows: Any, num_tokens: int) -> Any:
+        self.calls += 1
+        if self.calls == self.at:
+            raise RuntimeError("once")
+        return super().sample(logits, rows, num_tokens)
+
+
+@pytest.mark.parametrize("at", [1, 2, 3, 7])
+def test_rows_that_are_computed_again_read_what_was_there(at: int) -> None:
+    submits = [submit(str(name), prompt(9, name), max_tokens=20) for name in range(3)]
+    head = make_head(MockHead(), ops=Failing(at))
+    core = drafting(head)
+    check_same(run(core, submits), alone(submits))  # type: ignore[arg-type]
+    assert head.num_failed == 1 and core.stats().spec_draft_failures == 0
+    assert share_of(core) == 1
+
+
+class Narrow(MockHead):
+    """A head that knows the even ids alone."""
+
+    def forward(self, batch: Any, kv: Any, states: Any) -> Any:
+        logits, following = super().forward(batch, kv, states)
+        logits[:, 1::2] = -np.inf
+        return logits, following
+
+
+def test_a_place_where_it_knows_no_token_that_may_come_is_no_fault() -> None:
+    submits = requests(10, 3)
+    head = make_head(Narrow())
+    core = drafting(head)
+    check_same(run(core, submits), alone(submits))  # type: ignore[arg-type]
+    stats = core.stats()
+    assert stats.spec_draft_failures == 0 < stats.spec_accepted_tokens < stats.spec_draft_tokens

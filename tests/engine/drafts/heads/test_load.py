@@ -93,7 +93,7 @@ def test_a_head_of_other_widths_or_that_never_works_is_refused(tmp_path: Path) -
         loaded(target, model=str(wide))
     spoiled = {"norm.weight": np.full(64, np.nan, np.float32)}
     never = write_eagle3(tmp_path / "never", config, **spoiled)
-    with pytest.raises(ConfigError, match="the draft model does not work"):
+    with pytest.raises(ConfigError, match="the head does not work"):
         loaded(target, model=str(never))
 
 

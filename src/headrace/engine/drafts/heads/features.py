@@ -3,36 +3,43 @@
 Positions of a request are held without a gap: [start, stop). A row that is computed again, or
 behind drafts that were rejected, takes the place of what was there from its own start on. Of a
 request that nobody reads for long the oldest go, KEPT_TOKENS at most are held, and fewer where that
-would be more than KEPT_BYTES of all: a head then begins in the middle of the text.
+would be more than KEPT_BYTES of all: a head then begins in the middle of the text. Of so many
+requests that each would have less than LEAST_TOKENS the last ones have none.
+
+What is held is a copy: the features of a step are those of all its tokens, prompts' too, and would
+be kept by the one row that still holds some.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from headrace.engine.request import Request
-from headrace.engine.scheduling.plan import Row
 from headrace.ops.interface import Array, Ops
+
+if TYPE_CHECKING:
+    from headrace.engine.scheduling.plan import Row
 
 KEPT_TOKENS = 256
 """Of a request, at most: what a head reads of a long prompt. It is mostly the near past that says
 what comes next, and a prompt of thousands would cost as much as a layer of the target."""
 KEPT_BYTES = 64 << 20
-"""Of all requests, about."""
-LEAST_TOKENS = 32
-"""Of a request, whatever the others have: a head that is to catch up has to have somewhat."""
+"""Of all requests."""
+LEAST_TOKENS = 16
+"""Of a request that has any: with less than a step's tokens a head would never catch up."""
 
 
 class _Part(NamedTuple):
-    """Rows [at, at + num_rows) of an array."""
+    """Rows [at, at + num_rows) of an array of so many."""
 
     values: Array
     at: int
     num_rows: int
+    of: int
 
 
 class _Held:
@@ -61,7 +68,7 @@ class Features:
         most = self._most_tokens
         for row, at in zip(rows, query_start.tolist(), strict=False):
             request, count = row.request, row.num_tokens
-            if not request.params.speculation:
+            if not self.wants(request):
                 continue
             held = self._held.get(request)
             if held is None or not held.start <= row.start <= held.stop:
@@ -71,12 +78,19 @@ class Features:
                 held.parts.clear()
                 held.start = row.start + count - most
                 at, count = at + count - most, most
-            part = _Part(features, at, count)
-            if row.num_tokens > most:  # not to keep alive what is read by nobody
-                part = _Part(self._ops.take_rows(features, _span(at, count)), 0, count)
-            held.parts.append(part)
+            copy = self._ops.take_rows(features, _span(at, count))
+            held.parts.append(_Part(copy, 0, count, count))
             held.stop = row.start + row.num_tokens
             self._drop(held, held.stop - most)
+        for held in self._held.values():  # the more there are, the less each has
+            self._drop(held, held.stop - most)
+
+    def wants(self, request: Request) -> bool:
+        """Whether anything is held of a request: it may have drafts, and there is room."""
+        if not request.params.speculation:
+            return False
+        room = KEPT_BYTES // (self._token_bytes * LEAST_TOKENS)
+        return request in self._held or len(self._held) < room
 
     def start(self, request: Request) -> int:
         """The first position that can be taken: one before those that are held, as of a cached
@@ -100,7 +114,7 @@ class Features:
         if start < held.start:
             taken += self.take(request, held.start, held.start + 1)
         at = held.start
-        for values, first, count in held.parts:
+        for values, first, count, _ in held.parts:
             begin, end = max(start, at), min(stop, at + count)
             if begin < end:
                 taken.append(self._ops.take_rows(values, _span(first + begin - at, end - begin)))
@@ -120,30 +134,32 @@ class Features:
     @property
     def _most_tokens(self) -> int:
         fair = KEPT_BYTES // (self._token_bytes * max(1, len(self._held)))
-        return min(KEPT_TOKENS, max(LEAST_TOKENS, fair))
+        return min(KEPT_TOKENS, max(1, fair))
 
-    @staticmethod
-    def _drop(held: _Held, before: int) -> None:
+    def _drop(self, held: _Held, before: int) -> None:
         """Let go of what is before a position."""
         parts = held.parts
         while held.start < before and parts:
-            values, at, count = parts[0]
+            values, at, count, size = parts[0]
             gone = min(count, before - held.start)
             held.start += gone
             if gone == count:
                 del parts[0]
-            else:
-                parts[0] = _Part(values, at + gone, count - gone)
+                continue
+            at, count = at + gone, count - gone
+            if 2 * count <= size:  # an array goes as a whole
+                values, at, size = self._ops.take_rows(values, _span(at, count)), 0, count
+            parts[0] = _Part(values, at, count, size)
 
 
 def _cut(held: _Held, stop: int) -> None:
     """Let go of what is from a position on."""
     while held.stop > stop:
-        values, at, count = held.parts.pop()
-        gone = min(count, held.stop - stop)
+        part = held.parts.pop()
+        gone = min(part.num_rows, held.stop - stop)
         held.stop -= gone
-        if gone < count:
-            held.parts.append(_Part(values, at, count - gone))
+        if gone < part.num_rows:
+            held.parts.append(part._replace(num_rows=part.num_rows - gone))
 
 
 def _span(start: int, count: int) -> npt.NDArray[np.int32]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import Protocol
 
 import numpy as np
@@ -43,10 +44,11 @@ class Head(DraftMaker, Protocol):
         """Logits f32[L, vocab_size] of batch.logit_rows, and the states f32[L, width] behind."""
 
 
-class HeadDrafts(DraftChain):
+class HeadDrafts(DraftChain[Head]):
     """The head of one engine and what the target has computed for it."""
 
     name = "head"
+    words = "head"
 
     def __init__(
         self,
@@ -59,16 +61,16 @@ class HeadDrafts(DraftChain):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """As of DraftChain."""
-        self.head = head
-        self.features = Features(ops, head.feature_layers, head.feature_width)
+        self.features: Features = Features(ops, head.feature_layers, head.feature_width)
         self._carried: dict[Request, tuple[Array, int]] = {}
         """The states that the last pass gave, and the row of each request."""
+        self._following: Array = None
+        """Those of the pass that is computed."""
         super().__init__(
             head,
             ops,
             plan,
             num_tokens=num_tokens,
-            vocab_size=head.vocab_size,
             prefix_caching=prefix_caching,
             clock=clock,
         )
@@ -96,10 +98,13 @@ class HeadDrafts(DraftChain):
             self.features.drop_before(row.request, twin.first + twin.num_written - 1)
 
     def _forward(self, rows: Sequence[DraftRow], batch: RaggedBatch) -> Array:
-        logits, following = self.head.forward(batch, self._arrays, self._states(rows))
-        drawing = (row.request for row in rows if row.draws)
-        self._carried.update((request, (following, at)) for at, request in enumerate(drawing))
+        logits, self._following = self.maker.forward(batch, self._arrays, self._states(rows))
         return logits
+
+    def _drawn(self, rows: Sequence[DraftRow]) -> None:
+        # Not before: rows that are computed again, as the sampler failed, need what was there.
+        drawing = (row.request for row in rows if row.draws)
+        self._carried.update((request, (self._following, at)) for at, request in enumerate(drawing))
 
     def _states(self, rows: Sequence[DraftRow]) -> Array:
         """Of all tokens that a pass computes. In the first one the target has been at the token
@@ -117,9 +122,13 @@ class HeadDrafts(DraftChain):
         for row in rows:
             start = row.twin.first + row.start - 1
             parts += self.features.take(row.request, start, start + row.count)
-        return self.head.states(parts[0] if len(parts) == 1 else self._ops.stacked(parts))
+        return self.maker.states(parts[0] if len(parts) == 1 else self._ops.stacked(parts))
 
     def _place(self, row: DraftRow) -> DrawPosition:
-        # The request itself: its position, and what its penalties count, begin with its first
-        # token, which the twin does not have.
-        return DrawPosition(row.request, tuple(row.twin.drafts), self._look(row))
+        # A request of all tokens: its position, and what its penalties count, begin with the first
+        # one, which the twin does not have.
+        request = row.request
+        if request.params.logprobs is not None:
+            request = copy(request)
+            request.params = row.twin.request.params  # without log probabilities
+        return DrawPosition(request, tuple(row.twin.drafts), self._look(row))

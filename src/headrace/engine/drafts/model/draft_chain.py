@@ -21,11 +21,12 @@ import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
 import numpy as np
 
+from headrace.engine.drafts.heads.features import Features
 from headrace.engine.drafts.model.draft_cache import DraftCache, Twin
 from headrace.engine.drafts.model.model_drafts import Pass
 from headrace.engine.grammars.constraint import Look
@@ -89,22 +90,30 @@ class DraftRow:
         return self.start + self.count == len(self.twin.request.token_ids)
 
 
-class DraftChain(ABC):
+Maker = TypeVar("Maker", bound=DraftMaker)
+
+
+class DraftChain(ABC, Generic[Maker]):
     """The drafts of one engine, with their own K and V."""
+
+    words = "draft model"
+    """Its maker in reports."""
+    features: Features | None = None
+    """What its maker reads of the target's steps; None where it reads tokens alone."""
 
     def __init__(
         self,
-        maker: DraftMaker,
+        maker: Maker,
         ops: Ops,
         plan: CachePlan,
         *,
         num_tokens: int,
-        vocab_size: int,
+        vocab_size: int | None = None,
         prefix_caching: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """plan: of the draft's own K and V. num_tokens: ids below it are the tokenizer's.
-        vocab_size: the target's.
+        vocab_size: the target's; None where it is the maker's.
 
         Raises ConfigError where its K and V cannot be allocated.
         """
@@ -117,8 +126,9 @@ class DraftChain(ABC):
         self._sampler = Sampler(ops, min(num_tokens, maker.vocab_size))
         self._vocab_size = maker.vocab_size
         self._mask_words = (maker.vocab_size + 31) // 32
-        self._narrow = maker.vocab_size < vocab_size
-        self._same_words = self._mask_words == (vocab_size + 31) // 32
+        of_target = maker.vocab_size if vocab_size is None else vocab_size
+        self._narrow = maker.vocab_size < of_target
+        self._same_words = self._mask_words == (of_target + 31) // 32
         kv = KVCache(
             plan.num_blocks,
             plan.block_size,
@@ -184,8 +194,8 @@ class DraftChain(ABC):
         if drawn is None or drawn.error is not None:
             reason = "" if drawn is None else f": {drawn.error}"
             raise ConfigError(
-                f"--speculative-config: the draft model does not work{reason}; use another one, or "
-                "none"
+                f"--speculative-config: the {self.words} does not work{reason}; use another one, "
+                "or none"
             )
 
     def _make_cache(self, kv: KVCache) -> DraftCache:
@@ -199,6 +209,10 @@ class DraftChain(ABC):
     @abstractmethod
     def _forward(self, rows: Sequence[DraftRow], batch: RaggedBatch) -> Array:
         """Logits f32[L, vocab] of the rows that draw, of the batch of all."""
+
+    @abstractmethod
+    def _drawn(self, rows: Sequence[DraftRow]) -> None:
+        """A pass has given these rows what they draw."""
 
     @abstractmethod
     def _place(self, row: DraftRow) -> DrawPosition:
@@ -246,7 +260,7 @@ class DraftChain(ABC):
         self.passes.append(Pass(num_tokens, self._clock() - began_s))
         for row, drawn in zip(rows, draws, strict=True):
             twin, draft = row.twin, None if drawn is None else drawn.token_id
-            if drawn is not None and drawn.error is not None:
+            if drawn is not None and drawn.error is not None and drawn.error_code is None:
                 self._leave_out(row.request, drawn.error)
                 row.count = 0
                 continue
@@ -273,12 +287,23 @@ class DraftChain(ABC):
         logits = self._forward(rows, self._batch(rows))
         places = [self._place(row) for row in rows if row.draws]
         drawn = iter(self._sampler.sample(logits, places) if places else ())
-        found = [next(drawn) if row.draws else None for row in rows]
-        looks = iter(places)
-        return [
-            None if row.draws and _is_closed(next(looks).look) else draw
-            for row, draw in zip(rows, found, strict=True)
-        ]
+        found: list[SampledToken | None] = [None] * len(rows)
+        drawing = [index for index, row in enumerate(rows) if row.draws]
+        for at, (index, place) in enumerate(zip(drawing, places, strict=True)):
+            draw = next(drawn)
+            if not _is_closed(place.look) and not self._is_masked(logits, at, place, draw):
+                found[index] = draw
+        self._drawn(rows)
+        return found
+
+    def _is_masked(self, logits: Array, at: int, place: DrawPosition, draw: SampledToken) -> bool:
+        """Whether nothing was drawn because a grammar leaves none of the draft's own tokens, which
+        may be fewer than the target's: no fault of its."""
+        if draw.error is None or place.look is None or place.look.bits is None:
+            return False
+        own = self._ops.take_rows(logits, np.array([at], np.int32))
+        (free,) = self._sampler.sample(own, [place._replace(look=None)])
+        return free.error is None
 
     def _batch(self, rows: Sequence[DraftRow]) -> RaggedBatch:
         starts = np.array([row.start for row in rows], np.int32)
@@ -341,8 +366,9 @@ class DraftChain(ABC):
         if self.num_left_out.bit_count() == 1:
             # The 1st, 2nd, 4th, 8th time: a draft that never works must not fill the disk.
             logger.warning(
-                "request %s gets no more drafts of the draft model (%d requests so far): %s",
+                "request %s gets no more drafts of the %s (%d requests so far): %s",
                 request.request_id,
+                self.words,
                 self.num_left_out,
                 reason,
             )

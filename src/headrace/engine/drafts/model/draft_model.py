@@ -2,51 +2,29 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from headrace.engine.drafts.model.draft_chain import DraftChain, DraftRow
-from headrace.engine.memory.kv_memory import CachePlan
 from headrace.engine.model import Model
 from headrace.engine.sampling.sampler import DrawPosition
-from headrace.ops.interface import Array, Ops
+from headrace.ops.interface import Array
 from headrace.ops.kv import RaggedBatch
 
 
-class DraftModel(DraftChain):
+class DraftModel(DraftChain[Model]):
     """A draft model of one engine."""
 
     name = "draft_model"
 
-    def __init__(
-        self,
-        model: Model,
-        ops: Ops,
-        plan: CachePlan,
-        *,
-        num_tokens: int,
-        vocab_size: int,
-        prefix_caching: bool = True,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """As of DraftChain."""
-        super().__init__(
-            model,
-            ops,
-            plan,
-            num_tokens=num_tokens,
-            vocab_size=vocab_size,
-            prefix_caching=prefix_caching,
-            clock=clock,
-        )
-        self.model = model
-
     def _end(self, rows: Sequence[DraftRow]) -> None:
         del rows  # what was written of a draft that comes is right
 
+    def _drawn(self, rows: Sequence[DraftRow]) -> None:
+        del rows  # nothing but K and V is carried on
+
     def _forward(self, rows: Sequence[DraftRow], batch: RaggedBatch) -> Array:
         del rows
-        return self.model.forward(batch, self._arrays)
+        return self.maker.forward(batch, self._arrays)
 
     def _place(self, row: DraftRow) -> DrawPosition:
         # The twin, because it asks for no log probabilities.

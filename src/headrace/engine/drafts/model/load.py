@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from headrace.config.settings import EngineConfig
 from headrace.engine.drafts.heads.head_drafts import HeadDrafts
@@ -29,7 +29,7 @@ _FLAG = "--speculative-config"
 
 
 @dataclass(frozen=True)
-class Beside:
+class DraftSetting:
     """The facts of an engine that a draft's own K and V are planned and made with."""
 
     ops: Ops
@@ -44,7 +44,11 @@ class OpenedDraft(Protocol):
 
     @property
     def checkpoint(self) -> Checkpoint | None:
-        """What its weights take is planned by it beside the target; None for what is small."""
+        """A model of its own, whose weights are planned as the target's are; None for a head."""
+
+    @property
+    def beside_bytes(self) -> int:
+        """Bytes of the weights of what is no model of its own."""
 
     def load(self, target: Model, ops: Ops, config: EngineConfig) -> LoadedDraft:
         """Hand its weights to the backend. Raises what `load_model` does, naming the draft."""
@@ -57,7 +61,7 @@ class LoadedDraft(Protocol):
     def shape(self) -> CacheShape:
         """What it keeps of a request."""
 
-    def with_cache(self, plan: CachePlan, beside: Beside) -> DraftChain:
+    def with_cache(self, plan: CachePlan, setting: DraftSetting) -> DraftChain[Any]:
         """The drafts of an engine. Raises ConfigError where its K and V cannot be allocated."""
 
 
@@ -66,6 +70,7 @@ class _OpenedModel:
     """A smaller model."""
 
     checkpoint: Checkpoint
+    beside_bytes: int = 0
 
     def load(self, target: Model, ops: Ops, config: EngineConfig) -> LoadedDraft:
         try:
@@ -83,15 +88,15 @@ class _LoadedModel:
     vocab_size: int
     """The target's."""
 
-    def with_cache(self, plan: CachePlan, beside: Beside) -> DraftChain:
+    def with_cache(self, plan: CachePlan, setting: DraftSetting) -> DraftChain[Any]:
         return DraftModel(
             self.shape,
-            beside.ops,
+            setting.ops,
             plan,
-            num_tokens=beside.num_tokens,
+            num_tokens=setting.num_tokens,
             vocab_size=self.vocab_size,
-            prefix_caching=beside.config.enable_prefix_caching,
-            clock=beside.clock,
+            prefix_caching=setting.config.enable_prefix_caching,
+            clock=setting.clock,
         )
 
 
@@ -101,6 +106,10 @@ class _OpenedEagle3:
 
     folder: HeadFolder
     checkpoint: None = None
+
+    @property
+    def beside_bytes(self) -> int:
+        return self.folder.checkpoint.nbytes
 
     def load(self, target: Model, ops: Ops, config: EngineConfig) -> LoadedDraft:
         try:
@@ -116,22 +125,31 @@ class _OpenedMtp:
     layer: Checkpoint
     checkpoint: None = None
 
+    @property
+    def beside_bytes(self) -> int:
+        return self.layer.nbytes
+
     def load(self, target: Model, ops: Ops, config: EngineConfig) -> LoadedDraft:
-        return _LoadedHead(load_mtp(self.layer, target, ops))
+        try:
+            return _LoadedHead(load_mtp(self.layer, target, ops))
+        except (CheckpointError, UnsupportedModelError) as error:
+            raise type(error)(
+                f"{_FLAG}: the layer for further tokens cannot be used: {error}"
+            ) from error
 
 
 @dataclass(frozen=True)
 class _LoadedHead:
     shape: DraftHead
 
-    def with_cache(self, plan: CachePlan, beside: Beside) -> DraftChain:
+    def with_cache(self, plan: CachePlan, setting: DraftSetting) -> DraftChain[Any]:
         return HeadDrafts(
             self.shape,
-            beside.ops,
+            setting.ops,
             plan,
-            num_tokens=beside.num_tokens,
-            prefix_caching=beside.config.enable_prefix_caching,
-            clock=beside.clock,
+            num_tokens=setting.num_tokens,
+            prefix_caching=setting.config.enable_prefix_caching,
+            clock=setting.clock,
         )
 
 
@@ -159,14 +177,19 @@ def open_draft(
 
 
 def draft_beside(
-    target: Model, draft: LoadedDraft, plan: CachePlan, beside: Beside, *, reserved_bytes: int
-) -> tuple[DraftChain, CachePlan]:
+    target: Model,
+    draft: LoadedDraft,
+    plan: CachePlan,
+    setting: DraftSetting,
+    *,
+    reserved_bytes: int,
+) -> tuple[DraftChain[Any], CachePlan]:
     """The draft with its own K and V, and the plan of the target's, which is smaller than `plan`
     where both do not fit and no size was asked for.
 
     reserved_bytes: of memory, of steps. Raises ConfigError where there is no room.
     """
-    config = beside.config
+    config = setting.config
 
     def own_plan(plan: CachePlan) -> CachePlan:
         return plan_draft_cache(
@@ -187,4 +210,4 @@ def draft_beside(
         least = reserved_bytes + (plan.available_bytes - reserved_bytes) // 2
         plan = plan_kv_cache(target, config, reserved_bytes=least)
         own = own_plan(plan)
-    return draft.with_cache(own, beside), plan
+    return draft.with_cache(own, setting), plan
