@@ -140,7 +140,12 @@ def measures() -> dict[str, Any]:
                     {"n_drafted": 4, "accepted": 2.25, "n_passes": 9},
                     {"n_drafted": 5, "accepted": 2.375, "n_passes": 8},
                 ],
-            }
+            },
+            "date": "2026-11-29",
+            "kinds": {
+                "code": {"n_prefixes": 9, "n_places": 5_432, "shares": [0.71, 0.5, 0.25]},
+                "answers": {"n_prefixes": 9, "n_places": 99, "shares": [0.8, 0.625, 0.5]},
+            },
         },
         "adapters": {
             "heads": 60,
@@ -290,6 +295,10 @@ def test_a_head_s_card_has_what_it_reads_and_how_often_it_is_right(work: Path) -
     assert "| headrace-draft | 65.4% ± 1.1% |" in card
     assert "| tokens per pass | with headrace-draft |" in card
     assert "| 4 | 2.25 | 3.25 | 2.75 |" in card and "| 5 | 2.38 | 3.38 |  |" in card
+    assert "| held-out | places | 1 right | 2 right | 3 right | taken of 3 |" in card
+    assert "| code | 5,432 | 71.0% | 50.0% | 25.0% | 1.46 |" in card
+    assert "| answers to questions | 99 | 80.0% | 62.5% | 50.0% | 1.93 |" in card
+    assert "Measured on 2026-11-29." in words
     assert "It never guesses 290 of the base's 320 tokens" in words
     assert "What the base learnt from, and this from a part of it:" in card
     assert "It writes plausible Python" not in card and "## How well it predicts" not in card

@@ -20,9 +20,11 @@ from tests.training.toy_models import (  # noqa: E402
     write_checkpoint,
     write_held_out,
 )
+from training.data.packing import pack  # noqa: E402
+from training.data.tokenizer import TURN_END_ID, train_tokenizer  # noqa: E402
 from training.head import HeadObjective, export_head  # noqa: E402
 from training.loop import checkpoint  # noqa: E402
-from training.measure import acceptance, head_acceptance  # noqa: E402
+from training.measure import acceptance, head_acceptance, kinds_of_text  # noqa: E402
 from training.measure.head_acceptance import HeadGuesses, open_head, right_in_a_row  # noqa: E402
 from training.measure.predictor import ModulePredictor, continued  # noqa: E402
 from training.models.head_config import HeadConfig  # noqa: E402
@@ -123,6 +125,36 @@ def test_a_chain_is_right_as_far_as_its_depths_agree_in_a_row() -> None:
     assert right_in_a_row(everywhere[:, :, :2]).tolist() == [[2, 1]]
 
 
+def test_places_behind_an_end_do_not_count_by_position() -> None:
+    following = torch.tensor([[9, 9, TURN_END_ID, 9, 9], [9, 9, 9, 9, 9]])
+    first = torch.tensor([[1, 1, 1, 0, 0], [1, 0, 1, 1, 1]], dtype=torch.bool)
+    second = torch.tensor([[1, 1, 0, 1, 1], [1, 1, 1, 0, 1]], dtype=torch.bool)
+    found = head_acceptance.by_position(following, torch.stack((first, second), dim=1))
+    # Places 0 and 1 of the first and 0 to 3 of the second have room. Only at place 1 of the second
+    # is the first proposal wrong; both are right at places 0, and at place 3 of the second.
+    assert (found.n_prefixes, found.n_places) == (2, 6)
+    assert found.shares == pytest.approx((5 / 6, 3 / 6))
+    with pytest.raises(ValueError, match="make fewer"):
+        head_acceptance.by_position(torch.full((1, 5), TURN_END_ID), torch.ones(1, 2, 5).bool())
+
+
+def test_prefixes_of_answers_end_where_the_answer_begins() -> None:
+    texts = [f"<|im_start|>user\nq {i}<|im_end|>\n<|im_start|>assistant\na {i}" for i in range(9)]
+    tokenizer = train_tokenizer(["def f(x):\n    return x\n" * 9, *texts], STORED_VOCABULARY)
+    stream = pack(tokenizer, texts, 0).long()
+    found = kinds_of_text.before_answers(stream, tokenizer, 4, 12)
+    header = tokenizer.encode("<|im_start|>assistant\n").ids
+    assert found.shape == (4, 12)
+    assert all(line[-len(header) :] == header for line in found.tolist())
+    assert len(kinds_of_text.before_answers(stream, tokenizer, 100, 12)) <= len(texts)
+    with pytest.raises(ValueError, match="give fewer"):
+        kinds_of_text.before_answers(stream, tokenizer, 4, len(stream))
+
+
+def test_what_repeats_ends_with_its_beginning() -> None:
+    assert kinds_of_text.repeated(torch.arange(8)[None]).tolist() == [[0, 1, 2, 3, 4, 5, 0, 1]]
+
+
 def test_a_token_that_the_head_does_not_know_is_never_guessed() -> None:
     base = random_model(seed=1)
     guesses = HeadGuesses(
@@ -157,14 +189,19 @@ def test_the_report_has_the_documented_keys(
     base, run, out = (tmp_path / name for name in ("base.safetensors", "head.st", "out.json"))
     write_head(run, write_checkpoint(base, seed=1))
     export_head(run, tmp_path / "folder", torch.float32)
-    monkeypatch.setattr(acceptance, "PREFIX_TOKENS", 8)
+    for module in (acceptance, kinds_of_text):
+        monkeypatch.setattr(module, "PREFIX_TOKENS", 8)
     options = ["--data", str(tmp_path), "--json", str(out), "--prefixes", "3"]
     figures = []
     for head in (run, tmp_path / "folder"):
         monkeypatch.setattr(sys, "argv", ["head_acceptance", str(base), str(head), *options])
         head_acceptance.main()
         report = json.loads(out.read_text())
-        assert set(report) == {"base", "head", "precision", "cpu_s", "figures"}
+        keys = {"base", "head", "precision", "cpu_s", "figures", "date", "kinds"}
+        assert set(report) == keys
+        # No conversations and no documents but code were held out here.
+        assert set(report["kinds"]) == {"code", "repetition"}
+        assert report["kinds"]["code"]["n_places"] <= 3 * 61
         assert report["head"] == str(head)
         figures.append(report["figures"])
     assert figures[0] == figures[1]

@@ -26,6 +26,12 @@ STYLE_MEASURES = {
     "comments_per_100_code_lines": "comments per 100 lines of code",
     "words_per_comment": "words per comment",
 }
+KINDS_OF_TEXT = {
+    "code": "code",
+    "answers": "answers to questions",
+    "repetition": "code that repeats its beginning",
+    "text": "free text (descriptions of packages)",
+}
 # Pairs of texts of an adapter and its base, from the same head.
 SHOWN_PAIRS = 3
 
@@ -117,7 +123,30 @@ def head_acceptance(evidence: Evidence) -> str:
         from the head's own states, as it does when serving; a token that the head does not know is
         never right.""")
     first = table(("", "the base's tokens that are its first guess"), shares)
-    return f"## How often the base agrees\n\n{how}\n\n{first}\n\n{table(head, rows)}"
+    by_kind = acceptance_by_kind(evidence.measured("head-acceptance"))
+    return f"## How often the base agrees\n\n{how}\n\n{first}\n\n{table(head, rows)}\n\n{by_kind}"
+
+
+def acceptance_by_kind(report: Mapping[str, Any]) -> str:
+    """Where the first proposals are right, by kind of text (kinds_of_text.py)."""
+    kinds = report["kinds"]
+    n_positions = max(len(figures["shares"]) for figures in kinds.values())
+    rows = [
+        (
+            KINDS_OF_TEXT[kind],
+            f"{figures['n_places']:,}",
+            *(f"{share:.1%}" for share in figures["shares"]),
+            f"{sum(figures['shares']):.2f}",
+        )
+        for kind, figures in kinds.items()
+    ]
+    head = ("held-out", "places", "1 right", *(f"{n} right" for n in range(2, n_positions + 1)))
+    how = paragraph(f"""
+        By position and kind of text: of all places in the base's greedy continuations, the share
+        where the first proposals are right, up to that position. The last column is their sum, so
+        the proposals of {n_positions} that are taken at a place, on average. Measured on
+        {report["date"]}.""")
+    return f"{how}\n\n{table((*head, f'taken of {n_positions}'), rows)}"
 
 
 def share_with_error(figures: Mapping[str, Any]) -> str:

@@ -10,18 +10,23 @@ that the head does not know is never guessed.
     python -m training.measure.head_acceptance BASE HEAD --json FILE
 
 HEAD is the checkpoint of its run, or the folder that it was exported to. JSON: {"base", "head",
-"precision", "cpu_s", "figures": ACCEPTANCE}.
+"precision", "cpu_s", "figures": ACCEPTANCE, "date", "kinds": {KIND: BY_POSITION}}: figures are of
+code, kinds those of kinds_of_text.py, where a place behind the end of an answer does not count.
 """
 
 from __future__ import annotations
 
+import datetime
+import json
 import time
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
+from training.data.tokenizer import END_OF_TEXT_ID, TURN_END_ID
 from training.loop.checkpoint import load_weights
 from training.measure.acceptance import (
     CONTINUED_TOKENS,
@@ -32,6 +37,7 @@ from training.measure.acceptance import (
     report,
     summed,
 )
+from training.measure.kinds_of_text import prefixes_by_kind
 from training.measure.predictor import ModulePredictor, continued, open_predictor
 from training.models.config import read_note
 from training.models.head_config import HeadConfig
@@ -40,6 +46,19 @@ from training.models.head_model import Head, features_of
 # The head's logits of so many, at MAX_DRAFTED depths, of 2,048 tokens and 320 places each, take
 # 0.2 GB.
 PREFIXES_AT_ONCE = 10
+# Of a kind of text: later proposals are seldom made.
+POSITIONS = 4
+
+
+@dataclass(frozen=True)
+class ByPosition:
+    """How far proposals are right, over every place of the continuations of `n_prefixes`."""
+
+    n_prefixes: int
+    n_places: int
+    """Places with room for all proposals within what counts."""
+    shares: tuple[float, ...]
+    """Of these places, where the first proposal is right, the first two, and so on."""
 
 
 class HeadGuesses:
@@ -99,6 +118,29 @@ def right_in_a_row(agreed: Tensor) -> Tensor:
     return right
 
 
+def agreements(
+    head: HeadGuesses, prefixes: Tensor, n_tokens: int, max_drafted: int
+) -> tuple[Tensor, Tensor]:
+    """The base's continuation int64 [B, N] of `prefixes` [B, P], and bool [B, D, N]: where the
+    guess at depth d is it.
+
+    Raises ValueError when P is less than 2.
+    """
+    if prefixes.shape[1] < 2:
+        raise ValueError(
+            f"prefixes have {prefixes.shape[1]} tokens: a head needs the features of one and "
+            "another behind it, give at least 2"
+        )
+    continuations, found = [], []
+    for some in prefixes.split(PREFIXES_AT_ONCE):
+        following = continued(head.base, some, n_tokens)
+        ids = torch.cat((some, following), dim=1)
+        guesses = head.guesses(ids[:, :-1], max_drafted)[..., -n_tokens:]
+        continuations.append(following)
+        found.append(guesses == following[:, None])
+    return torch.cat(continuations), torch.cat(found)
+
+
 def head_acceptance(
     head: HeadGuesses,
     prefixes: Tensor,
@@ -109,20 +151,27 @@ def head_acceptance(
 
     Raises ValueError when max_drafted is more than n_tokens, or P less than 2.
     """
-    if prefixes.shape[1] < 2:
-        raise ValueError(
-            f"prefixes have {prefixes.shape[1]} tokens: a head needs the features of one and "
-            "another behind it, give at least 2"
-        )
-    found = []
-    for some in prefixes.split(PREFIXES_AT_ONCE):
-        following = continued(head.base, some, n_tokens)
-        ids = torch.cat((some, following), dim=1)
-        guesses = head.guesses(ids[:, :-1], max_drafted)[..., -n_tokens:]
-        found.append(guesses == following[:, None])
-    agreed = torch.cat(found)
+    _, agreed = agreements(head, prefixes, n_tokens, max_drafted)
     rows = right_in_a_row(agreed).tolist()
     return summed(agreed[:, 0], rows, prefixes.shape[1], max_drafted)
+
+
+def by_position(following: Tensor, agreed: Tensor) -> ByPosition:
+    """How far proposals are right in the continuations int64 [B, N], up to and with their ends.
+
+    agreed: bool [B, D, N]. Raises ValueError where no place has room for D proposals.
+    """
+    _, depths, n_tokens = agreed.shape
+    ends = (following == TURN_END_ID) | (following == END_OF_TEXT_ID)
+    # A place counts while no end is before the last proposal made there.
+    begun = F.pad(ends.cumsum(dim=1)[:, :-1], (1, 0))
+    room = torch.zeros_like(ends)
+    room[:, : n_tokens - depths + 1] = begun[:, depths - 1 :] == 0
+    if not (n_places := int(room.sum())):
+        raise ValueError(f"proposals are {depths}, and no continuation has as many: make fewer")
+    right = right_in_a_row(agreed)[room]
+    shares = tuple(float((right > depth).double().mean()) for depth in range(depths))
+    return ByPosition(len(following), n_places, shares)
 
 
 def main() -> None:
@@ -141,6 +190,16 @@ def main() -> None:
         base=arguments.base,
         head=arguments.head,
     )
+    kinds = {}
+    for kind, some in prefixes_by_kind(arguments.data, arguments.prefixes).items():
+        kinds[kind] = by_position(*agreements(head, some, CONTINUED_TOKENS, POSITIONS))
+        shares = ", ".join(f"{share:.1%}" for share in kinds[kind].shares)
+        print(f"{kind}: right up to each position {shares}")
+    if arguments.json is not None:
+        contents = json.loads(arguments.json.read_text())
+        contents["date"] = datetime.date.today().isoformat()
+        contents["kinds"] = {kind: asdict(figures) for kind, figures in kinds.items()}
+        arguments.json.write_text(json.dumps(contents, indent=1) + "\n")
 
 
 if __name__ == "__main__":
