@@ -45,42 +45,35 @@ class HeadObjective:
 
     def __init__(self, head: Head, base: LanguageModel, token_ids: list[int]) -> None:
         self.head, self.base = head, base.eval().requires_grad_(False)
-        known = set(token_ids)
-        others = [token for token in range(base.config.vocab_size) if token not in known]
-        # The tokens that are known come first, so that a slice of what the base says is of them.
-        self.n_known = len(token_ids)
-        self.output = base.model.embed_tokens.weight[token_ids + others]
+        self.token_ids = torch.tensor(token_ids)
+        self.known = torch.zeros(base.config.vocab_size, dtype=torch.bool)
+        self.known[self.token_ids] = True
 
     def __call__(self, ids: Tensor, targets: Tensor) -> Tensor:
         """Mean over depths of the cross-entropy over [B, T] positions. Targets below 0 mark what
         is only read."""
+        embedding = self.base.model.embed_tokens.weight
         with torch.no_grad():
             features, hidden = features_of(self.base, ids, self.head.config.feature_layers)
             # Entry i is of the features of i and the token i + 1, and guesses i + 2, which the
             # base says at i + 1.
-            said = F.linear(hidden[:, 1:-1], self.output)
-            best, best_other = (
-                part.amax(dim=-1) for part in said.split(self._split_sizes(), dim=-1)
-            )
-            counted = (best >= best_other) & (targets[:, 1:-1] >= 0)
-            teacher = said[..., : self.n_known].float().softmax(dim=-1)
-            embedded = self.base.model.embed_tokens(ids[:, 1:-1])
-        total = torch.zeros((), device=ids.device)
+            said = F.linear(hidden[:, 1:-1], embedding)
+            counted = self.known[said.argmax(dim=-1)] & (targets[:, 1:-1] >= 0)
+            teacher = said[..., self.token_ids].float().softmax(dim=-1)
+        embedded = F.embedding(ids[:, 1:-1], embedding)
+        total = torch.zeros(())
         weight = 1.0
         weights = 0.0
         for depth, logits in enumerate(self.head(embedded, features[:, :-2], DEPTHS)):
-            # The first `depth` entries have no features so far back. Written out and masked, as
-            # compiled this is one pass over the logits, where choosing places would be many.
-            guessed = logits[:, depth:].float()
-            agreed = (teacher[:, depth:] * guessed).sum(dim=-1)
-            losses = (guessed.logsumexp(dim=-1) - agreed) * counted[:, depth:]
-            total = total + weight * losses.mean()
+            # The first `depth` entries have no features so far back.
+            at = counted[:, depth:]
+            losses = F.cross_entropy(
+                logits[:, depth:][at].float(), teacher[:, depth:][at], reduction="sum"
+            )
+            total = total + weight * losses / at.numel()
             weights += weight
             weight *= DECAY
         return total / weights
-
-    def _split_sizes(self) -> list[int]:
-        return [self.n_known, len(self.output) - self.n_known]
 
 
 def export_head(checkpoint: Path, out: Path, dtype: torch.dtype = torch.bfloat16) -> int:
