@@ -132,10 +132,10 @@ def test_places_behind_an_end_do_not_count_by_position() -> None:
     found = head_acceptance.by_position(following, torch.stack((first, second), dim=1))
     # Places 0 and 1 of the first and 0 to 3 of the second have room. Only at place 1 of the second
     # is the first proposal wrong; both are right at places 0, and at place 3 of the second.
-    assert (found.n_prefixes, found.n_places) == (2, 6)
+    assert found is not None and (found.n_prefixes, found.n_places) == (2, 6)
     assert found.shares == pytest.approx((5 / 6, 3 / 6))
-    with pytest.raises(ValueError, match="make fewer"):
-        head_acceptance.by_position(torch.full((1, 5), TURN_END_ID), torch.ones(1, 2, 5).bool())
+    ended = torch.full((1, 5), TURN_END_ID)
+    assert head_acceptance.by_position(ended, torch.ones(1, 2, 5).bool()) is None
 
 
 def test_prefixes_of_answers_end_where_the_answer_begins() -> None:
@@ -147,8 +147,7 @@ def test_prefixes_of_answers_end_where_the_answer_begins() -> None:
     assert found.shape == (4, 12)
     assert all(line[-len(header) :] == header for line in found.tolist())
     assert len(kinds_of_text.before_answers(stream, tokenizer, 100, 12)) <= len(texts)
-    with pytest.raises(ValueError, match="give fewer"):
-        kinds_of_text.before_answers(stream, tokenizer, 4, len(stream))
+    assert kinds_of_text.before_answers(stream, tokenizer, 4, len(stream)).shape == (0, len(stream))
 
 
 def test_what_repeats_ends_with_its_beginning() -> None:
@@ -201,7 +200,7 @@ def test_the_report_has_the_documented_keys(
         assert set(report) == keys
         # No conversations and no documents but code were held out here.
         assert set(report["kinds"]) == {"code", "repetition"}
-        assert report["kinds"]["code"]["n_places"] <= 3 * 61
+        assert 0 < report["kinds"]["code"]["n_places"] <= 3 * 61
         assert report["head"] == str(head)
         figures.append(report["figures"])
     assert figures[0] == figures[1]

@@ -123,8 +123,11 @@ def head_acceptance(evidence: Evidence) -> str:
         from the head's own states, as it does when serving; a token that the head does not know is
         never right.""")
     first = table(("", "the base's tokens that are its first guess"), shares)
-    by_kind = acceptance_by_kind(evidence.measured("head-acceptance"))
-    return f"## How often the base agrees\n\n{how}\n\n{first}\n\n{table(head, rows)}\n\n{by_kind}"
+    told = [how, first, table(head, rows)]
+    report = evidence.measured("head-acceptance")
+    if report["kinds"]:
+        told.append(acceptance_by_kind(report))
+    return "\n\n".join(("## How often the base agrees", *told))
 
 
 def acceptance_by_kind(report: Mapping[str, Any]) -> str:

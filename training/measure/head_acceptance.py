@@ -156,10 +156,10 @@ def head_acceptance(
     return summed(agreed[:, 0], rows, prefixes.shape[1], max_drafted)
 
 
-def by_position(following: Tensor, agreed: Tensor) -> ByPosition:
+def by_position(following: Tensor, agreed: Tensor) -> ByPosition | None:
     """How far proposals are right in the continuations int64 [B, N], up to and with their ends.
 
-    agreed: bool [B, D, N]. Raises ValueError where no place has room for D proposals.
+    agreed: bool [B, D, N]. None where no place has room for D proposals.
     """
     _, depths, n_tokens = agreed.shape
     ends = (following == TURN_END_ID) | (following == END_OF_TEXT_ID)
@@ -168,7 +168,7 @@ def by_position(following: Tensor, agreed: Tensor) -> ByPosition:
     room = torch.zeros_like(ends)
     room[:, : n_tokens - depths + 1] = begun[:, depths - 1 :] == 0
     if not (n_places := int(room.sum())):
-        raise ValueError(f"proposals are {depths}, and no continuation has as many: make fewer")
+        return None
     right = right_in_a_row(agreed)[room]
     shares = tuple(float((right > depth).double().mean()) for depth in range(depths))
     return ByPosition(len(following), n_places, shares)
@@ -192,8 +192,11 @@ def main() -> None:
     )
     kinds = {}
     for kind, some in prefixes_by_kind(arguments.data, arguments.prefixes).items():
-        kinds[kind] = by_position(*agreements(head, some, CONTINUED_TOKENS, POSITIONS))
-        shares = ", ".join(f"{share:.1%}" for share in kinds[kind].shares)
+        figures = by_position(*agreements(head, some, CONTINUED_TOKENS, POSITIONS))
+        if figures is None:
+            continue
+        kinds[kind] = figures
+        shares = ", ".join(f"{share:.1%}" for share in figures.shares)
         print(f"{kind}: right up to each position {shares}")
     if arguments.json is not None:
         contents = json.loads(arguments.json.read_text())

@@ -36,7 +36,9 @@ def prefixes_by_kind(data: Path, n_prefixes: int) -> dict[str, Tensor]:
     if (data / "turns" / "heldout.jsonl").exists():
         conversations = read_conversations(data / "turns", "heldout")
         stream = pack(tokenizer, conversations, CONVERSATIONS_SEED)
-        found["answers"] = before_answers(stream.long(), tokenizer, n_prefixes, PREFIX_TOKENS)
+        answers = before_answers(stream.long(), tokenizer, n_prefixes, PREFIX_TOKENS)
+        if len(answers):
+            found["answers"] = answers
     if "code" in found:
         found["repetition"] = repeated(found["code"])
     if documents[False]:
@@ -47,15 +49,12 @@ def prefixes_by_kind(data: Path, n_prefixes: int) -> dict[str, Tensor]:
 def before_answers(stream: Tensor, tokenizer: Tokenizer, n_prefixes: int, n_tokens: int) -> Tensor:
     """int64 [n_prefixes or fewer, n_tokens] of `stream` [N], each up to the beginning of an answer.
 
-    The answers are at even distances over those with as much before them. Raises ValueError where
-    there is none.
+    The answers are at even distances over those with as much before them.
     """
     header = torch.tensor(tokenizer.encode(f"{TURN_START}assistant\n").ids)
     begins = (stream.unfold(0, len(header), 1) == header).all(dim=1).nonzero().flatten()
     begins = begins + len(header)
     begins = begins[begins >= n_tokens]
-    if not len(begins):
-        raise ValueError(f"n_tokens is {n_tokens}: no answer has as many before it, give fewer")
     count = min(n_prefixes, len(begins))
     chosen = begins[((torch.arange(count) + 0.5) * len(begins) / count).long()]
     return stream[chosen[:, None] - n_tokens + torch.arange(n_tokens)]
