@@ -1,12 +1,14 @@
 """Export a run: a Hugging Face folder of its weights, and a GGUF file of that folder.
 
-An adapter's run becomes a PEFT folder instead, and has no GGUF file.
+An adapter's run becomes a PEFT folder instead, and a head's one in the form of EAGLE's
+repositories, in bfloat16; they have no GGUF file.
 
     python -m training.export --run build/train/base --data build/train \\
         --out build/train/export/headrace-base --gguf build/train/export/headrace-base-q8_0.gguf
 
 What the checkpoint's note says of the model decides how it is written. Weights stay float32 in
-the folder of a model. Needs headrace itself, whose writer knows GGUF, and PyTorch for adapters.
+the folder of a model. Needs headrace itself, whose writer knows GGUF, and PyTorch for what is
+added to the base.
 """
 
 from __future__ import annotations
@@ -44,6 +46,8 @@ NOTE_METADATA_KEY = "headrace.training"
 END_IDS = [TURN_END_ID, END_OF_TEXT_ID]
 # What a request that names nothing gets: so small a model wanders at temperature 1.
 SAMPLING = {"do_sample": True, "temperature": 0.6, "top_p": 0.9}
+# What is added to the base, by the part of its run's note that says so.
+ADDED = {"lora": "an adapter", "head": "a head"}
 FIM_PAD_ID, REPOSITORY_NAME_ID, FILE_SEPARATOR_ID = 6, 7, 8
 
 
@@ -102,20 +106,31 @@ def write_gguf(folder: Path, out: Path, metadata: Mapping[str, Any], codec: str 
     return convert_to_gguf(folder, out, codec, metadata=metadata).nbytes
 
 
+def export_added(checkpoint: Path, out: Path, note: Mapping[str, Any]) -> int:
+    """Write the folder of an adapter or a head; return the bytes of its weights.
+
+    They alone need PyTorch here; and their modules use this one.
+    """
+    if "head" in note["model"]:
+        from training.head import export_head
+
+        return export_head(checkpoint, out)
+    from training.adapters import export_adapter
+
+    return export_adapter(checkpoint.parent, out)
+
+
 def export(run: Path, data: Path, out: Path, gguf: Path | None, name: str, purpose: str) -> None:
     """Write the run's folder `out`, and its GGUF file where one is named; say what was written.
 
-    Raises ValueError for the GGUF file of an adapter.
+    Raises ValueError for the GGUF file of an adapter or a head.
     """
     checkpoint = run / CHECKPOINT_NAME
     note = read_note(checkpoint)
-    if "lora" in note["model"]:
+    if added := next((what for key, what in ADDED.items() if key in note["model"]), ""):
         if gguf is not None:
-            raise ValueError(f"{run} is the run of an adapter: leave out --gguf")
-        # Only adapters need PyTorch here; and that module uses this one.
-        from training.adapters import export_adapter
-
-        print(f"{out}: {export_adapter(run, out):,} bytes")
+            raise ValueError(f"{run} is the run of {added}: leave out --gguf")
+        print(f"{out}: {export_added(checkpoint, out, note):,} bytes")
         return
     n_parameters = write_hugging_face(checkpoint, data / "tokenizer", out)
     print(f"{out}: {n_parameters:,} parameters")

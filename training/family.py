@@ -144,10 +144,10 @@ def report(stages: Sequence[Stage], times: Times, as_json: bool, commands: bool)
         print(json.dumps({"stages": entries, "total_seconds": total_s}, indent=1))
         return
     for entry in entries:
-        print(f"{entry['stage']:22} {entry['state']:9} {entry['seconds']:9.1f} s")
+        print(f"{entry['stage']:24} {entry['state']:9} {entry['seconds']:9.1f} s")
         for command in entry["commands"] if commands else ():
             print(f"    python -m training.{command}")
-    print(f"{'total':32} {total_s:9.1f} s")
+    print(f"{'total':34} {total_s:9.1f} s")
 
 
 def main() -> None:

@@ -13,17 +13,22 @@ from typing import Literal
 # Of the repository, and so of the weights; what the data asks for stands in PROVENANCE_FILE.
 LICENCE = "Apache-2.0"
 PROVENANCE_FILE = Path("models") / "PROVENANCE.md"
+FOLDER_FILES = {
+    "adapter": ("adapter_model.safetensors", "adapter_config.json"),
+    "head": ("model.safetensors", "config.json"),
+}
 
 
 @dataclass(frozen=True)
 class Member:
     """`run` is the folder of its run, `place` that of its files in the repository.
 
-    A "model" stands on its own; an "adapter" is added to the base. `purpose` is one sentence.
+    A "model" stands on its own; an "adapter" is added to the base, and so is a "head", which
+    guesses its next tokens. `purpose` is one sentence.
     """
 
     run: str
-    kind: Literal["model", "adapter"]
+    kind: Literal["model", "adapter", "head"]
     place: Path
     purpose: str
 
@@ -35,6 +40,11 @@ class Member:
     def gguf(self) -> Path:
         """The file of a model, in the repository."""
         return self.place / f"{self.name}-q8_0.gguf"
+
+    @property
+    def folder_files(self) -> tuple[str, ...]:
+        """Names in the folder that a member other than a model is used as, the weights first."""
+        return FOLDER_FILES.get(self.kind, ())
 
     @property
     def card(self) -> Path:
@@ -56,6 +66,13 @@ MEMBERS = {
             "model",
             Path("models/headrace-draft"),
             "Guesses what headrace-base is about to say, for speculative decoding.",
+        ),
+        Member(
+            "head",
+            "head",
+            Path("models/headrace-head"),
+            "An EAGLE-3 head of headrace-base: one layer that guesses the base's next tokens from "
+            "what the base has computed.",
         ),
         Member(
             "moe",

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from training.members import MEMBERS, Member
-from training.stages import ADAPTER_FILES, exported, exported_gguf
+from training.stages import exported, exported_gguf
 
 # The base is in every installation of headrace; the others in every clone of the repository.
-MAX_BASE_BYTES, MAX_OTHER_BYTES = 15_000_000, 30_000_000
+MAX_BASE_BYTES, MAX_HEAD_BYTES, MAX_OTHER_BYTES = 15_000_000, 6_000_000, 30_000_000
 
 
 def files_of(work: Path, root: Path, run: str, member: Member) -> dict[Path, Path]:
@@ -24,7 +24,7 @@ def files_of(work: Path, root: Path, run: str, member: Member) -> dict[Path, Pat
     if member.kind == "model":
         return {root / member.gguf: exported_gguf(work, run), **card}
     folder = exported(work, run)
-    return {**{root / member.place / name: folder / name for name in ADAPTER_FILES}, **card}
+    return {**{root / member.place / name: folder / name for name in member.folder_files}, **card}
 
 
 def checked(what: str, files: list[Path], limit_bytes: int) -> int:
@@ -55,9 +55,13 @@ def place(work: Path, root: Path, runs: Sequence[str] = tuple(MEMBERS)) -> None:
         run: list(of.values()) if run in runs else [path for path in of if path.exists()]
         for run, of in files.items()
     }
-    others = [path for run, paths in counted.items() if run != "base" for path in paths]
+    limits = {"base": MAX_BASE_BYTES, "head": MAX_HEAD_BYTES}
+    others = [path for run, paths in counted.items() if run not in limits for path in paths]
     sizes = {
-        "the base": checked("the base", counted["base"], MAX_BASE_BYTES),
+        **{
+            f"the {run}": checked(f"the {run}", counted[run], limit)
+            for run, limit in limits.items()
+        },
         "the others": checked("the others together", others, MAX_OTHER_BYTES),
     }
     for run in runs:

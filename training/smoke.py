@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from training.models.config import BASE, DRAFT
+from training.models.head_config import HEAD
 from training.models.moe_config import MOE
 from training.programs import RunProgram, run_forked
 from training.stages import Effort
@@ -66,6 +67,9 @@ SHAPE = {
 TOYS: dict[str, Any] = {
     "BASE": replace(BASE, intermediate_size=96, **SHAPE),
     "DRAFT": replace(DRAFT, intermediate_size=64, **(SHAPE | {"num_hidden_layers": 1})),
+    "HEAD": replace(
+        HEAD, feature_layers=(0, 1, 2), vocab_size=512, num_attention_heads=2, num_key_value_heads=1
+    ),
     "MOE": replace(MOE, intermediate_size=96, moe_intermediate_size=32, **SHAPE),
     "HELD_OUT_WINDOWS": 4,
     "COMPLETION_TOKENS": 24,

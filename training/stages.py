@@ -18,7 +18,6 @@ from training.members import MEMBERS, PROVENANCE_FILE
 from training.models.config import CHECKPOINT_NAME, read_note
 
 PACKAGES_FILE = Path(__file__).parent / "data" / "packages.txt"
-ADAPTER_FILES = ("adapter_model.safetensors", "adapter_config.json")
 ARCHITECTURES = {"base": "qwen3", "draft": "qwen3", "moe": "glm4_moe"}
 State = Literal["done", "missing", "begun", "outdated"]
 Command = tuple[str, ...]
@@ -153,6 +152,7 @@ def plan(work: Path, root: Path, effort: Effort = FULL) -> list[Stage]:
         ),
         trained("base", ("base",)),
         trained("draft", ("draft",), base),
+        trained("head", ("head",), base),
         trained("moe", ("moe",), base),
         trained("moe-control", ("moe", "--control"), base),
         *(
@@ -183,6 +183,8 @@ def _export(work: Path, name: str, checkpoint: Path, tokenizer: Path) -> Stage:
     places: Command = ("--run", str(work / name), "--data", str(work), "--out", str(folder))
     if MEMBERS[name].kind == "adapter":
         made: tuple[Path, ...] = (folder / "adapter_config.json",)
+    elif MEMBERS[name].kind == "head":
+        made = tuple(folder / file for file in reversed(MEMBERS[name].folder_files))
     else:
         made = (folder / "config.json", exported_gguf(work, name))
         places = (*places, "--gguf", str(exported_gguf(work, name)))
@@ -227,6 +229,12 @@ def measures(work: Path, effort: Effort) -> list[Stage]:
             Path(base),
             Path(draft),
         ),
+        measured(
+            "head-acceptance",
+            ("measure.head_acceptance", base, str(exported(work, "head")), *effort.acceptance),
+            Path(base),
+            *(exported(work, "head") / file for file in MEMBERS["head"].folder_files),
+        ),
         *(
             measured(
                 f"samples-{name}",
@@ -257,13 +265,14 @@ def _published(work: Path, root: Path) -> list[Stage]:
     provenance = work / "corpus" / "provenance.json"
     placed = [path for card in cards for path in card.made]
     for name, member in MEMBERS.items():
-        adapter = member.kind == "adapter"
         placed.append(
-            exported(work, name) / "adapter_config.json" if adapter else exported_gguf(work, name)
+            exported(work, name) / member.folder_files[-1]
+            if member.folder_files
+            else exported_gguf(work, name)
         )
     made = [root / member.card for member in MEMBERS.values()]
     made += [
-        root / member.gguf if member.kind == "model" else root / member.place / ADAPTER_FILES[0]
+        root / member.place / member.folder_files[0] if member.folder_files else root / member.gguf
         for member in MEMBERS.values()
     ]
     page = root / PROVENANCE_FILE

@@ -1,4 +1,5 @@
-"""headrace-draft beside headrace-base and headrace-moe: the same answers, in fewer steps."""
+"""headrace-draft beside headrace-base and headrace-moe, and headrace-head beside headrace-base: the
+same answers, in fewer steps."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from headrace.structured.grammar import Grammar
 from tests.engine.mock import real_ops
 from tests.models.shipped_moe import SHIPPED
 
-DRAFT = Path(__file__).resolve().parents[2] / "models/headrace-draft"
+MODELS = Path(__file__).resolve().parents[2] / "models"
+DRAFT, HEAD = MODELS / "headrace-draft", MODELS / "headrace-head"
 BEGINNINGS = (
     "import os\nimport sys\n\n\nclass Reader:\n    def __init__(self, path):\n",
     "def fibonacci(n):\n",
@@ -30,12 +32,15 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module", params=["base", "moe"])
+@pytest.fixture(scope="module", params=["base", "moe", "head"])
 def pair(request: pytest.FixtureRequest) -> Iterator[tuple[LLM, LLM]]:
-    """Without drafts, and with those of the model."""
+    """Without drafts, and with those of the draft or the head."""
+    guesser = HEAD if request.param == "head" else DRAFT
+    if not guesser.exists():
+        pytest.skip(f"{guesser.name} is not in models/: its run has not been placed")
     real_ops("cpu")
-    path = embedded_model() if request.param == "base" else SHIPPED
-    spec = json.dumps({"model": str(DRAFT), "num_speculative_tokens": 4, "adaptive": False})
+    path = SHIPPED if request.param == "moe" else embedded_model()
+    spec = json.dumps({"model": str(guesser), "num_speculative_tokens": 4, "adaptive": False})
     yield tuple(  # type: ignore[misc]
         LLM(str(path), num_gpu_blocks_override=512, speculative_config=value)
         for value in ("none", spec)

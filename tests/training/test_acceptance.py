@@ -98,7 +98,7 @@ def test_alpha_counts_the_bases_tokens() -> None:
 def test_drafting_stops_where_a_pass_no_longer_fits() -> None:
     line = [True, True, False, True, False, False, True]
     # Passes begin at 0 (two taken), 3 (one), 5 (none); at 6 two proposals would go past the end.
-    assert acceptance.drafted([line], 2) == acceptance.Drafting(2, 1.0, 3)
+    assert acceptance.drafted([acceptance.in_a_row(line)], 2) == acceptance.Drafting(2, 1.0, 3)
 
 
 def test_prefixes_are_spread_over_all_places() -> None:

@@ -16,6 +16,7 @@ from training.cards import schedule
 from training.cards.card import gather, render, renewed
 from training.members import MEMBERS
 from training.models.config import NOTE_KEY
+from training.models.head_config import HeadConfig
 from training.models.moe_config import MoEConfig
 from training.stages import exported, exported_gguf
 
@@ -31,10 +32,16 @@ FIGURES = {
     "top5": 0.7654,
 }
 MOE = MoEConfig(**{**asdict(SHAPE), "moe_intermediate_size": 32})
+HEAD = HeadConfig(feature_layers=(0, 1, 2), vocab_size=30)
 LORA = {"rank": 8, "alpha": 16, "targets": ["q_proj", "v_proj"]}
 SHAPES: dict[str, Any] = {
     "base": asdict(SHAPE),
     "draft": asdict(SHAPE),
+    "head": {
+        "base": asdict(SHAPE),
+        "head": {**asdict(HEAD), "feature_layers": list(HEAD.feature_layers)},
+        "token_ids": list(range(30)),
+    },
     "moe": asdict(MOE),
     "typed": {"base": asdict(SHAPE), "lora": LORA},
     "terse": {"base": asdict(SHAPE), "lora": LORA},
@@ -122,6 +129,24 @@ def measures() -> dict[str, Any]:
                 "drafting": [{"n_drafted": 4, "accepted": 1.75, "n_passes": 9}],
             }
         },
+        "head-acceptance": {
+            "figures": {
+                "n_prefixes": 150,
+                "prefix_tokens": 256,
+                "continued_tokens": 64,
+                "alpha": 0.7123,
+                "alpha_error": 0.0099,
+                "drafting": [
+                    {"n_drafted": 4, "accepted": 2.25, "n_passes": 9},
+                    {"n_drafted": 5, "accepted": 2.375, "n_passes": 8},
+                ],
+            },
+            "date": "2026-11-29",
+            "kinds": {
+                "code": {"n_prefixes": 9, "n_places": 5_432, "shares": [0.71, 0.5, 0.25]},
+                "answers": {"n_prefixes": 9, "n_places": 99, "shares": [0.8, 0.625, 0.5]},
+            },
+        },
         "adapters": {
             "heads": 60,
             "max_tokens": 160,
@@ -177,12 +202,13 @@ def work(tmp_path: Path) -> Path:
         path = tmp_path / run / "checkpoint.safetensors"
         save_file(weights, path, metadata={NOTE_KEY: json.dumps(note)})
         exported(tmp_path, run).mkdir()
-        adapter = member.kind == "adapter"
-        name = "adapter_model.safetensors" if adapter else "model.safetensors"
-        save_file(weights, exported(tmp_path, run) / name)
-        if adapter:
-            (exported(tmp_path, run) / "adapter_config.json").write_text("{}")
-        else:
+        if member.kind == "head":
+            weights = weights | {"d2t": np.zeros(9, np.int64), "t2d": np.zeros(9, np.bool_)}
+        weights_name, *others = member.folder_files or ("model.safetensors",)
+        save_file(weights, exported(tmp_path, run) / weights_name)
+        for name in others:
+            (exported(tmp_path, run) / name).write_text("{}")
+        if member.kind == "model":
             exported_gguf(tmp_path, run).write_bytes(b"x" * 1_111)
     return tmp_path
 
@@ -206,7 +232,7 @@ def test_every_card_says_what_every_card_must(run: str, work: Path) -> None:
         "PROVENANCE.md",
         "at most 2,048 tokens",
         "make models",
-        "took 297 minutes",  # an hour and a minute of times.json, and four runs' time in steps
+        "took 356 minutes",  # an hour and a minute of times.json, and five runs' time in steps
     ):
         assert text in " ".join(card.split()), text
     assert str(work) not in card
@@ -256,6 +282,41 @@ def test_other_models_stand_beside_the_base(work: Path) -> None:
     assert "trained on for the same tokens" not in alone and "was not made" in alone
     assert "8 of width 32, 2 used per token" in moe and "glm4_moe" in moe
     assert "## Samples" not in moe and "## Samples" not in draft
+
+
+def test_a_head_s_card_has_what_it_reads_and_how_often_it_is_right(work: Path) -> None:
+    card = render(gather("head", work))
+    words = " ".join(card.split())
+    assert "to agree with headrace-base, which stays as it is, by this project" in words
+    assert "| features | 192 numbers: the base's states behind 0, 1, 2 of its 2 layers |" in card
+    assert "| tokens it knows | 30 of 320, the commonest of the training text" in card
+    assert "| model.safetensors |" in card and "| config.json | 2 |" in card
+    assert "| headrace-head | 71.2% ± 1.0% |" in card
+    assert "| headrace-draft | 65.4% ± 1.1% |" in card
+    assert "| tokens per pass | with headrace-draft |" in card
+    assert "| 4 | 2.25 | 3.25 | 2.75 |" in card and "| 5 | 2.38 | 3.38 |  |" in card
+    assert "| held-out | places | 1 right | 2 right | 3 right | taken of 3 |" in card
+    assert "| code | 5,432 | 71.0% | 50.0% | 25.0% | 1.46 |" in card
+    assert "| answers to questions | 99 | 80.0% | 62.5% | 50.0% | 1.93 |" in card
+    assert "Measured on 2026-11-29." in words
+    assert "It never guesses 290 of the base's 320 tokens" in words
+    assert "What the base learnt from, and this from a part of it:" in card
+    assert "It writes plausible Python" not in card and "## How well it predicts" not in card
+    assert "](../../src/headrace/embedded/CARD.md)" in card
+    (work / "measures" / "acceptance.json").unlink()
+    alone = render(gather("head", work))
+    assert "headrace-draft" not in alone and "| 4 | 2.25 | 3.25 |\n" in alone
+    (work / "measures" / "head-acceptance.json").unlink()
+    with pytest.raises(KeyError, match="--only measure-head-acceptance writes it"):
+        render(gather("head", work))
+
+
+def test_a_run_of_short_windows_says_so() -> None:
+    short = {"length": 512, "long_length": 2048, "long_from": 2.0}
+    assert schedule.sequence_length(short) == "512"
+    assert schedule.sequence_length(short | {"long_from": 0.9}) == (
+        "512, from 90% of the budget on 2,048"
+    )
 
 
 def test_an_adapter_s_card_shows_what_it_changes(work: Path) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from headrace.weights.hugging_face.head_folder import open_head_folder
 from headrace.weights.open import open_checkpoint
 from tests.training.toy_training import SHAPE
 from training import place as placing
@@ -208,13 +209,11 @@ def write_exports(work: Path) -> None:
     (work / "cards").mkdir(parents=True)
     for run, member in MEMBERS.items():
         (work / "cards" / f"{member.name}.md").write_text(f"# {member.name}\n")
+        placing.exported(work, run).mkdir(parents=True)
         if member.kind == "model":
-            placing.exported_gguf(work, run).parent.mkdir(parents=True, exist_ok=True)
             placing.exported_gguf(work, run).write_bytes(b"GGUF")
-        else:
-            for name in placing.ADAPTER_FILES:
-                (placing.exported(work, run) / name).parent.mkdir(parents=True, exist_ok=True)
-                (placing.exported(work, run) / name).write_text(name)
+        for name in member.folder_files:
+            (placing.exported(work, run) / name).write_text(name)
 
 
 def test_members_are_placed_where_they_belong(tmp_path: Path) -> None:
@@ -227,6 +226,9 @@ def test_members_are_placed_where_they_belong(tmp_path: Path) -> None:
         "src/headrace/embedded/headrace-base-q8_0.gguf",
         "models/headrace-draft/CARD.md",
         "models/headrace-draft/headrace-draft-q8_0.gguf",
+        "models/headrace-head/CARD.md",
+        "models/headrace-head/config.json",
+        "models/headrace-head/model.safetensors",
         "models/headrace-moe/CARD.md",
         "models/headrace-moe/headrace-moe-q8_0.gguf",
         "models/headrace-typed/CARD.md",
@@ -254,15 +256,23 @@ def test_members_are_placed_one_by_one_and_counted_together(
         placing.place(work, root, ["typed"])
 
 
-@pytest.mark.parametrize(("run", "what"), [("base", "the base"), ("moe", "the others together")])
+@pytest.mark.parametrize(
+    ("run", "what"),
+    [("base", "the base"), ("head", "the head"), ("moe", "the others together")],
+)
 def test_what_is_too_large_is_not_placed(
     run: str, what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work, root = tmp_path / "work", tmp_path / "root"
     write_exports(work)
     monkeypatch.setattr(placing, "MAX_BASE_BYTES", 200)
+    monkeypatch.setattr(placing, "MAX_HEAD_BYTES", 200)
     monkeypatch.setattr(placing, "MAX_OTHER_BYTES", 300)
-    placing.exported_gguf(work, run).write_bytes(b"GGUF" * 100)
+    member = MEMBERS[run]
+    large = work / "export" / member.gguf.name
+    if member.folder_files:
+        large = placing.exported(work, run) / member.folder_files[0]
+    large.write_bytes(b"GGUF" * 100)
     with pytest.raises(ValueError, match=f"{what}: .* make the model smaller"):
         placing.place(work, root)
     assert not root.exists()
@@ -328,6 +338,8 @@ def test_the_whole_family_is_made_of_toys(tmp_path: Path) -> None:
         if member.kind == "model":
             checkpoint = open_checkpoint(root / member.gguf)
             assert set(checkpoint.eos_token_ids) == {0, 2}, run
+    head = open_head_folder(root / MEMBERS["head"].place)
+    assert head.config["draft_vocab_size"] == 512
     assert "starlette" in (root / "models" / "PROVENANCE.md").read_text()
     again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert again.returncode == 0 and "==" not in again.stderr

@@ -67,10 +67,11 @@ class Evidence:
 
 
 def count_parameters(weights: Path) -> int:
-    """Numbers in a safetensors file."""
+    """Numbers that were learnt in a safetensors file: tables of ids are none."""
     with safe_open(weights, framework="np") as file:
-        names = list(file.keys())
-        return sum(math.prod(file.get_slice(name).get_shape()) for name in names)
+        slices = [file.get_slice(name) for name in file.keys()]  # noqa: SIM118
+        learnt = [of for of in slices if of.get_dtype().startswith(("F", "BF"))]
+        return sum(math.prod(of.get_shape()) for of in learnt)
 
 
 def gather(run: str, work: Path) -> Evidence:
@@ -78,9 +79,9 @@ def gather(run: str, work: Path) -> Evidence:
     member, folder = MEMBERS[run], exported(work, run)
     weights = folder / "model.safetensors"
     files = [exported_gguf(work, run)]
-    if member.kind == "adapter":
-        weights = folder / "adapter_model.safetensors"
-        files = [weights, folder / "adapter_config.json"]
+    if member.folder_files:
+        files = [folder / name for name in member.folder_files]
+        weights = files[0]
     raw = (work / "corpus" / "provenance.json").read_bytes()
     with (work / "turns" / "train.jsonl").open() as lines:
         n_conversations = sum(1 for _ in lines)
@@ -114,6 +115,8 @@ def render(evidence: Evidence) -> str:
         parts_of_card.append(results.prediction(evidence))
     if member.run == "draft":
         parts_of_card.append(results.acceptance(evidence))
+    if member.kind == "head":
+        parts_of_card.append(results.head_acceptance(evidence))
     if member.run == "moe":
         parts_of_card.append(results.experts(evidence))
     if member.kind == "adapter":

@@ -26,6 +26,12 @@ STYLE_MEASURES = {
     "comments_per_100_code_lines": "comments per 100 lines of code",
     "words_per_comment": "words per comment",
 }
+KINDS_OF_TEXT = {
+    "code": "code",
+    "answers": "answers to questions",
+    "repetition": "code that repeats its beginning",
+    "text": "free text (descriptions of packages)",
+}
 # Pairs of texts of an adapter and its base, from the same head.
 SHOWN_PAIRS = 3
 
@@ -79,7 +85,6 @@ def with_error(value: float, error: float | None) -> str:
 def acceptance(evidence: Evidence) -> str:
     """How often the base takes what the draft proposes."""
     found = evidence.measured("acceptance")["figures"]
-    error = "" if found["alpha_error"] is None else f" ± {found['alpha_error']:.1%}"
     rows = [
         (one["n_drafted"], f"{one['accepted']:.2f}", f"{one['accepted'] + 1:.2f}")
         for one in found["drafting"]
@@ -87,9 +92,70 @@ def acceptance(evidence: Evidence) -> str:
     head = ("drafted per pass of the base", "taken", "tokens per pass")
     how = paragraph(f"""
         Both greedy, behind {found["n_prefixes"]} prefixes of {found["prefix_tokens"]} tokens of
-        held-out code, {found["continued_tokens"]} tokens each: {found["alpha"]:.1%}{error} of the
+        held-out code, {found["continued_tokens"]} tokens each: {share_with_error(found)} of the
         base's tokens are the draft's first guess.""")
     return f"## How often the base agrees\n\n{how}\n\n{table(head, rows)}"
+
+
+def head_acceptance(evidence: Evidence) -> str:
+    """How often the base takes what the head proposes, beside the draft where that was measured."""
+    found = evidence.measured("head-acceptance")["figures"]
+    beside = {"headrace-head": found}
+    if "acceptance" in evidence.measures:
+        beside["headrace-draft"] = evidence.measures["acceptance"]["figures"]
+    shares = [(name, share_with_error(figures)) for name, figures in beside.items()]
+    taken = {
+        name: {row["n_drafted"]: row["accepted"] for row in figures["drafting"]}
+        for name, figures in beside.items()
+    }
+    rows = []
+    for n_drafted, accepted in taken["headrace-head"].items():
+        row = [n_drafted, f"{accepted:.2f}", f"{accepted + 1:.2f}"]
+        if len(taken) > 1:
+            other = taken["headrace-draft"].get(n_drafted)
+            row.append("" if other is None else f"{other + 1:.2f}")
+        rows.append(row)
+    head = ["drafted per pass of the base", "taken", "tokens per pass"]
+    head += [f"with {name}" for name in beside if name != "headrace-head"]
+    how = paragraph(f"""
+        Both greedy, behind {found["n_prefixes"]} prefixes of {found["prefix_tokens"]} tokens of
+        held-out code, {found["continued_tokens"]} tokens each. A proposal behind others goes on
+        from the head's own states, as it does when serving; a token that the head does not know is
+        never right.""")
+    first = table(("", "the base's tokens that are its first guess"), shares)
+    told = [how, first, table(head, rows)]
+    report = evidence.measured("head-acceptance")
+    if report["kinds"]:
+        told.append(acceptance_by_kind(report))
+    return "\n\n".join(("## How often the base agrees", *told))
+
+
+def acceptance_by_kind(report: Mapping[str, Any]) -> str:
+    """Where the first proposals are right, by kind of text (kinds_of_text.py)."""
+    kinds = report["kinds"]
+    n_positions = max(len(figures["shares"]) for figures in kinds.values())
+    rows = [
+        (
+            KINDS_OF_TEXT[kind],
+            f"{figures['n_places']:,}",
+            *(f"{share:.1%}" for share in figures["shares"]),
+            f"{sum(figures['shares']):.2f}",
+        )
+        for kind, figures in kinds.items()
+    ]
+    head = ("held-out", "places", "1 right", *(f"{n} right" for n in range(2, n_positions + 1)))
+    how = paragraph(f"""
+        By position and kind of text: of all places in the base's greedy continuations, the share
+        where the first proposals are right, up to that position. The last column is their sum, so
+        the proposals of {n_positions} that are taken at a place, on average. Measured on
+        {report["date"]}.""")
+    return f"{how}\n\n{table((*head, f'taken of {n_positions}'), rows)}"
+
+
+def share_with_error(figures: Mapping[str, Any]) -> str:
+    """The share of first guesses that are right, and its standard error where there is one."""
+    error = "" if figures["alpha_error"] is None else f" ± {figures['alpha_error']:.1%}"
+    return f"{figures['alpha']:.1%}{error}"
 
 
 def experts(evidence: Evidence) -> str:

@@ -39,6 +39,8 @@ def training(evidence: Evidence) -> str:
 def sequence_length(settings: Mapping[str, Any]) -> str:
     """Of the beginning, and from where on another."""
     short, long, turn = settings["length"], settings["long_length"], settings["long_from"]
+    if turn >= 1.0:
+        return f"{short:,}"
     if turn <= 0.0 or short == long:
         return f"{long:,}"
     return f"{short:,}, from {turn:.0%} of the budget on {long:,}"

@@ -5,11 +5,13 @@ What was measured of it stands in results.py.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from training.cards.markdown import paragraph, table
 from training.data.provenance import by_licence, licence_table
-from training.members import LICENCE
+from training.members import LICENCE, MEMBERS
+from training.models.head_config import HeadConfig
 from training.models.moe_config import MoEConfig, config_of_shape, n_active_parameters
 
 if TYPE_CHECKING:
@@ -22,7 +24,9 @@ It exists to try, test and measure the engine with real weights; it is not a cod
 def introduction(evidence: Evidence) -> str:
     """What made it, and from what."""
     begun = "from nothing"
-    if evidence.member.run not in ("base", "draft"):
+    if evidence.member.kind == "head":
+        begun = "to agree with headrace-base, which stays as it is"
+    elif evidence.member.run not in ("base", "draft"):
         begun = "from the weights of headrace-base, which began from nothing"
     return paragraph(f"""
         {evidence.member.purpose} It was trained {begun}, by this project, with the programs in
@@ -46,6 +50,8 @@ def shape(evidence: Evidence) -> str:
             ("beside", ", ".join(lora["targets"])),
         ]
         return "## Shape\n\n" + table(("", ""), rows)
+    if "head" in model:
+        return "## Shape\n\n" + table(("", ""), shape_of_head(evidence))
     config = config_of_shape(model)
     rows = [
         ("architecture", str(config.to_hugging_face()["model_type"])),
@@ -70,6 +76,33 @@ def shape(evidence: Evidence) -> str:
     return "## Shape\n\n" + table(("", ""), rows)
 
 
+def shape_of_head(evidence: Evidence) -> list[tuple[str, str]]:
+    """Kind and sizes of a head, beside those of its base."""
+    base = evidence.note["model"]["base"]
+    head = HeadConfig.of_note(evidence.note["model"]["head"])
+    layers = ", ".join(str(layer) for layer in head.feature_layers)
+    width = len(head.feature_layers) * base["hidden_size"]
+    heads = f"{head.num_attention_heads}, {head.num_key_value_heads}, {base['head_dim']}"
+    return [
+        ("kind", "EAGLE-3 head of headrace-base, in the form of EAGLE's repositories, BF16"),
+        ("parameters", f"{evidence.n_parameters:,}"),
+        ("hidden, layers", f"{base['hidden_size']}, 1"),
+        (
+            "features",
+            f"{width:,} numbers: the base's states behind {layers} of its "
+            f"{base['num_hidden_layers']} layers",
+        ),
+        ("feed-forward", f"{head.intermediate_size}"),
+        ("query heads, KV heads, head width", heads),
+        (
+            "tokens it knows",
+            f"{head.vocab_size:,} of {base['vocab_size']:,}, the commonest of the "
+            "training text; it reads all, by the base's table",
+        ),
+        ("context", f"{base['max_position_embeddings']:,} tokens"),
+    ]
+
+
 def data(evidence: Evidence) -> str:
     """What the family learnt from."""
     train = [part for part in evidence.provenance if part.split == "train"]
@@ -77,7 +110,7 @@ def data(evidence: Evidence) -> str:
     n_bytes, n_held_out = (sum(part.n_bytes for part in of) for of in (train, held_out))
     names = ", ".join(f"{part.name} {part.version}" for part in held_out)
     begin = "What the base learnt from, and this from a part of it:"
-    whose = begin if "lora" in evidence.note["model"] else ""
+    whose = "" if evidence.member.kind == "model" else begin
     sources = paragraph(f"""
         {whose} {sum(part.n_files for part in train):,} files ({n_bytes:,} bytes) of {len(train)}
         packages, the Python standard library among them, each under a permissive licence of its
@@ -96,6 +129,8 @@ def data(evidence: Evidence) -> str:
 def limits(evidence: Evidence) -> str:
     """What not to use it for."""
     licences = ", ".join(row[0] for row in by_licence(evidence.provenance)[:4])
+    if evidence.member.kind == "head":
+        return f"## Limits\n\n{limits_of_head(evidence)}"
     context = config_of_shape(evidence.note["model"].get("base", evidence.note["model"]))
     text = paragraph(f"""
         It is tiny. It writes plausible Python that often does not run, invents names, forgets what
@@ -105,6 +140,21 @@ def limits(evidence: Evidence) -> str:
         training data, which are under their authors' licences ({licences} and others). It was not
         trained to be safe, truthful or helpful, and nothing it writes should be run unread.""")
     return f"## Limits\n\n{text}"
+
+
+def limits_of_head(evidence: Evidence) -> str:
+    """What a head is not for."""
+    head, base = (evidence.note["model"][name] for name in ("head", "base"))
+    unknown = base["vocab_size"] - head["vocab_size"]
+    card = os.path.relpath(MEMBERS["base"].card, evidence.member.place)
+    return paragraph(f"""
+        It writes nothing by itself, and changes nothing of what headrace-base writes: their limits
+        are those of the [base]({card}), which sees at most {base["max_position_embeddings"]:,}
+        tokens. It was made for that model alone: beside other weights of the same shape it loads,
+        and is seldom right. It never guesses {unknown:,} of the base's {base["vocab_size"]:,}
+        tokens. It learnt on Python, its documentation and short conversations about them, in
+        windows of {evidence.note["settings"]["length"]} tokens, and is right less often elsewhere.
+        """)
 
 
 def rebuild(evidence: Evidence) -> str:

@@ -1,4 +1,4 @@
-"""Muon for the matrices inside the layers, AdamW for everything else.
+"""Muon for the matrices inside the model, AdamW for everything else.
 
 Muon (K. Jordan and others, 2024) replaces the momentum of a matrix by the nearest matrix whose
 singular values are all about one, so that rare directions learn as fast as common ones. At this
@@ -87,9 +87,12 @@ def make_optimizers(
 ) -> list[torch.optim.Optimizer]:
     """The optimizers for `model`; each group remembers its peak as `peak_lr`."""
     trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-    # The thin factors of a LoRA adapter (lora.py) are not maps whose directions are to be evened.
+    # The thin factors of a LoRA adapter (lora.py) are not maps whose directions are to be evened;
+    # what a head makes of its features (head_model.py) is.
     of_muon = {
-        name for name, p in trained if p.dim() == 2 and ".layers." in name and ".lora_" not in name
+        name
+        for name, p in trained
+        if p.dim() == 2 and (".layers." in name or ".fc." in name) and ".lora_" not in name
     }
     inner = [p for name, p in trained if name in of_muon]
     other = [p for name, p in trained if name not in of_muon]

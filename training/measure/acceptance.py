@@ -93,19 +93,51 @@ def agreements(draft: Predictor, base: Predictor, prefixes: Tensor, n_tokens: in
     return torch.cat(found)
 
 
-def drafted(agreed: Sequence[Sequence[bool]], n_drafted: int) -> Drafting:
-    """Passes of drafting along each continuation, as many as fit whole."""
+def in_a_row(agreed: Sequence[bool]) -> list[int]:
+    """How many tokens agree from each place on before the first that does not."""
+    found = [0] * (len(agreed) + 1)
+    for place in reversed(range(len(agreed))):
+        found[place] = found[place + 1] + 1 if agreed[place] else 0
+    return found[:-1]
+
+
+def drafted(rows: Sequence[Sequence[int]], n_drafted: int) -> Drafting:
+    """Passes of drafting along each continuation, as many as fit whole.
+
+    A row of `rows` is one continuation: at each place, how many proposals made there are right
+    before the first that is not.
+    """
     accepted, n_passes = 0, 0
-    for line in agreed:
+    for right in rows:
         place = 0
-        while place + n_drafted <= len(line):
-            taken = 0
-            while taken < n_drafted and line[place + taken]:
-                taken += 1
+        while place + n_drafted <= len(right):
+            taken = min(right[place], n_drafted)
             accepted, n_passes = accepted + taken, n_passes + 1
             # The pass that refuses a proposal, or takes all of them, gives one token more.
             place += taken + 1
     return Drafting(n_drafted, accepted / n_passes, n_passes)
+
+
+def summed(
+    first: Tensor, rows: Sequence[Sequence[int]], prefix_tokens: int, max_drafted: int
+) -> Acceptance:
+    """The figures of `first` bool [B, N], where the first guess is the base's token, and `rows`,
+    as `drafted` takes them.
+
+    Raises ValueError when max_drafted is more than N.
+    """
+    n, n_tokens = first.shape
+    if max_drafted > n_tokens:
+        raise ValueError(f"max_drafted is {max_drafted}, n_tokens {n_tokens}: give at most that")
+    shares = first.double().mean(dim=1)
+    return Acceptance(
+        n_prefixes=n,
+        prefix_tokens=prefix_tokens,
+        continued_tokens=n_tokens,
+        alpha=float(shares.mean()),
+        alpha_error=float(shares.std()) / math.sqrt(n) if n > 1 else None,
+        drafting=tuple(drafted(rows, k) for k in range(1, max_drafted + 1)),
+    )
 
 
 def acceptance(
@@ -119,59 +151,74 @@ def acceptance(
 
     Raises ValueError when max_drafted is more than n_tokens.
     """
-    if max_drafted > n_tokens:
-        raise ValueError(f"max_drafted is {max_drafted}, n_tokens {n_tokens}: give at most that")
     agreed = agreements(draft, base, prefixes, n_tokens)
-    shares = agreed.double().mean(dim=1)
-    n = len(shares)
-    lines = agreed.tolist()
-    return Acceptance(
-        n_prefixes=n,
-        prefix_tokens=prefixes.shape[1],
-        continued_tokens=n_tokens,
-        alpha=float(shares.mean()),
-        alpha_error=float(shares.std()) / math.sqrt(n) if n > 1 else None,
-        drafting=tuple(drafted(lines, k) for k in range(1, max_drafted + 1)),
-    )
+    rows = [in_a_row(line) for line in agreed.tolist()]
+    return summed(agreed, rows, prefixes.shape[1], max_drafted)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Measure a draft against a base.")
+def arguments_of(guesser: str, description: str) -> argparse.ArgumentParser:
+    """The options of a measure of `guesser` ("draft") beside a base."""
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("base", type=Path, help="checkpoint file or Hugging Face folder")
-    parser.add_argument("draft", type=Path, help="the same of the draft")
+    parser.add_argument(guesser, type=Path, help=f"the same of the {guesser}")
     parser.add_argument("--data", type=Path, default=Path("build/train"))
     parser.add_argument("--json", type=Path, help="file to write")
     parser.add_argument("--prefixes", type=int, default=PREFIXES)
     parser.add_argument("--bfloat16", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--threads", type=int, default=1)
-    arguments = parser.parse_args()
+    return parser
+
+
+def held_out_prefixes(data: Path, n_prefixes: int) -> Tensor:
+    """int64 [n_prefixes, PREFIX_TOKENS] of the held-out Python files below `data`."""
+    tokenizer = Tokenizer.from_file(str(data / "tokenizer" / "tokenizer.json"))
+    documents = [
+        [END_OF_TEXT_ID, *tokenizer.encode(document.text).ids]
+        for document in read_held_out(data / "corpus")
+        if document.path.endswith(".py")
+    ]
+    return draw_prefixes(documents, n_prefixes, PREFIX_TOKENS)
+
+
+def report(
+    found: Acceptance, out: Path | None, cpu_s: float, precision: str, **models: Path
+) -> None:
+    """Print what was found and, where `out` is named, write it as JSON with the `models`."""
+    error = "" if found.alpha_error is None else f" ± {found.alpha_error:.1%}"
+    print(f"{found.n_prefixes} prefixes: alpha {found.alpha:.1%}{error}")
+    for drafting in found.drafting:
+        print(
+            f"{drafting.n_drafted} drafted: {drafting.accepted:.2f} accepted "
+            f"({drafting.n_passes} passes)"
+        )
+    if out is not None:
+        contents = {
+            **{name: str(path) for name, path in models.items()},
+            "precision": precision,
+            "cpu_s": cpu_s,
+            "figures": asdict(found),
+        }
+        out.write_text(json.dumps(contents, indent=1) + "\n")
+
+
+def main() -> None:
+    arguments = arguments_of("draft", "Measure a draft against a base.").parse_args()
     torch.set_num_threads(arguments.threads)
     base, draft = (
         open_predictor(path, bfloat16=arguments.bfloat16)
         for path in (arguments.base, arguments.draft)
     )
-    tokenizer = Tokenizer.from_file(str(arguments.data / "tokenizer" / "tokenizer.json"))
-    documents = [
-        [END_OF_TEXT_ID, *tokenizer.encode(document.text).ids]
-        for document in read_held_out(arguments.data / "corpus")
-        if document.path.endswith(".py")
-    ]
+    prefixes = held_out_prefixes(arguments.data, arguments.prefixes)
     started_s = time.process_time()
-    prefixes = draw_prefixes(documents, arguments.prefixes, PREFIX_TOKENS)
     found = acceptance(draft, base, prefixes)
-    error = "" if found.alpha_error is None else f" ± {found.alpha_error:.1%}"
-    print(f"{found.n_prefixes} prefixes: alpha {found.alpha:.1%}{error}")
-    for one in found.drafting:
-        print(f"{one.n_drafted} drafted: {one.accepted:.2f} accepted ({one.n_passes} passes)")
-    if arguments.json is not None:
-        report = {
-            "base": str(arguments.base),
-            "draft": str(arguments.draft),
-            "precision": "bfloat16, logits float32" if arguments.bfloat16 else "float32",
-            "cpu_s": time.process_time() - started_s,
-            "figures": asdict(found),
-        }
-        arguments.json.write_text(json.dumps(report, indent=1) + "\n")
+    report(
+        found,
+        arguments.json,
+        time.process_time() - started_s,
+        "bfloat16, logits float32" if arguments.bfloat16 else "float32",
+        base=arguments.base,
+        draft=arguments.draft,
+    )
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ class ModulePredictor:
         self.bfloat16 = bfloat16
 
     def logits(self, ids: Tensor) -> Tensor:
-        with self._precision():
+        with self.precision():
             hidden = self.model.model(ids)
         return self._output(hidden)
 
@@ -55,13 +55,14 @@ class ModulePredictor:
         caches: list[list[Tensor]] = [[] for _ in self.model.model.layers]
         ids, found = prefixes, []
         for _ in range(n_tokens):
-            with self._precision():
+            with self.precision():
                 hidden = self._next_hidden(ids, caches)
             ids = self._output(hidden[:, -1:]).argmax(dim=-1)
             found.append(ids)
         return torch.cat(found, dim=1)
 
-    def _precision(self) -> torch.autocast:
+    def precision(self) -> torch.autocast:
+        """What its layers are computed in."""
         return torch.autocast("cpu", dtype=torch.bfloat16, enabled=self.bfloat16)
 
     def _output(self, hidden: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ STRING_OR_COMMENT = re.compile(
     r"""|"(?:\\.|[^"\\\n])*"?|'(?:\\.|[^'\\\n])*'?|\#[^\n]*""",
     re.DOTALL,
 )
-HEAD = re.compile(
+FUNCTION_HEAD = re.compile(
     r"^[ \t]*(?:async[ \t]+)?def[ \t]+\w+[ \t]*(?:\[[^]\n]*\])?[ \t]*\(", re.MULTILINE
 )
 # What a body begins with when it begins with a docstring; comments may stand before it.
@@ -147,7 +147,7 @@ def count(text: str) -> Counts:
     """The counts of one text. A line of code is one with more on it than comments and strings."""
     code, comments = without_strings(text)
     functions = typed = parameters = annotated = returns = bodies = docstrings = 0
-    for match in HEAD.finditer(code):
+    for match in FUNCTION_HEAD.finditer(code):
         end = _head_end(code, match.end() - 1)
         node = None if end is None else _head_node(text[match.start() : end])
         if end is None or node is None:
