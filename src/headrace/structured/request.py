@@ -189,17 +189,18 @@ def _grammar(value: Any, param: str) -> Grammar:
     text = _string(value, param)
     if _LARK.search(text) and "::=" not in text:
         return _lark(checked_lark(text, param), param)
-    return _lark(lark_of(text, param), param)
+    return _gbnf(text, param)
 
 
 def _gbnf(value: Any, param: str) -> Grammar:
-    return _lark(lark_of(_string(value, param), param), param)
+    return _lark(lark_of(_string(value, param), param), param, start="root")
 
 
-def _lark(text: str, param: str) -> Grammar:
+def _lark(text: str, param: str, *, start: str = "start") -> Grammar:
+    """start: what the client calls the first rule."""
     grammar = Grammar("lark", text)
     LIMITS.check_size(grammar, param)
-    check_rules(text, param)
+    check_rules(text, param, start=start)
     return grammar
 
 

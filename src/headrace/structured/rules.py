@@ -26,14 +26,18 @@ _UNKNOWN = frozenset("&~:@%") | {"->"}
 _LITERAL_HERE = "\x00"
 
 
-def check_rules(lark: str, param: str) -> None:
-    """Raises RequestError naming a rule without a text, if an answer may come into one."""
+def check_rules(lark: str, param: str, *, start: str = "start") -> None:
+    """Raises RequestError naming a rule without a text, if an answer may come into one.
+
+    start: what the client calls the first rule.
+    """
     rules = _Rules(LITERAL.sub(_without_literal, lark))
     name = rules.without_text()
     if name is not None:
         raise RequestError(
-            f"{param}: no text belongs to the rule {shown(name)}, since each way to write it has "
-            "it within, or another such rule, without end; give it a way without, or omit it",
+            f"{param}: no text belongs to the rule {shown(start if name == 'start' else name)}, "
+            "since each way to write it has it within, or another such rule, without end; give it "
+            "a way without, or omit it",
             param=param,
             code=INVALID_GRAMMAR,
         )

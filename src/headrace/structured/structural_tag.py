@@ -142,7 +142,7 @@ class _Reading:
         _check_keys(part, {"type", "grammar"}, param)
         text = _text(part, "grammar", param)
         lark = lark_of(text, f"{param}.grammar")
-        check_rules(lark, f"{param}.grammar")
+        check_rules(lark, f"{param}.grammar", start="root")
         # What follows in rules that a client wrote is not written out: composition.UNFORCED.
         return _Part(self.rules.part(Grammar("lark", lark)), FREE)
 
