@@ -131,6 +131,29 @@ def test_a_prompt_is_read_only_where_that_pays() -> None:
         assert (machine.read.get(request, 0) > 0) == expected
 
 
+def test_a_try_that_takes_many_steps_comes_in_the_end() -> None:
+    """What it has to read of a prompt costs more than any credit held at first."""
+    machine = Machine(0.0, target=1.0, row=0.05, draft=0.15)
+    costs = StepCosts()
+    drafts = ModelDrafts(machine, costs, most=5)
+    row = request_of("long", 126)
+    for _ in range(200):  # of nothing that comes, so that none is chosen
+        short = request_of("short", 2)
+        drafts.begin_step()
+        found = drafts.guess(1, [DraftRoom(short, 5)], 1 << 20)
+        drafts.note(short, 2, [WRONG])
+        drafts.forget(short)
+        drafts.note_step(machine.step_s(1))
+        costs.note(1, 1, machine.step_s(1))
+    for _ in range(4000):
+        drafts.begin_step()
+        found = drafts.guess(1, [DraftRoom(row, 5)], 1 << 20)
+        if found:
+            break
+        drafts.note_step(machine.step_s(1))
+    assert drafts.is_try and len(found[row]) == 2
+
+
 def test_what_is_there_for_nothing_is_kept_where_it_promises_as_much() -> None:
     costs = StepCosts()
     for tokens in (2, 4, 8) * 9:

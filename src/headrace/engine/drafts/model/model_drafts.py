@@ -42,7 +42,8 @@ LEAST_GAIN = 1.03
 TRIES_SHARE = 0.005
 """Of the time of steps, what tries may take."""
 MOST_CREDIT = 1.5
-"""Steps whose time tries may take in the beginning, and are credited with at most."""
+"""Steps whose time tries may take in the beginning, and are credited with at most; where one try
+takes more, with that: it may have a prompt to read."""
 TRY_DRAFTS = 2
 """Of a try: what the first place says of the others is little."""
 TRY_LAG = 16
@@ -181,7 +182,7 @@ class ModelDrafts:
         self.is_try = False
         """Whether the drafts of the step that began are tried, and paid for by credit."""
         self._price_s = 0.0
-        """What a try was expected to take beyond a step without."""
+        """What the try that was looked at last is expected to take beyond a step without."""
         self.seconds = 0.0
         """That the passes of the step that began took."""
 
@@ -236,9 +237,9 @@ class ModelDrafts:
     def note_step(self, seconds: float, gained_s: float | None = None) -> None:
         """A step took so long, passes and all. gained_s: of a try, what it spared of the time that
         its tokens take without drafts, below 0 where it cost some; None where that is not known."""
-        most = MOST_CREDIT * seconds
         if self._credit_s is None:
-            self._credit_s = most
+            self._credit_s = MOST_CREDIT * seconds
+        most = max(MOST_CREDIT * seconds, self._price_s)
         if self.is_try:
             self._credit_s += -self._price_s if gained_s is None else gained_s
         self._credit_s = min(self._credit_s, most) + TRIES_SHARE * seconds
@@ -308,9 +309,9 @@ class ModelDrafts:
         lag = self._model.lag(each.request)
         price_s = count * self._pass_s(1) + lag * self._passes_per_token()
         price_s += self._costs.seconds(batch, batch + count) - self._costs.seconds(batch, batch)
+        self._price_s = price_s
         if self._credit_s is None or price_s > self._credit_s or count < 1:
             return []
-        self._price_s = price_s
         self.is_try = True
         self._num_tries += 1
         self._history(each.request).tried_at = self._num_tries
