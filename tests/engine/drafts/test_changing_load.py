@@ -120,5 +120,7 @@ def test_what_many_streams_cost_is_not_taken_for_what_drafts_of_one_do() -> None
     ],
 )
 def test_it_is_the_upper_envelope_of_off_and_fixed_choices(curve: Curve, chance: float) -> None:
-    # What is learned anew in each phase of 240 steps is within this.
-    assert min(shares(curve, chance, LOAD)) > 0.94
+    # What is learned anew in each phase of 240 steps is within this; in the first, which begins
+    # without knowing the machine, it is within 0.92.
+    first, *others = shares(curve, chance, LOAD)
+    assert first > 0.92 and min(others) > 0.94
