@@ -14,7 +14,8 @@ with few drafts, and where they come its next steps may have more. So over any s
     lost <= MOST + INCOME * steps
 
 and what may still be wrong is the time of a step without drafts, which is measured again and again
-(speculation.py). What a draft model tries is paid for otherwise (model/model_drafts.py).
+(speculation.py). What a draft model reads of prompts, and what it tries, is paid for otherwise
+(model/model_drafts.py).
 """
 
 from __future__ import annotations

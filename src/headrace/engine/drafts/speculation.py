@@ -167,7 +167,7 @@ class Speculation:
     ) -> None:
         """Take drafts of the model where they promise more than what is taken already. hopes: how
         many of that are expected to be right."""
-        if self._of_model is None:
+        if self._of_model is None or (self._adaptive and self._of_model.rests(batch)):
             return
         taken = self._taken
         wanted = [
@@ -210,6 +210,8 @@ class Speculation:
         # A step that was disturbed by something else took so long without its drafts too.
         usual_s = costs.seconds(batch, num_tokens) + drafting_s
         booked_s = min(seconds, MOST_OVERRUN * usual_s)
+        if model is not None:
+            booked_s -= model.reading_s
         gained, spent = self._num_given / batch, booked_s / plain_s - 1
         is_paid = model is not None and model.is_try
         self._account.note(gained, spent, is_paid=is_paid)

@@ -176,14 +176,22 @@ def test_steps_have_no_more_drafts_than_there_is_room_for() -> None:
     assert sum(map(len, drafts.guess(8, rows, 17).values())) in (8, 16)
 
 
-def test_costs_of_passes_are_those_of_the_next_smaller_size() -> None:
+def test_costs_of_passes_are_a_line_between_those_that_were_seen() -> None:
     costs = PassCosts()
     assert costs.seconds(1) == 0
     costs.note(4, 3.0)
-    costs.note(4, 1.0)  # the first is in cold caches
-    assert costs.seconds(1) == costs.seconds(4) == costs.seconds(7) == 1.0
-    assert costs.seconds(8) == pytest.approx(1.24)
+    costs.note(4, 1.18)  # the first is in cold caches
+    assert costs.seconds(1) == pytest.approx(1.0)
+    assert costs.seconds(8) == pytest.approx(1.42)
     for _ in range(40):
         costs.note(128, 5.0)
     costs.note(128, 500.0)
     assert 5.0 < costs.seconds(128) < 6.5
+    assert costs.seconds(66) == pytest.approx((1.18 + costs.seconds(128)) / 2)
+
+
+def test_the_first_pass_may_read_a_prompt() -> None:
+    """What a pass of one token takes is not taken for what a long one does."""
+    costs = PassCosts()
+    costs.note(128, 8.62)
+    assert costs.seconds(1) == pytest.approx(1.0)

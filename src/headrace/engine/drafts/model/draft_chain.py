@@ -28,7 +28,7 @@ import numpy as np
 
 from headrace.engine.drafts.heads.features import Features
 from headrace.engine.drafts.model.draft_cache import DraftCache, Twin
-from headrace.engine.drafts.model.model_drafts import Pass
+from headrace.engine.drafts.model.model_drafts import FEW_TOKENS, Pass
 from headrace.engine.grammars.constraint import Look
 from headrace.engine.kv.block_tables import BlockTables
 from headrace.engine.kv.copies import apart
@@ -44,10 +44,11 @@ from headrace.ops.kv import RaggedBatch
 CATCH_UP_TOKENS = 128
 """Tokens of all requests that the draft has not seen and computes in a step, beside those that came
 in the last ones."""
-FEW_TOKENS = 16
-"""What came in the last ones: so many are computed whatever others need."""
 MOST_DRAFTS = 64
 """Of a request, whatever the setting is."""
+
+WARM_UP_PASSES = 4
+"""The first brings weights into the caches; of the others one may be disturbed."""
 
 MAX_STEP_TOKENS = CATCH_UP_TOKENS + MOST_DRAFTS
 """Of a request, between two times that its blocks are covered."""
@@ -144,7 +145,7 @@ class DraftChain(ABC, Generic[Maker]):
         self.num_failed = 0
         """Passes that raised."""
         self.passes: list[Pass] = []
-        """Of the last call of `guess`."""
+        """Of the last call of `guess`; before the first, those of `warm_up`."""
 
     def guess(
         self, wanted: Sequence[tuple[Request, int]], most_read: int | None = None
@@ -179,16 +180,20 @@ class DraftChain(ABC, Generic[Maker]):
         self.cache.release(request, keep=request.finish_reason != "error")
 
     def warm_up(self, probe: Request) -> None:
-        """Compute one token before the first request does. probe: the request of one token that
-        its target just computed. Raises ConfigError where it gives no usable logits. Only while
-        there is no work."""
+        """Compute one token before the first request does, and time it. probe: the request of one
+        token that its target just computed. Raises ConfigError where it gives no usable logits.
+        Only while there is no work."""
         own = Request("warm-up", [0], 1, SamplingParams(temperature=0), max_len=2)
         own.slot = 0
         own.tables = [GroupTable([(0,) * group.num_tables]) for group in self.cache.kv.groups]
         twin = Twin(own, self.cache.skipped)
         twin.num_known = 1
         row = DraftRow(probe, twin, 1, 1)
-        (drawn,) = self._computed([row])
+        self.passes = []
+        for _ in range(WARM_UP_PASSES):
+            began_s = self._clock()
+            (drawn,) = self._computed([row])
+            self.passes.append(Pass(1, self._clock() - began_s))
         self._end([row])
         self.forget(probe)
         if drawn is None or drawn.error is not None:

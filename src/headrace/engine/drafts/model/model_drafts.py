@@ -18,12 +18,14 @@ request (r), of all of about its temperature (s). What is not known of a place y
 before it does.
 
 What the draft has not read of a request has to pay as well: it is read where what drafts are
-expected to spare of the request's tokens is more than that takes. What all this may lose where it
-is wrong is bounded by the account of gains (gain_account.py): no k is taken that would not be paid
-for if none of its drafts came. A draft that is not taken is tried again out of a credit of its own,
-TRIES_SHARE of the time of all steps, since texts and loads change; the tokens that a try spares are
-credited, so that tries follow each other where they succeed, and where they do not that share is
-all that is lost.
+expected to spare of the request's tokens is more than that takes. That is paid before anything is
+spared, and spared again only if the request is long enough, so that it has an account of its own:
+MOST_READING steps at most, to which comes what steps with drafts gain, and a request is read while
+that is above 0, by which it may fall below, and for a try while it stays above. What drafts may lose beside that is bounded by the
+account of gains (gain_account.py): no k is taken that would not be paid for if none of its drafts
+came. A draft that is not taken is tried again out of a credit, TRIES_SHARE of the time of all
+steps, since texts and loads change; the tokens that a try spares are credited, so that tries follow
+each other where they succeed, and where they do not that share is all that is lost.
 """
 
 from __future__ import annotations
@@ -44,6 +46,11 @@ TRIES_SHARE = 0.005
 MOST_CREDIT = 1.5
 """Steps whose time tries may take in the beginning, and are credited with at most; where one try
 takes more, with that: it may have a prompt to read."""
+MOST_READING = 8.0
+"""Steps whose time may be spent on reading before drafts have gained anything: some 400 tokens of a
+prompt where a draft's pass is a quarter of its target's step."""
+FEW_TOKENS = 16
+"""Of a request, that came in the last steps: the draft computes so many whatever others need."""
 TRY_DRAFTS = 2
 """Of a try: what the first place says of the others is little."""
 TRY_LAG = 16
@@ -53,6 +60,9 @@ EXPECTED_TOKENS = 128
 FIRST_PLAIN_STEPS = 3
 """Steps of an engine without drafts, with which others are compared."""
 
+MOST_REST_STEPS = 16
+"""Steps for which nothing is looked for where nothing has paid, at most, each time for longer: to
+look takes a tenth of a small model's step."""
 DECIDED_STEPS = 4
 """For which a choice stands while the same requests decode: it costs as much as a pass of a small
 model."""
@@ -173,6 +183,10 @@ class ModelDrafts:
         """Of those that have drafts."""
         self._steps_left = 0
         """For which it stands."""
+        self._rest_steps, self._next_rest = 0, 1
+        """Steps for which nothing is looked for: those of this rest that are left, and the next
+        one's."""
+        self._resting_batch = 0
         self._num_choices = 0
         self._at_risk_s = 0.0
         """What a step of that choice loses where no draft comes."""
@@ -185,10 +199,28 @@ class ModelDrafts:
         """What the try that was looked at last is expected to take beyond a step without."""
         self.seconds = 0.0
         """That the passes of the step that began took."""
+        self.reading_s = 0.0
+        """As far as they read what came before the last steps."""
+        self._reading_steps = MOST_READING
+        """What reading may take, in steps without drafts."""
+        self._step_s = 0.0
+        """Of such a step, when drafts were last looked for."""
 
     def begin_step(self) -> None:
         """A step begins: it may have no passes, whatever the last one had."""
-        self.seconds, self.is_try = 0.0, False
+        self.seconds = self.reading_s = 0.0
+        self.is_try = False
+
+    def rests(self, batch: int) -> bool:
+        """Whether this step is one of those for which nothing is looked for, as nothing has paid;
+        to be asked once a step, in which so many requests decode. Of other numbers of requests
+        nothing is known, so that they end the rest."""
+        if batch != self._resting_batch:
+            self._resting_batch, self._rest_steps, self._next_rest = batch, 0, 1
+        if not self._rest_steps:
+            return False
+        self._rest_steps -= 1
+        return True
 
     def guess(self, batch: int, wanted: Sequence[DraftRoom], most: int) -> dict[Request, list[int]]:
         """Drafts of those requests for which they pay, in a step in which `batch` decode, and that
@@ -207,7 +239,7 @@ class ModelDrafts:
             self._decided = decided
             self._choices = self._chosen(batch, wanted, most)
         self._steps_left -= 1
-        step_s = self._costs.seconds(batch, batch)
+        step_s = self._step_s = self._costs.seconds(batch, batch)
         if self._at_risk_s > step_s * self._account.steps:
             self._choices, self._steps_left = {}, 0
         chosen = [
@@ -216,7 +248,10 @@ class ModelDrafts:
             if (choice := self._choices.get(each.request)) is not None and each.hope < choice.hope
         ] or self._tried(batch, wanted, most)
         if not chosen:
+            self._rest_steps = self._next_rest
+            self._next_rest = min(2 * self._next_rest, MOST_REST_STEPS)
             return {}
+        self._next_rest = 1
         return self._drafts(chosen, self._tokens_within(step_s))
 
     def note(self, request: Request, num_before: int, token_ids: Sequence[int]) -> None:
@@ -235,8 +270,13 @@ class ModelDrafts:
                 return
 
     def note_step(self, seconds: float, gained_s: float | None = None) -> None:
-        """A step took so long, passes and all. gained_s: of a try, what it spared of the time that
-        its tokens take without drafts, below 0 where it cost some; None where that is not known."""
+        """A step took so long, passes and all. gained_s: what its drafts spared of the time that
+        its tokens take without, below 0 where they cost some, and beside what was read; None where
+        that is not known, or there were none."""
+        if self._step_s:
+            more_s = max(gained_s or 0.0, 0.0) - self.reading_s
+            self._reading_steps += more_s / self._step_s
+            self._reading_steps = min(self._reading_steps, MOST_READING)
         if self._credit_s is None:
             self._credit_s = MOST_CREDIT * seconds
         most = max(MOST_CREDIT * seconds, self._price_s)
@@ -292,12 +332,14 @@ class ModelDrafts:
         # Of each token, what is spared of the time that it takes without.
         spared_s = (1.0 / plain - 1.0 / best) * batch
         read_s = self._passes_per_token()
+        may_read = self._reading_steps > 0
         return {
             request: choice
             for request, choice in chosen.items()
-            if self._model.lag(request) <= 2 + choice.num_drafts
-            or self._model.lag(request) * read_s
-            < spared_s * min(EXPECTED_TOKENS, request.max_len - len(request.token_ids))
+            if (lag := self._model.lag(request)) <= FEW_TOKENS
+            or (may_read
+            and lag * read_s
+            < spared_s * min(EXPECTED_TOKENS, request.max_len - len(request.token_ids)))
         }
 
     def _tried(
@@ -307,7 +349,10 @@ class ModelDrafts:
         each = min(wanted, key=self._try_order)
         count = min(TRY_DRAFTS, each.room, self._most, most)
         lag = self._model.lag(each.request)
-        price_s = count * self._pass_s(1) + lag * self._passes_per_token()
+        price_s = count * self._pass_s(1)
+        reading_s = lag * self._passes_per_token()
+        if reading_s > self._step_s * self._reading_steps:
+            price_s += reading_s
         price_s += self._costs.seconds(batch, batch + count) - self._costs.seconds(batch, batch)
         self._price_s = price_s
         if self._credit_s is None or price_s > self._credit_s or count < 1:
@@ -324,10 +369,19 @@ class ModelDrafts:
     def _drafts(
         self, chosen: Sequence[tuple[Request, int]], most_read: int | None = None
     ) -> dict[Request, list[int]]:
+        reads = sum(lag > FEW_TOKENS for request, _ in chosen if (lag := self._model.lag(request)))
+        if not self._passes.num_seen:
+            for each in self._model.passes:  # before the first guess, those of its warm-up
+                self._passes.note(each.num_tokens, each.seconds)
         found = self._model.guess(chosen, most_read)
-        for each in self._model.passes:
+        passes = self._model.passes
+        for each in passes:
             self._passes.note(each.num_tokens, each.seconds)
             self.seconds += each.seconds
+        if reads and passes:
+            # As if those that are read had been at hand.
+            usual_s = self._pass_s(len(chosen)) if found else 0.0
+            self.reading_s = max(0.0, passes[0].seconds - usual_s)
         for request, drafts in found.items():
             history = self._history(request)
             history.start, history.drafts = len(request.token_ids), drafts

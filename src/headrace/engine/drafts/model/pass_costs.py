@@ -1,8 +1,8 @@
 """What a pass of a draft model of so many tokens takes, learned from the passes themselves.
 
-Sizes are told apart by powers of two. Of one that was not seen, a pass takes what the next smaller
-one does and SLOPE of it for each token more, which is low, so that it is tried; with none smaller,
-what the next larger one does.
+Sizes are told apart by powers of two. Between two that were seen the time is a line over the tokens
+that their passes had; beyond the largest, and before the smallest, each token takes SLOPE of a pass
+of one, which is low, so that a size is tried.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ class PassCosts:
     """Seconds by the tokens of a pass."""
 
     def __init__(self) -> None:
+        self._tokens = [0.0] * _SIZES
+        """Of a pass of each size, on average."""
         self._seconds = [0.0] * _SIZES
         self._visits = [0] * _SIZES
         self.num_seen = 0
@@ -30,20 +32,32 @@ class PassCosts:
         known, visits = self._seconds[at], self._visits[at]
         if visits == 2:
             # The first of a size brings what it works on into the caches.
-            self._seconds[at] = min(known, seconds)
+            if seconds < known:
+                self._seconds[at], self._tokens[at] = seconds, num_tokens
             return
         rate = max(_RATE, 1 / visits)
         if rate < 1:
             seconds = min(seconds, _MOST_SURPRISE * known)
         self._seconds[at] = known + rate * (seconds - known)
+        self._tokens[at] += rate * (num_tokens - self._tokens[at])
 
     def seconds(self, num_tokens: int) -> float:
         """Of a pass of so many tokens; 0 before the first pass."""
         if not self.num_seen:
             return 0.0
         at = min(num_tokens.bit_length() - 1, _SIZES - 1)
-        smaller = next((size for size in range(at, -1, -1) if self._visits[size]), None)
-        if smaller is None:
-            return next(known for known in self._seconds if known)
-        more = 0 if smaller == at else num_tokens - (1 << smaller)
-        return self._seconds[smaller] * (1 + SLOPE * more)
+        if self._visits[at] and num_tokens < 1 << _SIZES:
+            return self._seconds[at] * _begin(num_tokens) / _begin(self._tokens[at])
+        below = next((size for size in range(at, -1, -1) if self._visits[size]), None)
+        above = next((size for size in range(at + 1, _SIZES) if self._visits[size]), None)
+        if below is None or above is None:
+            (near,) = {below, above} - {None}
+            assert near is not None  # some size was seen
+            return self._seconds[near] * _begin(num_tokens) / _begin(self._tokens[near])
+        low, high = self._tokens[below], self._tokens[above]
+        share = (num_tokens - low) / (high - low)
+        return self._seconds[below] + share * (self._seconds[above] - self._seconds[below])
+
+
+def _begin(tokens: float) -> float:
+    return 1.0 + SLOPE * (tokens - 1.0)
