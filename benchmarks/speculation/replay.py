@@ -26,8 +26,8 @@ from typing import Any, NamedTuple, cast
 
 from benchmarks.markdown import surroundings, table
 from benchmarks.speculation.recording import Recording, read_recording, record
-from headrace.engine.drafts.model.draft_chain import CATCH_UP_TOKENS, FEW_TOKENS, DraftChain
-from headrace.engine.drafts.model.model_drafts import Pass
+from headrace.engine.drafts.passes.draft_chain import CATCH_UP_TOKENS, FEW_TOKENS, DraftChain
+from headrace.engine.drafts.passes.model_drafts import Pass
 from headrace.engine.drafts.source import MOST_MATCH, Guess
 from headrace.engine.drafts.speculation import Speculation
 from headrace.engine.params import SamplingParams

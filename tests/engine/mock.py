@@ -20,8 +20,8 @@ import pytest
 from headrace.config.settings import EngineConfig
 from headrace.engine.core import EngineCore
 from headrace.engine.drafts.heads.head_drafts import HeadDrafts
-from headrace.engine.drafts.model.draft_chain import DraftChain
 from headrace.engine.drafts.model.draft_model import DraftModel
+from headrace.engine.drafts.passes.draft_chain import DraftChain
 from headrace.engine.drafts.proposer import Proposer
 from headrace.engine.memory.kv_memory import plan_kv_cache
 from headrace.engine.messages import Output, Submit, TokenLogprob

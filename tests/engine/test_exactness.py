@@ -21,8 +21,8 @@ import pytest
 from headrace.config.settings import EngineConfig
 from headrace.engine.core import EngineCore
 from headrace.engine.drafts.heads.head_drafts import HeadDrafts
-from headrace.engine.drafts.model.draft_chain import DraftChain
 from headrace.engine.drafts.model.draft_model import DraftModel
+from headrace.engine.drafts.passes.draft_chain import DraftChain
 from headrace.engine.drafts.proposer import Proposal, Proposer
 from headrace.engine.memory.kv_memory import kinds_of, plan_kv_cache
 from headrace.engine.messages import Submit, TokenLogprob

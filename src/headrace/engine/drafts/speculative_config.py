@@ -19,7 +19,7 @@ from msgspec import Meta
 from headrace.config.load import nearest
 from headrace.engine.drafts.lookup.past_answers import PastAnswers
 from headrace.engine.drafts.lookup.prompt_lookup import PromptLookup
-from headrace.engine.drafts.model.draft_chain import DraftChain
+from headrace.engine.drafts.passes.draft_chain import DraftChain
 from headrace.engine.drafts.source import DraftSource
 from headrace.engine.drafts.speculation import Speculation
 from headrace.errors import ConfigError, shown

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from headrace.engine.core import EngineCore
-from headrace.engine.drafts.heads.features import KEPT_BYTES, KEPT_TOKENS, Features
 from headrace.engine.drafts.heads.head_drafts import HeadDrafts
+from headrace.engine.drafts.passes.features import KEPT_BYTES, KEPT_TOKENS, Features
 from headrace.engine.messages import Submit
 from headrace.engine.params import SamplingParams
 from headrace.engine.request import Request

@@ -15,9 +15,9 @@ from typing import Protocol
 
 import numpy as np
 
-from headrace.engine.drafts.heads.features import Features
-from headrace.engine.drafts.model.draft_cache import DraftCache
-from headrace.engine.drafts.model.draft_chain import DraftChain, DraftMaker, DraftRow
+from headrace.engine.drafts.passes.draft_cache import DraftCache
+from headrace.engine.drafts.passes.draft_chain import DraftChain, DraftMaker, DraftRow
+from headrace.engine.drafts.passes.features import Features
 from headrace.engine.kv.kv_cache import KVCache
 from headrace.engine.memory.kv_memory import CachePlan
 from headrace.engine.request import Request
@@ -57,6 +57,7 @@ class HeadDrafts(DraftChain[Head]):
         plan: CachePlan,
         *,
         num_tokens: int,
+        vocab_size: int | None = None,
         prefix_caching: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -71,6 +72,7 @@ class HeadDrafts(DraftChain[Head]):
             ops,
             plan,
             num_tokens=num_tokens,
+            vocab_size=vocab_size,
             prefix_caching=prefix_caching,
             clock=clock,
         )

@@ -33,7 +33,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from headrace.engine.drafts.gain_account import GainAccount
-from headrace.engine.drafts.model.pass_costs import PassCosts
+from headrace.engine.drafts.passes.pass_costs import PassCosts
 from headrace.engine.drafts.step_costs import StepCosts
 from headrace.engine.request import Request
 

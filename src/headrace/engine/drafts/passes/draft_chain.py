@@ -26,9 +26,9 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 import numpy as np
 
-from headrace.engine.drafts.heads.features import Features
-from headrace.engine.drafts.model.draft_cache import DraftCache, Twin
-from headrace.engine.drafts.model.model_drafts import Pass
+from headrace.engine.drafts.passes.draft_cache import DraftCache, Twin
+from headrace.engine.drafts.passes.features import Features
+from headrace.engine.drafts.passes.model_drafts import Pass
 from headrace.engine.grammars.constraint import Look
 from headrace.engine.kv.block_tables import BlockTables
 from headrace.engine.kv.copies import apart

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from headrace.engine.drafts.model.model_drafts import DraftRoom, ModelDrafts, Pass
-from headrace.engine.drafts.model.pass_costs import PassCosts
+from headrace.engine.drafts.passes.model_drafts import DraftRoom, ModelDrafts, Pass
+from headrace.engine.drafts.passes.pass_costs import PassCosts
 from headrace.engine.drafts.step_costs import StepCosts
 from headrace.engine.params import SamplingParams
 from headrace.engine.request import Request
