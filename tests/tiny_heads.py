@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +20,45 @@ from headrace.weights.tensors.tensor import Tensor
 from tests.tiny import tiny_checkpoint, tiny_config, to_tensor
 from tests.tiny_families import tiny_family
 
-JOINED = {"enorm": 1, "hnorm": 1, "shared_head.norm": 1, "eh_proj": 2}
-MIMO = {"token_layernorm": 1, "hidden_layernorm": 1, "final_layernorm": 1, "input_proj": 2}
-"""What a layer for further tokens has beside those of the model: norms, and what joins."""
+
+class Around(NamedTuple):
+    """What a layer for further tokens has beside one of the model, and where it is."""
+
+    norms: tuple[str, ...] = ("enorm", "hnorm", "shared_head.norm")
+    join: str = "eh_proj"
+    place: str = "model.layers.{behind}."
+    apart: bool = False
+    """Whether norms and join are `model.NAME.{index}`."""
+    head: str | None = None
+    like: int = -1
+    """The layer of the model that it is like."""
+    renamed: tuple[tuple[str, str], ...] = ()
+    config: Mapping[str, Any] = {}
+    """Of the model, so that it has such layers."""
+
+
+AROUND: Mapping[str, Around] = {
+    "mimo": Around(
+        ("token_layernorm", "hidden_layernorm", "final_layernorm"), "input_proj",
+        "model.mtp_layers.{index}.",
+    ),
+    "mimo_v2_flash": Around(
+        ("enorm", "hnorm", "final_layernorm"), place="model.mtp.layers.{index}.",
+        renamed=(("post_attention_layernorm", "pre_mlp_layernorm"),),
+        config={"mlp_layer_types": ["dense", "sparse", "dense"]},
+    ),
+    "step3p7": Around(
+        ("enorm", "hnorm", "transformer.shared_head.norm"), like=0,
+        head="transformer.shared_head.output",
+        config={"num_nextn_predict_layers": 3, "swiglu_limits": [0.0, 1.0, 1.5, 0.0, 0.0, 0.0],
+                "swiglu_limits_shared": [1.0, 0.0, 1.5, 0.0, 0.5, 0.25]},
+    ),
+    "ernie4_5_moe": Around(
+        ("mtp_emb_norm", "mtp_hidden_norm"), "mtp_linear_proj", "model.mtp_block.{index}.",
+        apart=True, like=0,
+    ),
+}  # fmt: skip
+"""Of families whose layers are not like DeepSeek-V3's."""
 
 
 def drawn(name: str, shape: tuple[int, ...], seed: int = 0) -> npt.NDArray[np.float32]:
@@ -32,26 +69,41 @@ def drawn(name: str, shape: tuple[int, ...], seed: int = 0) -> npt.NDArray[np.fl
     return (values * (3.0 / shape[-1]) ** 0.5).astype(np.float32)
 
 
-def mtp_checkpoint(family: str = "mimo", codec: str = "F32", **shape: Any) -> Checkpoint:
-    """A tiny model with one layer for further tokens, named as its folders name it."""
-    checkpoint = tiny_checkpoint(family, codec, num_nextn_predict_layers=1, **shape)
+def mtp_checkpoint(
+    family: str = "mimo", codec: str = "F32", *, count: int = 1, **shape: Any
+) -> Checkpoint:
+    """A tiny model with so many layers for further tokens, named as its folders name them."""
+    around = AROUND.get(family, Around())
+    stated = {"num_nextn_predict_layers": count, **around.config, **shape}
+    if family == "mimo_v2_flash":
+        del stated["num_nextn_predict_layers"]  # which its configs do not say
+    checkpoint = tiny_checkpoint(family, codec, **stated)
     config = checkpoint.config
     layers, hidden = config["num_hidden_layers"], config["hidden_size"]
-    stated = {key: value for key, value in shape.items() if key != "logit_scale"}
-    deeper = tiny_family(family).shapes(
-        {**tiny_config(family, **stated), "num_hidden_layers": layers + 1}
-    )
-    own = f"model.layers.{layers}."
-    place = "model.mtp_layers.0." if family == "mimo" else own
-    shapes = {
-        place + name.removeprefix(own): shape
-        for name, shape in deeper.items()
-        if name.startswith(own)
+    own = {key: value for key, value in stated.items() if key != "logit_scale"}
+    at = f"model.layers.{around.like % layers}."
+    alike = {
+        name.removeprefix(at): shape
+        for name, shape in tiny_family(family).shapes(tiny_config(family, **own)).items()
+        if name.startswith(at)
     }
-    for name, rank in (MIMO if family == "mimo" else JOINED).items():
-        shapes[f"{place}{name}.weight"] = (
-            (hidden, 2 * hidden)[2 - rank :] if rank == 2 else (hidden,)
-        )
+    shapes: dict[str, tuple[int, ...]] = {}
+    for index in range(count):
+        place = around.place.format(index=index, behind=layers + index)
+        for name, shape in alike.items():
+            for before, after in around.renamed:
+                name = name.replace(before, after)
+            shapes[place + name] = shape
+        more = {f"{name}.weight": (hidden,) for name in around.norms}
+        more[f"{around.join}.weight"] = (hidden, 2 * hidden)
+        if around.apart:
+            for name, shape in more.items():
+                module, _, kind = name.rpartition(".")
+                shapes[f"model.{module}.{index}.{kind}"] = shape
+            continue
+        if around.head is not None:
+            more[f"{around.head}.weight"] = (config["vocab_size"], hidden)
+        shapes |= {place + name: shape for name, shape in more.items()}
     tensors = {name: to_tensor(name, drawn(name, each), codec) for name, each in shapes.items()}
     return replace(checkpoint, tensors={**checkpoint.tensors, **tensors})
 

@@ -313,7 +313,8 @@ def test_a_head_that_computes_what_the_model_does_is_right() -> None:
 
 HEADS = [
     ("mimo", "Q8_0", "auto"), ("glm4_moe", "F32", "int8"), ("deepseek_v3", "BF16", "auto"),
-    ("eagle3", "F32", "auto"), ("eagle3", "BF16", "q8_0"),
+    ("eagle3", "F32", "auto"), ("eagle3", "BF16", "q8_0"), ("mimo_v2_flash", "F32", "auto"),
+    ("step3p7", "BF16", "int8"), ("ernie4_5_moe", "Q8_0", "auto"),
 ]  # fmt: skip
 
 
@@ -329,7 +330,9 @@ def test_a_head_changes_no_bit(family: str, codec: str, kv: str, tmp_path: Path)
         folder = write_eagle3(tmp_path, eagle3_config(dict(checkpoint.config)))
         head: DraftHead = load_eagle3(open_head_folder(folder), model, ops)
     else:
-        checkpoint = tiny_mtp(family, codec, logit_scale=2.0, **TINY.get(family, {}))
+        count = 3 if family in ("mimo_v2_flash", "step3p7") else 1
+        shape: dict[str, Any] = TINY.get(family, {})
+        checkpoint = tiny_mtp(family, codec, count=count, logit_scale=2.0, **shape)
         model = load_model(checkpoint, ops)
         head = load_mtp(mtp_checkpoint(checkpoint, read_config(checkpoint)), model, ops)
     is_first = (family, codec, kv) == HEADS[0]

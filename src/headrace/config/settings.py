@@ -122,7 +122,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             "suffix or mtp alone; or vLLM's JSON with `method` (ngram, suffix, draft_model, "
             "eagle3, mtp, auto, none), `model` (of draft_model, named as --model is, or the folder "
             "of an EAGLE-3 head; alone it means what it is), `mtp` (with auto: the model's own "
-            "layer for further tokens), `num_speculative_tokens`, `prompt_lookup_min`, "
+            "layers for further tokens), `num_speculative_tokens`, `prompt_lookup_min`, "
             "`prompt_lookup_max`, `suffix_decoding_max_cached_tokens`, and `adaptive` (false: all "
             "drafts, whether they pay or not). Default: auto.",
             extra={"auto": True, "json": True, "aliases": ("-sc",)},

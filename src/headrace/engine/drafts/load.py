@@ -128,7 +128,7 @@ def open_draft(
     """
     if spec.has_mtp:
         decoder = read_config(target, ignore_config_keys=config.ignore_config_keys)
-        layer = mtp_checkpoint(target, decoder)
+        layer = mtp_checkpoint(target, decoder, spec.most_of_model)
         return _OpenedHead("the layer for further tokens", layer.nbytes, partial(load_mtp, layer))
     if spec.model is None:
         return None

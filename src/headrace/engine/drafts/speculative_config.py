@@ -6,7 +6,7 @@ ngram, suffix, mtp                         the same as {"method": NAME}
 {"method": "ngram", "num_speculative_tokens": 8, "prompt_lookup_max": 6}
 {"method": "draft_model", "model": "PATH", "num_speculative_tokens": 5}
 {"method": "eagle3", "model": "PATH"}      a head for this model
-{"method": "mtp"}                          the model's own layer for further tokens
+{"method": "mtp"}                          the model's own layers for further tokens
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class SpeculativeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """Of draft_model: a smaller model with the same tokenizer, named as --model is. Of eagle3: a
     folder with a head for this model."""
     mtp: bool = False
-    """With auto: the model's own layer for further tokens, beside what costs nothing."""
+    """With auto: the model's own layers for further tokens, beside what costs nothing."""
     num_speculative_tokens: Tokens | None = None
     """Drafts of a request in a step, at most; None for MOST_DRAFTS, and MOST_OF_MODEL of a model or
     a head."""
@@ -74,8 +74,13 @@ class SpeculativeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
         return self.method or ("auto" if self.model is None else "draft_model")
 
     @property
+    def most_of_model(self) -> int:
+        """Drafts of a row that a model or a head makes, at most."""
+        return self.num_speculative_tokens or MOST_OF_MODEL
+
+    @property
     def has_mtp(self) -> bool:
-        """Whether the model's own layer for further tokens makes drafts."""
+        """Whether the model's own layers for further tokens make drafts."""
         return self.mtp or self.method == "mtp"
 
 
@@ -165,5 +170,5 @@ def speculation_of(
         most_drafts=most_drafts or MOST_DRAFTS,
         adaptive=config.adaptive,
         model=model,
-        most_of_model=most_drafts or MOST_OF_MODEL,
+        most_of_model=config.most_of_model,
     )

@@ -12,6 +12,7 @@ llama_eagle3.py for names and for the numbering of layers.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +23,7 @@ from headrace.errors import CheckpointError, UnsupportedModelError
 from headrace.models.blocks import Attention, GatedMLP
 from headrace.models.config import DecoderConfig
 from headrace.models.families.llama import read_llama
-from headrace.models.heads.head import DraftHead
+from headrace.models.heads.head import Carried, DraftHead
 from headrace.models.loader import Loader
 from headrace.models.loading.reader import EMBEDDING, HEAD
 from headrace.models.model import Model
@@ -103,20 +104,31 @@ class Eagle3Head(DraftHead):
         """The kind of head."""
         return "eagle3"
 
-    def states(self, features: Array) -> Array:
-        """fc(features)."""
-        return self._fc(features)
-
-    def forward(self, batch: RaggedBatch, kv: KVCacheArrays, states: Array) -> tuple[Array, Array]:
+    def begin(
+        self, batch: RaggedBatch, kv: KVCacheArrays, features: Array, before: Sequence[Array]
+    ) -> tuple[Array, Carried]:
         """As of DraftHead."""
+        del before
+        return self._run(batch, kv, self._fc(features))
+
+    def go_on(
+        self, batch: RaggedBatch, kv: KVCacheArrays, carried: Carried, place: int
+    ) -> tuple[Array, Carried]:
+        """As of DraftHead."""
+        del place
+        return self._run(batch, kv, *carried)
+
+    def _run(self, batch: RaggedBatch, kv: KVCacheArrays, states: Array) -> tuple[Array, Carried]:
+        """states: f32[N, hidden], s of each token."""
         ops, step = self._ops, self._step(batch, kv)
         normed = ops.norm(states, self._state_norm)
         joined = ops.concat((ops.norm(self._embedded(batch.token_ids), self._token_norm), normed))
         kept = normed if self._norm_before_residual else states
         x = self._attention(joined, step, residual=kept)
-        y = ops.take_rows(self._mlp(x, step, norm=self._post_norm, residual=x), batch.logit_rows)
-        own = self._head(y, norm=self._norm)
-        return ops.spread(own, self._target_ids, self.vocab_size), y
+        y = self._mlp(x, step, norm=self._post_norm, residual=x)
+        own = self._head(ops.take_rows(y, batch.logit_rows), norm=self._norm)
+        ends = ops.take_rows(y, batch.query_start[1:] - np.int32(1))
+        return ops.spread(own, self._target_ids, self.vocab_size), (ends,)
 
     def _embedded(self, token_ids: Array) -> Array:
         if self._own_embedding is None:

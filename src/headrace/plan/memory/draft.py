@@ -8,7 +8,7 @@ once at the context asked for, which both rules cover, so that here
 
 It is stored in the model's kinds. A draft is not divided over devices: each holds all of it. A
 layer of the model's own for further tokens is in the model's file, and is counted with it where a
-header was read; what it adds is K and V of one layer.
+header was read; what each adds is K and V of a layer.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from headrace.catalog import Catalog
 from headrace.engine.drafts.speculative_config import SpeculativeConfig
 from headrace.errors import ConfigError, FetchError
 from headrace.models import read_config
-from headrace.models.heads.mtp import mtp_checkpoint
+from headrace.models.heads.mtp import mtp_checkpoint, mtp_config
 from headrace.plan.memory.weights_memory import default_kind, weights_quantity
 from headrace.plan.model.find_model import shape_named
 from headrace.plan.model.model_shape import ModelShape, shape_of_layers
@@ -50,7 +50,7 @@ def draft_named(
     Raises ConfigError for what cannot be read, and where a model has no layer for further tokens.
     """
     if spec.has_mtp:
-        return _own_layer(target)
+        return _own_layer(target, spec.most_of_model)
     if spec.model is None:
         return None
     try:
@@ -75,18 +75,22 @@ def draft_named(
     return Draft(f"the draft {shape.name}", shape, weights)
 
 
-def _own_layer(target: ModelShape) -> Draft:
-    """The model's own layer for further tokens."""
+def _own_layer(target: ModelShape, most: int) -> Draft:
+    """The model's own layers for further tokens, at most so many."""
     checkpoint = target.checkpoint
     if checkpoint is None:
         raise ConfigError(
             f"{_FLAG}: whether {target.name} has a layer for further tokens is read from its "
             f"files, and a {target.source} is known of it; name a folder or a GGUF file"
         )
-    mtp_checkpoint(checkpoint, read_config(checkpoint))
-    layer = replace(target.keeping[-1], count=1)
+    config = read_config(checkpoint)
+    config = mtp_config(mtp_checkpoint(checkpoint, config, most), config)
+    windows = [config.attention_of(layer).reach for layer in range(config.num_layers)]
+    # The model's own kinds of layers, by how much of a request they keep.
+    layers = [replace(kind, count=count) for kind in reversed(target.keeping)
+              if (count := windows.count(kind.window_tokens or 0))]  # fmt: skip
     weights = _weights("weights of the layer for further tokens, counted above", 0, target.origin)
-    return Draft("the layer for further tokens", replace(target, layers=(layer,)), weights)
+    return Draft("the layer for further tokens", replace(target, layers=tuple(layers)), weights)
 
 
 def _of_layer(config: Mapping[str, Any]) -> dict[str, Any]:

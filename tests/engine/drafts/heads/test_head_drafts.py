@@ -64,6 +64,18 @@ def test_a_head_that_knows_the_next_token_is_always_right() -> None:
     assert core.stats().spec_draft_failures == head.num_failed == 0
 
 
+def test_what_is_kept_for_the_next_step_is_of_the_token_before_it() -> None:
+    """The mock looks whether it is; requests come and go, prefixes are cached, prompts are cut."""
+    submits = [*requests(10, 3), submit("long", prompt(400), max_tokens=30)]
+    head = make_head(MockHead(3, num_kept=2))
+    core = drafting(head, num_gpu_blocks_override=64)
+    expected = alone(submits)
+    for _ in range(2):
+        check_same(run(core, submits), expected)  # type: ignore[arg-type]
+    assert core.stats().spec_draft_failures == head.num_failed == 0 < share_of(core)
+    assert not head._kept and not head._carried
+
+
 @pytest.mark.parametrize("wrong_every", [1, 2, 5])
 def test_a_head_that_is_wrong_changes_no_answer(wrong_every: int) -> None:
     submits = requests(8, 5)

@@ -17,7 +17,7 @@ from headrace.weights.safetensors.writer import write_safetensors_file
 from headrace.weights.tensors.source import TensorSource
 from tests.engine.mock import drain, submit
 from tests.tiny import tiny_config, write_tiny_hf
-from tests.tiny_heads import eagle3_config, mtp_checkpoint, write_eagle3
+from tests.tiny_heads import AROUND, eagle3_config, mtp_checkpoint, write_eagle3
 
 
 def loaded(target: Path, **spec: object) -> LoadedEngine:
@@ -29,10 +29,12 @@ def loaded(target: Path, **spec: object) -> LoadedEngine:
     return load_engine(config)
 
 
-def write_mtp(folder: Path) -> Path:
-    """A folder of a tiny model with a layer for further tokens."""
-    path = write_tiny_hf(folder, "mimo", num_nextn_predict_layers=1)
-    tensors = mtp_checkpoint("mimo").tensors.values()
+def write_mtp(folder: Path, family: str = "mimo", count: int = 1) -> Path:
+    """A folder of a tiny model with layers for further tokens."""
+    checkpoint = mtp_checkpoint(family, count=count)
+    path = write_tiny_hf(folder, family, **AROUND[family].config)
+    (path / "config.json").write_text(json.dumps(dict(checkpoint.config)), encoding="utf-8")
+    tensors = checkpoint.tensors.values()
     write_safetensors_file(
         path / "model.safetensors",
         [TensorSource(item.name, item.shape, item.codec, lambda item=item: [item.data])  # type: ignore[misc]
@@ -56,6 +58,18 @@ def test_a_model_s_own_layer_is_loaded_and_counted(spec: dict[str, object], tmp_
     assert line.startswith("draft model (mimo_mtp): ")
     assert answer(engine) == answer(loaded(target))
     assert engine.core.stats().spec_draft_tokens > 0 == engine.core.stats().spec_draft_failures
+
+
+@pytest.mark.parametrize("family", ["mimo_v2_flash", "step3p7", "ernie4_5_moe"])
+def test_layers_of_other_families_are_loaded(family: str, tmp_path: Path) -> None:
+    count = 1 if family == "ernie4_5_moe" else 3
+    target = write_mtp(tmp_path, family, count)
+    engine = loaded(target, method="mtp", num_speculative_tokens=4)
+    assert engine.core.info().draft_model_type == f"{family}_mtp"
+    assert answer(engine) == answer(loaded(target))
+    assert engine.core.stats().spec_draft_tokens > 0 == engine.core.stats().spec_draft_failures
+    fewer = loaded(target, method="mtp", num_speculative_tokens=1).core.info()
+    assert (fewer.draft_weight_bytes < engine.core.info().draft_weight_bytes) is (count > 1)
 
 
 @pytest.mark.parametrize("spec", [{"method": "eagle3"}, {}, {"method": "auto"}])
